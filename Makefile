@@ -45,7 +45,7 @@ layers: $(VENV)/.ready-dev
 docs: $(VENV)/.ready-dev
 	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going docs build/docs
 
-# the pictures of steps in docs/, simulated and drawn again
+# the pictures in docs/, simulated and drawn again
 timelines: $(VENV)/.ready-dev
 	$(BIN)/python docs/timelines/draw.py
 

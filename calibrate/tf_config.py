@@ -12,10 +12,10 @@ import json
 import os
 import tomllib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import tomlkit
 
@@ -23,6 +23,8 @@ from calibrate.profiling import check_address
 from simulator.errors import InputError
 from simulator.loading import scenario_from_table
 from simulator.scenario import Scenario
+from simulator.short import Short
+from simulator.text import counted, listed
 
 __all__ = ["TfCluster", "read_tf_config", "scenario_of", "scenario_text"]
 
@@ -30,8 +32,8 @@ _JOBS = ("chief", "worker", "ps", "evaluator")
 _EXAMPLE = '{"cluster": {"worker": ["h1:2222", "h2:2222"], "ps": ["h3:2222"], "chief": ["h4:2222"]}}'
 
 
-@dataclass(frozen=True)
-class TfCluster:
+@dataclass(frozen=True, repr=False)
+class TfCluster(Short):
     """The tasks of a cluster.
 
     Attributes
@@ -40,7 +42,13 @@ class TfCluster:
         Job -> addresses ``HOST:PORT`` of its tasks, in order.
     """
 
+    see: ClassVar[str] = ".jobs has every address; paceline.scenario_of_tf_config makes a scenario of it"
+
     jobs: dict[str, tuple[str, ...]]
+
+    def _in_short(self) -> Iterator[str]:
+        yield self.strategy
+        yield listed([counted(len(addresses), f"{job} task") for job, addresses in self.jobs.items()])
 
     @property
     def strategy(self) -> Literal["parameter-server", "multi-worker-mirrored"]:

@@ -17,7 +17,9 @@ from simulator.input_pipeline import InputPipeline
 from simulator.loading import load_cluster, load_input, load_workload, read_toml
 from simulator.results import Result
 from simulator.scenario import Scenario
+from simulator.short import Short
 from simulator.table import Table
+from simulator.text import counted, listed
 from simulator.workload import Workload
 
 if TYPE_CHECKING:
@@ -113,11 +115,16 @@ def _particulars(spec: Workload | Cluster | Accelerator | InputPipeline) -> dict
     return {"device": figures.pop("name"), **figures, "float32_flops_per_s": spec.peak("float32")}
 
 
-class Catalogue(Sequence[Entry]):
+class Catalogue(Short, Sequence[Entry]):
     """Everything that a scenario can name: a sequence of entries, and by name or path each of them."""
+
+    see = "to_frame() lists them, models()['ethernet-25g'] is one"
 
     def __init__(self) -> None:
         self._entries = tuple(Entry(kind, name, path) for kind, folder in _KINDS.items() for name, path in catalog.entries(folder).items())
+
+    def _in_short(self) -> Iterator[str]:
+        yield listed([counted(sum(its.kind == kind for its in self), kind) for kind in _KINDS])
 
     def __len__(self) -> int:
         return len(self._entries)

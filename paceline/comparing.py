@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from simulator.discrepancy import between
 from simulator.figures import Estimate
 from simulator.intervals import paired_ratio, wins
 from simulator.results import Result
+from simulator.short import Short
 from simulator.text import format_interval, format_number, format_share, written
 
 __all__ = ["NOTHING", "Comparison", "compare", "has_effect", "rivals_of", "share_draws", "verdict"]
@@ -19,8 +21,8 @@ _AS_TIMES = 2.0
 """From this ratio on, times are easier to read than per cent."""
 
 
-@dataclass(frozen=True)
-class Comparison:
+@dataclass(frozen=True, repr=False)
+class Comparison(Short):
     """Throughput of one result over that of another.
 
     Attributes
@@ -34,10 +36,18 @@ class Comparison:
         Pairs in which the first is faster, and slower.
     """
 
+    see: ClassVar[str] = ".ratio, .clear, .runs, .wins, .losses"
+
     ratio: Estimate
     runs: int = 0
     wins: int = 0
     losses: int = 0
+
+    def _in_short(self) -> Iterator[str]:
+        its = self.ratio
+        yield f"{format_number(its.mean)} times the throughput (90% of runs: {format_interval(its.low, its.high)})"
+        yield f"faster in {self.wins} of {self.runs} runs, slower in {self.losses}" if self.runs else _APART
+        yield "" if self.clear else "not certain which is faster"
 
     @property
     def clear(self) -> bool:
@@ -122,7 +132,7 @@ def verdict(ours: Result, theirs: Result, our_name: str, their_name: str, where:
         return f"{our_name} is faster than {their_name} {where} in {found.wins} of {found.runs} runs, {_by(ratio)}"
     if found.wins == found.losses == 0:
         return f"{our_name} and {their_name} are equal {where} in {found.runs} of {found.runs} runs"
-    return f"{both}: the first is in {found.wins} of {found.runs} runs, {_between(ratio)}"
+    return f"{our_name} is faster than {their_name} {where} in {found.wins} of {found.runs} runs, but not for certain: {_between(ratio)}"
 
 
 _APART = "the worst of one against the best of the other, since their runs share no draws"

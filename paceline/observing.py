@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from simulator.files import check_writable, write_whole
 from simulator.observing.recording import FanOut, Recording
@@ -14,6 +14,8 @@ from simulator.records import Observer
 from simulator.results import Result
 from simulator.run import simulate
 from simulator.scenario import Scenario
+from simulator.short import Short
+from simulator.text import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,8 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["Observation", "observe"]
 
 
-@dataclass(frozen=True)
-class Observation:
+@dataclass(frozen=True, repr=False)
+class Observation(Short):
     """A result, and what was seen of its first replication.
 
     Attributes
@@ -41,12 +43,21 @@ class Observation:
         The folder with TensorBoard's events.
     """
 
+    see: ClassVar[str] = ".result has the figures, .laws what was checked"
+
     result: Result
     laws: Mapping[str, str] = field(default_factory=dict)
     records: Mapping[str, int] = field(default_factory=dict)
     trace: Path | None = None
     bound: str = ""
     tensorboard: Path | None = None
+
+    def _in_short(self) -> Iterator[str]:
+        yield from self.result._in_short()
+        yield counted(len(self.laws), "law") + " hold" if self.laws else ""
+        yield self.bound
+        for path in filter(None, (self.trace, self.tensorboard)):
+            yield f"wrote {path}"
 
     def to_frame(self) -> pd.DataFrame:
         """The result as one row."""

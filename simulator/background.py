@@ -51,8 +51,8 @@ class Background(Terse):
     nodes: tuple[Annotated[int, Field(ge=0, le=10_000_000)], ...] = Field(
         default=(),
         max_length=100_000,
-        description="whose links, by number (of a fabric: of the leaves that these hang on); servers' nodes follow the workers'; "
-        "left out: all",
+        description="nodes whose links others use, by number (of a fabric: the leaves that they hang on); servers' nodes "
+        "follow the workers'; left out: all",
     )
     load: LoadOrTwo = Field(
         default=0.0,
@@ -68,7 +68,9 @@ class Background(Terse):
         description="in place of load and flows, what others send from given times on; or the name of a CSV file with the columns "
         "at_s, load and flows",
     )
-    repeat_s: Seconds | None = Field(default=None, gt=0, description="after so long the trace begins again; left out: its last point holds")
+    repeat_s: Seconds | None = Field(
+        default=None, gt=0, description="time after which the trace begins again; left out: its last point holds"
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Background:

@@ -60,7 +60,8 @@ def bottleneck(
         return _server(f"The busiest parameter server works {format_share(use.busiest_server)} of the time on gradients")
     left = 1.0 - _taken(scenario, busiest)
     if use.busiest_link >= _SATURATED * left:
-        return _network(scenario, use, busiest, f"{use.busiest_link_name!r} carries {format_share(use.busiest_link)} of what it can")
+        carries = f"carries {format_share(use.busiest_link)} of what it can"
+        return _network(scenario, use, busiest, f"the busiest link ({use.busiest_link_name}) {carries}")
     shares = {
         "compute": parts.compute / step_s,
         "input": parts.input / step_s,

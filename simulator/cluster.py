@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import itertools
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Annotated, ClassVar, Literal
 
@@ -13,8 +14,10 @@ from pydantic import Field, model_validator
 
 from simulator.background import Background
 from simulator.distributions import Distribution
+from simulator.short import Short
 from simulator.spec import Bytes, Moderate, Rate, Seconds, Spec, Terse
 from simulator.stragglers import Slowdown, SlowNodes
+from simulator.text import counted, format_hourly, format_rate, format_seconds
 from simulator.transport import Transport
 from simulator.uncertainty import Uncertainty
 
@@ -46,8 +49,8 @@ class Link(Terse):
 
     terse: ClassVar[tuple[str, ...]] = ("sort",)
 
-    bandwidth_bytes_per_s: Rate = Field(gt=0, description="of each direction")
-    latency_s: Seconds = Field(default=0.0, ge=0, description="added to each message; it delays, but does not occupy the link")
+    bandwidth_bytes_per_s: Rate = Field(gt=0, description="bandwidth of each direction")
+    latency_s: Seconds = Field(default=0.0, ge=0, description="latency added to each message; it delays, but does not occupy the link")
     sort: Sort = Field(
         default="given",
         description="what sort of link it is, where the bandwidth is nominal, so that transfers get a share of it (docs/practice.md); "
@@ -68,7 +71,7 @@ class Fabric(Terse):
     nodes_per_leaf: int = Field(ge=1, le=10_000_000, description="nodes on one leaf switch (a rack); node 0 on are those of leaf 0")
     oversubscription: float = Field(default=1.0, ge=1, le=1000, description="bandwidth into a leaf from its nodes over that to the spines")
     spines: int = Field(default=1, ge=1, le=1024, description="switches that join the leaves, over which these links spread")
-    latency_s: Seconds = Field(default=0.0, ge=0, description="added to a message that goes by a spine")
+    latency_s: Seconds = Field(default=0.0, ge=0, description="latency added to a message that goes by a spine")
     rail_optimised: bool = Field(
         default=False,
         description="a leaf for each rail: NIC i of all nodes_per_leaf nodes hangs on the same leaf; needs cluster.rails; "
@@ -82,9 +85,11 @@ class Islands(Terse):
 
     terse: ClassVar[tuple[str, ...] | None] = None
 
-    devices: int = Field(ge=1, le=100_000, description="joined by cluster.intra_node; divides devices_per_node, or is a multiple of it")
+    devices: int = Field(
+        ge=1, le=100_000, description="devices that cluster.intra_node joins; divides devices_per_node, or is a multiple of it"
+    )
     between: Link | None = Field(
-        default=None, description="of each device to those of other islands in its node (PCIe); islands of whole nodes have none"
+        default=None, description="link of each device to those of other islands in its node (PCIe); islands of whole nodes have none"
     )
 
 
@@ -103,8 +108,8 @@ class Nvls(Terse):
 class Protocol(Spec):
     """How a collective library moves bytes: what a message costs, and how many bytes cross the link for each byte of data."""
 
-    latency_s: Seconds = Field(default=0.0, ge=0, description="added to each message")
-    intra_node_latency_s: Seconds = Field(default=0.0, ge=0, description="the same, inside a node")
+    latency_s: Seconds = Field(default=0.0, ge=0, description="latency added to each message between nodes")
+    intra_node_latency_s: Seconds = Field(default=0.0, ge=0, description="latency added to each message inside a node")
     wire_bytes_per_byte: float = Field(default=1.0, ge=1, le=100, description="bytes that cross the link for each byte of data")
 
 
@@ -144,10 +149,10 @@ class NodeClass(Spec):
 
     name: str = Field(min_length=1, max_length=200, description="for readers; reports tell classes apart by it")
     nodes: int = Field(ge=1, le=10_000_000, description="how many nodes of this class; classes fill the nodes in the order given")
-    speed: Annotated[Moderate, Field(gt=0, le=1e6)] = Field(default=1.0, description="of the devices, relative to the measured one")
-    jitter: Distribution | None = Field(default=None, description="in place of the workload's")
+    speed: Annotated[Moderate, Field(gt=0, le=1e6)] = Field(default=1.0, description="speed of the devices, relative to the measured one")
+    jitter: Distribution | None = Field(default=None, description="law of jitter in place of the workload's")
     slowdown: Slowdown | None = Field(default=None, description="devices that stay slow for a while, in place of the cluster's")
-    inter_node: Link | None = Field(default=None, description="in place of the cluster's")
+    inter_node: Link | None = Field(default=None, description="link of these nodes, in place of the cluster's")
 
 
 class Price(Terse):
@@ -171,13 +176,13 @@ class ClusterRange(Spec):
 
     message_bytes: Interval | None = Field(default=None, description="smallest and largest message")
     nodes: Interval | None = Field(default=None, description="fewest and most nodes")
-    bandwidth_bytes_per_s: Interval | None = Field(default=None, description="of the link between nodes, as measured")
+    bandwidth_bytes_per_s: Interval | None = Field(default=None, description="bandwidth of the link between nodes, as measured")
 
 
 class LinkPoint(Spec):
     """Times measured for one message size."""
 
-    size_bytes: Bytes = Field(gt=0, description="of the message")
+    size_bytes: Bytes = Field(gt=0, description="size of the message")
     median_s: Seconds = Field(gt=0, description="median time to send it")
     p5_s: Seconds = Field(gt=0, description="5th percentile")
     p95_s: Seconds = Field(gt=0, description="95th percentile")
@@ -194,23 +199,26 @@ class CalibrationFitLink(Spec):
 class Storage(Spec):
     """What data sets are read from and checkpoints are written to."""
 
-    bandwidth_bytes_per_s: Rate | None = Field(default=None, gt=0, description="of reads by all nodes together; left out: no limit")
-    node_bandwidth_bytes_per_s: Rate | None = Field(default=None, gt=0, description="of reads by one node; left out: no limit of its own")
-    write_bytes_per_s: Rate | None = Field(default=None, gt=0, description="of writes by all nodes together; left out: as of reads")
-    node_write_bytes_per_s: Rate | None = Field(default=None, gt=0, description="of writes by one node; left out: as of reads")
-    latency_s: Seconds = Field(default=0.0, ge=0, description="added to each batch that is read, and to each checkpoint")
+    bandwidth_bytes_per_s: Rate | None = Field(default=None, gt=0, description="rate of reads by all nodes together; left out: no limit")
+    node_bandwidth_bytes_per_s: Rate | None = Field(
+        default=None, gt=0, description="rate of reads by one node; left out: no limit of its own"
+    )
+    write_bytes_per_s: Rate | None = Field(default=None, gt=0, description="rate of writes by all nodes together; left out: as of reads")
+    node_write_bytes_per_s: Rate | None = Field(default=None, gt=0, description="rate of writes by one node; left out: as of reads")
+    latency_s: Seconds = Field(default=0.0, ge=0, description="latency added to each batch that is read, and to each checkpoint")
     over_network: bool = Field(
         default=False, description="reads and writes cross the nodes' links (inter_node), which they share with gradients; else they do not"
     )
 
 
-class Cluster(Terse):
+class Cluster(Short, Terse):
     """Nodes with devices, joined by one switch that is never the bottleneck, or by a fabric of leaves and spines."""
 
     terse: ClassVar[tuple[str, ...]] = (
         "storage", "host_cores", "device_sharing", "device_memory_limit_bytes", "intra_device", "slow_nodes", "slowdown", "background",
         "rails", "pxn", "islands", "nvls",
     )  # fmt: skip
+    see: ClassVar[str] = "to_frame() has every key; paceline.load('ring', {'cluster': cluster}) puts it into a scenario"
 
     schema_version: Literal[1] = Field(default=1, description="version of this format")
     name: str = Field(default="own cluster", min_length=1, max_length=10_000, description="for readers")
@@ -222,7 +230,7 @@ class Cluster(Terse):
         default="",
         description="name of the devices, as a device file has it; a workload that was measured on another device is moved to it",
     )
-    nodes: int | None = Field(default=None, ge=1, le=10_000_000, description="left out: as many as the strategy needs")
+    nodes: int | None = Field(default=None, ge=1, le=10_000_000, description="machines; left out: as many as the strategy needs")
     devices_per_node: int = Field(default=1, ge=1, le=1024, description="GPUs of a node, or 1 where the CPU computes")
     replicas_per_device: int = Field(default=1, ge=1, le=1024, description="replicas that share a device, each getting an equal part of it")
     device_sharing: Literal["saturated", "concurrent"] = Field(
@@ -261,25 +269,26 @@ class Cluster(Terse):
     time_slice_s: Seconds = Field(
         default=3e-3,
         ge=1e-6,
-        description="of shared_cores: how long one task keeps a core while others wait (Linux: base slice or minimum granularity, some ms)",
+        description="with shared_cores: how long one task keeps a core while others wait (Linux: base slice or minimum "
+        "granularity, some ms)",
     )
     overlap_slowdown: float = Field(
         default=0.0, ge=0, le=10, description="compute takes this share longer while the device communicates (measure it)"
     )
-    intra_node: Link = Field(default=Link(bandwidth_bytes_per_s=16e9, latency_s=5e-6), description="between the devices of a node")
+    intra_node: Link = Field(default=Link(bandwidth_bytes_per_s=16e9, latency_s=5e-6), description="link between the devices of a node")
     intra_device: Link | None = Field(
         default=None,
-        description="between replicas that share a device: copies in its memory, whose bandwidth is one for all of them together; left "
-        "out: as between devices of a node",
+        description="link between replicas that share a device: copies in its memory, one bandwidth for all of them "
+        "together; left out: as between devices of a node",
     )
     intra_node_topology: Literal["switch", "mesh"] = Field(
         default="switch", description="one port a device in each direction, or a link of its own between every two devices"
     )
     host_link: Link | None = Field(
-        default=None, description="between a device's memory and its host's (PCIe), as a stage of its own; left out: no such copies"
+        default=None, description="link between a device's memory and its host's (PCIe), a stage of its own; left out: no such copies"
     )
     devices_per_host_link: int = Field(default=1, ge=1, le=1024, description="devices that share one such link")
-    inter_node: Link = Field(description="between a node and the switch; the latency is from node to node")
+    inter_node: Link = Field(description="link between a node and the switch; its latency is from node to node")
     nics_per_node: int = Field(default=1, ge=1, le=64, description="links of that kind a node has; all its traffic spreads over them")
     rails: int | None = Field(
         default=None,
@@ -293,18 +302,28 @@ class Cluster(Terse):
         description="on a rail-optimised fabric, what goes to another rail first goes to the device of that rail inside the node "
         "(NCCL's PXN); false: it crosses a spine",
     )
-    islands: Islands | None = Field(default=None, description="left out: all devices of a node are joined, and none of different nodes")
-    nvls: Nvls | None = Field(default=None, description="left out: devices of a node are joined by something that cannot add")
-    fabric: Fabric | None = Field(default=None, description="left out: one switch that is never the bottleneck")
+    islands: Islands | None = Field(
+        default=None, description="groups of devices that intra_node joins; left out: all devices of a node, and none of different nodes"
+    )
+    nvls: Nvls | None = Field(
+        default=None,
+        description="switches inside a node that add (NVLink SHARP): strategy.algorithm = nvls; left out: devices are "
+        "joined by something that cannot add",
+    )
+    fabric: Fabric | None = Field(
+        default=None, description="leaf and spine switches between nodes; left out: one switch that is never the bottleneck"
+    )
     background: Background | None = Field(default=None, description="what others send over its links; left out: they have no neighbours")
     transport: Transport = Field(default=Transport(), description="how messages between nodes travel")
     protocols: Protocols = Field(default=Protocols(), description="NCCL's protocols, among which strategy.protocol chooses")
-    storage: Storage | None = Field(default=None, description="of data sets and checkpoints; left out: reading takes no time")
+    storage: Storage | None = Field(default=None, description="storage of data sets and checkpoints; left out: reading takes no time")
     host_cores: int | None = Field(
         default=None, ge=1, le=100_000, description="cores of a node that prepare batches, for all of its devices; left out: enough"
     )
-    price: Price | None = Field(default=None, description="of a node; left out: not known, and no cost is shown")
-    server_price: Price | None = Field(default=None, description="of a node that holds parameter servers only; left out: that of any node")
+    price: Price | None = Field(default=None, description="price of a node; left out: not known, and no cost is shown")
+    server_price: Price | None = Field(
+        default=None, description="price of a node that holds parameter servers only; left out: the price of any node"
+    )
     calibrated: ClusterRange | None = Field(
         default=None, description="range of what was measured on the link between nodes; beyond it a result warns"
     )
@@ -312,6 +331,15 @@ class Cluster(Terse):
     fit: CalibrationFitLink | None = Field(default=None, description="how well latency and bandwidth describe what was measured")
     provenance: dict[str, str] = Field(default_factory=dict, description="where each figure is from")
     overridden: tuple[str, ...] = Field(default=(), description="fitted or measured parts that the scenario has set itself")
+
+    def _in_short(self) -> Iterator[str]:
+        nodes = "as many nodes as needed" if self.nodes is None else counted(self.nodes, "node")
+        devices = f"{self.devices_per_node} x {self.device}" if self.device else counted(self.devices_per_node, "device")
+        yield f"{self.name}, {nodes} of {devices}"
+        link = self.inter_node
+        yield f"{format_rate(link.bandwidth_bytes_per_s)} and {format_seconds(link.latency_s)} between nodes ({self.basis})"
+        if self.price is not None:
+            yield f"{format_hourly(self.price.usd_per_node_hour)} an hour for a node"
 
     @model_validator(mode="after")
     def _consistent(self) -> Cluster:

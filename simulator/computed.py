@@ -136,9 +136,9 @@ class Dimensions(Protocol):
 class Computed(Spec):
     """That a workload's times are computed from dimensions, and how: nothing of it was measured."""
 
-    device: str = Field(min_length=1, max_length=200, description="that the times are computed for")
+    device: str = Field(min_length=1, max_length=200, description="device that the times are computed for")
     keys: tuple[str, ...] = Field(description="parts of the workload that follow from the dimensions; all others were given")
-    constants: dict[str, Known] = Field(description="that the times were computed with, each with its 90% interval")
+    constants: dict[str, Known] = Field(description="constants that the times were computed with, each with its 90% interval")
 
     @property
     def timed(self) -> bool:

@@ -31,7 +31,7 @@ class Known(Spec):
 
     value: Number = Field(description="the number")
     low: Number = Field(description="low end of its 90% interval")
-    high: Number = Field(description="high end")
+    high: Number = Field(description="high end of its 90% interval")
 
     @model_validator(mode="before")
     @classmethod

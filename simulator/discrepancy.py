@@ -52,8 +52,13 @@ CERTAIN = Off()
 class Deviation(Spec):
     """Standard deviation of the logarithm of a time: ``hypot(at, per_doubling * reach)``."""
 
-    at: float = Field(default=0.0, ge=0, le=3, description="with as many replicas as were calibrated")
-    per_doubling: float = Field(default=0.0, ge=0, le=3, description="more for each doubling of replicas beyond that")
+    at: float = Field(default=0.0, ge=0, le=3, description="standard deviation of the logarithm, with as many replicas as were calibrated")
+    per_doubling: float = Field(
+        default=0.0,
+        ge=0,
+        le=3,
+        description="what each doubling of replicas beyond those adds to it, as hypot(at, per_doubling x doublings)",
+    )
 
     def __call__(self, reach: float) -> float:
         """At a number of doublings beyond what was calibrated."""
@@ -71,9 +76,9 @@ class LeftOutRows(Spec):
 class Discrepancy(Spec):
     """What predictions of one regime are off by: of compute, of communication, and of the mean staleness."""
 
-    compute: Deviation = Field(default=Deviation(), description="of the time of compute")
-    communication: Deviation = Field(default=Deviation(), description="of the time of communication")
-    staleness: Deviation = Field(default=Deviation(), description="of the mean staleness")
+    compute: Deviation = Field(default=Deviation(), description="what the time of compute is off by")
+    communication: Deviation = Field(default=Deviation(), description="what the time of communication is off by")
+    staleness: Deviation = Field(default=Deviation(), description="what the mean staleness is off by")
     checked: LeftOutRows | None = Field(
         default=None, description="how intervals with these figures did on runs that took no part in their estimate; left out: not measured"
     )

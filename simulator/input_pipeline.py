@@ -7,12 +7,15 @@ batch: reading records, shuffling, batching); ``map`` with ``num_parallel_calls`
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from simulator.distributions import Constant, Distribution
+from simulator.short import Short
 from simulator.spec import Moderate, Seconds, Spec, Terse
+from simulator.text import counted
 from simulator.workload import Affine
 
 __all__ = ["InputFit", "InputPipeline", "InputPoint", "InputRange", "InputWork"]
@@ -45,9 +48,9 @@ class InputPoint(Spec):
     batch: Annotated[float, Field(gt=0)] = Field(description="samples per batch")
     parallel_calls: Annotated[int, Field(ge=1)] = Field(description="calls that worked at a time")
     epoch: Literal["first", "later"] = Field(description="first: before anything is cached; later: what is cached is read")
-    mean_s: Seconds = Field(gt=0, description="of a batch, at full speed")
+    mean_s: Seconds = Field(gt=0, description="mean time of a batch, at full speed")
     cpu_s: Seconds = Field(ge=0, description="CPU time of the process for a batch")
-    batches: Annotated[int, Field(ge=1)] = Field(description="that were timed")
+    batches: Annotated[int, Field(ge=1)] = Field(description="batches that were timed")
 
 
 class InputFit(Spec):
@@ -58,17 +61,20 @@ class InputFit(Spec):
     intervals_90: dict[str, tuple[float, float]] = Field(default_factory=dict, description="90% interval of each parameter")
 
 
-class InputPipeline(Terse):
+class InputPipeline(Short, Terse):
     """``[input]`` of a scenario: one pipeline for each worker process or for each replica."""
 
     terse: ClassVar[tuple[str, ...] | None] = None
+    see: ClassVar[str] = "to_frame() has every key; paceline.load('ring', {'input': pipeline}) puts it into a scenario"
     name: str = Field(default="", max_length=200, description="for readers")
-    work: InputWork = Field(description="of a batch: in every epoch, or where the pipeline caches, in the first")
-    cached: InputWork | None = Field(default=None, description="of a batch in epochs after the first; left out: nothing is cached")
+    work: InputWork = Field(description="what a batch takes: in every epoch or, where the pipeline caches, in the first")
+    cached: InputWork | None = Field(default=None, description="what a batch takes in epochs after the first; left out: nothing is cached")
     parallel_calls: int = Field(default=1, ge=1, le=4096, description="num_parallel_calls of its map: calls that work at a time")
     prefetch: int = Field(default=1, ge=0, le=1_000_000, description="batches that are prepared ahead; 0: each when it is asked for")
-    shuffle_buffer: int = Field(default=0, ge=0, le=10**12, description="samples that it holds, filled when each epoch begins")
-    jitter: Distribution = Field(default=Constant(), description="of the time of a batch, around its mean")
+    shuffle_buffer: int = Field(
+        default=0, ge=0, le=10**12, description="samples that the shuffle buffer holds, filled when each epoch begins"
+    )
+    jitter: Distribution = Field(default=Constant(), description="law of the time of a batch around its mean")
     per: Literal["replica", "process"] = Field(
         default="process",
         description="who has a pipeline: each replica, or each worker process, whose replicas share its batches "
@@ -78,6 +84,10 @@ class InputPipeline(Terse):
     description: str = Field(default="", description="for readers")
     fit: InputFit | None = Field(default=None, description="how well the fit describes what was measured")
     provenance: dict[str, str] = Field(default_factory=dict, description="where each figure is from")
+
+    def _in_short(self) -> Iterator[str]:
+        yield f"{self.name or 'without a name'}, one for each {self.per}"
+        yield f"{counted(self.parallel_calls, 'call')} at a time, {self.prefetch:,} prefetched"
 
     @model_validator(mode="after")
     def _consistent(self) -> InputPipeline:

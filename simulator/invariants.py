@@ -77,7 +77,7 @@ def _at_least(value: float, bound: float) -> bool:
 
 
 def parts_sum_to_the_step(scenario: Scenario, recording: Recording) -> None:
-    """The five parts of a step are not negative and sum to its duration."""
+    """The five parts of a step are not negative, and add up to its duration."""
     del scenario
     for step in recording.steps:
         parts = step.input_s, step.compute_s, step.communication_s, step.waiting_s, step.apply_s
@@ -86,7 +86,7 @@ def parts_sum_to_the_step(scenario: Scenario, recording: Recording) -> None:
 
 
 def steps_of_a_replica_follow_each_other(scenario: Scenario, recording: Recording) -> None:
-    """A replica begins a step when its last one has ended, and makes no two at a time."""
+    """A replica begins a step when its last one has ended, and never makes two at a time."""
     del scenario
     ended: dict[int, float] = {}
     for step in recording.steps:
@@ -110,7 +110,7 @@ def nothing_works_twice_at_once(scenario: Scenario, recording: Recording) -> Non
 
 
 def versions_count_the_updates(scenario: Scenario, recording: Recording) -> None:
-    """Updates are numbered without gaps; what an update read had been applied by then, and staleness is what came between."""
+    """Updates are numbered without gaps; an update read only what had been applied by then; staleness counts the updates in between."""
     applied = sorted(update.applied_version for update in recording.updates)
     if applied != list(range(len(applied))):
         raise _broken("versions_count_the_updates", f"applied versions {applied[:10]}... are not 0, 1, 2, ...")
@@ -161,7 +161,7 @@ def every_byte_sent_is_received(scenario: Scenario, recording: Recording) -> Non
 
 
 def no_message_beats_its_link(scenario: Scenario, recording: Recording) -> None:
-    """A message arrives no sooner after it was sent than its bytes take on the fastest link there is.
+    """From sending to arrival a message takes no less time than its bytes take on the fastest link.
 
     Between workers and servers on nodes of their own, what both hosts work on it comes to that.
     """
@@ -181,7 +181,7 @@ def no_message_beats_its_link(scenario: Scenario, recording: Recording) -> None:
 
 
 def every_gradient_is_applied_once(scenario: Scenario, recording: Recording) -> None:
-    """Asynchronously, each of a worker's gradients is applied once a step; synchronously, accumulated once by each, then applied once.
+    """Asynchronous: each gradient of a worker is applied once per step. Synchronous: each is accumulated once, then all are applied once.
 
     With backup workers, each variable is applied once an update, from no fewer gradients
     than a step averages, and no worker's gradient is accumulated twice a step.
@@ -222,7 +222,7 @@ def _enough_for_each_apply(required: int, recording: Recording) -> None:
 
 
 def nobody_runs_away(scenario: Scenario, recording: Recording) -> None:
-    """Stale-synchronous: nobody begins a step while more than bound steps ahead of the slowest; staleness stays within its bound."""
+    """Stale-synchronous: no worker begins a step while more than bound steps ahead of the slowest; staleness stays within its bound."""
     bound = scenario.strategy.pace.bound
     if bound is None:
         return
@@ -243,7 +243,7 @@ def nobody_runs_away(scenario: Scenario, recording: Recording) -> None:
 
 
 def no_step_beats_its_critical_path(scenario: Scenario, recording: Recording) -> None:
-    """No step is shorter than its compute and its own transfers, had it all links to itself."""
+    """No step is shorter than its compute and its own transfers would be with all links to itself."""
     cluster = scenario.cluster
     links = [cluster.inter_node, cluster.intra_node]
     if cluster.islands is not None and cluster.islands.between is not None:
@@ -258,7 +258,7 @@ def no_step_beats_its_critical_path(scenario: Scenario, recording: Recording) ->
 
 
 def no_link_carries_more_than_it_can(scenario: Scenario, recording: Recording) -> None:
-    """A rank has not ended an all-reduce before its own link can have carried all that it sends in it."""
+    """No rank ends an all-reduce before its own link can have carried all that the rank sends in it."""
     reduction = scenario.strategy.reduction
     if reduction is None or scenario.ranks == 1:
         return
@@ -311,7 +311,7 @@ class _SendingTimes:
 
 
 def causes_come_before_what_they_let_begin(scenario: Scenario, recording: Recording) -> None:
-    """What let work begin was told before it and had ended when it began; what ended a step ended with it."""
+    """What let a piece of work begin was recorded before it, and had ended when it began; what ended a step ended with it."""
     del scenario
     work = recording.by_number()
     for one in work.values():

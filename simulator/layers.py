@@ -65,15 +65,19 @@ class Layer(Terse):
     output_bytes_per_sample: PerSample = Field(description="what it hands to the next layer; as much comes back in the backward pass")
     kept_bytes_per_sample: PerSample = Field(default=0.0, description="activations that it keeps from its forward to its backward pass")
     kept_selectively_bytes_per_sample: PerSample | None = Field(
-        default=None, description="of that, what is kept where only what is cheap to compute is computed again; left out: all of it"
+        default=None, description="of kept_bytes_per_sample, what is still kept with training.recompute = selective; left out: all of it"
     )
     flops_per_sample: PerSample | None = Field(
         default=None,
         description="floating-point operations of both passes for each sample, as counted from its graph; left out: not counted",
     )
-    selective_work: Share = Field(default=0.0, description="share of its forward pass that is then computed once more")
+    selective_work: Share = Field(
+        default=0.0, description="share of the forward pass that is computed again with training.recompute = selective"
+    )
     tensor: TensorSplit | None = Field(default=None, description="what splitting it over devices does; left out: it cannot be split")
-    experts: Experts | None = Field(default=None, description="left out: every token takes the same way through it")
+    experts: Experts | None = Field(
+        default=None, description="experts of the layer, each of which sees a part of the tokens; left out: every token takes the same way"
+    )
 
     @property
     def backward_work(self) -> float:

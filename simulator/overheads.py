@@ -26,7 +26,7 @@ class Duration(Spec):
 
     value_s: Seconds = Field(ge=0, description="mean time")
     low_s: Seconds = Field(ge=0, description="low end of its 90% interval over runs")
-    high_s: Seconds = Field(ge=0, description="high end")
+    high_s: Seconds = Field(ge=0, description="high end of its 90% interval over runs")
 
     @model_validator(mode="before")
     @classmethod
@@ -65,12 +65,12 @@ class Overheads(Terse):
     """``[overheads]`` of a workload: what its jobs spend beside steps, measured on the user's own code."""
 
     terse: ClassVar[tuple[str, ...] | None] = None
-    startup: Duration | None = Field(default=None, description="from the start of a process until its first step begins")
-    tracing: Duration | None = Field(default=None, description="by which the first step takes longer than later ones")
-    evaluation_tracing: Duration | None = Field(default=None, description="by which the first step of the first evaluation takes longer")
-    checkpoint_bytes: Bytes | None = Field(default=None, gt=0, description="of a checkpoint as it is written")
-    write_bytes_per_s: Rate | None = Field(default=None, gt=0, description="at which a checkpoint was written")
-    restore_bytes_per_s: Rate | None = Field(default=None, gt=0, description="at which it was read again")
+    startup: Duration | None = Field(default=None, description="time from the start of a process until its first step begins")
+    tracing: Duration | None = Field(default=None, description="by how much the first step takes longer than later ones")
+    evaluation_tracing: Duration | None = Field(default=None, description="by how much the first step of the first evaluation takes longer")
+    checkpoint_bytes: Bytes | None = Field(default=None, gt=0, description="size of a checkpoint as it is written")
+    write_bytes_per_s: Rate | None = Field(default=None, gt=0, description="rate at which a checkpoint was written")
+    restore_bytes_per_s: Rate | None = Field(default=None, gt=0, description="rate at which a checkpoint was read again")
     snapshot: Duration | None = Field(
-        default=None, description="for which an asynchronous checkpoint stops the training, to copy what it is going to write"
+        default=None, description="time for which an asynchronous checkpoint stops the training, to copy what it then writes"
     )

@@ -23,13 +23,15 @@ class Partitioner(Spec):
     goes_with: ClassVar[Mapping[str, tuple[str, tuple[str, ...]]]] = {"shard_size_bytes": ("kind", ("min-size", "max-size"))}
 
     kind: Literal["fixed-shards", "min-size", "max-size"] = Field(
-        description="a fixed number of shards; or as many as give each at least a size; or no more than one"
+        description="fixed-shards: a fixed number of shards; min-size: as many as give each at least a size; max-size: "
+        "none larger than a size"
     )
     shards: Annotated[int, Field(ge=1, le=100_000)] | None = Field(
-        default=None, description="fixed-shards: how many; the others: at most this number"
+        default=None, description="with fixed-shards: how many shards; with the others: at most this number"
     )
     shard_size_bytes: Annotated[Bytes, Field(gt=0)] | None = Field(
-        default=None, description="min-size: shards are about this large or larger (256 KiB if left out); max-size: at most this large"
+        default=None,
+        description="with min-size: shards are about this large or larger (256 KiB if left out); with max-size: at most this large",
     )
 
     @model_validator(mode="after")

@@ -28,14 +28,16 @@ class Residual(Spec):
     stages: Annotated[tuple[Annotated[int, Field(ge=1, le=1000)], ...], Field(min_length=1, max_length=8)] = Field(
         description="blocks of each; each stage has twice the channels of the one before at half the resolution"
     )
-    image: Annotated[int, Field(ge=32, le=100_000)] = Field(default=224, description="height and width")
-    classes: Count = Field(default=1000, description="that it tells apart: outputs of the last layer")
+    image: Annotated[int, Field(ge=32, le=100_000)] = Field(default=224, description="height and width of an image")
+    classes: Count = Field(default=1000, description="classes: outputs of the last layer")
     stride: Literal["first", "middle"] = Field(
         default="middle",
         description="convolution of a stage's first block that halves the resolution: first, the 1x1 (v1, Keras); middle, the 3x3 (v1.5)",
     )
     bias: bool = Field(default=False, description="convolutions have biases, as in Keras")
-    device: str = Field(default=DEFAULT_DEVICE, description="that times are computed for where the cluster names none (models/devices)")
+    device: str = Field(
+        default=DEFAULT_DEVICE, description="device that times are computed for, where the cluster names none (models/devices)"
+    )
 
     @field_validator("device")
     @classmethod

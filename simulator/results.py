@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
@@ -29,14 +29,16 @@ from simulator.figures import (
 )
 from simulator.rows import BRIEF, COLUMNS, OF_JOB
 from simulator.scenario import Scenario
+from simulator.short import Short
 from simulator.spec import Spec
 from simulator.table import Cell, Row, flat
+from simulator.text import counted, estimated, format_seconds, format_share
 from simulator.workload import DeviceTransfer
 
 __all__ = ["Failed", "Failure", "Outcome", "Result"]
 
 
-class Outcome(Spec):
+class Outcome(Short, Spec):
     """What became of one scenario: a :class:`Result`, or a :class:`Failure`."""
 
     schema_version: Literal[1] = Field(default=1, description="version of this format")
@@ -87,9 +89,14 @@ class Outcome(Spec):
     def _caption(self) -> str:
         return f"{type(self).__name__} of {self.scenario.workload.name} on {self.scenario.cluster.name}"
 
+    def _in_short(self) -> Iterator[str]:
+        yield next(self.scenario._in_short())
+
 
 class Result(Outcome):
     """The answer to one scenario. All but ``wall_time_s`` depends on the scenario alone."""
+
+    see: ClassVar[str] = "to_frame() has every figure, .bottleneck.text and .warnings the sentences, paceline.report(result) draws it"
 
     seed: int = Field(description="of all random numbers")
     replicas: int = Field(description="copies of the model that train")
@@ -168,6 +175,17 @@ class Result(Outcome):
                 written.pop(name, None)
         return written
 
+    def _in_short(self) -> Iterator[str]:
+        yield from super()._in_short()
+        rate = self.throughput_samples_per_s
+        yield estimated(rate.mean, rate.low, rate.high, "throughput", "samples/s")
+        yield f"efficiency {format_share(self.scaling_efficiency.mean)}, step {format_seconds(self.step_time_s.mean)}"
+        if self.job is not None:
+            its = self.job.time_s
+            yield f"whole job {estimated(its.mean, its.low, its.high, 'seconds')}"
+        yield f"limit: {self.bottleneck.label}"
+        yield counted(len(self.warnings), "warning")
+
     @property
     def grade(self) -> str:
         """The weakest grade of :attr:`coverage`; empty in files written by older versions."""
@@ -202,7 +220,13 @@ class Failed(Spec):
 class Failure(Outcome):
     """What a sweep writes in place of the result of a scenario that could not be simulated."""
 
+    see: ClassVar[str] = ".failed has the reason, .scenario what was simulated"
+
     failed: Failed
+
+    def _in_short(self) -> Iterator[str]:
+        yield from super()._in_short()
+        yield f"{self.failed.kind}: {self.failed.text}"
 
     def _facts(self) -> dict[str, Any]:
         return super()._facts() | {"failed": f"{self.failed.kind}: {self.failed.text}"}

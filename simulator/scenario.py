@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -17,9 +17,11 @@ from simulator.constants import Known, constants
 from simulator.discrepancy import Discrepancy
 from simulator.input_pipeline import InputPipeline, InputWork
 from simulator.job.spec import Job
+from simulator.short import Short
 from simulator.spec import Seconds, Terse
 from simulator.strategies.catalogue import KINDS, AnyStrategy
 from simulator.strategies.setup import Layout
+from simulator.text import counted
 from simulator.training import Training
 from simulator.workload import Workload
 
@@ -43,24 +45,30 @@ class Run(Terse):
     )
     sharing: Literal["shared", "each-its-own"] = Field(
         default="shared",
-        description="of asynchronous workers (no effect where all make each step together); shared: whoever is free takes the job's next "
-        "step (ClusterCoordinator); each-its-own: every worker makes as many and stops",
+        description="how asynchronous workers share the job (no effect where all make each step together); shared: "
+        "whoever is free takes the next step (ClusterCoordinator); each-its-own: every worker makes as many "
+        "and stops",
     )
     drain: bool = Field(
         default=False,
-        description="of asynchronous workers: hand out no more steps than the job has and measure until the last one has ended; "
-        "else all workers stay busy until as many have",
+        description="asynchronous workers: true: hand out no more steps than the job has, and measure until the last "
+        "worker has ended; false: all stay busy until the last of the job's steps has ended",
     )
     warmup_steps: int | None = Field(
         default=None, ge=0, description="first steps of each worker that are not measured; left out: a tenth, at least 1"
     )
     start: Literal["together", "staggered", "random-phase"] | None = Field(
         default=None,
-        description="all at once; spread evenly at random over start_spread; or over the time of one step; left out: as workers of that "
-        "kind start (random-phase where each asynchronous worker drives itself, else together)",
+        description="when workers begin: together; staggered: evenly at random over start_spread; random-phase: anywhere "
+        "within one step; left out: as workers of that kind start (random-phase where each asynchronous "
+        "worker drives itself, else together)",
     )
-    start_spread_s: Annotated[Seconds, Field(gt=0)] | None = Field(default=None, description="start = staggered: over how long")
-    seed: int = Field(default=0, ge=0, le=2**63 - 1, description="the same seed gives the same result, byte for byte")
+    start_spread_s: Annotated[Seconds, Field(gt=0)] | None = Field(
+        default=None, description="with start = staggered: over how long workers begin"
+    )
+    seed: int = Field(
+        default=0, ge=0, le=2**63 - 1, description="seed of all random numbers: the same seed gives the same result, byte for byte"
+    )
     replications: int = Field(
         default=19, ge=2, le=100_000, description="independent runs; 19 is the fewest that give a distribution-free 90% interval"
     )
@@ -80,7 +88,8 @@ class Run(Terse):
     )
     memory: Literal["refuse", "ignore"] = Field(
         default="refuse",
-        description="of a scenario whose devices do not have the memory that it needs, as far as both are known; ignore: it is simulated",
+        description="refuse: a scenario is refused whose devices do not have the memory that it needs, as far as both are "
+        "known; ignore: it is simulated",
     )
 
     @model_validator(mode="after")
@@ -110,10 +119,11 @@ def _or_none(schema: dict[str, Any]) -> None:
     schema["anyOf"].append({"const": "none"})
 
 
-class Scenario(Terse):
+class Scenario(Short, Terse):
     """Workload, cluster, strategy and run; validated together."""
 
     terse: ClassVar[tuple[str, ...]] = ("training", "discrepancy", "practice", "input", "job")
+    see: ClassVar[str] = "to_frame() has every key; paceline.simulate(scenario) answers it, paceline.load(scenario, {...}) changes it"
 
     schema_version: Literal[1] = Field(default=1, description="version of this format")
     workload: Workload = Field(
@@ -192,6 +202,12 @@ class Scenario(Terse):
     def sections(self) -> dict[str, Any]:
         """All its parts by name, for another scenario like it that is validated anew."""
         return {name: getattr(self, name) for name in type(self).model_fields}
+
+    def _in_short(self) -> Iterator[str]:
+        yield f"{self.strategy.in_words}, {counted(self.workers, 'worker')}, {self.workload.name} on {self.cluster.name}"
+        run, length = self.run, "" if self.job is None else ", a whole job"
+        yield f"{counted(self.batch, 'sample')} a step each{length}"
+        yield f"{counted(run.replications, 'replication')} of {counted(run.job_steps or run.steps, 'step')}, seed {run.seed}"
 
     @cached_property
     def layout(self) -> Layout:

@@ -43,8 +43,8 @@ class Training(Terse):
     )
     optimizer: Optimizer | None = Field(
         default=None,
-        description="whose slots devices keep beside the parameters (docs/memory.md); left out: adam where memory is computed from layers, "
-        "else what was measured",
+        description="optimizer whose slots devices keep beside the parameters (docs/memory.md); left out: adam where "
+        "memory is computed from layers, else what was measured",
     )
     precision: Precision | None = Field(
         default=None,
@@ -114,7 +114,7 @@ class Passes(Spec):
 class Recast(Spec):
     """That a workload's times hold for another precision than it was measured in; filled in when a scenario is resolved."""
 
-    from_precision: Precision = Field(description="that the times were measured in")
+    from_precision: Precision = Field(description="precision in which the times were measured")
     factor: tuple[Factor, Factor, Factor] = Field(description="time in this precision / in that one: low, middle, high")
     text: str = Field(description="the rule in a sentence")
-    sources: tuple[str, ...] = Field(default=(), description="of the factor")
+    sources: tuple[str, ...] = Field(default=(), description="where the factor is from")

@@ -29,8 +29,8 @@ class ExpertsOf(Spec):
     """That feed-forward blocks are experts, to some of which each token is sent (Fedus et al., "Switch Transformers", JMLR 2022)."""
 
     count: int = Field(ge=2, le=100_000, description="experts of such a block")
-    used: int = Field(default=2, ge=1, le=1000, description="that each token is sent to")
-    every: int = Field(default=1, ge=1, le=10_000, description="of so many layers the last one has experts")
+    used: int = Field(default=2, ge=1, le=1000, description="experts that each token is sent to")
+    every: int = Field(default=1, ge=1, le=10_000, description="of this number of layers the last one has experts")
 
     @model_validator(mode="after")
     def _consistent(self) -> ExpertsOf:
@@ -47,16 +47,18 @@ class Transformer(Spec):
         description="decoder: predicts each next token (GPT, Llama); encoder: predicts masked ones, with BERT's pooler and heads",
     )
     layers: int = Field(ge=1, le=9_000, description="blocks of attention and feed-forward")
-    hidden: Count = Field(description="width")
-    heads: Count = Field(description="of attention")
-    key_value_heads: Count | None = Field(default=None, description="left out: as many as heads")
+    hidden: Count = Field(description="width of the model")
+    heads: Count = Field(description="heads of attention")
+    key_value_heads: Count | None = Field(
+        default=None, description="heads of keys and values (grouped-query attention); left out: as many as heads"
+    )
     sequence: Count = Field(description="tokens of a sample")
     vocabulary: Count = Field(description="different tokens: rows of the embedding")
     feed_forward: Count | None = Field(default=None, description="width of the feed-forward blocks; left out: 4 x hidden")
     gated: bool = Field(default=False, description="feed-forward blocks with a gate, of three matrices in place of two (SwiGLU)")
     tied: bool = Field(default=True, description="the head uses the embedding's matrix")
     bias: bool = Field(default=True, description="products and norms have biases")
-    dropout: bool = Field(default=True, description="whose masks are kept")
+    dropout: bool = Field(default=True, description="dropout is used, and its masks are kept")
     positions: int | None = Field(
         default=None, ge=0, le=10**7, description="trained vectors for positions; 0: rotated, not trained; left out: one for each token"
     )
@@ -68,8 +70,10 @@ class Transformer(Spec):
     predicted: Annotated[float, Field(gt=0, le=1)] | None = Field(
         default=None, description="share of tokens that the head predicts; left out: all of a decoder, 0.15 of an encoder"
     )
-    experts: ExpertsOf | None = Field(default=None, description="left out: none")
-    device: str = Field(default=DEFAULT_DEVICE, description="that times are computed for where the cluster names none (models/devices)")
+    experts: ExpertsOf | None = Field(default=None, description="experts in place of feed-forward blocks; left out: none")
+    device: str = Field(
+        default=DEFAULT_DEVICE, description="device that times are computed for, where the cluster names none (models/devices)"
+    )
 
     @field_validator("device")
     @classmethod

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -15,7 +15,9 @@ from simulator.distributions import Constant, Distribution, Empirical
 from simulator.layers import Layer
 from simulator.overheads import Overheads
 from simulator.residual import Residual
+from simulator.short import Short
 from simulator.spec import Bytes, Moderate, Seconds, Spec, Terse, short_name
+from simulator.text import counted, format_bytes, format_seconds
 from simulator.training import Passes, Precision, Recast
 from simulator.transformer import Transformer
 from simulator.uncertainty import Uncertainty
@@ -47,10 +49,10 @@ class Affine(Terse):
 
     terse: ClassVar[tuple[str, ...]] = ("least_s",)
 
-    base_s: Seconds = Field(ge=0, description="whatever the batch")
-    per_sample_s: Seconds = Field(ge=0, description="for each sample of the batch")
+    base_s: Seconds = Field(ge=0, description="time whatever the batch")
+    per_sample_s: Seconds = Field(ge=0, description="time for each sample of the batch")
     least_s: Seconds = Field(
-        default=0.0, ge=0, description="what the host needs to start all of its kernels: small batches take no less; left out: nothing"
+        default=0.0, ge=0, description="least time, however small the batch: what the host needs to start all kernels; left out: nothing"
     )
 
     def __call__(self, batch: float) -> float:
@@ -66,7 +68,7 @@ class Variable(Spec):
     is the order in which TensorFlow places them on parameter servers.
     """
 
-    name: str = Field(min_length=1, max_length=10_000, description="of the variable; each has a name of its own")
+    name: str = Field(min_length=1, max_length=10_000, description="name of the variable; each has its own")
     size_bytes: Bytes = Field(gt=0, description="bytes of the variable")
     creation_index: int = Field(ge=0, description="its place, from 0, in the order in which the model creates its variables")
     ready: Share = Field(description="share of the backward pass after which the gradient is ready")
@@ -80,7 +82,7 @@ class Variable(Spec):
         default=None,
         ge=1,
         le=10**12,
-        description="last dimension, by which it is one matrix for low-rank compression; left out: that of its rows",
+        description="last dimension, by which low-rank compression takes it as one matrix; left out: as rows says",
     )
 
     def gradient_bytes(self, batch: int) -> float:
@@ -114,7 +116,7 @@ class WorkloadRange(Spec):
     )
     workers: Interval = Field(default=(1, 1), description="fewest and most workers")
     servers: Interval = Field(default=(0, 0), description="fewest and most parameter servers; 0: none")
-    device: str = Field(default="", description="that was measured")
+    device: str = Field(default="", description="device on which it was measured")
 
 
 class CalibrationPoint(Spec):
@@ -134,7 +136,7 @@ class CalibrationPoint(Spec):
 class LawScore(Spec):
     """One candidate of the step-time law with its Bayesian information criterion (lower is better)."""
 
-    kind: str = Field(description="of the law, as under jitter")
+    kind: str = Field(description="name of the law, as under jitter")
     bic: float = Field(description="its Bayesian information criterion; lower is better")
 
 
@@ -241,10 +243,11 @@ def _one_of(schema: dict[str, Any]) -> None:
     schema.setdefault("allOf", []).append({"anyOf": [{"required": list(_MEASURED)}, *({"required": [name]} for name in BY_DIMENSIONS)]})
 
 
-class Workload(Spec):
+class Workload(Short, Spec):
     """A model's training step on one device, and what must be communicated for it."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(json_schema_extra=_one_of)
+    see: ClassVar[str] = "to_frame() has every key; paceline.load('ring', {'workload': workload}) puts it into a scenario"
 
     schema_version: Literal[1] = Field(default=1, description="version of this format")
     name: str = Field(default="own workload", min_length=1, max_length=10_000, description="for readers")
@@ -252,7 +255,7 @@ class Workload(Spec):
     model: str = Field(
         default="", max_length=200, description="what is trained, such as resnet-50; workloads of one model may stand in for each other"
     )
-    precision: Precision = Field(default="float32", description="that the times were measured in, as Keras names its policies")
+    precision: Precision = Field(default="float32", description="precision in which the times were measured, as Keras names its policies")
     batch_per_replica: int | None = Field(default=None, ge=1, le=10**9, description="samples a replica takes a step (weak scaling)")
     global_batch: int | None = Field(
         default=None, ge=1, le=10**12, description="samples all replicas take a step together (strong scaling)"
@@ -307,7 +310,9 @@ class Workload(Spec):
     provenance: dict[str, str] = Field(default_factory=dict, description="where each figure is from")
     overridden: tuple[str, ...] = Field(default=(), description="fitted or measured parts that the scenario has set itself")
     counted: Counted | None = Field(default=None, description="what a step asks of any device; left out: not counted")
-    moved: DeviceTransfer | None = Field(default=None, description="to another device than it was measured on")
+    moved: DeviceTransfer | None = Field(
+        default=None, description="factor by which times change on another device than it was measured on; left out: by a rule"
+    )
     layers: tuple[Layer, ...] = Field(
         default=(), max_length=10_000, description="in the order of the forward pass; needed by strategies that cut a model"
     )
@@ -320,8 +325,19 @@ class Workload(Spec):
     transformer: Transformer | None = Field(
         default=None, description="dimensions, from which all follows that is not given (docs/computed-workloads.md)"
     )
-    residual: Residual | None = Field(default=None, description="the same of a residual network")
+    residual: Residual | None = Field(
+        default=None, description="dimensions of a residual network, from which all follows that is not given"
+    )
     computed: Computed | None = Field(default=None, description="what follows from dimensions; filled in when the workload is read")
+
+    def _in_short(self) -> Iterator[str]:
+        yield f"{self.name}, {self.precision}"
+        if self.variables:
+            size = sum(its.size_bytes for its in self.variables)
+            yield f"{counted(len(self.variables), 'variable')} of {format_bytes(size)} in all"
+        if (batch := self.batch_per_replica) is not None:
+            both = format_seconds(self.forward(batch) + self.backward(batch))
+            yield f"forward and backward pass of {counted(batch, 'sample')}: {both}"
 
     @model_validator(mode="before")
     @classmethod

@@ -158,7 +158,7 @@ def fit_input(measurements: Path, name: str, command: str = "", seed: int = 0) -
         notes["weak"] = "; ".join(dict.fromkeys(weak))
     return InputPipeline(
         name=name,
-        description=f"{_span(batches)} samples a batch on {fingerprint.device_name}, TensorFlow {fingerprint.tensorflow}",
+        description=f"{_span(batches)} samples per batch on {fingerprint.device_name}, TensorFlow {fingerprint.tensorflow}",
         work=works["first"],
         cached=works.get("later"),
         parallel_calls=_declared_calls(pipeline, calls),

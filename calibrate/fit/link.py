@@ -71,7 +71,7 @@ def fit_link(measurements: Path, name: str, command: str = "", seed: int = 0) ->
     on_device = _on_device(measured)
     cluster = Cluster(
         name=name,
-        description=f"TensorFlow's gRPC: {format_rate(center[1])}, {format_seconds(center[0])} a message",
+        description=f"TensorFlow's gRPC: {format_rate(center[1])}, {format_seconds(center[0])} per message",
         basis="measured",
         inter_node=Link(latency_s=digits(center[0]), bandwidth_bytes_per_s=digits(center[1])),
         calibrated=ClusterRange(

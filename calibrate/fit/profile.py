@@ -87,7 +87,7 @@ def fit_profiles(
     device = profiled.profiles[0].device_name
     return Workload(
         name=name,
-        description=f"{_range(table.batches)} samples a step on {device}, from a profile",
+        description=f"{name}: batches of {_range(table.batches)} on {device}, from a profile",
         precision=precision,
         **times.fields(),
         input=_input(profiled),

@@ -155,10 +155,11 @@ def _fitted(
     overheads, of_overheads = fit_overheads(runs, table)
     fingerprint = measured.fingerprint
     device = f"{fingerprint.device_name} ({fingerprint.device_kind})"
+    model, batches = _model(measured), f"{table.batches[0]} to {table.batches[-1]}"
     return Workload(
         name=name,
-        description=f"{table.batches[0]} to {table.batches[-1]} samples a step on {device}, TensorFlow {fingerprint.tensorflow}",
-        model=_model(measured),
+        description=f"{model or name}: batches of {batches} on {device}, TensorFlow {fingerprint.tensorflow}",
+        model=model,
         precision=measured.header.arguments.get("precision", "float32"),
         **times.fields(),
         run_to_run_shared=digits(share) if share is not None else None,

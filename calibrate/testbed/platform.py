@@ -7,16 +7,19 @@ determine it. With a setting it makes a scenario.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
 from calibrate.fit.intervals import Z90
 from simulator.errors import InputError
 from simulator.files import check_replaceable, write_whole
+from simulator.short import Short
 from simulator.spec import Spec
 from simulator.table import Column, Table
+from simulator.text import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -113,8 +116,10 @@ class Parameter(Spec):
         return cls(value=value, low=low, high=high, determined=False, why="no run determines it: the prior stands")
 
 
-class Platform(Spec):
+class Platform(Short, Spec):
     """All parameters of a testbed, and joint draws of those that were fitted."""
+
+    see: ClassVar[str] = "to_frame() has every parameter"
 
     schema_version: Literal[3] = 3
     name: str = Field(min_length=1, max_length=200)
@@ -125,6 +130,10 @@ class Platform(Spec):
         description="joint draws of what was timed or fitted; priors stay where they are",
     )
     provenance: dict[str, Any] = Field(default_factory=dict)
+
+    def _in_short(self) -> Iterator[str]:
+        yield self.name
+        yield f"{self.cores:g} cores, {counted(len(self.parameters), 'parameter')}, {counted(len(self.draws), 'joint draw')}"
 
     @model_validator(mode="after")
     def _known(self) -> Platform:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -20,7 +21,9 @@ from simulator.figures import Estimate
 from simulator.intervals import prediction_interval, widened
 from simulator.metrics import doubt_of_runs
 from simulator.replication import replicate
+from simulator.short import Short
 from simulator.table import Cell, Column, Table
+from simulator.text import estimated, listed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,8 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["Prediction", "predict_setting"]
 
 
-@dataclass(frozen=True)
-class Prediction:
+@dataclass(frozen=True, repr=False)
+class Prediction(Short):
     """What one real run of a setting is predicted to show; a table in notebooks.
 
     Attributes
@@ -48,12 +51,20 @@ class Prediction:
         Parameters that it rests on and that no run of the fit has determined.
     """
 
+    see: ClassVar[str] = "to_frame() has every figure, .staleness the distribution"
+
     setting: TestbedSetting
     updates_per_s: Estimate
     staleness: Counter[int]
     drawn: Estimate
     doubt: Doubt | None
     undetermined: tuple[str, ...]
+
+    def _in_short(self) -> Iterator[str]:
+        yield self.setting.label
+        rate = self.samples_per_s
+        yield estimated(rate.mean, rate.low, rate.high, "throughput", "samples/s")
+        yield f"not determined by any run: {listed(self.undetermined)}" if self.undetermined else ""
 
     @property
     def samples_per_s(self) -> Estimate:

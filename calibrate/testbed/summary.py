@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -15,8 +15,9 @@ from calibrate.testbed.jobs import faults_of, lost_steps
 from calibrate.testbed.readings import OneRun, Readings, read_run
 from simulator.figures import Estimate
 from simulator.intervals import prediction_interval
+from simulator.short import Short
 from simulator.table import Column, Table
-from simulator.text import format_bytes, format_rate, format_share
+from simulator.text import counted, estimated, format_bytes, format_rate, format_share
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -92,8 +93,8 @@ class MeasuredFault:
     lost_s: float
 
 
-@dataclass(frozen=True)
-class TestbedRun:
+@dataclass(frozen=True, repr=False)
+class TestbedRun(Short):
     """What a file of measurements of the testbed holds; a table in notebooks.
 
     Attributes
@@ -133,6 +134,7 @@ class TestbedRun:
     """
 
     __test__ = False  # pytest takes names that begin with Test for tests
+    see: ClassVar[str] = "to_frame() has every repeat, .staleness and .parts the distributions"
 
     file: str
     label: str
@@ -152,6 +154,13 @@ class TestbedRun:
     failure: str | None
     faults: tuple[MeasuredFault, ...] = ()
     lost_steps: tuple[int, ...] = ()
+
+    def _in_short(self) -> Iterator[str]:
+        yield self.label
+        if (rate := self.samples_per_s) is not None:
+            yield estimated(rate.mean, rate.low, rate.high, "throughput", "samples/s")
+        yield f"{counted(len(self.repeats), 'repeat')}{'' if self.complete else ', not all that were asked for'}"
+        yield self.failure or ""
 
     @classmethod
     def read(cls, path: Path) -> TestbedRun:

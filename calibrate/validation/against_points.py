@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import tomlkit
 
@@ -20,8 +20,9 @@ from simulator.files import write_whole
 from simulator.resolve import resolve
 from simulator.results import Result
 from simulator.scenario import Scenario
+from simulator.short import Short
 from simulator.table import Column, Table
-from simulator.text import Kind, format_share
+from simulator.text import Kind, format_interval, format_number, format_share
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -135,8 +136,8 @@ def validate_points(case: PointsCase, simulate: Simulate) -> Validation:
     return case.validation(rows, scores_of(rows), results)
 
 
-@dataclass(frozen=True)
-class Refitted:
+@dataclass(frozen=True, repr=False)
+class Refitted(Short):
     """A scenario that was brought to measured points.
 
     Attributes
@@ -151,10 +152,19 @@ class Refitted:
         Predictions of every point as given, refitted, and each from the others; scores of the first and the last.
     """
 
+    see: ClassVar[str] = "to_frame() has every factor, .validation the errors, write(path) the scenario's file"
+
     scenario: Scenario
     table: Mapping[str, Any]
     fit: Refit
     validation: Validation
+
+    def _in_short(self) -> Iterator[str]:
+        yield self.scenario.workload.name + " on " + self.scenario.cluster.name
+        ends = self.intervals_90
+        for name, factor in self.factors.items():
+            yield f"{name} x {format_number(factor)} (90% interval {format_interval(*ends[name])})"
+        yield "" if self.factors else "nothing was moved"
 
     @property
     def factors(self) -> dict[str, float]:

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
@@ -22,8 +22,10 @@ from calibrate.testbed.tcp_sharing import shows_tcp
 from simulator.errors import InputError, ScenarioError
 from simulator.file_kinds import mistaken_table
 from simulator.loading import read_toml
+from simulator.short import Short
 from simulator.spec import Spec
 from simulator.table import Column, Table
+from simulator.text import counted, format_rough_seconds
 from simulator.validation_errors import validated
 
 if TYPE_CHECKING:
@@ -42,8 +44,10 @@ class HeldOut(Spec):
     setting: TestbedSetting
 
 
-class Matrix(Spec):
+class Matrix(Short, Spec):
     """What is fitted, what is predicted, how often each is run."""
+
+    see: ClassVar[str] = "to_frame() has every setting"
 
     name: str = Field(min_length=1, max_length=100)
     repeats: int = Field(default=3, ge=1, le=1000)
@@ -52,6 +56,11 @@ class Matrix(Spec):
     held_out: tuple[HeldOut, ...]
 
     drawn_by: int | None = Field(default=None, ge=0, description="seed that drew what is held out; none where a person chose it")
+
+    def _in_short(self) -> Iterator[str]:
+        yield self.name
+        yield f"{counted(len(self.fit), 'setting')} to fit, {len(self.held_out):,} to predict, {counted(self.repeats, 'run')} of each"
+        yield f"about {format_rough_seconds(self.guessed_s)}"
 
     @property
     def settings(self) -> tuple[TestbedSetting, ...]:

@@ -8,19 +8,20 @@ import platform
 import re
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
 from calibrate.validation.comparison import Compared
 from simulator.errors import InputError
 from simulator.nearest import did_you_mean
+from simulator.short import Short
 from simulator.spec import Spec
 from simulator.table import Cell, Column, Table
-from simulator.text import Kind, format_share, written
+from simulator.text import Kind, counted, format_change, format_share, written
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -160,8 +161,8 @@ def share_of(text: str, where: str, example: str = "2%") -> float:
     return value
 
 
-@dataclass(frozen=True)
-class Validation:
+@dataclass(frozen=True, repr=False)
+class Validation(Short):
     """Predictions beside measurements, their scores, and how they came about.
 
     Attributes
@@ -201,6 +202,8 @@ class Validation:
         What the JSON has besides.
     """
 
+    see: ClassVar[str] = "to_frame() has every setting, .scores every group, .notes what to know"
+
     key: str
     title: str
     rows: tuple[Compared, ...]
@@ -220,6 +223,14 @@ class Validation:
     wanted: str = ""
     missed: tuple[str, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def _in_short(self) -> Iterator[str]:
+        yield self.title
+        yield counted(len(self.rows), "setting")
+        for what, its in self.headlines:
+            worst = f"median error {format_share(its.median_absolute_error)}, at worst {format_change(its.worst_error)}"
+            yield f"{f'{what}: ' if what else ''}{worst}, {format_share(its.inside)} of runs inside the 90% interval"
+        yield f"{counted(len(self.missed), 'threshold')} missed" if self.missed else ""
 
     @property
     def score(self) -> Score | None:

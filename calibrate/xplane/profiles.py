@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -15,7 +15,9 @@ from calibrate.xplane.reading import profile_files, read_profiles
 from calibrate.xplane.steps import MeasuredStep, StepsOfProfile, steps_of
 from calibrate.xplane.variables import gradient_ops
 from simulator.errors import InputError
+from simulator.short import Short
 from simulator.table import Column, Table
+from simulator.text import counted, listed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -121,8 +123,8 @@ class ProfileReport:
         return {**plain, "communication": [vars(one) for one in self.communication], "longest": [vars(one) for one in self.longest]}
 
 
-@dataclass(frozen=True)
-class Profiled:
+@dataclass(frozen=True, repr=False)
+class Profiled(Short):
     """The profiles of one or more batch sizes.
 
     Attributes
@@ -131,7 +133,14 @@ class Profiled:
         Batch size -> the profiles of that size, one a run and host.
     """
 
+    see: ClassVar[str] = "to_frame() has a row for each batch size; paceline.calibrate_profile(profiled, ...) fits a workload"
+
     by_batch: dict[int, tuple[StepsOfProfile, ...]]
+
+    def _in_short(self) -> Iterator[str]:
+        yield counted(self.count, "step")
+        yield f"of {listed([f'{batch:,}' for batch in self.batches])} samples"
+        yield counted(len(self.profiles), "profile")
 
     @property
     def batches(self) -> list[int]:

@@ -189,8 +189,8 @@ def _entry(key: _Key, form: _Format, seen: set[str], *, given: bool) -> str:
     if given and key.needed:
         options["default"] = "must be given"
     elif given and isinstance(default, (bool, str, int, float)) and default != "":
-        number = isinstance(default, (int, float)) and not isinstance(default, bool)
-        options["default"] = f"`{_number(default, key.full) if number else json.dumps(default)}`"
+        plain = isinstance(default, (bool, str))
+        options["default"] = f"`{json.dumps(default) if plain else _number(default, key.full)}`"
     if key.path in seen:
         options["no-index"] = ""
     seen.add(key.path)
@@ -250,8 +250,8 @@ def _from_markup(markup: str) -> str:
     text = Text.from_markup(markup)
     code = [text.plain[span.start : span.end] for span in text.spans if span.style == "bold"]
     words = text.plain
-    for example in code:
-        words = words.replace(example, f"`{example}`", 1)
+    for bold in code:
+        words = words.replace(bold, f"`{bold}`", 1)
     paragraphs = []
     for paragraph in words.split("\n\n"):
         example = re.fullmatch(r"Example: `(.+)`", " ".join(paragraph.split()))

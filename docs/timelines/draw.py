@@ -1,23 +1,28 @@
-"""Draws the timelines of these pages, from simulated steps: ``make timelines``.
+"""Draws the pictures of these pages, from simulations: ``make timelines``.
 
-All but those of ``models/scenarios/`` are of one small model on one small cluster, so that pictures can be compared.
+All timelines but those of ``models/scenarios/`` are of one small model on one small cluster, so that pictures can be compared.
 """
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from typing import Any
 
+from paceline.reporting.axes import JOB_COLOURS
 from paceline.reporting.figures import KIND_LABELS
+from paceline.reporting.job_figures import strips_of
 from paceline.reporting.simulated import timeline_of
 from paceline.reporting.timeline import Bar, Kind, Timeline
-from simulator import Scenario, load_scenario, scenario_from_table
+from paceline.whole_job import PART_LABELS
+from simulator import Scenario, load_scenario, scenario_from_table, simulate
+from simulator.figures import Estimate
 
-__all__ = ["PICTURES", "Picture", "drawn"]
+__all__ = ["NAMES", "PICTURES", "Curves", "Picture", "drawn"]
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -104,13 +109,13 @@ def _fed(**keys: Any) -> dict[str, dict[str, Any]]:
     return {"strategy": {"kind": "mirrored", "replicas": 4}, **NODE_OF_FOUR, "input": {**pipeline, **keys}}
 
 
-NODE_OF_FOUR = {"cluster": {"devices_per_node": 4}}
+NODE_OF_FOUR: dict[str, dict[str, Any]] = {"cluster": {"devices_per_node": 4}}
 FILLED = {"run": {"warmup_steps": 3}}
 SPLIT = {"forward_bytes_per_sample": [30_000], "backward_bytes_per_sample": [30_000]}
 EXPERTS = {"count": 4, "used": 1, "work": 0.8, "bytes_per_sample": 30_000}
 ONE_SLOW = {"cluster": {"node_speed": [1, 1, 1, 0.5]}}
 TWO_OF_TWO = {"cluster": {"devices_per_node": 2}}
-NEIGHBOURS = {
+NEIGHBOURS: dict[str, dict[str, Any]] = {
     "workload": {
         "forward": {"base": "2 ms", "per_sample": "0 s"},
         "backward": {"base": "3 ms", "per_sample": "0 s"},
@@ -175,6 +180,90 @@ PICTURES: dict[str, Picture] = {
 }
 
 
+@dataclass(frozen=True)
+class Curves:
+    """Scaling efficiency over the number of replicas, a curve for each of several cases.
+
+    Attributes
+    ----------
+    title
+        What a reader who cannot see it is told.
+    replicas
+        How many there are at each point.
+    cases
+        What a scenario has, by the name of the case and the number of replicas.
+    """
+
+    title: str
+    replicas: tuple[int, ...]
+    cases: Mapping[str, Callable[[int], Mapping[str, Mapping[str, Any]]]]
+
+    def points(self, case: str) -> list[tuple[int, Estimate]]:
+        """Of one curve."""
+        return [(count, simulate(scenario_from_table(self.cases[case](count), case)).scaling_efficiency) for count in self.replicas]
+
+
+def _one_variable(size: str, forward: str, backward: str) -> dict[str, Any]:
+    times = {"forward": {"base": forward, "per_sample": "0 s"}, "backward": {"base": backward, "per_sample": "0 s"}}
+    return {
+        "name": "one variable",
+        "batch_per_replica": 32,
+        **times,
+        "variables": [{"name": "all", "size": size, "creation_index": 0, "ready": 1}],
+    }
+
+
+def _slow_together(of: str) -> Callable[[int], dict[str, Any]]:
+    """Devices that are slow for a while, at the same time as others of their node, rack or cluster, or by themselves."""
+    slowdown = {"of": of, "factor": 3, "mean_slow_steps": 5, "mean_normal_steps": 95}
+    links = {"inter_node": {"bandwidth": "100 Gbit/s", "latency": "1 us"}, "intra_node": {"bandwidth": "100 GB/s", "latency": "1 us"}}
+    cluster = {"name": "racks", "devices_per_node": 4, **links, "fabric": {"nodes_per_leaf": 4}, "slowdown": slowdown}
+    return lambda count: {
+        "workload": _one_variable("1 kB", "4 ms", "8 ms"),
+        "cluster": cluster,
+        "strategy": {"kind": "multi-worker-mirrored", "workers": count, "algorithm": "hierarchical"},
+        "discrepancy": "none",
+        "run": {"steps": 400, "seed": 1},
+    }
+
+
+def _by_algorithm(algorithm: str) -> Callable[[int], dict[str, Any]]:
+    """Nodes with four devices and four rails, in racks of four, whose switches can add."""
+    cluster = {
+        "name": "rails",
+        "devices_per_node": 4,
+        "nics_per_node": 4,
+        "rails": 4,
+        "inter_node": {"bandwidth": "200 Gbit/s", "latency": "10 us"},
+        "intra_node": {"bandwidth": "450 GB/s", "latency": "3 us"},
+        "fabric": {"nodes_per_leaf": 4, "oversubscription": 2, "latency": "2 us", "rail_optimised": True, "sharp": True},
+    }
+    return lambda count: {
+        "workload": _one_variable("10 MB", "0.6 ms", "1 ms"),
+        "cluster": cluster,
+        "strategy": {"kind": "multi-worker-mirrored", "workers": count // 4, "replicas_per_worker": 4, "algorithm": algorithm},
+        "discrepancy": "none",
+        "run": {"steps": 20, "replications": 2},
+    }
+
+
+CURVES: dict[str, Curves] = {
+    "stragglers": Curves(
+        "The more chains, the more steps are slow for all",
+        (1, 4, 8, 16, 32, 64),
+        {f"one chain per {of}": _slow_together(of) for of in ("device", "node", "rack", "cluster")},
+    ),
+    "sharp": Curves(
+        "Efficiency of a ring, of rings inside nodes and between them, and of switches that add",
+        (4, 8, 16, 32, 64, 128),
+        {"ring": _by_algorithm("ring"), "hierarchical": _by_algorithm("hierarchical"), "sharp": _by_algorithm("sharp")},
+    ),
+}
+
+JOB = "whole-job"
+NAMES = (*PICTURES, *CURVES, JOB)
+
+
 # -- drawing ---------------------------------------------------------------------------
 
 _WIDTH, _RIGHT, _TOP = 560, 14, 12
@@ -191,21 +280,31 @@ def _colours() -> tuple[dict[str, str], dict[str, str]]:
     return dict(_COLOUR.findall(light)), dict(_COLOUR.findall(dark))
 
 
-def _style(kinds: list[Kind]) -> str:
-    """Colours follow the reader's preference; the picture has a background of its own, so that it can be read on any."""
+def _picture(title: str, height: int, fills: Mapping[str, str], lines: Mapping[str, str], parts: Iterable[str]) -> str:
+    """The whole of a picture.
+
+    Colours follow the reader's preference; it has a background of its own, so that it can be read on any. ``fills`` and ``lines``
+    have the names of colours by what they are of.
+    """
     light, dark = _colours()
-    part = {kind: f"part-{'exposed-communication' if kind == 'communication' else kind}" for kind in kinds}
+    fills = {".card": "paper", "text": "ink", ".dim": "muted", ".on": "paper", **fills}
+    lines = {".grid": "rule", ".message": "muted", **lines}
 
     def rules(colours: Mapping[str, str]) -> str:
-        fills = {".card": "paper", "text": "ink", ".dim": "muted", ".on": "paper", **{f".{kind}": name for kind, name in part.items()}}
-        lines = {".grid": "rule", ".message": "muted"}
-        return "".join(
-            [f"{at}{{fill:{colours[name]}}}" for at, name in fills.items()]
-            + [f"{at}{{stroke:{colours[name]}}}" for at, name in lines.items()]
-        )
+        found = [f"{at}{{fill:{colours[name]}}}" for at, name in fills.items()]
+        return "".join(found + [f"{at}{{stroke:{colours[name]}}}" for at, name in lines.items()])
 
-    fixed = "text{font:13px system-ui,sans-serif}.on{font-size:11px;text-anchor:middle}.grid,.message{fill:none}.message{stroke-width:.7}"
-    return f"<style>{fixed}{rules(light)}@media(prefers-color-scheme:dark){{{rules(dark)}}}</style>"
+    fixed = "text{font:13px system-ui,sans-serif}.on{font-size:11px;text-anchor:middle}.grid,.message,.line{fill:none}"
+    more = ".message{stroke-width:.7}.line{stroke-width:2}.band{opacity:.15}"
+    found = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}" role="img">',
+        f"<title>{escape(title)}</title>",
+        f"<style>{fixed}{more}{rules(light)}@media(prefers-color-scheme:dark){{{rules(dark)}}}</style>",
+        f'<rect class="card" width="{_WIDTH}" height="{height}" rx="6"/>',
+        *parts,
+        "</svg>",
+    ]
+    return "\n".join(found) + "\n"
 
 
 def _ticks(end: float) -> list[float]:
@@ -218,7 +317,7 @@ def _number(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0")
 
 
-def _svg(picture: Picture, timeline: Timeline) -> str:
+def _timeline(picture: Picture, timeline: Timeline) -> str:
     used = {bar.lane for bar in timeline.bars}
     lanes = [lane for lane in timeline.lanes[1:] if lane in used and (picture.connections or "→" not in lane)]  # but the critical path
     row = {lane: _TOP + index * _LANE for index, lane in enumerate(lanes)}
@@ -233,13 +332,9 @@ def _svg(picture: Picture, timeline: Timeline) -> str:
 
     foot = _TOP + _LANE * len(lanes)
     kinds: list[Kind] = [kind for kind in KIND_LABELS if any(bar.kind == kind for bar in bars)]
-    legend, height = _legend(kinds, foot + 40)
+    legend, height = _legend({kind: KIND_LABELS[kind] for kind in kinds}, foot + 40)
     ticks = [(across(at / scale), at) for at in _ticks(end_s * scale)]
-    lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}" role="img">',
-        f"<title>{escape(picture.title)}</title>",
-        _style(kinds),
-        f'<rect class="card" width="{_WIDTH}" height="{height}" rx="6"/>',
+    parts = [
         f'<path class="grid" d="{"".join(f"M{_number(x)} {_TOP}V{foot}" for x, _ in ticks)}"/>',
         *(f'<text x="8" y="{y + 16}">{escape(lane)}</text>' for lane, y in row.items()),
         *(f'<path class="{kind}" d="{_filled([bar for bar in bars if bar.kind == kind], row, across)}"/>' for kind in kinds),
@@ -248,9 +343,9 @@ def _svg(picture: Picture, timeline: Timeline) -> str:
         *(f'<text class="dim" x="{_number(x)}" y="{foot + 16}" text-anchor="middle">{at:g}</text>' for x, at in ticks),
         f'<text class="dim" x="8" y="{foot + 16}">Time ({unit})</text>',
         *legend,
-        "</svg>",
     ]
-    return "\n".join(lines) + "\n"
+    fills = {f".{kind}": f"part-{'exposed-communication' if kind == 'communication' else kind}" for kind in kinds}
+    return _picture(picture.title, height, fills, {}, parts)
 
 
 def _filled(bars: list[Bar], row: Mapping[str, int], across: Callable[[float], float]) -> str:
@@ -277,28 +372,100 @@ def _message(sent: float, arrived: float, source: int, target: int) -> str:
     return f'<path class="message" d="M{_number(sent)} {begin}L{_number(arrived)} {end}"/>'
 
 
-def _legend(kinds: list[Kind], top: int) -> tuple[list[str], int]:
+def _legend(labels: Mapping[str, str], top: int) -> tuple[list[str], int]:
     """The colours that occur, in lines that fit; and where the picture ends."""
     found, x = [], 8.0
-    for kind in kinds:
-        width = 30 + len(KIND_LABELS[kind]) * _LETTER
+    for name, label in labels.items():
+        width = 30 + len(label) * _LETTER
         if x + width > _WIDTH:
             x, top = 8.0, top + 20
-        found.append(f'<rect class="{kind}" x="{_number(x)}" y="{top - 11}" width="12" height="12" rx="2"/>')
-        found.append(f'<text x="{_number(x + 17)}" y="{top}">{KIND_LABELS[kind]}</text>')
+        found.append(f'<rect class="{name}" x="{_number(x)}" y="{top - 11}" width="12" height="12" rx="2"/>')
+        found.append(f'<text x="{_number(x + 17)}" y="{top}">{escape(label)}</text>')
         x += width
     return found, top + 14
 
 
+_CHART = 200
+
+
+def _chart(curves: Curves) -> str:
+    """Lines over the number of replicas, each in the band of its interval."""
+    left, foot = 56, _TOP + _CHART
+    first, last = math.log2(curves.replicas[0]), math.log2(curves.replicas[-1])
+
+    def across(count: float) -> str:
+        return _number(left + (_WIDTH - left - 3 * _RIGHT) * (math.log2(count) - first) / (last - first))
+
+    def down(share: float) -> str:
+        return _number(foot - _CHART * share / 1.05)
+
+    shares = [0, 0.25, 0.5, 0.75, 1]
+    parts = [f'<path class="grid" d="{"".join(f"M{left} {down(share)}H{_WIDTH - _RIGHT}" for share in shares)}"/>']
+    parts += [f'<text class="dim" x="8" y="{float(down(share)) + 4:.0f}">{share:.0%}</text>' for share in shares]
+    parts += [f'<text class="dim" x="{across(count)}" y="{foot + 18}" text-anchor="middle">{count}</text>' for count in curves.replicas]
+    parts += [f'<text class="dim" x="{_WIDTH // 2}" y="{foot + 38}" text-anchor="middle">Replicas</text>']
+    for index, case in enumerate(curves.cases, start=1):
+        points = curves.points(case)
+        upper = [f"{across(count)} {down(min(its.high, 1.05))}" for count, its in points]
+        lower = [f"{across(count)} {down(its.low)}" for count, its in reversed(points)]
+        parts.append(f'<path class="band fill{index}" d="M{"L".join(upper + lower)}z"/>')
+        parts.append(f'<path class="line line{index}" d="M{"L".join(f"{across(count)} {down(its.mean)}" for count, its in points)}"/>')
+        parts += [f'<circle class="fill{index}" cx="{across(count)}" cy="{down(its.mean)}" r="3.5"/>' for count, its in points]
+    legend, height = _legend({f"fill{index}": case for index, case in enumerate(curves.cases, start=1)}, foot + 62)
+    numbers = range(1, len(curves.cases) + 1)
+    fills, lines = ({f".{what}{index}": f"series-{index}" for index in numbers} for what in ("fill", "line"))
+    return _picture(curves.title, height, fills, lines, [*parts, *legend])
+
+
+_UNITS = (("h", 3600.0), ("min", 60.0), ("s", 1.0))
+_LEAST_IN_UNIT = 3.0
+_AXIS = 26
+
+
+def _job() -> str:
+    """The whole job of a scenario, an epoch of each kind, and a fault; each group has an axis of its own."""
+    strips = strips_of(simulate(load_scenario(ROOT / "models" / "scenarios" / "whole-job.toml")))
+    left = 16 + max(len(its.name) for its in strips) * _LETTER
+    parts, top, used = [], _TOP, {piece.part for its in strips for piece in its.pieces}
+    for scale in dict.fromkeys(its.scale for its in strips):
+        group = [its for its in strips if its.scale == scale]
+        end_s = max(sum(piece.seconds for piece in its.pieces) for its in group)
+        unit, seconds = next(its for its in _UNITS if end_s / its[1] >= _LEAST_IN_UNIT or its[1] == 1)
+        pixels = (_WIDTH - left - _RIGHT) / end_s
+        foot = top + _LANE * len(group)
+        ticks = [(_number(left + at * seconds * pixels), at) for at in _ticks(end_s / seconds)]
+        parts.append(f'<path class="grid" d="{"".join(f"M{x} {top}V{foot}" for x, _ in ticks)}"/>')
+        parts += [f'<text class="dim" x="{x}" y="{foot + 16}" text-anchor="middle">{at:g}</text>' for x, at in ticks]
+        parts.append(f'<text class="dim" x="8" y="{foot + 16}">Time ({unit})</text>')
+        for row, its in enumerate(group):
+            parts.append(f'<text x="8" y="{top + row * _LANE + 16}">{its.name}</text>')
+            x = left
+            for piece in its.pieces:
+                width = piece.seconds * pixels
+                parts.append(
+                    f'<rect class="{piece.part}" x="{_number(x)}" y="{top + row * _LANE + 3}" width="{_number(width)}" height="{_BAR}"/>'
+                )
+                x += width
+        top = foot + _AXIS
+    labels = {part: label for part, label in PART_LABELS.items() if part in used}
+    legend, height = _legend(labels, top + 14)
+    fills = {f".{part}": colour.removeprefix("var(--").removesuffix(")") for part, colour in JOB_COLOURS.items() if part in used}
+    return _picture("The whole job, its first epochs, and a fault", height, fills, {}, [*parts, *legend])
+
+
 def drawn(name: str) -> str:
     """A picture, by its name."""
+    if name == JOB:
+        return _job()
+    if name in CURVES:
+        return _chart(CURVES[name])
     picture = PICTURES[name]
     timeline = timeline_of(picture.scenario, name)
     if timeline is None:
         raise ValueError(f"{name}: no step ended")
-    return _svg(picture, timeline)
+    return _timeline(picture, timeline)
 
 
 if __name__ == "__main__":
-    for name in PICTURES:
+    for name in NAMES:
         (HERE / f"{name}.svg").write_text(drawn(name), encoding="utf-8")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
@@ -14,9 +14,10 @@ from simulator.figures import Estimate
 from simulator.left_out import LeftOut
 from simulator.results import Result
 from simulator.rows import BRIEF, OF_JOB
+from simulator.short import Short
 from simulator.spec import Spec
 from simulator.table import Row, Table
-from simulator.text import shortly_listed
+from simulator.text import counted, estimated, format_share, shortly_listed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,8 +49,10 @@ class Paired(Spec):
     by: Literal["cheaper", "faster"]
 
 
-class Candidate(Spec):
+class Candidate(Short, Spec):
     """One configuration that was simulated, and how it stands to the goal."""
+
+    see: ClassVar[str] = ".result has its figures, .placement its machines"
 
     name: str = Field(description="strategy, cluster, workers and scaling in words")
     scaling: Scaling
@@ -68,6 +71,14 @@ class Candidate(Spec):
         default=None,
         description="how often the answer is better; null where that is no matter of chance, and where nothing reaches the goal",
     )
+
+    def _in_short(self) -> Iterator[str]:
+        yield self.name
+        rate, time_s, cost = self.result.throughput_samples_per_s, self.time_s, self.cost_usd
+        yield estimated(rate.mean, rate.low, rate.high, "throughput", "samples/s")
+        yield "" if time_s is None else f"time {estimated(time_s.mean, time_s.low, time_s.high, 'seconds')}"
+        yield "" if cost is None else f"cost {estimated(cost.mean, cost.low, cost.high, 'usd')}"
+        yield f"{'reaches' if self.meets else 'misses'} the goal (probability {format_share(self.confidence)})"
 
     @classmethod
     def rows_of(cls, items: Iterable[Candidate]) -> list[Row]:
@@ -230,8 +241,10 @@ def refused_once(refused: Iterable[Refused]) -> list[Refused]:
     ]
 
 
-class Plan(Spec):
+class Plan(Short, Spec):
     """The answer."""
+
+    see: ClassVar[str] = ".sentences say it in words, to_frame() has every candidate; paceline.report(plan) draws it"
 
     schema_version: Literal[1] = 1
     goal: Goal
@@ -268,6 +281,11 @@ class Plan(Spec):
     def _written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Without what is said of ways of training, where there is one."""
         return _without(handler(self), "ways", "best_way", "for_each_way")
+
+    def _in_short(self) -> Iterator[str]:
+        yield self.chosen.name if self.feasible else f"nothing reaches the goal, nearest is {self.chosen.name}"
+        yield from list(self.chosen._in_short())[1:]
+        yield f"{counted(self.simulated, 'scenario')} simulated"
 
     def to_frame(self) -> pd.DataFrame:
         """A row a candidate, all that were simulated: the chosen one first, then the runners-up, then the others.

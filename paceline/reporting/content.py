@@ -36,7 +36,9 @@ class Request:
     Attributes
     ----------
     fewest, most
-        Replicas.
+        Replicas, or devices.
+    counted
+        Which of them: ``replica``, or ``device`` where a replica may have several.
     curves
         How many strategies, clusters and so on are compared.
     scalings
@@ -47,10 +49,25 @@ class Request:
 
     fewest: int
     most: int
+    counted: str
     curves: int
     clusters: tuple[str, ...]
     scalings: tuple[str, ...]
     batches: tuple[int, ...]
+
+    @property
+    def text(self) -> str:
+        """All of it, as a sentence without its end."""
+        few = f"{self.fewest:,} to " if self.fewest < self.most else ""
+        size = f"{few}{self.most:,} {self.counted}{'s' if self.most > 1 else ''}"
+        several = f"{self.curves} variants on " if self.curves > 1 else "on "
+        place = clean(self.clusters[0]) if len(self.clusters) == 1 else f"{len(self.clusters)} clusters"
+        batch = f"{self.batches[0]:,}" + (f" to {self.batches[-1]:,}" if len(self.batches) > 1 else "")
+        if len(self.scalings) > 1:
+            return f"{several}{place}, {size}, weak and strong scaling: batches of {batch} samples"
+        if self.scalings[0] == "weak":
+            return f"{several}{place}, {size}, weak scaling: each replica keeps its batch of {batch} samples"
+        return f"{several}{place}, {size}, strong scaling: all replicas share a batch of {batch} samples"
 
 
 @dataclass(frozen=True)
@@ -104,6 +121,37 @@ class Trust:
     workers: tuple[int, int] | None
     batch: tuple[int, int] | None
     device: str
+
+    def cares(self, *, answer_beyond: bool, beyond_said: bool, workloads: int) -> list[str]:
+        """What a reader must know before anything is built on the numbers, each a sentence without its end.
+
+        Parameters
+        ----------
+        answer_beyond
+            Whether the answer lies beyond what was measured.
+        beyond_said
+            Whether something else says so.
+        workloads
+            How many there are.
+        """
+        found = []
+        if self.hollow and not beyond_said:
+            every = self.hollow == self.results
+            which = "the result lies" if self.results == 1 else f"all {self.results:,} results lie" if every else ""
+            among = ", this one among them," if answer_beyond else ""
+            found.append(f"{which or f'{self.hollow:,} of {self.results:,} results{among} lie'} beyond what was measured (drawn hollow)")
+        if not self.hollow and self.uncalibrated:
+            some, they = ("", "it") if workloads == 1 else (" for some workloads", "they")
+            found.append(f"what was measured is not recorded{some}, so nothing tells how far {they} can be trusted")
+        if self.computed:
+            more = f" and {len(self.computed) - 1} more" if len(self.computed) > 1 else ""
+            found.append(f"nobody measured {clean(self.computed[0])}{more}: times are computed from the model’s dimensions")
+        if self.assumed:
+            more = f" and {len(self.assumed) - 1} more" if len(self.assumed) > 1 else ""
+            found.append(f"the figures of the network ({clean(self.assumed[0])}{more}) are assumed, not measured")
+        if self.unfitted:
+            found.append("the workload carries no uncertainty, so intervals hold only the variation from run to run")
+        return found
 
 
 @dataclass(frozen=True)
@@ -239,6 +287,7 @@ def request_of(results: Sequence[Result], at: Coordinates) -> Request:
     return Request(
         fewest=min(result.ranks for result in results),
         most=max(result.ranks for result in results),
+        counted="replica" if all(result.ranks == result.replicas for result in results) else "device",
         curves=len(at.curves),
         clusters=tuple(dict.fromkeys(result.scenario.cluster.name for result in results)),
         scalings=next(group.labels for group in at.groups if group.id == "scaling"),

@@ -45,14 +45,17 @@ function lines(text) {
   return text.split(" ").reduce(function (rows, word) {
     var last = rows[rows.length - 1];
     if (!last) { return [word]; }
-    return last.length + word.length < size.width / 6.4 ? rows.slice(0, -1).concat(last + " " + word) : rows.concat(word);
+    var fits = last.length + word.length < size.width / 8;
+    return fits ? rows.slice(0, -1).concat(last + " " + word) : rows.concat(word);
   }, [""]);
 }
 // of what follows the sliders also where they stand
 var figure = element.closest("figure") || element, follows = figure.querySelector("[data-of]") !== null;
 var captions = Array.from(figure.querySelectorAll("figcaption h3, figcaption p"))
   .concat(Array.from(document.querySelectorAll(follows ? "#card-where" : "none")));
-var words = captions.flatMap(function (caption, index) { return index ? lines(caption.textContent) : [caption.textContent]; });
+var words = captions.flatMap(function (caption, index) {
+  return lines(caption.textContent).map(function (line) { return [index, line]; });
+});
 var data = element.data.map(function (trace) {
   var name = trace.name || (trace.legendgroup === "ideal" ? "ideal" : "");
   var first = name !== "" && trace.showlegend !== false && !seen.has(name);
@@ -60,8 +63,8 @@ var data = element.data.map(function (trace) {
   return Object.assign({}, trace, {name: name, showlegend: first});
 });
 var head = words.length ? TITLE * words.length : 0, foot = seen.size ? ROW * seen.size + 8 : 0;
-var title = words.map(function (word, index) {
-  return index ? "<span style='font-size:12px'>" + harmless(word) + "</span>" : "<b>" + harmless(word) + "</b>";
+var title = words.map(function (word) {
+  return word[0] ? "<span style='font-size:12px'>" + harmless(word[1]) + "</span>" : "<b>" + harmless(word[1]) + "</b>";
 }).join("<br>");
 var layout = Object.assign({}, element.layout, {
   paper_bgcolor: "#ffffff",
@@ -189,6 +192,8 @@ def open_page(driver: webdriver.Chrome, page: Path) -> list[str]:
     driver.get(page.resolve().as_uri())
     waiting = WebDriverWait(driver, _PATIENCE_S, poll_frequency=0.1)
     waiting.until(lambda _: driver.execute_script("return document.documentElement.dataset.drawn === 'yes'"))
+    # what is folded is drawn when it is opened
+    driver.execute_script("document.querySelectorAll('details.folded').forEach(section => { section.open = true; })")
     waiting.until(lambda _: all(drawn for _, drawn in driver.execute_script(_FIGURES)))
     return [name for name, _ in driver.execute_script(_FIGURES)]
 

@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 _MARGIN_PX = 66
-_BAR_PX, _PASS_PX, _CHANGE_PX = 20, 26, 30
+_BAR_PX, _PASS_PX, _CHANGE_PX = 20, 26, 28
 """Height of a lane of the timeline, of one whose passes are numbered, and of a row of the tornado."""
 _LONGEST_HOVER, _LONGEST_TICK = 160, 22
 _FEWEST_DRAWN = 2
@@ -110,7 +110,9 @@ def calibration_figure(workload: Workload) -> go.Figure:
         marker={"color": "var(--series-1)", "size": 9},
     )
     top = max(*(point.p95_s for point in points), workload.compute_s(most) + workload.apply_s) * 1e3
-    figure.update_layout(layout(xaxis={**linear_axis(1, "Batch (samples)"), "range": [0, most]}, yaxis=linear_axis(top, automargin=True)))
+    figure.update_layout(
+        layout(xaxis={**linear_axis(1, "Batch (samples)"), "range": [0, most]}, yaxis=linear_axis(top, "Step time (ms)", automargin=True))
+    )
     return figure
 
 
@@ -271,12 +273,12 @@ def stages_figure(stages: Sequence[Stage]) -> go.Figure:
         layout(
             barmode="stack",
             height=_MARGIN_PX + _BAR_PX * max(len(stages), 3),
-            margin={"l": 150, "r": 12, "t": 10, "b": 44},
+            margin={"l": 134, "r": 16, "t": 10, "b": 44},
             xaxis={
                 "title": {"text": "Share of the time", "standoff": 8},
                 "range": [0, 1],
                 "tickformat": ".0%",
-                "dtick": 0.2,
+                "dtick": 0.25,
                 "gridcolor": "var(--grid)",
                 "zeroline": False,
             },
@@ -298,72 +300,76 @@ def stages_figure(stages: Sequence[Stage]) -> go.Figure:
 
 
 def sensitivity_figure(changes: Sequence[Change]) -> go.Figure:
-    """The tornado: a row for each thing that is changed, the change that does most on top; its height is in the layout."""
-    known = [its for its in changes if its.gain is not None]
-    rows = list(dict.fromkeys(its.row for its in sorted(known, key=lambda its: -abs(its.gain or 0.0))))
+    """The tornado: a row for each change whose effect is seen, what does most on top, opposites together; its height is in the layout."""
+    seen = sorted((its for its in changes if its.seen), key=lambda its: -abs(its.gain or 0.0))
+    order = list(dict.fromkeys(its.row for its in seen))
+    shown = sorted(seen, key=lambda its: (order.index(its.row), -(its.gain or 0.0)))
     drawn = go.Figure()
-    held: dict[str, int] = {}
-    for its in known:
-        place = held[its.row] = held.get(its.row, -1) + 1
-        _bar(drawn, its, rows.index(its.row) + _OFFSETS[min(place, 1)])
-    ends = [end for its in known for end in (its.gain, its.low, its.high) if end is not None] + [0.0]
-    room = 0.36 * ((max(ends) - min(ends)) or 1.0)
+    for row, its in enumerate(shown):
+        _bar(drawn, its, row)
+    ends = [end for its in shown for end in (its.low, its.high) if end is not None] + [0.0]
+    room = 0.04 * ((max(ends) - min(ends)) or 1.0)
     drawn.update_layout(
         layout(
             barmode="overlay",
-            height=_MARGIN_PX + _CHANGE_PX * len(rows),
-            margin={"l": 88, "r": 16, "t": 10, "b": 44},
+            height=_MARGIN_PX + _CHANGE_PX * max(len(shown), 2),
+            margin={"l": 122, "r": 58, "t": 10, "b": 44},
             shapes=[
                 {"type": "line", "xref": "x", "yref": "paper", "x0": 0, "x1": 0, "y0": 0, "y1": 1, "line": {"color": MUTED, "width": 1}}
             ],
+            annotations=[] if shown else [_said(f"{NOT_CERTAIN} of any change")],
             xaxis={
-                "title": {"text": "Change of the throughput", "standoff": 8},
+                "title": {"text": "Change of throughput", "standoff": 8},
                 "range": [min(ends) - room, max(ends) + room],
                 "tickformat": "+.0%",
-                "nticks": 7,
+                "nticks": 4,
+                "tickangle": 0,
                 "gridcolor": "var(--grid)",
                 "zeroline": False,
+                "fixedrange": True,
             },
             yaxis={
-                "range": [len(rows) - 0.45, -0.55],
+                "range": [len(shown) - 0.45, -0.55],
                 "fixedrange": True,
                 "showgrid": False,
                 "zeroline": False,
                 "tickmode": "array",
-                "tickvals": list(range(len(rows))),
-                "ticktext": [plot_text(row.capitalize()) for row in rows],
+                "tickvals": list(range(len(shown))),
+                "ticktext": [plot_text(its.name, _LONGEST_TICK) for its in shown],
             },
         )
     )
     return drawn
 
 
-_OFFSETS = (-0.2, 0.2)
 _SMALL = 0.1
 """A change below which the first decimal of its percentage matters."""
 
 
-def _bar(drawn: go.Figure, its: Change, at: float) -> None:
-    """One change: a bar from nought to its gain, its interval, and the figure beside it."""
+def _said(words: str) -> dict[str, object]:
+    """Words where there is nothing to draw."""
+    return {"text": words, "xref": "paper", "yref": "paper", "x": 0.5, "y": 0.5, "showarrow": False, "font": {"size": 14, "color": MUTED}}
+
+
+def _bar(drawn: go.Figure, its: Change, row: int) -> None:
+    """One change: a bar from nought to its gain, its interval, and the figure at the side."""
     assert its.gain is not None
     assert its.low is not None
     assert its.high is not None
-    colour = "var(--series-1)" if its.gain >= 0 else "var(--series-2)"
-    gain = written(its.gain, "whole_change" if abs(its.gain) >= _SMALL else "change") if its.seen else NOT_CERTAIN
     drawn.add_bar(
         orientation="h",
         x=[its.gain],
-        y=[at],
-        width=0.34,
+        y=[row],
+        width=0.56,
         name=plot_text(its.name),
         showlegend=False,
         hoverinfo="text",
         hovertext=[
-            f"<b>{plot_text(its.name)}</b>: {format_change(its.gain)}{'' if its.seen else f', {NOT_CERTAIN}'}<br>"
+            f"<b>{plot_text(its.name)}</b>: {format_change(its.gain)}<br>"
             f"90% interval, run by run: {format_change(its.low)} to {format_change(its.high)}<br>"
             f"then limited by: {plot_text(its.reason)}"
         ],
-        marker={"color": colour, "line": {"width": 0}},
+        marker={"color": "var(--series-1)" if its.gain >= 0 else "var(--series-2)", "line": {"width": 0}},
         error_x={
             "type": "data",
             "symmetric": False,
@@ -374,15 +380,15 @@ def _bar(drawn: go.Figure, its: Change, at: float) -> None:
             "width": 3,
         },
     )
-    side = its.gain >= 0
     drawn.add_annotation(
-        x=max(its.high, its.gain) if side else min(its.low, its.gain),
-        y=at,
-        text=f"{plot_text(its.name)} {gain}" if its.seen else f"{plot_text(its.name)}: {gain}",
-        xanchor="left" if side else "right",
-        xshift=6 if side else -6,
+        x=1,
+        xref="paper",
+        y=row,
+        text=written(its.gain, "whole_change" if abs(its.gain) >= _SMALL else "change"),
+        xanchor="left",
+        xshift=8,
         showarrow=False,
-        font={"size": 11},
+        font={"color": INK},
     )
 
 
@@ -423,7 +429,7 @@ def memory_figure(memory: Memory) -> go.Figure:
             height=_MARGIN_PX + _CHANGE_PX * len(devices),
             margin={"l": 88, "r": 16, "t": 10, "b": 44},
             shapes=[_rule(capacity)],
-            xaxis=linear_axis(most, "Memory (GiB); dotted: what the device has"),
+            xaxis=linear_axis(most, "Memory (GiB)"),
             yaxis={
                 "range": [len(devices) - 0.45, -0.55],
                 "fixedrange": True,
@@ -483,11 +489,11 @@ def pareto_figure(plan: Plan) -> tuple[go.Figure, str, str] | None:
             marker={"size": 18, "symbol": "circle-open", "color": INK, "line": {"color": INK, "width": 2}},
         )
     everywhere = [place for each in priced if (place := _place(each, whole=whole)) is not None]
-    title_x, title_y = ("Hours of training", "US dollars") if whole else ("Throughput (samples/s)", "US dollars an hour")
-    axes = log_axis([x for x, _ in everywhere], title_x), log_axis([y for _, y in everywhere])
-    figure.update_layout(layout(xaxis=axes[0], yaxis=axes[1]))
-    caption = f"{title_y} against {title_x[0].lower()}{title_x[1:]}; filled: meets the goal; ringed: the answer; dotted: the Pareto front"
-    seen = f"{len(priced)} configurations, {sum(each.meets for each in priced)} of which meet the goal; {len(front)} on the Pareto front."
+    title_x, title_y = ("Time (hours)", "Cost (US dollars)") if whole else ("Throughput (samples/s)", "Price (US dollars an hour)")
+    axes = log_axis([x for x, _ in everywhere], title_x), log_axis([y for _, y in everywhere], title_y)
+    figure.update_layout(layout(margin={"l": 62, "r": 14, "t": 12, "b": 44}, xaxis=axes[0], yaxis=axes[1]))
+    caption = "Filled: reaches the goal; ringed: the answer; dotted: no other is both cheaper and faster"
+    seen = f"{len(priced)} configurations, {sum(each.meets for each in priced)} of which reach the goal; {len(front)} on the Pareto front."
     return figure, caption, seen
 
 

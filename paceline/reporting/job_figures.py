@@ -155,7 +155,7 @@ def job_timeline_figure(strips: Sequence[Strip]) -> go.Figure:
         bottom = top - _LANE_PX * len(panel)
         axes[f"xaxis{number}"] = {
             "anchor": f"y{number}", "range": [0, end_s / scale * 1.005], "title": {"text": f"Time ({unit})", "standoff": 4},
-            "gridcolor": "var(--grid)", "zeroline": False, "nticks": 8, "fixedrange": True,
+            "gridcolor": "var(--grid)", "zeroline": False, "nticks": 5, "fixedrange": True,
         }  # fmt: skip
         axes[f"yaxis{number}"] = {
             "anchor": f"x{number}", "domain": [bottom / height, top / height],
@@ -169,7 +169,7 @@ def job_timeline_figure(strips: Sequence[Strip]) -> go.Figure:
         layout(
             barmode="overlay",
             height=height,
-            margin={"l": 118, "r": 16, "t": 0, "b": 0},
+            margin={"l": 122, "r": 16, "t": 0, "b": 0},
             uniformtext={"minsize": 9, "mode": "hide"},
             **axes,
         )

@@ -54,10 +54,8 @@ def read_plan(path: Path) -> Plan:
         raise ResultsError(f"{path}: {where}: {' '.join(str(first['msg']).split())}, so this is no answer of `paceline plan`") from None
 
 
-def without_what_ifs(
-    results: Sequence[Result], labels: Sequence[str] | None, plan: Plan
-) -> tuple[list[Result], list[str] | None, list[str]]:
-    """Of a plan's results those on machines that can be had: what it simulated for its improvements stands in its own table.
+def without_what_ifs(results: Sequence[Result], labels: Sequence[str] | None, plan: Plan) -> tuple[list[Result], list[str] | None]:
+    """Of a plan's results those on machines that can be had: what it simulated for its improvements stands in their table.
 
     Parameters
     ----------
@@ -70,8 +68,6 @@ def without_what_ifs(
     -------
     results, labels
         Those with the workload and the cluster of a candidate, whatever their numbers of workers, servers and nodes.
-    notes
-        How many are left out.
     """
 
     def had(result: Result) -> str:
@@ -80,8 +76,6 @@ def without_what_ifs(
 
     real = {had(its.result) for its in (plan.chosen, *plan.runners_up, *plan.candidates)}
     kept = [index for index, result in enumerate(results) if had(result) in real]
-    out = len(results) - len(kept)
-    if not out or not kept:
-        return list(results), list(labels) if labels is not None else None, []
-    notes = [f"{out} what-if{'s' if out > 1 else ''} of the plan stand{'' if out > 1 else 's'} in its table of improvements alone."]
-    return [results[index] for index in kept], [labels[index] for index in kept] if labels is not None else None, notes
+    if not kept:
+        return list(results), list(labels) if labels is not None else None
+    return [results[index] for index in kept], [labels[index] for index in kept] if labels is not None else None

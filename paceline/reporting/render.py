@@ -46,7 +46,7 @@ from paceline.sentences import (
 from paceline.stages import exchanges_table, stages_table
 from paceline.whole_job import PART_LABELS, epochs_table, job_in_words, length_in_words, parts_table
 from simulator.cluster import Cluster
-from simulator.cost import placement_of, usd_per_hour
+from simulator.cost import placement_of, usd_per_hour, usd_per_million_samples
 from simulator.files import write_whole
 from simulator.left_out import left_out
 from simulator.memory import PARTS as PARTS_OF_MEMORY
@@ -56,6 +56,7 @@ from simulator.scenario import Scenario
 from simulator.text import (
     clause,
     clean,
+    format_bytes,
     format_change,
     format_hourly,
     format_interval,
@@ -106,6 +107,8 @@ SCRIPTS = (
 
 _MOST_PLAIN_ROWS = 200
 _MOST_SAID = 5
+_OPEN_TABLES = ("plan-clusters", "plan-ways", "plan-candidates", "plan-improvements")
+"""Tables of a plan that are not folded."""
 _LONGEST = 600
 _PART_OF_KIND: dict[Kind, str] = {
     "input": "input",
@@ -189,13 +192,21 @@ def render(report: Content) -> str:
             figures={name: plain(figure) for name, figure in extra.figures.items()},
             parts=_parts([part for part in PARTS if any(getattr(result.breakdown_s, part) for result in results)]),
             swept=[(index, key) for index, key in enumerate(report.at.keys) if len(key.values) > 1],
-            priced=any(usd_per_hour(result.scenario) is not None for result in results),
+            # of whole jobs the cost of the job says more
+            cost_drawn=any(usd_per_hour(result.scenario) is not None and result.job is None for result in results),
             prices=[cluster for cluster in _clusters(results) if cluster.price is not None],
             asynchronous={
                 curve for curve, result in zip(report.at.curve_of, results, strict=True) if result.scenario.strategy.pace.asynchronous
             },
             answer_scaling=report.answer.result.scenario.scaling,
             nodes=f"{nodes:,} node{'' if nodes == 1 else 's'}",
+            million=million.mean if (million := usd_per_million_samples(report.answer.result)) is not None else None,
+            asked=report.request.text,
+            cares=report.trust.cares(
+                answer_beyond=report.answer.result.extrapolated,
+                beyond_said=report.plan is not None and bool(report.plan.sentences),
+                workloads=len(report.workloads),
+            ),
             left_out=left_out(report.answer.result.scenario),
             limit=limit_in_words(report.answer.result),
             variance=variance_in_words(report.answer.result),
@@ -279,6 +290,7 @@ def _add_plan(found: Sections, plan: Plan) -> None:
     found.values.update(
         goal=goal_in_words(plan.goal),
         plan_tables=tuple(tables.values()),
+        plan_open=_OPEN_TABLES,
         plan_time=time_note(plan.candidates, plan.goal),
         plan_work=work_note(plan),
         plan_servers=servers_note(plan),
@@ -286,12 +298,27 @@ def _add_plan(found: Sections, plan: Plan) -> None:
     )
     if (drawn := pareto_figure(plan)) is not None:
         found.figures["pareto"] = drawn[0]
-        found.values.update(plan_figure={"about": drawn[1], "seen": drawn[2]}, plan_all=every)
+        found.values.update(plan_figure={"title": _title_of_front(plan), "about": drawn[1], "seen": drawn[2]}, plan_all=every)
+
+
+def _title_of_front(plan: Plan) -> str:
+    """What is seen of cost against time, or against throughput."""
+    meeting, of = sum(each.meets for each in plan.candidates), f"of {len(plan.candidates)} configurations simulated"
+    best = plan.chosen
+    if not meeting:
+        return f"None {of} reaches the goal"
+    reach = f"{meeting} {of} reach{'es' if meeting == 1 else ''} the goal; the answer"
+    if best.time_s is not None and best.cost_usd is not None:
+        return f"{reach} takes {format_seconds(best.time_s.mean)} and costs {format_usd(best.cost_usd.mean)}"
+    rate = format_number(best.result.throughput_samples_per_s.mean)
+    costs = f" for {format_hourly(best.usd_per_hour)} an hour" if best.usd_per_hour is not None else ""
+    return f"{reach} trains {rate} samples/s{costs}"
 
 
 def _add_sensitivity(found: Sections, changes: Sequence[Change], scaling: str) -> None:
     drawn = sensitivity_figure(changes)
     known = [change for change in changes if change.gain is not None]
+    unseen = [clean(change.name) for change in known if not change.seen]
     shown = [
         f"{clean(change.name)}: {format_change(change.gain) if change.seen else NOT_CERTAIN}"
         for change in known[:_MOST_SAID]
@@ -302,9 +329,20 @@ def _add_sensitivity(found: Sections, changes: Sequence[Change], scaling: str) -
     found.values.update(
         sensitivity_label="Change of throughput by one change at a time. " + ("; ".join(shown) if shown else "None is known") + ".",
         sensitivity_px=_height_px(drawn, 320),
+        sensitivity_title=_title_of_changes(changes),
+        sensitivity_unseen=listed(unseen),
         sensitivity_run=next((change.run for change in known if change.run), ""),
         sensitivity_table=sensitivity_table(changes, scaling).only(*columns),
     )
+
+
+def _title_of_changes(changes: Sequence[Change]) -> str:
+    """What is seen of them: the one that gains most."""
+    gains = [(change.gain, change.name) for change in changes if change.seen and change.gain is not None and change.gain > 0]
+    if not gains:
+        return "No single change that was tried helps for certain"
+    gain, name = max(gains)
+    return f"{name[:1].upper()}{name[1:]} would help most: {format_change(gain)} throughput"
 
 
 def _add_memory(found: Sections, scenario: Scenario) -> None:
@@ -315,7 +353,11 @@ def _add_memory(found: Sections, scenario: Scenario) -> None:
     drawn, said = memory_figure(its), memory_in_words(its)
     used = {part.name for device in its.devices for part in device.parts if part.size_bytes}
     found.figures["memory"] = drawn
+    fullest = its.tightest
+    has = f" of {format_bytes(fullest.capacity_bytes)}" if fullest.capacity_bytes is not None else ""
+    holds = f"{fullest.name.capitalize()} holds most:" if len(its.devices) > 1 else f"Each {fullest.name} holds"
     found.values.update(
+        memory_title=f"{holds} {format_bytes(fullest.need_bytes)}{has}",
         memory_said=said,
         memory_label=f"Memory of {len(its.devices)} kind{'s' if len(its.devices) > 1 else ''} of device by part. {said[0]}",
         memory_px=_height_px(drawn, 320),
@@ -345,7 +387,13 @@ def _add_stages(found: Sections, answer: Result) -> None:
     drawn = stages_figure(answer.stages)
     busy = [its.busy for its in answer.stages]
     found.figures["stages"] = drawn
+    ends = (
+        f"{format_share(min(busy))} to {format_share(max(busy))}"
+        if format_share(min(busy)) != format_share(max(busy))
+        else format_share(busy[0])
+    )
     found.values.update(
+        stages_title=f"Stages are busy for {ends} of the time",
         stages_label=f"Bars of {len(busy)} stages: busy for {format_share(min(busy))} to {format_share(max(busy))} of the time.",
         stages_px=_height_px(drawn, 220),
         stages_parts=[(colour, label) for colour, label in STAGE_PARTS if label != "Input" or any(its.input for its in answer.stages)],

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from paceline.planning.answer import Plan
 from paceline.reporting.exporting import Format, check_browser, export_figures
@@ -20,8 +20,10 @@ from paceline.sweeping import ResultsFile, Sweep
 from simulator.errors import InputError, SimulationError
 from simulator.files import check_folder, check_replaceable
 from simulator.results import Failure, Outcome, Result
+from simulator.short import Short
 from simulator.spec import Spec
 from simulator.table import Row, Table, frame_of
+from simulator.text import counted, format_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,8 +37,8 @@ Progress: TypeAlias = Callable[[int, int, str], None]
 _MOST_NAMED = 3
 
 
-@dataclass(frozen=True)
-class Report:
+@dataclass(frozen=True, repr=False)
+class Report(Short):
     """A report that was written.
 
     Attributes
@@ -57,6 +59,8 @@ class Report:
         What it shows.
     """
 
+    see: ClassVar[str] = "open .path in a browser, .notes say where its results come from"
+
     path: Path
     bytes: int
     notes: tuple[str, ...] = ()
@@ -64,6 +68,12 @@ class Report:
     tables: tuple[Path, ...] = ()
     figures: tuple[Path, ...] = ()
     outcomes: Sequence[Outcome] = field(default=(), repr=False)
+
+    def _in_short(self) -> Iterator[str]:
+        yield f"{self.path} ({format_bytes(self.bytes)})"
+        yield counted(len(self.outcomes), "result")
+        for what, files in (("figure", self.figures), ("table", self.tables)):
+            yield f"{counted(len(files), what)} as files" if files else ""
 
     def to_frame(self) -> pd.DataFrame:
         """A row each of what it shows, columns as in :data:`simulator.rows.COLUMNS`."""
@@ -258,8 +268,8 @@ def _with_plan(its: Source, plan: Plan | Path | None) -> Source:
     if plan is None:
         return its
     answer = read_plan(plan) if isinstance(plan, Path) else plan
-    results, labels, notes = without_what_ifs(its.results, its.labels, answer)
-    return replace(its, results=results, labels=labels, notes=(*its.notes, *notes), plan=answer)
+    results, labels = without_what_ifs(its.results, its.labels, answer)
+    return replace(its, results=results, labels=labels, plan=answer)
 
 
 def _paths(source: object) -> list[Path]:

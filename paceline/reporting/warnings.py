@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from paceline.reporting.coordinates import setting_name
 from simulator.figures import WARNINGS, Warned
 from simulator.results import Result
 from simulator.text import written
@@ -21,6 +22,8 @@ class WarningGroup:
 
     Attributes
     ----------
+    setting
+        What is warned about, in words.
     texts
         What the warnings say: all where they are few, else the first and the last.
     values
@@ -31,7 +34,7 @@ class WarningGroup:
 
     code: str
     title: str
-    path: str
+    setting: str
     texts: tuple[str, ...]
     values: str
     range: tuple[float, float] | None
@@ -62,7 +65,7 @@ def _group(code: str, path: str, held: list[tuple[Warned, str, int, str]], of: i
     return WarningGroup(
         code=code,
         title=WARNINGS[code].title if code in WARNINGS else code.replace("-", " ").capitalize(),
-        path=path,
+        setting=setting_name(path),
         texts=texts if len(texts) <= 2 else (texts[0], texts[-1]),
         values=values[0] if len(values) == 1 else f"{values[0]} to {values[-1]}",
         range=held[0][0].range if code not in _ONE_OF_EACH else None,

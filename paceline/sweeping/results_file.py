@@ -17,7 +17,9 @@ from simulator.errors import InputError, ResultsError, SimulationError
 from simulator.file_kinds import mistaken
 from simulator.results import Failure, Result
 from simulator.scenario import Scenario
+from simulator.short import Short
 from simulator.table import frame_of, html_of
+from simulator.text import counted
 from simulator.validation_errors import quoted
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ _REPLACE = "choose another `out`, or `force=True` to replace it"
 _NAMED = 3
 
 
-class ResultsFile(Sequence[Outcome]):
+class ResultsFile(Short, Sequence[Outcome]):
     """A file with one outcome per line, in the order of the scenarios: a sequence of them.
 
     :meth:`read` reads any such file. :meth:`open` opens one that a sweep or a plan writes, or
@@ -58,6 +60,8 @@ class ResultsFile(Sequence[Outcome]):
     notes
         Sentences on what a reader must know about the file, such as that it was cut off.
     """
+
+    see = "to_frame() has a row for each, [0] is the first; paceline.report(results) draws them"
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -104,6 +108,10 @@ class ResultsFile(Sequence[Outcome]):
     def failures(self) -> tuple[Failure, ...]:
         """Scenarios that could not be simulated, in the order of the file."""
         return tuple(outcome for outcome in (self[place] for place in self.failed) if isinstance(outcome, Failure))
+
+    def _in_short(self) -> Iterator[str]:
+        yield f"{counted(len(self), 'scenario')} in {self.path}"
+        yield f"{len(self.failed):,} failed" if self.failed else ""
 
     def to_frame(self) -> pd.DataFrame:
         """A row per outcome, failures last: the settings that differ, then :data:`simulator.rows.COLUMNS`."""

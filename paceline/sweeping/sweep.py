@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, ClassVar, overload
 
 from paceline.sweeping.lines import Line, Outcome, timeless
 from paceline.sweeping.results_file import ResultsFile
@@ -14,8 +14,9 @@ from paceline.sweeping.runner import Backend, Runner
 from simulator.errors import SimulationError
 from simulator.results import Failure, Result
 from simulator.scenario import Scenario
+from simulator.short import Short
 from simulator.table import frame_of, html_of
-from simulator.text import shortly_listed
+from simulator.text import counted, shortly_listed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,7 +30,7 @@ _READ = 100
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Sweep(Sequence[Outcome]):
+class Sweep(Short, Sequence[Outcome]):
     """Outcomes of a sweep, in the order of its scenarios.
 
     Those that were written to a file are read from it whenever they are asked for: going
@@ -41,15 +42,17 @@ class Sweep(Sequence[Outcome]):
         The results file; None where all outcomes are held.
     """
 
+    see: ClassVar[str] = "to_frame() has a row for each, sweep[0] is the first; paceline.report(sweep) draws them"
+
     path: Path | None
     _outcomes: tuple[Outcome, ...] | ResultsFile = field(repr=False)
 
     def __len__(self) -> int:
         return len(self._outcomes)
 
-    def __repr__(self) -> str:
-        where = "" if self.path is None else f" in {self.path}"
-        return f"<Sweep: {len(self)} scenarios{where}>"
+    def _in_short(self) -> Iterator[str]:
+        yield f"{counted(len(self), 'scenario')}{'' if self.path is None else f' in {self.path}'}"
+        yield f"{len(self.failed):,} failed" if self.failed else ""
 
     def __iter__(self) -> Iterator[Outcome]:
         return iter(self._outcomes)

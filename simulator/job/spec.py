@@ -20,28 +20,39 @@ _MOST_EPOCHS = 100_000
 class Evaluation(Spec):
     """``[job.evaluation]``: passes over other data after some epochs, without gradients."""
 
-    samples: float = Field(gt=0, description="of the evaluation's data set")
+    samples: float = Field(gt=0, description="samples of the evaluation's data set")
     every_epochs: int = Field(default=1, ge=1, description="epochs between evaluations")
-    batch: int | None = Field(default=None, ge=1, description="samples a replica takes at a time; left out: as in training")
+    batch: int | None = Field(default=None, ge=1, description="samples that a replica takes at a time; left out: as in training")
 
 
 class Checkpoint(Terse):
     """``[job.checkpoint]``: how often the state is written, and what that costs."""
 
     terse: ClassVar[tuple[str, ...] | None] = None
-    every_s: Often | None = Field(default=None, description="time of steps between checkpoints")
-    every_steps: int | None = Field(default=None, ge=1, description="steps between them")
-    every_epochs: int | None = Field(default=None, ge=1, description="epochs between them")
+    every_s: Often | None = Field(default=None, description="time of steps between checkpoints; this, every_steps or every_epochs")
+    every_steps: int | None = Field(default=None, ge=1, description="steps between checkpoints")
+    every_epochs: int | None = Field(default=None, ge=1, description="epochs between checkpoints")
     interval: Literal["given", "best"] = Field(
-        default="given", description="best: the interval with which the job is expected to end soonest, given its faults"
+        default="given",
+        description="given: as the keys above say; best: the interval with which the job is expected to end soonest, given its faults",
     )
     mode: Literal["blocking", "asynchronous"] = Field(
-        default="blocking", description="blocking: training waits until it is written; asynchronous: only for the copy that is written then"
+        default="blocking",
+        description="blocking: training waits until a checkpoint is written; asynchronous: it waits only while the state is copied",
     )
-    size_bytes: Bytes | None = Field(default=None, gt=0, description="left out: as measured, or that of variables and optimizer slots")
-    write_bytes_per_s: Rate | None = Field(default=None, gt=0, description="left out: that of cluster.storage, or as measured")
-    restore_bytes_per_s: Rate | None = Field(default=None, gt=0, description="left out: as it is written")
-    snapshot: Duration | None = Field(default=None, description="asynchronous: for how long it stops training; left out: as measured")
+    size_bytes: Bytes | None = Field(
+        default=None, gt=0, description="size of a checkpoint; left out: as measured, or that of variables and optimizer slots"
+    )
+    write_bytes_per_s: Rate | None = Field(
+        default=None, gt=0, description="rate at which a checkpoint is written; left out: that of cluster.storage, or as measured"
+    )
+    restore_bytes_per_s: Rate | None = Field(
+        default=None, gt=0, description="rate at which a checkpoint is read again; left out: as it is written"
+    )
+    snapshot: Duration | None = Field(
+        default=None,
+        description="with mode = asynchronous: time for which it stops training; left out: as measured, or the copy over cluster.host_link",
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Checkpoint:
@@ -61,15 +72,15 @@ class Fault(Spec):
     of: Literal["worker", "server", "node"] = Field(
         description="what dies: a worker process, a parameter server, or a machine with all on it"
     )
-    number: int = Field(default=0, ge=0, description="which one, from 0 on")
+    number: int = Field(default=0, ge=0, description="which worker, server or node, from 0 on")
 
 
 class Preemption(Spec):
     """Machines that are taken away, as spot instances are, and replaced."""
 
     mtbf_s: Often = Field(description="mean time between preemptions of one node")
-    notice_s: Seconds = Field(default=0.0, ge=0, description="warning before it is taken; a checkpoint that fits into it loses no work")
-    replacement_s: Seconds = Field(ge=0, description="until another node is there")
+    notice_s: Seconds = Field(default=0.0, ge=0, description="warning before a node is taken; a checkpoint that fits into it loses no work")
+    replacement_s: Seconds = Field(ge=0, description="time until another node is there")
 
 
 class Faults(Terse):
@@ -77,28 +88,30 @@ class Faults(Terse):
 
     terse: ClassVar[tuple[str, ...] | None] = None
     worker_mtbf_s: Often | None = Field(default=None, description="mean time between crashes of one worker process")
-    server_mtbf_s: Often | None = Field(default=None, description="the same of one parameter server")
-    node_mtbf_s: Often | None = Field(default=None, description="the same of one node, with all that runs on it")
-    preemption: Preemption | None = Field(default=None, description="of nodes")
+    server_mtbf_s: Often | None = Field(default=None, description="mean time between crashes of one parameter server")
+    node_mtbf_s: Often | None = Field(default=None, description="mean time between crashes of one node, with all that runs on it")
+    preemption: Preemption | None = Field(default=None, description="nodes that are taken away, as spot instances are; left out: none")
     shape: Annotated[Moderate, Field(ge=0.1, le=20)] = Field(
-        default=1.0, description="of the Weibull law of the times between faults: 1 is memoryless, below it faults come in clusters"
+        default=1.0, description="shape of the Weibull law of the times between faults: 1 is memoryless, below it faults come in clusters"
     )
     trace: tuple[Fault, ...] = Field(
         default=(), max_length=100_000, description="faults as they came, in place of mean times or beside them"
     )
     detection_s: Seconds = Field(
-        default=0.0, ge=0, description="until a fault is noticed, such as a time-out of heartbeats or of a collective"
+        default=0.0, ge=0, description="time until a fault is noticed, such as a time-out of heartbeats or of a collective"
     )
-    restart_s: Seconds = Field(default=0.0, ge=0, description="until a crashed process runs again, before its start-up")
+    restart_s: Seconds = Field(default=0.0, ge=0, description="time until a crashed process runs again, before its start-up")
     startup_s: Seconds | None = Field(
-        default=None, ge=0, description="start-up of what starts again, a returning worker alone say; left out: the job's, with its tracing"
+        default=None,
+        ge=0,
+        description="start-up time of what starts again, such as a worker that returns alone; left out: the job's, with its tracing",
     )
-    replacement_s: Seconds = Field(default=0.0, ge=0, description="until a crashed node is back or replaced, before its start-up")
+    replacement_s: Seconds = Field(default=0.0, ge=0, description="time until a crashed node is back or replaced, before its start-up")
     retries: int | None = Field(default=None, ge=0, description="restarts after which the job is given up; left out: never")
     elastic: bool = Field(
-        default=False, description="whether synchronous training goes on with fewer workers until the crashed one is back; else all wait"
+        default=False, description="true: synchronous training goes on with fewer workers until the crashed one is back; false: all wait"
     )
-    min_workers: int = Field(default=1, ge=1, description="elastic or asynchronous: fewest workers that go on")
+    min_workers: int = Field(default=1, ge=1, description="fewest workers that go on, of elastic or asynchronous training")
 
     @model_validator(mode="after")
     def _consistent(self) -> Faults:
@@ -117,12 +130,16 @@ class Job(Terse):
     dataset_size: Annotated[Moderate, Field(gt=0)] | None = Field(
         default=None, description="samples of the data set; left out: one epoch has all samples"
     )
-    startup: Duration | None = Field(default=None, description="until the first step begins; left out: as measured, else none")
-    tracing: Duration | None = Field(default=None, description="by which the first step takes longer; left out: as measured, else none")
-    evaluation_tracing: Duration | None = Field(default=None, description="the same of the first evaluation")
-    evaluation: Evaluation | None = Field(default=None, description="left out: none")
-    checkpoint: Checkpoint | None = Field(default=None, description="left out: none is written")
-    faults: Faults | None = Field(default=None, description="left out: nothing fails")
+    startup: Duration | None = Field(default=None, description="time until the first step begins; left out: as measured, else none")
+    tracing: Duration | None = Field(
+        default=None, description="by how much the first step takes longer than later ones; left out: as measured, else none"
+    )
+    evaluation_tracing: Duration | None = Field(
+        default=None, description="by how much the first evaluation takes longer than later ones; left out: as measured, else none"
+    )
+    evaluation: Evaluation | None = Field(default=None, description="evaluations between epochs; left out: none")
+    checkpoint: Checkpoint | None = Field(default=None, description="how often checkpoints are written, and how; left out: none is written")
+    faults: Faults | None = Field(default=None, description="what fails, how often, and what it takes to go on; left out: nothing fails")
 
     @model_validator(mode="after")
     def _consistent(self) -> Job:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import ClassVar
 
 from pydantic import Field
 
 from simulator.memory.parts import PARTS, DeviceMemory, PartName, device_of, devices_of, memory_of, samples_in_words
 from simulator.resolve import resolve
 from simulator.scenario import Scenario
+from simulator.short import Short
 from simulator.spec import Spec
 from simulator.table import Column, Row, Table
-from simulator.text import format_bytes, listed
+from simulator.text import counted, format_bytes, listed
 
 __all__ = ["Memory", "does_not_fit", "largest_batch", "memory", "not_checked"]
 
@@ -21,8 +23,10 @@ _STATE: tuple[PartName, ...] = ("parameters", "gradients", "optimizer", "gathere
 """Parts that a smaller batch does not make smaller."""
 
 
-class Memory(Spec):
+class Memory(Short, Spec):
     """What the devices of a scenario hold, and what is left."""
+
+    see: ClassVar[str] = "table() has every part in bytes, .refused and .not_checked the reasons"
 
     scenario_hash: str
     device: str = Field(description="as the cluster names it; empty where it names none")
@@ -33,6 +37,15 @@ class Memory(Spec):
     free_bytes: float | None = Field(description="least that any device has left, below 0 where it does not fit; none where not known")
     refused: str | None = Field(description="why it does not fit; none where it does, or where it was not checked")
     not_checked: str | None = Field(description="what is not known, so that it was not checked whether it fits; none where it was")
+
+    def _in_short(self) -> Iterator[str]:
+        device = self.tightest
+        has = "" if device.capacity_bytes is None else f" of {format_bytes(device.capacity_bytes)}"
+        yield f"{format_bytes(device.need_bytes)}{has} on {self.device or 'a device'}"
+        yield f"{counted(len(self.devices), 'stage')}, the fullest {device.name}" if len(self.devices) > 1 else ""
+        fits = "it fits" if self.refused is None else "it does not fit"
+        yield f"not checked: {self.not_checked}" if self.not_checked is not None else fits
+        yield "" if self.largest_batch is None else f"largest batch {self.largest_batch:,}"
 
     @property
     def tightest(self) -> DeviceMemory:

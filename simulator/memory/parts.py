@@ -135,7 +135,7 @@ def devices_of(scenario: Scenario, device: Accelerator | None) -> tuple[DeviceMe
         if device is not None and limit is None:
             parts.append(_reserve(device))
         named = tuple(_between(layers, chunk) for chunk in chunks) if layers and len(stages) > 1 else ()
-        name = f"stage {number + 1}" if len(stages) > 1 else "device" if limit is None else "logical device"
+        name = f"stage {number}" if len(stages) > 1 else "device" if limit is None else "logical device"
         found.append(DeviceMemory(name=name, layers=named, parts=tuple(parts), capacity_bytes=capacity))
     return tuple(found)
 

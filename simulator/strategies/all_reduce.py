@@ -120,7 +120,7 @@ class AllReduceStrategy(Strategy):
         le=10**6,
         description="local SGD: replicas average their variables every this number of steps and are on their own between",
     )
-    compression: Compression | None = Field(default=None, description="of gradients before they are sent; left out: they go as they are")
+    compression: Compression | None = Field(default=None, description="compression of gradients before they are sent; left out: none")
 
     @property
     def pace(self) -> Pace:

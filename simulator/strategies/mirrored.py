@@ -23,7 +23,9 @@ class Mirrored(AllReduceStrategy):
     short_names: ClassVar[Mapping[str, Mapping[str, Any]]] = {"mirrored": {"kind": "mirrored"}}
 
     kind: Literal["mirrored"] = Field(default="mirrored", description="this strategy")
-    replicas: Count | None = Field(default=None, description="left out: all that one node takes")
+    replicas: Count | None = Field(
+        default=None, description="replicas, each on a device of the one node; left out: all that the node takes"
+    )
 
     def layout(self, cluster: Cluster) -> Layout:
         """One process drives all replicas."""

@@ -33,7 +33,7 @@ class MultiWorkerMirrored(AllReduceStrategy):
     }
 
     kind: Literal["multi-worker-mirrored"] = Field(default="multi-worker-mirrored", description="this strategy")
-    workers: Count | None = Field(default=None, description="left out: as many as fill the cluster")
+    workers: Count | None = Field(default=None, description="worker processes; left out: as many as fill the cluster")
     replicas_per_worker: int = Field(default=1, ge=1, le=1024, description="a worker is a process on one node, with as many devices")
 
     def layout(self, cluster: Cluster) -> Layout:

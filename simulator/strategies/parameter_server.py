@@ -67,8 +67,8 @@ _CLIENT = Place("client")
 class Coordinator(Spec):
     """The one process that hands out steps in ParameterServerStrategy (``ClusterCoordinator``)."""
 
-    dispatch_s: Seconds = Field(default=0.0, ge=0, description="its own work for a step; it does one at a time")
-    latency_s: Seconds = Field(default=0.0, ge=0, description="between a step's end and the next one's begin besides")
+    dispatch_s: Seconds = Field(default=0.0, ge=0, description="the coordinator's own work for a step; it does one at a time")
+    latency_s: Seconds = Field(default=0.0, ge=0, description="further delay between the end of a worker's step and the begin of its next")
 
 
 class ParameterServer(Strategy):
@@ -96,7 +96,7 @@ class ParameterServer(Strategy):
         description="sync: gradients are averaged each step; async: each is applied when it comes; ssp: async, but nobody "
         "runs more than bound steps ahead of the slowest"
     )
-    workers: Count | None = Field(default=None, description="left out: as many as fill the cluster's nodes")
+    workers: Count | None = Field(default=None, description="worker processes; left out: as many as fill the cluster's nodes")
     replicas_per_worker: int = Field(
         default=1,
         ge=1,
@@ -124,18 +124,21 @@ class ParameterServer(Strategy):
         description="variables in turn (TensorFlow's default), or each onto the server with the fewest bytes so far "
         "(GreedyLoadBalancingStrategy)",
     )
-    partitioner: Partitioner | None = Field(default=None, description="left out: a variable is not cut")
+    partitioner: Partitioner | None = Field(default=None, description="how large variables are cut into shards; left out: they are not cut")
     pull_order: Literal["forward", "random", "together"] | None = Field(
         default=None,
         description="in which order a server sends its variables, while the forward pass goes on with those that have come: as that "
         "pass needs them, at random, or all at once, so that it begins when the last has come; left out: at random, as TensorFlow does",
     )
-    coordinator: Coordinator | None = Field(default=None, description="left out: none, each worker drives itself (between-graph)")
+    coordinator: Coordinator | None = Field(
+        default=None,
+        description="a process that hands out all steps (ClusterCoordinator); left out: none, each worker drives itself (between-graph)",
+    )
     replication: Literal["between-graph", "in-graph"] = Field(
         default="between-graph", description="each worker reads its own input, or one client on a node of its own feeds them all"
     )
     compression: Compression | None = Field(
-        default=None, description="of gradients before they are pushed; variables are pulled whole; left out: they go as they are"
+        default=None, description="compression of gradients before they are pushed; variables are pulled whole; left out: none"
     )
 
     @property

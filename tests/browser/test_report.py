@@ -5,11 +5,12 @@ from __future__ import annotations
 import base64
 import html
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from selenium.webdriver.support.ui import WebDriverWait
-from support.pages import CONTRAST, EVERY_SCREEN, FIGURES, OVERFLOWING, OVERLAPPING_LABELS, Page
+from support.pages import BEYOND_FIRST_SCREEN, CONTRAST, EVERY_SCREEN, FIGURES, OVERFLOWING, OVERLAPPING_LABELS, Page
 from support.results import HOSTILE, STRATEGIES, grid, hostile_sweep, planned, sweep
 
 from paceline.reporting import write_report
@@ -32,6 +33,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @EVERY_SCREEN
 def test_every_figure_is_drawn_in_its_place(page: Page, report: Path, width: int, height: int, theme: str) -> None:
     page.open(report, width, height, theme)
+    page.unfold()
     figures = page.run(FIGURES)
     assert len(figures) == 12
     for figure in figures:
@@ -49,9 +51,48 @@ def test_every_figure_is_drawn_in_its_place(page: Page, report: Path, width: int
     assert page.requests() == []
 
 
+@EVERY_SCREEN
+def test_the_first_screen_holds_the_answer(page: Page, report: Path, width: int, height: int, theme: str) -> None:
+    page.open(report, width, height, theme)
+    assert page.run(BEYOND_FIRST_SCREEN, ".answer, .said dt.care") == []
+    if width > 390:
+        assert page.run(BEYOND_FIRST_SCREEN, ".said dd, .card") == []
+
+
+def test_titles_say_what_is_seen_and_follow_the_sliders(page: Page, report: Path) -> None:
+    page.open(report)
+    page.unfold()
+    titles = page.run("return [...document.querySelectorAll('figcaption h3')].map(title => title.textContent)")
+    assert all(len(title.split()) >= 5 for title in titles), titles
+    best = page.run("return document.getElementById('card-throughput').textContent")
+    assert f"{best} samples/s" in page.run("return document.getElementById('title-throughput').textContent")
+    page.run("document.querySelectorAll('[data-group=strategy]:checked').forEach(box => box.click())")
+    page.settled()
+    assert page.run("return document.getElementById('title-throughput').textContent") == "Throughput"
+
+
+def test_a_figure_of_a_closed_section_is_drawn_when_that_is_opened(page: Page, report: Path) -> None:
+    page.open(report)
+    drawn = "return document.querySelector('#figure-busy svg.main-svg') !== null"
+    assert page.run(drawn) is False
+    page.run("document.getElementById('figure-busy').closest('details.folded').querySelector('summary').click()")
+    WebDriverWait(page.driver, 10).until(lambda _: page.run(drawn))
+    assert page.run("return document.getElementById('figure-busy').querySelectorAll('.barlayer .trace').length") == 3
+
+
+def test_headings_skip_no_level(page: Page, report: Path) -> None:
+    page.open(report)
+    page.unfold()
+    levels = page.run("return [...document.querySelectorAll('h1, h2, h3, h4')].map(heading => Number(heading.tagName[1]))")
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+
+
 @pytest.mark.parametrize("width", [1440, 390])
 def test_hostile_names_are_harmless(page: Page, hostile: Path, width: int) -> None:
     page.open(hostile, width, 844)
+    page.unfold()
     assert page.run("return window.pwned === undefined")
     assert page.run("return document.querySelectorAll('main img, main script, main a, main iframe').length") == 0
     assert page.run("return document.scripts.length") == 4
@@ -76,6 +117,7 @@ def _hover(page: Page, figure: str, name: str) -> None:
 
 def test_hover_texts_show_hostile_names_as_text(page: Page, hostile: Path) -> None:
     page.open(hostile)
+    page.unfold()
     for name in ("</script><script>", "<img src=x", "abc", "%{x} $x^2$", "xxxxxxxxx"):
         _hover(page, "links", name)
         assert page.run("return document.querySelectorAll('.hoverlayer a, .hoverlayer img, .hoverlayer script').length") == 0
@@ -86,6 +128,7 @@ def test_hover_texts_show_hostile_names_as_text(page: Page, hostile: Path) -> No
 def test_names_with_tags_that_figures_know_are_not_obeyed(page: Page, tmp_path: Path) -> None:
     results = [*sweep(STRATEGIES[:1], (1, 2), name="<i>1</i> & 2"), *sweep(STRATEGIES[:1], (1, 2), name="&lt;b&gt;")]
     page.open(write_report(results, tmp_path / "report.html"))
+    page.unfold()
     for name in ("<i>1</i> & 2", "&lt;b&gt;"):
         _hover(page, "links", name)
     assert page.run("return document.querySelectorAll('.hoverlayer [style*=italic]').length") == 0
@@ -118,8 +161,18 @@ def test_it_prints_in_light_colours_with_its_figures(page: Page, report: Path) -
     assert len(printed) > 100_000
     page.run("window.dispatchEvent(new Event('beforeprint'))")
     WebDriverWait(page.driver, 10).until(lambda _: _line_colour(page) == "rgb(0, 158, 115)")
+    # no figure is cut off, what is folded is open, and nothing stands there that a hand would have to move
+    figures = page.run(FIGURES)
+    assert all(figure["drawn"] and 500 < figure["width"] <= 700 for figure in figures), figures
+    assert all(figure["width"] == pytest.approx(figure["room"], abs=2) for figure in figures)
+    assert page.run("return [...document.querySelectorAll('details.folded[data-paper]')].every(section => section.open)")
     page.run("window.dispatchEvent(new Event('afterprint'))")
     WebDriverWait(page.driver, 10).until(lambda _: _line_colour(page) == "rgb(47, 196, 150)")
+    assert page.run("return document.querySelectorAll('details.folded[open]').length") == 0
+    page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    moved = "return [...document.querySelectorAll('#sliders, #controls, .buttons')].filter(each => each.getClientRects().length).length"
+    assert page.run(moved) == 0
+    page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
 
 @pytest.mark.parametrize(
@@ -135,6 +188,7 @@ def test_unusual_sweeps_are_drawn_too(page: Page, tmp_path: Path, name: str) -> 
         "many workers": lambda: sweep((ring, asynchronous), (*range(1, 60), 4096)),
     }[name]()
     page.open(write_report(results, tmp_path / "report.html"), 390, 844)
+    page.unfold()
     assert all(figure["drawn"] >= 1 and figure["marks"] == figure["expected"] for figure in page.run(FIGURES))
     assert page.run("return document.documentElement.scrollWidth") == 390
     assert page.run(OVERLAPPING_LABELS) == []

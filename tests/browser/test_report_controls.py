@@ -184,6 +184,7 @@ def test_a_link_restores_what_was_chosen(page: Page, report: Path) -> None:
     address, shown, text = page.driver.current_url, drawn(page), page.run("return document.querySelector('.cards').textContent")
     assert "#x=workload.batch_per_replica" in address
     page.open(report, fragment=address.partition("#")[2])
+    page.unfold()
     assert drawn(page) == shown
     assert page.run("return document.querySelector('.cards').textContent") == text
     assert page.run("return document.querySelector('[data-group=strategy]').checked") is False
@@ -197,6 +198,7 @@ def test_an_address_that_says_nothing_sensible_changes_nothing(page: Page, repor
     page.again(report)
     shown = drawn(page)
     page.open(report, fragment="x=__proto__&at.replicas=%3Cimg%3E&hide.strategy=9.-1.x&of=1e9&xaxis=<script>&%%%=&hide.constructor=1")
+    page.unfold()
     assert drawn(page) == shown
     assert page.complaints() == []
     page.run("window.location.hash = '#at.replicas=1'")
@@ -206,6 +208,7 @@ def test_an_address_that_says_nothing_sensible_changes_nothing(page: Page, repor
 
 def test_the_link_can_be_copied_by_hand_where_the_clipboard_is_closed(page: Page, report: Path) -> None:
     page.open(report)
+    page.unfold()
     page.run("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
     page.run("document.getElementById('copy-link').click()")
     assert page.run("return document.querySelector('#copied input').value") == page.driver.current_url

@@ -13,7 +13,8 @@ import pytest
 from support.command_line import SCENARIO, Answer
 from support.results import sweep
 
-from paceline.cli import terminal
+from paceline.cli import showing_results
+from paceline.cli.terminal import progress_bar
 from simulator.figures import Bottleneck
 from simulator.results import Failure, Result
 
@@ -141,7 +142,7 @@ def test_large_figures_fit_into_80_columns(monkeypatch: pytest.MonkeyPatch, caps
     monkeypatch.setenv("COLUMNS", "80")
     results = sweep()
     slow = [its.model_copy(update={"bottleneck": its.bottleneck.model_copy(update={"name": "server-network"})}) for its in results]
-    terminal.show_table(slow)
+    showing_results.show_table(slow)
     shown = capsys.readouterr().out
     assert max(map(len, shown.splitlines())) <= 80
     assert "…" not in shown
@@ -155,7 +156,7 @@ def test_two_limits_in_balance_are_both_in_the_table_of_80_columns(
     monkeypatch.setenv("COLUMNS", "80")
     result = sweep()[0]
     even = Bottleneck(name="server-network", balance="stragglers", text="Both.")
-    terminal.show_table([result.model_copy(update={"bottleneck": even})])
+    showing_results.show_table([result.model_copy(update={"bottleneck": even})])
     shown = capsys.readouterr().out
     assert max(map(len, shown.splitlines())) <= 80
     assert "…" not in shown
@@ -174,7 +175,7 @@ def test_of_many_scenarios_the_first_and_the_last_are_shown(folder: Path, paceli
 
 
 def test_a_log_shows_life(folder: Path, paceline: Paceline, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(terminal, "_EVERY_S", 0.0)
+    monkeypatch.setattr("paceline.cli.terminal._EVERY_S", 0.0)
     answer = paceline(*SWEEP)
     assert answer.code == 0
     lines = answer.stderr.splitlines()
@@ -185,7 +186,7 @@ def test_a_log_shows_life(folder: Path, paceline: Paceline, monkeypatch: pytest.
 def test_the_time_left_speaks_of_what_this_run_has_done(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     clock = [0.0]
     monkeypatch.setattr("time.monotonic", lambda: clock[0])
-    with terminal.progress_bar("scenarios") as advance:
+    with progress_bar("scenarios") as advance:
         for now_s, done in ((0, 6000), (29, 6100), (30, 6100), (40, 6200), (4000, 6101), (4100, 9999)):
             clock[0] = now_s
             advance(done, 10_000)

@@ -11,7 +11,7 @@ import pytest
 from selenium import webdriver
 from selenium.webdriver.support.ui import WebDriverWait
 
-SCREENS = [(1440, 900, "light"), (390, 844, "dark")]
+SCREENS = [(1440, 900, "light"), (820, 1180, "light"), (390, 844, "dark")]
 EVERY_SCREEN = pytest.mark.parametrize(("width", "height", "theme"), SCREENS)
 FIGURES = """
 return [...document.querySelectorAll('.plot')].map(plot => ({
@@ -60,6 +60,11 @@ return Math.min(...[...document.querySelectorAll(
   .filter(element => element.getBoundingClientRect().width > 2)
   .map(element => ratio(getComputedStyle(element).color, behind(element))))
 """
+BEYOND_FIRST_SCREEN = """
+const shown = [...document.querySelectorAll(arguments[0])];
+const beyond = shown.filter(element => element.getBoundingClientRect().bottom > window.innerHeight);
+return shown.length ? beyond.map(element => element.textContent) : ['nothing fits the selector'];
+"""
 _PATIENCE_S = 60
 _POLL_S = 0.05
 _TRACES = """
@@ -99,11 +104,12 @@ class Page:
         """The same as :meth:`open`; a page that this opened before is only set back to how it began."""
         self.theme("light")
         if self.driver.current_url.partition("#")[0] == file.as_uri() and self.run("return window.untouched === true"):
-            self.run("document.querySelectorAll('details').forEach(details => { details.open = false; })")
+            self.run("document.querySelectorAll('details:not(.folded)').forEach(details => { details.open = false; })")
             self.run("document.getElementById('reset').click()")
             self.settled()
         else:
             self.open(file)
+            self.unfold()
             self.run("window.untouched = true")
 
     def table(self, figure: str) -> list[dict[str, Any]]:
@@ -127,9 +133,17 @@ class Page:
         features = [{"name": "prefers-color-scheme", "value": name}]
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
 
-    def run(self, script: str) -> Any:
+    def run(self, script: str, *arguments: object) -> Any:
         """What a script in the page returns."""
-        return self.driver.execute_script(script)
+        return self.driver.execute_script(script, *arguments)
+
+    def unfold(self) -> None:
+        """Open every section that is closed at first, and wait until its figures are drawn."""
+        self.run("document.querySelectorAll('details.folded, details.panel').forEach(details => { details.open = true; })")
+        WebDriverWait(self.driver, _PATIENCE_S, _POLL_S).until(
+            lambda _: self.run("return [...document.querySelectorAll('.plot')].every(plot => plot.querySelector('svg.main-svg'))")
+        )
+        self.settled()
 
     def complaints(self) -> list[str]:
         """Console messages of any level since the page was opened."""

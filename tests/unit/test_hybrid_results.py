@@ -9,7 +9,7 @@ import pytest
 from support.hybrids import FAST, hybrid
 from support.scenarios import scenario_table
 
-from paceline.cli.terminal import show_result
+from paceline.cli.showing_results import show_result
 from paceline.reporting.tables import tables_of
 from paceline.sentences import limit_in_words
 from paceline.stages import exchanges_table, stages_table

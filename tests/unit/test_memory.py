@@ -182,7 +182,7 @@ def test_micro_batches_are_held_as_many_as_are_in_flight() -> None:
 def test_stages_of_1f1b_hold_fewer_the_later_they_are() -> None:
     strategy = {"kind": "hybrid", "workers": 4, "pipeline": 4, "schedule": "1f1b"}
     devices = memory_of(scenario(strategy=strategy, training={"micro_batches": 8}))
-    assert [device.name for device in devices] == ["stage 1", "stage 2", "stage 3", "stage 4"]
+    assert [device.name for device in devices] == ["stage 0", "stage 1", "stage 2", "stage 3"]
     assert [sizes(device)["activations"] for device in devices] == [2**21 * flying for flying in (4, 3, 2, 1)]
     assert [device.layers for device in devices] == [(f"block {number}",) for number in range(4)]
     gpipe = memory_of(scenario(strategy=strategy | {"schedule": "gpipe"}, training={"micro_batches": 8}))
@@ -222,7 +222,7 @@ def test_what_does_not_fit_is_refused_before_it_is_simulated() -> None:
     with pytest.raises(InputError) as refused:
         simulate(large)
     text = str(refused.value)
-    assert text.startswith("stage 1 (block 0 to block 1): a micro-batch of 4 samples needs about 81.5 GiB on a device")
+    assert text.startswith("stage 0 (block 0 to block 1): a micro-batch of 4 samples needs about 81.5 GiB on a device")
     assert "(optimizer slots 40 GiB: slots of adam (assumed))" in text
     assert "has 74.5 GiB; take strategy.shard, or a larger strategy.pipeline" in text
     assert "a smaller batch" not in text  # which would not help
@@ -266,7 +266,7 @@ def test_tables_are_written_with_units() -> None:
     found = memory(scenario(strategy={"kind": "hybrid", "workers": 2, "pipeline": 2}, training={"micro_batches": 2}))
     assert found.table().to_markdown().count("stage") == 2
     assert format_bytes(found.tightest.need_bytes) in found.table().to_markdown()
-    assert [row["name"] for row in found.rows_of([found])] == ["stage 1", "stage 2"]
+    assert [row["name"] for row in found.rows_of([found])] == ["stage 0", "stage 1"]
     assert "framework reserve" in found.parts_table().to_markdown()
 
 

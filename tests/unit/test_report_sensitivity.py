@@ -158,7 +158,8 @@ def test_where_nothing_happens_no_effect_is_seen() -> None:
     assert not found["2x network"].seen
     assert found["half device"].seen
     drawn = sensitivity_figure(list(found.values()))
-    assert "2x network: effect not certain" in [note.text for note in drawn.layout.annotations]
+    assert "half device" in drawn.layout.yaxis.ticktext
+    assert "2x network" not in drawn.layout.yaxis.ticktext
 
 
 def lengthened(of: Scenario, steps: int) -> Scenario:
@@ -189,21 +190,19 @@ def test_halvings_are_valid_scenarios_and_undo_nothing_else() -> None:
     assert found["half batch"].batch == 5
 
 
-def test_the_tornado_draws_what_is_known_the_largest_on_top() -> None:
+def test_the_tornado_draws_what_is_seen_opposites_together_the_largest_on_top() -> None:
     found = [
         Change("2x device", "a", 0.9, 0.7, 1.1, "compute", "device"),
         Change("half device", "b", -0.5, -0.6, -0.4, "compute", "device"),
-        Change("2x <network>", "c", 0.001, -0.1, 0.1, "compute", "<network>"),
+        Change("half batch", "c", -0.2, -0.3, -0.1, "compute", "batch"),
+        Change("2x <network>", "d", 0.3, 0.2, 0.4, "compute", "<network>"),
+        Change("half latency", "e", 0.001, -0.1, 0.1, "compute", "latency"),
         Change("mixed precision", "", None, None, None, "not known", "mixed precision"),
     ]
     drawn = sensitivity_figure(found)
-    assert [list(trace.x) for trace in drawn.data] == [[0.9], [-0.5], [0.001]]
-    assert [list(trace.y) for trace in drawn.data] == [[-0.2], [0.2], [0.8]]
-    assert list(drawn.layout.yaxis.ticktext) == ["Device", "&lt;network&gt;"]
-    assert [note.text for note in drawn.layout.annotations] == [
-        "2x device +90%",
-        "half device −50%",
-        "2x &lt;network&gt;: effect not certain",
-    ]
+    assert [list(trace.x) for trace in drawn.data] == [[0.9], [-0.5], [0.3], [-0.2]]
+    assert [list(trace.y) for trace in drawn.data] == [[0], [1], [2], [3]]
+    assert list(drawn.layout.yaxis.ticktext) == ["2x device", "half device", "2x &lt;network&gt;", "half batch"]
+    assert [note.text for note in drawn.layout.annotations] == ["+90%", "−50%", "+30%", "−20%"]
     assert drawn.data[0].error_x.array[0] == pytest.approx(0.2)
     assert "<network>" not in drawn.to_json()

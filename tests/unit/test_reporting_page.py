@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import subprocess
@@ -17,9 +18,10 @@ from paceline.reporting.render import SCRIPTS, render
 from paceline.reporting.sensitivity import Change
 from paceline.reporting.timeline import Bar, Timeline
 from paceline.sentences import limit_in_words, servers_note, work_note, workers_note
+from simulator.cost import usd_per_million_samples
 from simulator.figures import Bottleneck, Estimate
 from simulator.results import Result
-from simulator.text import format_share
+from simulator.text import format_share, format_usd
 
 RING, SYNC, ASYNC = STRATEGIES
 
@@ -63,10 +65,17 @@ def embedded(page: str, name: str) -> dict[str, Any]:
     return held
 
 
-def summary_of(page: str) -> list[str]:
+def summary_of(page: str) -> dict[str, str]:
+    """What stands in the first screen: the answer, and what is said beside it under each heading."""
     found = re.search(r'<div class="summary" id="summary">(.*?)</div>', page, flags=re.DOTALL)
     assert found is not None
-    return [" ".join(re.sub(r"<[^>]+>", "", text).split()) for text in re.findall(r"<p>(.*?)</p>", found.group(1), flags=re.DOTALL)]
+
+    def plain(markup: str) -> str:
+        return html.unescape(" ".join(re.sub(r"<[^>]+>", "", markup).split()))
+
+    (answer,) = re.findall(r'<p class="answer[^"]*">(.*?)</p>', found.group(1), flags=re.DOTALL)
+    said = re.findall(r"<dt[^>]*>(.*?)</dt>\s*<dd[^>]*>(.*?)</dd>", found.group(1), flags=re.DOTALL)
+    return {"answer": plain(answer)} | {heading: plain(text) for heading, text in said}
 
 
 @pytest.mark.parametrize(
@@ -80,30 +89,38 @@ def summary_of(page: str) -> list[str]:
     ],
     ids=["plain", "grid", "one", "not calibrated", "weak and strong"],
 )
-def test_the_summary_is_three_sentences(results: list[Result]) -> None:
-    sentences = summary_of(page_of(results))
-    assert len(sentences) == 3
-    for text in sentences:
+def test_the_first_screen_is_short_sentences_under_few_headings(results: list[Result]) -> None:
+    summary = summary_of(page_of(results))
+    assert set(summary) <= {"answer", "How sure", "What limits it", "Take care", "Against the next", "Faster elsewhere", "Not counted"}
+    for text in summary.values():
         assert text.endswith(".")
-        assert re.findall(r"[.!?] +[A-Z]", text) == []
+        assert all(len(sentence.split()) < 45 for sentence in re.split(r"[.!?] +(?=[A-Z])", text))
+    assert sum(len(text.split()) for text in summary.values()) < 170
 
 
 def test_the_summary_says_answer_confidence_and_bottleneck() -> None:
-    answer, confidence, limit = summary_of(page_of(sweep()))
-    assert answer.startswith(
-        "Of 3 variants for training cnn-cifar on ethernet-10g (weak scaling, a batch of 32 samples on each replica, 1 to 256"
+    page = page_of(sweep())
+    summary = summary_of(page)
+    assert summary["answer"] == (
+        "Ring all-reduce (multi-worker mirrored) is the fastest on average with 256 replicas on 256 nodes: 367,000 samples/s."
     )
-    assert "Ring all-reduce (multi-worker mirrored) is the fastest with 256 replicas: 367,000 samples/s" in answer
-    assert "367,000 samples/s, 99.4 times one replica alone, an efficiency of 39% (38% to 40%), on 256 nodes; it is faster" in answer
-    assert answer.endswith("; 1 more was slower on average.")
-    assert confidence.startswith(
-        "How sure that is: nine of ten real runs should fall between 261,000 and 453,000 samples/s (the 90% prediction interval), "
-        "but 15 of 27 results, this one among them, lie beyond what was measured (drawn hollow);"
+    assert "3 variants on ethernet-10g, 1 to 256 replicas, weak scaling: each replica keeps its batch of 32 samples." in text_of(page)
+    assert summary["Against the next"].startswith("It is faster than ")
+    assert summary["Against the next"].endswith("; 1 more was slower on average.")
+    assert summary["How sure"] == "Nine of ten real runs should reach 261,000 to 453,000 samples/s (the 90% prediction interval)."
+    assert summary["Take care"].startswith("15 of 27 results, this one among them, lie beyond what was measured (drawn hollow).")
+    assert "The figures of the network (ethernet-10g) are assumed, not measured." in summary["Take care"]
+    assert summary["What limits it"] == (
+        "The delay of each message rather than bandwidth; communication that no computing hides takes 46% of each step."
     )
-    assert confidence.endswith("the network’s figures (ethernet-10g) are assumed, not measured.")
-    assert limit == (
-        "What limits it there: the delay of each message rather than bandwidth; "
-        "communication that no computing hides takes 46% of each step."
+
+
+def test_the_answer_says_its_cost_where_there_is_a_price() -> None:
+    (result,) = sweep((RING,), (4,), cluster={"price": PRICE})
+    cost = usd_per_million_samples(result)
+    assert cost is not None
+    assert summary_of(page_of([result]))["answer"].endswith(
+        f" samples/s with 4 replicas on 4 nodes, for {format_usd(cost.mean)} a million samples."
     )
 
 
@@ -113,14 +130,14 @@ def test_the_summary_names_the_change_that_gains_most_and_no_part_of_the_cluster
         Change("2x network", "b", 0.25, 0.2, 0.3, "compute", "network"),
         Change("mixed precision", "", None, None, None, "not known", "mixed precision"),
     )
-    *_, limit = summary_of(page_of(sweep(), sensitivity=changes))
-    assert limit.endswith("; of the changes simulated one at a time 2x network gains most, 25% more samples/s (20% to 30%).")
-    *_, limit = summary_of(page_of(sweep(), sensitivity=changes[:1]))
-    assert limit.endswith("; of the changes simulated one at a time none gains more than 2%.")
+    limit = summary_of(page_of(sweep(), sensitivity=changes))["What limits it"]
+    assert limit.endswith(" Of the changes tried one at a time, 2x network helps most: 25% more samples/s (20% to 30%).")
+    limit = summary_of(page_of(sweep(), sensitivity=changes[:1]))["What limits it"]
+    assert limit.endswith(" None of the changes tried one at a time brings more than 2%.")
     (result,) = sweep((ASYNC,), (4,))
     bound = Bottleneck(name="server-network", text="'server node 0 in' carries 96% of what it can.")
-    *_, limit = summary_of(page_of([result.model_copy(update={"bottleneck": bound})]))
-    assert limit.startswith("What limits it there: the network links of the parameter servers, the busiest in use 96% of the time;")
+    limit = summary_of(page_of([result.model_copy(update={"bottleneck": bound})]))["What limits it"]
+    assert limit.startswith("The network links of the parameter servers, the busiest in use 96% of the time;")
     assert "node 0" not in limit
 
 
@@ -134,13 +151,13 @@ def test_the_summary_says_in_how_many_runs_the_answer_beats_the_next() -> None:
     assert second.throughput_samples_per_s.high > rate.low
     pairs = zip(first.throughput_of_each_replication, second.throughput_of_each_replication, strict=True)
     ratios = [ours / theirs for ours, theirs in pairs]
-    answer, *_ = summary_of(page_of([first, second]))
+    against = summary_of(page_of([first, second]))["Against the next"]
     gain, low, high = (format_share(ratio - 1) for ratio in (sum(ratios) / 19, min(ratios), max(ratios)))
-    assert f"there in 19 of 19 runs, by {gain} ({low} to {high})" in answer
+    assert f"there in 19 of 19 runs, by {gain} ({low} to {high})" in against
     other = second.model_copy(update={"seed": 3})
-    answer, *_ = summary_of(page_of([first, other]))
-    assert "of 19 runs" not in answer
-    assert "since their runs share no draws" in answer
+    against = summary_of(page_of([first, other]))["Against the next"]
+    assert "of 19 runs" not in against
+    assert "since their runs share no draws" in against
 
 
 def test_every_limit_has_words() -> None:
@@ -155,15 +172,15 @@ def test_the_page_says_which_run_the_changes_rest_on() -> None:
     change = Change("2x network", "b", 0.25, 0.2, 0.3, "compute", "network", "5 replications of 20 steps")
     text = text_of(page_of(sweep(), sensitivity=(change,)))
     assert (
-        "one change at a time to Ring all-reduce (multi-worker mirrored) with 256 replicas on 256 nodes (weak scaling), "
-        "with and without it in 5 replications of 20 steps only. This figure does not follow the sliders" in text
+        "One change at a time to Ring all-reduce (multi-worker mirrored) with 256 replicas on 256 nodes (weak scaling), "
+        "simulated in 5 replications of 20 steps. This figure does not follow the sliders" in text
     )
 
 
 def test_a_workload_that_was_never_calibrated_is_called_so() -> None:
-    _, confidence, _ = summary_of(page_of(sweep((RING,), (1, 2), workload={"calibrated": None, "uncertainty": None})))
-    assert "what was measured is not recorded, so nothing tells how far it can be trusted" in confidence
-    assert "the workload carries no uncertainty" in confidence
+    care = summary_of(page_of(sweep((RING,), (1, 2), workload={"calibrated": None, "uncertainty": None})))["Take care"]
+    assert "What was measured is not recorded, so nothing tells how far it can be trusted." in care
+    assert "The workload carries no uncertainty" in care
 
 
 def test_every_result_is_embedded_with_its_numbers() -> None:
@@ -286,12 +303,12 @@ def test_hostile_text_stays_text_in_every_section(text: str) -> None:
 
 def test_sections_appear_only_where_there_is_something() -> None:
     bare = text_of(page_of(sweep((RING,), (4,))))
-    for heading in ("The plan", "Some steps in time", "Measured against predicted", "What it is sensitive to", "Staleness How"):
+    for heading in ("The plan", "Some steps in time", "Measured against predicted", "What would change it", "Staleness How"):
         assert heading not in bare
     assert "has no price with a source" in bare
     results = sweep(cluster={"price": PRICE})
     full = text_of(page_of(results, **extras("some text", results)))
-    for heading in ("The plan", "Some steps in time", "Measured against predicted", "What it is sensitive to", "Staleness How"):
+    for heading in ("The plan", "Some steps in time", "Measured against predicted", "What would change it", "Staleness How"):
         assert heading in full
     assert "has no price with a source" not in full
     assert "source: a price list, 2026-01-01" in full
@@ -306,14 +323,15 @@ def test_sections_stand_in_order() -> None:
         "What is shown",
         "How it scales",
         "What it costs",
-        "Staleness",
         "Where a step’s time goes",
-        "What it is sensitive to",
-        "How busy network and servers are",
+        "What would change it",
+        "Staleness",
         "Some steps in time",
-        "Calibration",
         "Measured against predicted",
         "Assumptions and warnings",
+        "What the words mean, and what the figures rest on",
+        "How busy network and servers are",
+        "Calibration",
         "All results",
         "How to reproduce it",
     ]
@@ -324,7 +342,8 @@ def test_a_plan_answers_in_its_own_sentences() -> None:
     plan = planned(results, "Ring on 8")
     (count,) = plan.workers
     plan = plan.model_copy(update={"workers": (count, count.model_copy(update={"workers": 16}))})
-    assert summary_of(page_of(results, plan=plan)) == list(plan.sentences)
+    summary = summary_of(page_of(results, plan=plan))
+    assert tuple(summary[heading] for heading in ("answer", "How sure", "What limits it")) == plan.sentences
     text = text_of(page_of(results, plan=plan))
     for sentence in (work_note(plan), servers_note(plan), workers_note(plan)):  # those of the terminal, word for word
         assert sentence in text
@@ -340,20 +359,23 @@ def test_a_plan_answers_in_its_own_sentences() -> None:
 def test_a_plan_without_sentences_is_summed_up_from_its_facts() -> None:
     results = sweep(cluster={"price": PRICE})
     plan = planned(results, "Ring on 8").model_copy(update={"sentences": ()})
-    answer, confidence, _ = summary_of(page_of(results, plan=plan))
-    assert answer.startswith("Of 1,200 configurations considered for cnn-cifar, Ring on 8 (weak scaling, 8 replicas) is the cheapest that ")
-    assert "reaches 1,000,000,000 samples in 12 h: 18,000 samples/s" in answer
-    assert "97% of real runs are predicted to reach the goal; nine of ten real runs should fall between 17,300 and" in confidence
-    assert "; 15 of 27 results lie beyond what was measured" in confidence
+    summary = summary_of(page_of(results, plan=plan))
+    assert summary["answer"] == (
+        "Ring on 8 (weak scaling, 8 replicas on 8 nodes) is the cheapest that reaches 1,000,000,000 samples in 12 h. "
+        "It trains 18,000 samples/s."
+    )
+    assert summary["How sure"].startswith("97% of real runs should reach the goal. Nine of ten real runs should reach 17,300 to")
+    assert "15 of 27 results lie beyond what was measured" in summary["Take care"]
     missed = plan.model_copy(update={"feasible": False})
-    assert "comes nearest to 1,000,000,000 samples in 12 h, which none reaches:" in summary_of(page_of(results, plan=missed))[0]
+    answer = summary_of(page_of(results, plan=missed))["answer"]
+    assert "comes nearest to 1,000,000,000 samples in 12 h, which nothing considered reaches." in answer
 
 
 def test_measured_points_are_embedded_with_their_prediction() -> None:
     results = sweep()
     page = page_of(results, measured=extras("a", results)["measured"])
     assert embedded(page, "points")["measured"] == [[0, 4000.0]]
-    assert "beside 1 measured setting the median error is 7.6%, and 0 of them lie in the interval." in summary_of(page)[1]
+    assert summary_of(page)["How sure"].endswith("Beside 1 measured setting the median error is 7.6%, and 0 of them lie in the interval.")
 
 
 def test_without_a_fit_a_sentence_says_so() -> None:

@@ -11,7 +11,7 @@ from support.jobs import STARTUP_S, TRACING_S, with_job
 from support.results import PRICE, sweep
 from support.scenarios import scenario_table
 
-from paceline.cli.terminal import show_result, show_table
+from paceline.cli.showing_results import show_result, show_table
 from paceline.planning import Goal, length_of
 from paceline.planning.goal import confidence_of
 from paceline.planning.whole_job import cost_of, off_by, rates_of, sample_s_of, time_of

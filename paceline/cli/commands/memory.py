@@ -35,7 +35,8 @@ def memory(
     Example: [bold]paceline memory ring --set cluster.use=p3.16xlarge[/bold]
     """
     from paceline import api
-    from paceline.cli.terminal import show_json, show_memory
+    from paceline.cli.showing_results import show_memory
+    from paceline.cli.terminal import show_json
 
     found = api.memory(scenario, settings_of(settings))
     if json:

@@ -37,7 +37,8 @@ def quickstart(
     from paceline import api
     from paceline.cli.ending import keeping
     from paceline.cli.measuring import measuring, note_of_measurements
-    from paceline.cli.terminal import note, progress_bar, show_table, stages_bar
+    from paceline.cli.showing_results import show_table
+    from paceline.cli.terminal import note, progress_bar, stages_bar
     from simulator import catalog
     from simulator.files import check_writable
 

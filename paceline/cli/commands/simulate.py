@@ -83,6 +83,9 @@ def simulate(
             "all of it, one row per line.",
         ),
     ] = False,
+    assumptions: Annotated[
+        bool, typer.Option("--assumptions", help="Show everything that was assumed because the scenario does not say it, with the reason.")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help=YES_HELP)] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
@@ -97,11 +100,12 @@ def simulate(
     """
     from paceline import api
     from paceline.cli.asking import asking
-    from paceline.cli.terminal import note, progress_bar, show_result
+    from paceline.cli.showing_results import show_result
+    from paceline.cli.terminal import note, progress_bar
 
     changes = settings_of(settings, epochs=epochs, samples=samples, dataset_size=dataset_size)
     if program:
-        useless(context, "--program, which simulates nothing", ("trace", "tensorboard", "audit"))
+        useless(context, "--program, which simulates nothing", ("trace", "tensorboard", "audit", "assumptions"))
         _print_program(api.load(scenario, changes, prices=prices_of(prices)), json=json)
         return
     with progress_bar("replications") as advance:
@@ -126,7 +130,7 @@ def simulate(
         text = seen.result.to_json()
         typer.echo(f'{{"result":{text},"audit":{{"laws":{dumps(list(seen.laws))}}}}}' if audit else text)
         return
-    show_result(seen.result)
+    show_result(seen.result, assumptions=assumptions)
     if audit:
         _show_laws(seen)
 

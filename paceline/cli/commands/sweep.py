@@ -128,7 +128,8 @@ def _combination(axes: Mapping[str, Sequence[object]], place: int) -> str:
 
 def _show(swept: Sweep) -> None:
     """A table of all results, or of the first and the last where there are many."""
-    from paceline.cli.terminal import note, show_table
+    from paceline.cli.showing_results import show_table
+    from paceline.cli.terminal import note
     from simulator.results import Result
 
     shown = swept if len(swept) <= _ALL_SHOWN else [*swept[:_OF_EACH_END], *swept[-_OF_EACH_END:]]

@@ -13,11 +13,17 @@ function opponents(view) {
 
 function winsText(each) {
   const counted = each.runs ? `, faster in ${each.wins} of ${each.runs} runs` : ", runs share no draws";
-  return `${hasEffect(each) ? written(each.gain, "change") : "no difference seen"}${counted}`;
+  return gainText(each) + counted;
 }
 
 const againstFigure = {
   id: "against",
+  title(view) {
+    const others = opponents(view),
+      beaten = others.filter((each) => hasEffect(each) && each.gain > 0).length;
+    const most = others.length > 1 ? `${beaten} of ${others.length} others for certain` : beaten ? "the other" : "";
+    return others.length ? `With ${whereText(view)}, ${view.name} is ${most ? `faster than ${most}` : "not certainly faster than the other"}` : "";
+  },
   rows: (view) => evenly(opponents(view), MOST_BARS),
   height(view, width) {
     return 64 + (width < ONE_LINE_PX ? 66 : 50) * Math.max(1, this.rows(view).length);

@@ -47,9 +47,9 @@ function showState(state) {
 function showWhere(view) {
   const names = view.shown.filter((each) => each.chosen < 0).map((each) => each.name),
     missing = names.length ? ` No result there of ${listed(names, 3)}.` : "",
-    what = keys.some((_, key) => swept(key)) ? "The sliders stand" : "Everything is";
+    stand = keys.some((_, key) => swept(key)) ? `The sliders stand at ${settingsText(view.state.at)}.` : "";
   const told = view.shown.length ? missing : " Nothing is chosen: tick a box above.";
-  document.getElementById("where").textContent = `${what} at ${settingsText(view.state.at)}.${told}`;
+  document.getElementById("where").textContent = (stand + told).trim();
 }
 
 function showLegends(view) {
@@ -57,6 +57,15 @@ function showLegends(view) {
   document.querySelectorAll(".legend [data-curve]").forEach((item) => {
     item.hidden = !drawn.has(Number(item.dataset.curve));
   });
+}
+
+function jobCards(point) {
+  const known = value("job_time_s", point) !== null,
+    cost = known && value("job_cost_usd", point) !== null ? `; ${shown("job_cost_usd", point)}` : "";
+  return {
+    job: known ? shown("job_time_s", point) : data.none,
+    "job-more": known ? `${interval("job_time_low_s", "job_time_high_s", point)}${cost}` : "no whole job here",
+  };
 }
 
 // the key figures of a point, by the card that shows them
@@ -74,14 +83,18 @@ function cardsOf(point) {
     p95: `95% below ${shown("step_p95_s", point)}`,
     limit: limit.charAt(0).toUpperCase() + limit.slice(1),
     range: value("standing", point),
+    ...(document.getElementById("card-job") ? jobCards(point) : {}),
   };
 }
 
 function showCards(view) {
   const none = "no result at these settings",
-    empty = { interval: none, speedup: none, hourly: none, p95: none, range: "" };
+    job = document.getElementById("card-job") ? { job: data.none, "job-more": none } : {},
+    empty = { interval: none, speedup: none, hourly: none, p95: none, range: none, ...job };
   ["throughput", "efficiency", "cost", "step", "limit"].forEach((id) => Object.assign(empty, { [id]: data.none }));
-  const where = `at ${settingsText(view.state.at)}${view.here < 0 ? "" : ": " + value("placement", view.here)}`;
+  const at = `at ${settingsText(view.state.at)}`,
+    alone = keys.filter((_, key) => swept(key)).length < 2,
+    where = view.here < 0 ? at : (alone ? "" : at + ": ") + value("placement", view.here);
   const cards = { name: view.name || "Nothing is chosen", where, ...(view.here < 0 ? empty : cardsOf(view.here)) };
   Object.entries(cards).forEach(([id, words]) => {
     document.getElementById("card-" + id).textContent = words;

@@ -1,6 +1,13 @@
 // The whole job: where its time goes over the swept key for one curve, and at the chosen settings for each; what it costs.
 
-const MOST_JOBS = 24;
+const MOST_JOBS = 24,
+  FEWEST_BAR_PX = 56,
+  STEPS = "job_steps_s";
+
+// the share of a job that is no step whose work lasts
+function besideSteps(point) {
+  return 1 - value(STEPS, point) / value("job_time_s", point);
+}
 
 function withJob(points) {
   return points.filter((point) => value("job_time_s", point) !== null);
@@ -16,8 +23,8 @@ function jobLength(point) {
   return Math.max(value("job_time_s", point), value("job_time_high_s", point));
 }
 
-// stacked bars of a job's parts, each so long as `length` has it of a part's seconds
-function jobBars(points, length, upright, changes = {}) {
+// stacked bars of those of a job's parts that are `drawn`, each so long as `length` has it of a part's seconds
+function jobBars(points, length, upright, changes = {}, drawn = () => true) {
   const rows = points.map((_, row) => row);
   const text = (part, point) =>
     `<b>${data.columns[part].heading}</b>: ${shown(part, point)}, ${written(value(part, point) / value("job_time_s", point), "share")} of the job`;
@@ -28,7 +35,7 @@ function jobBars(points, length, upright, changes = {}) {
       ...(value("job_cost_usd", point) === null ? [] : [`${shown("job_cost_usd", point)} for all of it`]),
     ].join("<br>");
   return data.job_parts
-    .filter(([part]) => points.some((point) => value(part, point) > 0))
+    .filter(([part]) => drawn(part) && points.some((point) => value(part, point) > 0))
     .map(([part, colour]) => {
       const along = points.map((point) => length(value(part, point), point));
       return barTrace({
@@ -59,10 +66,16 @@ function jobTold(point) {
   return `${shown("job_time_s", point)}: ${parts.join(", ")}`;
 }
 
-// upright bars over the swept key: `draw` gives their traces and the axis along them
-function jobOverKey(id, { draw, describe }) {
+// what each upright bar is in all, above it
+function topLabels(points, height, words) {
+  return points.map((point, row) => ({ ...LABEL, x: row, y: height(point), yanchor: "bottom", text: words(point) }));
+}
+
+// upright bars over the swept key: `draw` gives their traces, the axis along them and labels above them
+function jobOverKey(id, { draw, describe, title }) {
   return {
     id,
+    title: (view) => (view.here < 0 || value("job_time_s", view.here) === null ? "" : title(view.here, whereText(view))),
     points: (view) => evenly(withJob(focusLine(view)), MOST_JOBS),
     draw(view, width) {
       const points = this.points(view);
@@ -71,13 +84,14 @@ function jobOverKey(id, { draw, describe }) {
       }
       const texts = points.map((point) => keyText(view.state.x, point)),
         marks = texts.map((text, row) => ({ value: row, at: (row + 0.5) / points.length, text })),
-        { traces, yaxis } = draw(points, { width: Math.min(0.7, 0.16 * points.length) }),
+        { traces, yaxis, tops } = draw(points, { width: Math.min(0.7, 0.16 * points.length) }),
         xaxis = axisOf(view.key.name, { ...ticksOf(thinned(marks, width - 66)), tickangle: 0, range: [-0.5, points.length - 0.5] });
       return {
         data: traces,
         layout: layoutOf({
+          annotations: width / points.length >= FEWEST_BAR_PX ? tops : [],
           barmode: "stack",
-          margin: { ...data.style.layout.margin, l: 54, b: 50 },
+          margin: { ...data.style.layout.margin, t: 22, l: 54, b: 50 },
           xaxis: { ...xaxis, showgrid: false },
           yaxis,
         }),
@@ -95,23 +109,34 @@ const jobFigure = jobOverKey("job", {
   draw(points, changes) {
     const { scale, unit } = timeUnit(points.map(jobLength));
     return {
+      tops: topLabels(points, (point) => jobLength(point) / scale, (point) => shown("job_time_s", point)),
       traces: [...jobBars(points, (seconds) => seconds / scale, true, changes), jobEnds(points, scale, true)],
       yaxis: linearAxis(Math.max(...points.map(jobLength)) / scale, { title: { text: `Time (${unit})`, standoff: 6 } }),
     };
   },
   describe: "Time of the whole job",
+  title: (point, where) => `With ${where}, the job takes ${shown("job_time_s", point)}`,
 });
 
 const jobSharesFigure = jobOverKey("job-shares", {
-  draw: (points, changes) => ({
-    traces: jobBars(points, (seconds, point) => seconds / value("job_time_s", point), true, changes),
-    yaxis: axisOf("", { range: [0, 1.001], tickformat: ".0%" }),
-  }),
-  describe: "Where the time of the whole job goes",
+  draw(points, changes) {
+    const most = Math.max(...points.map(besideSteps));
+    return {
+      tops: topLabels(points, besideSteps, (point) => written(besideSteps(point), "share")),
+      traces: jobBars(points, (seconds, point) => seconds / value("job_time_s", point), true, changes, (part) => part !== STEPS),
+      yaxis: linearAxis(most, { tickformat: most >= 0.05 ? ".0%" : ".1%" }),
+    };
+  },
+  describe: "Share of the whole job that is no step whose work lasts",
+  title: (point, where) => `With ${where}, ${written(besideSteps(point), "share")} of the job is not steps`,
 });
 
 const jobHereFigure = {
   id: "job-here",
+  title(view) {
+    const best = extreme(this.points(view), "job_time_s", -1);
+    return best === undefined ? "" : `With ${whereText(view)}, the job is shortest by ${nameOf(best)}: ${shown("job_time_s", best)}`;
+  },
   points: (view) => withJob(view.chosen.map((each) => each.chosen)),
   height(view) {
     return 70 + 50 * Math.max(2, this.points(view).length);
@@ -141,6 +166,7 @@ const jobHereFigure = {
 
 const jobCostFigure = figureOverKey("job-cost", "job_cost_usd", {
   what: "US dollars for the whole job",
+  title: (view) => cheapest(view, "job_cost_usd", "for the whole job"),
   hover: (point) =>
     hoverText(
       point,

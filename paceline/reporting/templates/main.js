@@ -5,6 +5,7 @@ const overKey = [throughputFigure, efficiencyFigure, costFigure, staleMeanFigure
 const here = [againstFigure, staleDistributionFigure, stepsHereFigure, stepsOverFigure, sensitivityFigure, busyFigure, jobFigure, jobSharesFigure, jobHereFigure];
 const live = [...overKey, ...here].filter((figure) => plotElement(figure.id));
 const names = [...document.querySelectorAll(".plot")].map((plot) => plot.id.slice("figure-".length));
+const folded = [...document.querySelectorAll("details.folded")];
 const waiting = new Set(names);
 let state = stateFrom(window.location.hash),
   view = viewOf(state),
@@ -15,6 +16,16 @@ function setHeight(figure) {
     const plot = plotElement(figure.id);
     plot.style.setProperty("--height", `${figure.height(view, plot.clientWidth)}px`);
   }
+}
+
+function setTitle(figure) {
+  const title = document.getElementById("title-" + figure.id);
+  title.textContent = (view.lines.length && figure.title(view)) || title.dataset.name;
+}
+
+// a figure in a section that is closed may have no width to be drawn in: it waits until that is opened
+function canBeDrawn(name) {
+  return plotElement(name).closest("details.folded:not([open])") === null;
 }
 
 function drawOne(name) {
@@ -36,7 +47,8 @@ function inSight(name) {
 
 // one figure at a time, those in sight first, so that the page answers meanwhile
 function drawWaiting() {
-  const name = [...waiting].find(inSight) || [...waiting][0];
+  const drawable = [...waiting].filter(canBeDrawn),
+    name = drawable.find(inSight) || drawable[0];
   asked = name !== undefined;
   if (asked) {
     drawOne(name);
@@ -69,14 +81,38 @@ function show() {
   document.querySelectorAll("details[data-of][open]").forEach(fillBehind);
   // all before any is drawn: figures of a row are as high as its highest
   live.forEach((figure) => {
+    setTitle(figure);
     setHeight(figure);
     waiting.add(figure.id);
   });
+  drawSoon();
+}
+
+function drawSoon() {
   document.documentElement.dataset.drawn = "no";
   if (!asked) {
     asked = true;
     setTimeout(drawWaiting, 0);
   }
+}
+
+// all that are open, at once: in other colours, or at another width
+function redraw() {
+  live.forEach(setHeight);
+  names.filter(canBeDrawn).forEach(drawOne);
+}
+
+// on paper there is nothing to open
+const opened = [];
+function forPaper(paper) {
+  if (paper) {
+    opened.push(...folded.filter((section) => "paper" in section.dataset && !section.open));
+  }
+  opened.forEach((section) => {
+    section.open = paper;
+  });
+  opened.splice(0, paper ? 0 : opened.length);
+  redraw();
 }
 
 listen((change) => {
@@ -92,7 +128,8 @@ document.querySelectorAll("details[data-of]").forEach((details) =>
   details.addEventListener("toggle", () => details.open && fillBehind(details)),
 );
 buttonsOfStaticTables();
-followTheme(() => names.forEach(drawOne));
+folded.forEach((section) => section.addEventListener("toggle", () => section.open && drawSoon()));
+followTheme(redraw, forPaper);
 
 show();
 drawOne("throughput").then(() => {

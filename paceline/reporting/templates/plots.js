@@ -39,12 +39,13 @@ function drawPlot(name, figure) {
   return Plotly.react(plotElement(name), drawn.data, drawn.layout, fixed ? { ...plotConfig, displayModeBar: false } : plotConfig);
 }
 
-// on paper it is always light
-function followTheme(redraw) {
+// on paper it is always light, and as wide as a page
+function followTheme(redraw, forPaper = redraw) {
   const drawIn = (theme) => {
     document.documentElement.dataset.theme = theme;
-    redraw();
-    document.querySelectorAll(".js-plotly-plot").forEach((element) => Plotly.Plots.resize(element));
+    forPaper(theme === "light");
+    const shown = [...document.querySelectorAll(".js-plotly-plot")].filter((element) => element.closest("details:not([open])") === null);
+    shown.forEach((element) => Plotly.Plots.resize(element));
   };
   dark.addEventListener("change", redraw);
   window.addEventListener("beforeprint", () => drawIn("light"));

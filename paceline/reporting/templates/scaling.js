@@ -39,9 +39,29 @@ function described(view, lines, what, column) {
   return `${what} against ${view.key.name.toLowerCase()}. ${told.join("; ")}.`;
 }
 
+// the point of some that has most of a column, or least
+function extreme(points, column, sign = 1) {
+  return points.filter((point) => value(column, point) !== null).sort((one, other) => sign * (value(column, other) - value(column, one)))[0];
+}
+
+// where the sliders stand, as far as figures run over it
+function whereText(view) {
+  return keys[view.state.x].told[view.state.at[view.state.x]];
+}
+
+// a curve's name at the end of a sentence, where there are several
+function whose(view, point) {
+  return view.lines.length > 1 ? ` (${nameOf(point)})` : "";
+}
+
+function cheapest(view, column, what) {
+  const point = extreme(view.lines.flatMap((each) => each.points), column, -1);
+  return point === undefined ? "" : `Cheapest with ${pointSettings(point)}: ${shown(column, point)} ${what}${whose(view, point)}`;
+}
+
 // what a figure over a key has beside its column: `ends` of the interval, `log` for whether its axis may be logarithmic, `ticks`
-// of the axis, what it reaches `atLeast`, traces `under` and `above` its curves, and what it says where there is nothing to `draw`
-function figureOverKey(id, column, { what, hover, ends = [], log = false, ticks = {}, atLeast = 0, under, above, none, table = id }) {
+// of the axis, what it reaches `atLeast`, traces `under` and `above` its curves, its `title`, and what it says where there is nothing to draw
+function figureOverKey(id, column, { what, hover, title, ends = [], log = false, ticks = {}, atLeast = 0, under, above, none, table = id }) {
   const mean = (point) => value(column, point);
   const held = (view) =>
     view.lines
@@ -49,6 +69,7 @@ function figureOverKey(id, column, { what, hover, ends = [], log = false, ticks 
       .filter((each) => each.points.length);
   return {
     id,
+    title,
     draw(view, width) {
       const known = held(view),
         // a log axis has no place for zero, nor for an end that is next to nothing or without end
@@ -124,6 +145,11 @@ function measuredTraces(view) {
 
 const throughputFigure = figureOverKey("throughput", "throughput_samples_per_s", {
   what: "Throughput in samples/s",
+  title(view) {
+    const best = extreme(view.chosen.map((each) => each.chosen), "throughput_samples_per_s"),
+      who = view.chosen.length > 1 ? `${nameOf(best)} is fastest` : "the throughput is";
+    return best === undefined ? "" : `With ${whereText(view)}, ${who}${view.chosen.length > 1 ? ":" : ""} ${shown("throughput_samples_per_s", best)} samples/s`;
+  },
   hover: rateText,
   ends: ["throughput_low", "throughput_high"],
   log: true,
@@ -134,6 +160,10 @@ const throughputFigure = figureOverKey("throughput", "throughput_samples_per_s",
 
 const efficiencyFigure = figureOverKey("efficiency", "scaling_efficiency", {
   what: "Scaling efficiency",
+  title(view) {
+    const best = extreme(view.chosen.map((each) => each.chosen), "scaling_efficiency");
+    return best === undefined ? "" : `With ${whereText(view)}, ${shown("scaling_efficiency", best)} of perfect scaling is left${whose(view, best)}`;
+  },
   hover: rateText,
   ends: ["scaling_efficiency_low", "scaling_efficiency_high"],
   ticks: { tickformat: ".0%" },
@@ -142,6 +172,7 @@ const efficiencyFigure = figureOverKey("efficiency", "scaling_efficiency", {
 
 const costFigure = figureOverKey("cost", "usd_per_million_samples", {
   what: "US dollars for a million samples",
+  title: (view) => cheapest(view, "usd_per_million_samples", "for a million samples"),
   hover: (point) =>
     hoverText(
       point,
@@ -157,6 +188,11 @@ const costFigure = figureOverKey("cost", "usd_per_million_samples", {
 
 const staleMeanFigure = figureOverKey("staleness", "staleness_mean", {
   what: "Mean staleness in updates",
+  title(view) {
+    const stale = extreme(view.chosen.map((each) => each.chosen), "staleness_mean");
+    const age = stale === undefined ? "" : `${shown("staleness_mean", stale)} updates old on average`;
+    return age && `With ${whereText(view)}, gradients are ${age}${whose(view, stale)}`;
+  },
   hover: (point) =>
     hoverText(
       point,
@@ -173,6 +209,11 @@ const staleMeanFigure = figureOverKey("staleness", "staleness_mean", {
 
 const linkFigure = figureOverKey("links", "busiest_link_busy", {
   what: "Busy share of the busiest link",
+  title(view) {
+    const busiest = extreme(view.chosen.map((each) => each.chosen), "busiest_link_busy");
+    const words = busiest === undefined ? "" : `the busiest link is in use ${shown("busiest_link_busy", busiest)} of the time`;
+    return words && `With ${whereText(view)}, ${words}${whose(view, busiest)}`;
+  },
   hover(point) {
     const name = value("busiest_link", point);
     const busiest = `busiest link ${shown("busiest_link_busy", point)} busy${name ? ": " + plotText(cut(name, 60)) : ""}`;

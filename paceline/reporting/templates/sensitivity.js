@@ -15,6 +15,11 @@ function neighbours(view) {
 
 const sensitivityFigure = {
   id: "around",
+  title(view) {
+    const [row] = neighbours(view),
+      [best] = row ? row.each.filter(hasEffect).sort((one, other) => Math.abs(other.gain) - Math.abs(one.gain)) : [];
+    return best ? `${row.name} matters most: ${best.text} in place of ${row.here} changes throughput by ${written(best.gain, "change")}` : "";
+  },
   height: (view) => 60 + 56 * Math.max(1, neighbours(view).length),
   draw(view, width) {
     const rows = neighbours(view),

@@ -19,6 +19,10 @@ function drawnStale(view) {
 
 const staleDistributionFigure = {
   id: "distribution",
+  title(view) {
+    const stale = extreme(drawnStale(view).map((each) => each.chosen), "staleness_p95");
+    return stale === undefined ? "" : `95% of gradients are at most ${shown("staleness_p95", stale)} updates old${whose(view, stale)}`;
+  },
   draw(view) {
     const held = drawnStale(view),
       all = held.flatMap((each) => each.bins);

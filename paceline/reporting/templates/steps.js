@@ -1,7 +1,9 @@
 // Where a step's time goes: over the swept key for one curve, and at the chosen settings for each.
 
 const MOST_BARS = 16,
-  ROW_PX = 27;
+  ROW_PX = 27,
+  LEAST_LABELLED = 0.08,
+  MOST_LIMITS = 3;
 
 function shareOf(part, point) {
   const total = data.parts.reduce((sum, [each]) => sum + value(each, point), 0);
@@ -26,6 +28,11 @@ function partTraces(points, changes) {
         y: points.map((_, row) => row),
         hovertext: points.map((point) => [...pointLines(point), text(part, point)].join("<br>")),
         marker: { color: colour, line: { color: PAPER, width: 1 } },
+        text: points.map((point) => (shareOf(part, point) >= LEAST_LABELLED ? written(shareOf(part, point), "share") : "")),
+        textposition: "inside",
+        insidetextanchor: "middle",
+        textangle: 0,
+        constraintext: "inside",
         ...changes,
       }),
     );
@@ -43,12 +50,18 @@ function barsLayout(points, left, annotations, yaxis) {
   });
   return layoutOf({
     barmode: "stack",
+    uniformtext: { minsize: 10, mode: "hide" },
     bargap: 0.22,
     margin: { l: left, r: 72, t: 26, b: 28 },
     annotations: [...annotations, ...steps, headText(1, "mean step", beside)],
     xaxis: shareAxis(1),
     yaxis,
   });
+}
+
+function largestPart(point) {
+  const [part] = data.parts.map(([name]) => name).sort((one, other) => shareOf(other, point) - shareOf(one, point));
+  return `${data.columns[part].heading} takes most of a step: ${written(shareOf(part, point), "share")}`;
 }
 
 function partsTold(point) {
@@ -70,6 +83,19 @@ function focusLine(view) {
 
 const stepsOverFigure = {
   id: "steps",
+  title(view) {
+    const points = this.points(view),
+      [first, last] = [points[0], points[points.length - 1]];
+    if (!points.length) {
+      return "";
+    }
+    const change = (part) => shareOf(part, last) - shareOf(part, first),
+      most = data.parts.map(([part]) => part).sort((one, other) => Math.abs(change(other)) - Math.abs(change(one)))[0],
+      name = data.columns[most].heading,
+      [from, to] = [first, last].map((point) => written(shareOf(most, point), "share"));
+    const ends = `from ${keyText(view.state.x, first)} to ${keyText(view.state.x, last)} ${view.key.name.toLowerCase()}`;
+    return from === to ? largestPart(first) : `${name} ${change(most) > 0 ? "grows" : "falls"} from ${from} to ${to} of a step, ${ends}`;
+  },
   points: (view) => evenly(focusLine(view), MOST_BARS),
   height(view) {
     return 60 + ROW_PX * Math.max(3, this.points(view).length);
@@ -93,6 +119,7 @@ const stepsOverFigure = {
 
 const stepsHereFigure = {
   id: "steps-here",
+  title: (view) => (view.here < 0 ? "" : largestPart(view.here) + whose(view, view.here)),
   height: (view) => 56 + 50 * Math.max(2, view.chosen.length),
   draw(view, width) {
     const points = view.chosen.map((each) => each.chosen),
@@ -131,11 +158,16 @@ function limitItem({ where, text, at }) {
 }
 
 function fillLimits(view) {
-  const panels = view.lines.map(({ name, points }) => {
+  const panel = ({ name, points }) => {
     const items = limitStretches(view, points).map(limitItem);
     const heading = element("h3", {}, element("bdi", { textContent: name }));
     return element("div", { className: "panel" }, heading, element("ul", { className: "limits" }, ...items));
-  });
+  };
   document.getElementById("limits-over").textContent = `, by ${view.key.name.toLowerCase()}`;
-  document.getElementById("limits").replaceChildren(...panels);
+  // of many the one in detail; the others for who asks
+  const few = view.lines.length <= MOST_LIMITS,
+    [first, others] = [view.lines.filter((each) => few || each.curve === view.focus), view.lines.filter((each) => each.curve !== view.focus)];
+  document.getElementById("limits").replaceChildren(...first.map(panel));
+  document.getElementById("limits-of-others").hidden = few;
+  document.getElementById("limits-more").replaceChildren(...(few ? [] : others.map(panel)));
 }

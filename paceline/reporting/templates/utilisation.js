@@ -6,6 +6,10 @@ function usedResources(view) {
 
 const busyFigure = {
   id: "busy",
+  title(view) {
+    const busy = view.here < 0 ? null : value("devices_busy", view.here);
+    return busy === null ? "" : `Devices are busy ${shown("devices_busy", view.here)} of the time${whose(view, view.here)}`;
+  },
   height: (view) => 60 + usedResources(view).length * Math.max(34, 14 + 9 * view.chosen.length),
   draw(view) {
     const used = usedResources(view),

@@ -28,7 +28,7 @@ __all__ = [
 
 
 def gradients_enter_one_bucket(program: Program, scenario: Scenario) -> None:
-    """Every gradient enters one bucket of all ranks in a step, when it is ready; of local SGD all variables are averaged as one.
+    """Every gradient enters one bucket per step, the same on all ranks, when it is ready; local SGD averages all variables as one.
 
     Where partition 0 has several groups, each of the same shards of all copies, the ranks
     of a copy reduce all gradients together; so they do where a strategy cuts the model.
@@ -150,7 +150,7 @@ def _parts_make_up_all(program: Program, scenario: Scenario) -> None:
 
 
 def all_reduces_move_enough(program: Program, scenario: Scenario) -> None:
-    """The messages of an all-reduce move all that any algorithm must: 2 (n - 1) / n of the buffer a rank, and everybody's once."""
+    """The messages of an all-reduce move at least what any algorithm must: 2 (n - 1) / n of the buffer per rank, and each rank's part."""
     streams = Streams(scenario.run.seed, 0)
     if len(program.groups) > 1:
         return  # those of each group are looked at one by one, where there are messages
@@ -176,7 +176,7 @@ def all_reduces_move_enough(program: Program, scenario: Scenario) -> None:
 
 
 def exchanges_carry_the_buckets(program: Program, scenario: Scenario) -> None:
-    """Where the messages of collectives are simulated one by one, each goes from its rank to its rank, and together they are enough."""
+    """Where messages of collectives are simulated one by one, each goes between the ranks that it names, and together they move enough."""
     law = exchanges_carry_the_buckets
     if not program.exchanges:
         return
@@ -227,7 +227,7 @@ def _check_end_at_switch(program: Program, scenario: Scenario, path: int, source
 
 
 def groups_divide_the_ranks(program: Program, scenario: Scenario) -> None:
-    """Each rank is in exactly one group of every partition, and its collectives are of partitions that there are."""
+    """Each rank is in exactly one group of every partition, and its collectives are of partitions that exist."""
     del scenario
     law = groups_divide_the_ranks
     reduces = [(walk, index, its) for walk in walks_of(program) for index, its in walk.of_kind("collective")]
@@ -243,7 +243,7 @@ def groups_divide_the_ranks(program: Program, scenario: Scenario) -> None:
 
 
 def groups_agree(program: Program, scenario: Scenario) -> None:
-    """All ranks of a group do the same collectives of its partition, which they enter in the order of the buckets."""
+    """All ranks of a group do the same collectives of its partition, and enter them in the order of the buckets."""
     del scenario
     law = groups_agree
     walks = walks_of(program)
@@ -281,7 +281,7 @@ def _all_before(walk: Walk, index: int) -> set[int]:
 
 
 def collectives_say_when_they_go_on(program: Program, scenario: Scenario) -> None:
-    """Collectives of several partitions, and those that a pass waits for, depart and land by themselves, as all of their routine do."""
+    """Collectives of several partitions, and those that a pass waits for, both depart and land, as do all others of their routine."""
     del scenario
     for walk in walks_of(program):
         reduced = list(walk.of_kind("collective"))

@@ -47,7 +47,7 @@ def _end(place: Place, program: Program, scenario: Scenario, rank: int, slot: in
 
 
 def messages_go_where_they_say(program: Program, scenario: Scenario) -> None:
-    """A message has a path for every rank, from the sender's link to the receiver's, as late as they make it; answers say that they are."""
+    """A message has a path for every rank, from the sender's link to the receiver's, with their latency; answers to requests are marked."""
     law = messages_go_where_they_say
     for walk in walks_of(program):
         ranks = np.flatnonzero(program.ranks.routine == walk.number).tolist()
@@ -169,7 +169,7 @@ def _ports_inside(source: End, target: Owner, joined: bool, cluster: Cluster) ->
 
 
 def what_departs_lands(program: Program, scenario: Scenario) -> None:
-    """A message that departs lands, itself or after it has been handed on, once; nothing lands that has not departed."""
+    """A message that departs lands once, by itself or after it has been handed on; nothing lands that has not departed."""
     del scenario
     for walk in walks_of(program):
         landed: Counter[int] = Counter()
@@ -189,7 +189,7 @@ def what_departs_lands(program: Program, scenario: Scenario) -> None:
 
 
 def what_is_sent_to_ranks_is_received(program: Program, scenario: Scenario) -> None:
-    """A rank gets from others what the strategy sends, receives each message of a channel once, and computes with it."""
+    """A rank gets from other ranks what the strategy sends, receives each message of a channel once, and computes with it."""
     law = what_is_sent_to_ranks_is_received
     sent: Counter[tuple[int, int]] = Counter()
     received: Counter[tuple[int, int]] = Counter()

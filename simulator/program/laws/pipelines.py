@@ -14,7 +14,7 @@ __all__ = ["pipelines_prepare_the_batches"]
 
 
 def pipelines_prepare_the_batches(program: Program, scenario: Scenario) -> None:
-    """Each rank has a pipeline, with others of its process or alone; all together work on and read as much as all batches have."""
+    """Each rank has an input pipeline, alone or with others of its process; together they read and work as much as all batches need."""
     law, feed, work = pipelines_prepare_the_batches, program.feed, scenario.input_work
     if scenario.layout.client or work is None:
         input_s = 0.0 if scenario.layout.client else float(scenario.workload.input(scenario.batch))

@@ -15,7 +15,7 @@ __all__ = ["gradients_reach_their_server_once", "servers_work_as_measured", "var
 
 
 def gradients_reach_their_server_once(program: Program, scenario: Scenario) -> None:
-    """Every gradient leaves each rank once a step, when its share of the backward pass is done, and arrives whole where its variable is."""
+    """Every gradient leaves each rank once per step, when its share of the backward pass is done, and reaches its server whole."""
     law = gradients_reach_their_server_once
     if not program.servers.count:
         _no_service(program, law)
@@ -56,7 +56,7 @@ def _no_service(program: Program, law: Callable[..., None]) -> None:
 
 
 def variables_are_pulled_once(program: Program, scenario: Scenario) -> None:
-    """Every variable comes to each rank once a step, whole, from the server that has it, before the forward pass needs it."""
+    """Every variable comes to each rank once per step, whole, from the server that has it, before the forward pass needs it."""
     law = variables_are_pulled_once
     if not program.servers.count:
         return
@@ -100,7 +100,7 @@ def variables_are_pulled_once(program: Program, scenario: Scenario) -> None:
 
 
 def servers_work_as_measured(program: Program, scenario: Scenario) -> None:
-    """A server takes for each gradient what the workload says of its bytes; the rule of updates knows the same gradients."""
+    """A server takes as long for each gradient as the workload says for its bytes; the rule of updates has the same gradients."""
     law, cost, rule = servers_work_as_measured, scenario.workload.server, program.rules.updates
     if (rule is None) != (not program.servers.count):
         raise broken(law, "rules: there are servers without a rule of updates, or the other way round")

@@ -27,7 +27,7 @@ _GATES = ("turn", "prepare", "input", "update")
 
 
 def tables_fit_together(program: Program, scenario: Scenario) -> None:
-    """Every number stands for something that there is; ports carry something; ranks that share a device have seats on it."""
+    """Every number in a table refers to something that exists; ports have a capacity; ranks that share a device have seats on it."""
     law = tables_fit_together
     paths, ranks, ports = program.paths, program.ranks, len(program.ports.capacity)
     if len(paths.first) != len(paths) + 1 or paths.first[0] != 0 or paths.first[-1] != len(paths.port) or np.any(np.diff(paths.first) < 0):
@@ -77,7 +77,7 @@ def _is_seat(program: Program, path: int) -> bool:
 
 
 def steps_begin_and_end(program: Program, scenario: Scenario) -> None:
-    """A step begins with the gate "turn"; all else waits for something that is there; nothing waits for itself, in however many turns."""
+    """A step begins with the gate "turn"; each other operation waits for one that exists; none waits for itself, even by way of others."""
     del scenario
     law = steps_begin_and_end
     for walk, routine in zip(walks_of(program), program.routines, strict=True):
@@ -106,7 +106,7 @@ def steps_begin_and_end(program: Program, scenario: Scenario) -> None:
 
 
 def gates_have_rules(program: Program, scenario: Scenario) -> None:
-    """Gates are known; one holds compute up until the batch is there, one waits for the client and one for updates where there are such."""
+    """Every gate is a known one: one holds compute back until the batch is there; one waits for the client, and one for updates, if any."""
     rules, batch = program.rules, scenario.batch
     fed_bytes = (scenario.workload.input_bytes_per_sample or 0.0) * batch
     for walk in walks_of(program):
@@ -127,7 +127,7 @@ def gates_have_rules(program: Program, scenario: Scenario) -> None:
 
 
 def passes_are_whole(program: Program, scenario: Scenario) -> None:
-    """Shares of the forward pass sum to 1, then of the backward pass, then of the ranks' update; nobody waits for what joins the next.
+    """Shares of the forward pass sum to 1, then those of the backward pass and the update; nothing waits for a compute that joins the next.
 
     Where a strategy cuts batches into micro-batches, and the model, passes take turns, and take what their parts take.
     """
@@ -148,7 +148,7 @@ def passes_are_whole(program: Program, scenario: Scenario) -> None:
 
 
 def rules_are_those_of_the_strategy(program: Program, scenario: Scenario) -> None:
-    """Ranks wait for those whom the strategy says, get their steps and batches from whom it says, and make as many as are asked for."""
+    """Ranks wait for those that the strategy names, get steps and batches from where it says, and make as many steps as are asked for."""
     law, rules, strategy, run = rules_are_those_of_the_strategy, program.rules, scenario.strategy, scenario.run
     pace, ranks = strategy.pace, len(program.ranks)
     if (rules.sync_every, rules.bound) != (pace.every, pace.bound):

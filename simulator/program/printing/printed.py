@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from simulator.program.program import Floats, Operation, Program
-from simulator.text import format_seconds
+from simulator.short import Short
+from simulator.text import counted, format_seconds
 
 __all__ = ["NONE", "Printed", "Reduced", "device_ports", "time_of"]
 
@@ -30,8 +31,8 @@ class Reduced(NamedTuple):
         return self.algorithm if self.protocol == "none" else f"{self.algorithm} ({self.protocol})"
 
 
-@dataclass(frozen=True)
-class Printed:
+@dataclass(frozen=True, repr=False)
+class Printed(Short):
     """A program with what it is read beside.
 
     Attributes
@@ -48,6 +49,8 @@ class Printed:
         By size in bytes, how a collective is carried out.
     """
 
+    see: ClassVar[str] = "paceline simulate SCENARIO.toml --program prints it; .program has ranks, links and operations"
+
     scenario: str
     program: Program
     forward_s: float
@@ -55,6 +58,10 @@ class Printed:
     apply_s: float
     speed: Floats
     reduced: Mapping[float, Reduced]
+
+    def _in_short(self) -> Iterator[str]:
+        yield counted(len(self.program.ranks), "rank")
+        yield f"forward {format_seconds(self.forward_s)}, backward {format_seconds(self.backward_s)}"
 
     @property
     def input_s(self) -> float:

@@ -1,0 +1,310 @@
+"""Result tables, results in full, and memory on stdout."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from paceline.comparing import rivals_of, verdict
+from paceline.sentences import cost_in_words, memory_in_words, variance_in_words
+from paceline.stages import exchanges_table, stages_table
+from paceline.whole_job import epochs_table, job_in_words, jobs_table, parts_table
+from simulator.cost import placement_of
+from simulator.figures import Phase, Placement, Staleness
+from simulator.left_out import left_out, left_out_in_words
+from simulator.results import Result
+from simulator.text import (
+    format_bytes,
+    format_interval,
+    format_number,
+    format_seconds,
+    format_share,
+    format_throughput,
+    written,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from simulator.memory import Memory
+
+__all__ = ["show_memory", "show_result", "show_table"]
+
+_MOST = 999_999.5
+"""Up to this throughput all digits of a whole number fit into a table of 80 characters."""
+
+
+def show_memory(found: Memory) -> None:
+    """The parts of the device that has least left, a line for each stage of a pipeline, and what that means."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console()
+    console.print(found.parts_table().to_rich())
+    if len(found.devices) > 1:
+        console.print()
+        console.print(found.table().only("name", "layers", "need_bytes", "free_bytes").to_rich())
+    console.print()
+    for text in memory_in_words(found):
+        console.print(Text(text))
+
+
+def show_table(results: Sequence[Result]) -> None:
+    """A table for each strategy, and below them who is faster than whom, and what all of them assume."""
+    from rich.console import Console
+    from rich.padding import Padding
+    from rich.text import Text
+
+    from paceline.reporting.coordinates import names_of
+
+    console = Console()
+    names = names_of(results)
+    for name in dict.fromkeys(names):
+        own = [result for result, its in zip(results, names, strict=True) if its == name]
+        console.print(_table(name, own))
+        console.print()
+        if any(result.job is not None for result in own):
+            console.print(jobs_table(own, _counted(results)).to_rich())
+            console.print()
+    if any(result.extrapolated for result in results):
+        console.print("* beyond what was measured: an extrapolation", style="dim")
+    for text in _against(results, names):
+        console.print(Text(text))
+    for text in dict.fromkeys(warning.text for result in results for warning in result.warnings if warning.code in _ASSUMPTIONS):
+        console.print(Padding(Text(text), (0, 0, 0, 2)), style="dim")
+
+
+_ASSUMPTIONS = (
+    "assumed-network",
+    "overridden",
+    "free-apply",
+    "start-in-window",
+    "no-uncertainty",
+    "not-calibrated",
+    "disturbed-calibration",
+    "tail-not-seen",
+    "moved-device",
+    "other-device",
+    "device-not-known",
+    "servers-not-moved",
+    "phase-locked",
+    "aligned-collective",
+    "transport-not-felt",
+)
+
+
+_MOST_COMPARED = 4
+
+
+def _against(results: Sequence[Result], names: Sequence[str]) -> Iterator[str]:
+    """The fastest against each of the others, where the most replicas are that more than one of them has."""
+    counts = Counter(result.ranks for result in results)
+    most = max((count for count, held in counts.items() if held > 1), default=None)
+    if most is None:
+        return
+    there = [index for index, result in enumerate(results) if result.ranks == most]
+    best = max(there, key=lambda index: results[index].throughput_samples_per_s.mean)
+    counted = _counted(results)
+    where = f"at {most:,} {counted if most > 1 else counted.removesuffix('s')}"
+    others = rivals_of(results, best)
+    for other in others[:_MOST_COMPARED]:
+        text = verdict(results[best], results[other], names[best], names[other], where)
+        yield f"{text[:1].upper()}{text[1:]}."
+    if len(others) > _MOST_COMPARED:
+        yield f"{names[best]} is faster than {len(others) - _MOST_COMPARED} more on average."
+
+
+def _counted(results: Sequence[Result]) -> str:
+    return "workers" if all(_one_a_worker(result) for result in results) else "replicas"
+
+
+def _table(title: str, results: Sequence[Result]) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    scaling = " and ".join(sorted({"weak" if result.scenario.workload.global_batch is None else "strong" for result in results}))
+    title = f"{title}, {scaling} scaling"
+    table = Table(
+        box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), title=title, title_justify="left", title_style="bold"
+    )
+    for heading in (_counted(results), "nodes", "samples/s", "90% interval", "eff.", "step", "stale"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("bottleneck", overflow="fold")  # two in balance take several lines
+    for result in results:
+        rate = result.throughput_samples_per_s
+        table.add_row(
+            f"{result.ranks}{'*' if result.extrapolated else ' '}",
+            str(_placement(result).nodes),
+            written(rate.mean, "throughput" if rate.mean < _MOST else "compact"),
+            format_interval(rate.low, rate.high, "compact"),
+            format_share(result.scaling_efficiency.mean),
+            format_seconds(result.step_time_s.mean),
+            format_throughput(result.staleness.mean),
+            result.bottleneck.label,
+        )
+    return table
+
+
+def _placement(result: Result) -> Placement:
+    """Where its processes sit; results written before it was kept are placed now."""
+    return result.placement if result.placement is not None else placement_of(result.scenario)
+
+
+def _one_a_worker(result: Result) -> bool:
+    """Whether each worker drives one replica, so that both are as many."""
+    layout = result.scenario.layout
+    return not layout.one_process and layout.replicas_per_process == 1
+
+
+def show_result(result: Result, *, assumptions: bool = False) -> None:
+    """One result: the answer, what limits it and what to beware of, and below that the details.
+
+    Parameters
+    ----------
+    result
+        To show.
+    assumptions
+        Whether what was assumed is shown in full, instead of counted.
+    """
+    from rich.console import Console
+
+    console = Console()
+    console.print(_table(result.scenario.strategy.in_words, [result]))
+    if result.extrapolated:
+        console.print("* beyond what was measured: an extrapolation", style="dim")
+    console.print()
+    _print_lines(console, _answer(result))
+    if result.job is not None:
+        console.print()
+        console.print("The job", style="bold")
+        _print_lines(console, job_in_words(result))
+    console.print()
+    console.print("Details of the prediction", style="bold")
+    _print_lines(console, _details(result, assumptions=assumptions))
+    tables = [stages_table(result), exchanges_table(result)]
+    if result.job is not None:
+        tables += [parts_table(result).only("part", "seconds", "share"), epochs_table(result)]
+    for table in tables:
+        if table.rows:
+            console.print()
+            console.print(table.to_rich())
+
+
+def _print_lines(console: Console, lines: Iterable[tuple[str, str]]) -> None:
+    """Headings with texts beside them, in two columns."""
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    for heading, text in lines:
+        grid.add_row(heading, Text(text), style="yellow" if heading == "warning" else None)
+    console.print(grid)
+
+
+def _answer(result: Result) -> Iterator[tuple[str, str]]:
+    """What limits it, what it costs, and what to beware of."""
+    yield "limit", result.bottleneck.text
+    if (cost := cost_in_words(result)) is not None:
+        yield "cost", cost
+    for warning in result.warnings:
+        yield "warning", f"{warning.text} ({warning.code})"
+
+
+def _details(result: Result, *, assumptions: bool) -> Iterator[tuple[str, str]]:
+    """Where a step's time goes, what the interval rests on, and what was assumed and left out."""
+    step, parts = result.step_time_s, result.breakdown_s
+    named = (
+        ("input", parts.input),
+        ("compute", parts.compute),
+        ("exposed communication", parts.exposed_communication),
+        ("waiting", parts.waiting),
+        ("apply", parts.apply),
+    )
+    yield "placement", _placement(result).text
+    speedup, efficiency = result.speedup, result.scaling_efficiency
+    interval = format_interval(efficiency.low, efficiency.high, "precise_share")
+    share = written(efficiency.mean, "precise_share")
+    yield "efficiency", f"{share} (90% of runs: {interval}), {format_number(speedup.mean)} times one replica alone"
+    quantiles = ("mean", step.mean), ("p50", step.p50), ("p95", step.p95), ("p99", step.p99)
+    yield "step time", ", ".join(f"{name} {format_seconds(value)}" for name, value in quantiles)
+    shares = [f"{name} {format_share(value / step.mean)}" for name, value in named if value > 0.005 * step.mean]
+    if result.hidden_communication_s > 0.005 * step.mean:
+        shares.append(f"hidden communication {format_seconds(result.hidden_communication_s)}")
+    yield "of a step", ", ".join(shares)
+    yield from _particulars(result)
+    if variance := variance_in_words(result):
+        yield "interval", variance
+    for its in result.coverage:
+        if its.grade != "uncovered":  # which is warned about
+            yield its.grade, its.text
+    yield "left out", f"{left_out_in_words(left_out(result.scenario))} (docs/metrics.md)"
+    if assumptions:
+        yield from (("assumed", f"{taken.path} = {taken.value}: {taken.reason}") for taken in result.assumed)
+    elif result.assumed:
+        count = len(result.assumed)
+        yield (
+            "assumed",
+            f"{count} {'value' if count == 1 else 'values'} that the scenario does not give; --assumptions shows each and its reason",
+        )
+
+
+def _particulars(result: Result) -> Iterator[tuple[str, str]]:
+    """What only some strategies and runs have to tell."""
+    pace, reduction, stale = result.scenario.strategy.pace, result.scenario.strategy.reduction, result.staleness
+    if any(its.staleness for its in result.stages):
+        yield "staleness", f"mean {written(stale.mean, 'updates')} over the stages, p95 {stale.p95}, p99 {stale.p99}, max {stale.max}"
+    if result.scenario.servers:
+        bound = "" if stale.bound is None else f", at most {stale.bound} under bound {pace.bound}"
+        yield "staleness", f"mean {written(stale.mean, 'updates')}, p95 {stale.p95}, p99 {stale.p99}, max {stale.max}{bound}"
+        if len(stale.per_server_mean) > 1:
+            yield "servers", _by_server(stale)
+        if pace.backups:
+            yield (
+                "dropped",
+                f"{format_share(result.dropped_share)} of gradients; {format_throughput(result.wasted_samples_per_s)} samples/s wasted",
+            )
+    elif reduction is not None and reduction.chosen:
+        yield "chosen", _chosen(result)
+    if result.phase is not None:
+        yield "phases", _phases(result.phase)
+    rates = result.throughput_of_each_replication
+    if rates and len(rates) != _RANGE_IS_INTERVAL and result.scenario.run.total_steps(result.ranks) < _SHORT * result.ranks:
+        yield "runs", f"{format_throughput(min(rates))} to {format_throughput(max(rates))} samples/s over {len(rates)} runs"
+
+
+_RANGE_IS_INTERVAL = 19
+"""With this number of replications the 90% interval goes from the least to the largest."""
+_SHORT = 1000
+"""Steps of a worker below which runs differ much from one another."""
+_LISTED = 4
+
+
+def _by_server(stale: Staleness) -> str:
+    means = stale.per_server_mean
+    some = [written(mean, "updates") for mean in means]
+    shown = ", ".join(some) if len(some) <= _LISTED else format_interval(min(means), max(means), "updates")
+    if not stale.mixed_reads:
+        return f"staleness {shown}; no read mixes versions"
+    return f"staleness {shown}; {format_share(stale.mixed_reads)} of reads mix versions, by up to {stale.mixed_spread_max}"
+
+
+def _chosen(result: Result) -> str:
+    """Algorithm and protocol of each size, equal neighbours as one."""
+    found: list[tuple[str, list[float]]] = []
+    for its in sorted(result.all_reduces, key=lambda its: its.size_bytes):
+        name = its.algorithm if its.protocol == "none" else f"{its.algorithm} ({its.protocol})"
+        if not found or found[-1][0] != name:
+            found.append((name, []))
+        found[-1][1].append(its.size_bytes)
+    texts = [f"{name} for {' to '.join(dict.fromkeys(format_bytes(size) for size in (sizes[0], sizes[-1])))}" for name, sizes in found]
+    more = f", and {len(texts) - _LISTED} more" if len(texts) > _LISTED else ""
+    return ", ".join(texts[:_LISTED]) + more if texts else "nothing to reduce"
+
+
+def _phases(phase: Phase) -> str:
+    if phase.mixed_after_s is None:
+        return f"not mixed by the end (order {phase.order_at_end:.2f}; random: mostly below {phase.order_of_random_phases:.2f})"
+    some = "" if phase.mixed_share == 1 else f", in {format_share(phase.mixed_share)} of the runs"
+    return f"mixed after {format_seconds(phase.mixed_after_s)}{some}"
