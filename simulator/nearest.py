@@ -69,7 +69,8 @@ def no_such_file(path: str | Path, otherwise: str = "check the path") -> str:
     folder, name = os.path.split(path)
     try:
         with os.scandir(folder or ".") as found:
-            beside = sorted(entry.name for entry in found if entry.is_file() and not entry.name.startswith("."))
+            # a common ending makes no two names alike
+            beside = sorted(its.name for its in found if its.is_file() and nearest(Path(name).stem, [Path(its.name).stem]))
     except (OSError, ValueError):
         beside = []
     return f"there is no such file; {did_you_mean(name, beside, otherwise, written=os.path.join(folder, '{}'))}"

@@ -53,8 +53,8 @@ PLAN = "plan ring --target-throughput '1 samples/s'"
         pytest.param("validate s.toml --measured p.csv", "throughput", id="column"),
         pytest.param("testbed run --set workrs=3", "workers", id="key of a setting"),
         pytest.param("testbed run --set model=ladder-4m", "ladder-4mb", id="synthetic model"),
-        pytest.param("calibrate m.py:build --name m --precision float23", "'float32'", id="word of the library"),
-        pytest.param("calibrate model.py:build --name m", "m.py", id="file of a model"),
+        pytest.param("calibrate my_model.py:build --name m --precision float23", "'float32'", id="word of the library"),
+        pytest.param("calibrate mymodel.py:build --name m", "my_model.py", id="file of a model"),
         pytest.param("init --step-time 1s --parameters 1e6 --strategy sinc-ps", "sync-ps", id="strategy of init"),
     ],
 )
@@ -63,7 +63,7 @@ def test_the_nearest_is_suggested(folder: Path, paceline: Runner, command: str, 
     (folder / "sub").mkdir()
     (folder / "sub" / "a.toml").write_text(SCENARIO)
     (folder / "p.csv").write_text("workers,throughputt\n1,2\n")
-    (folder / "m.py").write_text("def build(): ...\n")
+    (folder / "my_model.py").write_text("def build(): ...\n")
     refused(paceline(*shlex.split(command)), f"did you mean {meant}")
 
 
