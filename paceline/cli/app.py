@@ -47,7 +47,8 @@ def _root(
     Calibrate a workload from real steps on one device, simulate it on a cluster that you
     describe, and read throughput, staleness and bottleneck with their intervals.
 
-    Start with [bold]paceline quickstart[/bold].
+    Start with [bold]paceline quickstart[/bold]; with your own model and machines with [bold]paceline calibrate[/bold]
+    and [bold]paceline init[/bold].
     """
 
 

@@ -56,9 +56,18 @@ def answer(root: Any) -> bool:
         return False
     read, written = _SHELLS[shell]
     typed = read()
-    words = [word for word in words_for(root, typed.before, typed.last) if word.text.startswith(typed.last)]
-    sys.stdout.write(written([word._replace(text=word.text[typed.kept :]) for word in dict.fromkeys(words)]))
+    words = list(dict.fromkeys(word for word in words_for(root, typed.before, typed.last) if word.text.startswith(typed.last)))
+    if len(words) == 1:
+        words += _going_on(words[0])
+    sys.stdout.write(written([word._replace(text=word.text[typed.kept :]) for word in words]))
     return True
+
+
+def _going_on(word: Word) -> Iterable[Word]:
+    """What may follow the only word, where that is not whole: behind a word that is offered alone, shells put a space."""
+    if word.text.endswith("="):
+        return [Word(f"{word.text}VALUE", word.help)]
+    return _files(word.text) if word.text.endswith("/") else []
 
 
 def words_for(root: Any, before: Sequence[str], last: str) -> Iterator[Word]:
