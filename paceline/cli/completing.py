@@ -25,7 +25,7 @@ from simulator.catalog import Kind, entries
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-__all__ = ["KEYS_FILE", "Word", "answer", "text_of_keys", "words_for"]
+__all__ = ["KEYS_FILE", "Word", "answer", "known_keys", "text_of_keys", "words_for"]
 
 KEYS_FILE = Path(__file__).with_name("keys.json")
 """Every key that ``--set`` takes, with what it means and its values where these are few, and every name of a strategy."""
@@ -195,6 +195,11 @@ def _values_of_key(its: Mapping[str, Any], begun: str, *, several: bool) -> Iter
     if several:
         return _listed(lambda: names)(begun)
     return [*map(Word, names), *(_files(begun) if its.get("of", ["devices"]) != ["devices"] else ())]
+
+
+def known_keys() -> list[str]:
+    """Every key of a scenario that can be set, with its dots."""
+    return list(_known()["scenario"])
 
 
 def _prices(begun: str) -> Iterator[Word]:
