@@ -41,9 +41,9 @@ types: $(VENV)/.ready-dev
 layers: $(VENV)/.ready-dev
 	$(BIN)/lint-imports
 
-# whatever Sphinx warns of, such as a dead link or a page that no list names, is an error
+# whatever Sphinx warns of, such as a dead link or a page that no list names, is an error; made anew, since pages follow from the code
 docs: $(VENV)/.ready-dev
-	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going docs build/docs
+	$(BIN)/python -m sphinx --quiet --fresh-env --fail-on-warning --keep-going docs build/docs
 
 # the pictures in docs/, simulated and drawn again
 timelines: $(VENV)/.ready-dev

@@ -189,8 +189,7 @@ def _entry(key: _Key, form: _Format, seen: set[str], *, given: bool) -> str:
     if given and key.needed:
         options["default"] = "must be given"
     elif given and isinstance(default, (bool, str, int, float)) and default != "":
-        plain = isinstance(default, (bool, str))
-        options["default"] = f"`{json.dumps(default) if plain else _number(default, key.full)}`"
+        options["default"] = f"`{json.dumps(default) if isinstance(default, (bool, str)) else _number(default, key.full)}`"
     if key.path in seen:
         options["no-index"] = ""
     seen.add(key.path)
@@ -313,10 +312,8 @@ def with_generated(text: str) -> str:
 
 
 def _read(app: Sphinx, name: str, source: list[str]) -> None:
-    del name
-    before, source[0] = source[0], with_generated(source[0])
-    if source[0] != before:
-        app.env.note_reread()  # the page is as it was, but the code may not be
+    del app, name
+    source[0] = with_generated(source[0])
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

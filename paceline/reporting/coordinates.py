@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import BaseModel
@@ -147,7 +147,7 @@ def coordinates_of(results: Sequence[Result], labels: Sequence[str] | None = Non
     """
     scenarios = [result.scenario for result in results]
     sources = list(labels) if labels is not None else [""] * len(results)
-    settings = [settings_of(scenario) for scenario in scenarios]
+    settings = [settings_of(scenario, idle=False) for scenario in scenarios]
     base = [scenario.strategy.title(servers=False) for scenario in scenarios]
     named = [
         (name, scenario.workload.name, scenario.cluster.name, source, scenario.scaling)
@@ -163,7 +163,7 @@ def coordinates_of(results: Sequence[Result], labels: Sequence[str] | None = Non
             if not _constant_within(own, named):
                 keys.append(path)
         elif path not in _OWN:
-            (named_too if _constant_within(own, named) or not _numeric(own) else keys).append(path)
+            (named_too if _constant_within(own, named) or not _numeric(own) or _given_or_not(own) else keys).append(path)
     servers = "strategy.servers" not in keys
     variants = [_variant(scenario, each, named_too, servers=servers) for scenario, each in zip(scenarios, settings, strict=True)]
     rows: list[tuple[str, ...]] = [(variant, *each[1:]) for variant, each in zip(variants, named, strict=True)]
@@ -173,7 +173,33 @@ def coordinates_of(results: Sequence[Result], labels: Sequence[str] | None = Non
     columns += [_swept(path, [each.get(path) for each in settings], clusters) for path in keys]
     rows = _numbered(rows, columns)
     found = tuple(_key(path, column) for path, column in zip(["replicas", *keys], columns, strict=True))
-    return _assembled(_distinct_names(found), columns, rows)
+    return _assembled(_distinct_names(found), columns, rows, _words_for_files(rows, settings))
+
+
+def _words_for_files(rows: Sequence[tuple[str, ...]], settings: Sequence[dict[str, Any]]) -> dict[str, str]:
+    """What curves of each file are called by: the settings in which files differ; "" where other names tell curves apart already.
+
+    Where no setting tells the files apart, by their own names.
+    """
+    files = list(dict.fromkeys(row[_FILE] for row in rows))
+    others = [row[:_FILE] + row[_FILE + 1 :] for row in rows]
+    if _constant_within([row[_FILE] for row in rows], others):
+        return dict.fromkeys(files, "")
+    differing = []
+    for path in _varied(settings):
+        own = [each.get(path) for each in settings]
+        if path not in _OWN and _constant_within(own, [row[_FILE] for row in rows]) and not _constant_within(own, others):
+            differing.append(path)
+    first = {row[_FILE]: each for row, each in reversed(list(zip(rows, settings, strict=True)))}
+    words = {
+        file: " · ".join(_shortly([setting_text(path, own[path]) for path in differing if path in own])) for file, own in first.items()
+    }
+    return words if len(set(words.values())) == len(files) and all(words.values()) else {file: file for file in files}
+
+
+def _shortly(parts: Sequence[str]) -> list[str]:
+    more = [f"and {len(parts) - _MOST_NAMED} more"] if len(parts) > _MOST_NAMED else []
+    return [*parts[:_MOST_NAMED], *more]
 
 
 def names_of(results: Sequence[Result]) -> list[str]:
@@ -195,6 +221,10 @@ def _varied(settings: Sequence[dict[str, Any]]) -> list[str]:
     for own in settings:
         for path, value in own.items():
             values.setdefault(path, set()).add(repr(value))
+    nothing = {path for own in settings for path, value in own.items() if value is None}
+    for path, seen in values.items():  # a table that some have, and others have not, differs in all that it says
+        if any(path.startswith(f"{table}.") for table in nothing):
+            seen.add(repr(None))
     return [path for path, seen in values.items() if len(seen) > 1 and path != "schema_version"]
 
 
@@ -207,10 +237,14 @@ def _numeric(values: Iterable[Any]) -> bool:
     return all(value is None or (isinstance(value, (int, float)) and not isinstance(value, bool)) for value in values)
 
 
+def _given_or_not(values: Sequence[Any]) -> bool:
+    """Whether there is one number, which some have and others have not: nothing to slide over."""
+    return None in values and len(set(values)) == 2
+
+
 def _variant(scenario: Scenario, own: dict[str, Any], paths: Sequence[str], *, servers: bool) -> str:
     parts = [setting_text(path, own[path]) for path in paths if path in own]
-    shown = parts[:_MOST_NAMED] + ([f"and {len(parts) - _MOST_NAMED} more"] if len(parts) > _MOST_NAMED else [])
-    return " · ".join([scenario.strategy.title(servers=servers), *shown])
+    return " · ".join([scenario.strategy.title(servers=servers), *_shortly(parts)])
 
 
 def _until_apart(
@@ -264,7 +298,13 @@ def _distinct_names(keys: tuple[Key, ...]) -> tuple[Key, ...]:
     )
 
 
-def _assembled(keys: tuple[Key, ...], columns: Sequence[Sequence[Any]], rows: Sequence[tuple[str, ...]]) -> Coordinates:
+_FILE = 3
+"""Place of the file among the names of a result."""
+
+
+def _assembled(
+    keys: tuple[Key, ...], columns: Sequence[Sequence[Any]], rows: Sequence[tuple[str, ...]], files: Mapping[str, str]
+) -> Coordinates:
     titles = (("strategy", "Strategies"), ("workload", "Workloads"), ("cluster", "Clusters"), ("source", "Files"), ("scaling", "Scaling"))
     groups: list[Group] = []
     indices: list[list[int]] = []
@@ -278,7 +318,10 @@ def _assembled(keys: tuple[Key, ...], columns: Sequence[Sequence[Any]], rows: Se
     places = tuple(
         tuple(ABSENT if value is None else rank[value] for rank, value in zip(ranks, at, strict=True)) for at in zip(*columns, strict=True)
     )
-    named = tuple(Curve(_curve_name(groups, labels), labels) for labels in curves)
+    names = [*groups]
+    words = [files[file] for file in dict.fromkeys(row[_FILE] for row in rows)]
+    names[_FILE] = replace(groups[_FILE], labels=_labels(words, 72) if any(words) else tuple(words))
+    named = tuple(Curve(_curve_name(names, labels), labels) for labels in curves)
     return Coordinates(keys, tuple(groups), named, tuple(curve_of), places)
 
 
@@ -296,7 +339,7 @@ def _labels(raw: Sequence[str], longest: int) -> tuple[str, ...]:
 def _curve_name(groups: Sequence[Group], labels: Sequence[int]) -> str:
     several = [(group, label) for group, label in zip(groups, labels, strict=True) if len(group.labels) > 1 or group.id == "strategy"]
     parts = [f"{group.labels[label]} scaling" if group.id == "scaling" else group.labels[label] for group, label in several]
-    return " · ".join(parts)
+    return " · ".join(filter(None, parts))
 
 
 def varied_settings(results: Sequence[Result]) -> list[str]:
@@ -310,13 +353,15 @@ def varied_settings(results: Sequence[Result]) -> list[str]:
     return found
 
 
-def settings_of(scenario: Scenario) -> dict[str, Any]:
-    """Every setting of a scenario under its dotted name, prose and tables of measurements left out."""
+def settings_of(scenario: Scenario, *, idle: bool = True) -> dict[str, Any]:
+    """Every setting of a scenario under its dotted name, without prose and measurements; with ``idle`` those of another mode too."""
     flat: dict[str, Any] = {}
 
     def walk(prefix: str, value: Any) -> None:
         if isinstance(value, BaseModel):
-            value = {name: getattr(value, name) for name in type(value).model_fields}
+            beside = getattr(value, "goes_with", {})
+            unused = {name for name, (other, its) in beside.items() if not idle and getattr(value, other) not in its}
+            value = {name: getattr(value, name) for name in type(value).model_fields if name not in unused}
         if isinstance(value, Mapping):
             for key, inner in value.items():
                 if key not in _PROSE:
@@ -344,6 +389,9 @@ def setting_text(path: str, value: Any) -> str:
 
 
 def setting_name(path: str) -> str:
-    """What a setting is called: the last part of its dotted name, without its unit."""
-    leaf = path.rpartition(".")[2]
-    return leaf.removesuffix(next((unit for unit in _UNITS if leaf.endswith(unit)), "")).replace("_", " ")
+    """What a setting is called: the last part of its dotted name without its unit; where that says little, with the part before it."""
+    *tables, leaf = path.split(".")
+    plain = leaf.removesuffix(next((unit for unit in _UNITS if leaf.endswith(unit)), ""))
+    inside = tables[-1] if len(tables) > 1 else ""
+    words = (inside,) if inside and leaf == "kind" else (inside, plain) if inside not in ("", "inter_node") else (plain,)
+    return " ".join(words).replace("_", " ")

@@ -47,7 +47,7 @@ def files(folder: Path) -> dict[str, bytes]:
         ("r.ndjson --measured mine.txt", "mine.txt:1: 'mine' is no column of measured points"),
         ("r.ndjson --plan none.json", "none.json: there is no such file"),
         ("r.ndjson --plan mine.txt", "mine.txt: must be JSON, as `paceline plan` writes it beside its results"),
-        ("r.ndjson --plan r.ndjson", "r.ndjson: goal: Field required, so this is no answer of `paceline plan`"),
+        ("r.ndjson --plan r.ndjson", "r.ndjson: is a results file; draw it with"),
         ("r.ndjson --plan newer.ndjson", "newer.ndjson: schema_version 2 is newer than 1"),
         ("r.ndjson -o r.ndjson --force", "r.ndjson: is one of the results files"),
         (

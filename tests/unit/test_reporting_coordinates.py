@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from support.results import RATES, STRATEGIES, grid, hostile_sweep, plausible, scenario_of, sweep
 
+import paceline
 from paceline.reporting.coordinates import ABSENT, Coordinates, coordinates_of
 from simulator.results import Result
 
@@ -145,3 +146,45 @@ def test_no_two_results_share_a_place_and_no_name_holds_control_characters(resul
         assert name.isprintable()
         assert "\u202e" not in name
         assert len(name) < 250
+
+
+def named(*settings: dict[str, Any], labels: list[str] | None = None, scenario: str = "ring") -> list[str]:
+    """What the curves of some scenarios are called."""
+    results = [Result.model_construct(scenario=paceline.load(scenario, its)) for its in settings]
+    return [curve.name for curve in coordinates_of(results, labels).curves]
+
+
+MULTI_WORKER = "Ring all-reduce (multi-worker mirrored)"
+
+
+def test_a_file_is_not_named_where_strategies_tell_its_curves_apart() -> None:
+    at = coordinates_of(sweep(workers=(1, 4)), ["ring"] * 2 + ["ps"] * 4)
+    assert not any("ps" in curve.name.split(" · ") or "ring" in curve.name.split(" · ") for curve in at.curves)
+    assert labels(at, "source") == ("ring", "ps")
+
+
+def test_files_are_named_by_the_settings_in_which_they_differ() -> None:
+    rates = ({"cluster.inter_node.bandwidth": "1 Gbit/s"}, {"cluster.inter_node.bandwidth": "10 Gbit/s"})
+    assert named(*rates, labels=["old", "new"]) == [f"{MULTI_WORKER} · bandwidth 1 Gbit/s", f"{MULTI_WORKER} · bandwidth 10 Gbit/s"]
+
+
+def test_files_that_differ_in_nothing_keep_their_names() -> None:
+    assert named({}, {}, labels=["before", "after"]) == [f"{MULTI_WORKER} · before", f"{MULTI_WORKER} · after"]
+
+
+@pytest.mark.parametrize(
+    ("scenario", "settings", "names"),
+    [
+        ("ssp", [{"strategy.mode": "sync"}, {}], ["Parameter server, sync, 2 servers", "Parameter server, ssp, 2 servers"]),
+        ("fsdp", [{"strategy.shard": "optimizer"}, {}], ["Sharded optimizer", "Sharded parameters"]),
+        ("pipeline", [{"strategy.pipeline": 2}, {"strategy.pipeline": 4}], ["Pipeline 2 (1f1b)", "Pipeline 4 (1f1b)"]),
+        ("ring", [{}, {"strategy.compression.kind": "fp16"}], [MULTI_WORKER, f"{MULTI_WORKER} · compression fp16"]),
+        ("ring", [{"workload.jitter.kind": "constant"}, {}], [f"{MULTI_WORKER} · jitter constant", f"{MULTI_WORKER} · jitter empirical"]),
+        ("ring", [{}, {"strategy.bucket_size": None}], [f"{MULTI_WORKER} · bucket size 4 MiB", f"{MULTI_WORKER} · bucket size not set"]),
+        ("async-ps", [{}, {"strategy.coordinator.dispatch": "1 ms"}], ["Parameter server, async, 2 servers"] * 2),
+    ],
+)
+def test_curves_are_named_by_what_differs_once(scenario: str, settings: list[dict[str, Any]], names: list[str]) -> None:
+    found = named(*settings, scenario=scenario)
+    assert len(set(found)) == len(names)
+    assert all(its.startswith(name) for its, name in zip(found, names, strict=True)), found

@@ -583,6 +583,11 @@ class Hybrid(Strategy):
         return ", ".join(found) or f"{self.algorithm} all-reduce"
 
     @classmethod
+    def keys_of_names(cls) -> tuple[str, ...]:
+        """Its degrees too, which :attr:`in_words` has."""
+        return (*super().keys_of_names(), "pipeline", "schedule", "chunks", "tensor", "expert", "shard", "on_host")
+
+    @classmethod
     def keys_for(cls, name: str, own: Mapping[str, Any]) -> dict[str, Any]:
         """Degrees that a scenario has itself are kept."""
         given = cls.short_names[name]
