@@ -39,21 +39,24 @@ __all__ = [
 ]
 
 PRICE_HELP = (
-    "What a node of a cluster costs an hour: ethernet-1g=0.40/h, in US dollars; or lab=BUY:4000USD,years:4 for machines that you own "
-    "(also power:0.5kW, electricity:0.30USD/kWh, use:0.6 of all hours). Without NAME= it holds for clusters that have no price. Repeatable."
+    "US dollars that a node costs for an hour, such as ethernet-1g=0.40/h. For machines of your own: lab=BUY:4000USD,years:4 "
+    "(and if you like power:0.5kW, electricity:0.30USD/kWh, use:0.6). A price without NAME= is for every cluster that has none. Repeatable."
 )
-JOBS_HELP = "Processes; 0 takes all cores, of the cluster where there is one. The results do not depend on it."
+JOBS_HELP = (
+    "Scenarios simulated at the same time, one per process; 0: one per core (of the Dask or Ray cluster, if given). "
+    "Results do not depend on it."
+)
 BACKEND_HELP = (
-    "Where to simulate: processes of this machine, or a Dask or Ray cluster of yours (pip install 'paceline\\[dask]' or 'paceline\\[ray]')."
+    "Where to simulate: on this machine, or on a Dask or Ray cluster (which need pip install 'paceline\\[dask]' or 'paceline\\[ray]')."
 )
 SCHEDULER_HELP = (
-    "The cluster's address: tcp://HOST:PORT of a Dask scheduler; HOST:PORT, ray://HOST:PORT or auto of Ray, "
-    "which starts a cluster on this machine if it is left out."
+    "Address of that cluster. Dask: tcp://HOST:PORT of its scheduler. Ray: HOST:PORT, ray://HOST:PORT or auto; "
+    "without an address Ray starts a cluster on this machine."
 )
-EPOCHS_HELP = "Passes over the data set that make the whole job; the same as --set job.epochs=N. Goes with --dataset-size."
-SAMPLES_HELP = "Samples that the whole job trains on, in place of epochs; the same as --set job.samples=N."
-DATASET_SIZE_HELP = "Samples of the data set, such as 1.28e6: one epoch; the same as --set job.dataset_size=N."
-YES_HELP = "Go on without a question where simulating takes long, or a step of the training does."
+EPOCHS_HELP = "Predict a whole job of N epochs, not steps alone; needs --dataset-size. Short for --set job.epochs=N."
+SAMPLES_HELP = "Predict a whole job of N samples, in place of --epochs. Short for --set job.samples=N."
+DATASET_SIZE_HELP = "Samples in the data set, such as 1.28e6; they make one epoch. Short for --set job.dataset_size=N."
+YES_HELP = "Do not ask before simulating for a long time; go on."
 
 _KEYS = {
     "replications": "run.replications",

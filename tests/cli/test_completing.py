@@ -77,7 +77,7 @@ def test_every_key_is_one_that_a_setting_takes() -> None:
         ("paceline simulate ", ["ring", "async-ps", "s.toml"], ["ethernet-25g", "data.csv"]),
         ("paceline simulate ring --", ["--set", "--epochs", "--json", "--help"], ["--over", "--out"]),
         ("paceline simulate ring --json --", ["--set"], ["--json"]),
-        ("paceline simulate ring --set strategy.wor", ["strategy.workers="], ["strategy.kind="]),
+        ("paceline simulate ring --set strategy.wor", ["strategy.workers=", "strategy.workers=VALUE"], ["strategy.kind="]),
         ("paceline simulate ring --set strategy.kin", [f"strategy.kind={kind}" for kind in KINDS], ["strategy.kind="]),
         ("paceline simulate ring --set strategy.mode=a", ["strategy.mode=async"], ["strategy.mode=sync"]),
         ("paceline simulate ring --set run.drain=", ["run.drain=true", "run.drain=false"], []),
@@ -122,7 +122,7 @@ def test_files_in_folders_are_offered_folder_by_folder(folder: Path, tab: Tab) -
     (folder / "mine" / "deep").mkdir(parents=True)
     (folder / "mine" / "a.toml").write_text("")
     (folder / "mine" / "b.csv").write_text("")
-    assert "mine/" in tab("paceline simulate m")
+    assert tab("paceline simulate mi") == ["mine/", "mine/a.toml", "mine/deep/"]
     assert tab("paceline simulate mine/") == ["mine/a.toml", "mine/deep/"]
     assert tab(f"paceline simulate {folder}/mine/a") == [f"{folder}/mine/a.toml"]
     assert tab("paceline simulate none/") == []
@@ -155,7 +155,7 @@ def test_fish_and_powershell(paceline: Runner, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("_PACELINE_COMPLETE", "complete_fish")
     monkeypatch.setenv("_TYPER_COMPLETE_FISH_ACTION", "get-args")
     monkeypatch.setenv("_TYPER_COMPLETE_ARGS", "paceline swe")
-    assert paceline().stdout == "sweep\tSimulate a grid of scenarios\n"
+    assert re.fullmatch(r"sweep\tSimulate .+\n", paceline().stdout)
     monkeypatch.setenv("_TYPER_COMPLETE_FISH_ACTION", "is-args")
     assert paceline().code == 0
     monkeypatch.setenv("_TYPER_COMPLETE_ARGS", "paceline report ")
@@ -163,7 +163,7 @@ def test_fish_and_powershell(paceline: Runner, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("_PACELINE_COMPLETE", "complete_powershell")
     monkeypatch.setenv("_TYPER_COMPLETE_ARGS", "paceline swe")
     monkeypatch.setenv("_TYPER_COMPLETE_WORD_TO_COMPLETE", "swe")
-    assert paceline().stdout == "sweep:::Simulate a grid of scenarios\n"
+    assert re.fullmatch(r"sweep:::Simulate .+\n", paceline().stdout)
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")

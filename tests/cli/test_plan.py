@@ -258,7 +258,7 @@ def test_a_plan_that_was_killed_goes_on_to_the_same_bytes(folder: Path, paceline
 def test_help_teaches(folder: Path, paceline: Paceline, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
     told = " ".join(paceline("plan", "--help").stdout.replace("│", " ").split())
-    for part in ("Goal: give one kind", "19 support 0.95", "such as '20000 samples/s'", "async-ps", "exit code is 0", "docs/planning.md"):
+    for part in ("Goal: give one kind", "19 show 0.95", "such as '20000 samples/s'", "async-ps", "exit code is 0", "docs/planning.md"):
         assert part in told, part
 
 

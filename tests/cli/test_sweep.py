@@ -227,7 +227,7 @@ def test_a_missing_extra_is_named(folder: Path, paceline: Paceline, monkeypatch:
 
 def test_help_teaches_journal_and_clusters(paceline: Paceline) -> None:
     text = " ".join(paceline("sweep", "--help").stdout.replace("│", " ").split())
-    for words in ("run the same command again, and it goes on", "kill -9", "--retry-failed", "paceline[dask]", "one that you trust"):
+    for words in ("the same command goes on where it was", "kill -9", "--retry-failed", "paceline[dask]", "one that you trust"):
         assert words in text
 
 

@@ -32,15 +32,18 @@ def calibrate(
     context: typer.Context,
     name: Annotated[
         str,
-        typer.Option("--name", help="Name of the workload, by which scenarios use it: letters, digits and . _ + -", show_default=False),
+        typer.Option(
+            "--name", help='Name of the workload; a scenario names it with use = "NAME". Letters, digits and . _ + -', show_default=False
+        ),
     ],
     model: Annotated[
         str | None,
         typer.Argument(
             metavar="MODEL.py:FUNCTION",
-            help="FUNCTION() returns a Keras model, or (model, loss, input_spec). input_spec, without batch dimension: a tf.TensorSpec "
-            "(or a structure of them) for x, a pair (x_spec, y_spec), or a function batch -> (x, y). With --from-profile it is not run: "
-            "it tells the sizes of the variables.",
+            help="Your model: FUNCTION() returns a Keras model, or (model, loss, input_spec). input_spec is a tf.TensorSpec (or a "
+            "structure "
+            "of them) for x, without the batch dimension; a pair (x_spec, y_spec); or a function batch -> (x, y). With --from-profile the "
+            "model is not run, and only tells the sizes of its variables.",
             show_default=False,
         ),
     ] = None,
@@ -49,8 +52,8 @@ def calibrate(
         typer.Option(
             "--step",
             metavar="FILE.py:FUNCTION",
-            help="Instead of a model, your own training step: FUNCTION(batch_size) returns a callable without arguments that does one full "
-            "step (tf.GradientTape and optimizer) and returns its loss.",
+            help="Your own training step, in place of a model: FUNCTION(batch_size) returns a function without arguments that makes one "
+            "whole step (tf.GradientTape and optimizer) and returns its loss.",
         ),
     ] = None,
     profiles: Annotated[
@@ -58,8 +61,9 @@ def calibrate(
         typer.Option(
             "--from-profile",
             metavar="LOGDIR[@BATCH]",
-            help="Instead of measuring: a log directory (or .xplane.pb file) that tf.profiler or the TensorBoard callback wrote, and the "
-            "samples of a step in it. Once for each batch size; from one alone, all time counts as the samples'.",
+            help="Do not measure; read a log directory (or an .xplane.pb file) that tf.profiler or the TensorBoard callback "
+            "wrote. BATCH is "
+            "the samples of a step in it. Give one for each batch size: from a single one, all time counts as time per sample.",
             show_default=False,
         ),
     ] = None,
@@ -68,14 +72,14 @@ def calibrate(
         typer.Option(
             "--from-measurements",
             metavar="FILE",
-            help="Instead of measuring: a measurement file of an earlier calibration, to be fitted again. Once for each file of it.",
+            help="Do not measure; fit a measurement file of an earlier calibration again. Give it once for each file of that calibration.",
             show_default=False,
         ),
     ] = None,
     profile_run: Annotated[
         str | None,
         typer.Option(
-            "--profile-run", metavar="NAME", help="With --from-profile: which run of the log directory to read.", show_default="the newest"
+            "--profile-run", metavar="NAME", help="With --from-profile: the run of the log directory to read.", show_default="the newest"
         ),
     ] = None,
     checkpoint: Annotated[
@@ -83,7 +87,7 @@ def calibrate(
         typer.Option(
             "--checkpoint",
             metavar="PATH",
-            help="With --from-profile, the sizes of the variables: a checkpoint, a SavedModel or a .keras file.",
+            help="With --from-profile: where to read the sizes of the variables: a checkpoint, a SavedModel or a .keras file.",
             show_default=False,
         ),
     ] = None,
@@ -92,7 +96,8 @@ def calibrate(
         typer.Option(
             "--variables",
             metavar="FILE.json",
-            help='The same from a list: [{"name": "dense/kernel", "shape": [784, 10], "dtype": "float32"}, ...], in the order of creation.',
+            help="With --from-profile: the variables as a list, in the order in which the model creates them: "
+            '[{"name": "dense/kernel", "shape": [784, 10], "dtype": "float32"}, ...].',
             show_default=False,
         ),
     ] = None,
@@ -101,8 +106,8 @@ def calibrate(
         typer.Option(
             "--from-tf-config",
             metavar="FILE|JSON|env",
-            help="Write a scenario (--out) for the cluster that a TF_CONFIG or ClusterSpec describes; env: the variable TF_CONFIG. Its "
-            "workload is NAME, fitted in the same call or already there.",
+            help="Write a scenario for the cluster that a TF_CONFIG or ClusterSpec describes; env reads the variable TF_CONFIG. Its "
+            "workload is NAME, which the same call fits or which is there already.",
             show_default=False,
         ),
     ] = None,
@@ -111,7 +116,7 @@ def calibrate(
         typer.Option(
             "--cluster",
             metavar="NAME",
-            help="With --from-tf-config, hardware and links of that scenario: a cluster of the catalogue, or a file.",
+            help="With --from-tf-config: hardware and links of that scenario, a name from `paceline models list` or a file.",
             show_default="ethernet-25g",
         ),
     ] = None,
@@ -123,31 +128,43 @@ def calibrate(
         str | None,
         typer.Option(
             "--batch",
-            help="Batch sizes in samples, at least two, better three. With --from-profile: one for each profile.",
+            help="Batch sizes to measure, in samples: at least two, better three. With --from-profile: that of each profile.",
             show_default="16,32,64",
         ),
     ] = None,
-    steps: Annotated[int, typer.Option("--steps", help="Timed steps at each batch size, in each run.")] = 50,
-    runs: Annotated[int, typer.Option("--runs", help="Processes to measure in, one after the other; they differ more than steps do.")] = 3,
+    steps: Annotated[int, typer.Option("--steps", help="Steps timed at each batch size in each process.")] = 50,
+    runs: Annotated[
+        int,
+        typer.Option(
+            "--runs", help="Processes to measure in, one after the other. Speed differs more between processes than between steps."
+        ),
+    ] = 3,
     at_once: Annotated[
         int,
         typer.Option(
             "--at-once",
             min=1,
-            help="Processes to measure at the same time as well, each on cores of its own: they show how much of the spread between "
-            "processes those of one machine have in common (run_to_run_shared), and how much longer a step takes while other cores are "
-            "busy (busy_core_slowdown). 1 measures none. CPUs only.",
+            help="Also measure in this many processes at the same time, each on cores of its own. They show how much of the spread between "
+            "processes a machine's processes share (run_to_run_shared), and how much longer a step takes while other cores are busy "
+            "(busy_core_slowdown). CPUs only.",
         ),
     ] = 1,
     launches: Annotated[
         int | None,
-        typer.Option("--launches", min=2, help="With --at-once: how often these are started; fewer than 5 tell little.", show_default="5"),
+        typer.Option(
+            "--launches",
+            min=2,
+            help="With --at-once: how often these processes are started; fewer than 5 starts tell little.",
+            show_default="5",
+        ),
     ] = None,
     accept_disturbed: Annotated[
         bool,
         typer.Option(
             "--accept-disturbed",
-            help="Fit measurements that other processes have disturbed, and runs at different levels, with a warning instead of refusing.",
+            help=(
+                "Fit measurements that other processes disturbed, or whose processes differ too much, with a warning in place of a refusal."
+            ),
         ),
     ] = False,
     python: Annotated[
@@ -155,16 +172,17 @@ def calibrate(
         typer.Option("--python", help="Python that has TensorFlow and your model's packages.", show_default="the one that runs paceline"),
     ] = None,
     device: Annotated[
-        str | None, typer.Option("--device", help="CPU, GPU or GPU:INDEX.", show_default="the first GPU, else the CPU")
+        str | None,
+        typer.Option("--device", help="Device to measure on: CPU, GPU or GPU:INDEX.", show_default="the first GPU, else the CPU"),
     ] = None,
-    precision: Annotated[str, typer.Option("--precision", help="Of the step's numbers: float32 or mixed_float16.")] = "float32",
+    precision: Annotated[str, typer.Option("--precision", help="Numbers that a step computes with: float32 or mixed_float16.")] = "float32",
     jit: Annotated[bool, typer.Option("--jit", help="Compile the step with XLA.")] = False,
     layers: Annotated[
         bool,
         typer.Option(
             "--layers",
-            help="Measure each layer of MODEL too, which strategies need that cut it (pipelines): its time, what it hands on and keeps, "
-            "its operations. Layers are cut at tensors through which all paths of the model pass.",
+            help="Also measure each layer: its time, its operations, what it hands on and what it keeps. Strategies that cut a model, such "
+            "as pipelines, need this. The model is cut at tensors through which all of its paths pass.",
         ),
     ] = False,
     out: Annotated[
@@ -172,29 +190,34 @@ def calibrate(
         typer.Option(
             "--out",
             "-o",
-            help="Workload file to write; with --from-tf-config the scenario.",
+            help="Workload file to write; with --from-tf-config the scenario file.",
             show_default="models/workloads/ NAME.toml; NAME-scenario.toml",
         ),
     ] = None,
-    measurements: Annotated[Path, typer.Option("--measurements", help="Folder for raw measurements; each run adds a file.")] = Path(
+    measurements: Annotated[Path, typer.Option("--measurements", help="Folder for raw measurements; each process adds a file.")] = Path(
         "measurements"
     ),
-    timeout_s: Annotated[float, typer.Option("--timeout", help="Seconds after which a run, or reading, is given up.")] = 1800.0,
-    json: Annotated[bool, typer.Option("--json", help="Print the fitted summary as JSON.")] = False,
+    timeout_s: Annotated[
+        float, typer.Option("--timeout", help="Seconds after which one process, or reading a profile, is given up.")
+    ] = 1800.0,
+    json: Annotated[bool, typer.Option("--json", help="Print what was fitted as JSON.")] = False,
 ) -> None:
-    """Measure a training step on the device at hand, and fit a workload to it.
+    """Measure your model's training step on this machine, and write a workload file.
 
-    Runs your model in your own Python as a child process: finds the warm-up, times steps in
-    rounds over the batch sizes, splits forward, backward and apply, and sees when each
-    gradient becomes ready. The batch lies on the device already: input is not measured.
-    Beside steps it sees start-up, tracing, and a few checkpoints written beside --measurements.
-    Rounds that other processes disturb are measured again; where too few are left, nothing
-    is fitted (--accept-disturbed), and --from-measurements fits what is there.
+    Example: [bold]paceline calibrate models/keras/cnn.py:build --name cnn --batch 16,32,64[/bold],
+    then [bold]paceline simulate ring --set workload.use=cnn[/bold]
 
-    Without any run: [bold]--from-profile[/bold] fits what the profiler wrote during a training of
-    yours, [bold]--from-tf-config[/bold] makes a scenario of your cluster.
+    It runs your model in your own Python, in a process of its own. It times steps at each batch
+    size, splits them into forward pass, backward pass and update, and sees when each gradient
+    becomes ready. The batch lies on the device already, so preparing input is not measured
+    ([bold]paceline calibrate-input[/bold] does that). It also times start-up, tracing, and a few
+    checkpoints, which it writes into the folder of --measurements.
 
-    Example: [bold]paceline calibrate models/keras/cnn.py:build --name cnn --batch 16,32,64[/bold]
+    What other processes disturb is measured again. If too little is left undisturbed, nothing is
+    fitted; the measurements are kept, and --from-measurements fits them (with --accept-disturbed).
+
+    Without measuring, [bold]--from-profile[/bold] fits what the profiler wrote during a training of
+    yours, and [bold]--from-tf-config[/bold] writes a scenario of your cluster:
 
     Example: [bold]paceline calibrate --name mine --from-profile logs16@16 --from-profile logs32@32
     --checkpoint ckpt/ --from-tf-config env --out mine.toml[/bold]

@@ -23,50 +23,52 @@ def calibrate_input(
         str | None,
         typer.Argument(
             metavar="FILE.py:DATASET",
-            help="A tf.data.Dataset of your Python file, or a function that returns one; "
-            "it may take num_parallel_calls, batch, prefetch, cache.",
+            help="A tf.data.Dataset in your Python file, or a function that returns one. "
+            "The function may take num_parallel_calls, batch, prefetch and cache, which are then varied.",
             show_default=False,
         ),
     ] = None,
     from_measurements: Annotated[
         Path | None,
-        typer.Option("--from-measurements", help="Fit what was measured before, instead of measuring: its file.", show_default=False),
+        typer.Option("--from-measurements", help="Do not measure; fit the measurement file of an earlier call again.", show_default=False),
     ] = None,
     batches: Annotated[
-        str | None, typer.Option("--batch", help="Batch sizes, for a function that takes batch.", show_default="16,32,64")
+        str | None, typer.Option("--batch", help="Batch sizes to measure, if the function takes batch.", show_default="16,32,64")
     ] = None,
     calls: Annotated[
         str | None,
         typer.Option(
-            "--calls", help="Parallel calls to measure; threads, where it takes no num_parallel_calls.", show_default="1,2,4... cores"
+            "--calls",
+            help="Numbers of parallel calls to measure, such as 1,2,4 or 1..4; numbers of threads, if there is no num_parallel_calls.",
+            show_default="1,2,4... cores",
         ),
     ] = None,
-    rounds: Annotated[int, typer.Option("--rounds", help="Turns over all settings.", min=1)] = 5,
+    rounds: Annotated[int, typer.Option("--rounds", help="How often all settings are measured, in turn.", min=1)] = 5,
     count: Annotated[
-        int, typer.Option("--count", help="Batches of each setting in a turn; of a pipeline that caches, whole epochs.", min=8)
+        int, typer.Option("--count", help="Batches of each setting in a turn; a pipeline that caches is measured in whole epochs.", min=8)
     ] = 50,
     python: Annotated[
         str | None, typer.Option("--python", help="Python that has TensorFlow.", show_default="the one that runs paceline")
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Input file to write.", show_default="models/inputs/NAME.toml")] = None,
-    measurements: Annotated[Path, typer.Option("--measurements", help="Folder for raw measurements; each run adds a file.")] = Path(
+    measurements: Annotated[Path, typer.Option("--measurements", help="Folder for raw measurements; each call adds a file.")] = Path(
         "measurements"
     ),
     timeout_s: Annotated[float, typer.Option("--timeout", help="Seconds after which measuring is given up.")] = 1800.0,
-    json: Annotated[bool, typer.Option("--json", help="Print the fitted summary as JSON.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print what was fitted as JSON.")] = False,
 ) -> None:
-    """Time the batches of a tf.data pipeline, and fit what one takes: serial and parallel parts, in a first and in later epochs.
+    """Time your tf.data pipeline, and write an input file.
 
-    Your file runs in a process of its own. Batches are drawn at full speed, by nobody who works on
-    them, with 1, 2, 4... parallel calls. Where the pipeline caches, whole epochs are drawn: take(1000)
-    of a large data set. A function such as images(num_parallel_calls=4, batch=32) lets batch sizes
-    and calls be varied; of a tf.data.Dataset itself, its threads are.
+    Example: [bold]paceline calibrate-input train.py:images --name images[/bold], then
+    [bold]paceline simulate ring --set input.use=images --set input.prefetch=4[/bold]
 
-    The file that is written says how a batch's time depends on calls and batch size; a scenario then
-    changes input.parallel_calls, input.prefetch and the batch as it likes.
+    Your file runs in a process of its own, which takes batches as fast as they come, with 1, 2, 4...
+    parallel calls. A function such as images(num_parallel_calls=4, batch=32) lets batch sizes and
+    calls be varied; of a finished tf.data.Dataset only the threads are. A pipeline that caches is
+    measured in whole epochs: use take(1000) of a large data set.
 
-    Example: [bold]paceline calibrate-input train.py:images --name images[/bold], then in a scenario
-    [bold]\\[input] use = "images"[/bold], or [bold]paceline simulate ring --set input.use=images --set input.prefetch=4[/bold]
+    The input file says how the time of a batch depends on calls and batch size, in the first epoch
+    and in later ones. A scenario can then change input.parallel_calls, input.prefetch and the batch.
     """
     from paceline import api
     from paceline.cli.measuring import measuring, note_of_measurements

@@ -21,15 +21,17 @@ PANEL, ORDER = Panel.MEASURE, 70
 def calibrate_link(
     name: Annotated[
         str | None,
-        typer.Option("--name", help="Name of the cluster: letters, digits and . _ + -; needed unless --serve.", show_default=False),
+        typer.Option(
+            "--name", help="Name of the cluster: letters, digits and . _ + -. Needed unless --serve is given.", show_default=False
+        ),
     ] = None,
     address: Annotated[
         str | None,
         typer.Option(
             "--serve",
             metavar="HOST:PORT",
-            help="Be the other half: wait at this address of this host until Ctrl-C. TensorFlow's server listens on all interfaces, "
-            "and who reaches it can run code: use it in a trusted network only.",
+            help="Be the other end: wait at this address of this host until Ctrl-C. TensorFlow's server listens on all interfaces, "
+            "and whoever reaches it can run code here: use it only in a network that you trust.",
         ),
     ] = None,
     peer: Annotated[
@@ -37,20 +39,24 @@ def calibrate_link(
         typer.Option(
             "--peer",
             metavar="HOST:PORT",
-            help="Measure with the half that serves there. It must be able to connect back to this host.",
+            help="Measure the link to the host that serves at this address. It must be able to connect back to this host.",
             show_default="a second process of this machine",
         ),
     ] = None,
     sizes: Annotated[
         str | None,
-        typer.Option("--sizes", help="Message sizes in bytes, at least two.", show_default="1 KiB to 64 MiB in nine steps"),
+        typer.Option(
+            "--sizes",
+            help="Message sizes in bytes, at least two, such as 1024,65536,1048576.",
+            show_default="1 KiB to 64 MiB in nine steps",
+        ),
     ] = None,
-    rounds: Annotated[int, typer.Option("--rounds", help="How often each size is measured, in turn.", min=2)] = 7,
+    rounds: Annotated[int, typer.Option("--rounds", help="How often all sizes are measured, in turn.", min=2)] = 7,
     logical_devices: Annotated[
         int | None,
         typer.Option(
             "--logical-devices",
-            help="Without GPUs: all-reduce between so many logical devices of the processor too, for cluster.intra_device.",
+            help="Without GPUs: also measure an all-reduce between this many logical devices of the processor, for cluster.intra_device.",
             min=2,
             max=64,
             show_default=False,
@@ -60,20 +66,21 @@ def calibrate_link(
         str | None, typer.Option("--python", help="Python that has TensorFlow.", show_default="the one that runs paceline")
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Cluster file to write.", show_default="models/clusters/NAME.toml")] = None,
-    measurements: Annotated[Path, typer.Option("--measurements", help="Folder for raw measurements; each run adds a file.")] = Path(
+    measurements: Annotated[Path, typer.Option("--measurements", help="Folder for raw measurements; each call adds a file.")] = Path(
         "measurements"
     ),
     timeout_s: Annotated[float, typer.Option("--timeout", help="Seconds after which measuring is given up.")] = 900.0,
-    json: Annotated[bool, typer.Option("--json", help="Print the fitted summary as JSON.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print what was fitted as JSON.")] = False,
 ) -> None:
-    """Measure a link through TensorFlow's own gRPC transport, and fit latency and bandwidth.
-
-    Without --peer: between two processes of this machine, in a network namespace that
-    nobody else can reach; with GPUs also copies between host and device, and all-reduce.
-    Between two hosts: start one half with --serve, then the other with --peer.
+    """Measure the network between two hosts with TensorFlow, and write a cluster file.
 
     Example: [bold]paceline calibrate-link --serve 10.0.0.2:2222[/bold] on one host, then
-    [bold]paceline calibrate-link --peer 10.0.0.2:2222 --name lab[/bold] on the other.
+    [bold]paceline calibrate-link --peer 10.0.0.2:2222 --name lab[/bold] on the other, then
+    [bold]paceline simulate ring --set cluster.use=lab[/bold]
+
+    It sends messages through TensorFlow's own gRPC transport, and fits latency and bandwidth.
+    Without --peer it measures between two processes of this machine, in a network namespace that
+    nobody else can reach; on a machine with GPUs also copies between host and device, and all-reduce.
     """
     from paceline import api
     from paceline.cli.measuring import measuring

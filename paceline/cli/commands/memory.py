@@ -19,18 +19,20 @@ _DOES_NOT_FIT = 3
 
 def memory(
     scenario: Annotated[
-        Path, typer.Argument(metavar="SCENARIO.toml", help="Scenario, or the name of one in models/scenarios.", show_default=False)
+        Path, typer.Argument(metavar="SCENARIO.toml", help="Scenario file, or the name of an example such as fsdp.", show_default=False)
     ],
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", help="Set a key, such as training.recompute=full. Repeatable.", metavar="KEY=VALUE"),
+        typer.Option("--set", help="Change a key of the scenario, such as training.recompute=full. Repeatable.", metavar="KEY=VALUE"),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print every part as JSON.")] = False,
 ) -> None:
-    """Show what a device holds while it trains, part by part, and what is free; nothing is simulated.
+    """Does the model fit into a device? Shows what it holds while it trains, part by part.
 
-    Of a pipeline each stage has its row. The exit code is 3 where it does not fit. What
-    could not be checked is said.
+    Nothing is simulated. A pipeline has a row for each stage. The exit code is 3 if it does not
+    fit. If something is not known, such as the memory of the device, it says so.
+
+    Example: [bold]paceline memory fsdp --set training.recompute=full[/bold]
 
     Example: [bold]paceline memory ring --set cluster.use=p3.16xlarge[/bold]
     """

@@ -18,9 +18,7 @@ __all__ = ["app"]
 
 PANEL, ORDER = Panel.LOOK_UP, 110
 
-app = typer.Typer(
-    no_args_is_help=True, help="List and show the workloads, clusters and input pipelines that a scenario can name with `use`, and devices."
-)
+app = typer.Typer(no_args_is_help=True, help="List and show the workloads, clusters, input pipelines and devices that a scenario can name.")
 
 
 @app.command("list")

@@ -20,7 +20,10 @@ _GOAL, _CHOICE, _WORK = "Goal: give one kind", "What to choose from", "How to wo
 
 def plan(
     scenario: Annotated[
-        Path, typer.Argument(metavar="SCENARIO.toml", help="Scenario that the ranges vary, or the name of one.", show_default=False)
+        Path,
+        typer.Argument(
+            metavar="SCENARIO.toml", help="Scenario file to start from, or the name of an example such as ring.", show_default=False
+        ),
     ],
     target_throughput: Annotated[
         str | None,
@@ -30,7 +33,7 @@ def plan(
         float | None,
         typer.Option(
             metavar="N",
-            help="Samples of the data set, such as 1.28e6; with --deadline, --budget or both.",
+            help="Samples in the data set, such as 1.28e6; needs --deadline, --budget or both.",
             show_default=False,
             rich_help_panel=_GOAL,
         ),
@@ -39,19 +42,19 @@ def plan(
         float | None,
         typer.Option(
             metavar="N",
-            help="Passes over all samples; left out: as the scenario's \\[job] says, else 1.",
+            help="How often all samples are trained on; left out: as \\[job] of the scenario says, else once.",
             show_default=False,
             rich_help_panel=_GOAL,
         ),
     ] = None,
     dataset_size: Annotated[
-        float | None, typer.Option(metavar="N", help="The same as --samples.", show_default=False, rich_help_panel=_GOAL)
+        float | None, typer.Option(metavar="N", help="Another name for --samples.", show_default=False, rich_help_panel=_GOAL)
     ] = None,
     deadline: Annotated[
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Time that the whole training may take, such as 12h, '30 min', '2 d'.",
+            help="Most time that the training may take, such as 12h, '30 min' or '2 d'.",
             show_default=False,
             rich_help_panel=_GOAL,
         ),
@@ -60,7 +63,7 @@ def plan(
         str | None,
         typer.Option(
             metavar="SUM",
-            help="US dollars that it may cost, such as '500 USD'; needs a price (--price).",
+            help="Most US dollars that it may cost, such as '500 USD'; clusters without a price need --price.",
             show_default=False,
             rich_help_panel=_GOAL,
         ),
@@ -69,14 +72,14 @@ def plan(
         float,
         typer.Option(
             metavar="SHARE",
-            help="Share of real runs that must reach the goal. R replications support up to R / (R + 1): 19 support 0.95.",
+            help="How probable it must be that a real run reaches the goal. R replications can show up to R / (R + 1): 19 show 0.95.",
             rich_help_panel=_GOAL,
         ),
     ] = 0.95,
     prefer: Annotated[
         Literal["cheapest", "fastest", "fewest-devices"] | None,
         typer.Option(
-            help="What is best among all that reach the goal; left out: the fastest for a budget alone, else the cheapest.",
+            help="Which to choose of all that reach the goal; left out: the fastest if there is only a budget, else the cheapest.",
             show_default=False,
             rich_help_panel=_GOAL,
         ),
@@ -85,7 +88,7 @@ def plan(
         str | None,
         typer.Option(
             metavar="A,B,...",
-            help="Clusters of `paceline models list`, or paths of files; left out: the scenario's own.",
+            help="Clusters to choose from: names from `paceline models list`, or files; left out: that of the scenario.",
             show_default=False,
             rich_help_panel=_CHOICE,
         ),
@@ -94,9 +97,9 @@ def plan(
         str | None,
         typer.Option(
             metavar="A,B,...",
-            help="single, mirrored, ring, halving-doubling, tree, hierarchical, auto (whichever all-reduce is fastest), sync-ps, backup, "
-            "async-ps, ssp; of models with layers also pipeline, tensor, zero1, zero2, fsdp, hybrid, each with all its degrees; "
-            "left out: the scenario's own, and of a model with layers all of these.",
+            help="Strategies to choose from: single, mirrored, ring, halving-doubling, tree, hierarchical, auto (the fastest all-reduce), "
+            "sync-ps, backup, async-ps, ssp. For models with layers also pipeline, tensor, zero1, zero2, fsdp and hybrid, each in all of "
+            "its degrees. Left out: that of the scenario, and for a model with layers all that cut it.",
             show_default=False,
             rich_help_panel=_CHOICE,
         ),
@@ -105,7 +108,7 @@ def plan(
         str | None,
         typer.Option(
             metavar="RANGE",
-            help="A range to search, or a list such as 1,2,4,8 to simulate; 1..64 if left out.",
+            help="Numbers of workers: a range such as 1..64 is searched, of a list such as 1,2,4,8 each is simulated; left out: 1..64.",
             show_default=False,
             rich_help_panel=_CHOICE,
         ),
@@ -114,7 +117,7 @@ def plan(
         str | None,
         typer.Option(
             metavar="LIST",
-            help="Parameter servers, such as 1,2,4; left out: the scenario's own.",
+            help="Numbers of parameter servers, such as 1,2,4 or 1..4; left out: that of the scenario.",
             show_default=False,
             rich_help_panel=_CHOICE,
         ),
@@ -122,7 +125,9 @@ def plan(
     scaling: Annotated[
         Literal["weak", "strong", "both"] | None,
         typer.Option(
-            help="weak: each replica keeps its batch; strong: all together keep theirs; left out: as the scenario has it.",
+            help="What more workers do to the batch. weak: each replica keeps its own; strong: all together keep theirs; left "
+            "out: as in the "
+            "scenario.",
             show_default=False,
             rich_help_panel=_CHOICE,
         ),
@@ -130,7 +135,11 @@ def plan(
     over: Annotated[
         list[str] | None,
         typer.Option(
-            "--over", metavar="KEY=V1,V2,...", help="Any other key and its values. Repeatable.", show_default=False, rich_help_panel=_CHOICE
+            "--over",
+            metavar="KEY=V1,V2,...",
+            help="Values of any other key to choose from. Repeatable.",
+            show_default=False,
+            rich_help_panel=_CHOICE,
         ),
     ] = None,
     settings: Annotated[
@@ -138,7 +147,7 @@ def plan(
         typer.Option(
             "--set",
             metavar="KEY=VALUE",
-            help="Set a key for all configurations, such as run.steps=200. Repeatable.",
+            help="Change a key in all configurations, such as run.steps=200. Repeatable.",
             show_default=False,
             rich_help_panel=_CHOICE,
         ),
@@ -151,7 +160,7 @@ def plan(
         int | None,
         typer.Option(
             metavar="R",
-            help="Replications of each configuration; the same as --set run.replications=R; left out: the scenario's own.",
+            help="Replications of each configuration. Short for --set run.replications=R.",
             show_default=False,
             rich_help_panel=_WORK,
         ),
@@ -160,14 +169,16 @@ def plan(
         Path | None,
         typer.Option(
             metavar="FILE.ndjson",
-            help="Keep what is simulated, and the plan beside it (FILE.plan.json); the same command goes on there after an interruption.",
+            help="Save every result here, and the plan beside it as FILE.plan.json. After an interruption the same command goes on there.",
             show_default=False,
             rich_help_panel=_WORK,
         ),
     ] = None,
     force: Annotated[
         bool,
-        typer.Option("--force", help="Replace --out if it holds something else, and --report if it is no report.", rich_help_panel=_WORK),
+        typer.Option(
+            "--force", help="Replace --out if it holds other results, and --report if that file is no report.", rich_help_panel=_WORK
+        ),
     ] = False,
     jobs: Annotated[int, typer.Option(help=JOBS_HELP, min=0, metavar="N", rich_help_panel=_WORK)] = 0,
     backend: Annotated[Literal["local", "dask", "ray"], typer.Option(help=BACKEND_HELP, rich_help_panel=_WORK)] = "local",
@@ -175,13 +186,14 @@ def plan(
         str | None, typer.Option(help=SCHEDULER_HELP, metavar="ADDRESS", show_default=False, rich_help_panel=_WORK)
     ] = None,
     report: Annotated[
-        Path | None, typer.Option(metavar="FILE.html", help="Write a report with the plan.", show_default=False, rich_help_panel=_WORK)
+        Path | None,
+        typer.Option(metavar="FILE.html", help="Also write a report that begins with the plan.", show_default=False, rich_help_panel=_WORK),
     ] = None,
     details: Annotated[
         bool,
         typer.Option(
             "--details",
-            help="Also print each cluster and way of training, cost against time, what improvements bring, and every note.",
+            help="Also print the best on each cluster and of each way of training, cost against time, what improvements bring, and notes.",
             rich_help_panel=_WORK,
         ),
     ] = False,
@@ -190,16 +202,18 @@ def plan(
 ) -> None:
     """Find the cluster, the strategy and the number of workers that reach a goal.
 
-    Closed forms discard what cannot reach it, simulation decides the rest. Tells the answer
-    with its confidence, the runners-up, the front of cost against time, how many parameter
-    servers are enough, where adding workers stops paying, and which improvement buys most.
+    The goal is a throughput, or a data set to train on within a deadline, a budget, or both.
+    The answer says how sure it is, and which configurations come next. --details adds cost against
+    time, how many parameter servers are enough, where more workers stop paying, and what would help most.
 
-    The exit code is 0 if the goal can be reached, and 3 if it cannot: then the nearest
-    configuration is shown. docs/planning.md has every definition.
+    Example: [bold]paceline plan ring --samples 1e9 --deadline 12h
+    --clusters ethernet-10g,ethernet-25g --price 0.40/h[/bold]
 
-    Example: [bold]paceline plan models/scenarios/ring.toml --target-throughput '20000 samples/s'
-    --clusters ethernet-10g,ethernet-25g --strategies ring,sync-ps,async-ps --workers 1..64
-    --price 0.40/h[/bold]
+    Example: [bold]paceline plan ring --target-throughput '20000 samples/s'
+    --strategies ring,sync-ps,async-ps --workers 1..64[/bold]
+
+    The exit code is 0 if the goal can be reached. It is 3 if it cannot; then the nearest
+    configuration is shown. docs/planning.md defines every word of the answer.
     """
     from paceline import api
     from paceline.cli.asking import asking

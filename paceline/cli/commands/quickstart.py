@@ -19,18 +19,20 @@ _BATCHES = (16, 32, 64)
 
 
 def quickstart(
-    out: Annotated[Path, typer.Option("--out", help="The report.")] = Path("reports/quickstart.html"),
-    python: Annotated[str | None, typer.Option(help="Python that has TensorFlow; this one if left out.", show_default=False)] = None,
-    jobs: Annotated[int, typer.Option(help="Processes; 0 takes all cores.", min=0)] = 0,
-    json: Annotated[bool, typer.Option("--json", help="Print each result as a line of JSON.")] = False,
+    out: Annotated[Path, typer.Option("--out", help="The report to write.")] = Path("reports/quickstart.html"),
+    python: Annotated[
+        str | None, typer.Option(help="Python that has TensorFlow; left out: the one that runs paceline.", show_default=False)
+    ] = None,
+    jobs: Annotated[int, typer.Option(help="Processes that simulate; 0: one per core.", min=0)] = 0,
+    json: Annotated[bool, typer.Option("--json", help="Print each result as a line of JSON, in place of a table.")] = False,
 ) -> None:
-    """Profile a real Keras model here, sweep it over 1 to 256 workers, write a report.
+    """Measure a small Keras model here, predict it on 1 to 256 workers, and write a report.
 
-    Times training steps of a small convolutional network with TensorFlow on the devices at
-    hand, fits a workload to them, simulates ring all-reduce and synchronous and
-    asynchronous parameter servers on an assumed 25 Gbit/s network, prints a table and
-    draws a report. Takes less than a minute. On a busy machine it goes on with a loud
-    warning, where [bold]paceline calibrate[/bold] would refuse.
+    It takes less than a minute, and needs TensorFlow. It times training steps of a small
+    convolutional network on this machine and fits a workload to them. Then it simulates ring
+    all-reduce and synchronous and asynchronous parameter servers on an assumed network of
+    25 Gbit/s, prints a table and draws a report. On a busy machine it warns and goes on, where
+    [bold]paceline calibrate[/bold] would refuse.
 
     Example: [bold]paceline quickstart --out reports/quickstart.html[/bold]
     """

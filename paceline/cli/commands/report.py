@@ -23,7 +23,11 @@ PANEL, ORDER = Panel.PREDICT, 50
 def report(
     source: Annotated[
         list[Path],
-        typer.Argument(metavar="RESULTS.ndjson", help="What `paceline sweep --out` wrote; several are compared.", show_default=False),
+        typer.Argument(
+            metavar="RESULTS.ndjson",
+            help="Results file of `paceline sweep` or `paceline plan`; give several to compare them.",
+            show_default=False,
+        ),
     ],
     out: Annotated[
         Path | None,
@@ -31,7 +35,7 @@ def report(
             "--out",
             "-o",
             metavar="FILE.html",
-            help="Where to write; left out: beside the (first) results, ending in .html.",
+            help="The page to write; left out: beside the first results file, with its name and .html.",
             show_default=False,
         ),
     ] = None,
@@ -39,39 +43,44 @@ def report(
         Path | None,
         typer.Option(
             metavar="POINTS.csv",
-            help="Your own measurements, shown beside the predictions: a table with the columns workers and throughput (samples/s) "
-            "and, if you like, servers, staleness and batch.",
+            help="Your own measurements, to be shown beside the predictions: a table with the columns workers and throughput (samples/s), "
+            "and if you like servers, staleness and batch.",
         ),
     ] = None,
     plan: Annotated[
         Path | None,
         typer.Option(
-            metavar="PLAN.json", help="A plan's answer, to begin the report with: `paceline plan --out FILE.ndjson` writes FILE.plan.json."
+            metavar="PLAN.json",
+            help="Begin the page with the answer of a plan: `paceline plan --out FILE.ndjson` wrote it as FILE.plan.json.",
         ),
     ] = None,
     title: Annotated[
-        str, typer.Option(metavar="TEXT", help="Heading of the page; left out: the workload's name.", show_default=False)
+        str, typer.Option(metavar="TEXT", help="Heading of the page; left out: the name of the workload.", show_default=False)
     ] = "",
     figures: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Also write each figure as an image; needs Chromium and the extra `figures` of this package."),
+        typer.Option(
+            metavar="DIR", help="Also write each figure as an image into this folder; needs Chromium and pip install 'paceline\\[figures]'."
+        ),
     ] = None,
     formats: Annotated[
         str | None,
-        typer.Option("--format", metavar="png,svg", help="Formats of --figures, separated by commas.", show_default="png,svg"),
+        typer.Option(
+            "--format", metavar="png,svg", help="Formats of the images, separated by commas; needs --figures.", show_default="png,svg"
+        ),
     ] = None,
-    tables: Annotated[Path | None, typer.Option(metavar="DIR", help="Also write each table as CSV.")] = None,
+    tables: Annotated[Path | None, typer.Option(metavar="DIR", help="Also write each table as a CSV file into this folder.")] = None,
     what_ifs: Annotated[
         bool,
         typer.Option(
             "--simulate/--no-simulate",
-            help="Whether to simulate the answer again for some seconds, for the timeline and the what-ifs.",
+            help="Whether to simulate the answer again, which takes some seconds, for a timeline and for what changes would bring.",
         ),
     ] = True,
-    jobs: Annotated[int, typer.Option(help="Processes for the what-ifs; 0 takes all cores.", min=0)] = 0,
-    open_: Annotated[bool, typer.Option("--open", help="Open the page in your browser.")] = False,
-    force: Annotated[bool, typer.Option("--force", "-f", help="Overwrite a file that is no report of ours.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
+    jobs: Annotated[int, typer.Option(help="Processes for these simulations; 0: one per core.", min=0)] = 0,
+    open_: Annotated[bool, typer.Option("--open", help="Open the page in your browser when it is written.")] = False,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Replace the file at --out even if it is no report.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON which files were written.")] = False,
 ) -> None:
     """Write a scaling report: one HTML file that opens offline.
 

@@ -18,7 +18,7 @@ def schema(
     format_: Annotated[
         Literal["scenario", "workload", "cluster", "device", "input", "result", "testbed-setting"] | None,
         typer.Argument(
-            metavar="FORMAT", help="scenario, workload, cluster, device, input, result or testbed-setting; all of them if left out."
+            metavar="FORMAT", help="scenario, workload, cluster, device, input, result or testbed-setting; left out: all of them."
         ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="The output is JSON in any case.", hidden=True)] = True,  # noqa: ARG001

@@ -41,7 +41,7 @@ def simulate(
         Path,
         typer.Argument(
             metavar="SCENARIO.toml",
-            help="What to simulate, or the name of one in models/scenarios; `paceline schema scenario` lists the keys of the file.",
+            help="Scenario file, or the name of an example such as ring or async-ps (`ls models/scenarios`). `paceline init` writes one.",
             show_default=False,
         ),
     ],
@@ -49,7 +49,9 @@ def simulate(
         list[str] | None,
         typer.Option(
             "--set",
-            help="Set a key, such as strategy.workers=64 or cluster.inter_node.bandwidth='10 Gbit/s'. Repeatable.",
+            help="Change a key of the scenario, such as strategy.workers=64 or cluster.inter_node.bandwidth='10 Gbit/s'; KEY= "
+            "without a value "
+            "gives it its default back. Repeatable.",
             metavar="KEY=VALUE",
         ),
     ] = None,
@@ -61,40 +63,45 @@ def simulate(
         Path | None,
         typer.Option(
             metavar="FILE.json",
-            help="Write a Chrome trace of the first replication, with the messages' arrows and the critical path of a step; "
-            "open it at ui.perfetto.dev or chrome://tracing.",
+            help="Write a timeline of the first replication as a Chrome trace, with an arrow for each message and the critical path of a "
+            "step; open it at ui.perfetto.dev or chrome://tracing.",
         ),
     ] = None,
     tensorboard: Annotated[
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Write the first replication's scalars and histograms, step by step; open them with `tensorboard --logdir DIR`.",
+            help="Write the first replication for TensorBoard, step by step; open it with `tensorboard --logdir DIR`.",
         ),
     ] = None,
     audit: Annotated[
-        bool, typer.Option("--audit", help="Check every law of a sound simulation on the first replication; exit 1 where one is broken.")
+        bool,
+        typer.Option(
+            "--audit",
+            help="Check the first replication against every law of the simulation, such as that no byte is lost; exit 1 if it breaks one.",
+        ),
     ] = False,
     program: Annotated[
         bool,
         typer.Option(
             "--program",
-            help="Simulate nothing: print what would be simulated, its links, ranks, the operations of a step and the rules; with --json "
-            "all of it, one row per line.",
+            help="Simulate nothing. Print what would be simulated: links, ranks, operations of a step, and rules; with --json all of it, "
+            "one row per line.",
         ),
     ] = False,
     assumptions: Annotated[
-        bool, typer.Option("--assumptions", help="Show everything that was assumed because the scenario does not say it, with the reason.")
+        bool,
+        typer.Option("--assumptions", help="Also show every value that the scenario leaves out, what was taken in its place, and why."),
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help=YES_HELP)] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Simulate one scenario.
+    """Predict one training: throughput with its interval, and what limits it.
 
-    Prints throughput with its 90% prediction interval, efficiency, staleness, where a
-    step's time goes and what limits it; of a whole job also its time and cost, and where they go.
+    Also prints scaling efficiency, staleness of gradients, and where the time of a step goes.
+    With --epochs or --samples it predicts a whole job: time, cost, and where they go.
 
-    Example: [bold]paceline simulate models/scenarios/async-ps.toml --set strategy.workers=64[/bold]
+    Example: [bold]paceline simulate async-ps --set strategy.workers=64[/bold]
 
     A whole job: [bold]paceline simulate ring --epochs 90 --dataset-size 1.28e6[/bold]
     """

@@ -36,54 +36,68 @@ _OF_EACH_END = 20
 
 
 def sweep(
-    scenario: Annotated[Path, typer.Argument(metavar="SCENARIO.toml", help="Scenario that the grid varies.", show_default=False)],
+    scenario: Annotated[
+        Path,
+        typer.Argument(
+            metavar="SCENARIO.toml",
+            help="Scenario file, or the name of an example such as ring, whose keys are varied.",
+            show_default=False,
+        ),
+    ],
     over: Annotated[
         list[str],
-        typer.Option("--over", help="A key and its values, such as strategy.workers=1,2,4,8. Repeat for a grid.", metavar="KEY=V1,V2,..."),
+        typer.Option(
+            "--over",
+            metavar="KEY=V1,V2,...",
+            help="A key and its values, such as strategy.workers=1,4,16 or a range such as strategy.workers=1..8. Repeat for a grid.",
+        ),
     ],
     out: Annotated[
         Path | None,
         typer.Option(
             "--out",
             metavar="FILE.ndjson",
-            help="Results file (NDJSON): one line per scenario, in the order of the grid.",
+            help="Results file: one line of JSON per scenario, in the order of the grid.",
             show_default="the scenario's name, ending in .ndjson",
         ),
     ] = None,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", help="Set a key for all scenarios. Repeatable.", metavar="KEY=VALUE")
+        list[str] | None,
+        typer.Option("--set", help="Change a key in all scenarios, such as run.steps=50. Repeatable.", metavar="KEY=VALUE"),
     ] = None,
     epochs: Annotated[float | None, typer.Option(metavar="N", help=EPOCHS_HELP, show_default=False)] = None,
     samples: Annotated[float | None, typer.Option(metavar="N", help=SAMPLES_HELP, show_default=False)] = None,
     dataset_size: Annotated[float | None, typer.Option(metavar="N", help=DATASET_SIZE_HELP, show_default=False)] = None,
     prices: Annotated[list[str] | None, typer.Option("--price", help=PRICE_HELP, metavar="[NAME=]PRICE")] = None,
     replications: Annotated[
-        int | None, typer.Option(metavar="R", help="Replications of each scenario; the same as --set run.replications=R.")
+        int | None, typer.Option(metavar="R", help="Replications of each scenario. Short for --set run.replications=R.")
     ] = None,
     jobs: Annotated[int, typer.Option(help=JOBS_HELP, min=0, metavar="N")] = 0,
     backend: Annotated[Literal["local", "dask", "ray"], typer.Option(help=BACKEND_HELP)] = "local",
     scheduler: Annotated[str | None, typer.Option(help=SCHEDULER_HELP, metavar="ADDRESS", show_default=False)] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a results file of another sweep.")] = False,
-    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Simulate again what failed in an earlier run.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace --out if it holds the results of another sweep.")] = False,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Simulate again the scenarios that failed in an earlier run.")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help=YES_HELP)] = False,
-    json: Annotated[bool, typer.Option("--json", help="Also print each line of the results file.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the lines of the results file in place of a table.")] = False,
 ) -> None:
-    """Simulate a grid of scenarios.
+    """Simulate every combination of some values, such as 1, 4 and 16 workers.
 
-    The results file is a journal: results are written, and synced to the disk, as soon as a process
-    sends them, which it does several times a second where simulations are short. Stop the
-    sweep at any moment, even with kill -9, run the same command again, and it goes on where
-    it was, to the same file, byte for byte. If the scenario has changed meanwhile, it says so.
+    Example: [bold]paceline sweep async-ps --over strategy.workers=1,4,16,64
+    --over strategy.mode=sync,async --out results.ndjson[/bold], then
+    [bold]paceline report results.ndjson --open[/bold]
 
-    A scenario that fails is written as a failure, the others go on, and the exit code is 1.
-    The same command keeps the failure; with --retry-failed it is simulated again.
+    Each result is saved as soon as it is there. You may stop the sweep at any moment, even with
+    kill -9: the same command goes on where it was, and ends with the same file, byte for byte.
+    If the scenario has changed meanwhile, it says so.
 
-    Example: [bold]paceline sweep models/scenarios/async-ps.toml --over strategy.workers=1,4,16,64
-    --over strategy.mode=sync,async --out results.ndjson[/bold]
+    If a scenario fails, the others go on, the failure is saved in its place, and the exit code is 1.
+    The same command keeps the failure; --retry-failed simulates it again.
 
     On a cluster: [bold]--backend dask --scheduler tcp://10.0.0.5:8786[/bold], or [bold]--backend ray
     --scheduler auto[/bold]. Its workers need this version of Paceline. A Dask or Ray cluster runs
-    whatever it is sent, and what it sends back is run here: use one that you trust, on your own
+    whatever it is sent, and this machine runs what it sends back: use one that you trust, on your own
     network, with ports that others cannot reach.
     """
     from paceline import api

@@ -18,13 +18,13 @@ __all__ = ["app"]
 
 PANEL, ORDER = Panel.MEASURE, 90
 
-app = typer.Typer(no_args_is_help=True, help="Start a real TensorFlow cluster on this machine, measure it, and predict larger ones.")
+app = typer.Typer(no_args_is_help=True, help="Run a real TensorFlow cluster on this machine, measure it, and predict larger ones.")
 
-_SETTING = typer.Argument(metavar="SETTING.toml", help="A file with keys of the setting; without it, the defaults.", show_default=False)
+_SETTING = typer.Argument(metavar="SETTING.toml", help="File with the keys of a setting; left out: the defaults.", show_default=False)
 _SET = typer.Option(
     "--set",
     metavar="KEY=VALUE",
-    help="Set a key of the setting, such as workers=8 or link.bandwidth='1 Gbit/s'. Repeatable.",
+    help="Change a key of the setting, such as workers=8 or link.bandwidth='1 Gbit/s'. Repeatable.",
     show_default=False,
 )
 _JSON = typer.Option("--json", help="Print as JSON.")
@@ -34,25 +34,25 @@ _JSON = typer.Option("--json", help="Print as JSON.")
 def run(
     setting: Annotated[Path | None, _SETTING] = None,
     settings: Annotated[list[str] | None, _SET] = None,
-    repeats: Annotated[int, typer.Option("--repeats", help="How often; each repeat starts a new cluster.", min=1, max=1000)] = 3,
+    repeats: Annotated[int, typer.Option("--repeats", help="How often it is run; each repeat starts a new cluster.", min=1, max=1000)] = 3,
     seed: Annotated[int, typer.Option("--seed", help="Seed of emulated compute and of staggered starts.", min=0)] = 0,
     timeout_s: Annotated[float, typer.Option("--timeout", metavar="SECONDS", help="Seconds after which a repeat is given up.")] = 600.0,
     python: Annotated[
-        str | None, typer.Option("--python", help="Python that has TensorFlow; default: this one.", show_default=False)
+        str | None, typer.Option("--python", help="Python that has TensorFlow; left out: the one that runs paceline.", show_default=False)
     ] = None,
     measurements: Annotated[Path, typer.Option("--measurements", help="Folder for raw measurements; each run adds a file.")] = Path(
         "measurements"
     ),
     json: Annotated[bool, _JSON] = False,
 ) -> None:
-    """Start a real TensorFlow cluster on this machine and measure it.
+    """Run a real TensorFlow cluster on this machine and measure it.
 
-    Without options: 4 asynchronous workers and a parameter server on links of 400 Mbit/s, in about a
-    minute. Prints updates/s and samples/s of each repeat and the 90% interval of the next, staleness,
-    where a step's time goes, bytes and CPU time of each job.
+    Without options it runs 4 asynchronous workers and a parameter server on links of 400 Mbit/s, for
+    about a minute. It prints updates/s and samples/s of each repeat and the 90% interval for the next,
+    staleness, where the time of a step goes, and bytes and CPU time of each job.
 
     Workers and servers are processes in network namespaces that nobody else can reach.
-    Nothing of it is left behind, however it ends.
+    Nothing is left behind, however it ends.
 
     Keys of the setting, for --set and for a file ([bold]paceline schema testbed-setting[/bold] has all of them):
 
@@ -115,9 +115,9 @@ def show(
     ],
     json: Annotated[bool, typer.Option("--json", help="Print as JSON: a list with one entry per file.")] = False,
 ) -> None:
-    """Read measurement files of the testbed again.
+    """Show again what `paceline testbed run` has measured.
 
-    Whole repeats of a run that failed, or was stopped, are shown too.
+    Of a run that failed or was stopped, its whole repeats are shown.
 
     Example: [bold]paceline testbed show measurements/*-testbed-*.ndjson[/bold]
     """
@@ -137,21 +137,21 @@ def fit(
         list[Path],
         typer.Argument(
             metavar="FILE...",
-            help="Measurement files of `paceline testbed run`: emulated compute of a constant law, 1 worker, or 2 of a ring.",
+            help="Measurement files of `paceline testbed run` with emulated, constant compute: of 1 worker, or of a ring of 2.",
             show_default=False,
         ),
     ],
     name: Annotated[str, typer.Option("--name", help="Name of the machine.")] = "testbed",
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE.json", help="File for the parameters.")] = Path("testbed.json"),
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the joint draws that hold what the fit leaves open.", min=0)] = 0,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE.json", help="File to write the parameters to.")] = Path("testbed.json"),
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the draws that stand for what the fit leaves open.", min=0)] = 0,
     json: Annotated[bool, typer.Option("--json", help="Print the parameters as JSON.")] = False,
 ) -> None:
     """Fit what this machine and TensorFlow cost beyond bytes and compute, from small runs.
 
-    Each parameter gets a 90% interval and a sentence on what determines it; one that the
-    runs do not determine keeps a documented prior, and is marked.
+    Each parameter gets a 90% interval and a sentence on what determines it. A parameter that no
+    run determines keeps a documented prior, and is marked.
 
-    The fewest: [bold]paceline testbed run --set workers=1 --set compute.law.kind=constant --set model=ladder-4mb[/bold],
+    You need at least [bold]paceline testbed run --set workers=1 --set compute.law.kind=constant --set model=ladder-4mb[/bold],
     and the same with [bold]--set model=ladder-1mb/16[/bold]; for rings one with mode=ring and 2 workers.
 
     Example: [bold]paceline testbed fit measurements/*-testbed-*.ndjson -o machine.json[/bold]
@@ -172,14 +172,18 @@ def fit(
 
 @app.command()
 def predict(
-    platform: Annotated[Path, typer.Argument(metavar="FILE.json", help="As `paceline testbed fit` has written it.", show_default=False)],
+    platform: Annotated[
+        Path, typer.Argument(metavar="FILE.json", help="File of parameters that `paceline testbed fit` has written.", show_default=False)
+    ],
     setting: Annotated[Path | None, _SETTING] = None,
     settings: Annotated[list[str] | None, _SET] = None,
     replications: Annotated[int, typer.Option("--replications", help="Simulated runs.", min=19, max=10_000)] = 59,
     seed: Annotated[int, typer.Option("--seed", help="Seed of the simulation.", min=0)] = 0,
     python: Annotated[
         str | None,
-        typer.Option("--python", help="Python that can build a model FILE.py:FUNCTION; default: this one.", show_default=False),
+        typer.Option(
+            "--python", help="Python that can build a model FILE.py:FUNCTION; left out: the one that runs paceline.", show_default=False
+        ),
     ] = None,
     json: Annotated[bool, _JSON] = False,
 ) -> None:

@@ -24,14 +24,19 @@ def validate(
     context: typer.Context,
     scenario: Annotated[
         Path | None,
-        typer.Argument(metavar="SCENARIO.toml", help="What was measured, as a scenario; with --measured.", show_default=False),
+        typer.Argument(
+            metavar="SCENARIO.toml",
+            help="Scenario of what was measured, a file or the name of an example; needs --measured.",
+            show_default=False,
+        ),
     ] = None,
     measured: Annotated[
         Path | None,
         typer.Option(
             "--measured",
             metavar="POINTS.csv",
-            help="Your own measured points: columns workers, throughput, and where they differ servers, batch and staleness (mean, in "
+            help="Your own measurements, a table with the columns workers and throughput, and where they differ servers, batch "
+            "and staleness (mean, in "
             "updates). A line for each run; lines with the same setting are repeats, which show the noise.",
             show_default=False,
         ),
@@ -39,7 +44,7 @@ def validate(
     unit: Annotated[Literal["samples/s", "updates/s"], typer.Option("--unit", help="Unit of the throughput in POINTS.csv.")] = "samples/s",
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", help="Set a key of the scenario, as in `paceline simulate`. Repeatable.", metavar="KEY=VALUE"),
+        typer.Option("--set", help="Change a key of the scenario, as in `paceline simulate`. Repeatable.", metavar="KEY=VALUE"),
     ] = None,
     refit: Annotated[
         bool,
@@ -51,7 +56,9 @@ def validate(
     ] = False,
     out_scenario: Annotated[
         Path | None,
-        typer.Option("--out-scenario", metavar="FILE.toml", help="Write the scenario with the refitted values.", show_default=False),
+        typer.Option(
+            "--out-scenario", metavar="FILE.toml", help="With --refit: write the scenario with the fitted values.", show_default=False
+        ),
     ] = None,
     published: Annotated[
         bool, typer.Option("--published", help="Instead: predict published tables from their smallest rows and hardware facts.")
@@ -152,25 +159,25 @@ def validate(
         str | None,
         typer.Option(help="Threshold: least share of runs inside the 90% interval, such as 80%.", metavar="SHARE", show_default=False),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Go on without a question where simulating or measuring takes long.")] = False,
-    force: Annotated[bool, typer.Option("--force", "-f", help="Replace files that are no output of this command.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print rows and scores as JSON.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before simulating or measuring for a long time; go on.")] = False,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Replace files even if this command has not written them.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print every setting and the scores as JSON.")] = False,
 ) -> None:
-    """Compare predictions with what was measured.
+    """Compare predictions with measurements: your own, published ones, or new ones made here.
 
-    With a scenario and a table of your own runs: signed errors, and whether each run lies
-    inside its 90% interval. With [bold]--refit[/bold] the scenario is brought to the runs,
-    and each is predicted from the others, so that the fit cannot flatter itself. With
-    [bold]--published[/bold]: tables that others have measured and published; with
-    [bold]--hybrids[/bold]: those of trainings that cut a model over devices.
+    [bold]Your own runs[/bold]: give a scenario and --measured. You see the signed error of each
+    prediction, and whether each run lies inside its 90% interval. [bold]--refit[/bold] fits the
+    scenario to your runs and predicts each run from the others, so that the fit cannot flatter itself.
 
-    Without any of these: real TensorFlow clusters are run on this machine, small ones are
-    fitted, larger and different ones predicted and then compared. [bold]--matrix[/bold]
-    names the settings: quick (some minutes); random:SEED, drawn from the space that
-    docs/testbed.md declares; headline, first and development, which were chosen by a person
-    and developed on; or a file of yours. The matrix is checked whole before it is measured.
+    [bold]Published tables[/bold]: --published, and --hybrids for trainings that cut a model over devices.
 
-    Exit code 3 when a threshold is missed, by any group of settings.
+    [bold]New measurements[/bold]: without any of these, real TensorFlow clusters run on this machine.
+    Small ones are fitted; larger and different ones are predicted, measured and compared.
+    [bold]--matrix[/bold] names the settings: quick (some minutes); random:SEED, drawn at random as
+    docs/testbed.md describes; headline, first and development, which a person chose and Paceline was
+    developed on; or a file of yours. The whole matrix is checked before anything is measured.
+
+    Exit code 3 if any group of settings misses a threshold.
 
     POINTS.csv looks like this: [bold]workers,servers,throughput[/bold] and below it a line
     for each run, such as [bold]8,2,1234.5[/bold].
