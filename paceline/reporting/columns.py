@@ -37,7 +37,7 @@ MOST_RUNS = 100
 """Of a result with more replications as many are embedded, for comparing one with another run by run."""
 
 _LONGEST_TEXT = 600
-_COUNTED = {"replicas": "replica", "strategy.servers": "server"}
+_COUNTED = ("replicas", "strategy.servers")
 """Keys whose values are shown as a number of things."""
 _STANDING = {"checked": "checked against real runs of its kind", "interpolation": "between what was measured"}
 """How a result stands to what was measured, by its grade."""
@@ -269,7 +269,8 @@ def _heading(its: Column) -> dict[str, str]:
 
 
 def _key(key: Key) -> dict[str, Any]:
-    kind, counted = kind_of_setting(key.path), _COUNTED.get(key.path)
+    kind = kind_of_setting(key.path)
+    counted = key.name.lower().removesuffix("s") if key.path in _COUNTED else ""
     texts = [written(value, kind) for value in key.values]
     lower = key.name[:1].lower() + key.name[1:]
     told = [
