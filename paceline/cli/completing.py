@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["KEYS_FILE", "Word", "answer", "known_keys", "text_of_keys", "words_for"]
 
 KEYS_FILE = Path(__file__).with_name("keys.json")
-"""Every key that ``--set`` takes, with what it means and its values where these are few, and every name of a strategy."""
+"""Every key that ``--set`` takes, with what it means and its values where these are few; and names of strategies."""
 
 
 class Word(NamedTuple):
@@ -234,7 +234,7 @@ _VALUES: Mapping[str, Callable[[str], Iterable[Word]]] = {
     "cluster": _named("clusters"),
     "workload": _named("workloads"),
     "strategies": _listed(lambda: _known()["strategies"]),
-    "strategy": lambda _: map(Word, _known()["strategies"]),
+    "strategy": lambda _: map(Word, _known()["begun_with"]),
     "show.name": _named("workloads", "clusters", "devices", "inputs"),
     "run.settings": _SETTING,
     "predict.settings": _SETTING,
@@ -337,6 +337,7 @@ _NOT_SET = ("schema_version", "calibrated", "fit", "uncertainty", "provenance", 
 def data_of_keys() -> dict[str, Any]:
     """What :data:`KEYS_FILE` holds, from the formats of files."""
     from calibrate.testbed.setting import TestbedSetting
+    from paceline.scenario_text import BEGUN_WITH
     from simulator.loading import NAMED
     from simulator.scenario import Scenario
     from simulator.strategies.catalogue import SHORT_NAMES
@@ -348,6 +349,7 @@ def data_of_keys() -> dict[str, Any]:
         "scenario": dict(sorted({**dict(_keys_of(Scenario)), **uses}.items())),
         "testbed-setting": dict(sorted(_keys_of(TestbedSetting))),
         "strategies": list(SHORT_NAMES),
+        "begun_with": list(BEGUN_WITH),
     }
 
 

@@ -15,6 +15,7 @@ import pytest
 from support.command_line import Answer
 
 from paceline.cli import completing
+from paceline.scenario_text import BEGUN_WITH
 from simulator.catalog import entries
 from simulator.loading import load_scenario
 from simulator.strategies.catalogue import KINDS, SHORT_NAMES
@@ -116,6 +117,8 @@ def test_what_zsh_is_offered(folder: Path, tab: Tab, line: str, some: list[str],
 
 def test_every_name_of_a_strategy_is_offered(tab: Tab) -> None:
     assert tab("paceline plan ring --strategies ") == list(SHORT_NAMES)
+    assert tab("paceline init --strategy ") == list(BEGUN_WITH)
+    assert {"cnn-cpu", "s.toml"} <= set(tab("paceline init --workload "))
 
 
 def test_files_in_folders_are_offered_folder_by_folder(folder: Path, tab: Tab) -> None:

@@ -73,7 +73,8 @@ def init(
         typer.Option(
             metavar="NAME",
             help="single, mirrored (the devices of one machine), ring (MultiWorkerMirroredStrategy), sync-ps, async-ps or ssp (parameter "
-            "servers); also the other names of `paceline plan --strategies`.",
+            "servers); also halving-doubling, tree, hierarchical or auto (other all-reduces), and backup (sync-ps that does not wait "
+            "for the slowest).",
             rich_help_panel=_WAY,
         ),
     ] = "ring",
