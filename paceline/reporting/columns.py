@@ -14,7 +14,7 @@ from typing import Any
 
 from calibrate.fit.intervals import digits
 from paceline.comparing import NOTHING
-from paceline.reporting.axes import JOB_COLOURS, band_colour, marker_symbol, series_colour, what_scripts_need
+from paceline.reporting.axes import JOB_COLOURS, band_colour, marker_symbol, series_colour, text_colour, what_scripts_need
 from paceline.reporting.coordinates import ABSENT, Coordinates, Key
 from paceline.sentences import NOT_CERTAIN
 from simulator.discrepancy import Z_90
@@ -135,8 +135,8 @@ def columns_of(results: Sequence[Result], at: Coordinates, chosen: int = 0, meas
             For each name ``heading``, ``kind`` and ``values``, which for text are indices into ``texts``, one or
             several; for each figure the names of its columns, or the columns where the script computes the rows.
         ``hollow``, ``parts``, ``job_parts``, ``busy``
-            Whether a result lies beyond what was measured; columns of the parts of a step and of a job, each with its colour, and of
-            busy shares.
+            Whether a result lies beyond what was measured; columns of the parts of a step, each with its colour and that of text on
+            it, of the parts of a job, each with its colour, and of busy shares.
         ``chosen``, ``measured``
             Curve and indices of values to begin with; as given.
         ``histograms``
@@ -175,7 +175,7 @@ def columns_of(results: Sequence[Result], at: Coordinates, chosen: int = 0, meas
         "columns": columns,
         "tables": _tables(columns, at, shown) | {name: [_heading(its) for its in columns] for name, columns in _COMPUTED.items()},
         "hollow": [int(result.extrapolated) for result in results],
-        "parts": [[f"{part}_s", f"var(--part-{part.replace('_', '-')})"] for part in PARTS],
+        "parts": [[f"{part}_s", (colour := f"var(--part-{part.replace('_', '-')})"), text_colour(colour)] for part in PARTS],
         "job_parts": [[part, colour] for part, colour in _JOB_PARTS.items() if part in columns],
         "busy": list(_BUSY),
         "chosen": {"curve": at.curve_of[chosen], "at": [max(0, place) for place in at.places[chosen]]},

@@ -52,7 +52,7 @@ function whereText(view) {
 
 // a curve's name at the end of a sentence, where there are several
 function whose(view, point) {
-  return view.lines.length > 1 ? ` (${nameOf(point)})` : "";
+  return view.lines.length > 1 ? ` – ${nameOf(point)}` : "";
 }
 
 function cheapest(view, column, what) {
