@@ -11,6 +11,7 @@ from typing import Any
 from calibrate.measurements import new_file
 from calibrate.probing import Progress, keeping, run_probe, run_probes, serve_probe
 from simulator.errors import CalibrationError, InputError
+from simulator.nearest import no_such_file
 
 __all__ = [
     "DEFAULT_BATCHES",
@@ -418,7 +419,7 @@ def check_target(target: str, option: str, example: str = "models/keras/cnn.py:b
     if not separator or not file or not function.isidentifier():
         raise InputError(f"{option}: {target!r} must be a file and a function in it, such as {example}")
     if not Path(file).is_file():
-        raise InputError(f"{option}: {file}: there is no such file; check the path")
+        raise InputError(f"{option}: {file}: {no_such_file(file)}")
 
 
 def check_batches(batches: Sequence[int]) -> None:

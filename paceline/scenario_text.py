@@ -94,6 +94,11 @@ class Figures:
                 )
             hint = did_you_mean(self.strategy, BEGUN_WITH, f"there are {', '.join(BEGUN_WITH)}")
             raise InputError(f"`strategy` {quoted(self.strategy)}: is no name of a strategy; {hint}")
+        if kind_of(SHORT_NAMES[self.strategy]).has_servers and self.nodes <= self.servers:
+            raise InputError(
+                f"`nodes`: {self.nodes} must be at least {self.servers + 1}: each of `servers` {self.servers} takes a machine of its own, "
+                "and workers need one"
+            )
         if self.workload == OWN and (self.step_time is None or self.parameters is None):
             missing = "step_time" if self.step_time is None else "parameters"
             raise InputError(
@@ -246,7 +251,7 @@ def _with_units(link: Mapping[str, str | float]) -> dict[str, str | float]:
 def _strategy(figures: Figures) -> Iterator[Line]:
     table, devices = strategy_table(figures.strategy, {}), figures.devices_per_node
     its = kind_of(table)
-    machines = max(1, figures.nodes - figures.servers) if its.has_servers else figures.nodes
+    machines = figures.nodes - figures.servers if its.has_servers else figures.nodes
     alone = "replicas_per_worker" not in its.model_fields  # one process on one machine
     if its.count_key:
         table[its.count_key] = figures.workers or (devices if alone else machines)

@@ -113,7 +113,11 @@ def scenario_file(path: str | Path) -> Path:
         return Path(path)
     known = entries("scenarios")
     if name not in known:
-        raise ScenarioError(f"{name}: there is no such file, and no scenario of that name; {_hint(name, known)}")
+        if said := _of_another_kind(name):
+            raise ScenarioError(f"{name}: {said}")
+        file = Path(f"{name}.toml")
+        hint = f"did you mean {file}?" if file.is_file() else _hint(name, {**known, **{its.name: its for its in Path().glob("*.toml")}})
+        raise ScenarioError(f"{name}: there is no such file, and no scenario of that name; {hint}")
     return known[name]
 
 
@@ -132,8 +136,20 @@ def _named(name: str, known: dict[str, Path], kind: str, where: str) -> Path:
 
     if os.path.isfile(name) and (said := mistaken(name)):
         raise ScenarioError(f"{where}: {name} {said}")
+    if said := _of_another_kind(name):
+        raise ScenarioError(f"{where}: {name[:60]!r} {said}")
     listed = "" if kind == "matrix" else " (`paceline models list`)"
     raise ScenarioError(f"{where}: there is no {kind} named {name[:60]!r}; {_hint(name, known)}{listed}")
+
+
+def _of_another_kind(name: str) -> str | None:
+    """What a name of the catalogue stands for, with the command that takes it; None where it has no such name."""
+    from simulator.file_kinds import mistaken_table
+    from simulator.files import read_toml
+
+    kinds: tuple[Kind, ...] = ("workloads", "clusters", "devices", "inputs", "scenarios", "matrices")
+    file = next((its[name] for kind in kinds if name in (its := entries(kind))), None)
+    return None if file is None else mistaken_table(read_toml(file), name, None)
 
 
 def _hint(name: str, known: Collection[str]) -> str:

@@ -235,9 +235,9 @@ class Cluster(Short, Terse):
     replicas_per_device: int = Field(default=1, ge=1, le=1024, description="replicas that share a device, each getting an equal part of it")
     device_sharing: Literal["saturated", "concurrent"] = Field(
         default="saturated",
-        description="of replicas that share a device. saturated: each alone keeps all of it busy, so that k take k times as long; "
-        "concurrent: each alone keeps it busy for the share of its time that workload.device_work says, and one computes while others "
-        "do not need it",
+        description="how replicas share a device. saturated: each alone keeps all of it busy, so that k take k times as "
+        "long; concurrent: each alone keeps it busy for the share of its time that workload.device_work says, "
+        "and one computes while others do not need it",
     )
     device_memory_limit_bytes: Annotated[Bytes, Field(gt=0)] | None = Field(
         default=None,

@@ -101,10 +101,10 @@ class Part(Spec):
 class Doubt(Spec):
     """The discrepancy as it reaches one result."""
 
-    regime: str = Field(default="", description="whose figures these are")
+    regime: str = Field(default="", description="regime whose figures these are")
     reach: float = Field(default=0.0, description="doublings of replicas beyond what was calibrated")
     compute: float = Field(default=0.0, description="by how much the logarithm of a step's time rises with that of compute")
-    communication: float = Field(default=0.0, description="the same with that of communication")
+    communication: float = Field(default=0.0, description="by how much the logarithm of a step's time rises with that of communication")
     parts: tuple[Part, ...] = Field(default=(), description="what each cause does to the throughput")
     staleness: float = Field(default=0.0, ge=0, description="standard deviation of the logarithm of the mean staleness")
     checked: LeftOutRows | None = Field(default=None, description="how such intervals did on runs left out")

@@ -42,7 +42,7 @@ class Estimate(Spec):
 
     mean: float = Field(description="mean over replications")
     low: float = Field(description="low end of the 90% prediction interval")
-    high: float = Field(description="high end")
+    high: float = Field(description="high end of the 90% prediction interval")
 
 
 class Quantiles(Spec):
@@ -73,7 +73,7 @@ class Scatter(Spec):
 class Histogram(Spec):
     """``counts[i]`` updates had staleness ``values[i]``."""
 
-    values: tuple[int, ...] = Field(description="of staleness")
+    values: tuple[int, ...] = Field(description="values of staleness")
     counts: tuple[int, ...] = Field(description="updates with each of these values")
 
 
@@ -87,10 +87,14 @@ class Staleness(Spec):
     max: int = Field(description="largest")
     histogram: Histogram = Field(description="how many updates had which staleness")
     bound: int | None = Field(default=None, description="what it can be at most under stale-synchronous clocks: (n - 1) (2 bound + 1)")
-    per_server_mean: tuple[float, ...] = Field(default=(), description="the same, counted on each server by itself")
+    per_server_mean: tuple[float, ...] = Field(default=(), description="mean staleness, counted on each server by itself")
     per_server_p95: tuple[int, ...] = Field(default=(), description="95th percentile, counted on each server by itself")
-    per_worker_mean: tuple[float, ...] = Field(default=(), description="of each worker's updates; up to 1,024 workers are listed")
-    per_worker_p95: tuple[int, ...] = Field(default=(), description="to 15% above 16")
+    per_worker_mean: tuple[float, ...] = Field(
+        default=(), description="mean staleness of each worker's updates; up to 1,024 workers are listed"
+    )
+    per_worker_p95: tuple[int, ...] = Field(
+        default=(), description="95th percentile of each worker's updates: exact up to 16, to 12% above"
+    )
     per_worker_max: tuple[int, ...] = Field(default=(), description="largest of each worker's updates")
     mixed_reads: float = Field(default=0.0, description="share of reads that found different versions on different servers")
     mixed_spread_mean: float = Field(default=0.0, description="updates between the newest and the oldest of those, mean over all reads")
@@ -122,7 +126,7 @@ class Phase(Spec):
     """Whether asynchronous workers moved together (docs/metrics.md)."""
 
     order_at_start: float = Field(description="1: all workers at the same point of their steps; about 1 / sqrt(n): anywhere")
-    order_at_end: float = Field(description="the same when the run ends")
+    order_at_end: float = Field(description="order of the workers' phases when the run ends")
     order_of_random_phases: float = Field(description="what n workers anywhere exceed with a chance of one in four")
     mixed_share: float = Field(description="share of replications in which the order fell to that of random phases")
     mixed_after_s: float | None = Field(default=None, description="median of when it did, of those replications")
@@ -132,9 +136,9 @@ class Phase(Spec):
 class Reduced(Spec):
     """How buffers of one size were all-reduced."""
 
-    size_bytes: float = Field(description="of the buffer")
-    algorithm: str = Field(description="that reduced it")
-    protocol: str = Field(description="that it was sent with")
+    size_bytes: float = Field(description="size of the buffer")
+    algorithm: str = Field(description="algorithm that reduced it")
+    protocol: str = Field(description="protocol that it was sent with")
 
 
 class Stage(Spec):
@@ -142,8 +146,10 @@ class Stage(Spec):
 
     layers: str = Field(description="the first and the last of its layers, of each chunk")
     layer_count: int = Field(description="how many layers it has")
-    devices: int = Field(description="of all copies together")
-    parameter_bytes: float = Field(description="of its layers in one copy of the model, on all devices that share them together")
+    devices: int = Field(description="devices of all copies together")
+    parameter_bytes: float = Field(
+        description="bytes of its layers' parameters in one copy of the model, on all devices that share them together"
+    )
     busy: float = Field(description="share of the time in which its devices compute")
     bubble: float = Field(description="share in which they wait for other stages or copies")
     communication: float = Field(description="share in which they wait for messages and collectives alone")
@@ -161,28 +167,30 @@ class Exchange(Spec):
         )
     )
     does: str = Field(description="what is done: all-reduce, all-gather, activations, ...")
-    devices: int = Field(description="that take part in one")
+    devices: int = Field(description="devices that take part in one")
     links: Literal["in a node", "between nodes"] = Field(description="which links it has to cross")
-    stage: int = Field(description="of the stages the one for which it takes longest, to which the figures belong")
+    stage: int = Field(description="the stage for which it takes longest, to which the figures belong")
     times: int = Field(description="how often a device takes part in a step")
-    size_bytes: float = Field(description="of the buffers, or the messages, of a device's step together")
-    seconds: float = Field(description="that they take one after the other, had they the links for themselves and those that do the same")
+    size_bytes: float = Field(description="size of the buffers, or the messages, of a device's step together")
+    seconds: float = Field(
+        description="seconds that they take one after the other, had they the links for themselves and those that do the same"
+    )
     amid: bool = Field(default=False, description="whether the next pass waits for it")
 
 
 class JobParts(Spec):
     """Where the seconds of a job went, mean over replications; together its time."""
 
-    startup: float = Field(description="until the first step begins: processes, imports, the cluster, building the model")
-    tracing: float = Field(description="by which first steps, of training and of evaluation, take longer than later ones")
-    first_epoch: float = Field(description="by which the first epoch's steps take longer, while the input pipeline fills its cache")
+    startup: float = Field(description="time until the first step begins: processes, imports, the cluster, building the model")
+    tracing: float = Field(description="by how much first steps, of training and of evaluation, take longer than later ones")
+    first_epoch: float = Field(description="by how much the first epoch's steps take longer, while the input pipeline fills its cache")
     filling: float = Field(description="waiting for the first batch of each epoch")
     steps: float = Field(description="steps whose work lasts")
     evaluation: float = Field(description="passes over other data between epochs")
-    checkpoints: float = Field(description="for which training waits")
+    checkpoints: float = Field(description="time for which training waits for checkpoints")
     lost_work: float = Field(description="steps whose work a fault destroyed")
     down: float = Field(description="after faults: until they are noticed, and until what crashed is there again and has read a checkpoint")
-    fewer_workers: float = Field(description="by which steps take longer while workers are missing and the others go on")
+    fewer_workers: float = Field(description="by how much steps take longer while workers are missing and the others go on")
 
     @property
     def of_steps(self) -> float:
@@ -193,11 +201,11 @@ class JobParts(Spec):
 class Epoch(Spec):
     """An epoch as it goes without faults: mean seconds."""
 
-    number: int = Field(description="from 1 on; of those that are alike the first")
+    number: int = Field(description="number of the epoch, from 1 on; of those that are alike the first")
     like_it: int = Field(description="how many epochs are alike, itself included")
-    time_s: float = Field(description="of all of it")
-    first_step_s: float = Field(description="of its first step")
-    step_s: float = Field(description="of its later steps")
+    time_s: float = Field(description="time of the whole epoch")
+    first_step_s: float = Field(description="time of its first step")
+    step_s: float = Field(description="time of its later steps")
     steps: float = Field(description="how many steps it has")
     evaluation_s: float = Field(description="evaluation after it")
     checkpoint_s: float = Field(description="waiting for checkpoints during it")
@@ -207,8 +215,8 @@ class Checkpointing(Spec):
     """How often the state is written, and how often it should be."""
 
     interval_s: float = Field(description="mean time of training between checkpoints")
-    cost_s: float = Field(description="for which training waits, each time")
-    size_bytes: float = Field(description="of a checkpoint")
+    cost_s: float = Field(description="time for which training waits, each time")
+    size_bytes: float = Field(description="size of a checkpoint")
     best_s: float | None = Field(default=None, description="interval with which the job is expected to end soonest; none: nothing fails")
     young_s: float | None = Field(default=None, description="Young's first-order interval, sqrt(2 C M)")
     daly_s: float | None = Field(default=None, description="Daly's higher-order one")
@@ -217,10 +225,10 @@ class Checkpointing(Spec):
 class JobOutcome(Spec):
     """The whole job: how long, for how much, and where the time went."""
 
-    samples: float = Field(description="that are trained on, all epochs together")
-    steps: float = Field(description="of the job, each of all replicas together; asynchronous: updates")
+    samples: float = Field(description="samples that are trained on, all epochs together")
+    steps: float = Field(description="steps of the job, each of all replicas together; asynchronous: updates")
     epochs: float = Field(description="passes over the data")
-    time_s: Estimate = Field(description="until the job ends")
+    time_s: Estimate = Field(description="time until the job ends")
     cost_usd: Estimate | None = Field(default=None, description="null: the price is not known")
     samples_per_s: Estimate = Field(description="samples over time, all overheads included")
     samples_per_s_of_each_replication: tuple[float, ...] = Field(description="the distribution behind that interval")
@@ -240,9 +248,9 @@ class Utilisation(Spec):
     links: float = Field(description="mean share of the links' bandwidth in use")
     servers: float = Field(description="mean share of the time in which servers work")
     busiest_link: float = Field(description="share of the link most in use")
-    busiest_link_name: str = Field(description="its name")
+    busiest_link_name: str = Field(description="name of the busiest link")
     busiest_server: float = Field(description="share of the server most in use")
-    cores: float = Field(default=0.0, description="of the cores that all nodes share; 0 where each has its own")
+    cores: float = Field(default=0.0, description="share in use of the cores that all nodes share; 0 where each has its own")
 
 
 Limit = Literal[
@@ -255,9 +263,9 @@ Limit = Literal[
 class Bottleneck(Spec):
     """What limits the throughput: a name to sort by, and a sentence."""
 
-    name: Limit = Field(description="to sort by")
+    name: Limit = Field(description="what limits, in a word or two, to sort by")
     balance: Limit | None = Field(default=None, description="what takes nearly as much of a step, so that neither alone is the limit")
-    text: str = Field(description="the same in a sentence")
+    text: str = Field(description="what limits, in a sentence")
 
     @property
     def label(self) -> str:
@@ -269,7 +277,7 @@ class Assumed(Spec):
     """What was taken for something that the scenario leaves out, and why."""
 
     path: str = Field(description="dotted path of the key")
-    value: str = Field(description="that was taken")
+    value: str = Field(description="value that was taken")
     reason: str = Field(description="why")
 
 
@@ -280,7 +288,7 @@ class Coverage(Spec):
     grade: Literal["checked", "interpolation", "uncovered"] = Field(
         description="checked: held against real runs of that kind; interpolation: between what was measured; uncovered: by nothing"
     )
-    text: str = Field(description="the same in a sentence")
+    text: str = Field(description="what covers it, in a sentence")
 
 
 class Warned(Spec):
@@ -288,7 +296,7 @@ class Warned(Spec):
 
     code: str = Field(description="which warning, to sort by")
     path: str = Field(description="dotted path of the key that it is about")
-    value: float | str = Field(description="that the scenario has there")
+    value: float | str = Field(description="value that the scenario has there")
     range: tuple[float, float] | None = Field(default=None, description="within which it is covered; null: there is none")
     text: str = Field(description="the warning in a sentence")
 

@@ -96,6 +96,7 @@ _WITH_MEASUREMENTS: Mapping[str, str] = {
     "testbed": "sum them up with `paceline testbed show {}`",
 }
 """What is done with measurements, by the probe that made them."""
+_PYTHON = FileKind("a file of Python", "measure a model that it builds with `paceline calibrate {}:FUNCTION --name NAME`", lambda _: True)
 _PAGE = FileKind("an HTML page", "open it in a browser", lambda _: True)
 _CELLS = FileKind("a table (CSV)", "give it to `paceline report --measured` or `paceline validate --measured`", lambda _: True)
 _FIRST_BYTES = 2**26
@@ -138,6 +139,8 @@ def _other_text(text: str, path: str | Path, wanted: Is | None) -> str | None:
         if found is None or found == wanted:
             return None
         return _sentence(_IN_JSON[found], path, _WITH_MEASUREMENTS.get(str(data.get("probe")), ""))
+    if str(path).endswith(".py"):
+        return _sentence(_PYTHON, path)
     start = text.lstrip()[:200].lower()
     if start.startswith(("<!doctype html", "<html")):
         return _sentence(_PAGE, path)

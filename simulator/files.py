@@ -11,6 +11,7 @@ from typing import Any
 
 from simulator.errors import InputError, ScenarioError
 from simulator.file_kinds import mistaken
+from simulator.nearest import no_such_file
 
 __all__ = ["check_folder", "check_new", "check_replaceable", "check_writable", "read_toml", "write_whole"]
 
@@ -164,7 +165,7 @@ def read_toml(path: str | Path) -> dict[str, Any]:
             raise ScenarioError(f"{path}: is larger than {_MAX_FILE_BYTES} bytes, which no scenario is; check the path")
         return tomllib.loads(content.decode("utf-8-sig"))
     except FileNotFoundError:
-        raise ScenarioError(f"{path}: there is no such file; check the path") from None
+        raise ScenarioError(f"{path}: {no_such_file(path)}") from None
     except OSError as error:
         raise ScenarioError(f"{path}: cannot be read: {error.strerror or type(error).__name__}; give a TOML file") from None
     except UnicodeDecodeError as error:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Iterable
+from pathlib import Path
 
 from simulator.text import listed
 
-__all__ = ["did_you_mean", "nearest"]
+__all__ = ["did_you_mean", "nearest", "no_such_file"]
 
 _LEAST = 0.6
 """How alike two words must be, from 0 to 1; what :mod:`difflib` takes by default."""
@@ -58,8 +60,20 @@ def did_you_mean(word: object, known: Iterable[str], otherwise: str = "", *, wri
     written
         How a name is written, such as ``"'{}'"`` or ``"--{}"``.
     """
-    near = [written.format(name) for name in nearest(word, known)]
+    near = [written.replace("{}", name) for name in nearest(word, known)]
     return f"did you mean {listed(near, 'or')}?" if near else otherwise
+
+
+def no_such_file(path: str | Path, otherwise: str = "check the path") -> str:
+    """That there is no such file, and those of its folder that may have been meant; where there are none, what else to do."""
+    folder, name = os.path.split(path)
+    try:
+        with os.scandir(folder or ".") as found:
+            # a common ending makes no two names alike
+            beside = sorted(its.name for its in found if its.is_file() and nearest(Path(name).stem, [Path(its.name).stem]))
+    except (OSError, ValueError):
+        beside = []
+    return f"there is no such file; {did_you_mean(name, beside, otherwise, written=os.path.join(folder, '{}'))}"
 
 
 def _likeness(given: str, name: str) -> float:

@@ -98,7 +98,7 @@ class Result(Outcome):
 
     see: ClassVar[str] = "to_frame() has every figure, .bottleneck.text and .warnings the sentences, paceline.report(result) draws it"
 
-    seed: int = Field(description="of all random numbers")
+    seed: int = Field(description="seed of all random numbers")
     replicas: int = Field(description="copies of the model that train")
     placement: Placement | None = Field(default=None, description="where it all sits; null in files written by older versions")
     throughput_samples_per_s: Estimate = Field(description="samples per second of all replicas together")
@@ -121,20 +121,20 @@ class Result(Outcome):
     scatter: Scatter | None = Field(
         default=None, description="what the interval of the throughput is made of; null in files written by older versions"
     )
-    phase: Phase | None = Field(default=None, description="of several asynchronous workers")
+    phase: Phase | None = Field(default=None, description="whether asynchronous workers, where there are several, step at the same time")
     breakdown_s: Breakdown = Field(description="where the mean step's time goes")
     hidden_communication_s: float = Field(
         default=0.0, description="communication of the mean step that went on while the replica computed; no part of the step's time"
     )
     moved: DeviceTransfer | None = Field(
-        default=None, description="to which device the workload was moved, how far and by which rule; null where it was not"
+        default=None, description="device to which the workload was moved, how far and by which rule; null where it was not"
     )
     all_reduces: tuple[Reduced, ...] = Field(default=(), description="algorithm and protocol of each bucket size")
-    stages: tuple[Stage, ...] = Field(default=(), description="of a pipeline; left out where there is none")
+    stages: tuple[Stage, ...] = Field(default=(), description="stages of a pipeline; left out where there is none")
     exchanges: tuple[Exchange, ...] = Field(
         default=(), description="what devices that share one model, or its state, exchange in a step; left out of other strategies"
     )
-    job: JobOutcome | None = Field(default=None, description="of the whole job, where the scenario has one")
+    job: JobOutcome | None = Field(default=None, description="the whole job, where the scenario has one")
     utilisation: Utilisation = Field(description="how busy devices, links and servers are")
     bottleneck: Bottleneck = Field(description="what limits the throughput")
     coverage: tuple[Coverage, ...] = Field(default=(), description="how far it lies from anything that was measured, aspect by aspect")

@@ -296,9 +296,10 @@ class Workload(Short, Spec):
     )
     device_work: Affine | None = Field(
         default=None,
-        description="of a step, seconds for which it would need the whole device if nothing else held it up; where replicas share a device "
-        '(cluster.device_sharing = "concurrent"), this over the step\'s time is the share of it that one alone keeps busy; left out: '
-        "the update, and of each pass what grows with the batch, or all of it where least says what starting its kernels takes",
+        description="seconds of a step for which it would need the whole device if nothing else held it up; where "
+        'replicas share a device (cluster.device_sharing = "concurrent"), this over the step\'s time is the '
+        "share of it that one alone keeps busy; left out: the update, and of each pass what grows with the "
+        "batch, or all of it where least says what starting its kernels takes",
     )
     server: ServerCost = Field(default=ServerCost(), description="time that a parameter server takes for one gradient tensor")
     variables: tuple[Variable, ...] = Field(

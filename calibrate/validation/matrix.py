@@ -49,12 +49,11 @@ class Matrix(Short, Spec):
 
     see: ClassVar[str] = "to_frame() has every setting"
 
-    name: str = Field(min_length=1, max_length=100)
-    repeats: int = Field(default=3, ge=1, le=1000)
-    seed: int = Field(default=0, ge=0)
-    fit: tuple[TestbedSetting, ...] = Field(min_length=1)
-    held_out: tuple[HeldOut, ...]
-
+    name: str = Field(min_length=1, max_length=100, description="for readers")
+    repeats: int = Field(default=3, ge=1, le=1000, description="how often each setting is run")
+    seed: int = Field(default=0, ge=0, description="of all random numbers")
+    fit: tuple[TestbedSetting, ...] = Field(min_length=1, description="settings that the machine is fitted to")
+    held_out: tuple[HeldOut, ...] = Field(description="settings that are predicted before they are run")
     drawn_by: int | None = Field(default=None, ge=0, description="seed that drew what is held out; none where a person chose it")
 
     def _in_short(self) -> Iterator[str]:

@@ -15,7 +15,7 @@ from pydantic import Field
 from calibrate.validation.comparison import Compared, drawn_interval, reached_of
 from simulator.errors import InputError
 from simulator.loading import apply_settings, scenario_from_table
-from simulator.nearest import did_you_mean
+from simulator.nearest import did_you_mean, no_such_file
 from simulator.results import Result
 from simulator.scenario import Scenario
 from simulator.spec import Spec
@@ -114,7 +114,7 @@ def _lines(path: Path) -> str:
         with path.open("rb") as file:
             content = file.read(_MOST_BYTES + 1)
     except FileNotFoundError:
-        raise InputError(f"{path}: there is no such file; check the path") from None
+        raise InputError(f"{path}: {no_such_file(path)}") from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise InputError(f"{path}: cannot be read: {reason or type(error).__name__}; give a CSV file") from None

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
+from pydantic import BaseModel
 from rich.text import Text
 
 import paceline
@@ -291,7 +292,20 @@ def _library() -> Iterator[str]:
     yield from (f"```{{eval-rst}}\n.. autofunction:: paceline.{name}\n```\n" for name in functions)
     yield "## What they return\n"
     classes = (name for name in paceline.__all__ if name not in functions)
-    yield from (f"```{{eval-rst}}\n.. autoclass:: paceline.{name}\n   :members:\n```\n" for name in classes)
+    yield from (_class_of_library(name, getattr(paceline, name)) for name in classes)
+
+
+_LISTED = {"Result": "results.md", "Scenario": "keys.md", "Workload": "keys.md"}
+"""Classes whose attributes have a page of their own."""
+
+
+def _class_of_library(name: str, it: type) -> str:
+    own = f"```{{eval-rst}}\n.. autoclass:: paceline.{name}\n   :members:\n   :exclude-members: model_config\n```\n"
+    if not issubclass(it, BaseModel):
+        return own
+    if name in _LISTED:
+        return f"{own}\n[](./{_LISTED[name]}) lists its attributes.\n"
+    return "\n".join([own, *(f"- `{key}`: {_sentence(field.description or '')}" for key, field in it.model_fields.items()), ""])
 
 
 PARTS: dict[str, Callable[[], Iterator[str]]] = {
@@ -316,7 +330,14 @@ def _read(app: Sphinx, name: str, source: list[str]) -> None:
     source[0] = with_generated(source[0])
 
 
+def _without_arguments(_: Sphinx, what: str, *_more: object) -> tuple[str, str] | None:
+    """Classes are shown without their constructors' arguments: functions make their objects."""
+    return ("", "") if what == "class" else None
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """What Sphinx calls."""
     app.connect("source-read", _read, priority=400)  # before links are looked at
+    app.setup_extension("sphinx.ext.autodoc")
+    app.connect("autodoc-process-signature", _without_arguments)
     return {"parallel_read_safe": True}

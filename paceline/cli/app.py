@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import itertools
 import os
 import pkgutil
 import re
@@ -46,7 +47,8 @@ def _root(
     Calibrate a workload from real steps on one device, simulate it on a cluster that you
     describe, and read throughput, staleness and bottleneck with their intervals.
 
-    Start with [bold]paceline quickstart[/bold].
+    Start with [bold]paceline quickstart[/bold]; with your own model and machines with [bold]paceline calibrate[/bold]
+    and [bold]paceline init[/bold].
     """
 
 
@@ -137,6 +139,7 @@ _INTERRUPTED = 130
 _LONGEST_LINE = 600
 _ARGUMENT = re.compile(r"`([a-z]\w*)(?:=([^`]+))?`(?:: (?='))?")
 """An argument in a message of the library, alone or with a value."""
+_OF_KEYS = ("--set", "--over")
 _UNIT_LOST = re.compile(r"unexpected extra argument\S* \((samples/s|USD|h|hours?|min|minutes?|d|days?)\b")
 """A unit that the shell has cut off its value."""
 
@@ -250,7 +253,9 @@ def _explain(error: Any) -> int:
     else:
         hint = f" (see `{context.command_path} --help`)" if context is not None else ""
         message = _with_what_was_meant(error).replace("Value error, ", "").replace("Input should", f"{_given(error)}must")
-        if _UNIT_LOST.search(message):
+        if stray := next((word for option, word in itertools.pairwise(sys.argv) if option in _OF_KEYS and "=" not in word), None):
+            message = f"{message.rstrip('.')}; a key and its value are one word: {stray}=VALUE"
+        elif _UNIT_LOST.search(message):
             message += "; a value and its unit are one word: '20000 samples/s', '500 USD', '12 h' in quotes"
         _say(f"{message}{hint}")
     return int(error.exit_code)
@@ -265,7 +270,7 @@ def _with_what_was_meant(error: Any) -> str:
     if (option := getattr(error, "option_name", None)) is not None and message.startswith("No such option"):
         message, given = error.message.split(" Did you mean")[0].rstrip(".?"), option.lstrip("-")
         known = [name.removeprefix("--") for its in getattr(command, "params", ()) for name in its.opts if name.startswith("--")]
-        hint = did_you_mean(given, known, written="--{}")
+        hint = did_you_mean(given, known, _as_setting(given, command), written="--{}")
     elif found := _NO_COMMAND.match(message):
         message, hint = found[1], did_you_mean(found[2], getattr(command, "commands", ()))
     elif found := _NO_CHOICE.match(message):
@@ -273,6 +278,17 @@ def _with_what_was_meant(error: Any) -> str:
     else:
         return message
     return f"{message}; {hint}" if hint else message
+
+
+def _as_setting(option: str, command: Any) -> str:
+    """How a key of a scenario is set that was taken for an option; "" where it is none, or the command sets no keys."""
+    from paceline.cli.completing import known_keys
+
+    if not any("--set" in its.opts for its in getattr(command, "params", ())):
+        return ""
+    keys = [key for key in known_keys() if key.rpartition(".")[2] == option.replace("-", "_")]
+    first = next((key for key in keys if key.startswith("strategy.")), keys[0] if len(keys) == 1 else "")
+    return f"set it with --set {first}=VALUE" if first else ""
 
 
 _NO_COMMAND = re.compile(r"(No such command '(.*?)')")

@@ -25,10 +25,10 @@ from simulator.catalog import Kind, entries
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-__all__ = ["KEYS_FILE", "Word", "answer", "text_of_keys", "words_for"]
+__all__ = ["KEYS_FILE", "Word", "answer", "known_keys", "text_of_keys", "words_for"]
 
 KEYS_FILE = Path(__file__).with_name("keys.json")
-"""Every key that ``--set`` takes, with what it means and its values where these are few, and every name of a strategy."""
+"""Every key that ``--set`` takes, with what it means and its values where these are few; and names of strategies."""
 
 
 class Word(NamedTuple):
@@ -56,9 +56,18 @@ def answer(root: Any) -> bool:
         return False
     read, written = _SHELLS[shell]
     typed = read()
-    words = [word for word in words_for(root, typed.before, typed.last) if word.text.startswith(typed.last)]
-    sys.stdout.write(written([word._replace(text=word.text[typed.kept :]) for word in dict.fromkeys(words)]))
+    words = list(dict.fromkeys(word for word in words_for(root, typed.before, typed.last) if word.text.startswith(typed.last)))
+    if len(words) == 1:
+        words += _going_on(words[0])
+    sys.stdout.write(written([word._replace(text=word.text[typed.kept :]) for word in words]))
     return True
+
+
+def _going_on(word: Word) -> Iterable[Word]:
+    """What may follow the only word, where that is not whole: behind a word that is offered alone, shells put a space."""
+    if word.text.endswith("="):
+        return [Word(f"{word.text}VALUE", word.help)]
+    return _files(word.text) if word.text.endswith("/") else []
 
 
 def words_for(root: Any, before: Sequence[str], last: str) -> Iterator[Word]:
@@ -197,6 +206,11 @@ def _values_of_key(its: Mapping[str, Any], begun: str, *, several: bool) -> Iter
     return [*map(Word, names), *(_files(begun) if its.get("of", ["devices"]) != ["devices"] else ())]
 
 
+def known_keys() -> list[str]:
+    """Every key of a scenario that can be set, with its dots."""
+    return list(_known()["scenario"])
+
+
 def _prices(begun: str) -> Iterator[Word]:
     return (Word(f"{name}=") for name in _names("clusters") if "=" not in begun)
 
@@ -220,7 +234,7 @@ _VALUES: Mapping[str, Callable[[str], Iterable[Word]]] = {
     "cluster": _named("clusters"),
     "workload": _named("workloads"),
     "strategies": _listed(lambda: _known()["strategies"]),
-    "strategy": lambda _: map(Word, _known()["strategies"]),
+    "strategy": lambda _: map(Word, _known()["begun_with"]),
     "show.name": _named("workloads", "clusters", "devices", "inputs"),
     "run.settings": _SETTING,
     "predict.settings": _SETTING,
@@ -323,6 +337,7 @@ _NOT_SET = ("schema_version", "calibrated", "fit", "uncertainty", "provenance", 
 def data_of_keys() -> dict[str, Any]:
     """What :data:`KEYS_FILE` holds, from the formats of files."""
     from calibrate.testbed.setting import TestbedSetting
+    from paceline.scenario_text import BEGUN_WITH
     from simulator.loading import NAMED
     from simulator.scenario import Scenario
     from simulator.strategies.catalogue import SHORT_NAMES
@@ -334,6 +349,7 @@ def data_of_keys() -> dict[str, Any]:
         "scenario": dict(sorted({**dict(_keys_of(Scenario)), **uses}.items())),
         "testbed-setting": dict(sorted(_keys_of(TestbedSetting))),
         "strategies": list(SHORT_NAMES),
+        "begun_with": list(BEGUN_WITH),
     }
 
 

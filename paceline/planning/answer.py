@@ -242,16 +242,16 @@ def refused_once(refused: Iterable[Refused]) -> list[Refused]:
 
 
 class Plan(Short, Spec):
-    """The answer."""
+    """The answer to a goal: the best configuration, and what else was found."""
 
     see: ClassVar[str] = ".sentences say it in words, to_frame() has every candidate; paceline.report(plan) draws it"
 
-    schema_version: Literal[1] = 1
-    goal: Goal
-    feasible: bool
+    schema_version: Literal[1] = Field(default=1, description="version of this format")
+    goal: Goal = Field(description="what was asked for")
+    feasible: bool = Field(description="whether any configuration reaches it")
     chosen: Candidate = Field(description="the best that meets the goal; where none does, the nearest")
     why: str = Field(description="why this one, in a sentence or two")
-    runners_up: tuple[Candidate, ...]
+    runners_up: tuple[Candidate, ...] = Field(description="the next best, in order")
     pareto: tuple[Candidate, ...] = Field(description="no other simulated is both cheaper and faster; ascending in time")
     candidates: tuple[Candidate, ...] = Field(description="all that were simulated")
     clusters: tuple[ClusterAnswer, ...] = Field(default=(), description="each cluster that was asked for, in that order")
@@ -275,7 +275,7 @@ class Plan(Short, Spec):
     refused: tuple[Refused, ...] = Field(default=(), description="those that cannot be, each with the reason")
     simulated: int = Field(description="scenarios that were really simulated, those for workers, servers and improvements included")
     sentences: tuple[str, ...] = Field(default=(), description="in short: the answer, how sure it is, what limits it")
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = Field(default=(), description="what else is to be known, in sentences")
 
     @model_serializer(mode="wrap")
     def _written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:

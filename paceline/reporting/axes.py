@@ -24,6 +24,7 @@ __all__ = [
     "log_axis",
     "marker_symbol",
     "series_colour",
+    "text_colour",
     "what_scripts_need",
     "workers_axis",
 ]
@@ -50,6 +51,8 @@ JOB_COLOURS = {
     "fewer_workers": "var(--series-4)",
 }
 """Of each part of a job, in all figures."""
+_DEEP = ("var(--part-compute)", "var(--part-backward)", "var(--series-7)")
+"""Colours of parts on which dark text cannot be read where the theme is light."""
 _HEADROOM = 1.08
 _LINEAR_TICKS = 7
 
@@ -62,6 +65,11 @@ def series_colour(index: int) -> str:
 def band_colour(index: int) -> str:
     """The colour of a curve's interval."""
     return f"var(--band-{index % _COLOURS + 1})"
+
+
+def text_colour(part: str) -> str:
+    """The colour of text in a bar of a part's colour."""
+    return "var(--on-deep)" if part in _DEEP else "var(--on-part)"
 
 
 def marker_symbol(index: int) -> str:

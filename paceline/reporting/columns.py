@@ -14,7 +14,7 @@ from typing import Any
 
 from calibrate.fit.intervals import digits
 from paceline.comparing import NOTHING
-from paceline.reporting.axes import JOB_COLOURS, band_colour, marker_symbol, series_colour, what_scripts_need
+from paceline.reporting.axes import JOB_COLOURS, band_colour, marker_symbol, series_colour, text_colour, what_scripts_need
 from paceline.reporting.coordinates import ABSENT, Coordinates, Key
 from paceline.sentences import NOT_CERTAIN
 from simulator.discrepancy import Z_90
@@ -37,7 +37,7 @@ MOST_RUNS = 100
 """Of a result with more replications as many are embedded, for comparing one with another run by run."""
 
 _LONGEST_TEXT = 600
-_COUNTED = {"replicas": "replica", "strategy.servers": "server"}
+_COUNTED = ("replicas", "strategy.servers")
 """Keys whose values are shown as a number of things."""
 _STANDING = {"checked": "checked against real runs of its kind", "interpolation": "between what was measured"}
 """How a result stands to what was measured, by its grade."""
@@ -135,8 +135,8 @@ def columns_of(results: Sequence[Result], at: Coordinates, chosen: int = 0, meas
             For each name ``heading``, ``kind`` and ``values``, which for text are indices into ``texts``, one or
             several; for each figure the names of its columns, or the columns where the script computes the rows.
         ``hollow``, ``parts``, ``job_parts``, ``busy``
-            Whether a result lies beyond what was measured; columns of the parts of a step and of a job, each with its colour, and of
-            busy shares.
+            Whether a result lies beyond what was measured; columns of the parts of a step, each with its colour and that of text on
+            it, of the parts of a job, each with its colour, and of busy shares.
         ``chosen``, ``measured``
             Curve and indices of values to begin with; as given.
         ``histograms``
@@ -175,7 +175,7 @@ def columns_of(results: Sequence[Result], at: Coordinates, chosen: int = 0, meas
         "columns": columns,
         "tables": _tables(columns, at, shown) | {name: [_heading(its) for its in columns] for name, columns in _COMPUTED.items()},
         "hollow": [int(result.extrapolated) for result in results],
-        "parts": [[f"{part}_s", f"var(--part-{part.replace('_', '-')})"] for part in PARTS],
+        "parts": [[f"{part}_s", (colour := f"var(--part-{part.replace('_', '-')})"), text_colour(colour)] for part in PARTS],
         "job_parts": [[part, colour] for part, colour in _JOB_PARTS.items() if part in columns],
         "busy": list(_BUSY),
         "chosen": {"curve": at.curve_of[chosen], "at": [max(0, place) for place in at.places[chosen]]},
@@ -269,7 +269,8 @@ def _heading(its: Column) -> dict[str, str]:
 
 
 def _key(key: Key) -> dict[str, Any]:
-    kind, counted = kind_of_setting(key.path), _COUNTED.get(key.path)
+    kind = kind_of_setting(key.path)
+    counted = key.name.lower().removesuffix("s") if key.path in _COUNTED else ""
     texts = [written(value, kind) for value in key.values]
     lower = key.name[:1].lower() + key.name[1:]
     told = [

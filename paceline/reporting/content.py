@@ -106,6 +106,8 @@ class Trust:
         Clusters whose figures are assumed.
     uncalibrated, computed
         Workloads that do not record what was measured, and those whose times nobody measured.
+    disturbed
+        Whether a workload was calibrated on a machine that did something else as well.
     unfitted
         Whether a workload carries no uncertainty.
     workers, batch, device
@@ -117,6 +119,7 @@ class Trust:
     assumed: tuple[str, ...]
     uncalibrated: tuple[str, ...]
     computed: tuple[str, ...]
+    disturbed: bool
     unfitted: bool
     workers: tuple[int, int] | None
     batch: tuple[int, int] | None
@@ -143,6 +146,8 @@ class Trust:
         if not self.hollow and self.uncalibrated:
             some, they = ("", "it") if workloads == 1 else (" for some workloads", "they")
             found.append(f"what was measured is not recorded{some}, so nothing tells how far {they} can be trusted")
+        if self.disturbed:
+            found.append("the workload was calibrated on a busy machine, so its times may be too long and too uneven")
         if self.computed:
             more = f" and {len(self.computed) - 1} more" if len(self.computed) > 1 else ""
             found.append(f"nobody measured {clean(self.computed[0])}{more}: times are computed from the model’s dimensions")
@@ -347,6 +352,7 @@ def trust_of(results: Sequence[Result]) -> Trust:
         assumed=tuple(dict.fromkeys(result.scenario.cluster.name for result in results if result.scenario.cluster.basis == "assumed")),
         uncalibrated=tuple(name for name, load in loads.items() if load.calibrated is None and not load.is_computed),
         computed=tuple(name for name, load in loads.items() if load.is_computed),
+        disturbed=any(its.code == "disturbed-calibration" for result in results for its in result.warnings),
         unfitted=any(load.uncertainty is None for load in loads.values()),
         workers=(int(first.workers[0]), int(first.workers[1])) if first else None,
         batch=(int(first.batch[0]), int(first.batch[1])) if first else None,

@@ -173,6 +173,8 @@ def coordinates_of(results: Sequence[Result], labels: Sequence[str] | None = Non
     columns += [_swept(path, [each.get(path) for each in settings], clusters) for path in keys]
     rows = _numbered(rows, columns)
     found = tuple(_key(path, column) for path, column in zip(["replicas", *keys], columns, strict=True))
+    if any(result.ranks != result.scenario.replicas for result in results):
+        found = (replace(found[0], name="Devices"), *found[1:])
     return _assembled(_distinct_names(found), columns, rows, _words_for_files(rows, settings))
 
 

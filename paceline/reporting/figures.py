@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import plotly.graph_objects as go
 
-from paceline.reporting.axes import INK, MUTED, PAPER, layout, linear_axis, log_axis
+from paceline.reporting.axes import INK, MUTED, PAPER, layout, linear_axis, log_axis, text_colour
 from paceline.sentences import NOT_CERTAIN
 from simulator.memory import PARTS, Memory, PartName
 from simulator.text import format_bytes, format_change, format_number, format_seconds, format_share, format_usd, plot_text, written
@@ -141,9 +141,9 @@ def timeline_figure(timeline: Timeline) -> go.Figure:
             width=[0.9 if bar.critical else height for bar in bars],
             hoverinfo="text",
             hovertext=[_bar_hover(bar) for bar in bars],
-            **_in_bars(bars),
+            **_in_bars(bars, colour := f"var(--part-{'exposed-communication' if kind == 'communication' else kind})"),
             marker={
-                "color": f"var(--part-{'exposed-communication' if kind == 'communication' else kind})",
+                "color": colour,
                 "line": {"color": INK, "width": [1.5 if bar.critical else 0 for bar in bars]},
             },
         )
@@ -192,8 +192,8 @@ KIND_LABELS: dict[Kind, str] = {
 """The kinds in the order of a step's parts."""
 
 
-def _in_bars(bars: Sequence[Bar]) -> dict[str, object]:
-    """What stands in bars; nothing where they have no labels."""
+def _in_bars(bars: Sequence[Bar], colour: str) -> dict[str, object]:
+    """What stands in bars of a colour; nothing where they have no labels."""
     if not any(bar.label for bar in bars):
         return {}
     return {
@@ -201,7 +201,7 @@ def _in_bars(bars: Sequence[Bar]) -> dict[str, object]:
         "textposition": "inside",
         "insidetextanchor": "middle",
         "textangle": 0,
-        "insidetextfont": {"size": 10},
+        "insidetextfont": {"size": 10, "color": text_colour(colour)},
         "constraintext": "inside",
     }
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
-from paceline.reporting.axes import JOB_COLOURS, PAPER, layout
+from paceline.reporting.axes import JOB_COLOURS, PAPER, layout, text_colour
 from paceline.whole_job import PART_LABELS
 from simulator.figures import Epoch, JobOutcome
 from simulator.results import Result
@@ -200,6 +200,7 @@ def _draw(drawn: go.Figure, strip: Strip, row: int, number: str, scale: float, n
             text=[format_seconds(piece.seconds) for _, piece in held],
             textposition="inside",
             insidetextanchor="middle",
+            insidetextfont={"color": text_colour(JOB_COLOURS[part])},
             textangle=0,
             constraintext="inside",
             hoverinfo="text",

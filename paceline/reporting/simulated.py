@@ -188,7 +188,7 @@ def shortened(scenario: Scenario) -> tuple[Scenario, str]:
         warmup = min(scenario.run.warmup, steps // 3)
         scenario = scenario.shortened(steps, warmup)
         steps = scenario.run.steps
-        notes.append(f"Cut to the first {steps:,} steps of each replica, of {written(whole, 'count')}.")
+        notes.append(f"The run is cut to the first {steps:,} of {written(whole, 'count')} steps of each replica.")
     return scenario, " ".join(notes)
 
 

@@ -157,8 +157,8 @@ def laid_out(recording: Recording, name: str, *, warmup: int = 0, note: str = ""
     last = min(first + _STEPS, len(own)) - 1
     window = _Window(recording, path, own[first].start_s, own[last].end_s)
     drawn = _Drawn(window, path)
-    steps = f"step {first + 1}" if first == last else f"steps {first + 1} to {last + 1}"
-    parts = (f"Drawn are {steps} of {path.name} in the first replication.", *drawn.left_out, note)
+    steps = f"Step {first + 1}" if first == last else f"Steps {first + 1} to {last + 1}"
+    parts = (f"{steps} of {path.name} in the first replication.", *drawn.left_out, note)
     return Timeline(name, tuple(lane.name for lane in drawn.lanes), drawn.bars, bound_of_step(path), " ".join(filter(None, parts)))
 
 
@@ -171,8 +171,8 @@ def _staged(recording: Recording, name: str, path: CriticalPath, stages: Sequenc
     count, last = len(stages), len(stages) - 1
     shown = [stages[at] for at in sorted({round(place * last / (_MOST_STAGES - 1)) for place in range(_MOST_STAGES)})]
     drawn = _Drawn(window, path, shown if count > _MOST_STAGES else stages)
-    of = "" if count <= _MOST_STAGES else f" Of {count} stages {len(shown)} are drawn."
-    text = f"Drawn is step {path.number} of the stages of one copy of the model in the first replication, with what goes on beside it."
+    of = "" if count <= _MOST_STAGES else f" {len(shown)} of {count} stages are drawn."
+    text = f"Step {path.number} of one copy of the model in the first replication, with what goes on beside it."
     parts = (text + of, *drawn.left_out, note)
     lanes = tuple(lane.name for lane in drawn.lanes)
     return Timeline(name, lanes, drawn.bars, bound_of_step(path), " ".join(filter(None, parts)), drawn.arrows)
@@ -204,7 +204,7 @@ class _Drawn:
             most = _MOST_PASSES if stages else _MOST_BARS
             if len(pieces) > most and lane.kind != "critical path":
                 self.lanes[lane] = coarse(pieces, window_s / most)
-                merged = f"Pieces shorter than {format_seconds(window_s / most)} are drawn as part of those beside them."
+                merged = f"Pieces shorter than {format_seconds(window_s / most)} are joined to those beside them."
                 self.left_out = [*(one for one in self.left_out if one != merged), merged]
 
     @property
@@ -251,7 +251,7 @@ class _Drawn:
         shown = sorted(list(dict.fromkeys([self._path.step.replica, slowest, fastest, *others[:3], *spread]))[:_MOST_REPLICAS])
         who, several = ("copy", "copies") if self._window.place(0).name else (self._window.place(0).kind, f"{self._window.place(0).kind}s")
         self.left_out.append(
-            f"Of {len(replicas):,} {several} {len(shown)} are drawn, {who} {slowest} the slowest and {who} {fastest} the fastest among all."
+            f"{len(shown)} of {len(replicas):,} {several} are drawn: {who} {slowest} is the slowest of all, {who} {fastest} the fastest."
         )
         return shown
 
@@ -261,7 +261,7 @@ class _Drawn:
         shown = sorted(order[:most], key=lambda lane: lane.places)
         self.lanes |= {lane: lanes[lane] for lane in shown}
         if len(shown) < of:
-            self.left_out.append(f"Of {of:,} {what} {len(shown)} are drawn.")
+            self.left_out.append(f"{len(shown)} of {of:,} {what} are drawn.")
 
 
 def _touches(piece: Piece, replicas: set[int]) -> bool:

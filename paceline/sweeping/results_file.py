@@ -15,6 +15,7 @@ from paceline.sweeping.backends import WorkersLostError
 from paceline.sweeping.lines import CutOffError, Line, Outcome, begins_line, checked_outcome_of, line_in, line_of, outcome_of, timed
 from simulator.errors import InputError, ResultsError, SimulationError
 from simulator.file_kinds import mistaken
+from simulator.nearest import no_such_file
 from simulator.results import Failure, Result
 from simulator.scenario import Scenario
 from simulator.short import Short
@@ -554,7 +555,8 @@ def iter_results(path: Path, notes: list[str] | None = None) -> Iterator[Outcome
                             f"The results file ends in the middle of line {number}, as after an interrupted sweep; that line is left out."
                         )
     except FileNotFoundError:
-        raise ResultsError(f"{path}: there is no such file; check the path, or write it with `paceline sweep`") from None
+        hint = no_such_file(path, "check the path, or write it with `paceline sweep`")
+        raise ResultsError(f"{path}: {hint}") from None
     except (OSError, ValueError) as error:  # a ValueError where the path has a zero byte
         raise ResultsError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or type(error).__name__}") from None
 

@@ -28,7 +28,7 @@ class Memory(Short, Spec):
 
     see: ClassVar[str] = "table() has every part in bytes, .refused and .not_checked the reasons"
 
-    scenario_hash: str
+    scenario_hash: str = Field(description="hash of what is simulated")
     device: str = Field(description="as the cluster names it; empty where it names none")
     batch: int = Field(description="samples that a replica takes a step")
     micro_batch: int = Field(description="of them, samples that are computed at a time")

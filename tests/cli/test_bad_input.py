@@ -220,6 +220,7 @@ FILES = [
 SWEEP = "sweep s.toml --over strategy.workers=1,2"
 SIZES = [",".join(map(str, range(start, start + 101))) for start in (0, 2)]
 TYPED = [
+    Bad("assumptions-in-json", SIM + " --json --assumptions", ("--assumptions: says nothing with --json",)),
     Bad("set-without-equals", SIM + " --set strategy.workers", ("--set 'strategy.workers': must be key=value",)),
     Bad("set-without-key", SIM + " --set =3", ("--set '=3': must be key=value",)),
     Bad("set-empty-part", SIM + " --set strategy..workers=3", ("--set 'strategy..workers=3': must be key=value",)),
@@ -307,6 +308,7 @@ INIT = [
     Bad("no-bandwidth", OWN + " --bandwidth 10", ("--bandwidth '10' must be a bandwidth with its unit",)),
     Bad("small-b", OWN + " --bandwidth 10gbit/s", ("--bandwidth '10gbit/s' must be", 'did you mean "10Gbit/s"?')),
     Bad("no-price", OWN + " --price cheap", ("--price", "US dollars over a time")),
+    Bad("no-machine-for-servers", OWN + " --strategy async-ps --nodes 1", ("--nodes: 1 must be at least 2", "--servers 1")),
     Bad("no-machines", OWN + " --nodes 0", ("--nodes: 0 must be at least 1",)),
     Bad("strategy-unknown", OWN + " --strategy rnig", ("--strategy 'rnig'", "did you mean ring")),
     Bad("strategy-that-cuts", OWN + " --strategy fsdp", ("--strategy 'fsdp': needs more than these figures",)),

@@ -157,6 +157,18 @@ def test_simulate_says_it_to_a_person_in_80_columns(paceline: Runner) -> None:
     assert "\x1b" not in answer.stdout
 
 
+def test_a_result_begins_with_the_answer_and_counts_what_was_assumed(paceline: Runner) -> None:
+    short, full = paceline("simulate", "async-ps").stdout, paceline("simulate", "async-ps", "--assumptions").stdout
+    places = [
+        short.index(text) for text in ("90% interval", "\nlimit ", "\nwarning ", "Details of the prediction", "\nplacement ", "\nassumed ")
+    ]
+    assert places == sorted(places)
+    assert "assumed     2 values that the scenario does not give; --assumptions shows each" in short
+    assert "strategy.pull_order" not in short
+    assert "assumed     strategy.pull_order = random: " in full
+    assert short[: short.index("\nassumed")] == full[: full.index("\nassumed")]
+
+
 def test_a_result_says_where_it_sits_and_how_sure_its_efficiency_is(paceline: Runner) -> None:
     """Eight workers on a machine of eight devices are one node: said, not left to be guessed."""
     settings = ("strategy.workers=8", "run.steps=20", "run.replications=19")

@@ -43,13 +43,16 @@ def test_from_options_alone(folder: Path, paceline: Runner) -> None:
     assert (scenario.replicas, scenario.batch, scenario.job) == (4, 64, None)
 
 
-def test_every_command_that_it_names_can_be_typed(folder: Path, paceline: Runner) -> None:
-    answer = paceline("init", *OWN, "--price", "0.40/h", "--out", "a b.toml")
+@pytest.mark.parametrize(
+    "more", [(), ("--strategy", "mirrored", "--devices", "2"), ("--strategy", "single"), ("--epochs", "2", "--dataset-size", "1e5")]
+)
+def test_every_command_that_it_names_can_be_typed(folder: Path, paceline: Runner, more: tuple[str, ...]) -> None:
+    answer = paceline("init", *OWN, "--price", "0.40/h", "--out", "a b.toml", *more)
     for line in answer.stderr.splitlines()[2:]:
         words = shlex.split(line)
         assert words[0] == "paceline"
-        more = {"sweep": ("--set", "run.steps=10", "--jobs", "1"), "plan": ("--workers", "1,2", "--jobs", "1", "--set", "run.steps=10")}
-        done = paceline(*words[1:], *more.get(words[1], ()))
+        faster = {"sweep": ("--set", "run.steps=10", "--jobs", "1"), "plan": ("--workers", "1,2", "--jobs", "1", "--set", "run.steps=10")}
+        done = paceline(*words[1:], *faster.get(words[1], ()))
         assert done.code in (0, 3), done.stderr
 
 

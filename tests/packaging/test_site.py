@@ -14,6 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 import typer
+from pydantic import BaseModel
 
 import paceline
 from paceline.cli.app import app
@@ -164,6 +165,9 @@ def test_every_command_and_option_is_in_the_reference(pages):
 def test_every_public_name_is_in_the_reference(pages):
     ids = pages["reference/library.html"].ids
     assert {f"paceline.{name}" for name in paceline.__all__} <= ids
+    for its in (getattr(paceline, name) for name in paceline.__all__):
+        if isinstance(its, type) and issubclass(its, BaseModel):
+            assert all(field.description for field in its.model_fields.values()), its
 
 
 # -- pictures --------------------------------------------------------------------------

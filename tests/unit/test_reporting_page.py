@@ -187,7 +187,7 @@ def test_every_result_is_embedded_with_its_numbers() -> None:
     results = sweep()
     held = embedded(page_of(results), "points")
     assert held["columns"]["throughput_samples_per_s"]["values"] == [result.throughput_samples_per_s.mean for result in results]
-    assert [held["columns"][part]["heading"] for part, _ in held["parts"]] == [
+    assert [held["columns"][part]["heading"] for part, *_ in held["parts"]] == [
         "Input",
         "Compute",
         "Exposed communication",

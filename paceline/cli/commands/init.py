@@ -19,6 +19,7 @@ __all__ = ["init"]
 
 PANEL, ORDER = Panel.PREDICT, 15
 
+_SWEPT = (1, 2, 4, 8)
 _WORKLOAD, _CLUSTER, _WAY = "The model", "The machines", "The training"
 
 
@@ -72,7 +73,8 @@ def init(
         typer.Option(
             metavar="NAME",
             help="single, mirrored (the devices of one machine), ring (MultiWorkerMirroredStrategy), sync-ps, async-ps or ssp (parameter "
-            "servers); also the other names of `paceline plan --strategies`.",
+            "servers); also halving-doubling, tree, hierarchical or auto (other all-reduces), and backup (sync-ps that does not wait "
+            "for the slowest).",
             rich_help_panel=_WAY,
         ),
     ] = "ring",
@@ -226,6 +228,9 @@ def _show(scenario: Scenario, path: Path) -> None:
         f"wrote {path}: {scenario.strategy.in_words}, {scenario.replicas} {'replica' if scenario.replicas == 1 else 'replicas'}, "
         f"batch {scenario.batch} each, {scenario.workload.name} on {scenario.cluster.name}"
     )
-    key = "strategy.replicas" if scenario.layout.one_process else "strategy.workers"
-    sweep = "" if scenario.replicas == 1 else f"\n  paceline sweep {file} --over {key}=1,2,4,8"
-    note(f"Next:\n  paceline simulate {file}{sweep}\n  paceline plan {file} --target-throughput '20000 samples/s'")
+    key = scenario.strategy.count_key
+    most = scenario.replicas if scenario.layout.one_process else _SWEPT[-1]  # devices of one machine are no more than it has
+    counts = ",".join(str(count) for count in _SWEPT if count <= most)
+    sweep = f"\n  paceline sweep {file} --over strategy.{key}={counts}" if key else ""
+    goal = "--target-throughput '20000 samples/s'" if scenario.job is None else "--deadline 12h"
+    note(f"Next:\n  paceline simulate {file}{sweep}\n  paceline plan {file} {goal}")

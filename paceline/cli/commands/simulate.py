@@ -115,6 +115,8 @@ def simulate(
         useless(context, "--program, which simulates nothing", ("trace", "tensorboard", "audit", "assumptions"))
         _print_program(api.load(scenario, changes, prices=prices_of(prices)), json=json)
         return
+    if json:
+        useless(context, "--json, which prints everything", ["assumptions"])
     with progress_bar("replications") as advance:
         seen = api.observe(
             scenario,

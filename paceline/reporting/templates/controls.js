@@ -4,6 +4,8 @@ function inputs(selector) {
   return [...document.querySelectorAll(`#controls ${selector}, #sliders ${selector}`)];
 }
 
+const MOST_MISSING = 2;
+
 // fields that hold one value of the state, those that are there
 const FIELDS = {
   "choose-x": { read: (state) => state.x, write: (state, text) => Object.assign(state, { x: Number(text) }) },
@@ -46,7 +48,7 @@ function showState(state) {
 
 function showWhere(view) {
   const names = view.shown.filter((each) => each.chosen < 0).map((each) => each.name),
-    missing = names.length ? ` No result there of ${listed(names, 3)}.` : "",
+    missing = names.length ? ` No result there of ${names.length > MOST_MISSING ? names.length + " others" : listed(names)}.` : "",
     stand = keys.some((_, key) => swept(key)) ? `The sliders stand at ${settingsText(view.state.at)}.` : "";
   const told = view.shown.length ? missing : " Nothing is chosen: tick a box above.";
   document.getElementById("where").textContent = (stand + told).trim();

@@ -1,6 +1,7 @@
 // Figures over the swept key that x is: throughput, efficiency, cost, mean staleness, and the busiest link.
 
 const SAME_IDEAL = 0.05,
+  MOST_BANDS = 4,
   MOST_TOLD = 7;
 
 function pointLines(point) {
@@ -51,7 +52,7 @@ function whereText(view) {
 
 // a curve's name at the end of a sentence, where there are several
 function whose(view, point) {
-  return view.lines.length > 1 ? ` (${nameOf(point)})` : "";
+  return view.lines.length > 1 ? ` – ${nameOf(point)}` : "";
 }
 
 function cheapest(view, column, what) {
@@ -82,12 +83,14 @@ function figureOverKey(id, column, { what, hover, title, ends = [], log = false,
       if (!drawn.length) {
         return emptyFigure(none);
       }
+      // many intervals upon each other hide what they are of: then only that of the strategy in detail is drawn
+      const banded = ({ curve }) => drawn.length <= MOST_BANDS || curve === view.focus;
       const values = (point) => (ends.length ? [low(point), high(point)] : [mean(point)]),
         seen = [...below, ...over].flatMap((trace) => trace.y).concat(drawn.flatMap((each) => each.points.flatMap(values)));
       return {
         data: [
           ...below,
-          ...(ends.length ? drawn.map((each) => bandTrace(view, each, low, mean, high)) : []),
+          ...(ends.length ? drawn.filter(banded).map((each) => bandTrace(view, each, low, mean, high)) : []),
           ...drawn.map((each) => curveTrace(view, each, mean, hover)),
           ...over,
           ...ringTraces(view, drawn, mean),

@@ -20,7 +20,7 @@ function partTraces(points, changes) {
     `<b>${data.columns[part].heading}</b>: ${shown(part, point)}, ${written(shareOf(part, point), "share")} of a step`;
   return data.parts
     .filter(([part]) => points.some((point) => value(part, point) > 0))
-    .map(([part, colour]) =>
+    .map(([part, colour, onIt]) =>
       barTrace({
         name: data.columns[part].heading,
         legendgroup: part,
@@ -31,6 +31,7 @@ function partTraces(points, changes) {
         text: points.map((point) => (shareOf(part, point) >= LEAST_LABELLED ? written(shareOf(part, point), "share") : "")),
         textposition: "inside",
         insidetextanchor: "middle",
+        insidetextfont: { color: onIt },
         textangle: 0,
         constraintext: "inside",
         ...changes,

@@ -14,7 +14,7 @@ from paceline.reporting.render import GENERATOR, environment
 from paceline.reporting.validation.content import scores_table, summaries, tables_of
 from paceline.reporting.validation.figures import FARTHEST, curves_of, errors, errors_height, overlay, scatter
 from simulator.files import write_whole
-from simulator.text import NONE, clean, format_share
+from simulator.text import NONE, clean, format_share, written
 
 __all__ = ["render_validation", "write_validation"]
 
@@ -42,6 +42,7 @@ def render_validation(validation: Validation) -> str:
         .render(
             validation=validation,
             summaries=summaries(validation),
+            titles=_titles(validation) if validation.rows else {},
             tables=tables_of(validation),
             headlines=[(what, _figures_of(score)) for what, score in validation.headlines],
             groups=[{"index": index, "name": clean(name)} for index, name in enumerate(validation.groups)],
@@ -55,6 +56,23 @@ def render_validation(validation: Validation) -> str:
             generator=Markup(GENERATOR),  # noqa: S704
         )
     )
+
+
+def _titles(validation: Validation) -> dict[str, str]:
+    """What is seen in each figure, of the settings that took no part in a fit where there are any."""
+    rows = [row for row in validation.rows if not row.fitted] or validation.rows
+    runs, inside = sum(len(row.measured) for row in rows), sum(row.inside for row in rows)
+    near = sum(1 / _NEAR <= row.predicted.mean / row.mean <= _NEAR for row in rows)
+    errors = [row.error for row in rows]
+    return {
+        "overlay": f"{inside:,} of {runs:,} runs lie in the 90% interval",
+        "scatter": f"{near:,} of {len(rows):,} settings are predicted within 10%",
+        "errors": f"Errors go from {written(min(errors), 'error')} to {written(max(errors), 'error')}",
+    }
+
+
+_NEAR = 1.1
+"""The ratio that the dotted lines mark."""
 
 
 def _figures_of(score: Score) -> dict[str, str]:

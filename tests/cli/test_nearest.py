@@ -1,0 +1,101 @@
+"""A name that nothing has: the nearest is suggested, whatever the name is of, and always in the same words."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.command_line import SCENARIO, Answer, refused
+
+from simulator.nearest import did_you_mean, nearest, no_such_file
+
+Runner = Callable[..., Answer]
+PLAN = "plan ring --target-throughput '1 samples/s'"
+
+
+@pytest.mark.parametrize(
+    ("command", "meant"),
+    [
+        pytest.param("simulte ring", "simulate", id="command"),
+        pytest.param("models lst", "list", id="command of a group"),
+        pytest.param("simulate ring --tensorbord d", "--tensorboard", id="option"),
+        pytest.param("simulate rnig", "ring", id="scenario"),
+        pytest.param("simulate s", "s.toml", id="scenario, a file here"),
+        pytest.param("simulate ss.toml", "s.toml", id="file"),
+        pytest.param("simulate sub/as.toml", "sub/a.toml", id="file in a folder"),
+        pytest.param("simulate s.toml --set workload.use=cnn-cpus", "cnn-cpu", id="workload"),
+        pytest.param("simulate s.toml --set cluster.use=ethrnet-25g", "ethernet-25g", id="cluster"),
+        pytest.param("simulate s.toml --set input.use=cahced-cpu", "cached-cpu", id="input pipeline"),
+        pytest.param("simulate ring --set cluster.device=t5", "t4", id="device"),
+        pytest.param("models show h200-sxm", "h200-sxm5-141gb", id="any of the catalogue"),
+        pytest.param("simulate typo.toml", "workers", id="key in a file"),
+        pytest.param("simulate s.toml --set stratgy.workers=2", "strategy", id="section"),
+        pytest.param("simulate s.toml --set strategy.wokers=2", "workers", id="key of --set"),
+        pytest.param("simulate s.toml --set workers=2", "strategy.workers", id="key without its section"),
+        pytest.param("sweep s.toml --over strategy.wokers=1,2", "workers", id="key of --over"),
+        pytest.param("simulate s.toml --set strategy.mode=asinc", "'async'", id="choice of a key"),
+        pytest.param("simulate s.toml --set strategy.kind=mirored", "'mirrored'", id="kind of a strategy"),
+        pytest.param("simulate s.toml --set workload.jitter.kind=gama", "'gamma'", id="law"),
+        pytest.param("simulate s.toml --set training.optimizer=adm", "'adam'", id="optimizer"),
+        pytest.param(f"{PLAN} --strategies rign", "ring", id="short name of a strategy"),
+        pytest.param(f"{PLAN} --clusters etherent-25g", "ethernet-25g", id="cluster of a plan"),
+        pytest.param(f"{PLAN} --price etherne-25g=1/h", "ethernet-25g", id="cluster of a price"),
+        pytest.param(f"{PLAN} --price BUY:4000USD,yeers:4", "years:...", id="part of a price"),
+        pytest.param(f"{PLAN} --prefer cheap", "'cheapest'", id="choice of an option"),
+        pytest.param("sweep s.toml --over run.seed=1 --backend dsk", "'dask'", id="backend"),
+        pytest.param("schema scenari", "'scenario'", id="format of a file"),
+        pytest.param("report r.ndjson --figures f --format pgn", "png", id="format of a figure"),
+        pytest.param("validate --matrix quikc", "quick", id="matrix"),
+        pytest.param("validate --published --regime nccl", "NCCL", id="regime"),
+        pytest.param("validate --hybrids --only torchgpip", "torchgpipe", id="table"),
+        pytest.param("validate s.toml --measured p.csv", "throughput", id="column"),
+        pytest.param("testbed run --set workrs=3", "workers", id="key of a setting"),
+        pytest.param("testbed run --set model=ladder-4m", "ladder-4mb", id="synthetic model"),
+        pytest.param("calibrate my_model.py:build --name m --precision float23", "'float32'", id="word of the library"),
+        pytest.param("calibrate mymodel.py:build --name m", "my_model.py", id="file of a model"),
+        pytest.param("init --step-time 1s --parameters 1e6 --strategy sinc-ps", "sync-ps", id="strategy of init"),
+    ],
+)
+def test_the_nearest_is_suggested(folder: Path, paceline: Runner, command: str, meant: str) -> None:
+    (folder / "typo.toml").write_text(SCENARIO.replace("workers = 2", "wrokers = 2"))
+    (folder / "sub").mkdir()
+    (folder / "sub" / "a.toml").write_text(SCENARIO)
+    (folder / "p.csv").write_text("workers,throughputt\n1,2\n")
+    (folder / "my_model.py").write_text("def build(): ...\n")
+    refused(paceline(*shlex.split(command)), f"did you mean {meant}")
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        ("simulate ring --workers 8", "No such option: --workers; set it with --set strategy.workers=VALUE"),
+        ("simulate ring --set strategy.workers 8", "a key and its value are one word: strategy.workers=VALUE"),
+        ("simulate ethernet-25g", "is a cluster; try it in a scenario: `paceline simulate ring --set cluster.use=ethernet-25g`"),
+        ("models show ring", "'ring' is a scenario; simulate it with `paceline simulate ring`"),
+        ("simulate s.toml --set cluster.use=resnet-50", "cluster.use: 'resnet-50' is a workload"),
+        ("simulate m.py", "is a file of Python; measure a model that it builds with `paceline calibrate m.py:FUNCTION --name NAME`"),
+    ],
+)
+def test_what_is_something_else_is_told(folder: Path, paceline: Runner, command: str, says: str) -> None:
+    (folder / "m.py").write_text("import keras\n")
+    refused(paceline(*shlex.split(command)), says)
+
+
+def test_where_nothing_is_near_nothing_is_suggested(folder: Path, paceline: Runner) -> None:
+    for command in ("qqq", "simulate ring --qqq", "simulate qqq", "simulate ring --set qqq=1", "models show qqq"):
+        assert "did you mean" not in paceline(*command.split()).stderr
+
+
+def test_how_near_is_near(tmp_path: Path) -> None:
+    assert nearest("servr", ["servers", "server_placement"]) == ["servers"]
+    assert nearest("RING", ["ring", "string"]) == ["ring"]
+    assert nearest("ethernet-10", ["ethernet-1g", "ethernet-10g", "ethernet-100g", "p3"]) == ["ethernet-10g"]
+    assert nearest("x" * 10_000, ["x"]) == []
+    assert nearest("a", []) == []
+    assert did_you_mean("resnet", ["resnet-50", "resnet-small"], written="'{}'") == "did you mean 'resnet-50' or 'resnet-small'?"
+    (tmp_path / "{0}.toml").write_text("")
+    assert no_such_file(tmp_path / "{1}.toml") == f"there is no such file; did you mean {tmp_path}/{{0}}.toml?"
+    assert no_such_file(tmp_path / "none" / "x.toml") == "there is no such file; check the path"
+    assert no_such_file("a\0b", "look") == "there is no such file; look"
