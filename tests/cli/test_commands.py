@@ -43,7 +43,9 @@ def test_help_teaches_with_an_example(paceline: Runner, command: str) -> None:
 def test_no_example_needs_a_clone() -> None:
     group = get_command(app)
     every = [group, *group.commands.values(), *(its for one in group.commands.values() for its in getattr(one, "commands", {}).values())]
-    examples = [" ".join(found.split()) for its in every for found in re.findall(r"\[bold\](paceline .*?)\[/bold\]", its.help or "", re.DOTALL)]
+    examples = [
+        " ".join(found.split()) for its in every for found in re.findall(r"\[bold\](paceline .*?)\[/bold\]", its.help or "", re.DOTALL)
+    ]
     assert len(examples) > len(COMMANDS)
     assert [example for example in examples if "models/" in example] == []
 
