@@ -54,7 +54,7 @@ def bottleneck(
     step_s = parts.input + parts.compute + parts.exposed_communication + parts.waiting + parts.apply
     cores = scenario.cluster.shared_cores
     if cores is not None and use.cores >= _SATURATED and scenario.ranks + scenario.servers > cores:
-        text = f"The {cores:g} cores that all nodes share are in use for {format_share(use.cores)} of what they can; "
+        text = f"The {cores:g} cores that all nodes share are {format_share(use.cores)} busy; "
         return Bottleneck(name="shared-cores", text=text + "more cores, or less work on messages, servers and compute, would help.")
     if use.busiest_server >= _SATURATED:
         return _server(f"The busiest parameter server works {format_share(use.busiest_server)} of the time on gradients")
@@ -72,9 +72,9 @@ def bottleneck(
     largest, second = sorted(shares, key=lambda name: -shares[name])[:2]
     if largest == "stragglers" and scenario.input is not None and (used := min(batch_s(scenario) / step_s, 1.0)) >= _SATURATED:
         text = (
-            f"Pipelines prepare batches {format_share(used)} of the time: workers wait for theirs for {format_share(shares['input'])} of "
+            f"Input pipelines are busy {format_share(used)} of the time: workers wait for their own batch for "
+            f"{format_share(shares['input'])} of a step, and for workers that wait for theirs for {format_share(shares['stragglers'])}; "
         )
-        text += f"a step, and for others that do for {format_share(shares['stragglers'])}; "
         rest_s = step_s * (1.0 - shares["input"] - shares["stragglers"])
         return Bottleneck(name="input", text=f"{text}{help_with_input(scenario, rest_s)}.")
     cut = _Cut(step_s, stages, exchanges)

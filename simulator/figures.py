@@ -343,7 +343,7 @@ WARNINGS: Mapping[str, WarningKind] = {
     ),
     "device-not-known": WarningKind(
         "Device not known",
-        "the workload names no device that it was measured on, so its times are taken as those of the cluster's device",
+        "the workload does not say on which device it was measured, so its times are taken as those of the cluster's device",
         "name it under calibrated.device of the workload",
     ),
     "disturbed-calibration": WarningKind(
@@ -358,12 +358,12 @@ WARNINGS: Mapping[str, WarningKind] = {
     ),
     "free-apply": WarningKind(
         "Applying costs nothing",
-        "the workload knows no time that a parameter server takes to apply a gradient, so it takes none",
+        "the workload does not say how long a parameter server takes to apply a gradient, so that takes no time",
         "give workload.server, or measure it with paceline calibrate",
     ),
     "gathers-not-hidden": WarningKind(
         "Gathers take longer than passes",
-        "parameters that copies share are gathered more slowly than passes need them, so communication is exposed",
+        "gathering the parameters that copies share takes longer than the passes that could hide it, so devices wait",
         "raise the batch or strategy.prefetch, share within a node (strategy.shard_group), or use faster links",
     ),
     "moved-device": WarningKind(
@@ -381,17 +381,17 @@ WARNINGS: Mapping[str, WarningKind] = {
     ),
     "no-uncertainty": WarningKind(
         "Uncertainty not known",
-        "workload or cluster says nothing of its own uncertainty, so intervals do not hold it",
+        "workload or cluster does not say how uncertain its figures are, so intervals do not hold that",
         "use one that paceline calibrate or paceline calibrate-link has written",
     ),
     "not-calibrated": WarningKind(
         "What was measured is not recorded",
-        "the workload does not say within what range it was measured, so nothing warns beyond it",
+        "the workload does not say which batches it was measured with, so nobody is warned of an extrapolation",
         "use one that paceline calibrate has written, or give its calibrated table",
     ),
     "other-device": WarningKind(
         "Another device",
-        "workload and cluster name different devices, and the workload's times are taken as they are",
+        "workload and cluster name different devices, and the workload's times are used unchanged",
         "measure the model on the cluster's device, or give workload.moved",
     ),
     "other-precision": WarningKind(

@@ -42,7 +42,8 @@ def limit_of_waiting(scenario: Scenario, share: float, stages: Sequence[Stage]) 
         return None
     stage, times = slowest_stage(stages)
     if times >= _SLOW:
-        text = f"Stages wait for each other for {format_share(share)} of a step, and stage {stage} takes {times:.2f} x the mean of all: "
+        text = f"Stages wait for each other for {format_share(share)} of a step, and stage {stage} computes {times:.2f} times as long as "
+        text += "the mean stage: "
         return Bottleneck(name="slow-stage", text=f"{text}{bubble.evener}.")
     if bubble.share < share / 2 and not isinstance(scenario.workload.jitter, Constant):
         return None

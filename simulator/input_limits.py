@@ -24,29 +24,29 @@ def help_with_input(scenario: Scenario, rest_s: float) -> str:
         return "prepare batches faster or in parallel"
     batch_s = float(found.fair_s.max())
     if batch_s < rest_s:
-        ahead = "none is prepared ahead" if not its.prefetch else f"times vary and {its.prefetch:,} at most stand ready"
+        ahead = "none is prepared ahead" if not its.prefetch else f"times vary, and at most {its.prefetch:,} are ready ahead"
         return (
-            f"a batch takes a pipeline {format_seconds(batch_s)} in the mean, less than the rest of a step, but {ahead}: "
+            f"a pipeline needs {format_seconds(batch_s)} for a batch on average, less than the rest of a step, but {ahead}: "
             f"more prefetch (input.prefetch = {max(2 * its.prefetch, 1):,}) would hide it"
         )
     cache = "" if its.cached is not None else ", or a cache of what was prepared (input.cached)"
-    return f"a batch takes a pipeline {format_seconds(batch_s)}, {_because(scenario, found, found.limit)}{cache} would help"
+    return f"a pipeline needs {format_seconds(batch_s)} for a batch, since {_because(scenario, found, found.limit)}{cache} would help"
 
 
 def _because(scenario: Scenario, found: Pipelines, limit: Part) -> str:
     cluster, storage = scenario.cluster, scenario.cluster.storage
     match limit:
         case "serial part":
-            return "in its serial part, which neither more calls nor more prefetch shortens: a cheaper iterator"
+            return "its serial part takes that long, which neither more calls nor more prefetch shortens: a cheaper iterator"
         case "parallel part":
-            return f"in its parallel part, of which {found.calls:,} calls work at a time: more of them (input.parallel_calls)"
+            return f"its parallel part takes that long with {found.calls:,} calls at a time: more calls (input.parallel_calls)"
         case "host cores":
-            return f"for which the {cluster.host_cores:,} cores of a node are too few: more cores (cluster.host_cores)"
+            return f"the {cluster.host_cores:,} cores of a node are too few: more cores (cluster.host_cores)"
         case "network":
-            return "on the links of nodes, over which it is read: faster links, smaller records"
+            return "it is read over the links of nodes, which are too slow: faster links, smaller records"
         case _:
             assert storage is not None
             rate = storage.bandwidth_bytes_per_s if limit == "storage" else storage.node_bandwidth_bytes_per_s
             assert rate is not None
             what = "all pipelines together" if limit == "storage" else "a node"
-            return f"reading from storage, which gives {what} {format_rate(rate)}: faster storage, smaller records"
+            return f"storage gives {what} no more than {format_rate(rate)}: faster storage, smaller records"

@@ -21,7 +21,7 @@ from simulator.short import Short
 from simulator.spec import Seconds, Terse
 from simulator.strategies.catalogue import KINDS, AnyStrategy
 from simulator.strategies.setup import Layout
-from simulator.text import counted
+from simulator.text import counted, listed
 from simulator.training import Training
 from simulator.workload import Workload
 
@@ -350,9 +350,11 @@ def _check(scenario: Scenario) -> None:
     strategy, layout = scenario.strategy, scenario.layout
     strategy.check_layout(cluster)
     if cluster.nodes is not None and layout.nodes > cluster.nodes:
+        needing = [counted(layout.replicas, "replica")]
+        needing += [counted(layout.servers, "server")] * bool(layout.servers) + ["the client"] * layout.client
         raise ValueError(
-            f"cluster.nodes ({cluster.nodes}) must be at least {layout.nodes}, "
-            f"which the strategy's {layout.replicas} replicas and {layout.servers} servers{' and the client' if layout.client else ''} need"
+            f"cluster.nodes ({cluster.nodes}) must be at least {layout.nodes}, which {listed(needing)} of the strategy need: take fewer "
+            "workers, or more nodes"
         )
     if load.global_batch is not None and load.global_batch % layout.replicas:
         raise ValueError(f"workload.global_batch ({load.global_batch}) must be a multiple of the {layout.replicas} replicas")

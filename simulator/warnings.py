@@ -67,18 +67,18 @@ _LATE = 0.25
 def _on_the_phases(scenario: Scenario, phase: Phase | None) -> Iterator[Warned]:
     if phase is None:
         return
-    compare = "so the start decides: compare other values of run.start"
+    compare = "how they start may decide the result, so compare other values of run.start, or simulate more steps"
     if phase.mixed_share < 0.5:
         yield Warned(
             code="phases-not-mixed", path="run.start", value=start_of(scenario),
-            text=f"in {format_share(1 - phase.mixed_share)} of the runs phases had not mixed by the end (order {phase.order_at_end:.2f}, "
-            f"at random mostly below {phase.order_of_random_phases:.2f}), {compare}",
+            text=f"in {format_share(1 - phase.mixed_share)} of the runs workers still kept the rhythm of their start at the end (order of "
+            f"their phases {phase.order_at_end:.2f}; at random mostly below {phase.order_of_random_phases:.2f}): {compare}",
         )  # fmt: skip
     elif phase.mixed_after_s is not None and phase.mixed_after_s > _LATE * phase.run_s:
         yield Warned(
             code="phases-slow-to-mix", path="run.start", value=start_of(scenario),
-            text=f"phases took {format_seconds(phase.mixed_after_s)} of a run of {format_seconds(phase.run_s)} to mix, {compare}, "
-            "or simulate more steps",
+            text=f"workers kept the rhythm of their start for {format_seconds(phase.mixed_after_s)} of a run of "
+            f"{format_seconds(phase.run_s)}: {compare}",
         )  # fmt: skip
 
 
@@ -87,7 +87,7 @@ def _on_the_collective(scenario: Scenario, aligned: bool) -> Iterator[Warned]:
     if aligned and reduction is not None:
         yield Warned(
             code="aligned-collective", path="strategy.algorithm", value=reduction.algorithm,
-            text="all ranks enter this all-reduce when the slowest is ready, which is mostly some percent late; "
+            text="this all-reduce is simulated as if all ranks began it when the slowest is ready, which is mostly some percent late; "
             'run.detail = "messages" simulates each rank by itself',
         )  # fmt: skip
 
@@ -103,22 +103,22 @@ def _on_the_gathers(exchanges: Sequence[Exchange], exposed: float) -> Iterator[W
         return
     yield Warned(
         code="gathers-not-hidden", path="strategy.shard", value=longest.seconds,
-        text=f"parameters are gathered for {format_seconds(longest.seconds)} a step, longer than passes hide: communication takes "
-        f"{format_share(exposed)} of it",
+        text=f"gathering parameters takes {format_seconds(longest.seconds)} of a step, longer than the passes that could hide it: "
+        f"communication that nothing hides takes {format_share(exposed)} of a step",
     )  # fmt: skip
 
 
 def _outside(path: str, value: float, limits: tuple[float, float], what: str) -> Iterator[Warned]:
     if not limits[0] <= value <= limits[1]:
-        text = f"{what} ({value:g}) lies outside the calibrated {limits[0]:g} to {limits[1]:g}: this is an extrapolation"
+        text = f"{what} ({value:g}) lies outside what was calibrated ({limits[0]:g} to {limits[1]:g}): this is an extrapolation"
         yield Warned(code="outside-calibration", path=path, value=value, range=limits, text=text)
 
 
 def _overridden(section: str, parts: tuple[str, ...], uncertainty: Uncertainty | None) -> Warned:
     names = ", ".join(parts)
     drawn = uncertainty is not None and any(name.startswith(part) for name in uncertainty.parameters for part in parts)
-    without = "" if drawn else ", and without its uncertainty"
-    text = f"the scenario sets {names} of the {section} itself, in place of what its file gives{without}"
+    without = "" if drawn else "; intervals do not hold how uncertain that is"
+    text = f"the scenario sets {names} itself, in place of what the {section}'s file gives{without}"
     return Warned(code="overridden", path=section, value=names, text=text)
 
 
@@ -135,12 +135,12 @@ def _on_the_workload(scenario: Scenario) -> Iterator[Warned]:
     if load.uncertainty is None:
         yield Warned(
             code="no-uncertainty", path="workload.uncertainty", value=load.name,
-            text="the workload says nothing of its own uncertainty, so intervals hold only the jitter between runs",
+            text="the workload does not say how uncertain its times are, so intervals hold only the variation between runs",
         )  # fmt: skip
     if scenario.servers and load.apply_s and not load.server(load.parameter_bytes):
         yield Warned(
             code="free-apply", path="workload.server", value=load.name,
-            text="the workload knows no service time of a parameter server, so applying gradients costs nothing there",
+            text="the workload does not say how long a parameter server takes to apply a gradient, so that takes no time",
         )  # fmt: skip
     if disturbed := load.provenance.get("disturbed"):
         text = f"the workload was calibrated on a disturbed machine: {disturbed}"
@@ -158,12 +158,15 @@ def _on_the_workload(scenario: Scenario) -> Iterator[Warned]:
         return
     if known is None:
         yield Warned(
-            code="not-calibrated", path="workload.calibrated", value=load.name, text="the workload does not say within what it was measured"
+            code="not-calibrated",
+            path="workload.calibrated",
+            value=load.name,
+            text="the workload does not say which batches it was measured with, so nobody is warned of an extrapolation",
         )
         return
     if load.global_batch is not None and scenario.replicas > 1:
         yield from _outside(
-            "workload.global_batch", load.global_batch, known.batch, "batch of the one replica alone that speed-up is counted against"
+            "workload.global_batch", load.global_batch, known.batch, "batch of the single replica that speed-up is counted against"
         )
     if known.tensor_bytes is not None and scenario.servers:
         sizes = [variable.gradient_bytes(scenario.batch) for variable in load.variables]
@@ -177,8 +180,8 @@ def _on_the_tail(scenario: Scenario) -> Iterator[Warned]:
         return
     yield Warned(
         code="tail-not-seen", path="workload.jitter", value=awaited, range=(1, seen),
-        text=f"each step waits for the slowest of {awaited:,} replicas, and step times were seen in {seen:,} steps only: "
-        "how slow the slowest is lies beyond what the tail was seen with; measure more steps",
+        text=f"each step waits for the slowest of {awaited:,} replicas, but only {seen:,} steps were measured, too few to see how slow "
+        "the slowest of so many is; measure more steps",
     )  # fmt: skip
 
 
@@ -194,7 +197,7 @@ def _on_the_device(scenario: Scenario) -> Iterator[Warned]:
         )  # fmt: skip
     if moved is not None and moved.applied:
         low, mid, high = moved.low_mid_high
-        taken = "" if device else ", which the cluster, naming no device, is taken to have"
+        taken = "" if device else " (assumed, since the cluster names no device)"
         yield Warned(
             code="moved-device", path="workload.moved", value=moved.to_device, range=(low, high),
             text=f"the workload was {'computed for' if load.is_computed else 'measured on'} {moved.from_device!r}; "
@@ -204,18 +207,18 @@ def _on_the_device(scenario: Scenario) -> Iterator[Warned]:
         if scenario.servers and load.server(load.parameter_bytes):
             yield Warned(
                 code="servers-not-moved", path="workload.server", value=moved.to_device,
-                text=f"the parameter servers' time for a gradient is that of the host of {moved.from_device!r}: "
-                "what it is on this cluster's hosts is not known, and no interval holds it",
+                text=f"the time that a parameter server takes for a gradient was measured on the host of {moved.from_device!r}: "
+                "how long this cluster's hosts take is not known, and no interval holds it",
             )  # fmt: skip
     elif device and not load.device:
         yield Warned(
             code="device-not-known", path="workload.calibrated.device", value=device,
-            text=f"the workload names no device that it was measured on, so its times are taken as those of {device!r}",
+            text=f"the workload does not say on which device it was measured, so its times are taken as those of {device!r}",
         )  # fmt: skip
     elif known is not None and known.device and device and not same_device(known.device, device):
         yield Warned(
             code="other-device", path="cluster.device", value=device,
-            text=f"the workload was measured on {known.device!r}, the cluster has {device!r}, and its times are taken as they are",
+            text=f"the workload was measured on {known.device!r}, the cluster has {device!r}, and its times are used unchanged",
         )  # fmt: skip
 
 
@@ -234,7 +237,10 @@ def _on_the_cluster(scenario: Scenario) -> Iterator[Warned]:
         )
     elif cluster.uncertainty is None and not felt_by([scenario]):
         yield Warned(
-            code="no-uncertainty", path="cluster.uncertainty", value=cluster.name, text="the cluster says nothing of its own uncertainty"
+            code="no-uncertainty",
+            path="cluster.uncertainty",
+            value=cluster.name,
+            text="the cluster does not say how uncertain its figures are, so intervals do not hold that",
         )
     yield from _without_effect(scenario)
     known = cluster.calibrated
@@ -263,21 +269,21 @@ def _without_effect(scenario: Scenario) -> Iterator[Warned]:
     if cluster.overlap_slowdown and scenario.strategy.sends_apart(scenario):
         yield Warned(
             code="no-overlap", path="cluster.overlap_slowdown", value=cluster.overlap_slowdown,
-            text="nothing is sent while this strategy computes (run.grouping, sync_every), so overlap_slowdown has no effect",
+            text="nothing is sent while this strategy computes (run.grouping, sync_every), so cluster.overlap_slowdown has no effect",
         )  # fmt: skip
     background = cluster.background
     if background is not None and background.on != "intra-node" and scenario.nodes_needed == 1:
         yield Warned(
             code="neighbours-not-felt", path="cluster.background.on", value=background.on,
-            text=f"one node alone sends nothing over links that are {background.on}, so cluster.background has no effect",
+            text=f"a single node sends nothing over {background.on} links, so cluster.background has no effect",
         )  # fmt: skip
     first = 0
     for kind in cluster.node_classes:
         if first >= scenario.nodes_needed:
             yield Warned(
                 code="class-without-nodes", path="cluster.node_classes", value=kind.name,
-                text=f"no node is left for the class {kind.name!r}: the strategy takes {scenario.nodes_needed}, "
-                "which the classes before it fill",
+                text=f"no node is left for the class {kind.name!r}: the strategy takes {scenario.nodes_needed}, and the classes before it "
+                "fill them",
             )  # fmt: skip
         first += kind.nodes
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from paceline.cli.ending import keeping
 from paceline.cli.terminal import note, stages_bar
 from simulator.errors import CalibrationWarning
 
-__all__ = ["measuring", "note_of_measurements", "warning_loudly"]
+__all__ = ["measuring", "note_of_file", "note_of_measurements", "warning_loudly"]
 
 
 @contextmanager
@@ -48,6 +50,27 @@ def warning_loudly() -> Iterator[None]:
         yield
     for text in loud:
         Console(stderr=True).print(Panel(f"WARNING: {text}", style="bold red", expand=False), markup=False)
+
+
+def note_of_file(path: Path, section: str, *, beside: str, init: bool = True) -> None:
+    """What was written, and what to type next.
+
+    Parameters
+    ----------
+    path
+        The file that was fitted.
+    section
+        Of a scenario, which names it.
+    beside
+        Where the measurements are, in words.
+    init
+        Whether ``paceline init`` takes it too.
+    """
+    note(f"wrote {path}; {beside}")
+    its = path.stem if path.parent == Path("models") / f"{section}s" else path
+    use = shlex.quote(str(its))
+    mine = f", or make a scenario of your own with it: paceline init --{section} {use}" if init else ""
+    note(f"next: paceline simulate ring --set {section}.use={use}{mine}")
 
 
 def note_of_measurements(provenance: Mapping[str, str]) -> None:

@@ -256,7 +256,7 @@ def parse_axis(text: str) -> tuple[str, list[Any]]:
     key, equals, raw = text.partition("=")
     key = key.strip()
     if not equals or not _is_dotted(key):
-        raise ScenarioError(f"--over {text[:80]!r}: must be key=v1,v2,..., such as strategy.workers=1,2,4,8")
+        raise ScenarioError(f"--over {text[:80]!r}: must be key=v1,v2,..., such as strategy.workers=1,2,4,8 or strategy.workers=1..8")
     values: list[Any] | None = numbers_in(raw, f"--over {key}=")
     if values is None:
         try:

@@ -73,7 +73,7 @@ class Part(Spec):
 class DeviceMemory(Spec):
     """What one kind of devices holds: of a pipeline those of a stage."""
 
-    name: str = Field(description="device, or stage 1 and so on; logical device: one of those with a memory limit")
+    name: str = Field(description="device, or stage 0, stage 1 and so on; logical device: one of those with a memory limit")
     layers: tuple[str, ...] = Field(default=(), description="first and last layer of each chunk of the model that it has")
     parts: tuple[Part, ...]
     capacity_bytes: Bytes | None = Field(default=None, description="of the device, or its limit; left out: not known")

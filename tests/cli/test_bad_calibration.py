@@ -137,6 +137,11 @@ def test_measurements_are_fitted_again(folder: Path, paceline: Runner) -> None:
     assert answer.code == 0, answer
     assert (folder / "models" / "workloads" / "again.toml").is_file()
     assert "raw measurements in m.ndjson" in answer.stderr
+    assert "next: paceline simulate ring --set workload.use=again, or make a scenario of your own with it: " in answer.stderr
+    assert answer.stderr.rstrip().endswith("paceline init --workload again")
+    assert paceline("simulate", "ring", "--set", "workload.use=again", "--set", "run.steps=5").code == 0
+    elsewhere = paceline("calibrate", "--name", "other", "--from-measurements", "m.ndjson", "--out", "my file.toml")
+    assert "--set workload.use='my file.toml'" in elsewhere.stderr
 
 
 def test_one_run_does_not_count_twice(folder: Path, paceline: Runner) -> None:

@@ -159,7 +159,7 @@ TOGETHER: list[Case] = [
     (
         ASYNC,
         "strategy.replication=in-graph workload.input_bytes_per_sample=1 cluster.nodes=3",
-        "2 replicas and 1 servers and the client need",
+        "2 replicas, 1 server and the client of the strategy need",
     ),
     (ASYNC, "strategy.servers=3", "must be at most the workload's 2 variables, since a variable is not cut without a partitioner"),
     (ASYNC, "strategy.servers=9 strategy.partitioner={kind='fixed-shards',shards=2}", "4 variables, even as the partitioner cuts them"),

@@ -233,10 +233,10 @@ def test_a_scenario_of_the_catalogue_waits_for_its_input() -> None:
 
 def test_what_waits_is_told_what_helps() -> None:
     for own, cluster, told in (
-        (serial(20e-3), {}, "in its serial part"),
-        ({"parallel": {"base_s": 40e-3, "per_sample_s": 0.0}}, {}, "more of them (input.parallel_calls)"),
+        (serial(20e-3), {}, "its serial part takes that long"),
+        ({"parallel": {"base_s": 40e-3, "per_sample_s": 0.0}}, {}, "more calls (input.parallel_calls)"),
         ({"parallel": {"base_s": 40e-3, "per_sample_s": 0.0}}, {"host_cores": 1}, "more cores (cluster.host_cores)"),
-        ({"read_bytes_per_sample": 1e6}, {"storage": {"bandwidth": "100 MB/s"}}, "storage, which gives all pipelines together"),
+        ({"read_bytes_per_sample": 1e6}, {"storage": {"bandwidth": "100 MB/s"}}, "storage gives all pipelines together"),
     ):
         calls = 2 if "host_cores" in cluster else 1
         table = scenario_table(input=pipeline(own, parallel_calls=calls), cluster=cluster)

@@ -314,7 +314,7 @@ def test_a_moved_workload_on_a_cluster_that_names_no_device_says_which_it_is_tak
     bare = Scenario(**{**{name: getattr(scenario(), name) for name in ("strategy", "run")}, "workload": moved,
                        "cluster": scenario().cluster.model_copy(update={"device": ""})})  # fmt: skip
     warning = next(each for each in warnings_of(bare) if each.code == "moved-device")
-    assert "on 'GPU', which the cluster, naming no device, is taken to have, by the factor" in warning.text
+    assert "on 'GPU' (assumed, since the cluster names no device), by the factor" in warning.text
 
 
 def test_intervals_widen_by_themselves():

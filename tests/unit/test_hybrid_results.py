@@ -158,7 +158,7 @@ SLOWER = {"bandwidth": "5 MB/s", "latency": "10 us"}
         (hybrid(FOUR, 1), "pipeline-bubble", "1 micro-batch goes through its 4 stages"),
         (hybrid({"workers": 8, "pipeline": 8}, 4), "pipeline-bubble", "interleaved chunks or a zero-bubble schedule"),
         (hybrid({**FOUR, "schedule": "zero-bubble", "weights_share": 0.3}, 1), "pipeline-bubble", "; more micro-batches would help"),
-        (hybrid({"workers": 4, "pipeline": 4, "stages": [1, 2, 3]}, 8), "slow-stage", "stage 3 takes 2.50 x the mean"),
+        (hybrid({"workers": 4, "pipeline": 4, "stages": [1, 2, 3]}, 8), "slow-stage", "stage 3 computes 2.50 times as long as the mean"),
         (hybrid(FOUR, 32, work=(8.0, *(0.1,) * 7)), "slow-stage", "no cut of these layers is more even"),
         (hybrid(FOUR, 32), "compute", "compute"),
         (hybrid({"workers": 4, "tensor": 4}, cluster={**NODES, "inter_node": SLOW}, layer=SPLIT), "exchange", "inside nodes only"),

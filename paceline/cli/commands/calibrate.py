@@ -269,11 +269,11 @@ def calibrate(
         workload = api.calibrate_profile(profiled, model=model, checkpoint=checkpoint, variables=variables, **fitted)
         for key in filter(workload.provenance.__contains__, _LEFT_OPEN):
             _note(f"paceline: {key}: {workload.provenance[key]}")
-        _show(workload, result, next(iter(places.values()))[0], as_json=json)
+        _show(workload, result, next(iter(places.values()))[0], as_json=json, with_scenario=tasks is not None)
     elif from_measurements:
         with warning_loudly():
             workload = api.calibrate(from_measurements=from_measurements, accept_disturbed=accept_disturbed, **fitted)
-        _show(workload, result, from_measurements[0], as_json=json)
+        _show(workload, result, from_measurements[0], as_json=json, with_scenario=tasks is not None)
     elif measured:
         with measuring() as progress:
             workload = api.calibrate(
@@ -281,7 +281,8 @@ def calibrate(
                 launches=launches or 5, accept_disturbed=accept_disturbed, device=device, jit=jit, layers=layers, measurements=measurements,
                 progress=progress, **fitted,
             )  # fmt: skip
-        _show(workload, result, measurements / workload.provenance["measurements"].split()[0], as_json=json)
+        raw = measurements / workload.provenance["measurements"].split()[0]
+        _show(workload, result, raw, as_json=json, with_scenario=tasks is not None)
     if tasks is not None and scenario_file is not None:
         batch = _one_batch(batches) if workload is None or workload.fit is None else max(point.batch for point in workload.fit.points)
         more: dict[str, Any] = {"cluster": cluster, "devices_per_worker": devices_per_worker}
@@ -361,11 +362,11 @@ def _show_profiles(profiled: Profiled, *, as_json: bool, alone: bool) -> None:
             typer.echo(f"batch {report.batch}: {len(report.gradients)} operations compute gradients, from {first} to {last}")
 
 
-def _show(workload: Workload, path: Path, raw: Path, *, as_json: bool) -> None:
-    """The fitted summary on stdout: for a reader, or as JSON."""
+def _show(workload: Workload, path: Path, raw: Path, *, as_json: bool, with_scenario: bool) -> None:
+    """The fitted summary on stdout, for a reader or as JSON; and what to type next, unless a scenario says that."""
     from rich.console import Console
 
-    from paceline.cli.measuring import note_of_measurements
+    from paceline.cli.measuring import note_of_file, note_of_measurements
     from simulator.table import Column, Table
     from simulator.text import format_bytes, format_share
 
@@ -403,7 +404,11 @@ def _show(workload: Workload, path: Path, raw: Path, *, as_json: bool) -> None:
         typer.echo(f"  beside steps: {_beside_steps(workload.overheads)}")
     if workload.layers:
         typer.echo(f"  {len(workload.layers)} layers: {workload.provenance['layers']}")
-    _note(f"wrote {path}; {'fitted to' if 'profiles' in workload.provenance else 'raw measurements in'} {raw}")
+    beside = f"{'fitted to' if 'profiles' in workload.provenance else 'raw measurements in'} {raw}"
+    if with_scenario:
+        _note(f"wrote {path}; {beside}")
+    else:
+        note_of_file(path, "workload", beside=beside)
 
 
 def _beside_steps(overheads: Overheads) -> str:

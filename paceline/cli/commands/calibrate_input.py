@@ -89,7 +89,7 @@ def calibrate_input(
 
 def _show(pipeline: InputPipeline, path: Path, raw: Path, *, as_json: bool) -> None:
     """The fitted summary on stdout: for a reader, or as JSON."""
-    from paceline.cli.terminal import note
+    from paceline.cli.measuring import note_of_file
     from simulator.text import format_seconds
 
     if as_json:
@@ -113,7 +113,7 @@ def _show(pipeline: InputPipeline, path: Path, raw: Path, *, as_json: bool) -> N
             fitted_s = max(work.serial(point.batch), work.parallel(point.batch) / point.parallel_calls)
             times = f"{format_seconds(float(point.mean_s)):>10}  {format_seconds(fitted_s):>10}"
             typer.echo(f"  {point.epoch:<5}  {point.batch:>5g}  {point.parallel_calls:>5}  {times}")
-    note(f"wrote {path}; raw measurements in {raw}")
+    note_of_file(path, "input", beside=f"raw measurements in {raw}", init=False)
 
 
 def _show_work(label: str, place: str, work: InputWork, pipeline: InputPipeline) -> None:

@@ -127,7 +127,7 @@ def _serve(address: str, python: str | None) -> None:
 
 def _show(cluster: Cluster, path: Path, raw: Path, *, as_json: bool) -> None:
     """The fitted summary on stdout: for a reader, or as JSON."""
-    from paceline.cli.terminal import note
+    from paceline.cli.measuring import note_of_file
     from simulator.text import format_rate, format_seconds
 
     if as_json:
@@ -144,4 +144,4 @@ def _show(cluster: Cluster, path: Path, raw: Path, *, as_json: bool) -> None:
     ):
         low, high = intervals.get(f"inter_node.{key}", (value, value))
         typer.echo(f"  {label:<10} {written(value):>12}   90%: {written(low)} to {written(high)}")
-    note(f"wrote {path}; raw measurements in {raw}")
+    note_of_file(path, "cluster", beside=f"raw measurements in {raw}")
