@@ -59,8 +59,8 @@ def quickstart(
         with measuring() as profiled:
             # a first look, on whatever machine: what was disturbed is said loudly, and no reason to stop
             workload = api.calibrate(
-                builder, name=_NAME, batches=_BATCHES, accept_disturbed=True, python=python, out=workload_file, command="paceline quickstart",
-                progress=profiled,
+                builder, name=_NAME, batches=_BATCHES, accept_disturbed=True, python=python, out=workload_file,
+                command="paceline quickstart", progress=profiled,
             )  # fmt: skip
     note_of_measurements(workload.provenance)
 
