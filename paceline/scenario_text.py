@@ -18,7 +18,7 @@ from simulator.text import format_bytes, format_seconds, listed
 from simulator.units import Dimension, parse_quantity
 from simulator.validation_errors import quoted
 
-__all__ = ["BEGUN_WITH", "OWN", "Figures", "quantity_of", "scenario_of", "text_of"]
+__all__ = ["BEGUN_WITH", "NODES", "OWN", "Figures", "quantity_of", "scenario_of", "text_of"]
 
 OWN = "own"
 """Stands for a workload or cluster that is described in the scenario itself."""
@@ -26,6 +26,8 @@ BEGUN_WITH = ("single", "mirrored", "ring", "halving-doubling", "tree", "hierarc
 """Names of strategies that a few figures are enough for."""
 
 _EXAMPLES: dict[Dimension, str] = {"time": "'250 ms'", "rate": "'10 Gbit/s'", "information": "'64 MiB'", "power": "'0.5 kW'"}
+NODES = 4
+"""Machines, where nothing says how many."""
 _BYTES_PER_PARAMETER = 4
 _TENSORS = 8
 """Equal parts of the variables of a workload of which no more than their size is known."""
@@ -48,7 +50,7 @@ class Figures:
     cluster
         A cluster of the catalogue, or a path of its file; :data:`OWN`: ``devices``, ``bandwidth`` and ``latency`` say what it is.
     nodes
-        Machines.
+        Machines that there are; left out: as many as ``workers`` and ``servers`` need, or 4.
     devices
         Of a machine of one's own; a cluster of the catalogue says it.
     bandwidth, latency
@@ -70,7 +72,7 @@ class Figures:
     parameters: float | None = None
     batch: int = 32
     cluster: str = OWN
-    nodes: int = 4
+    nodes: int | None = None
     devices: int = 1
     bandwidth: str | float = "10 Gbit/s"
     latency: str | float = "50 us"
@@ -94,9 +96,9 @@ class Figures:
                 )
             hint = did_you_mean(self.strategy, BEGUN_WITH, f"there are {', '.join(BEGUN_WITH)}")
             raise InputError(f"`strategy` {quoted(self.strategy)}: is no name of a strategy; {hint}")
-        if kind_of(SHORT_NAMES[self.strategy]).has_servers and self.nodes <= self.servers:
+        if self.has_servers and self.machines <= self.servers:
             raise InputError(
-                f"`nodes`: {self.nodes} must be at least {self.servers + 1}: each of `servers` {self.servers} takes a machine of its own, "
+                f"`nodes`: {self.machines} must be at least {self.servers + 1}: each of `servers` {self.servers} takes a machine of its own, "
                 "and workers need one"
             )
         if self.workload == OWN and (self.step_time is None or self.parameters is None):
@@ -110,6 +112,18 @@ class Figures:
         if (self.epochs is None) != (self.dataset_size is None):
             given, other = ("epochs", "dataset_size") if self.dataset_size is None else ("dataset_size", "epochs")
             raise InputError(f"`{given}`: goes with `{other}`; give both, or leave both out")
+
+    @property
+    def has_servers(self) -> bool:
+        """Whether the strategy has parameter servers."""
+        return kind_of(SHORT_NAMES[self.strategy]).has_servers
+
+    @property
+    def machines(self) -> int:
+        """How many machines workers and servers have."""
+        if self.nodes is not None:
+            return self.nodes
+        return NODES if self.workers is None else self.workers + (self.servers if self.has_servers else 0)
 
     @property
     def devices_per_node(self) -> int:
@@ -154,7 +168,7 @@ def text_of(figures: Figures, name: str) -> str:
     sections = (_workload(figures), _cluster(figures), _strategy(figures), _job(figures), _run())
     head = (
         f"# Written by `paceline init`. Change any key here, or for one run: paceline simulate {name} --set KEY=VALUE",
-        "# All keys: paceline schema scenario. What other scenarios look like: models/scenarios",
+        "# All keys: paceline schema scenario. Workloads, clusters and devices to name here: paceline models list",
     )
     return "\n\n".join("\n".join(part) for part in (head, *map(_aligned, sections))) + "\n"
 
@@ -234,7 +248,7 @@ def _cluster(figures: Figures) -> Iterator[Line]:
         yield _key("inter_node", _with_units(link), "network of a machine, each way; `paceline calibrate-link` measures it")
     else:
         yield _key("use", figures.cluster, "`paceline models list` shows others; --cluster own describes yours")
-    yield _key("nodes", figures.nodes, "machines there are; left out: as many as the strategy needs", out=True)
+    yield _key("nodes", figures.machines, "machines there are; left out: as many as the strategy needs", out=figures.nodes is None)
     if figures.price is not None:
         price = price_of_text(figures.price, "`price`")
         yield _key("price", {"usd_per_node_hour": price.usd_per_node_hour}, "US dollars for a machine for an hour")
@@ -251,7 +265,7 @@ def _with_units(link: Mapping[str, str | float]) -> dict[str, str | float]:
 def _strategy(figures: Figures) -> Iterator[Line]:
     table, devices = strategy_table(figures.strategy, {}), figures.devices_per_node
     its = kind_of(table)
-    machines = figures.nodes - figures.servers if its.has_servers else figures.nodes
+    machines = figures.machines - (figures.servers if its.has_servers else 0)
     alone = "replicas_per_worker" not in its.model_fields  # one process on one machine
     if its.count_key:
         table[its.count_key] = figures.workers or (devices if alone else machines)
@@ -284,7 +298,7 @@ def _job(figures: Figures) -> Iterator[Line]:
     yield ("# [job]" if out else "[job]"), "the whole training: its time and cost; left out: steps alone"
     yield _key("epochs", 90 if figures.epochs is None else figures.epochs, "passes over the data set", out=out)
     size = 1_281_167 if figures.dataset_size is None else figures.dataset_size
-    yield _key("dataset_size", size, "samples of one epoch; start-up, evaluation, checkpoints, faults: docs/job.md", out=out)
+    yield _key("dataset_size", size, "samples of one epoch; start-up, evaluation, checkpoints and faults are keys of [job] too", out=out)
 
 
 def _run() -> Iterator[Line]:

@@ -22,7 +22,7 @@ def new_scenario(
     parameters: float | None = None,
     batch: Count = 32,
     cluster: Text | None = None,
-    nodes: Count = 4,
+    nodes: Count | None = None,
     devices: Count = 1,
     bandwidth: Quantity = "10 Gbit/s",
     latency: Quantity = "50 us",
@@ -50,7 +50,7 @@ def new_scenario(
     cluster
         A cluster of the catalogue, or the path of its file; None: ``devices``, ``bandwidth`` and ``latency`` describe one.
     nodes
-        Number of machines.
+        Number of machines, which the scenario then holds fast; None: as many as ``workers`` and ``servers`` need, or 4.
     devices
         Devices per machine, where ``cluster`` does not say it.
     bandwidth, latency

@@ -145,7 +145,12 @@ RULES = [
         ("strategy.servers (3) must be at most the workload's 2",),
         edited("workers = 2", "workers = 2\nservers = 3"),
     ),
-    Bad("too-few-nodes", SIM, ("cluster.nodes (2) must be at least 3, which the strategy's 2 replicas",), edited(LAB, f"{LAB}\nnodes = 2")),
+    Bad(
+        "too-few-nodes",
+        SIM,
+        ("cluster.nodes (2) must be at least 3, which 2 replicas and 1 server of the strategy need",),
+        edited(LAB, f"{LAB}\nnodes = 2"),
+    ),
     Bad(
         "speeds-over-nodes",
         SIM,

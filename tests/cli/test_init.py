@@ -56,6 +56,45 @@ def test_every_command_that_it_names_can_be_typed(folder: Path, paceline: Runner
         assert done.code in (0, 3), done.stderr
 
 
+@pytest.mark.parametrize(
+    ("given", "active", "swept"),
+    [
+        ((*OWN,), False, "1,2,4,8"),
+        ((*OWN, "--nodes", "4"), True, "1,2,4"),
+        ((*OWN, "--nodes", "64"), True, "1,2,4,8"),
+        ((*OWN, "--nodes", "6", "--workers", "2"), True, "1,2,4,6"),
+        ((*OWN, "--workers", "6"), False, "1,2,4,8"),
+        ((*OWN, "--nodes", "4", "--strategy", "async-ps"), True, "1,2,3"),
+        ((*OWN, "--nodes", "1"), True, ""),
+        (("--workload", "resnet-50", "--cluster", "p3.16xlarge", "--nodes", "2"), True, "1,2"),
+    ],
+)
+def test_machines_that_are_given_are_held_fast(folder: Path, paceline: Runner, given: tuple[str, ...], active: bool, swept: str) -> None:
+    answer = paceline("init", *given)
+    assert answer.code == 0, answer.stderr
+    assert [line.rpartition("=")[2] for line in answer.stderr.splitlines() if "sweep" in line] == [swept] * bool(swept)
+    nodes = load_scenario("scenario.toml").cluster.nodes
+    assert nodes == (int(given[given.index("--nodes") + 1]) if active else None)
+    text = (folder / "scenario.toml").read_text()
+    assert ("# nodes = " in text) is not active
+    (folder / "scenario.toml").write_text(text.replace("# nodes = ", "nodes = "))
+    load_scenario("scenario.toml")  # what stands there as a comment would do as well
+
+
+def test_more_workers_than_machines_are_refused(folder: Path, paceline: Runner) -> None:
+    answer = paceline("init", *OWN, "--nodes", "4", "--workers", "5")
+    assert (answer.code, answer.stdout) == (2, "")
+    assert "cluster.nodes (4) must be at least 5" in answer.stderr
+    assert not (folder / "scenario.toml").exists()
+
+
+def test_a_file_names_nothing_that_is_only_here(folder: Path, paceline: Runner) -> None:
+    assert paceline("init", *OWN).code == 0
+    text = (folder / "scenario.toml").read_text()
+    assert "docs/" not in text
+    assert "models/" not in text
+
+
 def test_every_key_has_a_comment_and_stays_what_it_was(folder: Path, paceline: Runner) -> None:
     assert paceline("init", *OWN, "--epochs", "90", "--dataset-size", "1.28e6", "--price", "0.40/h").code == 0
     text = (folder / "scenario.toml").read_text()
@@ -167,7 +206,7 @@ def test_at_a_terminal_it_asks(folder: Path) -> None:
     assert "'rnig': is no name of a strategy; did you mean ring?" in said
     assert "wrote scenario.toml: async PS, 1 server, 3 replicas, batch 64 each" in said
     scenario = load_scenario("scenario.toml")
-    assert (scenario.replicas, scenario.servers, scenario.batch) == (3, 1, 64)
+    assert (scenario.replicas, scenario.servers, scenario.batch, scenario.cluster.nodes) == (3, 1, 64, 4)
     assert scenario.cluster.inter_node.bandwidth_bytes_per_s == pytest.approx(25e9 / 8)
     assert scenario.job is not None
 

@@ -305,7 +305,7 @@ def test_a_result_says_what_nobody_measured():
         ({**GPT, "key_value_heads": 3}, "must be a multiple of key_value_heads"),
         ({**GPT, "hiden": 1}, "transformer.hiden: is no key of this table; did you mean hidden?"),
         ({**GPT, "layers": 0}, "transformer.layers: 0 must be at least 1"),
-        ({**GPT, "device": "A100-SXM4-8GB"}, "did you mean A100-SXM4-80GB?"),
+        ({**GPT, "device": "A100-SXM4-8GB"}, "did you mean a100-sxm4-80gb?"),
         ({**GPT, "device": "Tesla K80"}, "must state a peak for mixed_float16"),
         ({**GPT, "experts": {"count": 2, "used": 3}}, "used (3) must be at most count (2)"),
         ({key: value for key, value in GPT.items() if key != "hidden"}, "transformer.hidden: is missing"),

@@ -19,7 +19,7 @@ __all__ = ["init"]
 
 PANEL, ORDER = Panel.PREDICT, 15
 
-_SWEPT = (1, 2, 4, 8)
+_MOST_SWEPT = 8
 _COMMON = {
     "single": "one device",
     "mirrored": "the devices of one machine",
@@ -69,7 +69,10 @@ def init(
             rich_help_panel=_CLUSTER,
         ),
     ] = None,
-    nodes: Annotated[int, typer.Option(metavar="N", help="Machines.", rich_help_panel=_CLUSTER)] = 4,
+    nodes: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Machines that there are.", show_default="4, or what --workers needs", rich_help_panel=_CLUSTER),
+    ] = None,
     devices: Annotated[int, typer.Option(metavar="N", help="GPUs of a machine; 1 where its CPU computes.", rich_help_panel=_CLUSTER)] = 1,
     bandwidth: Annotated[
         str, typer.Option(metavar="RATE", help="Of the network between machines.", rich_help_panel=_CLUSTER)
@@ -139,7 +142,7 @@ def init(
 def _asked(usual: dict[str, Any]) -> dict[str, Any]:
     """The same figures, as answered at the terminal."""
     from paceline.cli.terminal import note
-    from paceline.scenario_text import OWN, Figures, quantity_of
+    from paceline.scenario_text import NODES, OWN, Figures, quantity_of
     from simulator.catalog import entries, find
     from simulator.prices import price_of_text
 
@@ -167,7 +170,7 @@ def _asked(usual: dict[str, Any]) -> dict[str, Any]:
         ask("step_time", "Time of such a step on one device, such as 250 ms", None, quantity("step_time", "time"))
         ask("parameters", "Trainable parameters, such as 25.6e6", None, _number)
     ask("cluster", f"Cluster: {listed('clusters', OWN, 'devices and network')}", OWN, named("clusters"))
-    ask("nodes", "How many machines", usual["nodes"], _whole)
+    ask("nodes", "How many machines", NODES, _whole)
     if figures["cluster"] is None:
         ask("devices", "GPUs of a machine; 1 where its CPU computes", usual["devices"], _whole)
         ask("bandwidth", "Bandwidth of the network between them", usual["bandwidth"], quantity("bandwidth", "rate"))
@@ -242,9 +245,20 @@ def _show(scenario: Scenario, path: Path) -> None:
         f"wrote {path}: {scenario.strategy.in_words}, {scenario.replicas} {'replica' if scenario.replicas == 1 else 'replicas'}, "
         f"batch {scenario.batch} each, {scenario.workload.name} on {scenario.cluster.name}"
     )
-    key = scenario.strategy.count_key
-    most = scenario.replicas if scenario.layout.one_process else _SWEPT[-1]  # devices of one machine are no more than it has
-    counts = ",".join(str(count) for count in _SWEPT if count <= most)
-    sweep = f"\n  paceline sweep {file} --over strategy.{key}={counts}" if key else ""
+    counts = _counts(scenario)
+    sweep = f"\n  paceline sweep {file} --over strategy.{scenario.strategy.count_key}={','.join(map(str, counts))}" if counts[1:] else ""
     goal = "--target-throughput '20000 samples/s'" if scenario.job is None else "--deadline 12h"
     note(f"Next:\n  paceline simulate {file}{sweep}\n  paceline plan {file} {goal}")
+
+
+def _counts(scenario: Scenario) -> list[int]:
+    """Numbers of workers that are worth a sweep: powers of two, up to what the machines take; none where there is no such number."""
+    if not scenario.strategy.count_key:
+        return []
+    if scenario.layout.one_process:
+        most = scenario.replicas  # devices of one machine are no more than it has
+    elif scenario.cluster.nodes is not None:
+        most = scenario.workers + scenario.cluster.nodes - scenario.nodes_needed
+    else:
+        most = _MOST_SWEPT
+    return sorted({*(2**power for power in range(_MOST_SWEPT.bit_length()) if 2**power <= most), min(most, _MOST_SWEPT)})
