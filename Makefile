@@ -11,6 +11,9 @@ BIN    := $(VENV)/bin
 # a CUDA build where there is an NVIDIA driver, else the plain one
 TF     := $(shell if [ -e /proc/driver/nvidia/version ] || command -v nvidia-smi >/dev/null 2>&1; then echo tensorflow-cuda; else echo tensorflow; fi)
 
+# what pip leaves unsaid
+SAY_INSTALLING := echo "installing TensorFlow and what else Paceline needs into $(VENV): some minutes"
+
 # three processes for two cores, since many tests wait; they take files in the order of their names: the long ones come first
 SPREAD := -n 3 --dist loadfile --no-loadscope-reorder
 
@@ -57,10 +60,12 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.ready: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@$(SAY_INSTALLING)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(TF)]'
 	@touch $@
 
 $(VENV)/.ready-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@$(SAY_INSTALLING)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(TF),dev]'
 	@touch $@ $(VENV)/.ready
 

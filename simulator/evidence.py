@@ -110,27 +110,29 @@ def _of_the_workers(scenario: Scenario) -> Iterator[Coverage]:
         return
     most, fewest = found.workers[1], found.workers[0]
     errors = f"{format_share(found.median_error)} off in the median, {format_share(found.worst_error)} at worst"
-    runs = f"real runs of {found.what}, {fewest} to {most} workers on one machine: {errors} (docs/fidelity.md)"
+    runs = f"real runs on one machine that predictions were held against ({found.what}; {errors}: docs/fidelity.md)"
     if _within(replicas, found.workers) and _within(servers, found.servers):
-        yield _of_the_link(scenario, found, runs)
+        yield _of_the_link(scenario, found, f"{fewest} to {most} workers", runs)
         return
-    what = f"{replicas:,} workers" + (f" and {servers:,} servers" if servers > found.servers[1] else "")
-    yield Coverage(about="workers", grade="uncovered", text=f"{what} lie beyond the {runs}")
+    few = servers <= found.servers[1]
+    here = f"{replicas:,} workers" + ("" if few else f" and {servers:,} servers")
+    there = f"{fewest} to {most}" + ("" if few else f" and up to {found.servers[1]}")
+    yield Coverage(about="workers", grade="uncovered", text=f"{here} are outside of the {there} in the {runs}")
 
 
-def _of_the_link(scenario: Scenario, found: Checked, runs: str) -> Coverage:
+def _of_the_link(scenario: Scenario, found: Checked, workers: str, runs: str) -> Coverage:
     """As many workers were run; whether also with links like these, or what the links are counts for little."""
     rate = scenario.cluster.link_of(0).bandwidth_bytes_per_s
     if _within(rate, found.bandwidth_bytes_per_s):
-        return Coverage(about="workers", grade="checked", text=f"held against {runs}")
+        return Coverage(about="workers", grade="checked", text=f"there are {workers} in the {runs}")
     low, high = found.bandwidth_bytes_per_s
-    links = f"links of {format_rate(rate)}, where those had {format_rate(low)} to {format_rate(high)}"
+    links = f"links have {format_rate(rate)}, and {format_rate(low)} to {format_rate(high)} in the {runs}"
     alone_s = scenario.workload.compute_s(scenario.batch) + scenario.workload.apply_s
     share = 1.0 - alone_s / scenario.lone_step_s
     if rate > high and share < _LITTLE:
-        text = f"as many workers as in {runs}; {links}, but messages take only {format_share(share)} of a step that has them to itself"
+        text = f"messages take only {format_share(share)} of a step that has its links to itself, so it counts for little that {links}"
         return Coverage(about="workers", grade="interpolation", text=text)
-    return Coverage(about="workers", grade="uncovered", text=f"as many workers as in {runs}, but {links}")
+    return Coverage(about="workers", grade="uncovered", text=links)
 
 
 _LITTLE = 0.1

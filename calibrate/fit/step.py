@@ -20,7 +20,6 @@ from calibrate.fit.step_times import StepFit, StepTable
 from calibrate.measurements import CUT_SHORT, Measurements, MeasurementsError, read_measurements
 from calibrate.records import CountedStep, Header, Load, Memory, Ready, Rows, ServerTime, StepTime, VariableRecord
 from simulator.errors import CalibrationError
-from simulator.text import listed
 from simulator.validation_errors import rule_of
 from simulator.workload import Affine, Counted, ServerCost, Variable, Workload, WorkloadRange
 
@@ -112,12 +111,10 @@ def fit_workload(
     except CalibrationError as error:
         prefix = "" if str(error).startswith(str(measurements)) else f"{measurements}: "
         kind = MeasurementsError if stored and not isinstance(error, DisturbedError) else CalibrationError
-        again = not stored and isinstance(error, DisturbedError)
-        kept = (
-            f"; nothing has to be measured again for that: give `from_measurements` {listed([str(file) for file in files])}"
-            if again
-            else ""
-        )
+        kept = ""
+        if isinstance(error, DisturbedError) and not stored:
+            given = " ".join(f"`from_measurements={str(file)!r}`" for file in files)
+            kept = f"; nothing has to be measured again for that: leave out what is measured and give {given}"
         raise kind(f"{prefix}{error}{kept}") from None
 
 

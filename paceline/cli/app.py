@@ -57,7 +57,23 @@ def _flowing(command: Callable[..., None]) -> str:
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in inspect.cleandoc(command.__doc__ or "").split("\n\n"))
 
 
-class _Command(TyperCommand):
+class _PlainFlags:
+    """Help in which a flag has no type beside it, which would look like a value to give."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Options and arguments, ``--help`` among them."""
+        parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for its in parameters:
+            if getattr(its, "is_flag", False):
+                its.metavar = ""
+        return parameters
+
+
+class _Group(_PlainFlags, TyperGroup):
+    """A command that has commands of its own."""
+
+
+class _Command(_PlainFlags, TyperCommand):
     """A command that is known to messages while it runs, and whose options are read when they are asked for.
 
     A list of commands asks for none, and reading those of all commands takes longer than all else that a help does.
@@ -96,7 +112,7 @@ class _Command(TyperCommand):
         return super().invoke(ctx)
 
 
-class _Commands(TyperGroup):
+class _Commands(_Group):
     """``paceline`` itself: its commands are the modules of :mod:`paceline.cli.commands`, in the order in which the help lists them."""
 
     def __init__(self, **options: Any) -> None:
@@ -118,7 +134,7 @@ def _command_of(module: ModuleType) -> tuple[str, Any]:
         return name, _Command(name, getattr(module, function_name), module.PANEL)
     functions = {info.name or cast(Any, info.callback).__name__: info.callback for info in group.registered_commands}
     members = {own: _Command(own, cast(Callable[..., None], function)) for own, function in functions.items()}
-    return name, TyperGroup(
+    return name, _Group(
         name=name, help=group.info.help, commands=dict(members), no_args_is_help=True, rich_markup_mode="rich", rich_help_panel=module.PANEL
     )
 

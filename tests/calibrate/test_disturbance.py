@@ -69,7 +69,9 @@ def test_too_few_undisturbed_rounds_are_refused_or_accepted_loudly(synthetic: An
     with pytest.raises(CalibrationError, match=r"8 of 10 rounds were disturbed \(others took .*`accept_disturbed=True`") as refusal:
         calibrate.fit_workload(path, "refused")
     assert str(refusal.value).startswith(f"{path}: ")
-    assert str(refusal.value).endswith(f"; nothing has to be measured again for that: give `from_measurements` {path}")
+    assert str(refusal.value).endswith(
+        f"; nothing has to be measured again for that: leave out what is measured and give `from_measurements='{path}'`"
+    )
     assert "\n" not in str(refusal.value)
     assert refusal.value.exit_code == 1
     workload = calibrate.fit_workload(path, "accepted", accept_disturbed=True)

@@ -15,8 +15,10 @@ from typing import Any
 import jsonschema
 import pytest
 from support.command_line import Answer
+from typer.main import get_command
 
 import paceline as package
+from paceline.cli.app import app
 from simulator.results import Result
 
 ROOT = Path(__file__).parents[2]
@@ -35,12 +37,24 @@ def test_help_teaches_with_an_example(paceline: Runner, command: str) -> None:
     assert answer.stderr == ""
     assert f"Example: paceline {command} " in " ".join(answer.stdout.split()) + " "
     assert max(map(len, answer.stdout.splitlines())) <= 80
+    assert "<bool>" not in answer.stdout, "a flag takes no value"
+
+
+def test_no_example_needs_a_clone() -> None:
+    group = get_command(app)
+    every = [group, *group.commands.values(), *(its for one in group.commands.values() for its in getattr(one, "commands", {}).values())]
+    examples = [
+        " ".join(found.split()) for its in every for found in re.findall(r"\[bold\](paceline .*?)\[/bold\]", its.help or "", re.DOTALL)
+    ]
+    assert len(examples) > len(COMMANDS)
+    assert [example for example in examples if "models/" in example] == []
 
 
 def test_the_first_help_names_every_command(paceline: Runner) -> None:
     answer = paceline("--help")
     assert answer.code == 0
     assert all(command.split()[0] in answer.stdout for command in COMMANDS)
+    assert "<bool>" not in answer.stdout + paceline("models", "--help").stdout
     assert paceline("-h") == answer
     bare = paceline()
     assert (bare.code, bare.stdout.strip(), bare.stderr) == (2, answer.stdout.strip(), "")

@@ -198,6 +198,10 @@ def test_at_a_terminal_it_asks(folder: Path) -> None:
     code, said, asked = _converse(answers)
     assert (code, asked) == (0, len(answers)), said
     assert "there is no workload named 'cnn-gpu'; did you mean cnn-cpu" in said
+    assert "or own, to describe it by step time and parameters [own]: " in said
+    assert "or own, to describe it by devices and network [own]: " in said
+    assert "  ring      all-reduce between machines: MultiWorkerMirroredStrategy\r\n" in said
+    assert "more: paceline init --help" in said
     assert "'x' must be a number" in said
     assert "'rnig': is no name of a strategy; did you mean ring?" in said
     assert "wrote scenario.toml: async PS, 1 server, 3 replicas, batch 64 each" in said
@@ -213,7 +217,8 @@ def test_enter_takes_what_was_measured_last(folder: Path) -> None:
     (folder / "models" / "workloads" / "mine.toml").write_text(text)
     code, said, asked = _converse([""] * 10)
     assert (code, asked) == (0, 10), said
-    assert "own [mine]: " in said
+    assert "(mine, bert-base, " in said
+    assert " [mine]: " in said
     assert load_scenario("scenario.toml").workload.name == "plain"
 
 

@@ -53,14 +53,26 @@ def test_it_writes_a_workload_results_and_a_report(folder: Path, paceline: Calla
 @pytest.mark.parametrize(
     ("stops", "kept"), [("sweep", "the fitted workload is kept: q.workload.toml"), ("report", "paceline report q.ndjson")]
 )
-def test_what_is_done_is_kept_where_it_is_stopped(
-    folder: Path, paceline: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch, stops: str, kept: str
+def test_what_is_done_is_kept_where_it_is_stopped_and_the_same_command_goes_on(
+    folder: Path,
+    paceline: Callable[..., Answer],
+    monkeypatch: pytest.MonkeyPatch,
+    measured: list[dict[str, Any]],
+    stops: str,
+    kept: str,
 ) -> None:
     def stopped(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(f"paceline.api.{stops}", stopped)
-    answer = paceline("quickstart", "--out", "q.html", "--jobs", "1")
+    with monkeypatch.context() as stopping:
+        stopping.setattr(f"paceline.api.{stops}", stopped)
+        answer = paceline("quickstart", "--out", "q.html", "--jobs", "1")
     assert answer.code == 130
     assert kept in answer.stderr.splitlines()[-1]
     assert not (folder / "q.html").exists()
+    again = paceline("quickstart", "--out", "q.html", "--jobs", "1")
+    assert again.code == 0, again.stderr
+    assert "going on with what was measured before: q.workload.toml" in again.stderr
+    assert len(measured) == 1
+    assert paceline("quickstart", "--out", "q.html", "--jobs", "1").code == 0
+    assert len(measured) == 2  # a finished one begins anew

@@ -204,8 +204,8 @@ def calibrate(
 ) -> None:
     """Measure your model's training step on this machine, and write a workload file.
 
-    Example: [bold]paceline calibrate models/keras/cnn.py:build --name cnn --batch 16,32,64[/bold],
-    then [bold]paceline simulate ring --set workload.use=cnn[/bold]
+    Example: [bold]paceline calibrate my_model.py:build --name mine --batch 16,32,64[/bold],
+    then [bold]paceline simulate ring --set workload.use=mine[/bold]
 
     It runs your model in your own Python, in a process of its own. It times steps at each batch
     size, splits them into forward pass, backward pass and update, and sees when each gradient

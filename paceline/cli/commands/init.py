@@ -20,6 +20,17 @@ __all__ = ["init"]
 PANEL, ORDER = Panel.PREDICT, 15
 
 _MOST_SWEPT = 8
+_COMMON = {
+    "single": "one device",
+    "mirrored": "the devices of one machine",
+    "ring": "all-reduce between machines: MultiWorkerMirroredStrategy",
+    "sync-ps": "parameter servers; workers wait for each other in every step",
+    "async-ps": "parameter servers; no worker waits",
+    "ssp": "parameter servers; no worker gets more than some steps ahead",
+}
+"""The strategies that most people mean, in a few words; the rest stand in the help of ``--strategy``."""
+_NAMED = 4
+"""Names of the catalogue that a question shows."""
 _WORKLOAD, _CLUSTER, _WAY = "The model", "The machines", "The training"
 
 
@@ -75,8 +86,8 @@ def init(
         str,
         typer.Option(
             metavar="NAME",
-            help="single, mirrored (the devices of one machine), ring (MultiWorkerMirroredStrategy), sync-ps, async-ps or ssp (parameter "
-            "servers); also halving-doubling, tree, hierarchical or auto (other all-reduces), and backup (sync-ps that does not wait "
+            help="; ".join(f"{name} ({words.replace('; ', ', ')})" for name, words in _COMMON.items())
+            + ". Also halving-doubling, tree, hierarchical or auto (other all-reduces), and backup (sync-ps that does not wait "
             "for the slowest).",
             rich_help_panel=_WAY,
         ),
@@ -131,7 +142,7 @@ def init(
 def _asked(usual: dict[str, Any]) -> dict[str, Any]:
     """The same figures, as answered at the terminal."""
     from paceline.cli.terminal import note
-    from paceline.scenario_text import BEGUN_WITH, NODES, OWN, Figures, quantity_of
+    from paceline.scenario_text import NODES, OWN, Figures, quantity_of
     from simulator.catalog import entries, find
     from simulator.prices import price_of_text
 
@@ -140,9 +151,9 @@ def _asked(usual: dict[str, Any]) -> dict[str, Any]:
     def ask(name: str, text: str, default: Any, check: Callable[[str], Any]) -> None:
         figures[name] = typer.prompt(text, default=default, value_proc=_checked(check), err=True)
 
-    def listed(kind: Any) -> str:
-        names = list(entries(kind))
-        return f"one of `paceline models list` ({', '.join(names[:4])}, ...), a file, or {OWN}"
+    def listed(kind: Any, first: str, described: str) -> str:
+        names = list(dict.fromkeys([*([] if first == OWN else [first]), *entries(kind)]))[:_NAMED]
+        return f"a name of `paceline models list {kind}` ({', '.join(names)}, ...), a file, or {OWN}, to describe it by {described}"
 
     def named(kind: Any) -> Callable[[str], str | None]:
         return lambda text: None if text == OWN else _found(lambda: find(kind, text, f"`{kind[:-1]}`"), text)
@@ -153,12 +164,12 @@ def _asked(usual: dict[str, Any]) -> dict[str, Any]:
     note("A few questions; Enter takes what stands in brackets. Each answer can be changed in the file.\n")
     own = sorted(Path("models/workloads").glob("*.toml"), key=lambda file: file.stat().st_mtime)
     latest = own[-1].stem if own else OWN
-    ask("workload", f"Workload: {listed('workloads')}", latest, named("workloads"))
+    ask("workload", f"Workload: {listed('workloads', latest, 'step time and parameters')}", latest, named("workloads"))
     ask("batch", "Samples that each device takes in a step", usual["batch"], _whole)
     if figures["workload"] is None:
         ask("step_time", "Time of such a step on one device, such as 250 ms", None, quantity("step_time", "time"))
         ask("parameters", "Trainable parameters, such as 25.6e6", None, _number)
-    ask("cluster", f"Cluster: {listed('clusters')}", OWN, named("clusters"))
+    ask("cluster", f"Cluster: {listed('clusters', OWN, 'devices and network')}", OWN, named("clusters"))
     ask("nodes", "How many machines", NODES, _whole)
     if figures["cluster"] is None:
         ask("devices", "GPUs of a machine; 1 where its CPU computes", usual["devices"], _whole)
@@ -166,7 +177,10 @@ def _asked(usual: dict[str, Any]) -> dict[str, Any]:
         ask("latency", "Latency of that network", usual["latency"], quantity("latency", "time"))
         ask("price", "Price of a machine for an hour, such as 0.40/h; none: not known", "none",
             lambda text: None if text == "none" else _found(lambda: price_of_text(text, "`price`"), text))  # fmt: skip
-    ask("strategy", f"Strategy: {', '.join(BEGUN_WITH)}", usual["strategy"],
+    note("Strategies (more: paceline init --help):")
+    for name, words in _COMMON.items():
+        note(f"  {name:<10}{words}")
+    ask("strategy", "Strategy", usual["strategy"],
         lambda text: _found(lambda: Figures(workload="any", strategy=text), text))  # fmt: skip
     if figures["strategy"] in ("sync-ps", "backup", "async-ps", "ssp"):
         ask("servers", "Parameter servers, each on a machine of its own", usual["servers"], _whole)

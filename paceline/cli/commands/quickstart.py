@@ -28,7 +28,7 @@ def quickstart(
 ) -> None:
     """Measure a small Keras model here, predict it on 1 to 256 workers, and write a report.
 
-    It takes less than a minute, and needs TensorFlow. It times training steps of a small
+    It takes a minute or two, and needs TensorFlow. It times training steps of a small
     convolutional network on this machine and fits a workload to them. Then it simulates ring
     all-reduce and synchronous and asynchronous parameter servers on an assumed network of
     25 Gbit/s, prints a table and draws a report. On a busy machine it warns and goes on, where
@@ -43,19 +43,25 @@ def quickstart(
     from paceline.cli.terminal import note, progress_bar, stages_bar
     from simulator import catalog
     from simulator.files import check_writable
+    from simulator.loading import load_workload
 
     check_writable(out)
     results_file = check_writable(out.with_suffix(".ndjson"))
     workload_file = check_writable(out.with_suffix(".workload.toml"))
 
-    builder = f"{catalog.builder('cnn')}:build"
-    note(f"1/3  profiling {builder} with TensorFlow")
-    with measuring() as profiled:
-        # a first look, on whatever machine: what was disturbed is said loudly, and no reason to stop
-        workload = api.calibrate(
-            builder, name=_NAME, batches=_BATCHES, accept_disturbed=True, python=python, out=workload_file, command="paceline quickstart",
-            progress=profiled,
-        )  # fmt: skip
+    stopped_before = workload_file.exists() and not (out.exists() and out.stat().st_mtime >= workload_file.stat().st_mtime)
+    if stopped_before:
+        note(f"1/3  going on with what was measured before: {workload_file}; delete it to measure again")
+        workload = load_workload(workload_file)
+    else:
+        builder = f"{catalog.builder('cnn')}:build"
+        note(f"1/3  profiling {builder} with TensorFlow")
+        with measuring() as profiled:
+            # a first look, on whatever machine: what was disturbed is said loudly, and no reason to stop
+            workload = api.calibrate(
+                builder, name=_NAME, batches=_BATCHES, accept_disturbed=True, python=python, out=workload_file,
+                command="paceline quickstart", progress=profiled,
+            )  # fmt: skip
     note_of_measurements(workload.provenance)
 
     note(f"2/3  simulating 1 to {_WORKERS[-1]} workers on the assumed network ethernet-25g")

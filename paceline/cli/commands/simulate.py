@@ -41,7 +41,7 @@ def simulate(
         Path,
         typer.Argument(
             metavar="SCENARIO.toml",
-            help="Scenario file, or the name of an example such as ring or async-ps (`ls models/scenarios`). `paceline init` writes one.",
+            help="Scenario file, or the name of an example, such as ring, sync-ps, async-ps or fsdp. `paceline init` writes one.",
             show_default=False,
         ),
     ],
