@@ -98,8 +98,8 @@ class Figures:
             raise InputError(f"`strategy` {quoted(self.strategy)}: is no name of a strategy; {hint}")
         if self.has_servers and self.machines <= self.servers:
             raise InputError(
-                f"`nodes`: {self.machines} must be at least {self.servers + 1}: each of `servers` {self.servers} takes a machine of its own, "
-                "and workers need one"
+                f"`nodes`: {self.machines} must be at least {self.servers + 1}: each of `servers` {self.servers} takes a machine of its "
+                "own, and workers need one"
             )
         if self.workload == OWN and (self.step_time is None or self.parameters is None):
             missing = "step_time" if self.step_time is None else "parameters"

@@ -14,20 +14,23 @@ from simulator.figures import Estimate, Limit
 from simulator.intervals import paired_ratio
 from simulator.memory import PARTS, Memory, samples_in_words
 from simulator.results import Result
-from simulator.text import Kind, format_bytes, format_count, format_hourly, format_share, format_usd, written
+from simulator.text import Kind, counted, format_bytes, format_count, format_hourly, format_share, format_usd, written
 
 if TYPE_CHECKING:
-    from paceline.planning.answer import Candidate, JobCount, Plan, ServerCount, WorkerCount
+    from paceline.planning.answer import Candidate, Improvement, JobCount, Plan, ServerCount, WorkerCount
     from paceline.planning.goal import Goal
+    from simulator.scenario import Scenario
 
 __all__ = [
     "NOT_CERTAIN",
+    "beyond_in_brackets",
     "change_in_words",
     "cost_in_words",
     "doubled_in_words",
     "goal_in_words",
     "limit_in_words",
     "memory_in_words",
+    "nodes_beyond",
     "paired_in_words",
     "servers_note",
     "staleness_in_words",
@@ -197,6 +200,18 @@ def time_note(candidates: Sequence[Candidate], goal: Goal) -> str:
     )
 
 
+def nodes_beyond(nodes: int | None, scenario: Scenario) -> str:
+    """How many nodes more than ``cluster.nodes`` something around a scenario needs; nothing where they are enough, or not limited."""
+    given = scenario.cluster.nodes
+    return "" if nodes is None or given is None or nodes <= given else f"{counted(nodes - given, 'node')} more than cluster.nodes gives"
+
+
+def beyond_in_brackets(one: Improvement | ServerCount | WorkerCount, plan: Plan) -> str:
+    """The same of something around a plan's answer, to stand behind its name."""
+    text = nodes_beyond(one.nodes, plan.chosen.result.scenario)
+    return f" ({text})" if text else ""
+
+
 def workers_note(plan: Plan) -> str:
     """Where adding workers stops paying; nothing where that was not simulated."""
     counts, until = plan.workers, plan.workers_pay_until
@@ -204,15 +219,15 @@ def workers_note(plan: Plan) -> str:
         return ""
     if until == counts[-1].workers:
         return (
-            f"Adding workers pays up to {until:,}, the most that were simulated, {_PER_WORKER}: "
+            f"Adding workers pays up to {until:,}{beyond_in_brackets(counts[-1], plan)}, the most that were simulated, {_PER_WORKER}: "
             "each doubling brings at least half again as much."
         )
     place = next(index for index, count in enumerate(counts) if count.workers == until)
     after = counts[place + 1]
-    pays = f"pays up to {until:,}" if place else "does not pay"
+    pays = f"pays up to {until:,}{beyond_in_brackets(counts[place], plan)}" if place else "does not pay"
     what = "samples/s of the whole job change" if after.job is not None else "throughput changes"
     return (
-        f"Adding workers {pays}, {_PER_WORKER}: from {until:,} to {after.workers:,} {what} by "
+        f"Adding workers {pays}, {_PER_WORKER}: from {until:,} to {after.workers:,}{beyond_in_brackets(after, plan)} {what} by "
         f"{change_in_words(_growth(counts[place], after))}, "
         f"less than half of the {format_share(after.workers / until - 1)} that they add."
     )
@@ -228,13 +243,15 @@ def servers_note(plan: Plan) -> str:
     if enough is None:
         return ""
     more = [count for count in plan.servers if count.servers > enough]
-    shown = f"{enough} parameter server{'s are' if enough > 1 else ' is'} enough"
+    fewest = next(count for count in plan.servers if count.servers == enough)
+    beyond = beyond_in_brackets(fewest, plan)
+    shown = f"{enough} parameter server{'s' if enough > 1 else ''}{beyond} {'are' if enough > 1 else 'is'} enough"
     if not more:
         return f"{shown}, the most that were simulated: more may still bring 2% or more, or cannot be (no more variables to spread)."
     best = max(more, key=lambda count: count.throughput_samples_per_s.mean)
-    growth = _growth(next(count for count in plan.servers if count.servers == enough), best)
-    change = change_in_words(growth, "change")
-    return f"{shown}: {best.servers} change throughput by {change}, and no number up to {more[-1].servers} by 2% or more on average."
+    growth = _growth(fewest, best)
+    changes = f"{best.servers}{beyond_in_brackets(best, plan)} change throughput by {change_in_words(growth, 'change')}"
+    return f"{shown}: {changes}, and no number up to {more[-1].servers} by 2% or more on average."
 
 
 def work_note(plan: Plan) -> str:

@@ -142,6 +142,7 @@ class ServerCount(Spec):
     )
     discrepancy: Doubt | None = Field(default=None, description="as of a result")
     usd_per_hour: float | None
+    nodes: int | None = Field(default=None, description="machines that are paid for; null in files written by older versions")
     placement: str = Field(default="", description="what sits on which machines, in words")
 
 
@@ -164,6 +165,7 @@ class WorkerCount(Spec):
     throughput_of_each_replication: tuple[float, ...] = Field(default=(), description="samples/s, as of a number of servers")
     discrepancy: Doubt | None = Field(default=None, description="as of a result")
     usd_per_hour: float | None
+    nodes: int | None = Field(default=None, description="machines that are paid for; null in files written by older versions")
     placement: str = Field(default="", description="what sits on which machines, in words")
     job: JobCount | None = Field(default=None, description="the whole job, where the goal is about one")
 
@@ -200,6 +202,7 @@ class Improvement(Spec):
     gain_low: float | None = Field(default=None, description="low end of its 90% prediction interval")
     gain_high: float | None = Field(default=None, description="high end")
     usd_per_hour: float | None = None
+    nodes: int | None = Field(default=None, description="machines that are paid for; null in files written by older versions")
     placement: str = Field(default="", description="what sits on which machines, in words")
     bottleneck: str = Field(default="", description="what limits then, in words; both where two parts of a step are in balance")
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from paceline.planning.answer import JobCount, ServerCount, WorkerCount
 from paceline.planning.goal import Goal
 from paceline.planning.space import Line
-from paceline.planning.what_if import changed
+from paceline.planning.what_if import with_strategy
 from paceline.planning.whole_job import job_of
 from paceline.sweeping import Simulate
 from simulator.cost import placement_of, usd_per_hour
@@ -75,17 +75,17 @@ def _rate(count: WorkerCount) -> float:
 
 def _or_none(answer: Scenario, workers: int) -> Scenario | None:
     """The answer with another number of workers, where rules allow it; a fixed number of nodes does not stand in the way."""
-    cluster = answer.cluster.model_copy(update={"nodes": None}) if answer.cluster.nodes is not None else answer.cluster
     if workers == answer.workers:
         return answer
     try:
-        return changed(answer, strategy=answer.strategy.with_count(workers), cluster=cluster)
+        return with_strategy(answer, answer.strategy.with_count(workers))
     except ScenarioError:
         return None
 
 
 def _worker_count(result: Result, goal: Goal) -> WorkerCount:
     scenario, job = result.scenario, job_of(result, goal)
+    placement = placement_of(scenario)
     counted = (
         JobCount(
             time_s=job.time_s,
@@ -104,7 +104,8 @@ def _worker_count(result: Result, goal: Goal) -> WorkerCount:
         throughput_of_each_replication=result.throughput_of_each_replication,
         discrepancy=result.discrepancy,
         usd_per_hour=usd_per_hour(scenario),
-        placement=placement_of(scenario).text,
+        nodes=placement.nodes,
+        placement=placement.text,
         job=counted,
     )
 
@@ -117,12 +118,11 @@ def count_servers(answer: Scenario, simulate: Simulate) -> tuple[ServerCount, ..
 
     def try_(count: int) -> bool:
         """Simulate a number of servers; whether that can be."""
-        strategy = answer.strategy.with_servers(count)
-        cluster = answer.cluster.model_copy(update={"nodes": None}) if answer.cluster.nodes is not None else answer.cluster
         try:
-            scenario = answer if count == answer.servers else changed(answer, strategy=strategy, cluster=cluster)
+            scenario = answer if count == answer.servers else with_strategy(answer, answer.strategy.with_servers(count))
         except ScenarioError:
             return False
+        placement = placement_of(scenario)
         for result in simulate([scenario]):
             if isinstance(result, Result):
                 found[count] = ServerCount(
@@ -131,7 +131,8 @@ def count_servers(answer: Scenario, simulate: Simulate) -> tuple[ServerCount, ..
                     throughput_of_each_replication=result.throughput_of_each_replication,
                     discrepancy=result.discrepancy,
                     usd_per_hour=usd_per_hour(scenario),
-                    placement=placement_of(scenario).text,
+                    nodes=placement.nodes,
+                    placement=placement.text,
                 )
         return count in found
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from paceline.comparing import compare
 from paceline.planning.answer import Improvement
@@ -19,6 +19,7 @@ from paceline.planning.what_if import (
     with_one_more_server,
 )
 from paceline.planning.whole_job import job_of
+from paceline.sentences import nodes_beyond
 from paceline.sweeping import Simulate
 from simulator.cost import placement_of, server_nodes, usd_per_hour
 from simulator.errors import ScenarioError
@@ -87,6 +88,7 @@ def improved(scenario: Scenario, base: Result, run: Simulate, goal: Goal | None 
 
 def _improvement(change: _Change, results: list[Result], base: Result, goal: Goal | None) -> Improvement:
     middle = results[len(results) // 2]
+    placement = placement_of(middle.scenario)
     rates = [result.throughput_samples_per_s for result in results]
     rate = Estimate(mean=middle.throughput_samples_per_s.mean, low=min(r.low for r in rates), high=max(r.high for r in rates))
     # where the change is a range, from the low end at its worst to the high end at its best
@@ -106,7 +108,8 @@ def _improvement(change: _Change, results: list[Result], base: Result, goal: Goa
         gain_low=min(gain.low for gain in gains) - 1,
         gain_high=max(gain.high for gain in gains) - 1,
         usd_per_hour=usd_per_hour(middle.scenario),
-        placement=placement_of(middle.scenario).text,
+        nodes=placement.nodes,
+        placement=placement.text,
         bottleneck=after,
     )
 
@@ -185,7 +188,9 @@ def _one_more_server(scenario: Scenario) -> _Change:
         return _Change("server", "one more PS", "nothing to gain: this strategy has no parameter servers")
     own = " on a node of its own" if server_nodes(scenario) else ""
     text = f"{scenario.servers} to {scenario.servers + 1} parameter servers{own}"
-    return _tried("server", "one more PS", text, lambda: with_one_more_server(scenario))
+    change = _tried("server", "one more PS", text, lambda: with_one_more_server(scenario))
+    beyond = [nodes_beyond(its.nodes_needed, scenario) for its in change.scenarios]
+    return replace(change, text=", ".join(filter(None, (change.text, *beyond))))
 
 
 def _larger_batch(scenario: Scenario) -> _Change:

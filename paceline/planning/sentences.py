@@ -11,7 +11,7 @@ from paceline.planning.goal import Goal, required_rate
 from paceline.planning.judging import Judge, Point
 from paceline.planning.space import Space
 from paceline.planning.whole_job import job_of
-from paceline.sentences import change_in_words, goal_in_words, paired_in_words, staleness_in_words
+from paceline.sentences import beyond_in_brackets, change_in_words, goal_in_words, paired_in_words, staleness_in_words
 from paceline.whole_job import PART_LABELS, overhead_share
 from simulator.cost import placement_of
 from simulator.figures import JobOutcome
@@ -65,7 +65,7 @@ def _job(plan: Plan, job: JobOutcome) -> str:
         changes = [f"the throughput of its steps by {written(steps, 'whole_change')}", f"its time by {written(change, 'whole_change')}"]
         if here.job.cost_usd is not None and more.job.cost_usd is not None and here.job.cost_usd.mean:
             changes.append(f"its cost by {written(more.job.cost_usd.mean / here.job.cost_usd.mean - 1, 'whole_change')}")
-        text += f" {more.workers:,} workers change {listed(changes)}."
+        text += f" {more.workers:,} workers{beyond_in_brackets(more, plan)} change {listed(changes)}."
     return text
 
 
@@ -166,11 +166,12 @@ def _limit(plan: Plan) -> str:
         what = "has an effect that its interval does not leave open" if large else f"brings more than {format_share(_LITTLE)}"
         return f"{text} No single improvement that was tried {what}."
     best, effect = clear[0]
-    text = f"{text} Of the single improvements tried, {best.name} helps most: throughput {change_in_words(effect)}"
+    name = f"{best.name}{beyond_in_brackets(best, plan)}"
+    text = f"{text} Of the single improvements tried, {name} helps most: throughput {change_in_words(effect)}"
     text += f"{_price_of(best, plan.chosen)}."
     if plan.feasible:
         return text
-    enough = [one.name for one in plan.improvements if _is_enough(one, plan.goal)]
+    enough = [f"{one.name}{beyond_in_brackets(one, plan)}" for one in plan.improvements if _is_enough(one, plan.goal)]
     if not enough:
         return f"{text} None that was tried would reach the goal by itself."
     return f"{text} The goal would be reached with {' or '.join(enough)}."
@@ -237,7 +238,7 @@ def notes_of(plan: Plan, chosen: Point, space: Space) -> list[str]:
     notes = [_scaling_note(space)]
     line = chosen.line
     if line.searched and chosen.workers == max(line.scenarios) and len(line.scenarios) > 1:
-        notes.append(f"the answer has the most workers that the range allows ({chosen.workers}); a wider range may have a better one")
+        notes.append(_most_note(chosen))
     if plan.passed_over:
         were = f"{plan.passed_over:,} configurations were" if plan.passed_over > 1 else "1 configuration was"
         why = "for lying between others that were simulated"
@@ -253,6 +254,19 @@ def notes_of(plan: Plan, chosen: Point, space: Space) -> list[str]:
         f"each simulated run has {steps:,} steps of each worker; a longer real run varies less from step to step, not less in its speed"
     )
     return notes
+
+
+def _most_note(chosen: Point) -> str:
+    """What keeps an answer from more workers that has the most of its line."""
+    scenario = chosen.scenario
+    nodes = scenario.cluster.nodes
+    if nodes is not None and scenario.strategy.with_count(scenario.workers + 1).layout(scenario.cluster).nodes > nodes:
+        limit, then = f"cluster.nodes ({nodes}) allows", "on more nodes there may be a better one"
+    elif chosen.workers < chosen.line.most:
+        limit, then = "are possible", "larger numbers of the range are refused"
+    else:
+        limit, then = "the range allows", "a wider range may have a better one"
+    return f"the answer has the most workers that {limit}: {chosen.workers}; {then}"
 
 
 def _scaling_note(space: Space) -> str:

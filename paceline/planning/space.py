@@ -83,6 +83,8 @@ class Line:
         By number of workers, ascending.
     searched
         Whether a search may leave some of them out.
+    most
+        The largest number of workers that was asked for, possible or not.
     family
         The same of lines that differ in how a model is cut alone; None of all others.
     """
@@ -92,6 +94,7 @@ class Line:
     scaling: Scaling
     scenarios: dict[int, Scenario]
     searched: bool
+    most: int
     family: object = None
 
     @property
@@ -354,7 +357,7 @@ def _add_line(
     if problems:
         space.refused.append(Refused(name=f"{name}, {scaling} scaling", cluster=asked, text=problems[0], configurations=len(problems)))
     if scenarios:
-        space.lines.append(Line(name, asked, scaling, scenarios, counts.searched))
+        space.lines.append(Line(name, asked, scaling, scenarios, counts.searched, max(counts.values)))
 
 
 def _add_ways(
@@ -388,7 +391,9 @@ def _add_ways(
                 refused.setdefault((way_of(its.strategy), its.by_memory), []).append((f"{name}, {counted(count, 'worker')}", its.refused))
                 continue
             if name not in known or count not in known[name].scenarios:
-                lines.setdefault(name, Line(name, asked, scaling, {}, counts.searched, family)).scenarios[count] = its.scenario
+                lines.setdefault(name, Line(name, asked, scaling, {}, counts.searched, max(counts.values), family)).scenarios[count] = (
+                    its.scenario
+                )
     space.lines += lines.values()
     for (way, by_memory), its_texts in refused.items():
         (name, text), many = its_texts[0], len(its_texts)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from paceline.planning.answer import Candidate, Plan, ServerCount, WorkerCount, refused_once
+from paceline.planning.answer import Candidate, Improvement, Plan, ServerCount, WorkerCount, refused_once
+from paceline.sentences import nodes_beyond
 from simulator.figures import Estimate
 from simulator.rows import COLUMNS
 from simulator.table import Cell, Column, Table
@@ -230,7 +231,7 @@ def _counts(
             *_ends(its.throughput_samples_per_s),
             *(_job(its) if of_job else ()),
             its.usd_per_hour,
-            its.placement or None,
+            _where(its, plan),
         )
         for numbers, its in rows
     )
@@ -267,13 +268,18 @@ def _improvements(plan: Plan) -> Table:
             each.gain_high,
             *_ends(each.throughput_samples_per_s),
             each.usd_per_hour,
-            each.placement or None,
+            _where(each, plan),
             each.bottleneck.replace("-", " "),
             each.text,
         )
         for each in plan.improvements
     )
     return Table("What one improvement would buy", columns, rows, "plan-improvements")
+
+
+def _where(its: Improvement | ServerCount | WorkerCount, plan: Plan) -> str | None:
+    """Its machines, and which of them it needs besides those of the cluster."""
+    return ", ".join(filter(None, (its.placement, nodes_beyond(its.nodes, plan.chosen.result.scenario)))) or None
 
 
 def _ends(estimate: Estimate | None) -> tuple[Cell, Cell, Cell]:

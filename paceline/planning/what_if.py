@@ -9,6 +9,7 @@ from simulator.cluster import Cluster, Link
 from simulator.resolve import resolve
 from simulator.scenario import Scenario
 from simulator.spec import Spec
+from simulator.strategies.strategy import Strategy
 from simulator.uncertainty import Uncertainty
 from simulator.validation_errors import validated
 from simulator.workload import Workload
@@ -23,6 +24,7 @@ __all__ = [
     "with_latency",
     "with_network",
     "with_one_more_server",
+    "with_strategy",
 ]
 
 SpecT = TypeVar("SpecT", Workload, Cluster)
@@ -85,12 +87,17 @@ def with_batch(scenario: Scenario, factor: int) -> Scenario:
 
 
 def with_one_more_server(scenario: Scenario) -> Scenario:
-    """One parameter server more; on a node of its own, which a cluster of a fixed number of nodes gets besides."""
-    strategy, cluster = scenario.strategy, scenario.cluster
+    """One parameter server more, beside as many workers."""
     assert scenario.servers, "the strategy must have servers"
-    if cluster.nodes is not None and scenario.layout.server_nodes:
-        cluster = cluster.model_copy(update={"nodes": cluster.nodes + 1})
-    return changed(scenario, strategy=strategy.with_servers(scenario.servers + 1), cluster=cluster)
+    return with_strategy(scenario, scenario.strategy.with_count(scenario.workers).with_servers(scenario.servers + 1))
+
+
+def with_strategy(scenario: Scenario, strategy: Strategy) -> Scenario:
+    """Another strategy; a cluster of a fixed number of nodes gets those that the strategy needs besides."""
+    cluster = scenario.cluster
+    if cluster.nodes is not None:
+        cluster = cluster.model_copy(update={"nodes": max(cluster.nodes, strategy.layout(cluster).nodes)})
+    return changed(scenario, strategy=strategy, cluster=cluster)
 
 
 def _times(spec: SpecT, name: str, factor: float) -> SpecT:

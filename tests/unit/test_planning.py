@@ -15,6 +15,7 @@ from paceline.planning import Plan, goal_of, plan, space_of
 from paceline.planning.goal import Goal, required_rate
 from paceline.planning.space import Space
 from paceline.planning.tables import plan_tables
+from paceline.sentences import servers_note, workers_note
 from simulator import simulate
 from simulator.closed_form import ring_all_reduce_s
 from simulator.cost import cost_of_samples, usd_per_hour
@@ -199,6 +200,57 @@ def test_an_infeasible_goal_gets_the_nearest_and_what_it_lacks() -> None:
     assert not answer.chosen.meets
     assert "so 2 times that would be needed" in answer.sentences[0]
     assert any("most workers that the range allows" in note for note in answer.notes)
+
+
+def test_what_needs_more_nodes_than_there_are_says_so_wherever_it_is_named() -> None:
+    variables = [{"name": f"v{index}", "size": "1 kB", "creation_index": index, "ready": (index + 1) / 4} for index in range(4)]
+    load = {"variables": variables, "server": {"base": "5 ms", "per_byte_s": 0.0}}
+    space = space_of(table(ASYNC, workload=load, cluster={"nodes": 4, "inter_node": NO_NETWORK}), workers="1..16")
+    # one server makes a step every 20 ms, two every 10 ms, and three workers ask for one every 6.5 / 3 ms
+    answer = planned(space, goal_of(target_throughput=10 / 11e-3))
+    assert (answer.feasible, answer.chosen.result.scenario.workers, answer.chosen.nodes) == (False, 3, 4)
+    assert answer.sentences[2].endswith("or one more PS (1 node more than cluster.nodes gives).")
+    better = {one.name: one for one in answer.improvements}
+    assert better["one more PS"].text.startswith("1 to 2 parameter servers on a node of its own, 1 node more than cluster.nodes gives; ")
+    assert {name for name, one in better.items() if "cluster.nodes" in one.text} == {"one more PS"}
+    assert {its.workers: its.nodes for its in answer.workers} == {1: 4, 2: 4, 3: 4, 4: 5}
+    assert {its.servers: its.nodes for its in answer.servers} == {1: 4, 2: 5, 3: 6, 4: 7}
+    assert servers_note(answer) == (
+        "4 parameter servers (3 nodes more than cluster.nodes gives) are enough, the most that were simulated: "
+        "more may still bring 2% or more, or cannot be (no more variables to spread)."
+    )
+    tables = {its.name: its for its in plan_tables(answer)}
+    for name, beyond in (("plan-workers", [False, False, False, True]), ("plan-servers", [False, True, True, True])):
+        places = [str(row[-1]) for row in tables[name].rows]
+        assert ["more than cluster.nodes gives" in place for place in places] == beyond
+    assert "the answer has the most workers that cluster.nodes (4) allows: 3; on more nodes there may be a better one" in answer.notes
+
+
+def test_workers_pay_up_to_more_nodes_than_there_are_and_that_is_said() -> None:
+    answer = planned(
+        space_of(table(ASYNC, cluster={"nodes": 4, "inter_node": NO_NETWORK}), workers="1..16"), goal_of(target_throughput=4000)
+    )
+    assert (answer.chosen.result.scenario.workers, answer.workers_pay_until) == (3, 4)
+    assert workers_note(answer).startswith(
+        "Adding workers pays up to 4 (1 node more than cluster.nodes gives), the most that were simulated"
+    )
+
+
+@pytest.mark.parametrize(
+    ("cluster", "batch", "workers", "note"),
+    [
+        ({}, {}, "1..3", "the range allows: 3; a wider range may have a better one"),
+        ({"nodes": 8}, {}, "1..3", "the range allows: 3; a wider range may have a better one"),
+        ({"nodes": 3}, {}, "1..8", "cluster.nodes (3) allows: 3; on more nodes there may be a better one"),
+        ({}, {"batch_per_replica": None, "global_batch": 4}, "1..8", "are possible: 4; larger numbers of the range are refused"),
+    ],
+)
+def test_an_answer_with_the_most_workers_says_what_keeps_it_from_more(
+    cluster: dict[str, Any], batch: dict[str, Any], workers: str, note: str
+) -> None:
+    space = space_of(table(RING, workload=batch, cluster={"inter_node": NO_NETWORK, **cluster}), workers=workers)
+    answer = planned(space, goal_of(target_throughput=1e9))
+    assert f"the answer has the most workers that {note}" in answer.notes
 
 
 def test_a_server_that_limits_has_the_nearest_below_the_most_workers() -> None:

@@ -83,6 +83,13 @@ def test_a_server_more_costs_a_node_and_helps_where_servers_limit() -> None:
     assert "1 to 2 parameter servers on a node of its own" in more.text
 
 
+def test_a_server_more_takes_an_idle_node_first() -> None:
+    variables = [{"name": f"v{index}", "size": "1 kB", "creation_index": index, "ready": (index + 1) / 2} for index in range(2)]
+    more = improved(ASYNC, workload={"variables": variables}, cluster={"nodes": 6, "price": {"usd_per_node_hour": 3.0}})["one more PS"]
+    assert (more.usd_per_hour, more.nodes) == (18.0, 6)
+    assert "cluster.nodes" not in more.text
+
+
 def test_what_a_rule_forbids_or_cannot_be_gained_carries_the_reason() -> None:
     found = improved(ASYNC, workload={"precision": "mixed_float16"})
     assert found["one more PS"].gain is None
