@@ -20,7 +20,7 @@ from simulator.resolve import resolve
 from simulator.scenario import Scenario
 from simulator.spec import Spec
 from simulator.strategies.catalogue import Kind
-from simulator.text import format_rate, format_share
+from simulator.text import counted, format_rate, format_share
 from simulator.validation_errors import validated
 
 __all__ = ["Checked", "checked_kinds", "coverage"]
@@ -115,7 +115,7 @@ def _of_the_workers(scenario: Scenario) -> Iterator[Coverage]:
         yield _of_the_link(scenario, found, f"{fewest} to {most} workers", runs)
         return
     few = servers <= found.servers[1]
-    here = f"{replicas:,} workers" + ("" if few else f" and {servers:,} servers")
+    here = counted(replicas, "worker") + ("" if few else f" and {counted(servers, 'server')}")
     there = f"{fewest} to {most}" + ("" if few else f" and up to {found.servers[1]}")
     yield Coverage(about="workers", grade="uncovered", text=f"{here} are outside of the {there} in the {runs}")
 

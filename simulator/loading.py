@@ -120,6 +120,8 @@ def _resolved(kind: Kind, section: Any, where: str, beside: Path | None) -> Any:
     if not isinstance(section, Mapping) or "use" not in section:
         return section
     name = section["use"]
+    if name is None:
+        raise ScenarioError(f"{where}.use: has no default to go back to; give a name of `paceline models list {kind}`, or a file")
     if not isinstance(name, str):
         raise ScenarioError(f"{where}.use: {name!r} must be a name or a path in quotes")
     own = {key: value for key, value in section.items() if key != "use"}

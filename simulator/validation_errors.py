@@ -11,10 +11,12 @@ from pydantic import BaseModel, ValidationError
 from simulator.errors import ScenarioError
 from simulator.nearest import did_you_mean, nearest
 from simulator.spec import keys_of, parts_of, short_name
+from simulator.text import listed
 
 __all__ = ["is_valid", "no_key", "quoted", "rule_of", "tables_at", "validated"]
 
 SpecT = TypeVar("SpecT", bound=BaseModel)
+Tables = list[type[BaseModel]]
 
 
 def validated(model: type[SpecT], data: Any, source: str) -> SpecT:
@@ -59,6 +61,8 @@ _RULES = {
     "union_tag_invalid": "must be one of {expected_tags}",
 }
 _ABSENT = object()
+_SEVERAL = re.compile(r"\d{1,15}(?:(?:,|\.\.|-)\d{1,15})+")
+"""A list or a range of whole numbers, as a person may type it."""
 
 
 def is_valid(model: type[BaseModel], data: Any) -> bool:
@@ -80,8 +84,12 @@ def _sentence(problem: Any, source: str, model: type[BaseModel], data: Any) -> s
     if kind.startswith("union_tag"):
         keys.append("kind")
         given = given.get("kind", _ABSENT) if isinstance(given, Mapping) else _ABSENT
-    if isinstance(given, str) and (choices := _choices(context)) and (hint := did_you_mean(given, choices, written="'{}'")):
-        rule += f"; {hint}"
+    if isinstance(given, str) and (choices := _choices(context)):
+        meant = _kinds_by_short_name(tables_at(model, problem["loc"])[0]) if kind == "union_tag_invalid" else {}
+        hint = meant.get(given) or did_you_mean(given, [*choices, *(name for name in meant if name not in choices)], written="'{}'")
+        rule += f"; {hint}" if hint else ""
+    if kind.startswith("int_") and isinstance(given, str) and _SEVERAL.fullmatch(given):
+        rule += f"; several are for `paceline sweep --over {'.'.join(keys)}={given.replace('-', '..')}`"
     given = context.get("given", given)
     if kind.endswith("_type") and isinstance(given, (Mapping, list, tuple)):
         rule += ", not a table" if isinstance(given, Mapping) else ", not a list"
@@ -95,6 +103,19 @@ def rule_of(problem: Any) -> str:
         return _RULES[problem["type"]].format(**{name: _plainly(value) for name, value in problem.get("ctx", {}).items()})
     said = str(problem["msg"]).removeprefix("Value error, ")
     return said.replace("Input should", "must", 1) if said.startswith("Input should ") else said
+
+
+def _kinds_by_short_name(tables: Tables) -> dict[str, str]:
+    """What the short names of kinds, such as those of strategies, stand for as keys."""
+    names = {name: keys for table in tables for name, keys in getattr(table, "short_names", {}).items()}
+    return {
+        name: f"'{name}' is short for {listed([f'{key} = {_in_toml(value)}' for key, value in keys.items()])}"
+        for name, keys in names.items()
+    }
+
+
+def _in_toml(value: object) -> str:
+    return f'"{value}"' if isinstance(value, str) else str(value)
 
 
 def _choices(context: Mapping[str, Any]) -> list[str]:
@@ -138,9 +159,6 @@ def no_key(model: type[BaseModel], location: Sequence[int | str]) -> str:
 
 _HARDLY_ANOTHER = 0.85
 """How alike a key must be to one of its table to be preferred to the same key elsewhere."""
-
-
-Tables = list[type[BaseModel]]
 
 
 def tables_at(model: type[BaseModel], path: Sequence[int | str]) -> tuple[Tables, Tables, str]:

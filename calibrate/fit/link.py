@@ -14,7 +14,7 @@ from calibrate.measurements import Measurements, MeasurementsError, read_measure
 from calibrate.records import Transfer
 from simulator.cluster import CalibrationFitLink, Cluster, ClusterRange, Link, LinkPoint
 from simulator.errors import CalibrationError
-from simulator.text import format_rate, format_seconds
+from simulator.text import format_rate, format_seconds, format_share
 
 __all__ = ["fit_link"]
 
@@ -131,7 +131,7 @@ def _inside(measured: Measurements) -> tuple[Link | None, dict[str, str]]:
         except CalibrationError as error:
             notes[path] = str(error)
             continue
-        notes[path] = f"{format_rate(bandwidth)}, {format_seconds(latency)} a message, largest relative residual {residual:.2g}"
+        notes[path] = f"{format_rate(bandwidth)}, {format_seconds(latency)} a message, largest relative residual {format_share(residual)}"
         if path in _DEVICE_PATHS:
             links.append(Link(latency_s=digits(latency), bandwidth_bytes_per_s=digits(bandwidth)))
     return (min(links, key=lambda link: float(link.bandwidth_bytes_per_s)) if links else None), notes

@@ -288,7 +288,7 @@ def _with_what_was_meant(error: Any) -> str:
         known = [name.removeprefix("--") for its in getattr(command, "params", ()) for name in its.opts if name.startswith("--")]
         hint = did_you_mean(given, known, _as_setting(given, command), written="--{}")
     elif found := _NO_COMMAND.match(message):
-        message, hint = found[1], did_you_mean(found[2], getattr(command, "commands", ()))
+        message, hint = found[1], _OTHERWISE_NAMED.get(found[2]) or did_you_mean(found[2], getattr(command, "commands", ()))
     elif found := _NO_CHOICE.match(message):
         message, hint = found[1], did_you_mean(found[2], re.findall(r"'([^']+)'", found[3]), written="'{}'")
     else:
@@ -307,6 +307,13 @@ def _as_setting(option: str, command: Any) -> str:
     return f"set it with --set {first}=VALUE" if first else ""
 
 
+_OTHERWISE_NAMED = {
+    "compare": "`paceline sweep SCENARIO --over KEY=V1,V2` simulates what is to be compared, and `paceline report` draws it",
+    "run": "`paceline simulate SCENARIO` predicts a training, `paceline testbed run` runs one",
+    "predict": "`paceline simulate SCENARIO` predicts a training",
+    "profile": "`paceline calibrate MODEL.py:FUNCTION --name NAME` measures a model",
+}
+"""What commands are called elsewhere, with what does it here."""
 _NO_COMMAND = re.compile(r"(No such command '(.*?)')")
 _NO_CHOICE = re.compile(r"(.*'([^']*)' is not one of (.*?))\.?$")
 

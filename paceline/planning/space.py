@@ -23,6 +23,7 @@ from simulator.scenario import Scenario
 from simulator.spec import Spec
 from simulator.strategies.catalogue import kind_of, strategy_table
 from simulator.strategies.strategy import Strategy
+from simulator.text import counted
 from simulator.training import Training
 from simulator.validation_errors import quoted, validated
 from simulator.workload import Workload
@@ -387,7 +388,7 @@ def _add_ways(
         for its in maker.tried(count):
             name = _named(its.strategy, its.training, template.cluster.name, chosen)
             if its.scenario is None:
-                refused.setdefault((way_of(its.strategy), its.by_memory), []).append((f"{name}, {count} workers", its.refused))
+                refused.setdefault((way_of(its.strategy), its.by_memory), []).append((f"{name}, {counted(count, 'worker')}", its.refused))
                 continue
             if name not in known or count not in known[name].scenarios:
                 lines.setdefault(name, Line(name, asked, scaling, {}, counts.searched, max(counts.values), family)).scenarios[count] = (

@@ -46,7 +46,7 @@ class Gossip(Strategy):
     def check_layout(self, cluster: Cluster) -> None:
         """Raise ValueError if it is not known how many workers there are."""
         if self.workers is None and cluster.nodes is None:
-            raise ValueError("strategy.workers is left out and so is cluster.nodes; give one of them")
+            raise ValueError("strategy.workers is needed: it has no default where cluster.nodes is left out too; give one of them")
 
     # -- what a step does ------------------------------------------------------------
 

@@ -430,6 +430,8 @@ def _beside_steps(overheads: Overheads) -> str:
 
 
 def _show_scenario(scenario: Scenario, path: Path, *, as_json: bool) -> None:
+    from simulator.text import counted
+
     counts = {
         "replicas": scenario.replicas,
         "servers": scenario.servers,
@@ -439,7 +441,8 @@ def _show_scenario(scenario: Scenario, path: Path, *, as_json: bool) -> None:
     if as_json:
         _print_json({"file": str(path), "strategy": scenario.strategy.kind, **counts})
     _note(
-        f"wrote {path}: {scenario.strategy.kind}, {scenario.replicas} replicas, {scenario.servers} servers, batch {scenario.batch}; "
+        f"wrote {path}: {scenario.strategy.kind}, {counted(scenario.replicas, 'replica')}, {counted(scenario.servers, 'server')}, "
+        f"batch {scenario.batch}; "
         f"next: paceline simulate {path}"
     )
 

@@ -239,10 +239,11 @@ def _show(scenario: Scenario, path: Path) -> None:
     import shlex
 
     from paceline.cli.terminal import note
+    from simulator.text import counted
 
     file = shlex.quote(str(path))
     note(
-        f"wrote {path}: {scenario.strategy.in_words}, {scenario.replicas} {'replica' if scenario.replicas == 1 else 'replicas'}, "
+        f"wrote {path}: {scenario.strategy.in_words}, {counted(scenario.replicas, 'replica')}, "
         f"batch {scenario.batch} each, {scenario.workload.name} on {scenario.cluster.name}"
     )
     counts = _counts(scenario)

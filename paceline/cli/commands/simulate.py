@@ -192,11 +192,11 @@ def _show_program(scenario: Scenario, printed: Printed) -> None:
 def _heading(scenario: Scenario, printed: Printed) -> Iterator[str]:
     """What the program is repeated over, and what it leaves to draws."""
     from simulator.defaults import start_of
-    from simulator.text import format_seconds
+    from simulator.text import counted, format_seconds
 
     run, load, layout = scenario.run, scenario.workload, scenario.layout
-    workers = "" if layout.workers == layout.replicas else f", {layout.workers:,} workers"
-    replicas = f"{layout.replicas:,} replicas{workers}, {layout.nodes:,} nodes"
+    workers = "" if layout.workers == layout.replicas else f", {counted(layout.workers, 'worker')}"
+    replicas = f"{counted(layout.replicas, 'replica')}{workers}, {counted(layout.nodes, 'node')}"
     yield f"{load.name} on {scenario.cluster.name}: {replicas}, {scenario.batch:,} samples a step each"
     parts = ("forward", printed.forward_s), ("backward", printed.backward_s), ("apply", printed.apply_s)
     means = ", ".join(f"{name} {format_seconds(seconds)}" for name, seconds in parts if seconds)
