@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from simulator.errors import InputError
 
-__all__ = ["MOST", "is_range", "numbers_in"]
+__all__ = ["MOST", "is_range", "numbers_in", "range_of"]
 
 MOST = 1_000_000
 """Numbers that a list may have."""
+_LONG = 2
+"""Numbers in a row beyond which they are written as a range."""
 _PART = re.compile(r"\s*(\d{1,15})\s*(?:\.\.\s*(\d{1,15})\s*)?")
 
 
@@ -51,3 +54,18 @@ def numbers_in(text: str, where: str = "") -> list[int] | None:
             raise InputError(f"{where}{text[:60]!r}: names more than {MOST:,} numbers")
         found.extend(range(low, high + 1))
     return found
+
+
+def range_of(numbers: Sequence[int]) -> str:
+    """Numbers as a person types them, what :func:`numbers_in` reads.
+
+    >>> range_of([1, 2, 3, 4, 8, 16])
+    '1..4,8,16'
+    """
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ",".join(f"{run[0]}..{run[-1]}" if len(run) > _LONG else ",".join(map(str, run)) for run in runs)

@@ -91,7 +91,7 @@ class Figures:
         if self.strategy not in BEGUN_WITH:
             if self.strategy in SHORT_NAMES:
                 raise InputError(
-                    f"`strategy` {self.strategy!r}: needs more than these figures; begin from one of models/scenarios, "
+                    f"`strategy` {self.strategy!r}: needs more than these figures; begin from an example, "
                     f"such as `paceline simulate pipeline`, or with one of {', '.join(BEGUN_WITH)}"
                 )
             hint = did_you_mean(self.strategy, BEGUN_WITH, f"there are {', '.join(BEGUN_WITH)}")

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from paceline.comparing import has_effect
 from paceline.planning.answer import Candidate, Improvement, Plan, Refused
-from paceline.planning.goal import Goal, required_rate
+from paceline.planning.goal import Goal, reachable_confidence, required_rate
 from paceline.planning.judging import Judge, Point
 from paceline.planning.space import Space
 from paceline.planning.whole_job import job_of
@@ -142,18 +142,25 @@ def _sureness(plan: Plan) -> str:
     runs = len(result.throughput_of_each_replication)
     reach = best.reached_by if best.reached_by is not None else round(best.confidence * (runs + 1))
     texts = [f"{reach} of {runs} simulated runs reach the goal."]
-    asked = f"(asked for: {format_number(goal.confidence, 4)})"
     if result.discrepancy is None:
-        texts.append(f"By chance and what the fits leave open alone, the confidence is {format_number(best.confidence, 4)} {asked}.")
+        texts.append(f"By chance and what the fits leave open alone, the confidence is {_confidence(best, goal, 4)}.")
         texts.append("What the model itself is off by is not counted.")
     else:
-        texts.append(f"With what the model itself is off by, the probability is {format_number(best.confidence, 2)} {asked}.")
+        texts.append(f"With what the model itself is off by, the probability is {_confidence(best, goal, 2)}.")
         texts.append(sentence(result.discrepancy.coverage_in_words))
     if any(its.code == "moved-device" for its in result.warnings):
         texts.append("The workload was moved to another device.")
     if result.extrapolated:
         texts.append("The answer lies beyond what was measured.")
     return " ".join(texts)
+
+
+def _confidence(best: Candidate, goal: Goal, digits: int) -> str:
+    """How sure the goal is; of the most that so many runs can show, that it may be more."""
+    sure, runs = format_number(best.confidence, digits), len(best.result.throughput_of_each_replication)
+    at_cap = best.confidence >= reachable_confidence(runs) - 1e-12
+    text = f"at least {sure}, the most that {runs} runs can show" if at_cap else sure
+    return text if at_cap and goal.confidence >= best.confidence - 1e-12 else f"{text} (asked for: {format_number(goal.confidence, 4)})"
 
 
 def _limit(plan: Plan) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
-from paceline.ranges import numbers_in
+from paceline.ranges import numbers_in, range_of
 from simulator.cluster import Cluster
 from simulator.errors import InputError, ScenarioError
 from simulator.loading import Source, apply_settings, plain, scenario_from_table, table_of
@@ -21,6 +21,8 @@ __all__ = ["Axis", "Grid", "axes_of", "grid", "several_clusters"]
 
 _MOST_SCENARIOS = 1_000_000
 _KEPT_SECTIONS = 256
+_MOST_TRIED = 10_000
+"""Scenarios of a grid that is searched for what does not break a rule, once one does."""
 
 PartT = TypeVar("PartT", Workload, Cluster)
 Axis = tuple[str, list[Any]]
@@ -126,10 +128,42 @@ class Grid(Sequence[Scenario]):
         Raises
         ------
         ScenarioError
-            A combination breaks a rule.
+            A combination breaks a rule; the message ends with what of the grid does not.
         """
         for index in range(self._size):
-            self._built(index)
+            try:
+                self._built(index)
+            except ScenarioError as error:
+                *problems, last = error.problems
+                raise ScenarioError(*problems, f"{last}{self._without(index)}") from None
+
+    def _without(self, first: int) -> str:
+        """The values of one axis with which nothing breaks a rule, as many as there are; nothing where that is no matter of one axis.
+
+        Parameters
+        ----------
+        first
+            The first combination that breaks one.
+        """
+        if self._size > _MOST_TRIED:
+            return ""
+        broken = [first]
+        for index in range(first + 1, self._size):
+            try:
+                self._built(index)
+            except InputError:
+                broken.append(index)
+        choices = [self._choice(index) for index in broken]
+        left: list[tuple[float, str, list[int]]] = []
+        for axis, (key, values) in enumerate(self.axes):
+            bad = {choice[axis] for choice in choices}
+            good = [value for place, value in enumerate(values) if place not in bad]
+            if good and all(type(value) is int for value in good):
+                left.append((len(good) / len(values), key, good))
+        if not left:
+            return ""
+        _, key, good = max(left, key=lambda its: its[0])
+        return f"; with `over` {key}={range_of(good)} all can be simulated"
 
     def _choice(self, index: int) -> Choice:
         """Which value each axis takes in combination ``index``."""

@@ -202,6 +202,21 @@ def test_an_infeasible_goal_gets_the_nearest_and_what_it_lacks() -> None:
     assert any("most workers that the range allows" in note for note in answer.notes)
 
 
+@pytest.mark.parametrize(
+    ("replications", "asked", "target", "said"),
+    [
+        (19, 0.95, 1000, "the confidence is at least 0.95, the most that 19 runs can show. "),
+        (19, 0.8, 1000, "the confidence is at least 0.95, the most that 19 runs can show (asked for: 0.8). "),
+        (9, 0.9, 1000, "the confidence is at least 0.9, the most that 9 runs can show. "),
+        (19, 0.95, 1e9, "the confidence is 0 (asked for: 0.95). "),
+    ],
+)
+def test_the_most_confidence_that_so_many_runs_can_show_is_called_that(replications: int, asked: float, target: float, said: str) -> None:
+    scenario = table(RING, cluster={"inter_node": NO_NETWORK}, run={"replications": replications})
+    answer = planned(space_of(scenario, workers="2"), goal_of(target_throughput=target, confidence=asked))
+    assert said in answer.sentences[1]
+
+
 def test_what_needs_more_nodes_than_there_are_says_so_wherever_it_is_named() -> None:
     variables = [{"name": f"v{index}", "size": "1 kB", "creation_index": index, "ready": (index + 1) / 4} for index in range(4)]
     load = {"variables": variables, "server": {"base": "5 ms", "per_byte_s": 0.0}}
