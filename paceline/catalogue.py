@@ -63,6 +63,11 @@ class Entry:
     file: Path
 
     @property
+    def is_own(self) -> bool:
+        """Whether it is the user's, not one that Paceline brings along."""
+        return catalog.is_own(self.file)
+
+    @property
     def spec(self) -> Workload | Cluster | Accelerator | InputPipeline:
         """All of it, every default filled in.
 

@@ -21,6 +21,7 @@ __all__ = [
     "find",
     "find_any",
     "folders",
+    "is_own",
     "own_file",
     "scenario_file",
 ]
@@ -54,6 +55,11 @@ def builder(name: str) -> Path:
         if file.is_file():
             return file
     raise ScenarioError(f"models/keras: there is no model builder named {name!r}")
+
+
+def is_own(file: Path) -> bool:
+    """Whether a file is the user's, not one that Paceline brings along."""
+    return not any(file.resolve().is_relative_to(root.resolve()) for root in _roots()[2:])
 
 
 def own_file(name: str) -> Path:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json as json_module
+import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_args
 
 import typer
 
@@ -17,28 +18,43 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 PANEL, ORDER = Panel.LOOK_UP, 110
+_Kind: TypeAlias = Literal["workloads", "clusters", "devices", "inputs"]
+_LONG = re.compile(r"^(?P<key>draws|values) = \[(?P<inside>.*?)\]$(?=\n(?:\n|\Z|[a-z\[#]))", re.MULTILINE | re.DOTALL)
+"""The lists of a file that are too long to read: draws of parameters, a line each, and ratios of an empirical law."""
+_MOST = 12
+"""Entries that such a list is shown with."""
 
 app = typer.Typer(no_args_is_help=True, help="List and show the workloads, clusters, input pipelines and devices that a scenario can name.")
 
 
 @app.command("list")
-def list_(json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False) -> None:
-    """List every workload, cluster, device and input pipeline by name.
+def list_(
+    kind: Annotated[
+        _Kind | None,
+        typer.Argument(metavar="KIND", help=f"Of one kind only: {', '.join(get_args(_Kind))}.", show_choices=False, show_default=False),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+) -> None:
+    """List every workload, cluster, device and input pipeline by name, your own first.
 
-    Example: [bold]paceline models list[/bold]
+    Your own are the files in ./models, where calibrations write them.
+
+    Example: [bold]paceline models list workloads[/bold]
     """
     from paceline import api
 
-    rows = [entry.summary() for entry in api.models()]
+    chosen = [entry for entry in api.models() if kind in (None, f"{entry.kind}s")]
+    rows = [{**entry.summary(), "own": entry.is_own} for entry in sorted(chosen, key=lambda entry: not entry.is_own)]
     if json:
         typer.echo(json_module.dumps(rows))
         return
     from rich.console import Console
 
     console = Console()
-    for kind in ("workload", "cluster", "device", "input"):
-        console.print(_table(kind, [row for row in rows if row["kind"] == kind]).to_rich())
-        console.print()
+    for each in get_args(_Kind):
+        if its := [row for row in rows if f"{row['kind']}s" == each]:
+            console.print(_table(each.removesuffix("s"), its).to_rich())
+            console.print()
 
 
 def _table(kind: str, rows: Sequence[Mapping[str, Any]]) -> Table:
@@ -69,11 +85,15 @@ def _table(kind: str, rows: Sequence[Mapping[str, Any]]) -> Table:
     nothing = ("",) * len(columns)
     # a device's figures say more than its description, unless it has none
     cells = tuple(
-        (row["name"], *(usable(row) if "device" in row else nothing), "" if kind == "device" and "device" in row else row["description"])
+        (
+            f"{row['name']} *" if row["own"] else row["name"],
+            *(usable(row) if "device" in row else nothing),
+            "" if kind == "device" and "device" in row else row["description"],
+        )
         for row in rows
     )
     every = Column("name"), *columns, Column("description", "text")
-    return Table(f"{kind}s", every, cells).without_empty_columns()
+    return Table(f"{kind}s{' (* your own)' if any(row['own'] for row in rows) else ''}", every, cells).without_empty_columns()
 
 
 def _workload(row: Mapping[str, Any]) -> tuple[Cell, ...]:
@@ -120,4 +140,11 @@ def show(
     if json:
         typer.echo(spec.model_dump_json(context={"filled": True}))
     else:
-        typer.echo(f"# {entry.file}\n{entry.text}", nl=False)
+        typer.echo(f"# {entry.file}\n{_LONG.sub(_left_out, entry.text)}", nl=False)
+
+
+def _left_out(found: re.Match[str]) -> str:
+    """A list of a file, as it stands where it is short."""
+    inside = found["inside"]
+    many = inside.count("[") or inside.count(",") + 1
+    return found[0] if many <= _MOST else f"# {found['key']}: {many:,} left out here; the file and --json have them"
