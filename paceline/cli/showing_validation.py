@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from calibrate.validation.validation import Validation
 from paceline.reporting.validation.content import rows_table, scores_table, summary
+from simulator.table import Cell, Table
 from simulator.text import clean, written
 
 if TYPE_CHECKING:
@@ -18,6 +20,9 @@ __all__ = ["show_matrix", "show_validation"]
 
 _NARROW = ("setting", "measured", "predicted", "90% interval", "error", "noise", "error of staleness")
 _SHORT = {"error of staleness": "stale", "90% interval": "90%"}
+_NOT_IN_SCORES = ("worst setting", "interval score")
+_BELOW = ("most_determined_by", "factor_without")
+"""Columns of what a refit moved that stand below it, where there is room for their words."""
 _MOST_ROWS = 60
 """Of a group."""
 _MOST_IN_ALL, _FEW_ROWS = 120, 6
@@ -49,6 +54,7 @@ def show_validation(validation: Validation) -> None:
         if len(table.rows) > _LONG_TABLE:
             console.print(Padding(Text(f"{table.title}: {len(table.rows):,} rows; --out, --markdown and --json have them"), (0, 0, 1, 0)))
             continue
+        table = _narrow(table)
         console.print(table.to_rich())
         console.print(Padding(Text(clean(table.note, 1000)), (0, 0, 1, 2)) if table.note else "", style="dim")
     for group in validation.groups:
@@ -75,10 +81,27 @@ def show_matrix(matrix: Matrix) -> None:
     )
 
 
+def _narrow(table: Table) -> Table:
+    """What a refit moved as a terminal has room for it; any other table as it is."""
+    names = [column.name for column in table.columns]
+    if not {*_BELOW} <= {*names}:
+        return table
+    told = [
+        f"{row[0]}: most determined by {row[names.index('most_determined_by')]}; without it the factor is {_factor(row, names)}."
+        for row in table.rows
+    ]
+    return replace(table.only(*(name for name in names if name not in _BELOW)), note=" ".join([*told, table.note]))
+
+
+def _factor(row: Sequence[Cell], names: Sequence[str]) -> str:
+    value = row[names.index("factor_without")]
+    return "not determined" if value is None else written(value, "number")
+
+
 def _scores(validation: Validation) -> Grid:
     whole = scores_table(validation)
     return (
-        replace(whole.only(*(column.name for column in whole.columns if column.name != "worst setting")), note="")
+        replace(whole.only(*(column.name for column in whole.columns if column.name not in _NOT_IN_SCORES)), note="")
         .transposed("measure")
         .to_rich()
     )

@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Callable
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from support.command_line import SCENARIO, Answer
 
 from calibrate.validation.validation import Thresholds, share_of, thresholds_of
+from paceline.cli.showing_validation import _narrow
 from simulator import load_scenario
 from simulator.errors import InputError
+from simulator.table import Column, Table
 
 Runner = Callable[..., Answer]
 POINTS = "workers,servers,throughput,staleness\n1,1,1000,0\n1,1,1020,0\n2,1,1900,0.9\n2,1,1960,1.0\n"
@@ -32,6 +36,18 @@ def test_points_are_compared(paceline: Runner, points: Path) -> None:
     assert "Of 2 settings, predicted throughput is off by" in answer.stdout
     for wanted in ("plain, async PS", "noise floor", "inside 90% interval", "1 worker, 1 server", "1,010", "2 workers"):
         assert wanted in answer.stdout
+
+
+def test_a_bias_beyond_the_noise_leads_to_a_refit(paceline: Runner, points: Path) -> None:
+    points.write_text("workers,servers,throughput\n1,1,500\n1,1,510\n")
+    answer = paceline(*MEASURED)
+    assert "predictions have a bias of +" in answer.stderr
+    assert "%, more than the 1.4% by which runs scatter" in answer.stderr
+    assert answer.stderr.splitlines()[-1].startswith("  paceline validate s.toml --measured p.csv")
+    assert answer.stderr.endswith(" --refit\n")
+    assert "--refit" not in paceline(*MEASURED, "--json").stderr
+    assert "interval score" not in answer.stdout, "it stays in JSON and HTML"
+    assert "median_interval_score" in paceline(*MEASURED, "--json").stdout
 
 
 def test_json_holds_rows_and_scores(paceline: Runner, points: Path) -> None:
@@ -147,6 +163,24 @@ def test_a_refit_is_told_to_people(paceline: Runner, points: Path) -> None:
     assert answer.code == 0
     for wanted in ("What the points do not determine", "each point from the others", "as given", "* took part in the fit"):
         assert wanted in " ".join(answer.stdout.split())
+    assert "this fits the scenario" not in answer.stderr
+
+
+def test_what_a_refit_moved_breaks_no_word_in_80_columns() -> None:
+    rate = "rate"
+    columns = (
+        Column("quantity", "text"), Column("from", rate), Column("to", rate), Column("low", rate, "5%"), Column("high", rate, "95%"),
+        Column("factor", "number"), Column("most_determined_by", "text"), Column("factor_without", "number"),
+    )  # fmt: skip
+    row = ("bandwidth between nodes", 25e9 / 8, 2.15e9 / 8, 1.65e9 / 8, 2.83e9 / 8, 0.0858, "8 workers, 2 servers", None)
+    shown = _narrow(Table("What the refit moved", columns, (row,), "moved", "All keys."))
+    console = Console(width=80, file=StringIO(), record=True)
+    console.print(shown.to_rich())
+    words = console.export_text().split()
+    assert {"quantity", "bandwidth", "between", "nodes", "Gbit/s", "factor"} <= set(words)
+    assert shown.note == (
+        "bandwidth between nodes: most determined by 8 workers, 2 servers; without it the factor is not determined. All keys."
+    )
 
 
 def refused(answer: Answer) -> str:

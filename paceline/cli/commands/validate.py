@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from paceline.cli.commands import Panel
+
+if TYPE_CHECKING:
+    from calibrate.validation.validation import Validation
 
 __all__ = ["validate"]
 
@@ -260,10 +263,23 @@ def validate(
     show_json(as_data(found)) if json else show_validation(found)
     for path in filter(None, (platform, out_scenario, out, markdown, rows, tables)):
         note(f"wrote {path}" + (f"; use it with: paceline simulate {path}" if path == out_scenario else ""))
+    if on_points and not refit and not json and (biased := _biased(found)):
+        note(f"{biased}; this fits the scenario to the runs:\n  {command_line()} --refit")
     for line in found.missed:
         note(f"paceline: threshold missed: {line}")
     if found.missed:
         raise typer.Exit(_MISSED)
+
+
+def _biased(found: Validation) -> str:
+    """That predictions are off to one side by more than runs scatter; "" where they are not."""
+    from simulator.text import format_share, written
+
+    score = max(found.scores, key=lambda its: abs(its.median_error))
+    if abs(score.median_error) <= (score.noise_floor or 0):
+        return ""
+    than = "" if score.noise_floor is None else f", more than the {format_share(score.noise_floor)} by which runs scatter"
+    return f"predictions have a bias of {written(score.median_error, 'error')}{than}"
 
 
 def _kept(measurements: Path) -> str:
