@@ -39,6 +39,8 @@ __all__ = [
 ]
 
 _LITTLE = 0.01
+_NEXT_TO_NOTHING = 0.001
+"""Of a probability below this no digits are said."""
 
 
 def sentences_of(plan: Plan, chosen: Point) -> tuple[str, ...]:
@@ -157,10 +159,14 @@ def _sureness(plan: Plan) -> str:
 
 def _confidence(best: Candidate, goal: Goal, digits: int) -> str:
     """How sure the goal is; of the most that so many runs can show, that it may be more."""
-    sure, runs = format_number(best.confidence, digits), len(best.result.throughput_of_each_replication)
+    sure, runs = _probability(best.confidence, digits), len(best.result.throughput_of_each_replication)
     at_cap = best.confidence >= reachable_confidence(runs) - 1e-12
     text = f"at least {sure}, the most that {runs} runs can show" if at_cap else sure
     return text if at_cap and goal.confidence >= best.confidence - 1e-12 else f"{text} (asked for: {format_number(goal.confidence, 4)})"
+
+
+def _probability(value: float, digits: int = 2) -> str:
+    return f"less than {_NEXT_TO_NOTHING}" if 0 < value < _NEXT_TO_NOTHING else format_number(value, digits)
 
 
 def _limit(plan: Plan) -> str:
@@ -331,7 +337,7 @@ def why_not(judge: Judge, cluster: str, points: Sequence[Point], nearest: Point 
     confidence = judge.confidence(nearest)
     asked = judge.goal.confidence
     if confidence > 0:
-        sure = f"a confidence of {format_number(confidence, 2)}, of {format_number(asked, 4)} asked for"
+        sure = f"a confidence of {_probability(confidence)}, of {format_number(asked, 4)} asked for"
         return f"reaches the goal with {sure}; {_needs(judge, nearest)}"
     least = "at every size allowed" if not any(judge.reachable(point) for point in points) else "at every size tried"
     return f"too slow {least}: {_needs(judge, nearest)}"

@@ -48,6 +48,14 @@ def test_the_answer_comes_in_sentences_and_tables_of_80_columns(folder: Path, pa
     assert "Not in these figures: preparing input; whether a batch fits into memory; start-up, evaluation and checkpoints;" in text
 
 
+def test_a_probability_that_is_next_to_nothing_has_no_digits(folder: Path, paceline: Paceline) -> None:
+    answer = paceline("plan", "s.toml", "--target-throughput", "5000 samples/s", "--workers", "1,2", *QUICK, "--json")
+    assert answer.code == 3
+    plan = Plan.model_validate_json(answer.stdout)
+    assert 0 < plan.chosen.confidence < 0.001
+    assert "the probability is less than 0.001 (asked for: 0.95)." in plan.sentences[1]
+
+
 def test_without_details_the_answer_and_one_table(folder: Path, paceline: Paceline) -> None:
     many = ("--strategies", "ring,async-ps", "--workers", "1..8", "--clusters", "ethernet-1g,ethernet-10g", "--price", "0.40/h")
     answer = paceline("plan", "s.toml", *GOAL, *many, *QUICK)
