@@ -308,7 +308,7 @@ def _either(values: Sequence[int]) -> str:
 def near_miss_in_words(judge: Judge, near: Candidate) -> str:
     """What would be preferred to the best of its cluster, if only it reached the goal."""
     cost = f" for {format_usd(near.cost_usd.mean)}" if near.cost_usd is not None and judge.goal.prefer == "cheapest" else ""
-    return f"a near miss with {near.placement}{cost}: confidence {format_number(near.confidence, 2)}"
+    return f"a near miss with {near.placement}{cost}: confidence {_probability(near.confidence)}"
 
 
 def beside_the_answer(judge: Judge, best: Point, chosen: Point, candidates: Mapping[int, Candidate]) -> str:
