@@ -202,7 +202,7 @@ FORMATS: Mapping[Kind, Format] = {
     "bytes": _BYTES,
     "rate": _RATE,
     "share": replace(_SHARE, least=0.001),
-    "precise_share": replace(_SHARE, digits=3, most_places=20, least=1e-5),
+    "precise_share": replace(_SHARE, digits=3, most_places=20),
     "error": replace(_SHARE, signed=True),
     "change": _CHANGE,
     "whole_change": replace(_CHANGE, least_places=0, most_places=0),
