@@ -248,7 +248,7 @@ def _show(scenario: Scenario, path: Path) -> None:
     )
     counts = _counts(scenario)
     sweep = f"\n  paceline sweep {file} --over strategy.{scenario.strategy.count_key}={','.join(map(str, counts))}" if counts[1:] else ""
-    goal = "--target-throughput '20000 samples/s'" if scenario.job is None else "--deadline 12h"
+    goal = "--samples 1e6 --deadline 12h" if scenario.job is None else "--deadline 12h"
     note(f"Next:\n  paceline simulate {file}{sweep}\n  paceline plan {file} {goal}")
 
 
