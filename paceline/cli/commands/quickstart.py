@@ -28,7 +28,7 @@ def quickstart(
 ) -> None:
     """Measure a small Keras model here, predict it on 1 to 256 workers, and write a report.
 
-    It takes a minute or two, and needs TensorFlow. It times training steps of a small
+    It takes about a minute, and needs TensorFlow. It times training steps of a small
     convolutional network on this machine and fits a workload to them. Then it simulates ring
     all-reduce and synchronous and asynchronous parameter servers on an assumed network of
     25 Gbit/s, prints a table and draws a report. On a busy machine it warns and goes on, where
