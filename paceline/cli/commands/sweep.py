@@ -104,6 +104,7 @@ def sweep(
     from paceline.cli.asking import asking
     from paceline.cli.ending import Counted, keeping
     from paceline.cli.terminal import note, progress_bar
+    from simulator.text import counted
 
     out = out or Path(f"{scenario.stem}.ndjson")
     axes = over_of(over)
@@ -130,7 +131,7 @@ def sweep(
         _show(swept)
     good = len(swept) - len(swept.failed)
     if good:
-        note(f"wrote {out} ({good} results); draw it with: paceline report {out}")
+        note(f"wrote {out} ({counted(good, 'result')}); draw it with: paceline report {out}")
     swept.check(lambda place: _combination(axes, place))
 
 
