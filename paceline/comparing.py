@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from paceline.gain_bounds import bounded, gain_bounds
 from simulator.discrepancy import between
 from simulator.figures import Estimate
 from simulator.intervals import paired_ratio, wins
@@ -56,16 +57,20 @@ class Comparison(Short):
 
 
 def compare(ours: Result, theirs: Result) -> Comparison:
-    """Throughput of ours over theirs, run by run where they share their draws."""
+    """Throughput of ours over theirs, run by run where they share their draws.
+
+    What the model is off by counts as far as it differs between the two
+    (:func:`simulator.discrepancy.between`). Of a pair that differs in speeds of links and devices
+    alone, the interval leaves out what no such change can bring (:mod:`paceline.gain_bounds`).
+    """
     if not share_draws(ours, theirs):
         one, other = ours.throughput_samples_per_s, theirs.throughput_samples_per_s
         # ends that a short run lets fall to zero would make the ratio infinite
         low, high = one.low / max(other.high, other.mean), one.high / max(other.low, NOTHING * other.mean)
         return Comparison(Estimate(mean=one.mean / other.mean, low=low, high=high))
     mine, his = ours.throughput_of_each_replication, theirs.throughput_of_each_replication
-    return Comparison(
-        paired_ratio(mine, his, between(ours.discrepancy, theirs.discrepancy)), runs=len(mine), wins=wins(mine, his), losses=wins(his, mine)
-    )
+    ratio = bounded(paired_ratio(mine, his, between(ours.discrepancy, theirs.discrepancy)), gain_bounds(ours.scenario, theirs.scenario))
+    return Comparison(ratio, runs=len(mine), wins=wins(mine, his), losses=wins(his, mine))
 
 
 def share_draws(ours: Result, theirs: Result) -> bool:
@@ -83,8 +88,11 @@ def share_draws(ours: Result, theirs: Result) -> bool:
 
 
 def has_effect(ratio: Estimate) -> bool:
-    """Whether an interval of ratios leaves out 1, and the mean is not 1 as far as anybody reads."""
-    return not ratio.low <= 1.0 <= ratio.high and abs(ratio.mean - 1.0) >= NOTHING
+    """Whether an interval of ratios lies on one side of 1, and the mean is not 1 as far as anybody reads.
+
+    An interval that begins at 1 says that a change does no harm: its effect is certain, its size is not.
+    """
+    return not ratio.low < 1.0 < ratio.high and abs(ratio.mean - 1.0) >= NOTHING
 
 
 def rivals_of(results: Sequence[Result], best: int) -> list[int]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from paceline.gain_bounds import NO_BOUNDS, GainBounds, bounded
 from simulator.cost import placement_of, usd_per_hour, usd_per_million_samples
 from simulator.discrepancy import between
 from simulator.figures import Estimate, Limit
@@ -271,13 +272,18 @@ def work_note(plan: Plan) -> str:
 
 
 def _growth(few: WorkerCount | ServerCount, many: WorkerCount | ServerCount) -> Estimate:
-    """Throughput of many over that of few; without an interval in plans that keep no single runs."""
-    jobs: tuple[JobCount | None, JobCount | None] = getattr(many, "job", None), getattr(few, "job", None)  # servers are counted without
+    """Throughput of many over that of few; without an interval in plans that keep no single runs.
+
+    Workers bring no more than their own number does: whatever the model is off by, none works better than one that was there.
+    """
+    counts = getattr(many, "workers", None), getattr(few, "workers", None)  # servers are counted without
+    bounds = NO_BOUNDS if None in counts else GainBounds(0.0, counts[0] / counts[1])
+    jobs: tuple[JobCount | None, JobCount | None] = getattr(many, "job", None), getattr(few, "job", None)
     if jobs[0] is not None and jobs[1] is not None:
         runs, others = jobs[0].samples_per_s_of_each_replication, jobs[1].samples_per_s_of_each_replication
-        return paired_ratio(runs, others, between(many.discrepancy, few.discrepancy))
+        return bounded(paired_ratio(runs, others, between(many.discrepancy, few.discrepancy)), bounds)
     runs, others = many.throughput_of_each_replication, few.throughput_of_each_replication
     if runs and len(runs) == len(others):
-        return paired_ratio(runs, others, between(many.discrepancy, few.discrepancy))
+        return bounded(paired_ratio(runs, others, between(many.discrepancy, few.discrepancy)), bounds)
     ratio = many.throughput_samples_per_s.mean / few.throughput_samples_per_s.mean
     return Estimate(mean=ratio, low=ratio, high=ratio)

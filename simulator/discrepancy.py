@@ -96,6 +96,14 @@ class Part(Spec):
     name: str = Field(description="equal names of two results are the same cause, which so cancels in their ratio as far as it is equal")
     slower: float = Field(description="by how much it is lower where the cause takes one standard deviation more time")
     faster: float = Field(description="by how much it is higher where the cause takes one less")
+    ends: tuple[float, float] | None = Field(
+        default=None, description="both at the ends of the cause's 90% interval; null in files written by older versions"
+    )
+
+    @property
+    def at_ends(self) -> tuple[float, float]:
+        """By how much the throughput is lower, and higher, at the ends of the cause's 90% interval."""
+        return self.ends if self.ends is not None else (Z_90 * self.slower, Z_90 * self.faster)
 
 
 class Doubt(Spec):
@@ -132,14 +140,17 @@ def off_of(doubt: Doubt | None) -> Off:
 
 
 def between(ours: Doubt | None, theirs: Doubt | None) -> Off:
-    """Of the throughput of ours over theirs: causes that both have in common cancel as far as they are equal."""
-    one, other = ({part.name: part for part in its.parts} if its is not None else {} for its in (ours, theirs))
-    nothing = Part(name="", slower=0.0, faster=0.0)
+    """Of the throughput of ours over theirs: causes that both have in common cancel as far as they are equal.
+
+    What a cause does to each is compared where it is as large as it may be, at the ends of its
+    90% interval: a link that limits both scenarios as predicted may limit neither there.
+    """
+    one, other = ({part.name: part.at_ends for part in its.parts} if its is not None else {} for its in (ours, theirs))
     low: list[float] = []
     high: list[float] = []
     for name in {**one, **other}:
-        mine, his = one.get(name, nothing), other.get(name, nothing)
-        changes = his.slower - mine.slower, mine.faster - his.faster  # of the ratio's logarithm: with more time, and with less
+        (slower, faster), (his_slower, his_faster) = one.get(name, (0.0, 0.0)), other.get(name, (0.0, 0.0))
+        changes = his_slower - slower, faster - his_faster  # of the ratio's logarithm: with more time, and with less
         low.append(max(0.0, *(-change for change in changes)))
         high.append(max(0.0, *changes))
-    return Off(math.hypot(*low), math.hypot(*high))
+    return Off(math.hypot(*low) / Z_90, math.hypot(*high) / Z_90)

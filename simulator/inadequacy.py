@@ -14,7 +14,7 @@ from typing import Annotated
 from pydantic import Field
 
 from simulator.catalog import own_file
-from simulator.discrepancy import Discrepancy, Doubt, Part
+from simulator.discrepancy import Z_90, Discrepancy, Doubt, Part
 from simulator.figures import Breakdown, Utilisation
 from simulator.files import read_toml
 from simulator.scenario import Scenario
@@ -172,10 +172,17 @@ def doubt_of(scenario: Scenario, parts: Breakdown, hidden_s: float, use: Utilisa
     simulated = simulated or scenario
     of_compute, of_communication = own.compute(reach), own.communication(reach)
 
+    def longer(compute: float, communication: float) -> float:
+        return math.log(factor(simulated, parts, hidden_s, use, compute, communication))
+
     def part(name: str, compute: float, communication: float) -> Part:
-        slower = math.log(factor(simulated, parts, hidden_s, use, compute, communication))
-        faster = -math.log(factor(simulated, parts, hidden_s, use, -compute, -communication))
-        return Part(name=name, slower=slower, faster=faster)
+        far = Z_90 * compute, Z_90 * communication
+        return Part(
+            name=name,
+            slower=longer(compute, communication),
+            faster=-longer(-compute, -communication),
+            ends=(longer(*far), -longer(*(-end for end in far))),
+        )
 
     compute, communication = _shares_of(simulated, parts, hidden_s, use)
     return Doubt(

@@ -105,8 +105,8 @@ def summarise(resolved: Resolved, runs: Sequence[Measured], alone: Sequence[Wind
         monte_carlo_error=float(np.std(samples_per_s, ddof=1) / np.sqrt(len(runs))),
         step_time_s=step_time,
         mean_step_s=around(step_time.mean, [run.step_time.mean() for run in runs], off.inverse),
-        speedup=prediction_interval(speedups, off),
-        scaling_efficiency=prediction_interval([speedup / scenario.ranks for speedup in speedups], off),
+        speedup=_at_most(scenario.ranks, speedups, off, scenario),
+        scaling_efficiency=_at_most(1.0, [speedup / scenario.ranks for speedup in speedups], off, scenario),
         staleness=staleness,
         mean_staleness=_mean_staleness(scenario, runs, staleness.mean, doubt),
         discrepancy=doubt,
@@ -124,6 +124,18 @@ def summarise(resolved: Resolved, runs: Sequence[Measured], alone: Sequence[Wind
         warnings=warnings_of(scenario, phase, aligned=any(run.aligned for run in runs), exchanges=exchanges, exposed=exposed),
         events=sum(run.events for run in runs),
     )
+
+
+def _at_most(linear: float, values: Sequence[float], off: Off, scenario: Scenario) -> Estimate:
+    """A speed-up or an efficiency with its interval, which what the model is off by does not carry beyond linear scaling.
+
+    Equal devices that do the same work each can lose time together and gain none; only where some are faster than the one that is
+    counted against, or where runs themselves come out so, may it be more.
+    """
+    found = prediction_interval(values, off)
+    if not scenario.cluster.even:
+        return found
+    return Estimate(mean=found.mean, low=found.low, high=max(min(found.high, linear), prediction_interval(values).high))
 
 
 def doubt_of_runs(scenario: Scenario, runs: Sequence[Measured]) -> Doubt | None:

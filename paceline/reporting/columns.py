@@ -14,6 +14,7 @@ from typing import Any
 
 from calibrate.fit.intervals import digits
 from paceline.comparing import NOTHING
+from paceline.gain_bounds import INSTANT, speeds_of
 from paceline.reporting.axes import JOB_COLOURS, band_colour, marker_symbol, series_colour, text_colour, what_scripts_need
 from paceline.reporting.coordinates import ABSENT, Coordinates, Key
 from paceline.sentences import NOT_CERTAIN
@@ -291,12 +292,23 @@ def _pairing(results: Sequence[Result]) -> dict[str, Any]:
     return {
         "runs": runs,
         "draws": [draws.index((its.seed, its.scenario.run.replications)) for its in results],
-        "doubts": [[[causes[part.name], part.slower, part.faster] for part in parts] for parts in doubts],
+        "doubts": [[[causes[part.name], *(end / Z_90 for end in part.at_ends)] for part in parts] for parts in doubts],
+        "speeds": _speeds(results),
         "z_90": Z_90,
         "nothing": NOTHING,
         "moves": [-1 if its is None else known.index(its.model_dump_json()) for its in moved],
         "half_widths": {str(count): normal_half_width(count) for count in sorted(set(map(len, runs))) if 1 < count < FEWEST_REPLICATIONS},
     }
+
+
+def _speeds(results: Sequence[Result]) -> list[list[Any]]:
+    """Of each result what :func:`paceline.gain_bounds.gain_bounds` needs: a number for all that is no speed, and logarithms of speeds."""
+    known = [speeds_of(its.scenario) for its in results]
+    rests = {rest: place for place, rest in enumerate(dict.fromkeys(its.rest for its in known if its is not None))}
+    paths = sorted({path for its in known if its is not None for path in its.of})
+    # what no two have different says nothing
+    paths = [path for path in paths if len({its.of.get(path) for its in known if its is not None}) > 1]
+    return [[-1, []] if its is None else [rests[its.rest], [digits(its.of.get(path, INSTANT)) for path in paths]] for its in known]
 
 
 def _asynchronous(result: Result) -> bool:

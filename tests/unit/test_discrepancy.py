@@ -166,7 +166,8 @@ def test_what_two_results_have_in_common_cancels(scenario) -> None:
     whole = ours.discrepancy.off.sd
     assert between(ours.discrepancy, ours.discrepancy) == CERTAIN
     assert between(ours.discrepancy, theirs.discrepancy).sd < 0.3 * whole
-    assert between(ours.discrepancy, None).sd == pytest.approx(whole)
+    # beside nothing all of it counts, at the ends of its 90% interval rather than at one standard deviation
+    assert between(ours.discrepancy, None).sd == pytest.approx(whole, rel=1e-3)
     told, by_chance = compare(ours, theirs).ratio, compare(*plain).ratio
     assert told.mean == by_chance.mean
     assert by_chance.low / told.low < ours.throughput_samples_per_s.mean / ours.throughput_samples_per_s.low

@@ -1,4 +1,4 @@
-// Two points compared run by run: the rules of paceline/comparing.py and simulator/intervals.py.
+// Two points compared run by run: the rules of paceline/comparing.py, paceline/gain_bounds.py and simulator/intervals.py.
 
 // quantile whose rank is share x (n + 1), between its neighbours where that is no whole number
 function ranked(sorted, share) {
@@ -46,6 +46,22 @@ function widened({ mean, low, high }, [down, up]) {
   };
 }
 
+// within what the throughput of one point over another's lies, where they differ in speeds alone (paceline/gain_bounds.py)
+function gainBounds(one, other) {
+  const [rest, speeds] = data.speeds[one],
+    [rests, others] = data.speeds[other];
+  const gains = speeds.map((speed, place) => speed - others[place]);
+  if (rest < 0 || rest !== rests || gains.every((gain) => gain === 0)) {
+    return [0, Infinity];
+  }
+  return [Math.exp(Math.min(0, ...gains)), Math.exp(Math.max(0, ...gains))];
+}
+
+// an interval of ratios without what cannot be
+function bounded({ mean, low, high }, [least, most]) {
+  return { mean, low: Math.min(Math.max(low, least), mean), high: Math.max(Math.min(high, most), mean) };
+}
+
 function shareDraws(one, other) {
   const apart = data.moves[one] >= 0 && data.moves[other] >= 0 && data.moves[one] !== data.moves[other];
   const [runs, others] = [data.runs[one].length, data.runs[other].length];
@@ -62,12 +78,12 @@ function compared(one, other) {
     return { gain: mean / middle - 1, ...ends, runs: 0, wins: 0 };
   }
   const ratios = data.runs[one].map((rate, run) => rate / data.runs[other][run]),
-    { mean, low, high } = widened(predicted(ratios), between(one, other));
+    { mean, low, high } = bounded(widened(predicted(ratios), between(one, other)), gainBounds(one, other));
   return { gain: mean - 1, low: low - 1, high: high - 1, runs: ratios.length, wins: ratios.filter((ratio) => ratio > 1).length };
 }
 
 function hasEffect(each) {
-  return !(each.low <= 0 && each.high >= 0) && Math.abs(each.gain) >= data.nothing;
+  return !(each.low < 0 && each.high > 0) && Math.abs(each.gain) >= data.nothing;
 }
 
 function gainText(each) {

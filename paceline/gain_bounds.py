@@ -1,0 +1,161 @@
+"""What a change of speeds alone can bring at least and at most, whatever the model is off by.
+
+Two scenarios that differ in nothing but how fast some of their parts are (links, devices,
+hosts) do the same work in the same order. If every part became k times as fast, everything
+would happen k times as fast; parts that stay as they are can only take from that. And a
+faster part never makes the whole slower. So the throughput of one over that of the other
+lies between the least and the greatest of the parts' ratios, with 1 among them: the laws of
+Amdahl (AFIPS 1967) for a step, without a word on which part limits.
+
+A few real systems break the rule that faster parts never hurt (Graham, "Bounds on
+multiprocessing timing anomalies", 1969). Where simulated runs show that, their mean stands.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from simulator.errors import ScenarioError
+from simulator.figures import Estimate
+from simulator.resolve import resolve
+from simulator.scenario import Scenario
+
+__all__ = ["INSTANT", "NO_BOUNDS", "GainBounds", "Speeds", "bounded", "gain_bounds", "speeds_of"]
+
+
+class GainBounds(NamedTuple):
+    """The throughput of one scenario over that of another, at least and at most."""
+
+    least: float
+    most: float
+
+
+NO_BOUNDS = GainBounds(0.0, math.inf)
+"""Of scenarios that differ in more than speeds; and of equal ones, which chance alone tells apart."""
+
+_DESCRIPTIVE = frozenset({"name", "description", "basis", "price", "server_price", "calibrated", "fit", "provenance", "overridden"})
+"""Keys of a workload or a cluster that change nothing of what is simulated."""
+
+_RATES = re.compile(
+    r"cluster\.("
+    r"(inter_node|intra_node|intra_device|host_link|islands\.between|node_classes\.\d+\.inter_node)\.bandwidth_bytes_per_s"
+    r"|storage\.\w+_per_s|transport\.flow_cap_bytes_per_s|nvls\.efficiency|node_speed\.\d+|node_classes\.\d+\.speed)"
+)
+"""Keys of which twice as much is twice as fast."""
+_TIMES = re.compile(
+    r"cluster\.(([\w.]+\.)?latency_s|fabric\.oversubscription|transport\.(cpu_per_message_s|cpu_per_byte_s|copy_per_byte_s))"
+    r"|workload\.((forward|backward|input)\.(base_s|per_sample_s|least_s)|apply_s|server\.(base_s|per_byte_s))"
+)
+"""Keys of which half as much is twice as fast."""
+INSTANT = 700.0
+"""Logarithm of a speed that stands for no time at all; larger ones are no floating-point numbers."""
+_DIGITS = 9
+"""Significant digits in which fitted draws have to be proportional, so that rounding does not tell them apart."""
+
+
+class Speeds(NamedTuple):
+    """A scenario, taken apart.
+
+    Attributes
+    ----------
+    of
+        Logarithm of each part's speed, by its key; :data:`INSTANT` for what takes no time.
+    rest
+        Digest of all else that decides what is simulated.
+    """
+
+    of: Mapping[str, float]
+    rest: str
+
+
+def speeds_of(scenario: Scenario) -> Speeds | None:
+    """How fast the parts of a scenario are, and everything else; None where it cannot be resolved on this machine."""
+    try:
+        scenario = resolve(scenario).scenario
+    except ScenarioError:
+        return None
+    of: dict[str, float] = {}
+    rest: dict[str, Any] = {}
+    sections = {key: value for key, value in scenario.model_dump(mode="json").items() if key not in _DESCRIPTIVE}
+    for section in ("workload", "cluster"):
+        its = {key: value for key, value in sections[section].items() if key not in _DESCRIPTIVE}
+        drawn = its.pop("uncertainty", None)
+        sections[section] = its
+        for path, values in _columns(section, drawn):
+            speed = _log_speed(path, values[0])
+            if speed is None or not all(values):
+                rest[f"{path} drawn"] = values
+            else:
+                of[f"{path} drawn"] = speed
+                rest[f"{path} drawn"] = [f"{value / values[0]:.{_DIGITS}g}" for value in values]
+    for path, value in _leaves(sections):
+        speed = _log_speed(path, value)
+        if speed is None:
+            rest[path] = value
+        else:
+            of[path] = speed
+    return Speeds(of, hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest())
+
+
+def gain_bounds(ours: Scenario, theirs: Scenario) -> GainBounds:
+    """Within what the throughput of ours over that of theirs lies.
+
+    Examples
+    --------
+    >>> from simulator import load_scenario
+    >>> slow, fast = (load_scenario("ring", [("cluster.inter_node.bandwidth", rate)]) for rate in ("10 Gbit/s", "25 Gbit/s"))
+    >>> gain_bounds(fast, slow), gain_bounds(slow, fast)
+    (GainBounds(least=1.0, most=2.5), GainBounds(least=0.4, most=1.0))
+    >>> gain_bounds(fast, load_scenario("ring", [("strategy.workers", 3)]))
+    GainBounds(least=0.0, most=inf)
+    """
+    one, other = speeds_of(ours), speeds_of(theirs)
+    if one is None or other is None or one.rest != other.rest or one.of.keys() != other.of.keys():
+        return NO_BOUNDS
+    gains = [speed - other.of[path] for path, speed in one.of.items() if speed != other.of[path]]
+    if not gains:
+        return NO_BOUNDS
+    return GainBounds(_rounded(math.exp(min(0.0, *gains))), _rounded(math.exp(max(0.0, *gains))))
+
+
+def bounded(ratio: Estimate, bounds: GainBounds) -> Estimate:
+    """The same ratio with an interval that leaves out what cannot be; it always holds the mean, which is what was simulated."""
+    low, high = max(ratio.low, bounds.least), min(ratio.high, bounds.most)
+    return Estimate(mean=ratio.mean, low=min(low, ratio.mean), high=max(high, ratio.mean))
+
+
+def _rounded(value: float) -> float:
+    """Without what logarithms add in the last digits."""
+    return float(f"{value:.12g}")
+
+
+def _log_speed(path: str, value: Any) -> float | None:
+    """Logarithm of a part's speed; None for a key that is no speed."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    sign = 1.0 if _RATES.fullmatch(path) else -1.0 if _TIMES.fullmatch(path) else 0.0
+    if not sign:
+        return None
+    return sign * math.log(value) if value > 0 else INSTANT
+
+
+def _columns(section: str, drawn: Any) -> Iterator[tuple[str, list[float]]]:
+    """Each fitted parameter of a section with its draws."""
+    if drawn is not None:
+        for name, values in zip(drawn["parameters"], zip(*drawn["draws"], strict=True), strict=True):
+            yield f"{section}.{name}", list(values)
+
+
+def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Every value by its dotted path."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else None
+    if not items:
+        yield path, value
+        return
+    for key, inner in items:
+        yield from _leaves(inner, f"{path}.{key}" if path else str(key))
