@@ -110,6 +110,7 @@ class Doubt(Spec):
     """The discrepancy as it reaches one result."""
 
     regime: str = Field(default="", description="regime whose figures these are")
+    borrowed: bool = Field(default=False, description="whether nothing of this kind was held against runs, so that they are the nearest's")
     reach: float = Field(default=0.0, description="doublings of replicas beyond what was calibrated")
     compute: float = Field(default=0.0, description="by how much the logarithm of a step's time rises with that of compute")
     communication: float = Field(default=0.0, description="by how much the logarithm of a step's time rises with that of communication")
@@ -120,6 +121,10 @@ class Doubt(Spec):
     @property
     def coverage_in_words(self) -> str:
         """How intervals with such a discrepancy did on runs left out, plainly; no sentence's end."""
+        begins = f"nothing of this kind was held against real runs, and the interval is that of {self.regime}: " if self.borrowed else ""
+        return begins + self._held_in_words()
+
+    def _held_in_words(self) -> str:
         checked = self.checked
         if checked is None:
             return "how often such intervals hold is not measured"

@@ -33,6 +33,7 @@ __all__ = [
     "discrepancy_of",
     "doubt_of",
     "factor",
+    "is_borrowed",
     "reach_of",
     "regime_of",
     "regimes",
@@ -66,22 +67,33 @@ def regime_of(scenario: Scenario) -> str:
     """The kind of training and what is known of its links; empty for one replica alone.
 
     Links of a catalogue; measured ones; and measured ones where transport decides who gets
-    how much of them, or all hosts share cores.
+    how much of them, or all hosts share cores. A kind that was never held against runs is taken
+    to be off by as much as the nearest that was (:func:`is_borrowed`).
     """
     strategy = scenario.strategy
+    if scenario.ranks == 1 and not scenario.servers:
+        return ""
     if scenario.servers:
         kind = ASYNCHRONOUS if strategy.pace.asynchronous else SYNCHRONOUS
-    elif strategy.in_step and strategy.simpler is None and scenario.ranks > 1:
+    elif strategy.in_step and strategy.simpler is None:
         kind = CUT
-    elif (strategy.reduction is not None or strategy.in_step) and scenario.ranks > 1:
-        kind = ALL_REDUCE
     else:
-        return ""
+        kind = ALL_REDUCE
     cluster = scenario.cluster
     if cluster.basis != "measured":
         return f"{kind}, {CATALOGUE}"
     contended = cluster.transport.discipline != "fair" or cluster.shared_cores is not None
     return f"{kind}, {CONTENDED if contended else MEASURED}"
+
+
+def is_borrowed(scenario: Scenario) -> bool:
+    """Whether nothing of its kind was ever held against runs, so that its regime is that of the nearest kind.
+
+    Workers without servers that reduce nothing among all of them, as in gossip, exchange over
+    the same links as those of an all-reduce.
+    """
+    strategy = scenario.strategy
+    return scenario.ranks > 1 and not scenario.servers and not strategy.in_step and strategy.reduction is None
 
 
 def discrepancy_of(scenario: Scenario) -> Discrepancy | None:
@@ -126,8 +138,7 @@ def factor(scenario: Scenario, parts: Breakdown, hidden_s: float, use: Utilisati
     exposed_s, sent_s = parts.exposed_communication, parts.exposed_communication + hidden_s
     shown_s = hidden_s * exposed_s / sent_s if sent_s else 0.0
     exposed_s = max(exposed_s * longer + shown_s * (longer - slower), 0.0)
-    on_device = scenario.strategy.reduction is not None or scenario.strategy.in_step
-    after_s = parts.input + (parts.compute + parts.waiting) * slower + exposed_s + parts.apply * (slower if on_device else longer)
+    after_s = parts.input + (parts.compute + parts.waiting) * slower + exposed_s + parts.apply * (longer if scenario.servers else slower)
     return after_s / step_s
 
 
@@ -187,6 +198,7 @@ def doubt_of(scenario: Scenario, parts: Breakdown, hidden_s: float, use: Utilisa
     compute, communication = _shares_of(simulated, parts, hidden_s, use)
     return Doubt(
         regime=regime,
+        borrowed=scenario.discrepancy is None and is_borrowed(scenario),
         reach=reach,
         compute=compute,
         communication=communication,

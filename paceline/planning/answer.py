@@ -32,6 +32,7 @@ __all__ = [
     "Refused",
     "Scaling",
     "ServerCount",
+    "StrategyAnswer",
     "WayAnswer",
     "WorkerCount",
     "refused_once",
@@ -132,6 +133,14 @@ class ClusterAnswer(Spec):
     text: str = Field(description="how it compares with the answer, or why it does not reach the goal")
 
 
+class StrategyAnswer(Spec):
+    """What a plan finds by one of the strategies that were asked for, as if it were the only one."""
+
+    strategy: str = Field(description="short name, as it was asked for")
+    best: Candidate | None = Field(description="as of a cluster")
+    text: str = Field(description="how it compares with the answer, or why it does not reach the goal")
+
+
 class ServerCount(Spec):
     """Throughput of the chosen configuration with another number of parameter servers."""
 
@@ -184,11 +193,12 @@ class Refused(Spec):
     configurations: int = Field(ge=1, description="how many of those considered it concerns")
     by_memory: bool = Field(default=False, description="because a device has not the memory; of ways of cutting a model")
     way: str = Field(default="", description="way of training, of ways of cutting a model")
+    asked: str = Field(default="", description="short name of the strategy, where several were asked for")
 
     @model_serializer(mode="wrap")
     def _written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without what is of ways of cutting a model, where that is none."""
-        return _without(handler(self), "by_memory", "way")
+        """Without what is of ways of cutting a model, or of several strategies, where there are none."""
+        return _without(handler(self), "by_memory", "way", "asked")
 
 
 class Improvement(Spec):
@@ -258,9 +268,14 @@ class Plan(Short, Spec):
     pareto: tuple[Candidate, ...] = Field(description="no other simulated is both cheaper and faster; ascending in time")
     candidates: tuple[Candidate, ...] = Field(description="all that were simulated")
     clusters: tuple[ClusterAnswer, ...] = Field(default=(), description="each cluster that was asked for, in that order")
+    strategies: tuple[StrategyAnswer, ...] = Field(
+        default=(), description="each strategy that was asked for, where there are several, in that order"
+    )
     ways: tuple[WayAnswer, ...] = Field(default=(), description="each way of training that was tried, where there are several; best first")
     best_way: str = Field(default="", description="which way of training is best, and why, in a sentence; empty where one was tried")
     for_each_cluster: int = Field(default=0, description="of the candidates, those simulated only so that each cluster has its best")
+    for_each_strategy: int = Field(default=0, description="of the candidates, those simulated only so that each strategy has its best")
+    for_tuning: int = Field(default=0, description="of the candidates, those simulated to choose the size of buckets")
     for_each_way: int = Field(default=0, description="of the candidates, those simulated only so that each way of training has its best")
     left_out: tuple[LeftOut, ...] = Field(default=(), description="what the figures do not hold")
     servers: tuple[ServerCount, ...] = Field(default=(), description="of a parameter-server answer; ascending")

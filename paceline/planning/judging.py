@@ -16,7 +16,7 @@ from paceline.planning.space import Line
 from paceline.planning.whole_job import cost_of, off_by, rates_of, sample_s_of, time_of
 from paceline.sweeping import Outcome
 from simulator.cost import placement_of, usd_per_hour, usd_per_million_samples
-from simulator.inadequacy import discrepancy_of, reach_of
+from simulator.inadequacy import discrepancy_of, is_borrowed, reach_of
 from simulator.intervals import wins
 from simulator.resolve import resolve
 from simulator.results import Result
@@ -165,14 +165,17 @@ class Judge:
     def rank(self, point: Point) -> tuple[float | str | int, ...]:
         """Sorts points that meet the goal, best first: what is preferred, then price, throughput, nodes, and the name.
 
-        Of as many devices, where nothing has a price, fewer nodes come before throughput.
+        Of as many devices, where nothing has a price, fewer nodes come before throughput. Of equal ones those come
+        first whose kind was held against real runs, and whose replicas stay alike.
         """
         result = point.result
         assert result is not None
         rate = result.throughput_samples_per_s.mean
         price = math.inf if point.usd_per_hour is None else point.usd_per_hour
         nodes = point.scenario.nodes_needed if self.goal.prefer == "fewest-devices" else 0
-        return self.value(point), *((price,) if self.goal.prefer != "cheapest" else ()), nodes, -rate, *self._order(point)
+        doubtful = is_borrowed(point.scenario) or bool(point.scenario.strategy.inexact)
+        prices = (price,) if self.goal.prefer != "cheapest" else ()
+        return self.value(point), *prices, nodes, doubtful, -rate, *self._order(point)
 
     def nearness(self, point: Point) -> tuple[float | str | int, ...]:
         """Sorts points none of which meets the goal, nearest first."""

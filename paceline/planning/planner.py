@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
-from paceline.planning.answer import Candidate, ClusterAnswer, Plan, Refused
+from paceline.planning.answer import Candidate, ClusterAnswer, Plan, Refused, StrategyAnswer
 from paceline.planning.further import count_servers, count_workers, enough_servers, paying_workers
 from paceline.planning.goal import Goal, reachable_confidence, replications_for
 from paceline.planning.improvements import improvements
@@ -15,19 +16,24 @@ from paceline.planning.judging import Judge, Point
 from paceline.planning.search import Search
 from paceline.planning.sentences import beside_the_answer, near_miss_in_words, notes_of, purchase_in_words, sentences_of, why_not, why_this
 from paceline.planning.space import Line, Space, check_devices
+from paceline.planning.tuning import best_bucket, bucket_in_words, can_fuse, with_bucket_of
 from paceline.planning.way_answers import answers_of_ways, best_way
-from paceline.planning.ways import WAYS
+from paceline.planning.ways import WAYS, Way
 from paceline.sweeping import Backend, ResultsFile, Runner, Simulations
 from simulator.cost import why_no_cost
-from simulator.errors import InputError, SimulationError
+from simulator.errors import InputError, ScenarioError, SimulationError
 from simulator.left_out import left_out
 from simulator.memory import does_not_fit, not_checked
 from simulator.results import Failure
+from simulator.scenario import Scenario
+from simulator.strategies.strategy import Strategy
 from simulator.text import format_number
 
 __all__ = ["plan"]
 
 _RUNNERS_UP = 5
+_TUNED_WAYS = 3
+"""Of all lines that differ in how they cut a model: those that are best have their buckets chosen."""
 _NEAR = 0.5
 """What is preferable and reaches the goal with this part of the confidence asked for is a near miss."""
 
@@ -85,14 +91,21 @@ def plan(
         simulations = Simulations(runner, file, force=force, progress=progress)
         search = Search([judge.points(line) for line in space.lines], judge, simulations)
         search.run()
-        found = _simulated(search.points)
-        if len(space.clusters) > 1:
-            for cluster in space.clusters:
-                search.run_on([line for line in space.lines if line.cluster == cluster])
-        for_each_cluster = _simulated(search.points) - found
-        for way in WAYS if any(line.family is not None for line in space.lines) else ():
-            search.run_on([line for line in space.lines if line.way == way])
-        for_each_way = _simulated(search.points) - found - for_each_cluster
+        counted = [_simulated(search.points)]
+
+        def run_on_each(belongs: Sequence[Callable[[Line], bool]]) -> int:
+            """Find the best of each of some kinds of lines; how many more were simulated for that."""
+            for of_kind in belongs if len(belongs) > 1 else ():
+                search.run_on([line for line in space.lines if of_kind(line)])
+            counted.append(_simulated(search.points))
+            return counted[-1] - counted[-2]
+
+        for_each_cluster = run_on_each([partial(_on, cluster) for cluster in space.clusters])
+        for_each_strategy = run_on_each([partial(_asked_as, name) for name in space.strategies])
+        several_ways = any(line.family is not None for line in space.lines)
+        for_each_way = run_on_each([partial(_by, way) for way in WAYS] if several_ways else [])
+        _tune(space, search, judge, simulations)
+        for_tuning = _simulated(search.points) - counted[-1]
         meeting, missing = search.meeting, search.missing
         failures = _failures(search.points)
         if not meeting and not missing:
@@ -132,7 +145,10 @@ def plan(
         clusters=_clusters(space.clusters, search.points, judge, candidates, chosen, all_refused),
         ways=of_ways,
         best_way=best_way(of_ways, feasible=bool(meeting)),
+        strategies=_strategies(space, search.points, judge, candidates, chosen, all_refused),
         for_each_cluster=for_each_cluster,
+        for_each_strategy=for_each_strategy,
+        for_tuning=for_tuning,
         for_each_way=for_each_way,
         left_out=left_out(chosen.scenario),
         simulated=len(simulations.outcomes),
@@ -146,6 +162,63 @@ def plan(
     ]
     worded = {"sentences": sentences_of(answer, chosen), "notes": tuple(dict.fromkeys(notes))}
     return answer.model_copy(update=worded)
+
+
+def _on(cluster: str, line: Line) -> bool:
+    return line.cluster == cluster
+
+
+def _asked_as(strategy: str, line: Line) -> bool:
+    return line.asked == strategy
+
+
+def _by(way: Way, line: Line) -> bool:
+    return line.way == way
+
+
+def _tune(space: Space, search: Search, judge: Judge, simulations: Simulations) -> None:
+    """Search lines again with the buckets that are best for them, where those are faster than their own.
+
+    Of lines that differ in how they cut a model only the best few are tuned.
+    """
+    tuned: list[Line] = []
+    ways = 0
+    for point in _best_of_lines([*search.meeting, *search.missing]):
+        line, result = point.line, point.result
+        assert result is not None
+        if line.family is not None:
+            ways += 1
+        if not line.tunable or (line.family is not None and ways > _TUNED_WAYS):
+            continue
+        best = best_bucket(point.scenario, result, simulations)
+        if best is result:
+            continue
+        size = best.scenario.strategy
+        scenarios = {count: _fused_alike(scenario, size) for count, scenario in line.scenarios.items()}
+        name = f"{line.name}, {bucket_in_words(best.scenario)}"
+        tuned.append(replace(line, name=name, scenarios={count: its for count, its in scenarios.items() if its is not None}))
+    for line in tuned:
+        space.lines.append(line)
+        search.lines.append(judge.points(line))
+    if tuned:
+        search.run_on(tuned)
+
+
+def _best_of_lines(ranked: Sequence[Point]) -> list[Point]:
+    """Of each line the first with several replicas, in this order."""
+    found: dict[int, Point] = {}
+    for point in ranked:
+        if can_fuse(point.scenario):
+            found.setdefault(id(point.line), point)
+    return list(found.values())
+
+
+def _fused_alike(scenario: Scenario, strategy: Strategy) -> Scenario | None:
+    """A configuration with the buckets of another one; None where it has none, or a rule forbids them."""
+    try:
+        return with_bucket_of(scenario, strategy) if can_fuse(scenario) else None
+    except ScenarioError:
+        return None
 
 
 def _simulated(points: Sequence[Point]) -> int:
@@ -296,7 +369,11 @@ def _clusters(
         missed = sorted((point for point in own if point.result is not None and not judge.meets(point)), key=judge.nearness)
         best = next(iter([*met, *missed]), None)
         near = _near_miss(judge, met[0], missed) if met else None
-        texts = [beside_the_answer(judge, met[0], chosen, candidates) if met else why_not(judge, cluster, own, best, refused)]
+        texts = [
+            beside_the_answer(judge, met[0], chosen, candidates)
+            if met
+            else why_not(judge, own, best, [one for one in refused if one.cluster == cluster])
+        ]
         if best is not None and (bought := purchase_in_words(candidates[id(best)])):
             texts.append(bought)
         if near is not None:
@@ -310,6 +387,27 @@ def _clusters(
                 text="; ".join(texts),
             )
         )
+    return tuple(found)
+
+
+def _strategies(
+    space: Space,
+    points: Sequence[Point],
+    judge: Judge,
+    candidates: Mapping[int, Candidate],
+    chosen: Point,
+    refused: Sequence[Refused],
+) -> tuple[StrategyAnswer, ...]:
+    """One answer for each strategy that was asked for, with why not; none where only one was."""
+    found = []
+    for strategy in space.strategies if len(space.strategies) > 1 else ():
+        own = [point for point in points if point.line.asked == strategy]
+        met = sorted((point for point in own if judge.meets(point)), key=judge.rank)
+        missed = sorted((point for point in own if point.result is not None and not judge.meets(point)), key=judge.nearness)
+        best = next(iter([*met, *missed]), None)
+        reasons = [one for one in refused if one.asked == strategy]
+        text = beside_the_answer(judge, met[0], chosen, candidates) if met else why_not(judge, own, best, reasons)
+        found.append(StrategyAnswer(strategy=strategy, best=candidates[id(best)] if best is not None else None, text=text))
     return tuple(found)
 
 

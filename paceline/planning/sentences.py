@@ -215,21 +215,25 @@ def why_this(judge: Judge, meeting: Sequence[Point], missing: Sequence[Point]) -
     others = [point for point in meeting if point.line is not meeting[0].line] or meeting[1:]
     if others and math.isfinite(judge.value(others[0])):
         texts.append(f"Next comes {_beside(judge, others[0], meeting[0])}{_by_runs(judge, others[0], meeting[0])}.")
-    if _is_stale(meeting[0]):
-        texts.append(f"Its gradients are stale, so that it may need more samples; {_without_staleness(judge, meeting, others)}.")
+    if inexact := _inexact(meeting[0]):
+        exact = _exact_instead(judge, meeting, others)
+        texts.append(f"{inexact[0].upper()}{inexact[1:]}, so that it may need more samples than one device would; {exact}.")
     return " ".join(texts)
 
 
-def _without_staleness(judge: Judge, meeting: Sequence[Point], others: Sequence[Point]) -> str:
-    """The best that has no stale gradients, beside a first one that has."""
-    fresh = next((point for point in meeting if not _is_stale(point)), None)
-    if fresh is None:
-        return "none simulated without reaches the goal"
-    return "the next has none" if others[0] is fresh else f"the best without is {_beside(judge, fresh, meeting[0])}"
+def _exact_instead(judge: Judge, meeting: Sequence[Point], others: Sequence[Point]) -> str:
+    """The best that takes the steps that one device would take, beside a first one that does not."""
+    exact = next((point for point in meeting if not _inexact(point)), None)
+    if exact is None:
+        return "none simulated that would not reaches the goal"
+    return "the next would not" if others[0] is exact else f"the best that would not is {_beside(judge, exact, meeting[0])}"
 
 
-def _is_stale(point: Point) -> bool:
-    return point.result is not None and point.result.staleness.max > 0
+def _inexact(point: Point) -> str:
+    """How its updates differ from those of one device with the global batch; empty where they are the same."""
+    if point.result is not None and point.result.staleness.max > 0:
+        return "its gradients are stale"
+    return point.scenario.strategy.inexact
 
 
 def _beside(judge: Judge, other: Point, best: Point) -> str:
@@ -321,10 +325,10 @@ def beside_the_answer(judge: Judge, best: Point, chosen: Point, candidates: Mapp
     return f"{judge.behind(best, chosen)}{f'; {paired}' if paired else ''}"
 
 
-def why_not(judge: Judge, cluster: str, points: Sequence[Point], nearest: Point | None, refused: Sequence[Refused]) -> str:
-    """Why nothing on a cluster reaches the goal."""
+def why_not(judge: Judge, points: Sequence[Point], nearest: Point | None, refused: Sequence[Refused]) -> str:
+    """Why nothing on a cluster, or by a strategy, reaches the goal; ``refused`` are those of its configurations that cannot be."""
     if not points:
-        return f"not possible: {next((one.text for one in refused if one.cluster == cluster), 'every configuration is refused')}"
+        return f"not possible: {refused[0].text if refused else 'every configuration is refused'}"
     if not any(math.isfinite(point.needed) for point in points):
         return "no price is known, so that nothing can be said of a budget"
     if nearest is None:

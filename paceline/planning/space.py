@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from paceline.planning.answer import Refused, Scaling, refused_once
+from paceline.planning.tuning import BUCKET_KEY
 from paceline.planning.ways import NAMES, NOT_CUT, Fixed, Maker, Way, trained_in_words, way_of, without_layers
 from paceline.ranges import is_range, numbers_in
 from paceline.sweeping import Axis, several_clusters
@@ -87,6 +88,10 @@ class Line:
         The largest number of workers that was asked for, possible or not.
     family
         The same of lines that differ in how a model is cut alone; None of all others.
+    asked
+        Short name of the strategy, as it was asked for; empty: the scenario's own.
+    tunable
+        Whether the size of buckets is searched: it is neither set nor one of the values to choose from.
     """
 
     name: str
@@ -96,6 +101,8 @@ class Line:
     searched: bool
     most: int
     family: object = None
+    asked: str = ""
+    tunable: bool = False
 
     @property
     def way(self) -> Way:
@@ -125,6 +132,8 @@ class Space:
         Of its file, for messages.
     clusters
         All that were asked for, those included on which nothing can be.
+    strategies
+        Short names that were asked for, likewise; none: the scenario's own.
     price_notes
         Which clusters have a price that was given, and how it came about.
     """
@@ -134,6 +143,7 @@ class Space:
     base: Scenario
     base_name: str
     clusters: list[str] = field(default_factory=list)
+    strategies: list[str] = field(default_factory=list)
     price_notes: list[str] = field(default_factory=list)
 
     @property
@@ -219,7 +229,9 @@ def space_of(
             f"{source}: the ranges name {cells * len(of_workers.values):,} configurations; at most {_MOST_CONFIGURATIONS:,} are taken"
         )
     space = Space([], [], base, source)
+    tunable = all(key != BUCKET_KEY and key.removesuffix("_bytes") != BUCKET_KEY for key, _ in (*settings, *over))
     for cluster, short in itertools.product(clusters or ("",), strategies):
+        made, refused = len(space.lines), len(space.refused)
         on = _on_cluster(base_table, cluster, settings) if cluster else base_table
         if short:
             on = {**on, "strategy": strategy_table(short, on["strategy"])}
@@ -251,7 +263,11 @@ def space_of(
                 continue
             for kind, server in itertools.product(kinds, _servers_for(template, of_servers)):
                 _add_line(space, template, asked, kind, server, of_workers, chosen, where)
+        for line in space.lines[made:]:
+            line.asked, line.tunable = short, tunable
+        space.refused[refused:] = [one.model_copy(update={"asked": short}) for one in space.refused[refused:]]
     space.clusters = list(dict.fromkeys(space.clusters))
+    space.strategies = list(dict.fromkeys(short for short in strategies if short))
     if prices is not None:
         prices.check()
         space.price_notes = prices.notes()

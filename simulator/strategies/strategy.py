@@ -226,6 +226,17 @@ class Strategy(Terse):
         return Pace()
 
     @property
+    def inexact(self) -> str:
+        """How its replicas come to differ from each other, so that it may need more samples; empty where they are all alike.
+
+        What staleness makes different is in a result's own figures.
+        """
+        pace = self.pace
+        if pace.waits_for is not None:
+            return f"each worker averages with {pace.waits_for - 1} others alone"
+        return f"its replicas average every {pace.every} steps only" if pace.every > 1 else ""
+
+    @property
     def reduction(self) -> Reduction | None:
         """How replicas reduce their gradients among themselves; none where they do not."""
         return None

@@ -1,0 +1,103 @@
+"""Buckets: into how many all-reduces gradients are best fused.
+
+One large all-reduce carries its bytes with the fewest messages, and nothing hides it; many
+small ones go on while the backward pass still computes, and each pays its latency. Which
+is better depends on the model and the network, so sizes are simulated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from paceline.sweeping import Simulate
+from simulator.errors import ScenarioError
+from simulator.results import Result
+from simulator.scenario import Scenario
+from simulator.strategies.hybrid import Hybrid
+from simulator.strategies.strategy import Strategy
+from simulator.text import written
+from simulator.validation_errors import validated
+
+__all__ = ["BUCKET_KEY", "best_bucket", "bucket_in_words", "can_fuse", "fastest_of", "with_bucket", "with_bucket_of", "with_buckets"]
+
+BUCKET_KEY = "strategy.bucket_size"
+_FIELD = "bucket_size_bytes"
+_PARTS = (2, 4, 8, 16, 32)
+"""Buckets that all gradients are fused into: about so many."""
+_LEAST_BYTES = 64 * 1024.0
+"""Smaller ones take longer to start than to send on any network."""
+_WORTH = 1.005
+"""Another size is taken if it is faster by half a percent."""
+
+
+def can_fuse(scenario: Scenario) -> bool:
+    """Whether a scenario reduces gradients among replicas in buckets whose size is free."""
+    strategy = scenario.strategy
+    if _FIELD not in type(strategy).model_fields or scenario.replicas == 1 or strategy.pace.every > 1:
+        return False
+    return not (isinstance(strategy, Hybrid) and strategy.shard == "parameters")
+
+
+def with_bucket(scenario: Scenario, size_bytes: float | None) -> Scenario:
+    """A scenario that fuses gradients up to another size; None fuses all of them.
+
+    Raises
+    ------
+    ScenarioError
+        It breaks a rule.
+    """
+    strategy = scenario.strategy.model_copy(update={_FIELD: size_bytes})
+    return validated(Scenario, {**scenario.sections, "strategy": strategy}, BUCKET_KEY)
+
+
+def with_bucket_of(scenario: Scenario, other: Strategy) -> Scenario:
+    """A scenario with the buckets of another strategy.
+
+    Raises
+    ------
+    ScenarioError
+        It breaks a rule.
+    """
+    return with_bucket(scenario, getattr(other, _FIELD))
+
+
+def with_buckets(scenario: Scenario) -> list[Scenario]:
+    """The scenario with each other size of buckets that is worth a try, the largest first.
+
+    Sizes are powers of two, in bytes, below that of all gradients of a replica.
+    """
+    if not can_fuse(scenario):
+        return []
+    whole = sum(scenario.strategy.pushed_bytes(scenario))
+    own = getattr(scenario.strategy, _FIELD)
+    sizes = dict.fromkeys(2.0 ** int(whole / parts - 1).bit_length() for parts in _PARTS if whole / parts >= _LEAST_BYTES)
+    found = []
+    for size in sizes:
+        if size != own:
+            try:
+                found.append(with_bucket(scenario, size))
+            except ScenarioError:
+                continue
+    return found
+
+
+def best_bucket(scenario: Scenario, result: Result, simulate: Simulate) -> Result:
+    """The fastest of a scenario and of those with other sizes of buckets; itself where none is faster by more than next to nothing."""
+    outcomes = [its for its in simulate(with_buckets(scenario)) if isinstance(its, Result)]
+    fastest = fastest_of(outcomes)
+    return fastest if fastest is not None and _rate(fastest) > _WORTH * _rate(result) else result
+
+
+def fastest_of(results: Sequence[Result]) -> Result | None:
+    """The one with the highest mean throughput, the first of equal ones; None of none."""
+    return max(results, key=_rate, default=None)
+
+
+def bucket_in_words(scenario: Scenario) -> str:
+    """``buckets of 1 MiB``, or ``all gradients in one bucket``."""
+    size = getattr(scenario.strategy, _FIELD, None)
+    return "all gradients in one bucket" if size is None else f"buckets of {written(size, 'setting_bytes')}"
+
+
+def _rate(result: Result) -> float:
+    return result.throughput_samples_per_s.mean
