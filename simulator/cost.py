@@ -9,14 +9,17 @@ from __future__ import annotations
 import statistics
 from typing import Protocol
 
+from simulator.cluster import Price
 from simulator.figures import Estimate, Placement
 from simulator.scenario import Scenario
 
 __all__ = [
     "LEAST_PER_S",
+    "bought",
     "cost_of_samples",
     "mean_sample_s",
     "placement_of",
+    "purchase_usd",
     "server_nodes",
     "time_of_samples_s",
     "usd_per_hour",
@@ -90,13 +93,32 @@ def usd_per_hour(scenario: Scenario) -> float | None:
 
     A cluster with ``nodes`` is rented as a whole.
     """
-    cluster = scenario.cluster
-    if cluster.price is None:
-        return None
-    servers = server_nodes(scenario)
-    others = placement_of(scenario).nodes - servers
-    server_price = cluster.server_price or cluster.price
-    return others * cluster.price.usd_per_node_hour + servers * server_price.usd_per_node_hour
+    total = 0.0
+    for nodes, price in bought(scenario):
+        if price is None:
+            return None
+        total += nodes * price.usd_per_node_hour
+    return total
+
+
+def purchase_usd(scenario: Scenario) -> float | None:
+    """US dollars to buy all nodes that the scenario takes; None where one of them is rented, or its price is not known."""
+    total = 0.0
+    for nodes, price in bought(scenario):
+        if price is None or price.purchase_usd is None:
+            return None
+        total += nodes * price.purchase_usd
+    return total
+
+
+def bought(scenario: Scenario) -> list[tuple[int, Price | None]]:
+    """How many nodes the scenario takes of each price: its workers' nodes, and those that hold parameter servers only."""
+    cluster, placement = scenario.cluster, placement_of(scenario)
+    servers = placement.server_nodes
+    held = [(placement.nodes - servers, cluster.price), (servers, cluster.server_price or cluster.price)]
+    if cluster.server_price is None:
+        held = [(placement.nodes, cluster.price)]
+    return [(nodes, price) for nodes, price in held if nodes]
 
 
 def why_no_cost(scenario: Scenario) -> str:

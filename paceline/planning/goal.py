@@ -15,6 +15,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
+from simulator.cost import LEAST_PER_S
 from simulator.discrepancy import CERTAIN, Off
 from simulator.errors import InputError, UnitError
 from simulator.intervals import combined
@@ -180,17 +181,27 @@ def _usd(given: str | float) -> float:
     return _positive(float(found["number"] or found["before"]), "budget", given, rule)
 
 
-def required_rate(goal: Goal, usd_per_hour: float | None) -> float:
+def required_rate(goal: Goal, usd_per_hour: float | None, purchase_usd: float | None = None) -> float:
     """Samples a second that a configuration needs to reach the goal; infinite where it cannot.
 
-    The largest of: the target; samples / deadline; samples x price / (3600 budget).
+    The largest of: the target; samples / deadline; samples x price / (3600 budget). A budget for
+    machines that are bought is what they may cost to buy, whatever they are used for then.
+
+    Parameters
+    ----------
+    usd_per_hour
+        Price of its nodes; None where it is not known.
+    purchase_usd
+        What its nodes cost to buy; None where they are rented.
     """
     if goal.target_throughput_samples_per_s is not None:
         return goal.target_throughput_samples_per_s
     total = goal.total_samples
     assert total is not None
     needed = 0.0 if goal.deadline_s is None else total / goal.deadline_s
-    if goal.budget_usd is not None:
+    if goal.budget_usd is not None and purchase_usd is not None:
+        needed = max(needed, LEAST_PER_S) if purchase_usd <= goal.budget_usd else math.inf
+    elif goal.budget_usd is not None:
         needed = max(needed, math.inf if usd_per_hour is None else total * usd_per_hour / _HOUR_S / goal.budget_usd)
     return needed
 

@@ -15,7 +15,7 @@ from paceline.planning.goal import Goal, confidence_of, enough_of, reached_by, r
 from paceline.planning.space import Line
 from paceline.planning.whole_job import cost_of, off_by, rates_of, sample_s_of, time_of
 from paceline.sweeping import Outcome
-from simulator.cost import placement_of, usd_per_hour, usd_per_million_samples
+from simulator.cost import placement_of, purchase_usd, usd_per_hour, usd_per_million_samples
 from simulator.inadequacy import discrepancy_of, is_borrowed, reach_of
 from simulator.intervals import wins
 from simulator.resolve import resolve
@@ -98,7 +98,8 @@ class Judge:
             enough = enough_of(len(rates), self.goal.confidence)
             ceiling = float(np.sort(rates)[-min(enough, len(rates))]) * self._lifted(scenario)
             guess = ceilings.expected or scenario.replicas * scenario.batch / resolve(scenario).scenario.full_step_s
-            points.append(Point(line, workers, hourly, required_rate(self.goal, hourly), ceiling, float((1 / rates).mean()), guess))
+            needed = required_rate(self.goal, hourly, purchase_usd(scenario))
+            points.append(Point(line, workers, hourly, needed, ceiling, float((1 / rates).mean()), guess))
         return points
 
     def _lifted(self, scenario: Scenario) -> float:

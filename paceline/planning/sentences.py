@@ -13,7 +13,7 @@ from paceline.planning.space import Space
 from paceline.planning.whole_job import job_of
 from paceline.sentences import beyond_in_brackets, change_in_words, goal_in_words, paired_in_words, staleness_in_words
 from paceline.whole_job import PART_LABELS, overhead_share
-from simulator.cost import placement_of
+from simulator.cost import bought, purchase_usd
 from simulator.figures import JobOutcome
 from simulator.results import Failure
 from simulator.text import (
@@ -38,6 +38,7 @@ __all__ = [
     "why_this",
 ]
 
+_HOUR_S = 3600.0
 _LITTLE = 0.01
 _NEXT_TO_NOTHING = 0.001
 """Of a probability below this no digits are said."""
@@ -87,22 +88,39 @@ def _figures(candidate: Candidate, goal: Goal) -> str:
     if candidate.usd_per_hour is not None:
         hourly = f"{format_hourly(candidate.usd_per_hour)} an hour"
         cost = candidate.cost_usd
-        bought = f" ({text})" if (text := purchase_in_words(candidate)) else ""
-        costs = f" and costs {hourly if cost is None else f'{format_usd(cost.mean)}, at {hourly}'}{bought}"
+        said = f" ({text})" if (text := purchase_in_words(candidate)) else ""
+        costs = f" and costs {hourly if cost is None else _product(candidate, cost.mean)}{said}"
     stale = staleness_in_words(candidate.result)
     return f"{does}{takes}{costs}.{f' It has {stale}.' if stale else ''}"
 
 
+def _product(candidate: Candidate, cost_usd: float) -> str:
+    """Nodes, price and time, and what they make together: a line that a reader can multiply."""
+    assert candidate.time_s is not None
+    parts = [
+        f"{nodes:,} node{'s' if nodes > 1 else ''} x {format_hourly(price.usd_per_node_hour)} an hour"
+        for nodes, price in bought(candidate.result.scenario)
+        if price is not None
+    ]
+    each = f"({' + '.join(parts)})" if len(parts) > 1 else parts[0]
+    return f"{each} x {format_number(candidate.time_s.mean / _HOUR_S, _EXACT)} h = {format_usd(cost_usd)}"
+
+
+def _beyond_budget(chosen: Point, goal: Goal) -> str:
+    """Why no throughput would keep a configuration within the budget."""
+    purchase = purchase_usd(chosen.scenario)
+    if purchase is None or goal.budget_usd is None:
+        return "It has no price"
+    return f"Its machines cost {format_usd(purchase)} to buy, and the budget is {format_usd(goal.budget_usd)}"
+
+
 def purchase_in_words(candidate: Candidate) -> str:
     """What a candidate's machines cost to buy, beside the share of it that counts as its cost; nothing where they are rented."""
-    cluster, placement = candidate.result.scenario.cluster, placement_of(candidate.result.scenario)
-    held = [(placement.nodes - placement.server_nodes, cluster.price), (placement.server_nodes, cluster.server_price)]
-    if cluster.server_price is None:
-        held = [(placement.nodes, cluster.price)]
-    bought = [(nodes, price.purchase_usd) for nodes, price in held if nodes and price is not None and price.purchase_usd is not None]
-    if not bought or candidate.usd_per_hour is None:
+    held = [(nodes, price.purchase_usd) for nodes, price in bought(candidate.result.scenario) if price is not None]
+    paid = [(nodes, usd) for nodes, usd in held if usd is not None]
+    if not paid or candidate.usd_per_hour is None:
         return ""
-    each, total = " + ".join(f"{nodes:,} x ${usd:,.10g}" for nodes, usd in bought), sum(nodes * usd for nodes, usd in bought)
+    each, total = " + ".join(f"{nodes:,} x ${usd:,.10g}" for nodes, usd in paid), sum(nodes * usd for nodes, usd in paid)
     share, time_s = f"{format_hourly(candidate.usd_per_hour)} is the share of an hour", candidate.time_s
     if candidate.cost_usd is not None and time_s is not None:
         share = f"{format_usd(candidate.cost_usd.mean)} is the share of {format_seconds(time_s.mean, _EXACT)}"
@@ -130,7 +148,7 @@ def _answer(plan: Plan, chosen: Point) -> str:
     needed = chosen.needed
     reached = Judge(goal).margin(chosen) * needed
     if not math.isfinite(needed):
-        return f"{nearest} It has no price."
+        return f"{nearest} {_beyond_budget(chosen, goal)}."
     over = " over the whole job" if job_of(best.result, goal) is not None else ""
     return (
         f"{nearest} With a confidence of {format_number(goal.confidence, 4)} it gives {format_throughput(reached)} of the "
@@ -184,16 +202,17 @@ def _limit(plan: Plan) -> str:
     text += f"{_price_of(best, plan.chosen)}."
     if plan.feasible:
         return text
-    enough = [f"{one.name}{beyond_in_brackets(one, plan)}" for one in plan.improvements if _is_enough(one, plan.goal)]
+    purchase = purchase_usd(plan.chosen.result.scenario)
+    enough = [f"{one.name}{beyond_in_brackets(one, plan)}" for one in plan.improvements if _is_enough(one, plan.goal, purchase)]
     if not enough:
         return f"{text} None that was tried would reach the goal by itself."
     return f"{text} The goal would be reached with {' or '.join(enough)}."
 
 
-def _is_enough(improvement: Improvement, goal: Goal) -> bool:
-    """Whether the lower end of its interval reaches the goal."""
+def _is_enough(improvement: Improvement, goal: Goal, bought_usd: float | None) -> bool:
+    """Whether the lower end of its interval reaches the goal, on machines that cost as much to buy."""
     rate = improvement.job_samples_per_s or improvement.throughput_samples_per_s
-    return rate is not None and rate.low >= required_rate(goal, improvement.usd_per_hour)
+    return rate is not None and rate.low >= required_rate(goal, improvement.usd_per_hour, bought_usd)
 
 
 def _price_of(improvement: Improvement, chosen: Candidate) -> str:
@@ -330,6 +349,9 @@ def why_not(judge: Judge, points: Sequence[Point], nearest: Point | None, refuse
     if not points:
         return f"not possible: {refused[0].text if refused else 'every configuration is refused'}"
     if not any(math.isfinite(point.needed) for point in points):
+        least = min((usd for point in points if (usd := purchase_usd(point.scenario)) is not None), default=None)
+        if least is not None and judge.goal.budget_usd is not None:
+            return f"its fewest machines cost {format_usd(least)} to buy, and the budget is {format_usd(judge.goal.budget_usd)}"
         return "no price is known, so that nothing can be said of a budget"
     if nearest is None:
         failed = next((point.outcome.failed.text for point in points if isinstance(point.outcome, Failure)), "")

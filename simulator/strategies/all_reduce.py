@@ -34,7 +34,7 @@ from simulator.strategies.assembling import assembled, pace_together, seats
 from simulator.strategies.compressing import cost_left_open, device_of_training
 from simulator.strategies.reducing import collective_of
 from simulator.strategies.setup import Setup
-from simulator.strategies.strategy import MOST_MESSAGES, LeftOpen, Pace, Reduction, Strategy, cores_s
+from simulator.strategies.strategy import MOST_MESSAGES, LeftOpen, Pace, Reduction, Software, Strategy, cores_s
 from simulator.text import format_bytes, format_count, written
 
 __all__ = ["NOTHING", "Algorithm", "AllReduceStrategy", "program_together"]
@@ -77,6 +77,10 @@ def check_switches(algorithm: str, protocol: str, cluster: Cluster) -> None:
             f'strategy.algorithm = "{algorithm}": what the fabric\'s switches add goes by RDMA, without the work and order of hosts that '
             "cluster.transport says: leave that out, or take another algorithm"
         )
+
+
+_COMPRESSED_BY: Mapping[str, tuple[Software, ...]] = {"fp16": ("horovod", "pytorch"), "powersgd": ("pytorch",)}
+"""What software compresses gradients in which way."""
 
 
 class AllReduceStrategy(Strategy):
@@ -381,6 +385,26 @@ class AllReduceStrategy(Strategy):
     def way(self) -> str:
         """The algorithm, and that it is an all-reduce."""
         return f"{self.algorithm} all-reduce"
+
+    @property
+    def software(self) -> tuple[Software, ...]:
+        """All that reduce gradients; what only one does to them leaves that one.
+
+        Fusion by cycles is Horovod's (``HOROVOD_CYCLE_TIME``), local SGD PyTorch's (``PostLocalSGDOptimizer``), PowerSGD a hook of
+        PyTorch's DDP, gradients in 16 bits an option of Horovod and a hook of DDP; the next forward pass before all has come is research
+        code's (ByteScheduler, P3), and so are sparsified gradients.
+        """
+        if self.priority == "forward" or (self.compression is not None and self.compression.kind not in _COMPRESSED_BY):
+            return ()
+        able: tuple[Software, ...] = ("tensorflow", "horovod", "pytorch", "deepspeed", "megatron-lm")
+        if self.algorithm in ("reduce-to-one-device", "hierarchical-copy"):
+            able = ("tensorflow",)
+        elif self.algorithm == "halving-doubling":  # of MPI and Gloo, not of NCCL
+            able = ("horovod", "pytorch")
+        only = [_COMPRESSED_BY[self.compression.kind]] if self.compression is not None else []
+        only += [("horovod",)] if self.fusion_cycle_s is not None else []
+        only += [("pytorch",)] if self.sync_every > 1 else []
+        return tuple(name for name in able if all(name in names for names in only))
 
     @property
     def in_words(self) -> str:

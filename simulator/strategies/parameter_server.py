@@ -41,7 +41,7 @@ from simulator.strategies.assembling import assembled, pace_together
 from simulator.strategies.compressing import cost_left_open, device_of_training
 from simulator.strategies.pipelines import batch_s
 from simulator.strategies.setup import Held, Layout, Setup
-from simulator.strategies.strategy import MOST_MESSAGES, Count, LeftOpen, Pace, Strategy, check_workers, cores_s
+from simulator.strategies.strategy import MOST_MESSAGES, Count, LeftOpen, Pace, Software, Strategy, check_workers, cores_s
 from simulator.strategies.tensors import Cutting, Tensors, tensors_of
 from simulator.text import format_count
 from simulator.workload import Workload
@@ -423,6 +423,11 @@ class ParameterServer(Strategy):
     @property
     def _counted_servers(self) -> str:
         return f"{self.servers} server{'s' if self.servers > 1 else ''}"
+
+    @property
+    def software(self) -> tuple[Software, ...]:
+        """TensorFlow; bounded staleness, compression, and stopping late workers are research code's."""
+        return () if self.mode == "ssp" or self.compression is not None or self.late_workers == "cancel" else ("tensorflow",)
 
     @property
     def in_words(self) -> str:

@@ -12,7 +12,7 @@ from simulator.program.program import Program
 from simulator.rng import Streams
 from simulator.strategies.all_reduce import program_together
 from simulator.strategies.setup import Layout, Setup
-from simulator.strategies.strategy import Strategy
+from simulator.strategies.strategy import SOFTWARE, Software, Strategy
 
 __all__ = ["Single"]
 
@@ -33,6 +33,11 @@ class Single(Strategy):
     def program(self, setup: Setup, streams: Streams) -> Program:
         """Compute, and apply."""
         return program_together(setup, streams)
+
+    @property
+    def software(self) -> tuple[Software, ...]:
+        """Any."""
+        return tuple(SOFTWARE)
 
     @property
     def in_words(self) -> str:

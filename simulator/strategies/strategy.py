@@ -31,10 +31,12 @@ from simulator.workload import Workload
 
 __all__ = [
     "MOST_MESSAGES",
+    "SOFTWARE",
     "Count",
     "LeftOpen",
     "Pace",
     "Reduction",
+    "Software",
     "Strategy",
     "check_workers",
     "cores_s",
@@ -150,6 +152,19 @@ class Reduction(NamedTuple):
         return [bucket.size_bytes for bucket in buckets(workload, batch, None, replicas, self.compression)]
 
 
+Software = Literal["tensorflow", "horovod", "pytorch", "deepspeed", "megatron-lm"]
+"""What trains, by the names that a plan's filter takes."""
+
+SOFTWARE: Mapping[Software, str] = {
+    "tensorflow": "TensorFlow",
+    "horovod": "Horovod",
+    "pytorch": "PyTorch",
+    "deepspeed": "DeepSpeed",
+    "megatron-lm": "Megatron-LM",
+}
+"""Each with its name for readers."""
+
+
 class LeftOpen(NamedTuple):
     """A setting that is left out and decides results: its dotted path, what it is taken as, and why."""
 
@@ -224,6 +239,11 @@ class Strategy(Terse):
     def pace(self) -> Pace:
         """Who waits for whom."""
         return Pace()
+
+    @property
+    def software(self) -> tuple[Software, ...]:
+        """What runs such a training as it comes, without code of one's own for it; empty: none that is widely used."""
+        return ()
 
     @property
     def inexact(self) -> str:

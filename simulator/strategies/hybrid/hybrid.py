@@ -39,7 +39,7 @@ from simulator.strategies.hybrid.parts import Cut, Exchanged, Part, Split, cut, 
 from simulator.strategies.hybrid.routine import Reduced, Shard, StageCosts, routine_of
 from simulator.strategies.hybrid.schedules import Schedule, in_flight, passes
 from simulator.strategies.setup import Bubble, Held, Layout, Setup, StageOf
-from simulator.strategies.strategy import Count, Strategy, check_workers
+from simulator.strategies.strategy import SOFTWARE, Count, Software, Strategy, check_workers
 from simulator.text import format_share
 from simulator.workload import Workload
 
@@ -57,6 +57,21 @@ _MOST_OPERATIONS = 30_000
 
 def _with(**keys: Any) -> dict[str, Any]:
     return {"kind": "hybrid", **keys}
+
+
+_RUN_BY: Mapping[str, tuple[Software, ...]] = {
+    "gpipe": ("pytorch",),
+    "1f1b": ("pytorch", "deepspeed", "megatron-lm"),
+    "interleaved": ("pytorch", "megatron-lm"),
+    "zero-bubble": ("pytorch",),
+}
+"""What software runs which order of a pipeline's passes; those that never flush are research code's (PipeDream)."""
+_SHARED_BY: Mapping[str, tuple[Software, ...]] = {
+    "optimizer": ("pytorch", "deepspeed", "megatron-lm"),
+    "gradients": ("pytorch", "deepspeed"),
+    "parameters": ("pytorch", "deepspeed", "megatron-lm"),
+}
+"""What software lets copies share which part of the state: ZeRO and FSDP, Megatron-LM's distributed optimizer and FSDP."""
 
 
 class Hybrid(Strategy):
@@ -572,6 +587,25 @@ class Hybrid(Strategy):
         """Each whose degree is above 1."""
         degrees = {"pipeline": self.pipeline > 1, "tensor": self.tensor > 1, "expert": self.expert > 1, "sharded": self.shard != "none"}
         return tuple(name for name, there in degrees.items() if there)
+
+    @property
+    def software(self) -> tuple[Software, ...]:
+        """By schedule, shares and degrees.
+
+        Schedules: Megatron-LM has 1f1b and interleaved, DeepSpeed's ``PipelineEngine`` 1f1b, PyTorch's ``torch.distributed.pipelining``
+        all that flush. DeepSpeed refuses ZeRO-2 and ZeRO-3 beside a pipeline; Megatron-LM's distributed optimizer is ZeRO-1. TensorFlow
+        splits tensors by DTensor, and has no pipelines and no shared state.
+        """
+        able: set[Software] = {"tensorflow", "pytorch", "deepspeed", "megatron-lm"}
+        if self.pipeline > 1:
+            able &= set(_RUN_BY.get(self.schedule, ()))
+        if self.shard != "none":
+            able &= set(_SHARED_BY[self.shard]) - ({"deepspeed"} if self.pipeline > 1 and self.shard != "optimizer" else set())
+        if self.expert > 1:
+            able &= {"deepspeed", "megatron-lm"}
+        if self.on_host:
+            able &= {"tensorflow"} if self.pipeline == 1 else set()
+        return tuple(name for name in SOFTWARE if name in able)
 
     @property
     def in_words(self) -> str:
