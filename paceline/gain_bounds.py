@@ -17,13 +17,16 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
+
+from pydantic import BaseModel
 
 from simulator.errors import ScenarioError
 from simulator.figures import Estimate
 from simulator.resolve import resolve
 from simulator.scenario import Scenario
+from simulator.uncertainty import Uncertainty
 
 __all__ = ["INSTANT", "NO_BOUNDS", "GainBounds", "Speeds", "bounded", "gain_bounds", "speeds_of"]
 
@@ -38,8 +41,10 @@ class GainBounds(NamedTuple):
 NO_BOUNDS = GainBounds(0.0, math.inf)
 """Of scenarios that differ in more than speeds; and of equal ones, which chance alone tells apart."""
 
-_DESCRIPTIVE = frozenset({"name", "description", "basis", "price", "server_price", "calibrated", "fit", "provenance", "overridden"})
-"""Keys of a workload or a cluster that change nothing of what is simulated."""
+_SKIPPED = frozenset(
+    {"name", "description", "basis", "price", "server_price", "calibrated", "fit", "provenance", "overridden", "uncertainty"}
+)
+"""Keys that change nothing of what is simulated; and draws."""
 
 _RATES = re.compile(
     r"cluster\.("
@@ -81,25 +86,22 @@ def speeds_of(scenario: Scenario) -> Speeds | None:
         return None
     of: dict[str, float] = {}
     rest: dict[str, Any] = {}
-    sections = {key: value for key, value in scenario.model_dump(mode="json").items() if key not in _DESCRIPTIVE}
-    for section in ("workload", "cluster"):
-        its = {key: value for key, value in sections[section].items() if key not in _DESCRIPTIVE}
-        drawn = its.pop("uncertainty", None)
-        sections[section] = its
-        for path, values in _columns(section, drawn):
+    # not as they are written to files: a workload whose times are computed leaves them out there
+    for section in (scenario.workload, scenario.cluster):
+        for path, values in _columns("workload" if section is scenario.workload else "cluster", section.uncertainty):
             speed = _log_speed(path, values[0])
             if speed is None or not all(values):
                 rest[f"{path} drawn"] = values
             else:
                 of[f"{path} drawn"] = speed
                 rest[f"{path} drawn"] = [f"{value / values[0]:.{_DIGITS}g}" for value in values]
-    for path, value in _leaves(sections):
+    for path, value in _leaves(scenario):
         speed = _log_speed(path, value)
         if speed is None:
             rest[path] = value
         else:
             of[path] = speed
-    return Speeds(of, hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest())
+    return Speeds(of, hashlib.sha256(json.dumps(rest, sort_keys=True, default=str).encode()).hexdigest())
 
 
 def gain_bounds(ours: Scenario, theirs: Scenario) -> GainBounds:
@@ -144,17 +146,22 @@ def _log_speed(path: str, value: Any) -> float | None:
     return sign * math.log(value) if value > 0 else INSTANT
 
 
-def _columns(section: str, drawn: Any) -> Iterator[tuple[str, list[float]]]:
+def _columns(section: str, drawn: Uncertainty | None) -> Iterator[tuple[str, list[float]]]:
     """Each fitted parameter of a section with its draws."""
     if drawn is not None:
-        for name, values in zip(drawn["parameters"], zip(*drawn["draws"], strict=True), strict=True):
+        for name, values in zip(drawn.parameters, zip(*drawn.draws, strict=True), strict=True):
             yield f"{section}.{name}", list(values)
 
 
 def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Every value by its dotted path."""
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else None
-    if not items:
+    """Every value by its dotted path, but for what is descriptive, and for draws, which :func:`_columns` has."""
+    if isinstance(value, BaseModel):
+        items: Iterable[tuple[Any, Any]] = ((key, getattr(value, key)) for key in type(value).model_fields if key not in _SKIPPED)
+    elif isinstance(value, Mapping):
+        items = value.items()
+    elif isinstance(value, tuple | list):
+        items = enumerate(value)
+    else:
         yield path, value
         return
     for key, inner in items:

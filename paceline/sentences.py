@@ -263,6 +263,8 @@ def work_note(plan: Plan) -> str:
     parts += [f"{refused:,} refused"] if refused else []
     others = plan.simulated - len(plan.candidates)
     only = [f"{plan.for_each_cluster:,} of them only so that each cluster has its best"] if plan.for_each_cluster else []
+    only += [f"{plan.for_each_strategy:,} of them only so that each strategy has its best"] if plan.for_each_strategy else []
+    only += [f"{plan.for_tuning:,} of them to choose the size of buckets"] if plan.for_tuning else []
     only += [f"{plan.for_each_way:,} of them only so that each way of training has its best"] if plan.for_each_way else []
     each = f" ({', '.join(only)})" if only else ""
     return (

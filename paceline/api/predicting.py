@@ -387,6 +387,11 @@ def plan(
     workers: Counts = None,
     servers: Counts = None,
     scaling: Literal["weak", "strong", "both"] | None = None,
+    batches: Counts = None,
+    runs_on: Annotated[
+        Sequence[Literal["tensorflow", "horovod", "pytorch", "deepspeed", "megatron-lm"]],
+        MustBe("a list of 'tensorflow', 'horovod', 'pytorch', 'deepspeed' and 'megatron-lm'"),
+    ] = (),
     settings: Settings = (),
     prices: Prices = None,
     out: File | None = None,
@@ -415,7 +420,8 @@ def plan(
     deadline
         Time within which the training must end, such as ``"12 h"``, or a number of seconds.
     budget
-        What it may cost, such as ``"500 USD"``, or a number of US dollars.
+        What it may cost, such as ``"500 USD"``, or a number of US dollars; of machines whose price is a purchase, what they may cost to
+        buy.
     confidence
         Share of real runs that must reach the goal, between 0 and 1.
     prefer
@@ -434,8 +440,14 @@ def plan(
     scaling
         ``"weak"``: each replica keeps its batch. ``"strong"``: all replicas together keep theirs. None: as
         the scenario has it.
+    batches
+        Batches to choose from, where a larger one is allowed: a range ``"16..512"``, of which 16, 32, 64 and so on are taken, or a
+        list; samples of each replica with weak scaling, of all together with strong. None: as the scenario has it.
+    runs_on
+        Take only what one of these runs as it comes, such as ``["tensorflow"]``.
     settings
-        Keys to set in all configurations, whatever their cluster.
+        Keys to set in all configurations, whatever their cluster. Buckets are chosen by the plan, unless ``strategy.bucket_size``
+        is among these, or in ``over``.
     prices
         Price of a node per hour, by the name of its cluster or the path of its file: ``"0.40/h"``, a
         number of US dollars, a :class:`~simulator.cluster.Price`, or for machines that you own
@@ -482,7 +494,7 @@ def plan(
     file = writable(out, scenario)
     space = space_of(
         scenario, settings=length.settings, clusters=clusters, over=axes_of(over or {}), strategies=strategies, workers=workers,
-        servers=servers, scaling=scaling, prices=parse_prices(prices),
+        servers=servers, scaling=scaling, batches=batches, runs_on=runs_on, prices=parse_prices(prices),
     )  # fmt: skip
     agree_to_plan(space.searched_together, agree, jobs=jobs)
     answer = search(space, goal, out=file, jobs=jobs, backend=backend, scheduler=scheduler, force=force, progress=progress)

@@ -25,6 +25,7 @@ _MOST_REFUSED = 2
 _FIGURES = {
     "rank": "#",
     "cluster": "cluster",
+    "strategy": "strategy",
     "name": "configuration",
     "workers": "workers",
     "samples_per_s": "samples/s",
@@ -77,9 +78,9 @@ def show_plan(plan: Plan, *, details: bool = False) -> None:
         _details(console, plan)
     else:
         _candidates(console, plan, first, _compared(plan))
-        for its in plan.clusters:
+        for name, its in (*((its.cluster, its) for its in plan.clusters), *((its.strategy, its) for its in plan.strategies)):
             if its.best is None:
-                console.print(Text(f"{its.cluster}: {its.text}"))
+                console.print(Text(f"{name}: {its.text}"))
     _refused(console, plan, None if details else _MOST_REFUSED)
     for warning in plan.chosen.result.warnings:
         console.print(Text(f"warning: {warning.text} ({warning.code})"), style="yellow")
@@ -88,18 +89,20 @@ def show_plan(plan: Plan, *, details: bool = False) -> None:
 
 
 def _compared(plan: Plan) -> list[Candidate]:
-    """The answer, its runners-up, and the best on each cluster and of each way of training, each once."""
-    best = (*(its.best for its in plan.clusters), *(its.best for its in plan.ways))
+    """The answer, its runners-up, and the best on each cluster, by each strategy and of each way of training, each once."""
+    best = (*(its.best for its in plan.clusters), *(its.best for its in plan.strategies), *(its.best for its in plan.ways))
     return list({its.key: its for its in (plan.chosen, *plan.runners_up, *best) if its is not None}.values())
 
 
 def _details(console: Console, plan: Plan) -> None:
-    """Clusters, ways of training, cost against time, improvements, and every note."""
+    """Clusters, strategies, ways of training, cost against time, improvements, and every note."""
     from rich.text import Text
 
     tables = {table.name: table for table in plan_tables(plan)}
     if "plan-clusters" in tables:
         _clusters(console, plan, tables["plan-clusters"])
+    if "plan-strategies" in tables:
+        _strategies(console, plan, tables["plan-strategies"])
     if "plan-ways" in tables:
         _ways(console, plan, tables["plan-ways"])
     if note := time_note(plan.candidates, plan.goal):
@@ -183,6 +186,17 @@ def _clusters(console: Console, plan: Plan, table: Table) -> None:
         best = its.best
         what = () if best is None else (f"{best.name.replace(f' on {its.cluster}', '')}: {best.placement}",)
         console.print(Text(f"{its.cluster}: {'; '.join((*what, its.text, *(_caveats(best) if best is not None else ())))}"))
+    console.print()
+
+
+def _strategies(console: Console, plan: Plan, table: Table) -> None:
+    """A line for each strategy that was asked for, and below the table how it stands to the goal."""
+    from rich.text import Text
+
+    _show(console, table, {name: heading for name, heading in _FIGURES.items() if name != "usd_per_hour"})
+    for its in plan.strategies:
+        caveats = _caveats(its.best) if its.best is not None else ()
+        console.print(Text(f"{its.strategy}: {'; '.join((its.text, *caveats))}"))
     console.print()
 
 

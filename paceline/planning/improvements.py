@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from paceline.comparing import compare
 from paceline.planning.answer import Improvement
 from paceline.planning.goal import Goal
+from paceline.planning.tuning import bucket_in_words, fastest_of, with_buckets
 from paceline.planning.what_if import (
     with_batch,
     with_compute,
@@ -15,6 +16,7 @@ from paceline.planning.what_if import (
     with_inner_links,
     with_input,
     with_latency,
+    with_micro_batches,
     with_network,
     with_one_more_server,
 )
@@ -24,6 +26,7 @@ from paceline.sweeping import Simulate
 from simulator.cost import placement_of, server_nodes, usd_per_hour
 from simulator.errors import ScenarioError
 from simulator.figures import Estimate
+from simulator.memory import does_not_fit
 from simulator.precision import precision_gain
 from simulator.results import Result
 from simulator.scenario import Scenario
@@ -37,17 +40,20 @@ class _Change:
     """One change: what it is of, what it is called, how it is worded, and the scenarios that stand for it.
 
     ``what`` is the thing that it makes better, such as ``network``. ``scenarios`` are one, or
-    where it is a range its pessimistic, middle and optimistic end; none where it is not
-    known, for the reason that ``text`` gives.
+    where it is a range its pessimistic, middle and optimistic end, or with ``choice`` several of
+    which the fastest counts; none where it is not known, for the reason that ``text`` gives.
     """
 
     what: str
     name: str
     text: str
     scenarios: tuple[Scenario, ...] = ()
+    choice: bool = False
 
 
-def improvements(scenario: Scenario, base: Result, run: Simulate, goal: Goal | None = None) -> tuple[Improvement, ...]:
+def improvements(
+    scenario: Scenario, base: Result, run: Simulate, goal: Goal | None = None, beside: Sequence[Scenario] = ()
+) -> tuple[Improvement, ...]:
     """Change one thing at a time, and simulate.
 
     Parameters
@@ -60,30 +66,47 @@ def improvements(scenario: Scenario, base: Result, run: Simulate, goal: Goal | N
         Simulates scenarios.
     goal
         Of the plan: where it is about a whole job, what each change makes of that is said as well.
+    beside
+        Other ways to cut the same model on the same machines, of which one may suit a larger batch better.
 
     Returns
     -------
     tuple of Improvement
         The greatest gain of throughput first; those that are not known last, with the reason.
     """
-    return tuple(its for _, its in improved(scenario, base, run, goal))
+    return tuple(its for _, its in improved(scenario, base, run, goal, beside))
 
 
-def improved(scenario: Scenario, base: Result, run: Simulate, goal: Goal | None = None) -> tuple[tuple[str, Improvement], ...]:
+def improved(
+    scenario: Scenario, base: Result, run: Simulate, goal: Goal | None = None, beside: Sequence[Scenario] = ()
+) -> tuple[tuple[str, Improvement], ...]:
     """The same, each with what it is of, such as ``network``, which a change for the worse may be of as well."""
-    changes = list(_changes(scenario))
+    changes = list(_changes(scenario, beside))
     outcomes = iter(run([its for change in changes for its in change.scenarios]))
     found = []
     for change in changes:
         its = [next(outcomes) for _ in change.scenarios]
         results = [outcome for outcome in its if isinstance(outcome, Result)]
-        if len(results) == len(its) and results:
+        if change.choice and (fastest := fastest_of(results)) is not None:
+            found.append((change.what, _improvement(_chosen(change, fastest, scenario), [fastest], base, goal)))
+        elif len(results) == len(its) and results:
             found.append((change.what, _improvement(change, results, base, goal)))
         else:
             failed = next((outcome.failed.text for outcome in its if not isinstance(outcome, Result)), "")
             text = f"{change.text}; it could not be simulated: {failed}" if failed else change.text
             found.append((change.what, Improvement(name=change.name, text=text)))
     return tuple(sorted(found, key=lambda one: -one[1].gain if one[1].gain is not None else float("inf")))
+
+
+def _chosen(change: _Change, fastest: Result, before: Scenario) -> _Change:
+    """A change with what was chosen in its words."""
+    strategy, own = fastest.scenario.strategy, before.strategy
+    texts = [change.text]
+    if (fused := bucket_in_words(fastest.scenario)) != bucket_in_words(before):
+        texts.append(f"{fused} in place of {bucket_in_words(before)}")
+    if strategy.in_words != own.in_words:
+        texts.append(f"cut anew: {strategy.in_words} in place of {own.in_words}")
+    return replace(change, text="; ".join(texts))
 
 
 def _improvement(change: _Change, results: list[Result], base: Result, goal: Goal | None) -> Improvement:
@@ -123,8 +146,10 @@ def _of_job(results: list[Result], goal: Goal | None) -> Estimate | None:
     return Estimate(mean=rates[len(rates) // 2].mean, low=min(rate.low for rate in rates), high=max(rate.high for rate in rates))
 
 
-def _changes(scenario: Scenario) -> Iterator[_Change]:
+def _changes(scenario: Scenario, beside: Sequence[Scenario]) -> Iterator[_Change]:
     yield from _links(scenario)
+    if fused := with_buckets(scenario):
+        yield _Change("buckets", "other buckets", "gradients fused into another number of all-reduces", tuple(fused), choice=True)
     yield _tried(
         "device",
         "2x device",
@@ -132,7 +157,7 @@ def _changes(scenario: Scenario) -> Iterator[_Change]:
         lambda: with_compute(scenario, 0.5),
     )
     yield _one_more_server(scenario)
-    yield _larger_batch(scenario)
+    yield _larger_batch(scenario, beside)
     yield _mixed_precision(scenario)
     yield from _input(scenario)
 
@@ -193,12 +218,24 @@ def _one_more_server(scenario: Scenario) -> _Change:
     return replace(change, text=", ".join(filter(None, (change.text, *beyond))))
 
 
-def _larger_batch(scenario: Scenario) -> _Change:
+def _larger_batch(scenario: Scenario, beside: Sequence[Scenario]) -> _Change:
     load = scenario.workload
     whose, size = ("of each replica", load.batch_per_replica) if load.global_batch is None else ("of all together", load.global_batch)
     assert size is not None, "a scenario has one of the two"
     text = f"batch {whose} from {size:,} to {2 * size:,} samples; what that does to convergence is not predicted"
-    return _tried("batch", "2x batch", text, lambda: with_batch(scenario, 2))
+    if not scenario.strategy.cuts_batches:
+        return _tried("batch", "2x batch", text, lambda: with_batch(scenario, 2))
+    found = []
+    for its in (scenario, *beside):
+        for pieces in (1, 2):  # micro-batches twice as large, or twice as many
+            try:
+                larger = with_micro_batches(with_batch(its, 2), pieces)
+            except ScenarioError:
+                continue
+            found += [larger] if does_not_fit(larger) is None else []
+    return _Change(
+        "batch", "2x batch", text if found else f"not possible: {text}, which does not fit into memory", tuple(found), choice=True
+    )
 
 
 def _mixed_precision(scenario: Scenario) -> _Change:

@@ -27,6 +27,7 @@ __all__ = ["Judge", "Point"]
 
 _HOUR_S = 3600.0
 _HALF = 0.5
+_NEXT_TO_NOTHING = 0.0005
 _SEVERAL_TIMES = 3.0
 """From here on "times as much" is easier to read than a percentage."""
 
@@ -193,11 +194,14 @@ class Judge:
             return "at the same cost" if not theirs else "more, where the answer costs nothing"
         times = theirs / ours
         word = {"cheapest": "more", "fastest": "slower", "fewest-devices": "more devices"}[self.goal.prefer]
+        better = {"cheapest": "less", "fastest": "faster", "fewest-devices": "fewer devices"}[self.goal.prefer]
         many = {"cheapest": "as much", "fastest": "as long", "fewest-devices": "as many devices"}[self.goal.prefer]
         same = {"cheapest": "at the same cost", "fastest": "just as fast", "fewest-devices": "with as many"}[self.goal.prefer]
         if times >= _SEVERAL_TIMES:
             return f"{format_number(times)} times {many}"
-        return f"{written(times - 1, 'precise_share')} {word}" if times >= 1.0005 else same
+        if abs(times - 1) < _NEXT_TO_NOTHING:
+            return same
+        return f"{written(abs(times - 1), 'precise_share')} {word if times > 1 else better}"
 
     def paired(self, best: Point, other: Point) -> Paired | None:
         """In how many runs the best is better than another, run by run with the same random streams.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -34,6 +35,8 @@ __all__ = ["plan"]
 _RUNNERS_UP = 5
 _TUNED_WAYS = 3
 """Of all lines that differ in how they cut a model: those that are best have their buckets chosen."""
+_WORTH_A_LARGER_BATCH = 1.02
+"""By how much an answer must be better for a larger batch to be worth it."""
 _NEAR = 0.5
 """What is preferable and reaches the goal with this part of the confidence asked for is a near miss."""
 
@@ -106,7 +109,7 @@ def plan(
         for_each_way = run_on_each([partial(_by, way) for way in WAYS] if several_ways else [])
         _tune(space, search, judge, simulations)
         for_tuning = _simulated(search.points) - counted[-1]
-        meeting, missing = search.meeting, search.missing
+        meeting, missing = _smaller_batch_first(judge, search.meeting), search.missing
         failures = _failures(search.points)
         if not meeting and not missing:
             texts = " / ".join(dict.fromkeys(one.text for one in failures))
@@ -117,7 +120,8 @@ def plan(
         assert result is not None
         workers = count_workers(chosen.line, chosen.workers, simulations, goal)
         servers = count_servers(chosen.scenario, simulations)
-        better = improvements(chosen.scenario, result, simulations, goal)
+        beside = [point.scenario for point in _best_of_ways(ranked, chosen)]
+        better = improvements(chosen.scenario, result, simulations, goal, beside=beside)
         simulations.finish()
     candidates = {id(point): judge.candidate(point, chosen if meeting else None) for point in ranked}
     all_refused = (*space.refused, *refused, *failures)
@@ -204,12 +208,34 @@ def _tune(space: Space, search: Search, judge: Judge, simulations: Simulations) 
         search.run_on(tuned)
 
 
+def _smaller_batch_first(judge: Judge, meeting: Sequence[Point]) -> list[Point]:
+    """What meets the goal, best first; a larger batch that is hardly better comes after the smallest that is as good.
+
+    What a larger batch costs in samples is not predicted, and it is not nothing.
+    """
+    if not meeting or not math.isfinite(judge.value(meeting[0])):
+        return list(meeting)
+    most = judge.value(meeting[0]) * _WORTH_A_LARGER_BATCH
+    as_good = [point for point in meeting if judge.value(point) <= most]
+    first = min(as_good, key=lambda point: point.scenario.workload.global_batch or point.scenario.workload.batch_per_replica or 0)
+    return [first, *(point for point in meeting if point is not first)]
+
+
 def _best_of_lines(ranked: Sequence[Point]) -> list[Point]:
     """Of each line the first with several replicas, in this order."""
     found: dict[int, Point] = {}
     for point in ranked:
         if can_fuse(point.scenario):
             found.setdefault(id(point.line), point)
+    return list(found.values())
+
+
+def _best_of_ways(ranked: Sequence[Point], chosen: Point) -> list[Point]:
+    """The best of each other way of cutting a model on as many of the same machines, which another batch may make the best of all."""
+    found: dict[str, Point] = {}
+    for point in ranked if chosen.line.family is not None else ():
+        if point.line.way != chosen.line.way and point.workers == chosen.workers and point.line.cluster == chosen.line.cluster:
+            found.setdefault(point.line.way, point)
     return list(found.values())
 
 

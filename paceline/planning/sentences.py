@@ -15,8 +15,12 @@ from paceline.sentences import beyond_in_brackets, change_in_words, goal_in_word
 from paceline.whole_job import PART_LABELS, overhead_share
 from simulator.cost import bought, purchase_usd
 from simulator.figures import JobOutcome
+from simulator.memory import memory_of
 from simulator.results import Failure
+from simulator.strategies.hybrid import Hybrid
+from simulator.strategies.strategy import software_in_words
 from simulator.text import (
+    format_bytes,
     format_hourly,
     format_number,
     format_seconds,
@@ -106,6 +110,28 @@ def _product(candidate: Candidate, cost_usd: float) -> str:
     return f"{each} x {format_number(candidate.time_s.mean / _HOUR_S, _EXACT)} h = {format_usd(cost_usd)}"
 
 
+def _layout(candidate: Candidate) -> str:
+    """How a model that is cut is laid over devices, what one of them holds, and what software runs it; of others what does not."""
+    scenario = candidate.result.scenario
+    strategy, training = scenario.strategy, scenario.training
+    able = strategy.software
+    runs = f"{software_in_words(able).partition(' do')[0]} run{'s' if len(able) == 1 else ''} it as it comes" if able else ""
+    runs = runs or "No widely used software runs it as it comes"
+    if not isinstance(strategy, Hybrid) or not strategy.cuts:
+        return "" if "tensorflow" in able else f"{runs}."
+    degrees = [("data", scenario.replicas), ("pipeline", strategy.pipeline), ("tensor", strategy.tensor)]
+    text = f"Its layout is {' x '.join(f'{name} {degree}' for name, degree in degrees)}"
+    text += f", with experts spread over {strategy.expert}" if strategy.expert > 1 else ""
+    text += f" and {strategy.shard} shared by {strategy.shard_group or scenario.replicas} copies" if strategy.shard != "none" else ""
+    each = format_number(scenario.batch / training.micro_batches)
+    text += f"; a step of a copy is {training.micro_batches:,} micro-batch{'es' if training.micro_batches > 1 else ''} of {each} samples"
+    text += f" with {training.recompute} recomputation" if training.recompute != "none" else ""
+    fullest = max(memory_of(scenario), key=lambda its: its.need_bytes)
+    if fullest.capacity_bytes is not None and all(part.size_bytes is not None for part in fullest.parts if part.name == "activations"):
+        text += f"; the fullest device holds {format_bytes(fullest.need_bytes)} of {format_bytes(fullest.capacity_bytes)}"
+    return f"{text}. {runs}."
+
+
 def _beyond_budget(chosen: Point, goal: Goal) -> str:
     """Why no throughput would keep a configuration within the budget."""
     purchase = purchase_usd(chosen.scenario)
@@ -141,6 +167,8 @@ def _answer(plan: Plan, chosen: Point) -> str:
     goal, best = plan.goal, plan.chosen
     asked = goal_in_words(goal)
     named, figures = f"{best.name} ({best.placement})", _figures(best, goal)
+    layout = _layout(best)
+    figures = f"{figures}{f' {layout}' if layout else ''}"
     if plan.feasible:
         what = "configuration of fewest devices" if goal.prefer == "fewest-devices" else f"{goal.prefer} configuration"
         return f"The {what} that reaches {asked} is {named}. {figures}"
@@ -230,14 +258,44 @@ def why_this(judge: Judge, meeting: Sequence[Point], missing: Sequence[Point]) -
         return f"It comes nearest to the goal of {len(missing)} configurations simulated, none of which reaches it."
     what = {"cheapest": "costs least", "fastest": "is fastest", "fewest-devices": "takes the fewest devices"}[judge.goal.prefer]
     count, reach = len(meeting) + len(missing), "reaches" if len(meeting) == 1 else "reach"
-    texts = [f"Of {count} configuration{'s' if count > 1 else ''} simulated {len(meeting)} {reach} the goal; of those it {what}."]
+    nearly = any(judge.value(point) < judge.value(meeting[0]) for point in meeting[1:])
+    but = ", but for larger batches that are hardly better" if nearly else ""
+    texts = [f"Of {count} configuration{'s' if count > 1 else ''} simulated {len(meeting)} {reach} the goal; of those it {what}{but}."]
     others = [point for point in meeting if point.line is not meeting[0].line] or meeting[1:]
     if others and math.isfinite(judge.value(others[0])):
         texts.append(f"Next comes {_beside(judge, others[0], meeting[0])}{_by_runs(judge, others[0], meeting[0])}.")
+    if larger := _larger_batch(judge, meeting):
+        texts.append(larger)
     if inexact := _inexact(meeting[0]):
         exact = _exact_instead(judge, meeting, others)
         texts.append(f"{inexact[0].upper()}{inexact[1:]}, so that it may need more samples than one device would; {exact}.")
     return " ".join(texts)
+
+
+def _larger_batch(judge: Judge, meeting: Sequence[Point]) -> str:
+    """What a batch larger than others to choose from wins, which is what it may cost in samples; nothing where it is the smallest."""
+    best = meeting[0]
+    smaller = next((point for point in meeting if _global_batch(point) < _global_batch(best)), None)
+    if smaller is None or _batch_key(smaller) == _batch_key(best) or not math.isfinite(judge.value(smaller)) or not judge.value(best):
+        return ""
+    more = judge.value(smaller) / judge.value(best) - 1
+    text = (
+        f"Its batch of {_global_batch(best):,} samples a step may need more of them to learn as much (McCandlish et al., 2018), which is "
+    )
+    text += f"not counted: with {_global_batch(smaller):,} a step the best is {smaller.line.title(smaller.workers)}"
+    if judge.goal.prefer == "fewest-devices":
+        return f"{text}."
+    return f"{text}, and the answer is better as long as it needs less than {format_share(more)} more samples than that."
+
+
+def _global_batch(point: Point) -> int:
+    scenario = point.scenario
+    return scenario.batch * scenario.replicas
+
+
+def _batch_key(point: Point) -> tuple[int | None, int | None]:
+    load = point.scenario.workload
+    return load.batch_per_replica, load.global_batch
 
 
 def _exact_instead(judge: Judge, meeting: Sequence[Point], others: Sequence[Point]) -> str:

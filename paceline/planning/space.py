@@ -23,8 +23,8 @@ from simulator.resolve import resolve
 from simulator.scenario import Scenario
 from simulator.spec import Spec
 from simulator.strategies.catalogue import kind_of, strategy_table
-from simulator.strategies.strategy import Strategy
-from simulator.text import counted
+from simulator.strategies.strategy import SOFTWARE, Software, Strategy, software_in_words
+from simulator.text import counted, listed
 from simulator.training import Training
 from simulator.validation_errors import quoted, validated
 from simulator.workload import Workload
@@ -171,6 +171,8 @@ def space_of(
     workers: str | Iterable[int] | None = None,
     servers: str | Iterable[int] | None = None,
     scaling: Literal["weak", "strong", "both"] | None = None,
+    batches: str | Iterable[int] | None = None,
+    runs_on: Sequence[Software] = (),
     prices: Prices | None = None,
 ) -> Space:
     """Every configuration that the ranges name, validated.
@@ -192,6 +194,11 @@ def space_of(
         Such as ``"1..256"`` or ``"1,2,4"``; left out: 1 to 64 workers, the scenario's own servers.
     scaling
         Weak: each replica keeps its batch. Strong: all together keep theirs. Left out: as the scenario has it.
+    batches
+        Such as ``"16..512"``, of which 16, 32, 64 and so on are taken, or a list: of the samples of each replica with weak scaling, of all
+        replicas together with strong. Left out: as the scenario has it.
+    runs_on
+        Software of which one must run a strategy as it comes; none: whatever runs it.
     prices
         Of clusters by name. Where there are several clusters, a price among the settings holds for those that have none.
 
@@ -218,9 +225,12 @@ def space_of(
     of_servers = None if servers is None else counts_of(servers, "servers").values
     own: Scaling = "weak" if base.workload.global_batch is None else "strong"
     kinds: tuple[Scaling, ...] = ("weak", "strong") if scaling == "both" else (scaling or own,)
+    if batches is not None:
+        over = [*over, _batch_axis(batches, kinds, [key for key, _ in (*settings, *over)])]
     for name in clusters:
         find("clusters", name, f"`clusters` {quoted(name)}", beside)
-    strategies = strategies or ("", *(NAMES if base.workload.layers else ()))
+    asked_for = list(dict.fromkeys(strategies))
+    strategies = asked_for or ("", *(NAMES if base.workload.layers else ()))
     cells = len(clusters or [""]) * len(strategies) * len(kinds) * len(of_servers or [1])
     for _, values in over:
         cells *= len(values)
@@ -266,8 +276,9 @@ def space_of(
         for line in space.lines[made:]:
             line.asked, line.tunable = short, tunable
         space.refused[refused:] = [one.model_copy(update={"asked": short}) for one in space.refused[refused:]]
+    _keep_runnable(space, runs_on)
     space.clusters = list(dict.fromkeys(space.clusters))
-    space.strategies = list(dict.fromkeys(short for short in strategies if short))
+    space.strategies = asked_for
     if prices is not None:
         prices.check()
         space.price_notes = prices.notes()
@@ -280,6 +291,42 @@ def space_of(
             "leave it out, or add one that has, such as `strategies=['sync-ps']`"
         )
     return space
+
+
+def _batch_axis(batches: str | Iterable[int], kinds: Sequence[Scaling], given: Sequence[str]) -> Axis:
+    """Batches to choose from, as values of the key that the scaling keeps."""
+    if len(kinds) > 1:
+        raise InputError("`batches` are of each replica with weak scaling, of all together with strong: give `scaling` as one of them")
+    key = "workload.global_batch" if kinds[0] == "strong" else "workload.batch_per_replica"
+    if any(its in ("workload.global_batch", "workload.batch_per_replica") for its in given):
+        raise InputError(f"`batches` and a setting of {key} name the same numbers; give one of them")
+    text = batches if isinstance(batches, str) else ",".join(str(value) for value in batches)
+    such = "a range such as `batches='16..512'`, of which 16, 32, 64 and so on are taken, or a list such as `batches='16,128'`"
+    numbers = numbers_in(text, "`batches` ")
+    if numbers is None or min(numbers) < 1:
+        raise InputError(f"`batches` {quoted(text)} must be {such}, of whole numbers from 1 on")
+    if is_range(text):
+        least, most = numbers[0], numbers[-1]
+        numbers = [least << power for power in range((most // least).bit_length())]
+    return key, tuple(sorted(set(numbers)))
+
+
+def _keep_runnable(space: Space, runs_on: Sequence[Software]) -> None:
+    """Refuse what none of some software runs as it comes."""
+    if not runs_on:
+        return
+    kept = []
+    for line in space.lines:
+        able = line.first.strategy.software
+        if set(able) & set(runs_on):
+            kept.append(line)
+            continue
+        text = f"{listed([SOFTWARE[name] for name in runs_on], 'or')} does not run it as it comes; {software_in_words(able)}"
+        name = f"{line.name}, {line.scaling} scaling"
+        way = line.way if line.family is not None else ""
+        refused = Refused(name=name, cluster=line.cluster, text=text, configurations=len(line.scenarios), way=way, asked=line.asked)
+        space.refused.append(refused)
+    space.lines = kept
 
 
 def _without_place(error: ScenarioError, where: str) -> str:

@@ -40,13 +40,15 @@ _IN_WORDS = frozenset({"rank", "workers", "nodes"})
 def plan_tables(plan: Plan) -> tuple[Table, ...]:
     """Every table that has a row, with all its columns.
 
-    They are, by their names: ``plan-clusters``, each cluster where there are several; ``plan-ways``, the best of each way of training;
+    They are, by their names: ``plan-clusters`` and ``plan-strategies``, each that was asked for where there are several;
+    ``plan-ways``, the best of each way of training;
     ``plan-candidates``, the answer and its runners-up; ``plan-pareto``, the front of cost and
     time; ``plan-servers``, ``plan-workers``, the answer with other numbers of them;
     ``plan-improvements``; ``plan-refused``; ``plan-all``, every configuration that was simulated.
     """
     tables = (
         _clusters(plan),
+        _strategies(plan),
         _ways(plan),
         _candidates("plan-candidates", "The answer and its runners-up", (plan.chosen, *plan.runners_up), plan),
         _candidates("plan-pareto", "No other is both cheaper and faster", plan.pareto, plan),
@@ -143,6 +145,31 @@ def _clusters(plan: Plan) -> Table:
             figures = best.scaling, *sizes, *_training(best), best.confidence
         rows.append((each.cluster, *figures, each.text, best.name if best is not None else None))
     return Table("Each cluster", columns, tuple(rows), "plan-clusters")
+
+
+def _strategies(plan: Plan) -> Table:
+    """A line for each strategy that was asked for: its best configuration, and how that stands to the goal."""
+    columns = (
+        Column("strategy", "text", "Strategy"),
+        _SCALING,
+        _WORKERS,
+        _NODES,
+        *_RATE,
+        *_TRAINING,
+        Column("confidence", "share", "Confidence"),
+        Column("text", "text", "How it compares, or why not"),
+        Column("best", "text", "Best configuration"),
+    )
+    rows = []
+    for each in plan.strategies:
+        best = each.best
+        figures: tuple[Cell, ...] = (None,) * 10
+        if best is not None:
+            result = best.result
+            sizes = result.scenario.workers, best.nodes
+            figures = best.scaling, *sizes, *_ends(result.throughput_samples_per_s), *_training(best), best.confidence
+        rows.append((each.strategy, *figures, each.text, best.name if best is not None else None))
+    return Table("Each strategy", columns, tuple(rows), "plan-strategies")
 
 
 def _ways(plan: Plan) -> Table:

@@ -22,6 +22,7 @@ __all__ = [
     "with_inner_links",
     "with_input",
     "with_latency",
+    "with_micro_batches",
     "with_network",
     "with_one_more_server",
     "with_strategy",
@@ -84,6 +85,12 @@ def with_batch(scenario: Scenario, factor: int) -> Scenario:
     """So many times the samples a step, of each replica or of all together as the scenario has it."""
     key = "global_batch" if scenario.workload.batch_per_replica is None else "batch_per_replica"
     return changed(scenario, workload=scenario.workload.model_copy(update={key: getattr(scenario.workload, key) * factor}))
+
+
+def with_micro_batches(scenario: Scenario, factor: int) -> Scenario:
+    """So many times the micro-batches a step."""
+    training = scenario.training
+    return changed(scenario, training=training.model_copy(update={"micro_batches": training.micro_batches * factor}))
 
 
 def with_one_more_server(scenario: Scenario) -> Scenario:

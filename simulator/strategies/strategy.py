@@ -27,6 +27,7 @@ from simulator.spec import Terse
 from simulator.strategies.pipelines import batch_s, input_cores_s
 from simulator.strategies.setup import Bubble, Held, Layout, Setup, StageOf
 from simulator.strategies.tensors import Tensors
+from simulator.text import listed
 from simulator.workload import Workload
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "Strategy",
     "check_workers",
     "cores_s",
+    "software_in_words",
 ]
 
 Count = Annotated[int, Field(ge=1, le=10_000_000)]
@@ -163,6 +165,13 @@ SOFTWARE: Mapping[Software, str] = {
     "megatron-lm": "Megatron-LM",
 }
 """Each with its name for readers."""
+
+
+def software_in_words(able: Sequence[Software]) -> str:
+    """``PyTorch and DeepSpeed do``; that no software in use does, of none."""
+    if not able:
+        return "no widely used software does"
+    return f"{listed([SOFTWARE[name] for name in able])} {'does' if len(able) == 1 else 'do'}"
 
 
 class LeftOpen(NamedTuple):

@@ -104,6 +104,12 @@ def test_fitted_draws_count_as_the_speeds_that_they_are() -> None:
     assert gain_bounds(other, base) == NO_BOUNDS
 
 
+def test_times_computed_from_dimensions_count_as_well() -> None:
+    base = load_scenario("fsdp")
+    assert base.workload.is_computed
+    assert gain_bounds(with_compute(base, 0.5), base) == pytest.approx((1.0, 2.0))
+
+
 def test_mixed_changes_lie_between_the_worse_and_the_better() -> None:
     base = load_scenario("ring")
     mixed = with_compute(with_network(base, 4.0), 3.0)

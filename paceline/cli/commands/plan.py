@@ -63,7 +63,8 @@ def plan(
         str | None,
         typer.Option(
             metavar="SUM",
-            help="Most US dollars that it may cost, such as '500 USD'; clusters without a price need --price.",
+            help="Most US dollars that it may cost, such as '500 USD', or with a BUY: price that its machines may cost to buy; "
+            "clusters without a price need --price.",
             show_default=False,
             rich_help_panel=_GOAL,
         ),
@@ -128,6 +129,25 @@ def plan(
             help="What more workers do to the batch. weak: each replica keeps its own; strong: all together keep theirs; left "
             "out: as in the "
             "scenario.",
+            show_default=False,
+            rich_help_panel=_CHOICE,
+        ),
+    ] = None,
+    batch: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RANGE",
+            help="Batches to choose from: of a range such as 16..512 16, 32, 64 and so on, or a list; samples of each replica with weak "
+            "scaling, of all together with strong; left out: as in the scenario.",
+            show_default=False,
+            rich_help_panel=_CHOICE,
+        ),
+    ] = None,
+    runs_on: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B,...",
+            help="Take only what one of these runs as it comes: tensorflow, horovod, pytorch, deepspeed, megatron-lm.",
             show_default=False,
             rich_help_panel=_CHOICE,
         ),
@@ -247,6 +267,8 @@ def plan(
             workers=workers,
             servers=servers,
             scaling=scaling,
+            batches=batch,
+            runs_on=names_of(runs_on, "--runs-on"),
             settings=settings_of(settings, replications=replications),
             prices=prices_of(prices),
             out=out,
