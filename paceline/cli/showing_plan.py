@@ -124,7 +124,8 @@ def _refused(console: Console, plan: Plan, most: int | None) -> None:
     """What cannot be, each reason once, with the number of configurations that share it."""
     from rich.text import Text
 
-    reasons = refused_once(plan.refused)
+    told = {its.strategy for its in plan.strategies if its.best is None}  # why, beside its name
+    reasons = refused_once(one for one in plan.refused if one.asked not in told)
     for one in reasons[:most]:
         many = f"{one.configurations:,} configurations" if one.configurations > 1 else "1 configuration"
         console.print(Text(f"refused, {many}: {one.name}: {one.text}"), style="yellow")

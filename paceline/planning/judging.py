@@ -180,8 +180,9 @@ class Judge:
         return self.value(point), *prices, nodes, doubtful, -rate, *self._order(point)
 
     def nearness(self, point: Point) -> tuple[float | str | int, ...]:
-        """Sorts points none of which meets the goal, nearest first."""
-        return -self.margin(point), self.value(point), *self._order(point)
+        """Sorts points none of which meets the goal, nearest first; of machines that cost more than the budget, those that cost least."""
+        beyond = 0.0 if math.isfinite(point.needed) else purchase_usd(point.scenario) or 0.0
+        return -self.margin(point), beyond, self.value(point), *self._order(point)
 
     @staticmethod
     def _order(point: Point) -> tuple[float | str | int, ...]:

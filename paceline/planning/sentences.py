@@ -268,7 +268,7 @@ def why_this(judge: Judge, meeting: Sequence[Point], missing: Sequence[Point]) -
         texts.append(larger)
     if inexact := _inexact(meeting[0]):
         exact = _exact_instead(judge, meeting, others)
-        texts.append(f"{inexact[0].upper()}{inexact[1:]}, so that it may need more samples than one device would; {exact}.")
+        texts.append(f"{inexact[0].upper()}{inexact[1:]}, so that it may need more samples; {exact}.")
     return " ".join(texts)
 
 
@@ -302,8 +302,8 @@ def _exact_instead(judge: Judge, meeting: Sequence[Point], others: Sequence[Poin
     """The best that takes the steps that one device would take, beside a first one that does not."""
     exact = next((point for point in meeting if not _inexact(point)), None)
     if exact is None:
-        return "none simulated that would not reaches the goal"
-    return "the next would not" if others[0] is exact else f"the best that would not is {_beside(judge, exact, meeting[0])}"
+        return "nothing else simulated reaches the goal without that"
+    return "the next does not" if others[0] is exact else f"the best that does not is {_beside(judge, exact, meeting[0])}"
 
 
 def _inexact(point: Point) -> str:

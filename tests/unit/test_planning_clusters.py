@@ -109,13 +109,14 @@ def test_time_throughput_and_cost_of_the_answer_agree_by_a_readers_calculator(ma
     answer = planned({"bare": machines["bare"]}, goal_of(samples=1e9, deadline="1000 h"), price=["bare=0.526/h"], workers=[3])
     said = re.search(
         r"It trains ([\d,.]+) samples/s .*? The training takes ([\d.]+) h on average \(([\d.]+) h at the mean throughput\) "
-        r"and costs \$([\d.,]+), at \$([\d.]+) an hour\.$",
+        r"and costs (\d+) nodes x \$([\d.]+) an hour x ([\d.]+) h = \$([\d.,]+)\.$",
         answer.sentences[0],
     )
     assert said is not None, answer.sentences[0]
-    rate, hours, at_mean, cost, hourly = (float(text.replace(",", "")) for text in said.groups())
+    rate, hours, at_mean, nodes, price, again, cost = (float(text.replace(",", "")) for text in said.groups())
     assert 1e9 / rate / 3600 == pytest.approx(at_mean, rel=1e-4)
-    assert hours * hourly == pytest.approx(cost, rel=5e-4)
+    assert nodes * price * hours == pytest.approx(cost, rel=5e-4)
+    assert again == hours
     assert hours > at_mean
 
 
@@ -169,7 +170,7 @@ def test_a_purchase_is_told_as_a_sum_beside_the_share_of_it(machines: dict[str, 
     assert int(said[2].replace(",", "")) == 4000 * best.nodes
     assert float(said[3]) == pytest.approx(best.cost_usd.mean, rel=5e-3)
     assert float(said[4]) == pytest.approx(best.time_s.mean / 60, rel=1e-4)
-    assert f" an hour ({said[0]}" in answer.sentences[0]
+    assert f" = ${said[3]} ({said[0]}" in answer.sentences[0]
     assert "to buy" not in by_name(answer)["eight"].text
 
 

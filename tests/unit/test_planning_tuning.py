@@ -1,0 +1,168 @@
+"""Buckets, batches and software that a plan chooses by: against simulating everything, and as a person asks for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.scenarios import scenario_table
+
+from paceline.planning import Goal, Plan, goal_of, plan, space_of
+from paceline.planning.tuning import best_bucket, can_fuse, with_bucket, with_buckets
+from simulator import scenario_from_table, simulate
+from simulator.errors import InputError
+from simulator.results import Result
+from simulator.scenario import Scenario
+
+VARIABLES = [{"name": f"v{place}", "size_bytes": 1e6, "creation_index": place, "ready": (place + 1) / 12} for place in range(12)]
+"""12 MB of gradients, ready one after the other: in one bucket nothing is reduced before the backward pass has ended."""
+RING = {"kind": "multi-worker-mirrored", "workers": 4, "bucket_size": "25 MB"}
+GOAL = goal_of(target_throughput=100.0, prefer="fastest")
+
+
+def table(**strategy: Any) -> dict[str, Any]:
+    return scenario_table(
+        workload={
+            "variables": VARIABLES,
+            "forward": {"base": "5 ms", "per_sample": "0 s"},
+            "backward": {"base": "40 ms", "per_sample": "0 s"},
+        },
+        cluster={"inter_node": {"bandwidth": "400 MB/s", "latency": "50 us"}},
+        strategy={**RING, **strategy},
+        run={"replications": 19, "steps": 20},
+    )
+
+
+def scenario(**strategy: Any) -> Scenario:
+    return scenario_from_table(table(**strategy), "test")
+
+
+def each(scenarios: Any) -> list[Result]:
+    return [simulate(its) for its in scenarios]
+
+
+def planned(given: dict[str, Any], goal: Goal = GOAL, **options: Any) -> Plan:
+    return plan(space_of(given, **{"workers": [4], **options}), goal, jobs=1)
+
+
+def test_one_bucket_hides_nothing_and_the_plan_says_which_size_does() -> None:
+    """As a hand calculation has it: 45 ms and 2 x 3/4 x 12 MB / 400 MB/s = 45 ms besides; in pieces most of that is hidden."""
+    whole = simulate(scenario())
+    assert whole.breakdown_s.exposed_communication == pytest.approx(1.5 * 12e6 / 400e6 + 6 * 50e-6, rel=0.01)
+    rates = {size: simulate(with_bucket(scenario(), size)).throughput_samples_per_s.mean for size in (2.0**20, 2.0**21, 2.0**22)}
+    best = best_bucket(scenario(), whole, each)
+    assert best.throughput_samples_per_s.mean >= max(rates.values())
+    assert best.throughput_samples_per_s.mean > 1.5 * whole.throughput_samples_per_s.mean
+    answer = planned(table())
+    assert answer.chosen.result.throughput_samples_per_s.mean == best.throughput_samples_per_s.mean
+    assert ", buckets of " in answer.chosen.name
+    assert answer.for_tuning > 0
+    assert any(", buckets of " not in its.name for its in answer.candidates), "the scenario's own size is compared with it"
+
+
+def test_a_bucket_that_is_set_is_kept() -> None:
+    answer = planned(table(), settings=[("strategy.bucket_size", "25 MB")])
+    assert answer.for_tuning == 0
+    assert {its.result.scenario.strategy.bucket_size_bytes for its in answer.candidates} == {25e6}
+
+
+def test_a_what_if_tries_other_buckets() -> None:
+    answer = planned(table(), settings=[("strategy.bucket_size", "25 MB")])
+    other = next(its for its in answer.improvements if its.name == "other buckets")
+    assert other.gain is not None
+    assert other.gain > 0.5
+    assert "in place of buckets of 23.8419 MiB" in other.text
+
+
+def test_what_has_no_buckets_is_not_tuned() -> None:
+    for its in (
+        scenario_from_table({**table(), "strategy": {"kind": "multi-worker-mirrored", "workers": 4, "sync_every": 2}}, "test"),
+        scenario(workers=1),
+        scenario_from_table({**table(), "strategy": {"kind": "gossip", "workers": 4}}, "test"),
+    ):
+        assert not can_fuse(its)
+        assert with_buckets(its) == []
+
+
+def test_an_untried_kind_does_not_win_by_a_missing_error() -> None:
+    """Gossip has no error of its own, and takes that of the nearest kind: its confidence is no better founded than a ring's."""
+    given = table()
+    del given["discrepancy"]  # which leaves that of each regime
+    answer = planned(given, goal_of(target_throughput=100.0), strategies=["gossip", "ring"], workers=[1])
+    assert answer.chosen.name.startswith("ring")
+    both = planned(given, goal_of(target_throughput=100.0, prefer="fastest"), strategies=["gossip", "ring"])
+    found = {its.strategy: its.best.result for its in both.strategies if its.best is not None}
+    assert found["gossip"].discrepancy.borrowed
+    assert not found["ring"].discrepancy.borrowed
+    for result in found.values():
+        rate = result.throughput_samples_per_s
+        assert rate.high / rate.low > 1.1
+    assert "nothing of this kind was held against real runs" in found["gossip"].discrepancy.coverage_in_words
+
+
+def test_each_strategy_that_was_asked_for_has_its_line() -> None:
+    goal = goal_of(target_throughput=340.0)
+    answer = planned(table(), goal, strategies=["ring", "async-ps", "mirrored"], workers=[1, 2, 4])
+    assert [its.strategy for its in answer.strategies] == ["ring", "async-ps", "mirrored"]
+    found = {its.strategy: its for its in answer.strategies}
+    assert found["ring"].text == "the answer"
+    assert found["async-ps"].best is not None
+    assert not found["async-ps"].best.meets
+    assert "samples/s" in found["async-ps"].text
+    assert "not possible" in found["mirrored"].text or found["mirrored"].best is not None
+
+
+def test_only_what_the_software_runs_is_taken() -> None:
+    answer = planned(table(), strategies=["gossip", "ring"], runs_on=["tensorflow"])
+    assert all(its.name.startswith("ring") for its in answer.candidates)
+    assert any("TensorFlow does not run it as it comes; no widely used software does" in its.text for its in answer.refused)
+
+
+def test_batches_are_searched_and_the_price_in_learning_is_named() -> None:
+    each_s = {"forward": {"base": "20 ms", "per_sample": "0.1 ms"}}
+    given = table()
+    given["workload"] = {**given["workload"], **each_s}
+    answer = planned(given, batches="8..64")
+    assert {its.result.scenario.workload.batch_per_replica for its in answer.candidates} == {8, 16, 32, 64}
+    assert answer.chosen.result.scenario.workload.batch_per_replica == 64
+    assert "may need more of them to learn as much" in answer.why
+    assert "better as long as it needs less than" in answer.why
+
+
+def test_a_larger_batch_that_is_hardly_better_is_not_taken() -> None:
+    """Twice the samples in next to twice the time: what a larger batch costs in learning is more than that."""
+    given = scenario_table(
+        workload={"forward": {"base": "0.1 ms", "per_sample": "10 ms"}, "backward": {"base": "0 s", "per_sample": "0 s"}},
+        strategy={"kind": "single"},
+        run={"replications": 19, "steps": 20},
+    )
+    answer = planned(given, goal_of(target_throughput=10.0, prefer="fastest"), batches=[16, 32, 64])
+    assert answer.chosen.result.scenario.workload.batch_per_replica == 16
+    assert "but for larger batches that are hardly better" in answer.why
+
+
+@pytest.mark.parametrize(
+    ("options", "rule"),
+    [
+        ({"batches": "0..4"}, "whole numbers from 1 on"),
+        ({"batches": "many"}, "must be a range such as"),
+        ({"batches": "8,16", "scaling": "both"}, "give `scaling` as one of them"),
+        ({"batches": "8,16", "settings": [("workload.batch_per_replica", 4)]}, "name the same numbers"),
+    ],
+)
+def test_batches_that_cannot_be_are_refused(options: dict[str, Any], rule: str) -> None:
+    with pytest.raises(InputError, match=rule):
+        planned(table(), **options)
+
+
+def test_a_budget_for_machines_that_are_bought_is_what_they_cost_to_buy() -> None:
+    given = table()
+    given["cluster"] = {**given["cluster"], "price": {"usd_per_node_hour": 0.1, "purchase_usd": 4000.0}}
+    goal = goal_of(samples=1e6, budget="9000 USD")
+    answer = planned(given, goal, workers="1..4")
+    assert answer.feasible
+    assert answer.chosen.nodes == 2, "two machines cost 8,000 USD to buy, three would cost 12,000"
+    none = planned(given, goal_of(samples=1e6, budget="3000 USD"), workers="1..4")
+    assert not none.feasible
+    assert "Its machines cost $4,000" in none.sentences[0]
+    assert "the budget is $3,000" in none.sentences[0]
