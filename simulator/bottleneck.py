@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from simulator.figures import Bottleneck, Breakdown, Exchange, Limit, Stage, Utilisation
 from simulator.hybrid_limits import limit_of_exchanges, limit_of_waiting, note_on_bubble
 from simulator.input_limits import help_with_input
+from simulator.next_change import CHANGES, Gains, Part
 from simulator.program.neighbours import PORTS_OF
 from simulator.program.port_names import PortKind, PortName
 from simulator.scenario import Scenario
 from simulator.strategies.assembling import crowding
 from simulator.strategies.pipelines import batch_s
-from simulator.text import format_rate, format_share
+from simulator.text import format_rate, format_share, listed, written
 
-__all__ = ["bottleneck"]
+__all__ = ["FAMILY", "bottleneck"]
 
 _UNEVEN = 1.25
 """A server that holds this many times its part of the bytes is more than evenly filled."""
 _SATURATED = 0.85
 """In use for this share of the time, a resource counts as the limit."""
+_LITTLE = 0.01
+"""A change that brings less is next to nothing, and a part that takes less of a step is not seen."""
+_HALF = 0.5
 _BALANCED = 1.25
 """Where the largest part of a step is at most this many times the second, neither alone is the limit."""
 _HOST_LINKS = PortKind.HOST_LINK_OUT, PortKind.HOST_LINK_IN
@@ -33,8 +38,9 @@ def bottleneck(
     busiest: PortName | None,
     stages: Sequence[Stage] = (),
     exchanges: Sequence[Exchange] = (),
+    gains: Gains | None = None,
 ) -> Bottleneck:
-    """Name the saturated resource, or else the largest part of a step.
+    """Name the part that brings most if it is made faster; where only one can be that, the saturated resource or the largest part.
 
     Parameters
     ----------
@@ -50,7 +56,79 @@ def bottleneck(
         Of its pipeline.
     exchanges
         Of devices that hold one model, or its state, together.
+    gains
+        What each part brings if it is twice as fast, where several may be the limit (:mod:`simulator.next_change`).
     """
+    limit = _by_shares(scenario, parts, use, busiest, stages, exchanges)
+    if not gains:
+        return limit
+    cut = _Cut(_step_s(parts), stages, exchanges)
+    return _by_gains(limit, gains, partial(_share_of, parts), lambda part: _limit_of(part, scenario, parts, use, busiest, cut))
+
+
+def _step_s(parts: Breakdown) -> float:
+    return parts.input + parts.compute + parts.exposed_communication + parts.waiting + parts.apply
+
+
+FAMILY: Mapping[Part, frozenset[Limit]] = {
+    "compute": frozenset({"compute"}),
+    "communication": frozenset({"network", "server-network", "fabric", "host-link", "host-cpu", "client", "latency", "exchange"}),
+    "server": frozenset({"server", "apply"}),
+    "input": frozenset({"input", "client"}),
+}
+"""Limits that a part which is made faster does away with."""
+
+
+def _share_of(parts: Breakdown, part: Part) -> float:
+    """Of a step, what a part takes that nothing hides."""
+    seconds: float = getattr(parts, {"communication": "exposed_communication", "server": "apply"}.get(part, part))
+    return seconds / _step_s(parts)
+
+
+def _by_gains(limit: Bottleneck, gains: Gains, share_of: Callable[[Part], float], limit_of: Callable[[Part], Bottleneck]) -> Bottleneck:
+    """The limit that the change which brings most stands for, and beside it one that limits as well.
+
+    Two limit together where the second brings nearly as much as the first, or where the first brings
+    less than half of what its share of a step would if nothing else lasted as long: of a share s that is
+    made twice as fast, s / (2 - s). A limit that none of the changes is about, such as waiting for each other, stays what it is.
+    """
+    own = next((part for part, names in FAMILY.items() if limit.name in names), None)
+    if own is None:
+        return limit
+    ordered = sorted(gains, key=lambda part: -gains[part])
+    first, second = ordered[:2]
+    changes = listed([f"{CHANGES[part].words} {written(gains[part], 'change')}" for part in ordered])
+    tried = f"Each by itself twice as fast, with the same draws: {changes} throughput."
+    one = limit if own == first else limit_of(first)
+    other = limit if own == second else limit_of(second)
+    share = share_of(first)
+    held_up = gains[first] < _HALF * share / (2.0 - share)
+    if (held_up or gains[second] >= gains[first] / _BALANCED) and one.name != other.name:
+        begins = f"{CHANGES[first].words} and {CHANGES[second].words} limit together, and neither alone"
+        return Bottleneck(name=one.name, balance=other.name, text=f"{begins[0].upper()}{begins[1:]}. {tried}")
+    return Bottleneck(name=one.name, text=f"{one.text} {tried}")
+
+
+def _limit_of(part: Part, scenario: Scenario, parts: Breakdown, use: Utilisation, busiest: PortName | None, cut: _Cut) -> Bottleneck:
+    """The limit that a part stands for, which another may hide."""
+    share = _share_of(parts, part)
+    if part == "server":
+        return _server(f"The busiest parameter server works {format_share(use.busiest_server)} of the time on gradients")
+    if part == "communication" and share < _LITTLE:
+        carries = f"the busiest link ({use.busiest_link_name}) carries {format_share(use.busiest_link)} of what it can"
+        return _network(scenario, use, busiest, f"{carries}, while devices compute")
+    return _of_part(scenario, part, share, use, busiest, cut)
+
+
+def _by_shares(
+    scenario: Scenario,
+    parts: Breakdown,
+    use: Utilisation,
+    busiest: PortName | None,
+    stages: Sequence[Stage],
+    exchanges: Sequence[Exchange],
+) -> Bottleneck:
+    """The saturated resource, or else the largest part of a step."""
     step_s = parts.input + parts.compute + parts.exposed_communication + parts.waiting + parts.apply
     cores = scenario.cluster.shared_cores
     if cores is not None and use.cores >= _SATURATED and scenario.ranks + scenario.servers > cores:

@@ -32,6 +32,14 @@ class InputWork(Spec):
         default=0.0, description="bytes read from storage (cluster.storage) for each sample"
     )
 
+    def times(self, factor: float) -> InputWork:
+        """So many times the work."""
+        parts = {
+            name: Affine(base_s=its.base_s * factor, per_sample_s=its.per_sample_s * factor)
+            for name, its in (("serial", self.serial), ("parallel", self.parallel))
+        }
+        return InputWork(**parts, read_bytes_per_sample=self.read_bytes_per_sample * factor)
+
 
 class InputRange(Spec):
     """Within what a pipeline was measured; beyond it a result warns."""

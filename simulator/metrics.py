@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -18,6 +18,7 @@ from simulator.evidence import coverage
 from simulator.figures import Breakdown, Estimate, Histogram, Phase, Quantiles, Reduced, Scatter, Stage, Staleness, Utilisation
 from simulator.inadequacy import doubt_of
 from simulator.intervals import around, prediction_interval
+from simulator.next_change import Gains, contested, gains_of
 from simulator.phases import random_order
 from simulator.practice import nominally_in_practice
 from simulator.program.port_names import PortName
@@ -47,7 +48,9 @@ class Window(NamedTuple):
         return cls(run.steps, run.window_s)
 
 
-def summarise(resolved: Resolved, runs: Sequence[Measured], alone: Sequence[Window]) -> Result:
+def summarise(
+    resolved: Resolved, runs: Sequence[Measured], alone: Sequence[Window], again: Callable[[Scenario], Measured] | None = None
+) -> Result:
     """The result of a scenario.
 
     Parameters
@@ -59,6 +62,9 @@ def summarise(resolved: Resolved, runs: Sequence[Measured], alone: Sequence[Wind
     alone
         Of as many replications of one replica alone with the same random streams, for the
         speed-up.
+    again
+        Simulates the first replication of another scenario, resolved, to tell what limits where several parts may;
+        None: shares of a step tell.
 
     Raises
     ------
@@ -89,6 +95,9 @@ def summarise(resolved: Resolved, runs: Sequence[Measured], alone: Sequence[Wind
     stages = _stages(achieved, runs)
     step_time, staleness = _step_time(runs), _staleness(achieved, runs, [its.staleness for its in stages])
     exposed = breakdown.exposed_communication / step_time.mean
+    gains: Gains = {}
+    if again is not None and (parts := contested(achieved, breakdown, hidden_s, utilisation)):
+        gains = gains_of(scenario, parts, _rate(runs[0]), lambda its: _rate(again(its)))
     exchanges = achieved.strategy.exchanges(achieved, Streams(scenario.run.seed, 0))
     return Result(
         scenario_hash=resolved.given.hash,
@@ -118,12 +127,17 @@ def summarise(resolved: Resolved, runs: Sequence[Measured], alone: Sequence[Wind
         exchanges=exchanges,
         all_reduces=tuple(Reduced(size_bytes=size, algorithm=name, protocol=kind) for size, name, kind in runs[0].algorithms),
         utilisation=utilisation,
-        bottleneck=bottleneck(achieved, breakdown, utilisation, busiest, stages, exchanges),
+        bottleneck=bottleneck(achieved, breakdown, utilisation, busiest, stages, exchanges, gains),
         coverage=coverage(scenario),
         assumed=resolved.assumed,
         warnings=warnings_of(scenario, phase, aligned=any(run.aligned for run in runs), exchanges=exchanges, exposed=exposed),
         events=sum(run.events for run in runs),
     )
+
+
+def _rate(run: Measured) -> float:
+    """Accepted steps a second."""
+    return run.accepted_steps / run.window_s
 
 
 def _at_most(linear: float, values: Sequence[float], off: Off, scenario: Scenario) -> Estimate:

@@ -136,7 +136,7 @@ def _of_steps(resolved: Resolved, observer: Observer | None, progress: Progress 
         if progress is not None:
             progress(replication + 1, count)
     windows = tuple(map(Window.of, runs)) if alone == scenario else _windows(_SingleReplica(alone), count, engine)
-    return summarise(resolved, runs, windows)
+    return summarise(resolved, runs, windows, lambda its: replicate(its, 0, engine=engine))
 
 
 def _tell(progress: Progress, done: int, count: int, share: float) -> None:

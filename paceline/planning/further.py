@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from paceline.planning.answer import JobCount, ServerCount, WorkerCount
 from paceline.planning.goal import Goal
 from paceline.planning.space import Line
-from paceline.planning.what_if import with_strategy
 from paceline.planning.whole_job import job_of
 from paceline.sweeping import Simulate
 from simulator.cost import placement_of, usd_per_hour
 from simulator.errors import ScenarioError
 from simulator.results import Result
 from simulator.scenario import Scenario
+from simulator.what_if import with_strategy
 
 __all__ = ["count_servers", "count_workers", "enough_servers", "paying_workers"]
 

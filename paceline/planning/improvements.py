@@ -9,17 +9,6 @@ from paceline.comparing import compare
 from paceline.planning.answer import Improvement
 from paceline.planning.goal import Goal
 from paceline.planning.tuning import bucket_in_words, fastest_of, with_buckets
-from paceline.planning.what_if import (
-    with_batch,
-    with_compute,
-    with_host_link,
-    with_inner_links,
-    with_input,
-    with_latency,
-    with_micro_batches,
-    with_network,
-    with_one_more_server,
-)
 from paceline.planning.whole_job import job_of
 from paceline.sentences import nodes_beyond
 from paceline.sweeping import Simulate
@@ -31,6 +20,17 @@ from simulator.precision import precision_gain
 from simulator.results import Result
 from simulator.scenario import Scenario
 from simulator.text import format_number, format_rate, written
+from simulator.what_if import (
+    with_batch,
+    with_compute,
+    with_host_link,
+    with_inner_links,
+    with_input,
+    with_latency,
+    with_micro_batches,
+    with_network,
+    with_one_more_server,
+)
 
 __all__ = ["improved", "improvements"]
 

@@ -13,7 +13,6 @@ from pydantic import ValidationError
 
 from paceline.comparing import compare
 from paceline.planning.improvements import improved
-from paceline.planning.what_if import changed, with_compute, with_host_link, with_inner_links, with_latency, with_network
 from paceline.reporting.content import answer_of
 from paceline.reporting.coordinates import coordinates_of
 from paceline.reporting.sensitivity import Change
@@ -27,6 +26,7 @@ from simulator.replication import replicate
 from simulator.results import Result
 from simulator.scenario import Scenario
 from simulator.text import format_rate, written
+from simulator.what_if import changed, with_compute, with_host_link, with_inner_links, with_latency, with_network
 
 if TYPE_CHECKING:
     from paceline.planning.answer import Improvement, Plan

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from support.scenarios import scenario_table
 
-from paceline.planning.what_if import with_compute
 from simulator import scenario_from_table, simulate
 from simulator.accelerator import accelerator_named
 from simulator.device_transfer import COMPUTE, factors, moved_to
@@ -32,6 +31,7 @@ from simulator.roofline import LAUNCH_ALONE_S, LAUNCH_S, LAUNCH_TOGETHER_S, boun
 from simulator.scenario import Scenario
 from simulator.uncertainty import Uncertainty
 from simulator.warnings import warnings_of
+from simulator.what_if import with_compute
 from simulator.workload import Affine, Counted, DeviceTransfer, Variable, Workload, WorkloadRange
 
 V100, A100, K80 = "Tesla V100-SXM2", "A100-SXM4-40GB", "Tesla K80 (one die)"

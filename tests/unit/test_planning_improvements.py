@@ -9,11 +9,11 @@ import pytest
 from support.scenarios import scenario_table
 
 from paceline.planning import Improvement, improvements
-from paceline.planning.what_if import with_compute, with_latency, with_network
 from simulator import scenario_from_table, simulate
 from simulator.closed_form import ring_all_reduce_s
 from simulator.results import Failed, Failure, Result
 from simulator.scenario import Scenario
+from simulator.what_if import with_compute, with_latency, with_network
 
 RING = {"kind": "multi-worker-mirrored", "workers": 4}
 ASYNC = {"kind": "parameter-server", "mode": "async", "workers": 4, "servers": 1}

@@ -17,14 +17,17 @@ from simulator.workload import Workload
 __all__ = [
     "changed",
     "with_batch",
+    "with_communication",
     "with_compute",
     "with_host_link",
     "with_inner_links",
     "with_input",
+    "with_input_times",
     "with_latency",
     "with_micro_batches",
     "with_network",
     "with_one_more_server",
+    "with_service",
     "with_strategy",
 ]
 
@@ -65,6 +68,41 @@ def with_input(scenario: Scenario, **keys: int) -> Scenario:
 def with_inner_links(scenario: Scenario, factor: float) -> Scenario:
     """Links between the devices of a node with ``factor`` times the bandwidth."""
     return changed(scenario, cluster=_times(scenario.cluster, "intra_node.bandwidth_bytes_per_s", factor))
+
+
+def with_communication(scenario: Scenario, factor: float) -> Scenario:
+    """All that is between devices ``factor`` times as fast: every link, every latency, and what hosts do for a message."""
+    cluster = with_latency(with_network(scenario, factor), 1.0 / factor).cluster
+    for name in ("intra_node", "intra_device", "host_link"):
+        if getattr(cluster, name) is not None:
+            cluster = _times(_times(cluster, f"{name}.bandwidth_bytes_per_s", factor), f"{name}.latency_s", 1.0 / factor)
+    if cluster.islands is not None and cluster.islands.between is not None:
+        cluster = _times(_times(cluster, "islands.between.bandwidth_bytes_per_s", factor), "islands.between.latency_s", 1.0 / factor)
+    for name in ("cpu_per_message_s", "cpu_per_byte_s", "copy_per_byte_s"):
+        cluster = _times(cluster, f"transport.{name}", 1.0 / factor)
+    if cluster.transport.flow_cap_bytes_per_s is not None:
+        cluster = _times(cluster, "transport.flow_cap_bytes_per_s", factor)
+    return changed(scenario, cluster=cluster)
+
+
+def with_service(scenario: Scenario, factor: float) -> Scenario:
+    """Parameter servers that take ``factor`` times as long for a gradient."""
+    load = scenario.workload
+    for name in ("server.base_s", "server.per_byte_s"):
+        load = _times(load, name, factor)
+    return changed(scenario, workload=load)
+
+
+def with_input_times(scenario: Scenario, factor: float) -> Scenario:
+    """Input that takes ``factor`` times as long to prepare, and has ``factor`` times the bytes to read."""
+    load = scenario.workload
+    for name in ("input.base_s", "input.per_sample_s"):
+        load = _times(load, name, factor)
+    its = scenario.input
+    if its is None:
+        return changed(scenario, workload=load)
+    works = {name: work.times(factor) for name in ("work", "cached") if (work := getattr(its, name)) is not None}
+    return changed(scenario, workload=load, input=its.model_copy(update=works))
 
 
 def with_host_link(scenario: Scenario, factor: float) -> Scenario:

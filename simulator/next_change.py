@@ -1,0 +1,104 @@
+"""What the next change would bring, where shares of a step do not tell: simulated again, with the same draws.
+
+A part that takes most of a step is its limit only as far as nothing else takes nearly as
+long at the same time. Where compute hides communication that lasts as long, twice the
+device waits for the links at once, and devices that compute for 91% of a step bring a tenth.
+Which part limits is what changes the throughput when it is made twice as fast. That is
+simulated, once for each part, where two parts last long enough that halving one leaves the
+other (:func:`contested`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Literal, NamedTuple
+
+from simulator.errors import PacelineError
+from simulator.figures import Breakdown, Utilisation
+from simulator.resolve import resolve
+from simulator.scenario import Scenario
+from simulator.strategies.pipelines import batch_s
+from simulator.what_if import with_communication, with_compute, with_input_times, with_service
+
+__all__ = ["CHANGES", "Gains", "Part", "contested", "gains_of"]
+
+Part = Literal["compute", "communication", "server", "input"]
+Gains = Mapping[Part, float]
+"""Throughput over what it is, less 1, with one part twice as fast."""
+
+
+class _Change(NamedTuple):
+    """One part made twice as fast."""
+
+    words: str
+    made: Callable[[Scenario], Scenario]
+
+
+CHANGES: Mapping[Part, _Change] = {
+    "compute": _Change("devices", lambda its: with_compute(its, 0.5)),
+    "communication": _Change("communication", lambda its: with_communication(its, 2.0)),
+    "server": _Change("parameter servers", lambda its: with_service(its, 0.5)),
+    "input": _Change("input pipelines", lambda its: with_input_times(its, 0.5)),
+}
+"""Each part with what is twice as fast then, in words."""
+
+_AS_LONG = 0.35
+"""A part that lasts half as long as the longest is what is waited for once that one is twice as fast; waiting in a queue may
+go altogether if what serves it is twice as fast, so that less than half counts too."""
+_MOST_RANKS = 10_000
+"""Beyond it another replication takes long, and shares are all there is."""
+
+
+def contested(scenario: Scenario, parts: Breakdown, hidden_s: float, use: Utilisation) -> list[Part]:
+    """The parts of a step that may each be its limit; empty where there is one alone.
+
+    How long a part lasts counts what others hide of it: of communication what is exposed and
+    what is hidden, and the busiest link of workers that do not wait for each other.
+
+    Parameters
+    ----------
+    scenario
+        What was simulated, resolved.
+    parts, hidden_s, use
+        Of its mean step.
+    """
+    if scenario.ranks > _MOST_RANKS:
+        return []
+    step_s = parts.input + parts.compute + parts.exposed_communication + parts.waiting + parts.apply
+    sent_s = max(parts.exposed_communication + hidden_s, use.busiest_link * step_s)
+    served_s = max(use.busiest_server * step_s, parts.apply if scenario.servers else 0.0)
+    read_s = parts.input
+    if scenario.input is not None:  # waiting for each other may be for who waits for input
+        read_s = max(batch_s(scenario), parts.input + parts.waiting if parts.input else 0.0)
+    lasts: dict[Part, float] = {
+        "compute": parts.compute + (0.0 if scenario.servers else parts.apply),
+        "communication": sent_s,
+        "server": served_s,
+        "input": read_s,
+    }
+    longest = max(lasts.values())
+    found = [part for part, seconds in lasts.items() if seconds and seconds >= _AS_LONG * longest]
+    return found if len(found) > 1 else []
+
+
+def gains_of(scenario: Scenario, parts: list[Part], rate: float, simulated: Callable[[Scenario], float]) -> Gains:
+    """What each part brings if it is twice as fast.
+
+    Parameters
+    ----------
+    scenario
+        What was simulated, resolved.
+    parts
+        Those to try.
+    rate
+        Throughput of a run without a change.
+    simulated
+        The throughput of the same run of another scenario, resolved; with the same draws.
+    """
+    found: dict[Part, float] = {}
+    for part in parts:
+        try:
+            found[part] = simulated(resolve(CHANGES[part].made(scenario)).scenario) / rate - 1.0
+        except PacelineError:  # the change breaks a rule, or cannot be simulated
+            continue
+    return found if len(found) == len(parts) else {}
