@@ -42,7 +42,7 @@ CHANGES: Mapping[Part, _Change] = {
 }
 """Each part with what is twice as fast then, in words."""
 
-_AS_LONG = 0.35
+_AS_LONG = 0.3
 """A part that lasts half as long as the longest is what is waited for once that one is twice as fast; waiting in a queue may
 go altogether if what serves it is twice as fast, so that less than half counts too."""
 _MOST_RANKS = 10_000
