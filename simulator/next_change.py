@@ -50,7 +50,7 @@ _MOST_RANKS = 10_000
 
 
 def contested(scenario: Scenario, parts: Breakdown, hidden_s: float, use: Utilisation) -> list[Part]:
-    """The parts of a step that may each be its limit; empty where there is one alone.
+    """All parts of a step, where several of them may be its limit; empty where there is one alone.
 
     How long a part lasts counts what others hide of it: of communication what is exposed and
     what is hidden, and the busiest link of workers that do not wait for each other.
@@ -67,9 +67,8 @@ def contested(scenario: Scenario, parts: Breakdown, hidden_s: float, use: Utilis
     step_s = parts.input + parts.compute + parts.exposed_communication + parts.waiting + parts.apply
     sent_s = max(parts.exposed_communication + hidden_s, use.busiest_link * step_s)
     served_s = max(use.busiest_server * step_s, parts.apply if scenario.servers else 0.0)
-    read_s = parts.input
-    if scenario.input is not None:  # waiting for each other may be for who waits for input
-        read_s = max(batch_s(scenario), parts.input + parts.waiting if parts.input else 0.0)
+    # waiting for each other may be for who waits for input
+    read_s = max(batch_s(scenario), parts.input + parts.waiting if parts.input else 0.0)
     lasts: dict[Part, float] = {
         "compute": parts.compute + (0.0 if scenario.servers else parts.apply),
         "communication": sent_s,
@@ -77,8 +76,8 @@ def contested(scenario: Scenario, parts: Breakdown, hidden_s: float, use: Utilis
         "input": read_s,
     }
     longest = max(lasts.values())
-    found = [part for part, seconds in lasts.items() if seconds and seconds >= _AS_LONG * longest]
-    return found if len(found) > 1 else []
+    several = sum(seconds >= _AS_LONG * longest for seconds in lasts.values()) > 1
+    return [part for part, seconds in lasts.items() if seconds] if several else []
 
 
 def gains_of(scenario: Scenario, parts: list[Part], rate: float, simulated: Callable[[Scenario], float]) -> Gains:

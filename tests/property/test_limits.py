@@ -28,6 +28,7 @@ def gains(scenario: Scenario) -> dict[Part, float]:
     return found
 
 
+@pytest.mark.slow
 def test_no_other_part_brings_more_than_the_one_that_is_named() -> None:
     checked = 0
     for scenario in seeded_scenarios(70):
