@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from calibrate.validation.matrix import Matrix
     from calibrate.validation.validation import Validation
     from paceline.api import (
+        advise,
         calibrate,
         calibrate_input,
         calibrate_link,
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from paceline.comparing import Comparison
     from paceline.lengthy import Lengthy
     from paceline.observing import Observation
+    from paceline.planning.advice import Advice
     from paceline.planning.answer import Plan
     from paceline.reporting.report import Report, StoppedReport
     from paceline.sweeping import Sweep, read_results
@@ -63,14 +65,16 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
-    "Catalogue", "Comparison", "Lengthy", "Matrix", "Memory", "Observation", "Plan", "Refitted", "Report", "Result", "Scenario",
-    "StoppedReport", "Sweep", "Validation", "Workload", "calibrate", "calibrate_input", "calibrate_link", "calibrate_profile", "compare",
+    "Advice", "Catalogue", "Comparison", "Lengthy", "Matrix", "Memory", "Observation", "Plan", "Refitted", "Report", "Result", "Scenario",
+    "StoppedReport", "Sweep", "Validation", "Workload", "advise", "calibrate", "calibrate_input", "calibrate_link", "calibrate_profile",
+    "compare",
     "load", "memory", "models", "new_scenario", "observe", "plan", "preview", "read_matrix", "read_profiles", "read_results",
     "read_tf_config", "refit", "report", "scenario_of_tf_config", "schema", "serve_link", "simulate", "sweep", "testbed", "testbed_fit",
     "testbed_predict", "testbed_read", "validate", "validate_hybrids", "validate_matrix", "validate_published",
 ]  # fmt: skip
 
 _HOME = {
+    "Advice": "paceline.planning.advice",
     "Catalogue": "paceline.catalogue",
     "Comparison": "paceline.comparing",
     "Lengthy": "paceline.lengthy",

@@ -27,11 +27,12 @@ from paceline.api.calibrating import (
     serve_link,
 )
 from paceline.api.looking_up import models, schema
-from paceline.api.predicting import compare, load, memory, observe, plan, preview, report, simulate, sweep
+from paceline.api.predicting import advise, compare, load, memory, observe, plan, preview, report, simulate, sweep
 from paceline.api.testbeds import testbed, testbed_fit, testbed_predict, testbed_read
 from paceline.api.validating import read_matrix, refit, validate, validate_hybrids, validate_matrix, validate_published
 
 __all__ = [
+    "advise",
     "calibrate",
     "calibrate_input",
     "calibrate_link",

@@ -44,7 +44,7 @@ from simulator.scenario import Scenario
 
 if TYPE_CHECKING:
     from paceline.observing import Observation
-    from paceline.planning.answer import Plan
+    from paceline.planning.advice import Advice
     from paceline.reporting.report import Report
     from paceline.sweeping import Sweep
     from simulator.memory import Memory
@@ -501,6 +501,79 @@ def plan(
     if file is not None:
         write_whole(file.with_suffix(".plan.json"), answer.to_json() + "\n")
     return answer
+
+
+@checked
+def advise(
+    scenario: Source,
+    *,
+    machines: Counts = None,
+    strategies: Annotated[Sequence[str], MustBe("a list of names, such as ['ring', 'async-ps']")] = (),
+    settings: Settings = (),
+    prices: Prices = None,
+    out: File | None = None,
+    jobs: Jobs = 0,
+    backend: Backend = "local",
+    scheduler: Scheduler = None,
+    force: bool = False,
+    progress: Progress = None,
+    agree: Asking = None,
+) -> Advice:
+    """Without a goal: what every strategy makes of 1 to N machines, and whether more than one is worth it.
+
+    Parameters
+    ----------
+    scenario
+        As for :func:`load`; its strategy and its number of workers are what is varied.
+    machines
+        Numbers of machines, all of whose devices train: a range ``"1..16"``, of which 1, 2, 4 and so on are taken, or a list.
+        None: up to as many as the cluster has, else 8. Parameter servers have machines of their own besides, unless the scenario
+        says otherwise.
+    strategies
+        Short names; none given: one device, all-reduce in a node and between nodes, parameter servers, and of a model with layers
+        what cuts it.
+    settings
+        Keys to set in all configurations. Buckets are chosen for each, unless ``strategy.bucket_size`` is among these.
+    prices
+        As for :func:`plan`.
+    out
+        A results file ``NAME.ndjson`` for what is simulated; what was interrupted goes on in it.
+    jobs, backend, scheduler, force, progress, agree
+        As for :func:`sweep`.
+
+    Returns
+    -------
+    Advice
+        ``sentences`` say what to do; ``rows`` have each configuration with its result, ``to_frame()`` a row for each.
+
+    Raises
+    ------
+    InputError
+        A range is empty, or a name is unknown.
+    ScenarioError
+        No configuration is possible.
+
+    Examples
+    --------
+    >>> found = advise("ring", machines=[1, 4], strategies=["single", "ring"], settings={"run.steps": 20}, jobs=1)
+    >>> [(its.strategy, its.nodes) for its in found.rows], found.rows[found.best].nodes
+    ([('single', 1), ('ring', 1), ('ring', 4)], 4)
+    """
+    from paceline.planning import advise as compare_all
+    from paceline.planning import machines_of, space_of, strategies_for
+
+    settings = pairs_of(settings)
+    base = load(scenario, settings)
+    counts = machines_of(machines, base)
+    file = writable(out, scenario)
+    if base.cluster.nodes is not None:  # how many a run takes is what is varied
+        settings = [*settings, ("cluster.nodes", None)]
+    space = space_of(
+        scenario, settings=settings, strategies=strategies or strategies_for(base),
+        workers=[count * base.cluster.replicas_per_node for count in counts], prices=parse_prices(prices),
+    )  # fmt: skip
+    agree_to_plan(space.searched_together, agree, jobs=jobs)
+    return compare_all(space, out=file, jobs=jobs, backend=backend, scheduler=scheduler, force=force, progress=progress)
 
 
 @checked

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from paceline.comparing import has_effect
-from paceline.planning.answer import Candidate, Plan, refused_once
+from paceline.planning.answer import Candidate, Plan, Refused, refused_once
 from paceline.planning.tables import candidates_in_rows, plan_tables
 from paceline.sentences import NOT_CERTAIN, paired_in_words, servers_note, staleness_in_words, time_note, work_note, workers_note
 from simulator.left_out import left_out_in_words
@@ -16,9 +16,10 @@ from simulator.text import listed
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from paceline.planning.advice import Advice
     from simulator.table import Table
 
-__all__ = ["show_plan"]
+__all__ = ["show_advice", "show_plan"]
 
 _FRONT = 8
 _MOST_REFUSED = 2
@@ -58,6 +59,18 @@ _GAINS = {
     "bottleneck": "limit then",
 }
 """Those of improvements."""
+_ADVICE = {
+    "strategy": "strategy",
+    "nodes": "machines",
+    "samples_per_s": "samples/s",
+    "samples_per_s_low": "low",
+    "samples_per_s_high": "high",
+    "scaling_efficiency": "eff.",
+    "staleness": "stale",
+    "usd_per_million_samples": "per 1M",
+    "bottleneck": "limit",
+}
+"""Those of advice."""
 _NARROW = frozenset({"samples_per_s_low", "samples_per_s_high"})
 
 
@@ -86,6 +99,24 @@ def show_plan(plan: Plan, *, details: bool = False) -> None:
         console.print(Text(f"warning: {warning.text} ({warning.code})"), style="yellow")
     if not details:
         console.print("\n--details prints what stands behind this; --report FILE.html draws it.", style="dim")
+
+
+def show_advice(advice: Advice) -> None:
+    """What to do in sentences, and every configuration in a table."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console()
+    for text in advice.sentences:
+        console.print(Text(text))
+    console.print()
+    table = advice.table()
+    rows = tuple((f"{row[0]}{' *' if place == advice.best else ''}", *row[1:]) for place, row in enumerate(table.rows))
+    _show(console, replace(table, rows=rows), _ADVICE)
+    console.print(Text("* the advice; each with the buckets that are best for it"), style="dim")
+    _refused_in_words(console, advice.refused, _MOST_REFUSED)
+    for warning in advice.rows[advice.best].result.warnings:
+        console.print(Text(f"warning: {warning.text} ({warning.code})"), style="yellow")
 
 
 def _compared(plan: Plan) -> list[Candidate]:
@@ -122,10 +153,14 @@ def _details(console: Console, plan: Plan) -> None:
 
 def _refused(console: Console, plan: Plan, most: int | None) -> None:
     """What cannot be, each reason once, with the number of configurations that share it."""
+    told = {its.strategy for its in plan.strategies if its.best is None}  # why, beside its name
+    _refused_in_words(console, refused_once(one for one in plan.refused if one.asked not in told), most)
+
+
+def _refused_in_words(console: Console, reasons: Sequence[Refused], most: int | None) -> None:
+    """Each reason, up to so many of them."""
     from rich.text import Text
 
-    told = {its.strategy for its in plan.strategies if its.best is None}  # why, beside its name
-    reasons = refused_once(one for one in plan.refused if one.asked not in told)
     for one in reasons[:most]:
         many = f"{one.configurations:,} configurations" if one.configurations > 1 else "1 configuration"
         console.print(Text(f"refused, {many}: {one.name}: {one.text}"), style="yellow")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from paceline.planning.advice import Advice, advise, machines_of, strategies_for
 from paceline.planning.answer import Candidate, ClusterAnswer, Improvement, Plan, ServerCount, WorkerCount
 from paceline.planning.goal import Goal, goal_of
 from paceline.planning.improvements import improvements
@@ -10,6 +11,7 @@ from paceline.planning.space import Space, space_of
 from paceline.planning.whole_job import length_of
 
 __all__ = [
+    "Advice",
     "Candidate",
     "ClusterAnswer",
     "Goal",
@@ -18,9 +20,12 @@ __all__ = [
     "ServerCount",
     "Space",
     "WorkerCount",
+    "advise",
     "goal_of",
     "improvements",
     "length_of",
+    "machines_of",
     "plan",
     "space_of",
+    "strategies_for",
 ]

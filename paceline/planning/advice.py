@@ -1,0 +1,296 @@
+"""advise: without a goal, what every strategy makes of 1 to N machines, and whether more than one is worth it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from pydantic import Field
+
+from paceline.comparing import Comparison, compare
+from paceline.planning.answer import Refused, refused_once
+from paceline.planning.bounds import Ceilings
+from paceline.planning.space import Line, Space, counts_of
+from paceline.planning.tuning import best_bucket, bucket_in_words, can_fuse
+from paceline.sentences import change_in_words, staleness_in_words
+from paceline.sweeping import Backend, ResultsFile, Runner, Simulations
+from simulator.cost import placement_of, usd_per_hour, usd_per_million_samples
+from simulator.errors import SimulationError
+from simulator.memory import does_not_fit
+from simulator.resolve import resolve
+from simulator.results import Result
+from simulator.scenario import Scenario
+from simulator.short import Short
+from simulator.spec import Spec
+from simulator.table import Cell, Column, Table
+from simulator.text import counted, estimated, format_hourly, format_usd, sentence
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Advice", "Advised", "advise", "machines_of", "strategies_for"]
+
+_MOST_OF_A_WAY = 4
+"""Of all ways in which a model may be cut on as many devices, those that are best by closed forms are simulated."""
+_HALF = 0.5
+"""Machines pay that work half as well as the first ones."""
+
+
+class Advised(Spec):
+    """One strategy on a number of machines, with the buckets that are best for it."""
+
+    strategy: str = Field(description="short name, as it was asked for; empty: the scenario's own")
+    name: str = Field(description="the configuration in words")
+    nodes: int = Field(description="machines that it takes")
+    result: Result
+    usd_per_hour: float | None = None
+    usd_per_million_samples: float | None = Field(default=None, description="at the mean throughput of each run")
+
+
+class Advice(Short, Spec):
+    """What every strategy makes of each number of machines, and what follows from that."""
+
+    see: ClassVar[str] = ".sentences say it in words, to_frame() has every configuration"
+
+    rows: tuple[Advised, ...] = Field(description="by strategy, then by number of machines")
+    best: int = Field(description="row that is fastest for certain, or the best of one machine")
+    one_machine: int | None = Field(description="row that is fastest on one machine; null where none fits on one")
+    sentences: tuple[str, ...] = Field(description="what to do, in words")
+    refused: tuple[Refused, ...] = Field(default=(), description="what cannot be, each with the reason")
+
+    def _in_short(self) -> Iterator[str]:
+        yield from self.sentences
+
+    def table(self) -> Table:
+        """A row for each strategy and number of machines."""
+        columns = (
+            Column("strategy", "text", "Strategy"),
+            Column("nodes", "count", "Machines"),
+            Column("workers", "count", "Workers"),
+            Column("samples_per_s", "precise", "Throughput (samples/s)"),
+            Column("samples_per_s_low", "number", "Low"),
+            Column("samples_per_s_high", "number", "High"),
+            Column("scaling_efficiency", "share", "Efficiency"),
+            Column("staleness", "number", "Staleness (updates)"),
+            Column("usd_per_million_samples", "usd", "Cost of a million samples"),
+            Column("bottleneck", "text", "Limited by"),
+            Column("name", "text", "Configuration"),
+        )
+        rows: list[tuple[Cell, ...]] = []
+        for its in self.rows:
+            result, rate = its.result, its.result.throughput_samples_per_s
+            rows.append(
+                (
+                    its.strategy or result.scenario.strategy.kind,
+                    its.nodes,
+                    result.scenario.workers,
+                    rate.mean,
+                    rate.low,
+                    rate.high,
+                    result.scaling_efficiency.mean,
+                    result.staleness.mean or None,
+                    its.usd_per_million_samples,
+                    result.bottleneck.label,
+                    its.name,
+                )
+            )
+        return Table("Every strategy on each number of machines", columns, tuple(rows), "advice")
+
+    def to_frame(self) -> pd.DataFrame:
+        """The table for pandas."""
+        return self.table().to_frame()
+
+    def to_json(self) -> str:
+        """All of it as JSON."""
+        return self.model_dump_json()
+
+
+_MACHINES = 8
+_USUAL = ("single", "ring", "sync-ps", "async-ps")
+_ON_ONE_NODE = ("mirrored",)
+_CUT = ("fsdp", "pipeline", "tensor", "hybrid")
+
+
+def strategies_for(scenario: Scenario) -> list[str]:
+    """Short names of what suits a scenario: what needs no servers and what does, and of a model with layers what cuts it."""
+    several = _ON_ONE_NODE if scenario.cluster.replicas_per_node > 1 else ()
+    return [*_USUAL[:1], *several, *_USUAL[1:], *(_CUT if scenario.workload.layers else ())]
+
+
+def machines_of(given: str | Iterable[int] | None, scenario: Scenario) -> list[int]:
+    """Numbers of machines to try: 1, 2, 4 and so on up to the end of a range, or those of a list.
+
+    Left out, the range ends at as many as the cluster has.
+
+    Raises
+    ------
+    InputError
+        It is empty, or has what is no count.
+    """
+    if given is None:
+        cluster = scenario.cluster
+        given = f"1..{cluster.nodes or _MACHINES}"
+    counts = counts_of(given, "machines")
+    if not counts.searched:
+        return list(counts.values)
+    least, most = counts.values[0], counts.values[-1]
+    return sorted({most, *(least << power for power in range((most // least).bit_length()))})
+
+
+def advise(
+    space: Space,
+    *,
+    out: Path | None = None,
+    jobs: int = 0,
+    backend: Backend = "local",
+    scheduler: str | None = None,
+    force: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> Advice:
+    """Simulate every configuration of a space, with the buckets that are best for each, and compare them with one machine.
+
+    Parameters
+    ----------
+    space
+        What to choose from; its numbers of workers are a list.
+    out, jobs, backend, scheduler, force, progress
+        As for :func:`paceline.planning.plan`.
+
+    Raises
+    ------
+    SimulationError
+        No configuration could be simulated.
+    """
+    refused = list(space.refused)
+    wanted = [(line, scenario) for line in space.lines for scenario in line.scenarios.values()]
+    fitting = []
+    for line, scenario in wanted:
+        if line.family is None and (why := does_not_fit(scenario)) is not None:
+            refused.append(Refused(name=line.title(scenario.workers), cluster=line.cluster, text=why, configurations=1, asked=line.asked))
+        else:
+            fitting.append((line, scenario))
+    fitting = _promising(fitting)
+    with ExitStack() as stack:
+        file = stack.enter_context(ResultsFile.open(out, force=force)) if out is not None else None
+        runner = stack.enter_context(Runner(jobs=jobs, backend=backend, scheduler=scheduler))
+        simulations = Simulations(runner, file, force=force, progress=progress)
+        found: dict[tuple[str, int], Advised] = {}
+        outcomes = simulations([scenario for _, scenario in fitting])
+        for (line, scenario), outcome in zip(fitting, outcomes, strict=True):
+            if not isinstance(outcome, Result):
+                failed = f"{outcome.failed.kind}: {outcome.failed.text}"
+                name = line.title(scenario.workers)
+                refused.append(Refused(name=name, cluster=line.cluster, text=failed, configurations=1, asked=line.asked))
+                continue
+            result = best_bucket(scenario, outcome, simulations) if line.tunable else outcome
+            its = _advised(line, scenario, result)
+            key = its.strategy, its.nodes
+            if key not in found or _rate(its) > _rate(found[key]):
+                found[key] = its
+        simulations.finish()
+    rows = tuple(found.values())
+    if not rows:
+        texts = " / ".join(dict.fromkeys(one.text for one in refused))
+        raise SimulationError(f"none of the configurations could be simulated: {texts}")
+    return _answer(rows, tuple(refused_once(refused)))
+
+
+def _promising(wanted: Sequence[tuple[Line, Scenario]]) -> list[tuple[Line, Scenario]]:
+    """Of all ways in which a model may be cut alike on as many devices, those that are best by closed forms."""
+    alike: dict[tuple[str, str, int], list[tuple[float, Line, Scenario]]] = {}
+    kept = []
+    ceilings: dict[object, Ceilings] = {}
+    for line, scenario in wanted:
+        if line.family is None:
+            kept.append((line, scenario))
+            continue
+        its = ceilings.setdefault(line.family, Ceilings(line.first))
+        its.of(scenario)
+        guess = its.expected or scenario.replicas * scenario.batch / resolve(scenario).scenario.full_step_s
+        alike.setdefault((line.asked, line.cluster, scenario.workers), []).append((guess, line, scenario))
+    for same in alike.values():
+        kept += [(line, scenario) for _, line, scenario in sorted(same, key=lambda one: (-one[0], one[1].name))[:_MOST_OF_A_WAY]]
+    return kept
+
+
+def _advised(line: Line, scenario: Scenario, result: Result) -> Advised:
+    own = result.scenario
+    fused = f", {bucket_in_words(own)}" if can_fuse(own) and own.strategy != scenario.strategy else ""
+    cost = usd_per_million_samples(result)
+    return Advised(
+        strategy=line.asked,
+        name=f"{line.name}{fused}",
+        nodes=placement_of(own).nodes,
+        result=result,
+        usd_per_hour=usd_per_hour(own),
+        usd_per_million_samples=cost.mean if cost is not None else None,
+    )
+
+
+def _rate(its: Advised) -> float:
+    return its.result.throughput_samples_per_s.mean
+
+
+def _answer(rows: tuple[Advised, ...], refused: tuple[Refused, ...]) -> Advice:
+    one = max((place for place, its in enumerate(rows) if its.nodes == 1), key=lambda place: _rate(rows[place]), default=None)
+    best = max(range(len(rows)), key=lambda place: _rate(rows[place]))
+    found = compare(rows[best].result, rows[one].result) if one is not None and one != best else None
+    if one is not None and (found is None or not found.clear or found.ratio.mean <= 1.0):
+        best = one
+    return Advice(rows=rows, best=best, one_machine=one, sentences=tuple(_sentences(rows, best, one, found)), refused=refused)
+
+
+def _sentences(rows: Sequence[Advised], best: int, one: int | None, found: Comparison | None) -> Iterator[str]:
+    its = rows[best]
+    rate = its.result.throughput_samples_per_s
+    does = estimated(rate.mean, rate.low, rate.high, "throughput", "samples/s")
+    if best == one:
+        why = "Nothing else was simulated" if found is None else f"The fastest of several is not for certain faster: {_by(found)}"
+        yield f"Use one machine: {its.name} makes {does}. {why}."
+    else:
+        yield f"Fastest is {its.name} on {counted(its.nodes, 'machine')}: {does}."
+        if one is not None and found is not None:
+            yield f"That is {_by(found)} over the throughput of one machine ({rows[one].name})."
+        paying = _paying(rows, best)
+        last = rows[paying]
+        if last.nodes == 1:
+            yield "For throughput per machine one is best: those that are added work less than half as well."
+        elif paying != best:
+            makes = estimated(_rate(last), *_ends(last), "throughput", "samples/s")
+            yield f"Up to {last.nodes:,} machines those that are added work at least half as well: {last.name} makes {makes}."
+    if stale := staleness_in_words(its.result):
+        yield f"It has {stale}."
+    elif inexact := its.result.scenario.strategy.inexact:
+        yield f"{sentence(inexact)} It may need more samples than one device would."
+    if its.result.discrepancy is not None:
+        yield sentence(its.result.discrepancy.coverage_in_words)
+    yield sentence(f"the limit is {its.result.bottleneck.label}: {its.result.bottleneck.text}")
+    priced = [place for place, each in enumerate(rows) if each.usd_per_million_samples is not None]
+    if priced:
+        cheapest = rows[min(priced, key=lambda place: rows[place].usd_per_million_samples or 0.0)]
+        hourly = f", at {format_hourly(cheapest.usd_per_hour)} an hour" if cheapest.usd_per_hour is not None else ""
+        cost = format_usd(cheapest.usd_per_million_samples or 0.0)
+        yield f"Cheapest for each sample is {cheapest.name} on {counted(cheapest.nodes, 'machine')}: {cost} for a million{hourly}."
+
+
+def _ends(its: Advised) -> tuple[float, float]:
+    rate = its.result.throughput_samples_per_s
+    return rate.low, rate.high
+
+
+def _by(found: Comparison) -> str:
+    return change_in_words(found.ratio)
+
+
+def _paying(rows: Sequence[Advised], best: int) -> int:
+    """Of the best strategy, the row up to which each step to more machines brings at least half of what it adds."""
+    own = sorted((place for place, its in enumerate(rows) if its.strategy == rows[best].strategy), key=lambda place: rows[place].nodes)
+    last = own[0]
+    for place in own[1:]:
+        more = rows[place].nodes / rows[last].nodes - 1
+        if _rate(rows[place]) / _rate(rows[last]) - 1 < _HALF * more:
+            break
+        last = place
+    return last

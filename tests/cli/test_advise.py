@@ -1,0 +1,25 @@
+"""``paceline advise`` on the command line."""
+
+from __future__ import annotations
+
+import json
+
+from support.command_line import refused
+
+QUICK = ("--set", "run.replications=3", "--set", "run.steps=10", "--jobs", "1")
+
+
+def test_the_advice_comes_first_and_each_configuration_has_a_line(paceline) -> None:
+    answer = paceline("advise", "ring", "--machines", "1,2", "--strategies", "single,ring,async-ps", *QUICK)
+    assert answer.code == 0
+    assert answer.stdout.startswith(("Fastest is ", "Use one machine: "))
+    assert answer.stdout.count("async-ps") >= 2
+    assert " *" in answer.stdout
+    as_json = paceline("advise", "ring", "--machines", "1,2", "--strategies", "single,ring", *QUICK, "--json")
+    rows = json.loads(as_json.stdout)["rows"]
+    assert [its["strategy"] for its in rows] == ["single", "ring", "ring"]
+
+
+def test_wrong_input_is_one_line(paceline) -> None:
+    refused(paceline("advise", "ring", "--machines", "none"), "--machines", "must be a range such as")
+    refused(paceline("advise", "ring", "--strategies", "rnig", *QUICK), "did you mean ring?")

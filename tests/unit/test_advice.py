@@ -1,0 +1,72 @@
+"""Advice without a goal: every strategy on 1 to N machines, and one machine where that is the answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.scenarios import scenario_table
+
+import paceline
+from paceline.planning.advice import machines_of
+from simulator import load_scenario
+from simulator.errors import InputError
+
+VARIABLES = [{"name": f"v{place}", "size_bytes": 1e6, "creation_index": place, "ready": (place + 1) / 12} for place in range(12)]
+
+
+def table(bandwidth: str, **cluster: Any) -> dict[str, Any]:
+    return scenario_table(
+        workload={
+            "variables": VARIABLES,
+            "forward": {"base": "5 ms", "per_sample": "0 s"},
+            "backward": {"base": "40 ms", "per_sample": "0 s"},
+        },
+        cluster={"inter_node": {"bandwidth": bandwidth, "latency": "50 us"}, **cluster},
+        strategy={"kind": "multi-worker-mirrored", "workers": 2, "bucket_size": "25 MB"},
+        run={"replications": 3, "steps": 10},
+    )
+
+
+def test_on_a_slow_network_one_machine_is_the_answer() -> None:
+    """A ring of n sends 2 (n - 1) / n x 12 MB at 5 MB/s a step: more than two seconds, for n steps of 45 ms."""
+    found = paceline.advise(table("5 MB/s"), machines=[1, 2, 4], jobs=1)
+    assert found.sentences[0].startswith("Use one machine: single device ")
+    assert found.best == found.one_machine
+    assert {its.strategy for its in found.rows} == {"single", "ring", "sync-ps", "async-ps"}
+
+
+def test_on_a_fast_network_all_machines_are_and_buckets_are_chosen() -> None:
+    found = paceline.advise(table("2 GB/s"), machines="1..4", strategies=["single", "ring"], jobs=1)
+    best = found.rows[found.best]
+    assert (best.strategy, best.nodes) == ("ring", 4)
+    assert ", buckets of " in best.name
+    assert best.result.scaling_efficiency.mean > 0.9
+    assert [(its.strategy, its.nodes) for its in found.rows] == [("single", 1), ("ring", 1), ("ring", 2), ("ring", 4)]
+    frame = found.to_frame()
+    assert list(frame["nodes"]) == [1, 1, 2, 4]
+    assert found.sentences[0].startswith("Fastest is ring all-reduce on ")
+
+
+def test_what_cannot_be_has_its_reason() -> None:
+    found = paceline.advise(table("2 GB/s"), machines=[1, 2], strategies=["ring", "mirrored"], jobs=1)
+    assert any(its.asked == "mirrored" and its.text for its in found.refused)
+
+
+def test_the_machines_that_a_cluster_has_are_the_range_and_none_is_paid_for_idly() -> None:
+    found = paceline.advise(table("2 GB/s", nodes=4, price={"usd_per_node_hour": 1.0}), strategies=["single", "ring"], jobs=1)
+    assert [its.nodes for its in found.rows] == [1, 1, 2, 4]
+    assert [its.usd_per_hour for its in found.rows] == [1.0, 1.0, 2.0, 4.0]
+    assert any(text.startswith("Cheapest for each sample is ") for text in found.sentences)
+
+
+@pytest.mark.parametrize(
+    ("given", "counts"), [("1..8", [1, 2, 4, 8]), ("1..6", [1, 2, 4, 6]), ([3, 1], [1, 3]), ("2..9", [2, 4, 8, 9]), (None, [1, 2, 4, 8])]
+)
+def test_a_range_of_machines_is_doubled(given: Any, counts: list[int]) -> None:
+    assert machines_of(given, load_scenario("ring", [("cluster.nodes", None)])) == counts
+
+
+def test_no_count_is_refused() -> None:
+    with pytest.raises(InputError, match="`machines`"):
+        machines_of("many", load_scenario("ring"))
