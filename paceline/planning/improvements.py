@@ -10,7 +10,7 @@ from paceline.planning.answer import Improvement
 from paceline.planning.goal import Goal
 from paceline.planning.tuning import bucket_in_words, fastest_of, with_buckets
 from paceline.planning.whole_job import job_of
-from paceline.sentences import nodes_beyond
+from paceline.sentences import LARGER_BATCH, nodes_beyond
 from paceline.sweeping import Simulate
 from simulator.cost import placement_of, server_nodes, usd_per_hour
 from simulator.errors import ScenarioError
@@ -224,7 +224,7 @@ def _larger_batch(scenario: Scenario, beside: Sequence[Scenario]) -> _Change:
     assert size is not None, "a scenario has one of the two"
     text = f"batch {whose} from {size:,} to {2 * size:,} samples; what that does to convergence is not predicted"
     if not scenario.strategy.cuts_batches:
-        return _tried("batch", "2x batch", text, lambda: with_batch(scenario, 2))
+        return _tried("batch", LARGER_BATCH, text, lambda: with_batch(scenario, 2))
     found = []
     for its in (scenario, *beside):
         for pieces in (1, 2):  # micro-batches twice as large, or twice as many
@@ -234,7 +234,7 @@ def _larger_batch(scenario: Scenario, beside: Sequence[Scenario]) -> _Change:
                 continue
             found += [larger] if does_not_fit(larger) is None else []
     return _Change(
-        "batch", "2x batch", text if found else f"not possible: {text}, which does not fit into memory", tuple(found), choice=True
+        "batch", LARGER_BATCH, text if found else f"not possible: {text}, which does not fit into memory", tuple(found), choice=True
     )
 
 

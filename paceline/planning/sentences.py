@@ -11,7 +11,14 @@ from paceline.planning.goal import Goal, reachable_confidence, required_rate
 from paceline.planning.judging import Judge, Point
 from paceline.planning.space import Space
 from paceline.planning.whole_job import job_of
-from paceline.sentences import beyond_in_brackets, change_in_words, goal_in_words, paired_in_words, staleness_in_words
+from paceline.sentences import (
+    beyond_in_brackets,
+    change_in_words,
+    goal_in_words,
+    helpfulness,
+    paired_in_words,
+    staleness_in_words,
+)
 from paceline.whole_job import PART_LABELS, overhead_share
 from simulator.cost import bought, purchase_usd
 from simulator.figures import JobOutcome
@@ -224,7 +231,7 @@ def _limit(plan: Plan) -> str:
     if not clear:
         what = "has an effect that its interval does not leave open" if large else f"brings more than {format_share(_LITTLE)}"
         return f"{text} No single improvement that was tried {what}."
-    best, effect = clear[0]
+    best, effect = max(clear, key=lambda one: helpfulness(one[0].name, one[1].mean - 1))
     name = f"{best.name}{beyond_in_brackets(best, plan)}"
     text = f"{text} Of the single improvements tried, {name} helps most: throughput {change_in_words(effect)}"
     text += f"{_price_of(best, plan.chosen)}."

@@ -35,6 +35,7 @@ from paceline.reporting.tables import brief_table, calibration_table, curve_erro
 from paceline.sentences import (
     NOT_CERTAIN,
     goal_in_words,
+    helpfulness,
     limit_in_words,
     memory_in_words,
     servers_note,
@@ -210,7 +211,9 @@ def render(report: Content) -> str:
             left_out=left_out(report.answer.result.scenario),
             limit=limit_in_words(report.answer.result),
             variance=variance_in_words(report.answer.result),
-            gains=sorted((change for change in report.sensitivity if change.seen), key=lambda change: -(change.gain or 0.0)),
+            gains=sorted(
+                (change for change in report.sensitivity if change.seen), key=lambda change: -helpfulness(change.name, change.gain or 0.0)
+            ),
             error_share=max(result.monte_carlo_error / result.throughput_samples_per_s.mean for result in results),
             brief=brief_table(results, report.at, _MOST_PLAIN_ROWS),
             compared=any(group.id == "source" and len(group.labels) > 1 for group in report.at.groups),
@@ -341,7 +344,7 @@ def _title_of_changes(changes: Sequence[Change]) -> str:
     gains = [(change.gain, change.name) for change in changes if change.seen and change.gain is not None and change.gain > 0]
     if not gains:
         return "No single change that was tried helps for certain"
-    gain, name = max(gains)
+    gain, name = max(gains, key=lambda one: (helpfulness(one[1], one[0]), one[1]))
     return f"{name[:1].upper()}{name[1:]} would help most: {format_change(gain)} throughput"
 
 
