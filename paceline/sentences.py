@@ -290,8 +290,8 @@ def _growth(few: WorkerCount | ServerCount, many: WorkerCount | ServerCount) -> 
 
     Workers bring no more than their own number does: whatever the model is off by, none works better than one that was there.
     """
-    counts = getattr(many, "workers", None), getattr(few, "workers", None)  # servers are counted without
-    bounds = NO_BOUNDS if None in counts else GainBounds(0.0, counts[0] / counts[1])
+    before = getattr(few, "workers", 0)  # servers are counted without
+    bounds = GainBounds(0.0, getattr(many, "workers", 0) / before) if before else NO_BOUNDS
     jobs: tuple[JobCount | None, JobCount | None] = getattr(many, "job", None), getattr(few, "job", None)
     if jobs[0] is not None and jobs[1] is not None:
         runs, others = jobs[0].samples_per_s_of_each_replication, jobs[1].samples_per_s_of_each_replication

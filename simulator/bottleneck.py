@@ -63,7 +63,11 @@ def bottleneck(
     if not gains:
         return limit
     cut = _Cut(_step_s(parts), stages, exchanges)
-    return _by_gains(limit, gains, partial(_share_of, parts), lambda part: _limit_of(part, scenario, parts, use, busiest, cut))
+    found = _by_gains(limit, gains, partial(_share_of, parts), lambda part: _limit_of(part, scenario, parts, use, busiest, cut))
+    rest_s = cut.step_s - parts.input
+    if found.balance is not None and "input" in (found.name, found.balance) and scenario.input is not None and batch_s(scenario) < rest_s:
+        return found.model_copy(update={"text": f"{found.text} Yet {help_with_input(scenario, rest_s)}."})
+    return found
 
 
 def _step_s(parts: Breakdown) -> float:

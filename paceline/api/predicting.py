@@ -388,10 +388,7 @@ def plan(
     servers: Counts = None,
     scaling: Literal["weak", "strong", "both"] | None = None,
     batches: Counts = None,
-    runs_on: Annotated[
-        Sequence[Literal["tensorflow", "horovod", "pytorch", "deepspeed", "megatron-lm"]],
-        MustBe("a list of 'tensorflow', 'horovod', 'pytorch', 'deepspeed' and 'megatron-lm'"),
-    ] = (),
+    runs_on: Annotated[Sequence[str], MustBe("a list of names, such as ['tensorflow']")] = (),
     settings: Settings = (),
     prices: Prices = None,
     out: File | None = None,
@@ -444,7 +441,8 @@ def plan(
         Batches to choose from, where a larger one is allowed: a range ``"16..512"``, of which 16, 32, 64 and so on are taken, or a
         list; samples of each replica with weak scaling, of all together with strong. None: as the scenario has it.
     runs_on
-        Take only what one of these runs as it comes, such as ``["tensorflow"]``.
+        Take only what one of these runs as it comes: ``"tensorflow"``, ``"horovod"``, ``"pytorch"``, ``"deepspeed"``,
+        ``"megatron-lm"``; none: whatever runs it.
     settings
         Keys to set in all configurations, whatever their cluster. Buckets are chosen by the plan, unless ``strategy.bucket_size``
         is among these, or in ``over``.

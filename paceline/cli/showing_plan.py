@@ -91,9 +91,10 @@ def show_plan(plan: Plan, *, details: bool = False) -> None:
         _details(console, plan)
     else:
         _candidates(console, plan, first, _compared(plan))
-        for name, its in (*((its.cluster, its) for its in plan.clusters), *((its.strategy, its) for its in plan.strategies)):
-            if its.best is None:
-                console.print(Text(f"{name}: {its.text}"))
+        missing = [(its.cluster, its.text) for its in plan.clusters if its.best is None]
+        missing += [(its.strategy, its.text) for its in plan.strategies if its.best is None]
+        for name, text in missing:
+            console.print(Text(f"{name}: {text}"))
     _refused(console, plan, None if details else _MOST_REFUSED)
     for warning in plan.chosen.result.warnings:
         console.print(Text(f"warning: {warning.text} ({warning.code})"), style="yellow")

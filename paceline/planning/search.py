@@ -45,14 +45,14 @@ class Search:
     Parameters
     ----------
     lines
-        All points, line by line; some may be simulated already.
+        All points, line by line; some may be simulated already. Lines may be added later.
     judge
         What is good.
     simulate
         Simulates scenarios.
     """
 
-    def __init__(self, lines: Sequence[list[Point]], judge: Judge, simulate: Simulate) -> None:
+    def __init__(self, lines: list[list[Point]], judge: Judge, simulate: Simulate) -> None:
         self.lines = lines
         self._judge = judge
         self._simulate = simulate

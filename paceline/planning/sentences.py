@@ -24,7 +24,6 @@ from simulator.cost import bought, purchase_usd
 from simulator.figures import JobOutcome
 from simulator.memory import memory_of
 from simulator.results import Failure
-from simulator.strategies.hybrid import Hybrid
 from simulator.strategies.strategy import software_in_words
 from simulator.text import (
     format_bytes,
@@ -124,12 +123,9 @@ def _layout(candidate: Candidate) -> str:
     able = strategy.software
     runs = f"{software_in_words(able).partition(' do')[0]} run{'s' if len(able) == 1 else ''} it as it comes" if able else ""
     runs = runs or "No widely used software runs it as it comes"
-    if not isinstance(strategy, Hybrid) or not strategy.cuts:
+    if not strategy.cuts:
         return "" if "tensorflow" in able else f"{runs}."
-    degrees = [("data", scenario.replicas), ("pipeline", strategy.pipeline), ("tensor", strategy.tensor)]
-    text = f"Its layout is {' x '.join(f'{name} {degree}' for name, degree in degrees)}"
-    text += f", with experts spread over {strategy.expert}" if strategy.expert > 1 else ""
-    text += f" and {strategy.shard} shared by {strategy.shard_group or scenario.replicas} copies" if strategy.shard != "none" else ""
+    text = f"Its layout is {strategy.laid_out(scenario)}"
     each = format_number(scenario.batch / training.micro_batches)
     text += f"; a step of a copy is {training.micro_batches:,} micro-batch{'es' if training.micro_batches > 1 else ''} of {each} samples"
     text += f" with {training.recompute} recomputation" if training.recompute != "none" else ""
@@ -414,9 +410,9 @@ def why_not(judge: Judge, points: Sequence[Point], nearest: Point | None, refuse
     if not points:
         return f"not possible: {refused[0].text if refused else 'every configuration is refused'}"
     if not any(math.isfinite(point.needed) for point in points):
-        least = min((usd for point in points if (usd := purchase_usd(point.scenario)) is not None), default=None)
-        if least is not None and judge.goal.budget_usd is not None:
-            return f"its fewest machines cost {format_usd(least)} to buy, and the budget is {format_usd(judge.goal.budget_usd)}"
+        lowest = min((usd for point in points if (usd := purchase_usd(point.scenario)) is not None), default=None)
+        if lowest is not None and judge.goal.budget_usd is not None:
+            return f"its fewest machines cost {format_usd(lowest)} to buy, and the budget is {format_usd(judge.goal.budget_usd)}"
         return "no price is known, so that nothing can be said of a budget"
     if nearest is None:
         failed = next((point.outcome.failed.text for point in points if isinstance(point.outcome, Failure)), "")

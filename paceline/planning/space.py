@@ -17,13 +17,14 @@ from paceline.sweeping import Axis, several_clusters
 from simulator.catalog import find
 from simulator.errors import InputError, ScenarioError
 from simulator.loading import Source, apply_settings, scenario_from_table, table_of
+from simulator.nearest import did_you_mean
 from simulator.prices import Prices, for_several
 from simulator.published_throughputs import kind_of as device_kind_of
 from simulator.resolve import resolve
 from simulator.scenario import Scenario
 from simulator.spec import Spec
 from simulator.strategies.catalogue import kind_of, strategy_table
-from simulator.strategies.strategy import SOFTWARE, Software, Strategy, software_in_words
+from simulator.strategies.strategy import SOFTWARE, Strategy, software_in_words
 from simulator.text import counted, listed
 from simulator.training import Training
 from simulator.validation_errors import quoted, validated
@@ -172,7 +173,7 @@ def space_of(
     servers: str | Iterable[int] | None = None,
     scaling: Literal["weak", "strong", "both"] | None = None,
     batches: str | Iterable[int] | None = None,
-    runs_on: Sequence[Software] = (),
+    runs_on: Sequence[str] = (),
     prices: Prices | None = None,
 ) -> Space:
     """Every configuration that the ranges name, validated.
@@ -308,20 +309,25 @@ def _batch_axis(batches: str | Iterable[int], kinds: Sequence[Scaling], given: S
     if is_range(text):
         least, most = numbers[0], numbers[-1]
         numbers = [least << power for power in range((most // least).bit_length())]
-    return key, tuple(sorted(set(numbers)))
+    return key, sorted(set(numbers))
 
 
-def _keep_runnable(space: Space, runs_on: Sequence[Software]) -> None:
+def _keep_runnable(space: Space, runs_on: Sequence[str]) -> None:
     """Refuse what none of some software runs as it comes."""
     if not runs_on:
         return
+    for name in runs_on:
+        if name not in SOFTWARE:
+            hint = did_you_mean(name, SOFTWARE, f"there are {', '.join(SOFTWARE)}")
+            raise InputError(f"`runs_on` {quoted(name)}: no such software is known; {hint}")
     kept = []
     for line in space.lines:
         able = line.first.strategy.software
         if set(able) & set(runs_on):
             kept.append(line)
             continue
-        text = f"{listed([SOFTWARE[name] for name in runs_on], 'or')} does not run it as it comes; {software_in_words(able)}"
+        asked = listed([title for name, title in SOFTWARE.items() if name in runs_on], "or")
+        text = f"{asked} does not run it as it comes; {software_in_words(able)}"
         name = f"{line.name}, {line.scaling} scaling"
         way = line.way if line.family is not None else ""
         refused = Refused(name=name, cluster=line.cluster, text=text, configurations=len(line.scenarios), way=way, asked=line.asked)

@@ -13,7 +13,6 @@ from paceline.sweeping import Simulate
 from simulator.errors import ScenarioError
 from simulator.results import Result
 from simulator.scenario import Scenario
-from simulator.strategies.hybrid import Hybrid
 from simulator.strategies.strategy import Strategy
 from simulator.text import written
 from simulator.validation_errors import validated
@@ -21,7 +20,6 @@ from simulator.validation_errors import validated
 __all__ = ["BUCKET_KEY", "best_bucket", "bucket_in_words", "can_fuse", "fastest_of", "with_bucket", "with_bucket_of", "with_buckets"]
 
 BUCKET_KEY = "strategy.bucket_size"
-_FIELD = "bucket_size_bytes"
 _PARTS = (2, 4, 8, 16, 32)
 """Buckets that all gradients are fused into: about so many."""
 _LEAST_BYTES = 64 * 1024.0
@@ -32,10 +30,7 @@ _WORTH = 1.005
 
 def can_fuse(scenario: Scenario) -> bool:
     """Whether a scenario reduces gradients among replicas in buckets whose size is free."""
-    strategy = scenario.strategy
-    if _FIELD not in type(strategy).model_fields or scenario.replicas == 1 or strategy.pace.every > 1:
-        return False
-    return not (isinstance(strategy, Hybrid) and strategy.shard == "parameters")
+    return scenario.strategy.fuses and scenario.replicas > 1
 
 
 def with_bucket(scenario: Scenario, size_bytes: float | None) -> Scenario:
@@ -46,8 +41,7 @@ def with_bucket(scenario: Scenario, size_bytes: float | None) -> Scenario:
     ScenarioError
         It breaks a rule.
     """
-    strategy = scenario.strategy.model_copy(update={_FIELD: size_bytes})
-    return validated(Scenario, {**scenario.sections, "strategy": strategy}, BUCKET_KEY)
+    return validated(Scenario, {**scenario.sections, "strategy": scenario.strategy.with_buckets(size_bytes)}, BUCKET_KEY)
 
 
 def with_bucket_of(scenario: Scenario, other: Strategy) -> Scenario:
@@ -58,7 +52,7 @@ def with_bucket_of(scenario: Scenario, other: Strategy) -> Scenario:
     ScenarioError
         It breaks a rule.
     """
-    return with_bucket(scenario, getattr(other, _FIELD))
+    return with_bucket(scenario, other.bucket_bytes)
 
 
 def with_buckets(scenario: Scenario) -> list[Scenario]:
@@ -69,7 +63,7 @@ def with_buckets(scenario: Scenario) -> list[Scenario]:
     if not can_fuse(scenario):
         return []
     whole = sum(scenario.strategy.pushed_bytes(scenario))
-    own = getattr(scenario.strategy, _FIELD)
+    own = scenario.strategy.bucket_bytes
     sizes = dict.fromkeys(2.0 ** int(whole / parts - 1).bit_length() for parts in _PARTS if whole / parts >= _LEAST_BYTES)
     found = []
     for size in sizes:
@@ -95,7 +89,7 @@ def fastest_of(results: Sequence[Result]) -> Result | None:
 
 def bucket_in_words(scenario: Scenario) -> str:
     """``buckets of 1 MiB``, or ``all gradients in one bucket``."""
-    size = getattr(scenario.strategy, _FIELD, None)
+    size = scenario.strategy.bucket_bytes
     return "all gradients in one bucket" if size is None else f"buckets of {written(size, 'setting_bytes')}"
 
 

@@ -250,6 +250,24 @@ class Strategy(Terse):
         return Pace()
 
     @property
+    def fuses(self) -> bool:
+        """Whether gradients are reduced in buckets, as many as the key ``bucket_size`` makes of them."""
+        return False
+
+    @property
+    def bucket_bytes(self) -> float | None:
+        """Size of a bucket of gradients; none: all are reduced as one, or nothing is."""
+        return None
+
+    def with_buckets(self, size_bytes: float | None) -> Self:
+        """The same with buckets of another size."""
+        raise NotImplementedError(f"{type(self).__name__} has no buckets")
+
+    def laid_out(self, setup: Setup) -> str:  # noqa: ARG002
+        """How a model that is cut lies on devices, in words; empty where none is."""
+        return ""
+
+    @property
     def software(self) -> tuple[Software, ...]:
         """What runs such a training as it comes, without code of one's own for it; empty: none that is widely used."""
         return ()

@@ -147,6 +147,7 @@ def test_a_larger_batch_that_is_hardly_better_is_not_taken() -> None:
         ({"batches": "0..4"}, "whole numbers from 1 on"),
         ({"batches": "many"}, "must be a range such as"),
         ({"batches": "8,16", "scaling": "both"}, "give `scaling` as one of them"),
+        ({"runs_on": ["tensorflo"]}, "did you mean tensorflow"),
         ({"batches": "8,16", "settings": [("workload.batch_per_replica", 4)]}, "name the same numbers"),
     ],
 )

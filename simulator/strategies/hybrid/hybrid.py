@@ -588,6 +588,27 @@ class Hybrid(Strategy):
         degrees = {"pipeline": self.pipeline > 1, "tensor": self.tensor > 1, "expert": self.expert > 1, "sharded": self.shard != "none"}
         return tuple(name for name, there in degrees.items() if there)
 
+    def laid_out(self, setup: Setup) -> str:
+        """Degrees, and who shares the state."""
+        copies = setup.layout.replicas
+        text = " x ".join(f"{name} {degree}" for name, degree in (("data", copies), ("pipeline", self.pipeline), ("tensor", self.tensor)))
+        text += f", with experts spread over {self.expert}" if self.expert > 1 else ""
+        return text + (f" and {self.shard} shared by {self.shard_group or copies} copies" if self.shard != "none" else "")
+
+    @property
+    def fuses(self) -> bool:
+        """Unless parameters are shared, which are gathered and reduced by layers."""
+        return self.shard != "parameters"
+
+    @property
+    def bucket_bytes(self) -> float | None:
+        """As it is given."""
+        return self.bucket_size_bytes
+
+    def with_buckets(self, size_bytes: float | None) -> Self:
+        """The same with buckets of another size."""
+        return self.model_copy(update={"bucket_size_bytes": size_bytes})
+
     @property
     def software(self) -> tuple[Software, ...]:
         """By schedule, shares and degrees.
