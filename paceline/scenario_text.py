@@ -248,7 +248,10 @@ def _cluster(figures: Figures) -> Iterator[Line]:
         yield _key("inter_node", _with_units(link), "network of a machine, each way; `paceline calibrate-link` measures it")
     else:
         yield _key("use", figures.cluster, "`paceline models list` shows others; --cluster own describes yours")
-    yield _key("nodes", figures.machines, "machines there are; left out: as many as the strategy needs", out=figures.nodes is None)
+    yield _key(
+        "available", figures.machines, "machines there are, a limit that costs nothing; left out: no limit", out=figures.nodes is None
+    )
+    yield _key("nodes", figures.machines, "machines that a run pays for, idle ones too; left out: those that it needs", out=True)
     if figures.price is not None:
         price = price_of_text(figures.price, "`price`")
         yield _key("price", {"usd_per_node_hour": price.usd_per_node_hour}, "US dollars for a machine for an hour")

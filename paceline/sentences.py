@@ -214,9 +214,11 @@ def time_note(candidates: Sequence[Candidate], goal: Goal) -> str:
 
 
 def nodes_beyond(nodes: int | None, scenario: Scenario) -> str:
-    """How many nodes more than ``cluster.nodes`` something around a scenario needs; nothing where they are enough, or not limited."""
-    given = scenario.cluster.nodes
-    return "" if nodes is None or given is None or nodes <= given else f"{counted(nodes - given, 'node')} more than cluster.nodes gives"
+    """How many nodes more than the cluster has something around a scenario needs; nothing where they are enough, or not limited."""
+    cluster = scenario.cluster
+    if nodes is None or cluster.room is None or nodes <= cluster.room:
+        return ""
+    return f"{counted(nodes - cluster.room, 'node')} more than {cluster.room_key} gives"
 
 
 def beyond_in_brackets(one: Improvement | ServerCount | WorkerCount, plan: Plan) -> str:

@@ -216,7 +216,7 @@ class Cluster(Short, Terse):
 
     terse: ClassVar[tuple[str, ...]] = (
         "storage", "host_cores", "device_sharing", "device_memory_limit_bytes", "intra_device", "slow_nodes", "slowdown", "background",
-        "rails", "pxn", "islands", "nvls",
+        "rails", "pxn", "islands", "nvls", "available",
     )  # fmt: skip
     see: ClassVar[str] = "to_frame() has every key; paceline.load('ring', {'cluster': cluster}) puts it into a scenario"
 
@@ -230,7 +230,18 @@ class Cluster(Short, Terse):
         default="",
         description="name of the devices, as a device file has it; a workload that was measured on another device is moved to it",
     )
-    nodes: int | None = Field(default=None, ge=1, le=10_000_000, description="machines; left out: as many as the strategy needs")
+    available: int | None = Field(
+        default=None,
+        ge=1,
+        le=10_000_000,
+        description="machines that there are: the most that a run can take; those that it leaves are not paid for; left out: no limit",
+    )
+    nodes: int | None = Field(
+        default=None,
+        ge=1,
+        le=10_000_000,
+        description="machines that a run takes and pays for, idle ones among them; left out: as many as the strategy needs",
+    )
     devices_per_node: int = Field(default=1, ge=1, le=1024, description="GPUs of a node, or 1 where the CPU computes")
     replicas_per_device: int = Field(default=1, ge=1, le=1024, description="replicas that share a device, each getting an equal part of it")
     device_sharing: Literal["saturated", "concurrent"] = Field(
@@ -334,6 +345,7 @@ class Cluster(Short, Terse):
 
     def _in_short(self) -> Iterator[str]:
         nodes = "as many nodes as needed" if self.nodes is None else counted(self.nodes, "node")
+        nodes += f" of {self.available:,} available" if self.available is not None else ""
         devices = f"{self.devices_per_node} x {self.device}" if self.device else counted(self.devices_per_node, "device")
         yield f"{self.name}, {nodes} of {devices}"
         link = self.inter_node
@@ -344,13 +356,17 @@ class Cluster(Short, Terse):
     @model_validator(mode="after")
     def _consistent(self) -> Cluster:
         self._check_sorts()
-        if self.nodes is not None and len(self.node_speed) > self.nodes:
-            raise ValueError(f"node_speed names {len(self.node_speed)} nodes, but there are {self.nodes}")
+        if self.nodes is not None and self.available is not None and self.nodes > self.available:
+            raise ValueError(
+                f"nodes ({self.nodes}), which a run takes, must be at most available ({self.available}), the machines that there are"
+            )
+        if (room := self.room) is not None and len(self.node_speed) > room:
+            raise ValueError(f"node_speed names {len(self.node_speed)} nodes, but there are {room}")
         if self.node_classes and self.node_speed:
             raise ValueError("node_speed and node_classes both say how fast nodes are; keep one")
         classed = sum(kind.nodes for kind in self.node_classes)
-        if self.nodes is not None and classed > self.nodes:
-            raise ValueError(f"node_classes name {classed} nodes, but there are {self.nodes}")
+        if room is not None and classed > room:
+            raise ValueError(f"node_classes name {classed} nodes, but there are {room}")
         if self.devices_per_node % self.devices_per_host_link:
             raise ValueError(f"devices_per_host_link ({self.devices_per_host_link}) must divide devices_per_node ({self.devices_per_node})")
         self._check_neighbours()
@@ -369,8 +385,8 @@ class Cluster(Short, Terse):
         background = self.background
         if background is not None and background.on == "fabric" and self.fabric is None:
             raise ValueError('background.on = "fabric" needs fabric, whose links others use: give it, or on = "inter-node"')
-        if background is not None and self.nodes is not None and max(background.nodes, default=0) >= self.nodes:
-            raise ValueError(f"background.nodes names node {max(background.nodes)}, but there are {self.nodes}, numbered from 0 on")
+        if background is not None and self.room is not None and max(background.nodes, default=0) >= self.room:
+            raise ValueError(f"background.nodes names node {max(background.nodes)}, but there are {self.room}, numbered from 0 on")
 
     def _check_rails(self) -> None:
         """Raise ValueError where rails cannot be laid so."""
@@ -409,6 +425,21 @@ class Cluster(Short, Terse):
             if link.sort not in ("given", *sorts):
                 allowed = f"one of {', '.join(sorts)}, or " if sorts else ""
                 raise ValueError(f'{where}.sort ("{link.sort}") must be {allowed}left out')
+
+    @property
+    def room(self) -> int | None:
+        """The most nodes that a run can take: ``nodes``, or all that are ``available``; none: as many as it needs."""
+        return self.nodes if self.nodes is not None else self.available
+
+    @property
+    def room_key(self) -> str:
+        """The dotted key that says so."""
+        return "cluster.available" if self.nodes is None and self.available is not None else "cluster.nodes"
+
+    def with_room_for(self, nodes: int) -> Cluster:
+        """The cluster, with no fewer nodes than ``nodes`` where their number is limited."""
+        limits = {name: limit for name in ("nodes", "available") if (limit := getattr(self, name)) is not None and limit < nodes}
+        return self.model_copy(update=dict.fromkeys(limits, nodes)) if limits else self
 
     @property
     def replicas_per_node(self) -> int:

@@ -67,6 +67,9 @@ def placement_of(scenario: Scenario) -> Placement:
         parts.append("the client on another node")
     if nodes > needed:
         parts.append(f"{_counted(nodes - needed, 'node')} of the cluster idle")
+    left, price = (cluster.available or nodes) - nodes, cluster.price
+    if left and price is not None and price.purchase_usd is not None:
+        parts.append(f"{_counted(left, 'node')} that {'is' if left == 1 else 'are'} owned idle, which no cost holds")
     return Placement(
         nodes=nodes,
         worker_nodes=scenario.worker_nodes,
@@ -91,7 +94,7 @@ def _counted(number: int, noun: str) -> str:
 def usd_per_hour(scenario: Scenario) -> float | None:
     """US dollars an hour for all nodes that the scenario takes, whole nodes; None where the price is not known.
 
-    A cluster with ``nodes`` is rented as a whole.
+    A cluster with ``nodes`` is rented as a whole; of what is ``available`` only what the scenario takes is paid for.
     """
     total = 0.0
     for nodes, price in bought(scenario):

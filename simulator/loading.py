@@ -325,7 +325,7 @@ def table_of(scenario: Source, settings: Settings = (), over: Iterable[str] = ()
     return apply_settings({**table, **whole}, rest, f"{source}: ", say=True), source, beside
 
 
-_KEPT = {"workload": ("batch_per_replica", "global_batch"), "cluster": ("nodes",), "input": ("per",)}
+_KEPT = {"workload": ("batch_per_replica", "global_batch"), "cluster": ("nodes", "available"), "input": ("per",)}
 """What a scenario says of a section beside the file that the section is taken from."""
 
 

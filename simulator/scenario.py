@@ -349,12 +349,12 @@ def _check(scenario: Scenario) -> None:
         raise ValueError(f"workload has {has}; it needs exactly one of them")
     strategy, layout = scenario.strategy, scenario.layout
     strategy.check_layout(cluster)
-    if cluster.nodes is not None and layout.nodes > cluster.nodes:
+    if cluster.room is not None and layout.nodes > cluster.room:
         needing = [counted(layout.replicas, "replica")]
         needing += [counted(layout.servers, "server")] * bool(layout.servers) + ["the client"] * layout.client
         raise ValueError(
-            f"cluster.nodes ({cluster.nodes}) must be at least {layout.nodes}, which {listed(needing)} of the strategy need: take fewer "
-            "workers, or more nodes"
+            f"{cluster.room_key} ({cluster.room}) must be at least {layout.nodes}, which {listed(needing)} of the strategy need: take "
+            "fewer workers, or more nodes"
         )
     if load.global_batch is not None and load.global_batch % layout.replicas:
         raise ValueError(f"workload.global_batch ({load.global_batch}) must be a multiple of the {layout.replicas} replicas")

@@ -57,6 +57,7 @@ def _of_several(cluster: Cluster, together: int) -> Cluster:
     return cluster.model_copy(
         update={
             "nodes": None if cluster.nodes is None else cluster.nodes // nodes,
+            "available": None if cluster.available is None else cluster.available // nodes,
             "devices_per_node": per_node // inside,
             "devices_per_host_link": 1,
             "rails": _rails(cluster, per_node // inside),

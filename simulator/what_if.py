@@ -140,9 +140,7 @@ def with_one_more_server(scenario: Scenario) -> Scenario:
 def with_strategy(scenario: Scenario, strategy: Strategy) -> Scenario:
     """Another strategy; a cluster of a fixed number of nodes gets those that the strategy needs besides."""
     cluster = scenario.cluster
-    if cluster.nodes is not None:
-        cluster = cluster.model_copy(update={"nodes": max(cluster.nodes, strategy.layout(cluster).nodes)})
-    return changed(scenario, strategy=strategy, cluster=cluster)
+    return changed(scenario, strategy=strategy, cluster=cluster.with_room_for(strategy.layout(cluster).nodes))
 
 
 def _times(spec: SpecT, name: str, factor: float) -> SpecT:

@@ -50,7 +50,8 @@ def new_scenario(
     cluster
         A cluster of the catalogue, or the path of its file; None: ``devices``, ``bandwidth`` and ``latency`` describe one.
     nodes
-        Number of machines, which the scenario then holds fast; None: as many as ``workers`` and ``servers`` need, or 4.
+        Number of machines that there are, the most that the scenario then takes (``cluster.available``); None: as many as ``workers`` and
+        ``servers`` need, or 4.
     devices
         Devices per machine, where ``cluster`` does not say it.
     bandwidth, latency

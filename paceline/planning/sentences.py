@@ -356,9 +356,9 @@ def notes_of(plan: Plan, chosen: Point, space: Space) -> list[str]:
 def _most_note(chosen: Point) -> str:
     """What keeps an answer from more workers that has the most of its line."""
     scenario = chosen.scenario
-    nodes = scenario.cluster.nodes
+    nodes = scenario.cluster.room
     if nodes is not None and scenario.strategy.with_count(scenario.workers + 1).layout(scenario.cluster).nodes > nodes:
-        limit, then = f"cluster.nodes ({nodes}) allows", "on more nodes there may be a better one"
+        limit, then = f"{scenario.cluster.room_key} ({nodes}) allows", "on more nodes there may be a better one"
     elif chosen.workers < chosen.line.most:
         limit, then = "are possible", "larger numbers of the range are refused"
     else:

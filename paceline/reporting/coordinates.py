@@ -33,10 +33,10 @@ _OF_ANY_DEVICE = ("workload.name", "workload.batch_per_replica", "workload.globa
 ABSENT = -1
 """Place of a point on a key that it does not have, such as servers of an all-reduce."""
 
-_OWN = KEYS_OF_NAMES | {"cluster.name", "cluster.nodes", "run.seed", "workload.name"}
+_OWN = KEYS_OF_NAMES | {"cluster.name", "cluster.nodes", "cluster.available", "run.seed", "workload.name"}
 """Settings that the replicas, a label or a key of their own say already."""
 
-_LAST_RESORT = ("cluster.nodes", "strategy.workers", "run.seed")
+_LAST_RESORT = ("cluster.nodes", "cluster.available", "strategy.workers", "run.seed")
 _MOST_NAMED = 3
 _NAMES = {
     "replicas": "Replicas",
@@ -46,6 +46,7 @@ _NAMES = {
     "cluster.inter_node.bandwidth_bytes_per_s": "Network bandwidth",
     "cluster.inter_node.latency_s": "Network latency",
     "cluster.nodes": "Nodes",
+    "cluster.available": "Nodes available",
     "run.seed": "Seed",
 }
 _UNITS = ("_bytes_per_s", "_bytes", "_s")
@@ -276,7 +277,7 @@ def _numbered(rows: list[tuple[str, ...]], columns: Sequence[Sequence[Any]]) -> 
 
 def _swept(path: str, values: list[Any], clusters: Sequence[str]) -> list[Any]:
     """The values of a key; of a cluster whose name tells the only one that it has, none."""
-    if not path.startswith("cluster.") or path == "cluster.nodes" or len(set(clusters)) == 1:
+    if not path.startswith("cluster.") or path in ("cluster.nodes", "cluster.available") or len(set(clusters)) == 1:
         return values
     of_cluster: dict[str, set[Any]] = {}
     for cluster, value in zip(clusters, values, strict=True):

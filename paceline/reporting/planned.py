@@ -72,7 +72,9 @@ def without_what_ifs(results: Sequence[Result], labels: Sequence[str] | None, pl
 
     def had(result: Result) -> str:
         scenario = result.scenario
-        return scenario.workload.model_dump_json() + scenario.cluster.model_copy(update={"nodes": None}).model_dump_json()
+        return (
+            scenario.workload.model_dump_json() + scenario.cluster.model_copy(update={"nodes": None, "available": None}).model_dump_json()
+        )
 
     real = {had(its.result) for its in (plan.chosen, *plan.runners_up, *plan.candidates)}
     kept = [index for index, result in enumerate(results) if had(result) in real]

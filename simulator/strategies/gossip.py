@@ -40,13 +40,15 @@ class Gossip(Strategy):
 
     def layout(self, cluster: Cluster) -> Layout:
         """Workers of one device each fill node after node."""
-        workers = self.workers or (cluster.nodes or 1) * cluster.replicas_per_node
+        workers = self.workers or (cluster.room or 1) * cluster.replicas_per_node
         return Layout(replicas=workers, replicas_per_node=cluster.replicas_per_node, replicas_per_process=1)
 
     def check_layout(self, cluster: Cluster) -> None:
         """Raise ValueError if it is not known how many workers there are."""
-        if self.workers is None and cluster.nodes is None:
-            raise ValueError("strategy.workers is needed: it has no default where cluster.nodes is left out too; give one of them")
+        if self.workers is None and cluster.room is None:
+            raise ValueError(
+                "strategy.workers is needed: it has no default where cluster.nodes and cluster.available are left out too; give one of them"
+            )
 
     # -- what a step does ------------------------------------------------------------
 

@@ -38,7 +38,7 @@ class MultiWorkerMirrored(AllReduceStrategy):
 
     def layout(self, cluster: Cluster) -> Layout:
         """Worker processes fill node after node."""
-        fill = (cluster.nodes or 1) * cluster.replicas_per_node // self.replicas_per_worker
+        fill = (cluster.room or 1) * cluster.replicas_per_node // self.replicas_per_worker
         return Layout(
             replicas=(self.workers or max(fill, 1)) * self.replicas_per_worker,
             replicas_per_node=cluster.replicas_per_node,

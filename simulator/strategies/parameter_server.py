@@ -171,7 +171,7 @@ class ParameterServer(Strategy):
     def layout(self, cluster: Cluster) -> Layout:
         """Workers on the first nodes; servers on nodes of their own or beside them; the client of in-graph replication last."""
         apart, in_graph = self.server_placement == "dedicated", self.replication == "in-graph"
-        worker_nodes = (cluster.nodes or 1) - (self.servers if apart else 0) - int(in_graph)
+        worker_nodes = (cluster.room or 1) - (self.servers if apart else 0) - int(in_graph)
         fill = max(worker_nodes, 1) * cluster.replicas_per_node // self.replicas_per_worker
         return Layout(
             replicas=(self.workers or max(fill, 1)) * self.replicas_per_worker,

@@ -73,18 +73,20 @@ def test_machines_that_are_given_are_held_fast(folder: Path, paceline: Runner, g
     answer = paceline("init", *given)
     assert answer.code == 0, answer.stderr
     assert [line.rpartition("=")[2] for line in answer.stderr.splitlines() if "sweep" in line] == [swept] * bool(swept)
-    nodes = load_scenario("scenario.toml").cluster.nodes
-    assert nodes == (int(given[given.index("--nodes") + 1]) if active else None)
+    cluster = load_scenario("scenario.toml").cluster
+    assert cluster.nodes is None
+    assert cluster.available == (int(given[given.index("--nodes") + 1]) if active else None)
     text = (folder / "scenario.toml").read_text()
-    assert ("# nodes = " in text) is not active
-    (folder / "scenario.toml").write_text(text.replace("# nodes = ", "nodes = "))
+    assert ("# available = " in text) is not active
+    assert "# nodes = " in text
+    (folder / "scenario.toml").write_text(text.replace("# nodes = ", "nodes = ").replace("# available = ", "available = "))
     load_scenario("scenario.toml")  # what stands there as a comment would do as well
 
 
 def test_more_workers_than_machines_are_refused(folder: Path, paceline: Runner) -> None:
     answer = paceline("init", *OWN, "--nodes", "4", "--workers", "5")
     assert (answer.code, answer.stdout) == (2, "")
-    assert "cluster.nodes (4) must be at least 5" in answer.stderr
+    assert "cluster.available (4) must be at least 5" in answer.stderr
     assert not (folder / "scenario.toml").exists()
 
 
@@ -206,7 +208,7 @@ def test_at_a_terminal_it_asks(folder: Path) -> None:
     assert "'rnig': is no name of a strategy; did you mean ring?" in said
     assert "wrote scenario.toml: async PS, 1 server, 3 replicas, batch 64 each" in said
     scenario = load_scenario("scenario.toml")
-    assert (scenario.replicas, scenario.servers, scenario.batch, scenario.cluster.nodes) == (3, 1, 64, 4)
+    assert (scenario.replicas, scenario.servers, scenario.batch, scenario.cluster.available) == (3, 1, 64, 4)
     assert scenario.cluster.inter_node.bandwidth_bytes_per_s == pytest.approx(25e9 / 8)
     assert scenario.job is not None
 

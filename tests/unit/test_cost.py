@@ -16,6 +16,7 @@ from simulator.cost import (
     usd_per_million_samples,
     why_no_cost,
 )
+from simulator.errors import ScenarioError
 
 PRICE = {"usd_per_node_hour": 3.6, "source": "a made-up list", "date": "2026-01-01"}
 CUT = {"kind": "fixed-shards", "shards": 2}
@@ -55,10 +56,48 @@ def cluster(**more: Any) -> dict[str, Any]:
         ),
         # a cluster of a given size is paid as a whole
         ({"strategy": {"kind": "multi-worker-mirrored", "workers": 4}, "cluster": cluster(nodes=8)}, 8 * 3.6),
+        # what is there and not taken costs nothing
+        ({"strategy": {"kind": "multi-worker-mirrored", "workers": 4}, "cluster": cluster(available=8)}, 4 * 3.6),
+        ({"strategy": {"kind": "multi-worker-mirrored", "workers": 4}, "cluster": cluster(nodes=6, available=8)}, 6 * 3.6),
+        ({"strategy": {"kind": "multi-worker-mirrored"}, "cluster": cluster(available=5)}, 5 * 3.6),
     ],
 )
 def test_an_hour_costs_what_its_nodes_cost(scenario, parts, hourly):
     assert usd_per_hour(scenario(**{"cluster": cluster(), **parts})) == pytest.approx(hourly, rel=1e-12)
+
+
+BOUGHT = {**PRICE, "purchase_usd": 9000.0}
+
+
+@pytest.mark.parametrize(
+    ("its", "said"),
+    [
+        ({"available": 8}, "4 replicas on 4 nodes with 1 device each"),
+        ({"nodes": 6, "available": 8}, "4 replicas on 4 nodes with 1 device each, 2 nodes of the cluster idle"),
+        ({"available": 4, "price": BOUGHT}, "4 replicas on 4 nodes with 1 device each"),
+        ({"available": 5, "price": BOUGHT}, "4 replicas on 4 nodes with 1 device each, 1 node that is owned idle, which no cost holds"),
+        (
+            {"nodes": 6, "available": 8, "price": BOUGHT},
+            "4 replicas on 4 nodes with 1 device each, 2 nodes of the cluster idle, 2 nodes that are owned idle, which no cost holds",
+        ),
+    ],
+)
+def test_idle_machines_are_told_where_they_cost_somebody(scenario, its, said):
+    found = scenario(strategy={"kind": "multi-worker-mirrored", "workers": 4}, cluster={"price": PRICE, **its})
+    assert placement_of(found).text == said
+
+
+def test_a_run_takes_no_more_than_there_is(scenario):
+    ring = {"kind": "multi-worker-mirrored", "workers": 5}
+    with pytest.raises(
+        ScenarioError, match=r"cluster\.available \(4\) must be at least 5, which 5 replicas of the strategy need: take fewer"
+    ):
+        scenario(strategy=ring, cluster={"available": 4})
+    with pytest.raises(ScenarioError, match=r"nodes \(6\), which a run takes, must be at most available \(4\)"):
+        scenario(strategy=ring, cluster={"nodes": 6, "available": 4})
+    plain = scenario(strategy=ring)
+    assert scenario(strategy=ring, cluster={"available": 5}).hash != plain.hash  # how many there are is part of what is asked
+    assert simulate(scenario(strategy=ring, cluster={"available": 9})).throughput_samples_per_s == simulate(plain).throughput_samples_per_s
 
 
 def test_servers_have_nodes_of_their_own_only_where_they_are_dedicated(scenario):

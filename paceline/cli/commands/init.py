@@ -71,7 +71,12 @@ def init(
     ] = None,
     nodes: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Machines that there are.", show_default="4, or what --workers needs", rich_help_panel=_CLUSTER),
+        typer.Option(
+            metavar="N",
+            help="Machines that there are; what a run leaves is not paid for.",
+            show_default="4, or what --workers needs",
+            rich_help_panel=_CLUSTER,
+        ),
     ] = None,
     devices: Annotated[int, typer.Option(metavar="N", help="GPUs of a machine; 1 where its CPU computes.", rich_help_panel=_CLUSTER)] = 1,
     bandwidth: Annotated[
@@ -170,7 +175,7 @@ def _asked(usual: dict[str, Any]) -> dict[str, Any]:
         ask("step_time", "Time of such a step on one device, such as 250 ms", None, quantity("step_time", "time"))
         ask("parameters", "Trainable parameters, such as 25.6e6", None, _number)
     ask("cluster", f"Cluster: {listed('clusters', OWN, 'devices and network')}", OWN, named("clusters"))
-    ask("nodes", "How many machines", NODES, _whole)
+    ask("nodes", "How many machines there are", NODES, _whole)
     if figures["cluster"] is None:
         ask("devices", "GPUs of a machine; 1 where its CPU computes", usual["devices"], _whole)
         ask("bandwidth", "Bandwidth of the network between them", usual["bandwidth"], quantity("bandwidth", "rate"))
@@ -258,8 +263,8 @@ def _counts(scenario: Scenario) -> list[int]:
         return []
     if scenario.layout.one_process:
         most = scenario.replicas  # devices of one machine are no more than it has
-    elif scenario.cluster.nodes is not None:
-        most = scenario.workers + scenario.cluster.nodes - scenario.nodes_needed
+    elif scenario.cluster.room is not None:
+        most = scenario.workers + scenario.cluster.room - scenario.nodes_needed
     else:
         most = _MOST_SWEPT
     return sorted({*(2**power for power in range(_MOST_SWEPT.bit_length()) if 2**power <= most), min(most, _MOST_SWEPT)})

@@ -173,7 +173,7 @@ class Hybrid(Strategy):
     def layout(self, cluster: Cluster) -> Layout:
         """Devices fill node after node."""
         ranks = self.pipeline if self._whole is not None else self.pipeline * self.tensor
-        fill = (cluster.nodes or 1) * cluster.replicas_per_node
+        fill = (cluster.room or 1) * cluster.replicas_per_node
         workers = self.workers or max(fill // ranks * ranks, ranks)
         return Layout(
             replicas=max(workers // ranks, 1),
