@@ -258,7 +258,8 @@ def measured_table(measured: Overlay, results: Sequence[Result]) -> Table:
     rows: list[tuple[Cell, ...]] = [
         (
             its.setting, its.name, scaling.get(its.scenario_hash), its.replicas, its.ranks, its.measured, len(its.repeats),
-            *_ends(its.predicted), its.error, its.inside, its.staleness_measured, its.staleness_predicted, its.line, None, its.scenario_hash,
+            *_ends(its.predicted), its.error, its.inside, its.staleness_measured, its.staleness_predicted, its.line, None,
+            its.scenario_hash,
         )
         for its in measured.rows
     ]  # fmt: skip

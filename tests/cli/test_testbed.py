@@ -18,6 +18,7 @@ from support.needs import needs_tensorflow
 from calibrate.probing import PROBES
 from calibrate.testbed.readings import Readings, read_run
 from calibrate.testbed.setting import TestbedSetting
+from simulator.errors import CalibrationError
 
 Runner = Callable[..., Answer]
 FINGERPRINT = {
@@ -194,6 +195,24 @@ def test_without_iproute2_the_default_is_loopback_and_a_link_asked_for_is_refuse
     (folder / "s.toml").write_text('mode = "async"\nworkers = 2\nservers = 1\nlink = {bandwidth = "1 Gbit/s"}\n')
     refused(paceline("testbed", "run", "s.toml"), "s.toml: link: links cannot be shaped")
     assert len(measured) == 1
+
+
+@pytest.mark.filterwarnings("default::simulator.errors.PacelineWarning")
+@pytest.mark.parametrize("failures", [1, 2])
+def test_a_run_that_fails_is_made_once_more(paceline: Runner, folder: Path, monkeypatch: pytest.MonkeyPatch, failures: int) -> None:
+    file, tries = folder / "two.ndjson", []
+    file.write_text(lines_of(TWO))
+
+    def run(*_: object, **__: object) -> Readings:
+        tries.append(1)
+        if len(tries) <= failures:
+            raise CalibrationError("worker 1 ended with code 1: RecvFromRemoteAsync is cancelled")
+        return read_run(file)
+
+    monkeypatch.setattr("calibrate.testbed.running.measure_setting", run)
+    answer = paceline("testbed", "run", "--set", "link=loopback")
+    assert (answer.code, len(tries)) == (failures - 1, 2)
+    assert "failed and is run once more: worker 1 ended with code 1" in " ".join(answer.stderr.split())
 
 
 def test_a_congestion_control_that_the_machine_lacks(

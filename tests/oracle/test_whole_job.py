@@ -7,15 +7,17 @@ import math
 import numpy as np
 import pytest
 from scipy import optimize
+from support.hybrids import FAST, hybrid
 
 from simulator import load_scenario, simulate
 from simulator.cost import time_of_samples_s
 from simulator.errors import SimulationError
-from simulator.job.costs import Course, Writing
+from simulator.job.costs import Course, Writing, writing_of
 from simulator.job.faults import Arrival, Effect
 from simulator.job.intervals import best_interval_s, daly_interval_s, expected_time_s, young_interval_s
 from simulator.job.renewal import Crew, Renewal
-from simulator.job.spec import Faults
+from simulator.job.spec import Faults, Job
+from simulator.layers import Experts
 
 STOPS = Effect(stops=True, waits=False, workers=(0,))
 
@@ -354,6 +356,82 @@ def test_an_asynchronous_checkpoint_is_waited_for_by_that_of_the_next_epoch():
     epoch_s = job.parts_s.steps / 5
     assert epoch_s < 1.0
     assert job.parts_s.checkpoints == pytest.approx(5 * (0.001 + 10.0 - epoch_s))
+
+
+EIGHT = {"inter_node": FAST, "intra_node": FAST, "devices_per_node": 8}
+DISK = {"storage": {"node_write": "1 GB/s", "node_bandwidth": "2 GB/s"}}
+
+
+@pytest.mark.parametrize(
+    ("strategy", "cluster", "written_s", "read_s"),
+    [
+        # 4 nodes, of each of which 1 GB/s is written and 2 GB/s are read; 40 GB: a third parameters, two thirds slots of adam
+        ({"kind": "multi-worker-mirrored", "replicas_per_worker": 8, "workers": 4}, {}, 40.0, 20.0),
+        ({"workers": 32, "shard": "parameters"}, {}, 10.0, 5.0),
+        ({"workers": 32, "shard": "parameters"}, {"write": "2 GB/s", "bandwidth": "5 GB/s"}, 20.0, 8.0),
+        ({"workers": 32, "shard": "parameters", "shard_group": 8}, {}, 40.0, 20.0),  # the first node has a whole state
+        ({"workers": 32, "shard": "parameters", "shard_group": 16}, {}, 20.0, 10.0),
+        ({"workers": 32, "shard": "optimizer"}, {}, 40 / 3 + 80 / 3 / 4, (40 / 3 + 80 / 3 / 4) / 2),
+        ({"workers": 32, "shard": "gradients", "shard_group": 16}, {}, 40 / 3 + 80 / 3 / 2, (40 / 3 + 80 / 3 / 2) / 2),
+        ({"workers": 32, "pipeline": 4}, {}, 10.0, 5.0),  # copies of a stage fill a node, and read it once
+        ({"workers": 32, "pipeline": 4, "order": "pipeline"}, {}, 40.0, 20.0),  # the first copy is half of the first node
+        ({"workers": 32, "pipeline": 4, "shard": "parameters"}, {}, 10.0, 5.0),
+        ({"workers": 4, "pipeline": 4}, {}, 40.0, 20.0),  # of one node
+    ],
+)  # fmt: skip
+def test_nodes_write_and_read_the_parts_that_their_devices_hold(strategy, cluster, written_s, read_s):
+    """By hand: who has which part of 40 GB, and what the busiest node or the storage as a whole takes for it."""
+    writing = writing_of(_with_checkpoint(strategy, {"storage": {**DISK["storage"], **cluster}}))
+    assert (writing.stop_s, writing.restore_s) == (pytest.approx(written_s), pytest.approx(read_s))
+
+
+@pytest.mark.parametrize(
+    ("strategy", "per_link", "copied_s"),
+    [
+        ({"kind": "multi-worker-mirrored", "replicas_per_worker": 8, "workers": 1}, 1, 2.0),
+        ({"workers": 8, "shard": "parameters"}, 1, 0.25),
+        ({"workers": 8, "shard": "parameters"}, 4, 1.0),  # four devices take turns on a link
+        ({"workers": 8, "shard": "optimizer"}, 1, 2 / 3 + 4 / 3 / 8),  # the first has all parameters too
+        ({"workers": 8, "pipeline": 4}, 1, 0.5),
+        ({"workers": 8, "pipeline": 4, "shard": "optimizer"}, 1, (2 / 3 + 4 / 3 / 2) / 4),
+    ],
+)  # fmt: skip
+def test_devices_copy_the_parts_that_they_hold_to_their_hosts(strategy, per_link, copied_s):
+    """By hand: 40 GB over links of 20 GB/s."""
+    cluster = {"host_link": {"bandwidth": "20 GB/s", "latency": "0 s"}, "devices_per_host_link": per_link, **DISK}
+    writing = writing_of(_with_checkpoint(strategy, cluster, mode="asynchronous"))
+    assert writing.stop_s == pytest.approx(copied_s)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "written_s"),
+    [
+        # 4 nodes of one device; half of the variables are experts', which are spread
+        ({"workers": 4, "expert": 4}, 20 + 20 / 4),
+        ({"workers": 4, "expert": 2}, 20 + 20 / 2),
+        ({"workers": 4, "expert": 2, "shard": "parameters"}, 10.0),
+        ({"workers": 4, "expert": 4, "shard": "parameters", "shard_group": 2}, 20 / 2 + 20 / 4),
+    ],
+)  # fmt: skip
+def test_experts_are_written_by_those_that_hold_them(strategy, written_s):
+    load = hybrid({"workers": 4}).workload
+    layers = [
+        layer.model_copy(update={"experts": Experts(count=8, bytes_per_sample=1.0, variables=layer.variables if at % 2 else ())})
+        for at, layer in enumerate(load.layers)
+    ]
+    scenario = hybrid(strategy, cluster=DISK, layer={"experts": {"count": 8, "bytes_per_sample": 1.0}})
+    scenario = scenario.model_copy(update={"workload": scenario.workload.model_copy(update={"layers": tuple(layers)})})
+    assert writing_of(_checkpointed(scenario)).stop_s == pytest.approx(written_s)
+
+
+def _with_checkpoint(strategy, cluster, **checkpoint):
+    return _checkpointed(hybrid(strategy, cluster={**EIGHT, **cluster}), **checkpoint)
+
+
+def _checkpointed(scenario, **checkpoint):
+    load = scenario.workload.model_copy(update={"optimizer": "adam"})
+    job = {"samples": 1e6, "checkpoint": {"every_steps": 10, "size": "40 GB", **checkpoint}}
+    return scenario.model_copy(update={"workload": load, "job": Job(**job)})
 
 
 def test_runs_of_which_too_few_end_have_no_interval():
