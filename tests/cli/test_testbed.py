@@ -376,12 +376,14 @@ def test_a_run_that_fails_keeps_its_whole_repeats(folder: Path, paceline: Runner
     error = {"kind": "error", "type": "RunFailedError", "message": "worker 1 died before 'reported'; its last lines: none"}
     python = fake_python(folder, [*TWO[:-1], error], "sys.exit(3)")
     answer = paceline("testbed", "run", "--set", "link=loopback", "--python", python, "--measurements", "m", "--repeats", "3")
-    (file,) = (folder / "m").glob("*.ndjson")
+    files = sorted((folder / "m").glob("*.ndjson"), key=lambda file: file.stat().st_mtime_ns)
     assert (answer.code, answer.stdout) == (1, "")
-    first, second = answer.stderr.splitlines()
-    assert first == f"paceline: 2 of 3 repeats had come to their end; read them with `paceline testbed show m/{file.name}`"
-    assert second.startswith("paceline: RunFailedError: worker 1 died before 'reported'")
-    assert len(read_run(file).runs) == 2
+    kept = [f"2 of 3 repeats had come to their end; read them with `paceline testbed show m/{file.name}`" for file in files]
+    warned, first, last = answer.stderr.splitlines()
+    assert "failed and is run once more: RunFailedError: worker 1 died before 'reported'" in warned
+    assert first == f"paceline: {kept[1]}"
+    assert last.startswith("paceline: RunFailedError: worker 1 died before 'reported'")
+    assert [len(read_run(file).runs) for file in files] == [2, 2]
 
 
 # --- a real cluster ---------------------------------------------------------------------
