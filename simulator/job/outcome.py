@@ -13,7 +13,7 @@ from simulator.cost import usd_per_hour
 from simulator.discrepancy import off_of
 from simulator.errors import SimulationError
 from simulator.figures import Checkpointing, Epoch, Estimate, JobOutcome, JobParts
-from simulator.input_epochs import fill_s, first_epoch
+from simulator.input_epochs import Fill, fill_of, first_epoch
 from simulator.intervals import prediction_interval
 from simulator.job.costs import Course, course_of, evaluation_batch, step_samples, stopping_mtbf_s, whole_mtbf_s
 from simulator.job.faults import arrivals, effect_of
@@ -66,9 +66,10 @@ def job_of(scenario: Scenario, window: Result, rates_of: Rates) -> JobOutcome:
     rates = window.throughput_of_each_replication
     slower = first_epoch(scenario.model_copy(update={"job": None})) if job.total_samples > job.epoch_samples else None
     first = rates if slower is None else rates_of(slower)
-    # of a step of the job: asynchronous ones are made by one worker each
-    waits_s = window.breakdown_s.input / (scenario.replicas if scenario.strategy.pace.asynchronous else 1)
-    fill, fill_first = (fill_s(scenario, first=its) for its in (False, True))
+    # a step of an asynchronous job is made by one worker, and a step of that worker takes as long as one of each
+    at_once = scenario.replicas if scenario.strategy.pace.asynchronous else 1
+    waits_s = window.breakdown_s.input / at_once
+    fill, fill_first = (fill_of(scenario, first=its) for its in (False, True))
     samples = step_samples(scenario)
     crews = _Crews(scenario, rates, rates_of) if job.faults is not None else None
     courses, ends = [], []
@@ -77,8 +78,9 @@ def job_of(scenario: Scenario, window: Result, rates_of: Rates) -> JobOutcome:
         step_s, first_s = samples / rate, samples / at_first
         apart_s = max(step_s - waits_s, 0.0)  # of a step that has its batch
         course = course_of(scenario, step_s, first_s, _evaluation_step_s(scenario, step_s), streams.generator("job"))
-        steps = course.epochs[0]
-        filling, filling_first = _filling_s(fill, steps, step_s, apart_s), _filling_s(fill_first, steps, first_s, apart_s)
+        filling, filling_first = (
+            _filling_s(its, at_once * max(each_s - apart_s, 0.0)) for its, each_s in ((fill, step_s), (fill_first, first_s))
+        )
         course = replace(course, filling_s=filling, first_filling_s=filling_first)
         crew = crews.of(replication) if crews is not None else None
         faults = arrivals(scenario, crew.faults, streams) if crew is not None else ()
@@ -87,13 +89,14 @@ def job_of(scenario: Scenario, window: Result, rates_of: Rates) -> JobOutcome:
     return _outcome(scenario, window, courses, ends)
 
 
-def _filling_s(fill_s: float, steps: float, step_s: float, apart_s: float) -> float:
+def _filling_s(fill: Fill, waits_s: float) -> float:
     """Seconds that an epoch takes longer than its steps because its first batch has to be waited for.
 
-    What has been put into a shuffle buffer before the first batch need not be prepared later: an epoch lasts for its first batch
-    and all steps that then have theirs, F + n c, or where the input is slower for all of the input and one more step, n s + c.
+    What has been prepared by then, q batches, need not be prepared later: the first step has its batch, and the last q - 1 come
+    from the shuffle buffer without any input work. None of these q waits as steps do in the mean. Where input limits, an epoch of
+    n batches of s seconds and steps of c seconds thus takes n s + q c; where it does not, q s + n c.
     """
-    return max(fill_s - steps * max(step_s - apart_s, 0.0), min(fill_s, apart_s))
+    return max(fill.seconds - fill.batches * waits_s, 0.0)
 
 
 def _outcome(scenario: Scenario, window: Result, courses: Sequence[Course], ends: Sequence[Ended]) -> JobOutcome:
