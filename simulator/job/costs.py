@@ -31,9 +31,9 @@ class Writing:
     Attributes
     ----------
     stop_s
-        For which training waits each time.
+        For which training waits each time, beside waiting for the one before to be written.
     lasts_s
-        After that, until it can be read again; 0 where training waits for all of it.
+        After that, until it can be read again; 0 where training waits for all of it. The next one begins no sooner.
     restore_s
         To read it.
     size_bytes
@@ -95,6 +95,14 @@ class Course:
         """Whether a checkpoint follows an epoch, counted from 0."""
         return bool(self.write_epochs) and (epoch + 1) % self.write_epochs == 0
 
+    def written_in(self) -> Iterator[int]:
+        """Checkpoints in each epoch."""
+        done = 0.0
+        for number, steps in enumerate(self.epochs):
+            written = math.floor((done + steps) / self.write_steps) - math.floor(done / self.write_steps) if self.write_steps else 0
+            done += steps
+            yield written + self.writes_after(number)
+
 
 def step_samples(scenario: Scenario) -> int:
     """Samples of a step of the job: of all replicas whose gradients it takes, or of an asynchronous update."""
@@ -148,10 +156,6 @@ def course_of(scenario: Scenario, step_s: float, first_step_s: float, evaluation
     steps = tuple(_epochs(job, step_samples(scenario)))
     writing = writing_of(scenario)
     write_steps, write_epochs = _how_often(scenario, job.checkpoint, writing, step_s)
-    if writing is not None and writing.lasts_s:
-        # the next one begins when this one has been written
-        stall_s = max(writing.lasts_s - (write_steps or write_epochs * steps[0] or math.inf) * step_s, 0.0)
-        writing = Writing(writing.stop_s + stall_s, writing.lasts_s, writing.restore_s, writing.size_bytes)
     evaluation = job.evaluation
     each = evaluation_batch(scenario) * scenario.replicas
     return Course(

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 
 from simulator.cost import usd_per_hour
 from simulator.discrepancy import off_of
@@ -18,7 +19,7 @@ from simulator.intervals import prediction_interval
 from simulator.job.costs import Course, course_of, evaluation_batch, step_samples, stopping_mtbf_s, whole_mtbf_s
 from simulator.job.faults import arrivals, effect_of
 from simulator.job.intervals import best_interval_s, daly_interval_s, young_interval_s
-from simulator.job.renewal import Crew, Ended, Renewal
+from simulator.job.renewal import Crew, Ended, Renewal, checkpoints_of
 from simulator.job.spec import Faults
 from simulator.results import Result
 from simulator.rng import Streams
@@ -116,6 +117,7 @@ def _outcome(scenario: Scenario, window: Result, courses: Sequence[Course], ends
     each = [0.0 if end.given_up else job.total_samples / end.time_s for end in ends]
     times = prediction_interval([end.time_s for end in finished], off.inverse)
     hourly = usd_per_hour(scenario)
+    checkpoints_s = checkpoints_of(_mean_course(courses))
     return JobOutcome(
         samples=job.total_samples,
         steps=courses[0].steps,
@@ -126,8 +128,8 @@ def _outcome(scenario: Scenario, window: Result, courses: Sequence[Course], ends
         samples_per_s_of_each_replication=tuple(each),
         goodput=_at_most_1(prediction_interval([end.parts.steps / end.time_s for end in finished])),
         parts_s=parts,
-        each_epoch=_each_epoch(courses),
-        checkpointing=_checkpointing(scenario, courses),
+        each_epoch=_each_epoch(courses, checkpoints_s),
+        checkpointing=_checkpointing(scenario, courses, math.fsum(checkpoints_s)),
         mtbf_s=whole_mtbf_s(scenario),
         faults=statistics.fmean(end.faults for end in ends),
         given_up=1.0 - len(finished) / len(ends),
@@ -220,19 +222,23 @@ def _evaluation_step_s(scenario: Scenario, step_s: float) -> float:
 _LOOKED_AT = 10_000
 
 
-def _each_epoch(courses: Sequence[Course]) -> tuple[Epoch, ...]:
+def _mean_course(courses: Sequence[Course]) -> Course:
+    """What is the same in all of them, and the means of what is not."""
+    drawn = ("step_s", "first_step_s", "startup_s", "tracing_s", "evaluation_tracing_s", "filling_s", "first_filling_s", "evaluation_s")
+    return replace(courses[0], **{name: _mean(courses, attrgetter(name)) for name in drawn})
+
+
+def _each_epoch(courses: Sequence[Course], checkpoints_s: Sequence[float]) -> tuple[Epoch, ...]:
     """The epochs without faults, those that are alike as one."""
-    one, done = courses[0], 0.0
+    one = courses[0]
     found: list[Epoch] = []
     like_it: Counter[int] = Counter()
-    place_of: dict[tuple[bool, float, bool, bool, int], int] = {}
-    for number, steps in enumerate(one.epochs):
-        written = math.floor((done + steps) / one.write_steps) - math.floor(done / one.write_steps) if one.write_steps else 0
-        done += steps
+    place_of: dict[tuple[bool, float, bool, bool, float], int] = {}
+    for number, (steps, written_s) in enumerate(zip(one.epochs, checkpoints_s, strict=True)):
         evaluates = one.evaluates(number)
-        kind = number == 0, steps, evaluates, evaluates and number + 1 == one.evaluation_every, written + one.writes_after(number)
+        kind = number == 0, steps, evaluates, evaluates and number + 1 == one.evaluation_every, written_s
         if kind not in place_of:
-            its = _epoch(courses, number, kind[-1])
+            its = _epoch(courses, number, written_s)
             alike = (at for at, other in enumerate(found) if other.model_copy(update={"number": its.number}) == its)
             place_of[kind] = next(alike, len(found))
             if place_of[kind] == len(found):
@@ -241,8 +247,8 @@ def _each_epoch(courses: Sequence[Course]) -> tuple[Epoch, ...]:
     return tuple(its.model_copy(update={"like_it": like_it[at]}) for at, its in enumerate(found))
 
 
-def _epoch(courses: Sequence[Course], number: int, written: int) -> Epoch:
-    """One of them, in which some checkpoints are written."""
+def _epoch(courses: Sequence[Course], number: int, checkpoint_s: float) -> Epoch:
+    """One of them, in which training waits for so long for checkpoints."""
     one = courses[0]
     steps = one.epochs[number]
     mean = partial(_mean, courses)
@@ -252,7 +258,6 @@ def _epoch(courses: Sequence[Course], number: int, written: int) -> Epoch:
     evaluation_s = mean(lambda its: its.evaluation_s) if one.evaluates(number) else 0.0
     if evaluation_s and number + 1 == one.evaluation_every:
         evaluation_s += mean(lambda its: its.evaluation_tracing_s)
-    checkpoint_s = written * one.writing.stop_s if one.writing is not None else 0.0
     return Epoch(
         number=number + 1,
         like_it=1,
@@ -269,13 +274,14 @@ def _mean(courses: Sequence[Course], of: Callable[[Course], float]) -> float:
     return statistics.fmean(of(course) for course in courses)
 
 
-def _checkpointing(scenario: Scenario, courses: Sequence[Course]) -> Checkpointing | None:
+def _checkpointing(scenario: Scenario, courses: Sequence[Course], spent_s: float) -> Checkpointing | None:
     one = courses[0]
     if one.writing is None or not (one.write_steps or one.write_epochs):
         return None
     steps = one.write_steps or one.write_epochs * one.epochs[0]
     mtbf_s = stopping_mtbf_s(scenario)
-    cost_s = _mean(courses, lambda its: its.writing.stop_s if its.writing is not None else 0.0)
+    written = sum(one.written_in())
+    cost_s = spent_s / written if written and one.writing.lasts_s else one.writing.stop_s
     return Checkpointing(
         interval_s=_mean(courses, lambda its: its.step_s) * steps,
         cost_s=cost_s,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from simulator.errors import SimulationError
 from simulator.job.costs import Course, Writing, writing_of
 from simulator.job.faults import Arrival, Effect
 from simulator.job.intervals import best_interval_s, daly_interval_s, expected_time_s, young_interval_s
-from simulator.job.renewal import Crew, Renewal
+from simulator.job.renewal import Crew, Renewal, checkpoints_of
 from simulator.job.spec import Faults, Job
 from simulator.layers import Experts
 
@@ -68,6 +69,8 @@ def step_by_step(its: Course, back_s: float, faults: list[float]) -> dict[str, f
             todo.insert(1, (0, ("tracing", its.tracing_s if not hit else 0.0, 0.0)))
         fault_s = min((at_s for at_s in faults if at_s > begun), default=math.inf)
         for place, (name, seconds, _) in todo:
+            if name == "write" and to_be_written:  # one before it must have been written
+                seconds += max(to_be_written[-1][0] - now, 0.0)
             if now + seconds > fault_s:
                 break
             now += seconds
@@ -81,7 +84,8 @@ def step_by_step(its: Course, back_s: float, faults: list[float]) -> dict[str, f
                 safe, last_s = place, ended_s
         lost_s += fault_s - last_s
         at = safe
-        now, more_s = _stand_still(fault_s, back_s, faults)
+        # without a checkpoint there is none to read
+        now, more_s = _stand_still(fault_s, back_s + (its.writing.restore_s if safe else 0.0), faults)
         down_s += more_s
         hit = [fault_s]
     return {"time_s": now, "lost_work": lost_s, "down": down_s}
@@ -101,10 +105,10 @@ def test_every_step_made_one_by_one():
     rng = np.random.default_rng(17)
     faulted = 0
     for _ in range(400):
-        lasts_s = float(rng.choice([0.0, 0.0, 1.3]))
+        lasts_s = float(rng.choice([0.0, 0.0, 1.3, 6.0]))
         every = int(rng.choice([0, 1, 2, 3, 7]))
         step_s = float(rng.uniform(0.5, 2.0))
-        stop_s = float(rng.uniform(0.0, 1.0)) + max(lasts_s - every * step_s, 0.0) * bool(every)
+        stop_s = float(rng.uniform(0.0, 1.0))
         first_fill_s = float(rng.choice([0.0, 0.7]))
         its = course(
             epochs=tuple(float(steps) for steps in rng.integers(1, 12, rng.integers(1, 4))),
@@ -123,7 +127,7 @@ def test_every_step_made_one_by_one():
         times = sorted(rng.uniform(0.0, 60.0, rng.integers(0, 5)).tolist())
         its_crew = crew(detection_s=0.6, restart_s=1.1)
         ended = Renewal(its, its_crew, [Arrival(at_s, "worker", 0) for at_s in times]).run()
-        expected = step_by_step(its, 0.6 + 1.1 + its.startup_s + its.tracing_s + 0.4, times)
+        expected = step_by_step(its, 0.6 + 1.1 + its.startup_s + its.tracing_s, times)
         assert ended.time_s == pytest.approx(expected["time_s"], abs=1e-6)
         assert ended.parts.lost_work == pytest.approx(expected["lost_work"], abs=1e-6)
         assert ended.parts.down == pytest.approx(expected["down"], abs=1e-6)
@@ -136,16 +140,45 @@ def test_every_step_made_one_by_one():
 def test_expected_time_is_daly_s():
     """Faults without memory, also while a checkpoint is written and while all begin again."""
     work_s, cost_s, mtbf_s, interval_s, repair_s = 4000.0, 5.0, 150.0, 40.0, 8.0
-    its = course((work_s,), writing=Writing(cost_s, 0.0, 0.0, 1.0), write_steps=interval_s)
+    restore_s = 20.0
+    its = course((work_s,), writing=Writing(cost_s, 0.0, restore_s, 1.0), write_steps=interval_s)
     times = []
     for seed in range(400):
         gaps = np.random.default_rng(seed).exponential(mtbf_s, 2000)
         ended = Renewal(its, crew(restart_s=repair_s), [Arrival(at_s, "worker", 0) for at_s in np.cumsum(gaps)]).run()
         times.append(ended.time_s)
-    expected_s = expected_time_s(work_s, interval_s, cost_s, repair_s, mtbf_s)
+    expected_s = expected_time_s(work_s, interval_s, cost_s, repair_s, mtbf_s, restore_s)
     error_s = np.std(times, ddof=1) / np.sqrt(len(times))
     assert abs(np.mean(times) - expected_s) < 3.5 * error_s
     assert error_s < 0.01 * expected_s
+
+
+def test_a_fault_before_the_first_checkpoint_reads_none():
+    """By hand: 5 steps are lost, 3 s until all are back, and no second of reading; after the first checkpoint there are 7."""
+    its = course((20.0,), writing=Writing(1.0, 0.0, 7.0, 1.0), write_steps=10.0)
+    first = Renewal(its, crew(restart_s=3.0), [Arrival(5.0, "worker", 0)]).run()
+    later = Renewal(its, crew(restart_s=3.0), [Arrival(16.0, "worker", 0)]).run()
+    assert (first.parts.lost_work, first.parts.down, first.time_s) == (5.0, 3.0, 20.0 + 2 * 1.0 + 5.0 + 3.0)
+    assert (later.parts.lost_work, later.parts.down, later.time_s) == (5.0, 3.0 + 7.0, 20.0 + 2 * 1.0 + 5.0 + 10.0)
+
+
+def test_an_expected_time_begins_without_a_checkpoint():
+    """Of one interval nothing is ever read; of ten, nine are begun again with a checkpoint."""
+    times = [expected_time_s(work_s, 40.0, 5.0, 8.0, 150.0, 20.0) for work_s in (40.0, 400.0)]
+    plain_s, read_s = (expected_time_s(40.0, 40.0, 5.0, restart_s, 150.0) for restart_s in (8.0, 28.0))
+    assert times == pytest.approx([plain_s, plain_s + 9 * read_s])
+
+
+def test_the_first_asynchronous_checkpoint_waits_for_none():
+    """By hand: snapshots of 1 s each 4 s of steps, written in 10 s: after 4, 15 and 26 s of which two wait 6 s each."""
+    its = course((12.0,), writing=Writing(1.0, 10.0, 0.0, 1.0), write_steps=4.0)
+    ended = Renewal(its).run()
+    assert ended.parts.checkpoints == pytest.approx(1.0 + 2 * (6.0 + 1.0))
+    assert ended.time_s == pytest.approx(12.0 + 15.0)
+    # after a fault nothing is being written: at 4 s a snapshot, a fault at 8.5 s, begun anew; snapshots at 12.5, 23.5 and 34.5 s
+    again = Renewal(its, crew(), [Arrival(8.5, "worker", 0)]).run()
+    assert (again.parts.lost_work, again.time_s) == (pytest.approx(8.5), pytest.approx(8.5 + 27.0))
+    assert checkpoints_of(replace(its, epochs=(4.0, 4.0, 4.0))) == [1.0, 7.0, 7.0]
 
 
 @pytest.mark.parametrize("ratio", [1e-4, 1e-2, 0.3, 1.5])
@@ -387,7 +420,9 @@ def test_an_asynchronous_checkpoint_is_waited_for_by_that_of_the_next_epoch():
     job = simulate(load_scenario("ring", settings)).job
     epoch_s = job.parts_s.steps / 5
     assert epoch_s < 1.0
-    assert job.parts_s.checkpoints == pytest.approx(5 * (0.001 + 10.0 - epoch_s))
+    assert job.parts_s.checkpoints == pytest.approx(5 * 0.001 + 4 * (10.0 - epoch_s))  # the first waits for none
+    assert [epoch.like_it for epoch in job.each_epoch] == [1, 4]
+    assert sum(epoch.like_it * epoch.time_s for epoch in job.each_epoch) == pytest.approx(job.time_s.mean)
 
 
 EIGHT = {"inter_node": FAST, "intra_node": FAST, "devices_per_node": 8}
