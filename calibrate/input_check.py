@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from simulator import simulate
-from simulator.input_epochs import fill_s, first_epoch
+from simulator.input_epochs import fill_of, first_epoch
 from simulator.loading import load_scenario
 
 __all__ = ["PIPELINES", "Compared", "Loop", "compare", "predicted", "read_loops"]
@@ -112,7 +112,7 @@ def predicted(loop: Loop, file: Path) -> tuple[float, float]:
     )  # fmt: skip
     first = loop.epoch == 0
     steady = (first_epoch(scenario) if first else None) or scenario
-    return float(simulate(steady).step_time_s.mean), fill_s(scenario, first) + loop.alone_s
+    return float(simulate(steady).step_time_s.mean), fill_of(scenario, first).seconds + loop.alone_s
 
 
 def compare(loops: Sequence[Loop], inputs: Path = INPUTS) -> list[Compared]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+import numpy as np
+
 from simulator.input_pipeline import InputWork
 from simulator.scenario import Scenario
 from simulator.strategies.pipelines import pipelines
 
-__all__ = ["fill_s", "first_epoch"]
+__all__ = ["Fill", "fill_of", "first_epoch"]
 
 
 def first_epoch(scenario: Scenario) -> Scenario | None:
@@ -22,13 +26,28 @@ def first_epoch(scenario: Scenario) -> Scenario | None:
     return scenario.model_copy(update={"input": its.model_copy(update={"cached": None})})
 
 
-def fill_s(scenario: Scenario, first: bool) -> float:
-    """Mean seconds from the beginning of an epoch until its first batch is there.
+class Fill(NamedTuple):
+    """What is prepared before an epoch's first batch is there.
+
+    Attributes
+    ----------
+    batches
+        The first, and those that the shuffle buffer holds; no more than the epoch has.
+    seconds
+        Mean time until the first batch is there.
+    """
+
+    batches: float
+    seconds: float
+
+
+def fill_of(scenario: Scenario, first: bool) -> Fill:
+    """What an epoch begins with: the fill of its shuffle buffer, and the first batch.
 
     ``shuffle`` gives nothing before its buffer is full, or the epoch is read to its end
     (tensorflow/core/kernels/data/shuffle_dataset_op.cc); here it is filled at the rate at
     which the pipeline prepares samples, all pipelines at the same time. Then comes the
-    first batch.
+    first batch. Of several pipelines it is the slowest.
 
     Parameters
     ----------
@@ -41,12 +60,14 @@ def fill_s(scenario: Scenario, first: bool) -> float:
     if its is not None and its.cached is not None:
         work = its.work if first else its.cached
         if work == InputWork():
-            return 0.0
+            return Fill(0.0, 0.0)
         scenario = scenario.model_copy(update={"input": its.model_copy(update={"work": work, "cached": None})})
     found = pipelines(scenario)
     if found is None:
-        return 0.0
-    batch_s, held = found.fair_s, float(its.shuffle_buffer) if its is not None else 0.0
+        return Fill(0.0, 0.0)
+    held = float(its.shuffle_buffer) if its is not None else 0.0
+    batches = 1.0 + held / found.samples
     if scenario.job is not None:
-        held = min(held, scenario.job.epoch_samples / len(found.samples))
-    return float((batch_s * (1.0 + held / found.samples)).max())
+        batches = np.minimum(batches, np.maximum(scenario.job.epoch_samples / len(found.samples) / found.samples, 1.0))
+    slowest = int((found.fair_s * batches).argmax())
+    return Fill(float(batches[slowest]), float((found.fair_s * batches)[slowest]))

@@ -112,7 +112,7 @@ class Result(Outcome):
         default=None, description="mean time of a step of one run; null in files written by older versions"
     )
     speedup: Estimate = Field(description="throughput over that of one replica with the same draws, run by run (docs/metrics.md)")
-    scaling_efficiency: Estimate = Field(description="speed-up over replicas")
+    scaling_efficiency: Estimate = Field(description="speed-up over ranks: replicas, or the parts that these are cut into")
     staleness: Staleness = Field(description="how stale gradients are when they are applied")
     mean_staleness: Estimate | None = Field(
         default=None, description="mean staleness of one run; null where none is late by design, and in files of older versions"

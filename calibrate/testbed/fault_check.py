@@ -23,7 +23,7 @@ from calibrate.testbed.jobs import checkpoint_stops_s, faults_of, fewer_workers_
 from calibrate.testbed.loading import load_setting
 from calibrate.testbed.platform import Platform
 from calibrate.testbed.readings import OneRun, Readings, read_run
-from calibrate.testbed.running import measure_setting
+from calibrate.testbed.running import measure_setting, retried
 from calibrate.testbed.setting import TestbedSetting
 from simulator import simulate
 from simulator.figures import JobOutcome
@@ -120,7 +120,7 @@ def _measured(setting: TestbedSetting, folder: Path, repeats: int, seed: int) ->
         found = read_run(path)
         if len(found.runs) >= repeats and found.files[0].header.arguments["seed"] == seed:
             return found
-    return measure_setting(setting, folder, repeats=repeats, seed=seed, timeout_s=_TIMEOUT_S)
+    return retried(lambda: measure_setting(setting, folder, repeats=repeats, seed=seed, timeout_s=_TIMEOUT_S), setting.label)
 
 
 # -- what is predicted -------------------------------------------------------------------

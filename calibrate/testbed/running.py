@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -38,6 +38,7 @@ __all__ = [
     "measure_setting",
     "obstacle_to_shaped_links",
     "on_available_links",
+    "retried",
 ]
 
 _TASK_BYTES = 120 * 2**20
@@ -317,6 +318,26 @@ def measure_setting(
             "testbed/run.py", ["--setting", str(spec), "--parent", str(os.getpid())], path, python, timeout_s * repeats + 60.0, progress
         )
     return read_run(path)
+
+
+def retried(measure: Callable[[], Readings], label: str) -> Readings:
+    """What is measured, at the second try where the first fails: among many runs TensorFlow fails in one for no lasting reason.
+
+    Warns
+    -----
+    PacelineWarning
+        The first try failed; says why.
+
+    Raises
+    ------
+    CalibrationError
+        The second try failed too.
+    """
+    try:
+        return measure()
+    except CalibrationError as error:
+        warnings.warn(PacelineWarning(f"{label}: failed and is run once more: {error}"), stacklevel=2)
+    return measure()
 
 
 @contextmanager

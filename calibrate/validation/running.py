@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from calibrate.testbed.fitting import fit_platform
 from calibrate.testbed.platform import MEANINGS, Platform
 from calibrate.testbed.prediction import predict_setting
 from calibrate.testbed.readings import Readings, read_run
-from calibrate.testbed.running import measure_setting
+from calibrate.testbed.running import measure_setting, retried
 from calibrate.testbed.scenarios import RealCompute, scenario_of
 from calibrate.testbed.setting import Compute, TestbedSetting
 from calibrate.validation.comparison import Compared, histogram_distance, reached_of
@@ -27,12 +27,31 @@ from simulator.distributions import Empirical
 from simulator.errors import CalibrationError
 from simulator.replication import replicate
 from simulator.table import Column, Table
+from simulator.text import counted
 
-__all__ = ["MatrixValidation", "compute_of", "measure_matrix", "pending_settings", "validate_matrix"]
+__all__ = ["MatrixValidation", "Unmeasured", "compute_of", "measure_matrix", "pending_settings", "validate_matrix"]
 
 Progress = Callable[[int, int, str], None]
 _QUANTILES = 64
 _BASELINE_RUNS = 9
+_MOST_IN_A_ROW = 3
+"""Settings in a row that cannot be measured, after which the fault is taken to be the machine's."""
+
+
+@dataclass(frozen=True)
+class Unmeasured:
+    """A setting of which there is no measurement to compare.
+
+    Attributes
+    ----------
+    setting
+        What was to be measured.
+    why
+        What it failed with.
+    """
+
+    setting: TestbedSetting
+    why: str
 
 
 @dataclass(frozen=True)
@@ -47,11 +66,14 @@ class MatrixValidation:
         One for each setting, those of the fit first (``fitted``).
     platform
         What was fitted, to the first part alone.
+    unmeasured
+        Settings without a row, since they failed.
     """
 
     matrix: Matrix
     rows: tuple[Compared, ...]
     platform: Platform
+    unmeasured: tuple[Unmeasured, ...] = ()
 
     @property
     def validation(self) -> Validation:
@@ -76,10 +98,29 @@ class MatrixValidation:
                 "The max-min rule shares links, and where compute is real the cores, evenly, puts 4 ms between steps, and knows nothing "
                 "else.",
             ),
-            tables=(largest_errors(rows),),
+            notes=_said_of(self.unmeasured, len(matrix.settings)),
+            tables=(largest_errors(rows), *([self._unmeasured()] if self.unmeasured else [])),
             details=(_parameters(self.platform),),
-            extra={"platform": self.platform.model_dump(mode="json"), "drawn_by": matrix.drawn_by},
+            extra={"platform": self.platform.model_dump(mode="json"), "drawn_by": matrix.drawn_by}
+            | ({"unmeasured": {its.setting.label: its.why for its in self.unmeasured}} if self.unmeasured else {}),
         )
+
+    def _unmeasured(self) -> Table:
+        """Settings without a row, each with the reason."""
+        group_of = {one.setting: one.group for one in self.matrix.held_out}
+        columns = (Column("group", "text", "Group"), Column("setting", "text", "Setting"), Column("why", "text", "Why"))
+        rows = tuple((group_of.get(its.setting, "fit"), its.setting.label, its.why) for its in self.unmeasured)
+        return Table("What could not be measured", columns, rows, "unmeasured")
+
+
+def _said_of(unmeasured: Sequence[Unmeasured], settings: int) -> tuple[str, ...]:
+    """That some settings are missing, as a sentence; none where none is."""
+    if not unmeasured:
+        return ()
+    return (
+        f"{len(unmeasured)} of {counted(settings, 'setting')} could not be measured and {'is' if len(unmeasured) == 1 else 'are'} in no "
+        f"score: {', '.join(its.setting.label for its in unmeasured)}. The same command tries again.",
+    )
 
 
 def _parameters(platform: Platform) -> Table:
@@ -98,26 +139,39 @@ def _parameters(platform: Platform) -> Table:
 
 def measure_matrix(
     matrix: Matrix, folder: Path, *, python: str | None = None, timeout_s: float = 600.0, progress: Progress | None = None
-) -> list[Readings]:
+) -> list[Readings | Unmeasured]:
     """Measure every setting; one that has been measured whole before, with the same repeats and seed, is not measured again.
+
+    A setting that fails is run once more; where it fails again, the others are measured all the same.
 
     Raises
     ------
     CalibrationError
-        A setting could not be measured; what came before is kept, and the same call goes on there.
+        Several settings in a row could not be measured; what came before is kept, and the same call goes on there.
     """
-    found = []
+    found: list[Readings | Unmeasured] = []
     settings = matrix.settings
     for number, setting in enumerate(settings):
         if progress is not None:
             progress(number, len(settings), setting.label)
         done = _measured_before(setting, matrix, folder)
-        if done is None:
-            done = measure_setting(setting, folder, repeats=matrix.repeats, seed=matrix.seed, timeout_s=timeout_s, python=python)
-        found.append(done)
+        found.append(_measured_now(setting, matrix, folder, python, timeout_s) if done is None else done)
+        last = found[-_MOST_IN_A_ROW:]
+        if len(last) == _MOST_IN_A_ROW and all(isinstance(one, Unmeasured) for one in last):
+            raise CalibrationError(f"{_MOST_IN_A_ROW} settings in a row could not be measured, so something is wrong here; {last[-1].why}")
     if progress is not None:
         progress(len(settings), len(settings), "measured")
     return found
+
+
+def _measured_now(setting: TestbedSetting, matrix: Matrix, folder: Path, python: str | None, timeout_s: float) -> Readings | Unmeasured:
+    def measure() -> Readings:
+        return measure_setting(setting, folder, repeats=matrix.repeats, seed=matrix.seed, timeout_s=timeout_s, python=python)
+
+    try:
+        return retried(measure, setting.label)
+    except CalibrationError as error:
+        return Unmeasured(setting, str(error))
 
 
 def pending_settings(matrix: Matrix, folder: Path) -> list[TestbedSetting]:
@@ -161,23 +215,30 @@ def validate_matrix(
     Raises
     ------
     CalibrationError
-        A setting could not be measured, or the fit lacks the runs that it needs.
+        Several settings in a row could not be measured, or the fit lacks the runs that it needs.
     """
-    readings = measure_matrix(matrix, folder, python=python, timeout_s=timeout_s, progress=progress)
-    _check_machine(readings)
-    fitted = readings[: len(matrix.fit)]
-    platform = fit_platform(fitted, matrix.name, readings[0].cores, seed=matrix.seed, progress=progress)
-    groups = ["fit"] * len(fitted) + [one.group for one in matrix.held_out]
-    rows = []
-    for number, (one, group) in enumerate(zip(readings, groups, strict=True)):
-        if one.setting.mode == "apart":  # says what busy cores cost; nothing is predicted for it
+    found = measure_matrix(matrix, folder, python=python, timeout_s=timeout_s, progress=progress)
+    _check_machine([one for one in found if isinstance(one, Readings)])
+    fitted = [one for one in found[: len(matrix.fit)] if isinstance(one, Readings)]
+    if not fitted:
+        raise CalibrationError(f"no setting of the fit could be measured; {next(one.why for one in found if isinstance(one, Unmeasured))}")
+    platform = fit_platform(fitted, matrix.name, fitted[0].cores, seed=matrix.seed, progress=progress)
+    groups = ["fit"] * len(matrix.fit) + [one.group for one in matrix.held_out]
+    rows, unmeasured = [], [one for one in found if isinstance(one, Unmeasured)]
+    for number, (one, group) in enumerate(zip(found, groups, strict=True)):
+        if isinstance(one, Unmeasured) or one.setting.mode == "apart":  # says what busy cores cost; nothing is predicted for it
             continue
         if progress is not None:
-            progress(number, len(readings), f"predicting {one.setting.label}")
-        rows.append(_compared(one, group, platform, fitted, replications, matrix.seed))
+            progress(number, len(found), f"predicting {one.setting.label}")
+        try:
+            rows.append(_compared(one, group, platform, fitted, replications, matrix.seed))
+        except CalibrationError as error:
+            if not unmeasured:
+                raise
+            unmeasured.append(Unmeasured(one.setting, str(error)))  # what the fit lacks, it could not measure
     if progress is not None:
-        progress(len(readings), len(readings), "predicted")
-    return MatrixValidation(matrix, tuple(rows), platform)
+        progress(len(found), len(found), "predicted")
+    return MatrixValidation(matrix, tuple(rows), platform, tuple(unmeasured))
 
 
 def _check_machine(readings: list[Readings]) -> None:

@@ -26,6 +26,7 @@ from simulator.loading import pairs_of
 if TYPE_CHECKING:
     from calibrate.testbed.platform import Platform
     from calibrate.testbed.prediction import Prediction
+    from calibrate.testbed.readings import Readings
     from calibrate.testbed.summary import TestbedRun
 
 __all__ = ["testbed", "testbed_fit", "testbed_predict", "testbed_read"]
@@ -81,14 +82,14 @@ def testbed(
     Warns
     -----
     PacelineWarning
-        Links cannot be shaped here, and none were asked for: the run is on loopback.
+        Links cannot be shaped here, and none were asked for: the run is on loopback. Or the run failed and is made once more.
 
     Raises
     ------
     InputError
         One line for each rule broken, with file and dotted key; or this machine cannot run it.
     CalibrationError
-        A task died or hung. Whole repeats are kept; a note on the error says where.
+        A task died or hung, in both of two runs. Whole repeats are kept; a note on the error says where.
 
     Examples
     --------
@@ -99,19 +100,22 @@ def testbed(
     """
     from calibrate.testbed.loading import load_setting
     from calibrate.testbed.model import describe_model
-    from calibrate.testbed.running import measure_setting, on_available_links
+    from calibrate.testbed.running import measure_setting, on_available_links, retried
     from calibrate.testbed.summary import TestbedRun
 
     pairs = pairs_of(settings)
     chosen = setting is not None or any(key.partition(".")[0] == "link" for key, _ in pairs)
     loaded = load_setting(setting, pairs, lambda model, batch: describe_model(model, python, batch))
     source = str(setting) if isinstance(setting, (str, Path)) else "setting"
-    return TestbedRun.of(
-        measure_setting(
-            on_available_links(loaded, source, chosen=chosen), Path(measurements), repeats=repeats, seed=seed, timeout_s=timeout_s,
-            python=python, progress=None if progress is None else lambda done, total, _: progress(done, total),
-        )
-    )  # fmt: skip
+    able = on_available_links(loaded, source, chosen=chosen)
+
+    def measure() -> Readings:
+        return measure_setting(
+            able, Path(measurements), repeats=repeats, seed=seed, timeout_s=timeout_s, python=python,
+            progress=None if progress is None else lambda done, total, _: progress(done, total),
+        )  # fmt: skip
+
+    return TestbedRun.of(retried(measure, able.label))
 
 
 @checked

@@ -309,14 +309,16 @@ def validate_matrix(
     Returns
     -------
     Validation
-        A row for each setting, scores of each group of those held out, and what missed its threshold.
+        A row for each setting, scores of each group of those held out, and what missed its threshold. A setting that fails is run once
+        more. One that fails again has no row; ``notes`` say so, and the table ``unmeasured`` has it and why.
 
     Raises
     ------
     InputError
         Some of the matrix cannot be measured, fitted or predicted. This is found out before anything is measured.
     CalibrationError
-        A setting could not be measured. What came before is kept; the same call goes on there.
+        Several settings in a row could not be measured, or one that the fit cannot do without. What came before is kept; the same call
+        goes on there.
 
     Examples
     --------

@@ -99,7 +99,7 @@ _MOST_COMPARED = 4
 
 
 def _against(results: Sequence[Result], names: Sequence[str]) -> Iterator[str]:
-    """The fastest against each of the others, where the most replicas are that more than one of them has."""
+    """The fastest against each of the others, where the most ranks are that more than one of them has."""
     counts = Counter(result.ranks for result in results)
     most = max((count for count, held in counts.items() if held > 1), default=None)
     if most is None:
@@ -117,7 +117,9 @@ def _against(results: Sequence[Result], names: Sequence[str]) -> Iterator[str]:
 
 
 def _counted(results: Sequence[Result]) -> str:
-    return "workers" if all(_one_a_worker(result) for result in results) else "replicas"
+    if all(_one_a_worker(result) for result in results):
+        return "workers"
+    return "replicas" if all(result.ranks == result.replicas for result in results) else "devices"
 
 
 def _table(title: str, results: Sequence[Result]) -> Table:

@@ -38,7 +38,7 @@ MOST_RUNS = 100
 """Of a result with more replications as many are embedded, for comparing one with another run by run."""
 
 _LONGEST_TEXT = 600
-_COUNTED = ("replicas", "strategy.servers")
+_COUNTED = ("replicas", "ranks", "strategy.servers")
 """Keys whose values are shown as a number of things."""
 _STANDING = {"checked": "checked against real runs of its kind", "interpolation": "between what was measured"}
 """How a result stands to what was measured, by its grade."""

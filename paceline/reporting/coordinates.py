@@ -40,6 +40,7 @@ _LAST_RESORT = ("cluster.nodes", "cluster.available", "strategy.workers", "run.s
 _MOST_NAMED = 3
 _NAMES = {
     "replicas": "Replicas",
+    "ranks": "Devices",
     "strategy.servers": "Servers",
     "workload.batch_per_replica": "Batch of a replica",
     "workload.global_batch": "Batch of all replicas",
@@ -60,7 +61,7 @@ class Key:
     Attributes
     ----------
     path
-        ``replicas``, or the dotted name of a setting.
+        ``replicas``, ``ranks`` where some replicas are cut over several devices, or the dotted name of a setting.
     name
         What a reader calls it.
     values
@@ -104,7 +105,7 @@ class Coordinates:
     Attributes
     ----------
     keys
-        Replicas first.
+        Replicas or ranks first.
     groups, curves
         In the order in which they first occur.
     curve_of
@@ -173,9 +174,8 @@ def coordinates_of(results: Sequence[Result], labels: Sequence[str] | None = Non
     columns: list[list[Any]] = [[result.ranks for result in results]]
     columns += [_swept(path, [each.get(path) for each in settings], clusters) for path in keys]
     rows = _numbered(rows, columns)
-    found = tuple(_key(path, column) for path, column in zip(["replicas", *keys], columns, strict=True))
-    if any(result.ranks != result.scenario.replicas for result in results):
-        found = (replace(found[0], name="Devices"), *found[1:])
+    cut = any(result.ranks != result.replicas for result in results)
+    found = tuple(_key(path, column) for path, column in zip(["ranks" if cut else "replicas", *keys], columns, strict=True))
     return _assembled(_distinct_names(found), columns, rows, _words_for_files(rows, settings))
 
 
@@ -251,12 +251,12 @@ def _variant(scenario: Scenario, own: dict[str, Any], paths: Sequence[str], *, s
 
 
 def _until_apart(
-    rows: Sequence[tuple[str, ...]], replicas: Sequence[int], settings: Sequence[dict[str, Any]], keys: Sequence[str]
+    rows: Sequence[tuple[str, ...]], ranks: Sequence[int], settings: Sequence[dict[str, Any]], keys: Sequence[str]
 ) -> list[str]:
     """The keys, with further ones as long as results coincide and these tell them apart."""
 
     def distinct(paths: Sequence[str]) -> int:
-        return len({(row, count, *(own.get(path) for path in paths)) for row, count, own in zip(rows, replicas, settings, strict=True)})
+        return len({(row, count, *(own.get(path) for path in paths)) for row, count, own in zip(rows, ranks, settings, strict=True)})
 
     chosen = list(keys)
     for path in _LAST_RESORT:

@@ -28,7 +28,7 @@ class Beside:
         Of the prediction: its curve, and its settings where more than the number of replicas is swept.
     result
         Index of the prediction among the results.
-    scenario_hash, replicas
+    scenario_hash, replicas, ranks
         Of the prediction.
     predicted
         Mean and 90% interval.
@@ -51,6 +51,7 @@ class Beside:
     result: int
     scenario_hash: str
     replicas: int
+    ranks: int
     predicted: Estimate
     measured: float
     repeats: tuple[float, ...]
@@ -173,7 +174,8 @@ def _beside(setting: Setting, index: int, result: Result, name: str) -> Beside:
         name=name,
         result=index,
         scenario_hash=result.scenario_hash,
-        replicas=result.ranks,
+        replicas=result.replicas,
+        ranks=result.ranks,
         predicted=predicted,
         measured=measured,
         repeats=setting.throughput,

@@ -40,7 +40,7 @@ __all__ = [
 _CONFIGURATION = Column("configuration", "text", "Strategy", "the curve, and its settings where more than the number of replicas is swept")
 _SCALING = Column("scaling", "text", "Scaling", COLUMNS["scaling"].meaning)
 _HASH = Column("scenario_hash", "text", "Scenario", "of the scenario")
-_KEYS = (_CONFIGURATION, _SCALING, Column("replicas", "count", "Replicas"), _HASH)
+_KEYS = (_CONFIGURATION, _SCALING, COLUMNS["replicas"], COLUMNS["ranks"], _HASH)
 """What tells the rows of one result from those of the others."""
 _OF_PLAN = ("plan-workers", "plan-servers", "plan-improvements", "plan-refused")
 """Tables of a plan that are files of their own: those of candidates are part of one."""
@@ -68,7 +68,8 @@ def tables_of(
     at = coordinates_of(results, labels)
     names = [at.title_of(index) for index in range(len(results))]
     keys: list[tuple[Cell, ...]] = [
-        (name, result.scenario.scaling, result.ranks, result.scenario_hash) for name, result in zip(names, results, strict=True)
+        (name, result.scenario.scaling, result.replicas, result.ranks, result.scenario_hash)
+        for name, result in zip(names, results, strict=True)
     ]
     parts = tuple(Column(f"{part}_s", "seconds") for part in (*Breakdown.model_fields, "hidden_communication", "step_mean"))
     found = [
@@ -238,7 +239,8 @@ def measured_table(measured: Overlay, results: Sequence[Result]) -> Table:
         Column("setting", "text", "Setting"),
         Column("prediction", "text", "Strategy"),
         _SCALING,
-        Column("replicas", "count", "Replicas"),
+        COLUMNS["replicas"],
+        COLUMNS["ranks"],
         Column("measured_samples_per_s", "number", "Measured (samples/s)"),
         Column("repeats", "count", "Repeats"),
         Column("predicted_samples_per_s", "number", "Predicted (samples/s)"),
@@ -255,8 +257,9 @@ def measured_table(measured: Overlay, results: Sequence[Result]) -> Table:
     scaling = {result.scenario_hash: result.scenario.scaling for result in results}
     rows: list[tuple[Cell, ...]] = [
         (
-            its.setting, its.name, scaling.get(its.scenario_hash), its.replicas, its.measured, len(its.repeats), *_ends(its.predicted),
-            its.error, its.inside, its.staleness_measured, its.staleness_predicted, its.line, None, its.scenario_hash,
+            its.setting, its.name, scaling.get(its.scenario_hash), its.replicas, its.ranks, its.measured, len(its.repeats),
+            *_ends(its.predicted), its.error, its.inside, its.staleness_measured, its.staleness_predicted, its.line, None,
+            its.scenario_hash,
         )
         for its in measured.rows
     ]  # fmt: skip

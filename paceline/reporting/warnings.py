@@ -29,7 +29,7 @@ class WarningGroup:
     values
         The values warned about, as text: one, or "smallest to largest".
     affected
-        (name of the curve, its numbers of replicas) of the results that carry it.
+        (name of the curve, its numbers of ranks) of the results that carry it.
     """
 
     code: str
@@ -60,8 +60,8 @@ def _group(code: str, path: str, held: list[tuple[Warned, str, int, str]], of: i
     texts = tuple(dict.fromkeys(warned.text for warned, *_ in ordered))
     values = tuple(dict.fromkeys(_written(warned.value) for warned, *_ in ordered))
     numbers: dict[str, set[int]] = {}
-    for _, name, replicas, _ in held:
-        numbers.setdefault(name, set()).add(replicas)
+    for _, name, ranks, _ in held:
+        numbers.setdefault(name, set()).add(ranks)
     return WarningGroup(
         code=code,
         title=WARNINGS[code].title if code in WARNINGS else code.replace("-", " ").capitalize(),

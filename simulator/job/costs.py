@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,7 +14,10 @@ from simulator.job.intervals import best_interval_s
 from simulator.job.spec import Checkpoint, Faults, Job
 from simulator.memory import state_bytes
 from simulator.overheads import Duration, Overheads
+from simulator.program.program import Floats
 from simulator.scenario import Scenario
+from simulator.strategies.hybrid.groups import Grid
+from simulator.strategies.hybrid.hybrid import Hybrid
 
 __all__ = ["Course", "Writing", "course_of", "evaluation_batch", "step_samples", "stopping_mtbf_s", "whole_mtbf_s", "writing_of"]
 
@@ -27,9 +31,9 @@ class Writing:
     Attributes
     ----------
     stop_s
-        For which training waits each time.
+        For which training waits each time, beside waiting for the one before to be written.
     lasts_s
-        After that, until it can be read again; 0 where training waits for all of it.
+        After that, until it can be read again; 0 where training waits for all of it. The next one begins no sooner.
     restore_s
         To read it.
     size_bytes
@@ -91,6 +95,14 @@ class Course:
         """Whether a checkpoint follows an epoch, counted from 0."""
         return bool(self.write_epochs) and (epoch + 1) % self.write_epochs == 0
 
+    def written_in(self) -> Iterator[int]:
+        """Checkpoints in each epoch."""
+        done = 0.0
+        for number, steps in enumerate(self.epochs):
+            written = math.floor((done + steps) / self.write_steps) - math.floor(done / self.write_steps) if self.write_steps else 0
+            done += steps
+            yield written + self.writes_after(number)
+
 
 def step_samples(scenario: Scenario) -> int:
     """Samples of a step of the job: of all replicas whose gradients it takes, or of an asynchronous update."""
@@ -144,10 +156,6 @@ def course_of(scenario: Scenario, step_s: float, first_step_s: float, evaluation
     steps = tuple(_epochs(job, step_samples(scenario)))
     writing = writing_of(scenario)
     write_steps, write_epochs = _how_often(scenario, job.checkpoint, writing, step_s)
-    if writing is not None and writing.lasts_s:
-        # the next one begins when this one has been written
-        stall_s = max(writing.lasts_s - (write_steps or write_epochs * steps[0] or math.inf) * step_s, 0.0)
-        writing = Writing(writing.stop_s + stall_s, writing.lasts_s, writing.restore_s, writing.size_bytes)
     evaluation = job.evaluation
     each = evaluation_batch(scenario) * scenario.replicas
     return Course(
@@ -204,7 +212,7 @@ def writing_of(scenario: Scenario) -> Writing | None:
     """What a checkpoint costs, as far as it does not depend on how often it is written; None where there is none.
 
     Of whole copies one process writes (the chief); where the state is spread over servers or devices, each of their nodes writes
-    its part at the same time. Every node reads it again, all at the same time.
+    its part at the same time, and each device copies its own. Every node reads again what its devices hold, all at the same time.
 
     Raises
     ------
@@ -217,36 +225,36 @@ def writing_of(scenario: Scenario) -> Writing | None:
     known, storage = scenario.workload.overheads or Overheads(), scenario.cluster.storage
     size = checkpoint.size_bytes or known.checkpoint_bytes or state_bytes(scenario)
     latency_s = storage.latency_s if storage is not None else 0.0
-    writers = _writers(scenario)
-    write = checkpoint.write_bytes_per_s
-    read = checkpoint.restore_bytes_per_s or write
-    if write is None and storage is not None:
-        write = _rate(
-            storage.write_bytes_per_s or storage.bandwidth_bytes_per_s,
-            storage.node_write_bytes_per_s or storage.node_bandwidth_bytes_per_s,
-            writers,
-        )
-        nodes = scenario.layout.worker_nodes + scenario.layout.server_nodes
-        whole = _rate(storage.bandwidth_bytes_per_s, storage.node_bandwidth_bytes_per_s, nodes)
-        # of whole copies each node reads all
-        read = read or (whole / (1 if writers > 1 else nodes) if whole is not None else None)
-    write = write or known.write_bytes_per_s
-    if write is None:
+    spread = _spread(scenario)
+    written_s = read_s = None
+    if checkpoint.write_bytes_per_s is not None:
+        written_s = read_s = size / checkpoint.write_bytes_per_s
+    elif storage is not None:
+        of_all, of_node = storage.bandwidth_bytes_per_s, storage.node_bandwidth_bytes_per_s
+        written_s = _seconds(size * spread.written, storage.write_bytes_per_s or of_all, storage.node_write_bytes_per_s or of_node)
+        read_s = _seconds(size * spread.read, of_all, of_node)
+    if written_s is None and known.write_bytes_per_s is not None:
+        written_s = size / known.write_bytes_per_s
+    if written_s is None:
         raise ScenarioError(
             'job.checkpoint: nothing says how fast it is written: give write = "1 GB/s" there or in cluster.storage, or measure it with '
             '"paceline calibrate"'
         )
-    read = read or known.restore_bytes_per_s or write
-    restore_s = latency_s + size / read
-    written_s = latency_s + size / write
+    if checkpoint.restore_bytes_per_s is not None:
+        read_s = size / checkpoint.restore_bytes_per_s
+    elif read_s is None:
+        read_s = size / known.restore_bytes_per_s if known.restore_bytes_per_s is not None else written_s
+    restore_s = latency_s + read_s
+    written_s += latency_s
     if checkpoint.mode == "blocking":
         return Writing(written_s, 0.0, restore_s, size)
-    snapshot = checkpoint.snapshot or known.snapshot
     link = scenario.cluster.host_link
-    if snapshot is not None:
-        stop_s = float(snapshot.value_s)
+    if checkpoint.snapshot is not None:
+        stop_s = float(checkpoint.snapshot.value_s)
+    elif known.snapshot is not None:  # measured where one device copies all
+        stop_s = float(known.snapshot.value_s) * spread.copied
     elif link is not None:
-        stop_s = link.latency_s + size / writers / link.bandwidth_bytes_per_s
+        stop_s = link.latency_s + size * spread.copied / link.bandwidth_bytes_per_s
     else:
         raise ScenarioError(
             'job.checkpoint.mode: "asynchronous" stops training for a copy, and nothing says how long that takes: '
@@ -255,17 +263,68 @@ def writing_of(scenario: Scenario) -> Writing | None:
     return Writing(stop_s, written_s, restore_s, size)
 
 
-def _writers(scenario: Scenario) -> int:
-    """Nodes that write a part of a checkpoint each."""
-    layout = scenario.layout
+class _Spread(NamedTuple):
+    """Who writes, reads and copies which share of a checkpoint.
+
+    Attributes
+    ----------
+    written, read
+        Of each node that does.
+    copied
+        Over the link to a host that carries most.
+    """
+
+    written: Floats
+    read: Floats
+    copied: float
+
+
+def _spread(scenario: Scenario) -> _Spread:
+    """The shares of a checkpoint; each part is written once, by the first that holds it, and read by every node that holds it."""
+    layout, strategy = scenario.layout, scenario.strategy
     if layout.servers:
-        return layout.servers
-    return max(-(-layout.ranks_per_replica // layout.replicas_per_node), 1)
+        of_each = np.full(layout.servers, 1.0 / layout.servers)
+        return _Spread(of_each, of_each, 1.0 / layout.servers)
+    if not isinstance(strategy, Hybrid):
+        return _Spread(np.ones(1), np.ones(layout.worker_nodes), 1.0)
+    copies, stages, ways = layout.replicas, strategy.pipeline, strategy.tensor
+    grid = Grid(stages, copies, strategy.order, strategy.shard_group or copies, strategy.expert)
+    device = (grid.rank[:, :, None] * ways + np.arange(ways)).transpose(1, 0, 2).reshape(copies, -1)  # of each copy, its parts
+    parts = device.shape[1]
+    node, link = device // scenario.cluster.devices_per_node, device // scenario.cluster.devices_per_host_link
+    written, read, copied = np.zeros(node.max() + 1), np.zeros(node.max() + 1), np.zeros(link.max() + 1)
+    for share, among in _shared(scenario, strategy, copies):
+        of_each = share / (parts * among)
+        written += np.bincount(node[:among].ravel(), minlength=written.size) * of_each
+        copied += np.bincount(link[:among].ravel(), minlength=copied.size) * of_each
+        part = np.arange(parts) * among + np.arange(copies)[:, None] % among
+        held = np.unique(node * (parts * among) + part)  # copies on one node may hold the same part
+        read += np.bincount(held // (parts * among), minlength=read.size) * of_each
+    return _Spread(written, read, float(copied.max()))
 
 
-def _rate(total: float | None, of_node: float | None, nodes: int) -> float | None:
-    rates = [rate for rate in (total, of_node * nodes if of_node is not None else None) if rate is not None]
-    return min(rates, default=None)
+def _shared(scenario: Scenario, strategy: Hybrid, copies: int) -> Iterator[tuple[float, int]]:
+    """Shares of a checkpoint, each with the number of copies that it is spread over; together 1.
+
+    Shards are shared by a group of copies, and experts spread over some: copies of a group with the same experts share these
+    (Rajbhandari et al., "DeepSpeed-MoE", ICML 2022, section 4). Stages and the devices that split tensors have equal parts.
+    """
+    variables = scenario.workload.variables
+    indices = {index for layer in scenario.workload.layers if layer.experts is not None for index in layer.experts.variables}
+    whole = sum(its.size_bytes for its in variables)
+    parameters = whole / state_bytes(scenario) if whole else 1.0
+    of_experts = sum(its.size_bytes for its in variables if its.creation_index in indices) / whole if whole else 0.0
+    group = strategy.shard_group or copies
+    slots_among = group if strategy.shard != "none" else 1
+    for share, among in ((parameters, group if strategy.shard == "parameters" else 1), (1.0 - parameters, slots_among)):
+        yield share * (1.0 - of_experts), among
+        yield share * of_experts, max(among, strategy.expert)
+
+
+def _seconds(each_bytes: Floats, rate_of_all: float | None, rate_of_node: float | None) -> float | None:
+    """Until all nodes have moved their bytes at once; None without a rate."""
+    times = [total / rate for total, rate in ((each_bytes.sum(), rate_of_all), (each_bytes.max(), rate_of_node)) if rate is not None]
+    return float(max(times)) if times else None
 
 
 def whole_mtbf_s(scenario: Scenario) -> float | None:

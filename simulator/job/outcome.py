@@ -8,17 +8,18 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 
 from simulator.cost import usd_per_hour
 from simulator.discrepancy import off_of
 from simulator.errors import SimulationError
 from simulator.figures import Checkpointing, Epoch, Estimate, JobOutcome, JobParts
-from simulator.input_epochs import fill_s, first_epoch
+from simulator.input_epochs import Fill, fill_of, first_epoch
 from simulator.intervals import prediction_interval
 from simulator.job.costs import Course, course_of, evaluation_batch, step_samples, stopping_mtbf_s, whole_mtbf_s
 from simulator.job.faults import arrivals, effect_of
 from simulator.job.intervals import best_interval_s, daly_interval_s, young_interval_s
-from simulator.job.renewal import Crew, Ended, Renewal
+from simulator.job.renewal import Crew, Ended, Renewal, checkpoints_of
 from simulator.job.spec import Faults
 from simulator.results import Result
 from simulator.rng import Streams
@@ -66,9 +67,10 @@ def job_of(scenario: Scenario, window: Result, rates_of: Rates) -> JobOutcome:
     rates = window.throughput_of_each_replication
     slower = first_epoch(scenario.model_copy(update={"job": None})) if job.total_samples > job.epoch_samples else None
     first = rates if slower is None else rates_of(slower)
-    # of a step of the job: asynchronous ones are made by one worker each
-    waits_s = window.breakdown_s.input / (scenario.replicas if scenario.strategy.pace.asynchronous else 1)
-    fill, fill_first = (fill_s(scenario, first=its) for its in (False, True))
+    # a step of an asynchronous job is made by one worker, and a step of that worker takes as long as one of each
+    at_once = scenario.replicas if scenario.strategy.pace.asynchronous else 1
+    waits_s = window.breakdown_s.input / at_once
+    fill, fill_first = (fill_of(scenario, first=its) for its in (False, True))
     samples = step_samples(scenario)
     crews = _Crews(scenario, rates, rates_of) if job.faults is not None else None
     courses, ends = [], []
@@ -77,8 +79,9 @@ def job_of(scenario: Scenario, window: Result, rates_of: Rates) -> JobOutcome:
         step_s, first_s = samples / rate, samples / at_first
         apart_s = max(step_s - waits_s, 0.0)  # of a step that has its batch
         course = course_of(scenario, step_s, first_s, _evaluation_step_s(scenario, step_s), streams.generator("job"))
-        steps = course.epochs[0]
-        filling, filling_first = _filling_s(fill, steps, step_s, apart_s), _filling_s(fill_first, steps, first_s, apart_s)
+        filling, filling_first = (
+            _filling_s(its, at_once * max(each_s - apart_s, 0.0)) for its, each_s in ((fill, step_s), (fill_first, first_s))
+        )
         course = replace(course, filling_s=filling, first_filling_s=filling_first)
         crew = crews.of(replication) if crews is not None else None
         faults = arrivals(scenario, crew.faults, streams) if crew is not None else ()
@@ -87,13 +90,14 @@ def job_of(scenario: Scenario, window: Result, rates_of: Rates) -> JobOutcome:
     return _outcome(scenario, window, courses, ends)
 
 
-def _filling_s(fill_s: float, steps: float, step_s: float, apart_s: float) -> float:
+def _filling_s(fill: Fill, waits_s: float) -> float:
     """Seconds that an epoch takes longer than its steps because its first batch has to be waited for.
 
-    What has been put into a shuffle buffer before the first batch need not be prepared later: an epoch lasts for its first batch
-    and all steps that then have theirs, F + n c, or where the input is slower for all of the input and one more step, n s + c.
+    What has been prepared by then, q batches, need not be prepared later: the first step has its batch, and the last q - 1 come
+    from the shuffle buffer without any input work. None of these q waits as steps do in the mean. Where input limits, an epoch of
+    n batches of s seconds and steps of c seconds thus takes n s + q c; where it does not, q s + n c.
     """
-    return max(fill_s - steps * max(step_s - apart_s, 0.0), min(fill_s, apart_s))
+    return max(fill.seconds - fill.batches * waits_s, 0.0)
 
 
 def _outcome(scenario: Scenario, window: Result, courses: Sequence[Course], ends: Sequence[Ended]) -> JobOutcome:
@@ -113,6 +117,7 @@ def _outcome(scenario: Scenario, window: Result, courses: Sequence[Course], ends
     each = [0.0 if end.given_up else job.total_samples / end.time_s for end in ends]
     times = prediction_interval([end.time_s for end in finished], off.inverse)
     hourly = usd_per_hour(scenario)
+    checkpoints_s = checkpoints_of(_mean_course(courses))
     return JobOutcome(
         samples=job.total_samples,
         steps=courses[0].steps,
@@ -123,8 +128,8 @@ def _outcome(scenario: Scenario, window: Result, courses: Sequence[Course], ends
         samples_per_s_of_each_replication=tuple(each),
         goodput=_at_most_1(prediction_interval([end.parts.steps / end.time_s for end in finished])),
         parts_s=parts,
-        each_epoch=_each_epoch(courses),
-        checkpointing=_checkpointing(scenario, courses),
+        each_epoch=_each_epoch(courses, checkpoints_s),
+        checkpointing=_checkpointing(scenario, courses, math.fsum(checkpoints_s)),
         mtbf_s=whole_mtbf_s(scenario),
         faults=statistics.fmean(end.faults for end in ends),
         given_up=1.0 - len(finished) / len(ends),
@@ -217,19 +222,23 @@ def _evaluation_step_s(scenario: Scenario, step_s: float) -> float:
 _LOOKED_AT = 10_000
 
 
-def _each_epoch(courses: Sequence[Course]) -> tuple[Epoch, ...]:
+def _mean_course(courses: Sequence[Course]) -> Course:
+    """What is the same in all of them, and the means of what is not."""
+    drawn = ("step_s", "first_step_s", "startup_s", "tracing_s", "evaluation_tracing_s", "filling_s", "first_filling_s", "evaluation_s")
+    return replace(courses[0], **{name: _mean(courses, attrgetter(name)) for name in drawn})
+
+
+def _each_epoch(courses: Sequence[Course], checkpoints_s: Sequence[float]) -> tuple[Epoch, ...]:
     """The epochs without faults, those that are alike as one."""
-    one, done = courses[0], 0.0
+    one = courses[0]
     found: list[Epoch] = []
     like_it: Counter[int] = Counter()
-    place_of: dict[tuple[bool, float, bool, bool, int], int] = {}
-    for number, steps in enumerate(one.epochs):
-        written = math.floor((done + steps) / one.write_steps) - math.floor(done / one.write_steps) if one.write_steps else 0
-        done += steps
+    place_of: dict[tuple[bool, float, bool, bool, float], int] = {}
+    for number, (steps, written_s) in enumerate(zip(one.epochs, checkpoints_s, strict=True)):
         evaluates = one.evaluates(number)
-        kind = number == 0, steps, evaluates, evaluates and number + 1 == one.evaluation_every, written + one.writes_after(number)
+        kind = number == 0, steps, evaluates, evaluates and number + 1 == one.evaluation_every, written_s
         if kind not in place_of:
-            its = _epoch(courses, number, kind[-1])
+            its = _epoch(courses, number, written_s)
             alike = (at for at, other in enumerate(found) if other.model_copy(update={"number": its.number}) == its)
             place_of[kind] = next(alike, len(found))
             if place_of[kind] == len(found):
@@ -238,8 +247,8 @@ def _each_epoch(courses: Sequence[Course]) -> tuple[Epoch, ...]:
     return tuple(its.model_copy(update={"like_it": like_it[at]}) for at, its in enumerate(found))
 
 
-def _epoch(courses: Sequence[Course], number: int, written: int) -> Epoch:
-    """One of them, in which some checkpoints are written."""
+def _epoch(courses: Sequence[Course], number: int, checkpoint_s: float) -> Epoch:
+    """One of them, in which training waits for so long for checkpoints."""
     one = courses[0]
     steps = one.epochs[number]
     mean = partial(_mean, courses)
@@ -249,7 +258,6 @@ def _epoch(courses: Sequence[Course], number: int, written: int) -> Epoch:
     evaluation_s = mean(lambda its: its.evaluation_s) if one.evaluates(number) else 0.0
     if evaluation_s and number + 1 == one.evaluation_every:
         evaluation_s += mean(lambda its: its.evaluation_tracing_s)
-    checkpoint_s = written * one.writing.stop_s if one.writing is not None else 0.0
     return Epoch(
         number=number + 1,
         like_it=1,
@@ -266,13 +274,14 @@ def _mean(courses: Sequence[Course], of: Callable[[Course], float]) -> float:
     return statistics.fmean(of(course) for course in courses)
 
 
-def _checkpointing(scenario: Scenario, courses: Sequence[Course]) -> Checkpointing | None:
+def _checkpointing(scenario: Scenario, courses: Sequence[Course], spent_s: float) -> Checkpointing | None:
     one = courses[0]
     if one.writing is None or not (one.write_steps or one.write_epochs):
         return None
     steps = one.write_steps or one.write_epochs * one.epochs[0]
     mtbf_s = stopping_mtbf_s(scenario)
-    cost_s = _mean(courses, lambda its: its.writing.stop_s if its.writing is not None else 0.0)
+    written = sum(one.written_in())
+    cost_s = spent_s / written if written and one.writing.lasts_s else one.writing.stop_s
     return Checkpointing(
         interval_s=_mean(courses, lambda its: its.step_s) * steps,
         cost_s=cost_s,

@@ -8,6 +8,7 @@ written, and while the training starts again.
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import itertools
 import math
@@ -20,7 +21,7 @@ from simulator.job.costs import Course
 from simulator.job.faults import Arrival, Effect
 from simulator.job.spec import Faults
 
-__all__ = ["Crew", "Ended", "Renewal"]
+__all__ = ["Crew", "Ended", "Renewal", "checkpoints_of"]
 
 _MOST_FAULTS = 100_000
 _ROUNDING = 1e-9
@@ -137,21 +138,29 @@ class Renewal:
         """
         given_up = False
         try:
-            self._start()
+            self.begin()
             while self._place.epoch < len(self._course.epochs):
-                try:
-                    self._epoch()
-                except _RolledBackError:
-                    continue
+                self.advance()
         except _GivenUpError:
             given_up = True
         kept = dict(zip(_KEPT, self._place.spent_s, strict=True))
         parts = JobParts(startup=self._startup_s, lost_work=self._lost_s, down=self._down_s, **kept)
         return Ended(self._now, parts, self._count, given_up)
 
+    @property
+    def checkpoints_s(self) -> float:
+        """For which it has waited for checkpoints so far, those left out that were lost."""
+        return self._place.spent_s[_CHECKPOINTS]
+
+    def advance(self) -> None:
+        """To the end of the epoch, or until something takes it back."""
+        with contextlib.suppress(_RolledBackError):
+            self._epoch()
+
     # -- what is to be done ----------------------------------------------------------
 
-    def _start(self) -> None:
+    def begin(self) -> None:
+        """Until the first step."""
         end_s = self._course.startup_s
         while (event_s := self._event_s()) < end_s:
             self._now = event_s
@@ -177,7 +186,7 @@ class Renewal:
                 self._evaluated = True
             self._spend(_EVALUATION, course.evaluation_s)
         if course.writes_after(epoch) and course.writing is not None:
-            self._spend(_CHECKPOINTS, course.writing.stop_s)
+            self._spend(_CHECKPOINTS, self._unwritten_s(self._now) + course.writing.stop_s)
         self._place.epoch, self._place.step = epoch + 1, 0.0
         self._filled = True
         if course.writes_after(epoch):
@@ -203,8 +212,11 @@ class Renewal:
             step_s = paced_s * self._slower()
             left = course.epochs[place.epoch] - place.step
             writes = self._writes(left)
-            stop_s = course.writing.stop_s if course.writing is not None else 0.0
-            end_s = left * step_s + writes * stop_s
+            end_s = left * step_s
+            if writes and course.writing is not None:
+                first_s = self._to_next_write() * step_s
+                waits_s = self._unwritten_s(self._now + first_s) + (writes - 1) * self._stall_s(step_s)
+                end_s += writes * course.writing.stop_s + waits_s
             event_s = self._event_s()
             whole = self._now + end_s <= event_s
             left_s = self._pass(end_s if whole else max(event_s - self._now, 0.0), step_s, paced_s, writes, whole=whole)
@@ -226,6 +238,21 @@ class Renewal:
         done = self._before[self._place.epoch] + self._place.step
         return math.floor((done + steps) / each + _ROUNDING) - math.floor(done / each + _ROUNDING)
 
+    def _to_next_write(self) -> float:
+        """Steps until the next checkpoint begins."""
+        each = self._course.write_steps
+        done = self._before[self._place.epoch] + self._place.step
+        return (math.floor(done / each + _ROUNDING) + 1) * each - done
+
+    def _unwritten_s(self, at_s: float) -> float:
+        """For how long a checkpoint that is due then waits for the one before it, if one is being written."""
+        return max(self._written[0] - at_s, 0.0) if self._written is not None else 0.0
+
+    def _stall_s(self, step_s: float) -> float:
+        """For how long one that comes a whole interval of steps after another waits for that."""
+        writing = self._course.writing
+        return max(writing.lasts_s - self._course.write_steps * step_s, 0.0) if writing is not None else 0.0
+
     def _pass(self, seconds: float, step_s: float, paced_s: float, writes: int, *, whole: bool) -> float:
         """Some seconds of steps go by, in which at most so many checkpoints begin; ``whole``: all end too.
 
@@ -237,31 +264,39 @@ class Renewal:
             self._place = self._ahead(place, seconds / step_s, 0.0, step_s, paced_s)
             return 0.0
         each, stop_s, lasts_s = course.write_steps, course.writing.stop_s, course.writing.lasts_s
-        done = self._before[place.epoch] + place.step
-        steps = (math.floor(done / each + _ROUNDING) + 1) * each - done  # to the first of them
-        first_s, period_s = steps * step_s, each * step_s + stop_s
-        begun = writes if whole else min(math.floor((seconds - first_s) / period_s) + 1, writes)
-        if begun < 1:
+        steps = self._to_next_write()
+        first_s = steps * step_s
+        if not whole and seconds < first_s:
             self._place = self._ahead(place, seconds / step_s, 0.0, step_s, paced_s)
             return 0.0
-        since_s = seconds - first_s - (begun - 1) * period_s  # the last one began
-        stopped = begun if whole or since_s >= stop_s else begun - 1
+        # the first of them may wait for one that is being written, each other one waits for the one before
+        waits_s, stall_s = self._unwritten_s(began_s + first_s), self._stall_s(step_s)
+        period_s, later_s = each * step_s + stop_s + stall_s, waits_s - stall_s
+        begun = writes if whole else min(max(math.floor((seconds - first_s - later_s) / period_s) + 1, 1), writes)
+        since_s = seconds - first_s - (begun - 1) * period_s - (later_s if begun > 1 else 0.0)  # the last one began
+        held_s = stop_s + (stall_s if begun > 1 else waits_s)
+        stopped = begun if whole or since_s >= held_s else begun - 1
+
+        def spent_s(count: int) -> float:
+            """For the first of them."""
+            return count * stop_s + (waits_s + (count - 1) * stall_s if count else 0.0)
+
         if stopped:
-            at_s = began_s + first_s + (stopped - 1) * period_s + stop_s
-            last = self._ahead(place, steps + (stopped - 1) * each, stopped * stop_s, step_s, paced_s)
+            at_s = began_s + first_s + (stopped - 1) * period_s + stop_s + waits_s
+            last = self._ahead(place, steps + (stopped - 1) * each, spent_s(stopped), step_s, paced_s)
             if at_s + lasts_s <= self._now:
                 self._safe, self._written = last, None
             else:
                 # the one before it had been written, as this one has waited for that
                 if stopped > 1:
-                    self._safe = self._ahead(place, steps + (stopped - 2) * each, (stopped - 1) * stop_s, step_s, paced_s)
+                    self._safe = self._ahead(place, steps + (stopped - 2) * each, spent_s(stopped - 1), step_s, paced_s)
                 elif self._written is not None:
                     self._safe = self._written[1]
                 self._written = at_s + lasts_s, last
-        written_s = (begun - 1) * stop_s + (stop_s if whole else min(since_s, stop_s))
-        made = steps + (begun - 1) * each + max(since_s - stop_s, 0.0) / step_s
+        written_s = spent_s(begun - 1) + (held_s if whole else min(since_s, held_s))
+        made = steps + (begun - 1) * each + max(since_s - held_s, 0.0) / step_s
         self._place = self._ahead(place, made, written_s, step_s, paced_s)
-        return 0.0 if whole else max(stop_s - since_s, 0.0)
+        return 0.0 if whole else max(held_s - since_s, 0.0)
 
     def _ahead(self, place: _Place, steps: float, written_s: float, step_s: float, paced_s: float) -> _Place:
         """The place some steps on."""
@@ -343,9 +378,10 @@ class Renewal:
         effect = self._crew.effect_of(fault)
         ahead = (self._place.epoch, self._place.step) != (self._safe.epoch, self._safe.step)
         trains = not self._down and ahead and (effect.stops or effect.rolls_back)
-        if trains and writing is not None and writing.stop_s + writing.lasts_s <= notice_s:
-            self._place.spent_s[_CHECKPOINTS] += writing.stop_s
-            self._now += writing.stop_s
+        stop_s = self._unwritten_s(self._now) + writing.stop_s if writing is not None else 0.0
+        if trains and writing is not None and stop_s + writing.lasts_s <= notice_s:
+            self._place.spent_s[_CHECKPOINTS] += stop_s
+            self._now += stop_s
             self._safe, self._written = self._place.copy(), None
 
     @property
@@ -385,14 +421,14 @@ class Renewal:
             self._away.clear()
             self._back.clear()
             self._traced, self._evaluated, self._filled = True, False, False  # its steps are traced before it goes on
-            return float(ready_s + self._restore_s)
+            return float(ready_s + (self._restore_s if self._safe_steps else 0.0))  # before the first checkpoint nothing is read
         for worker in missing:
             self._away[worker] = now + back_s
             heapq.heappush(self._back, (now + back_s, worker))
         until_s = now
         if effect.rolls_back:
             self._roll_back()
-            until_s = now + crew.faults.detection_s + course.tracing_s + self._restore_s
+            until_s = now + crew.faults.detection_s + course.tracing_s + (self._restore_s if self._safe_steps else 0.0)
         if effect.waits:
             until_s = max(until_s, now + back_s)
         present = crew.workers - len(self._away)
@@ -427,3 +463,17 @@ class Renewal:
         if not self._away or self._crew is None:
             return 1.0
         return self._crew.step_s_with(self._crew.workers - len(self._away)) / self._course.step_s
+
+
+def checkpoints_of(course: Course) -> list[float]:
+    """Seconds for which training waits for checkpoints in each epoch, where nothing fails."""
+    writing = course.writing
+    if writing is None or not writing.lasts_s:  # none waits for another
+        return [written * (writing.stop_s if writing is not None else 0.0) for written in course.written_in()]
+    one, found = Renewal(course), []
+    one.begin()
+    for _ in course.epochs:
+        before_s = one.checkpoints_s
+        one.advance()
+        found.append(round(one.checkpoints_s - before_s, 9))  # sums of like epochs differ in their last bits
+    return found

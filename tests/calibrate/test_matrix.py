@@ -13,7 +13,8 @@ from calibrate.testbed.readings import Readings
 from calibrate.testbed.setting import TestbedSetting, TestbedVariable
 from calibrate.validation.matrix import Matrix, read_matrix
 from calibrate.validation.running import measure_matrix, validate_matrix
-from simulator.errors import CalibrationError, InputError, ScenarioError
+from paceline.reporting.validation import as_data
+from simulator.errors import CalibrationError, InputError, PacelineWarning, ScenarioError
 
 pytestmark = pytest.mark.usefixtures("fits_shared")
 
@@ -195,6 +196,53 @@ def test_a_real_model_needs_a_run_alone(measured: tuple[Matrix, Path]) -> None:
     real = TestbedSetting.model_validate(table)
     with pytest.raises(CalibrationError, match=r"add one to \[\[fit\]\]"):
         running.compute_of(real, measure_matrix(matrix, folder)[:2])
+
+
+@pytest.mark.filterwarnings("default::simulator.errors.PacelineWarning")
+def test_a_setting_that_fails_once_is_run_again_and_one_that_fails_twice_is_left_out_and_shown(
+    measured: tuple[Matrix, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The injected fault is one that TensorFlow had: gone at the next try in the first setting, there again in the third."""
+    matrix, folder = measured
+    whole = validate_matrix(matrix, folder, replications=19)
+    once, never = matrix.fit[0], matrix.held_out[0].setting
+    for setting in (once, never):
+        next(folder.glob(f"*{setting.hash}*")).unlink()
+    tries: list[str] = []
+
+    def measure(setting: TestbedSetting, where: Path, **_: Any) -> Readings:
+        tries.append(setting.label)
+        if setting == never or tries.count(setting.label) == 1:
+            raise CalibrationError("worker 1 ended with code 1: RecvFromRemoteAsync is cancelled")
+        return as_measured(where, setting, seed=4)
+
+    monkeypatch.setattr(running, "measure_setting", measure)
+    with pytest.warns(PacelineWarning, match="failed and is run once more: worker 1 ended"):
+        found = validate_matrix(matrix, folder, replications=19)
+    assert tries == [once.label] * 2 + [never.label] * 2
+    assert found.rows == tuple(row for row in whole.rows if row.name != never.label)
+    assert [(its.setting, "RecvFromRemoteAsync" in its.why) for its in found.unmeasured] == [(never, True)]
+    shown = found.validation
+    assert shown.notes[0].startswith(f"1 of 4 settings could not be measured and is in no score: {never.label}.")
+    (table,) = (table for table in shown.tables if table.name == "unmeasured")
+    assert [row[:2] for row in table.rows] == [("servers", never.label)]
+    assert "RecvFromRemoteAsync" in as_data(shown)["unmeasured"][never.label]
+    assert not whole.validation.notes
+
+
+@pytest.mark.filterwarnings("default::simulator.errors.PacelineWarning")
+def test_a_machine_on_which_nothing_can_be_measured_is_not_tried_to_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    matrix = matrix_of(tmp_path, FIT + HELD_OUT)
+    tries: list[str] = []
+
+    def fail(setting: TestbedSetting, *_: Any, **__: Any) -> Readings:
+        tries.append(setting.label)
+        raise CalibrationError("no space is left on the device")
+
+    monkeypatch.setattr(running, "measure_setting", fail)
+    with pytest.warns(PacelineWarning), pytest.raises(CalibrationError, match=r"3 settings in a row .* no space is left on the device"):
+        measure_matrix(matrix, tmp_path)
+    assert len(tries) == 2 * 3 < 2 * len(matrix.settings)
 
 
 def _refuse(*_: Any, **__: Any) -> Readings:

@@ -18,6 +18,7 @@ from support.needs import needs_tensorflow
 from calibrate.probing import PROBES
 from calibrate.testbed.readings import Readings, read_run
 from calibrate.testbed.setting import TestbedSetting
+from simulator.errors import CalibrationError
 
 Runner = Callable[..., Answer]
 FINGERPRINT = {
@@ -196,6 +197,24 @@ def test_without_iproute2_the_default_is_loopback_and_a_link_asked_for_is_refuse
     assert len(measured) == 1
 
 
+@pytest.mark.filterwarnings("default::simulator.errors.PacelineWarning")
+@pytest.mark.parametrize("failures", [1, 2])
+def test_a_run_that_fails_is_made_once_more(paceline: Runner, folder: Path, monkeypatch: pytest.MonkeyPatch, failures: int) -> None:
+    file, tries = folder / "two.ndjson", []
+    file.write_text(lines_of(TWO))
+
+    def run(*_: object, **__: object) -> Readings:
+        tries.append(1)
+        if len(tries) <= failures:
+            raise CalibrationError("worker 1 ended with code 1: RecvFromRemoteAsync is cancelled")
+        return read_run(file)
+
+    monkeypatch.setattr("calibrate.testbed.running.measure_setting", run)
+    answer = paceline("testbed", "run", "--set", "link=loopback")
+    assert (answer.code, len(tries)) == (failures - 1, 2)
+    assert "failed and is run once more: worker 1 ended with code 1" in " ".join(answer.stderr.split())
+
+
 def test_a_congestion_control_that_the_machine_lacks(
     paceline: Runner, measured: list[TestbedSetting], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -357,12 +376,14 @@ def test_a_run_that_fails_keeps_its_whole_repeats(folder: Path, paceline: Runner
     error = {"kind": "error", "type": "RunFailedError", "message": "worker 1 died before 'reported'; its last lines: none"}
     python = fake_python(folder, [*TWO[:-1], error], "sys.exit(3)")
     answer = paceline("testbed", "run", "--set", "link=loopback", "--python", python, "--measurements", "m", "--repeats", "3")
-    (file,) = (folder / "m").glob("*.ndjson")
+    files = sorted((folder / "m").glob("*.ndjson"), key=lambda file: file.stat().st_mtime_ns)
     assert (answer.code, answer.stdout) == (1, "")
-    first, second = answer.stderr.splitlines()
-    assert first == f"paceline: 2 of 3 repeats had come to their end; read them with `paceline testbed show m/{file.name}`"
-    assert second.startswith("paceline: RunFailedError: worker 1 died before 'reported'")
-    assert len(read_run(file).runs) == 2
+    kept = [f"2 of 3 repeats had come to their end; read them with `paceline testbed show m/{file.name}`" for file in files]
+    warned, first, last = answer.stderr.splitlines()
+    assert "failed and is run once more: RunFailedError: worker 1 died before 'reported'" in warned
+    assert first == f"paceline: {kept[1]}"
+    assert last.startswith("paceline: RunFailedError: worker 1 died before 'reported'")
+    assert [len(read_run(file).runs) for file in files] == [2, 2]
 
 
 # --- a real cluster ---------------------------------------------------------------------

@@ -13,7 +13,7 @@ from paceline.planning.improvements import improvements
 from simulator import load_scenario, scenario_from_table, simulate
 from simulator.distributions import Exponential
 from simulator.engine.draws import Jitter
-from simulator.input_epochs import fill_s, first_epoch
+from simulator.input_epochs import fill_of, first_epoch
 from simulator.rng import Streams
 from simulator.strategies.pipelines import cpu_s, pipelines
 
@@ -219,9 +219,10 @@ def test_the_steps_are_those_of_later_epochs(scenario) -> None:
     assert (step_s(cached), step_s(first)) == (pytest.approx(9e-3), pytest.approx(30e-3))
     once = scenario(input=its, run=LONG, job={"epochs": 1, "dataset_size": 50})
     assert step_s(once) == pytest.approx(30e-3)
-    # ten batches fill the buffer, five where the data set has no more; then comes the first batch itself
-    assert (fill_s(cached, first=True), fill_s(cached, first=False)) == (pytest.approx(11 * 30e-3), pytest.approx(11 * 9e-3))
-    assert fill_s(once, first=True) == pytest.approx(6 * 30e-3)
+    # ten batches fill the buffer, then comes the first batch itself; the data set of the other has five batches in all
+    assert fill_of(cached, first=True) == (11.0, pytest.approx(11 * 30e-3))
+    assert fill_of(cached, first=False) == (11.0, pytest.approx(11 * 9e-3))
+    assert fill_of(once, first=True) == (5.0, pytest.approx(5 * 30e-3))
 
 
 def test_a_scenario_of_the_catalogue_waits_for_its_input() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ from support.hybrids import FAST, hybrid
 from support.scenarios import scenario_table
 
 from paceline.cli.showing_results import show_result
+from paceline.reporting.coordinates import coordinates_of
+from paceline.reporting.measured import overlay_of
 from paceline.reporting.tables import tables_of
 from paceline.sentences import limit_in_words
 from paceline.stages import exchanges_table, stages_table
@@ -259,6 +262,22 @@ def test_tables_hold_stages_and_exchanges() -> None:
     flat = simulate(hybrid({"workers": 4, "shard": "optimizer"}))
     assert not stages_table(flat).rows
     assert "stage" not in {column.name for column in exchanges_table(flat).columns}
+
+
+def test_replicas_are_copies_and_ranks_their_parts_in_every_table(tmp_path: Path) -> None:
+    results = [simulate(hybrid({"workers": workers, "pipeline": 2}, 4)) for workers in (4, 8)]
+    points = tmp_path / "points.csv"
+    points.write_text("workers,throughput\n4,1000\n8,1500\n", encoding="utf-8")
+    tables = tables_of(results, measured=overlay_of(points, results))
+    counts = {"replicas": [2, 4], "ranks": [4, 8]}  # 4 devices hold 2 copies of a model in 2 stages
+    for name, expected in counts.items():
+        held = {table.name: [column.name for column in table.columns].index(name) for table in tables if table.name != "calibration"}
+        assert {"results", "breakdown", "utilisation", "stages", "measured"} <= set(held)
+        for table in tables:
+            if table.rows and table.name in held:
+                assert sorted({row[held[table.name]] for row in table.rows}) == expected, table.name
+    (key,) = coordinates_of(results).keys
+    assert (key.path, key.name, key.values) == ("ranks", "Devices", (4, 8))
 
 
 def test_the_terminal_shows_both(capsys: pytest.CaptureFixture[str]) -> None:

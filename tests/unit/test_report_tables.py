@@ -147,7 +147,7 @@ def test_the_plan_comes_back(results: list[Result]) -> None:
 
 def test_measured_points_keep_those_without_a_prediction(results: list[Result]) -> None:
     rate = results[0].throughput_samples_per_s
-    beside = Beside("2 workers", "async", 0, "abc", 2, rate, 1500.0, (1400.0, 1600.0), rate.mean / 1500 - 1, True, 1.0, 0.9, 2)
+    beside = Beside("2 workers", "async", 0, "abc", 2, 2, rate, 1500.0, (1400.0, 1600.0), rate.mean / 1500 - 1, True, 1.0, 0.9, 2)
     overlay = Overlay("points.csv", (beside,), (Unmatched("9 workers", 100.0, 3, "no result has workers 9"),))
     known, unknown = named(tables_of(results, measured=overlay), "measured")
     assert float(known["error"]) == rate.mean / 1500 - 1

@@ -251,6 +251,7 @@ def extras(text: str, results: list[Result]) -> dict[str, Any]:
         result=0,
         scenario_hash=first.scenario_hash,
         replicas=first.replicas,
+        ranks=first.ranks,
         predicted=first.throughput_samples_per_s,
         measured=4_000.0,
         repeats=(4_000.0,),

@@ -109,7 +109,7 @@ function figureOverKey(id, column, { what, hover, title, ends = [], log = false,
 }
 
 function overReplicas(view) {
-  return view.key.path === "replicas" && swept(view.state.x);
+  return ["replicas", "ranks"].includes(view.key.path) && swept(view.state.x);
 }
 
 function idealTraces(view) {
@@ -122,7 +122,7 @@ function idealTraces(view) {
       singles.push(single);
     }
   });
-  const words = (single) => `Ideal: ${written(single, "number")} samples/s from each replica`;
+  const words = (single) => `Ideal: ${written(single, "number")} samples/s from each ${view.key.path === "ranks" ? "device" : "replica"}`;
   return overReplicas(view) ? singles.map((single) => referenceTrace([low, high], [single * low, single * high], words(single))) : [];
 }
 
