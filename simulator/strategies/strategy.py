@@ -24,8 +24,9 @@ from simulator.figures import Exchange, Warned
 from simulator.program.program import Program
 from simulator.rng import Streams
 from simulator.spec import Terse
+from simulator.strategies.holding import Held
 from simulator.strategies.pipelines import batch_s, input_cores_s
-from simulator.strategies.setup import Bubble, Held, Layout, Setup, StageOf
+from simulator.strategies.setup import Bubble, Layout, Setup, StageOf
 from simulator.strategies.tensors import Tensors
 from simulator.text import listed
 from simulator.workload import Workload

@@ -10,8 +10,8 @@ import numpy as np
 from simulator.cluster import Cluster
 from simulator.figures import Exchange
 from simulator.program.program import Operation, Routine
+from simulator.strategies.holding import Held, layers_of
 from simulator.strategies.hybrid.groups import Among, Grid
-from simulator.strategies.hybrid.parts import Part
 from simulator.strategies.hybrid.schedules import Schedule
 from simulator.strategies.setup import Bubble, StageOf
 from simulator.workload import Workload
@@ -24,17 +24,19 @@ _AMONG = {
     "across": "alike shards",
     "experts": "experts",
     "alike": "alike experts",
+    "expert shard": "shards of experts",
+    "tied": "tied stages",
 }
 
 
-def stages_of(load: Workload, parts: Sequence[Part], stages: int, devices: int, delays: Sequence[int]) -> tuple[StageOf, ...]:
+def stages_of(load: Workload, chunks: Sequence[Held], stages: int, devices: int, delays: Sequence[int]) -> tuple[StageOf, ...]:
     """The stages of a pipeline.
 
     Parameters
     ----------
     load
         With layers.
-    parts
+    chunks
         Of the model, in order; each stage has every ``stages``-th of them.
     stages
         How many.
@@ -43,14 +45,13 @@ def stages_of(load: Workload, parts: Sequence[Part], stages: int, devices: int, 
     delays
         Of each, by how many updates its gradients are late.
     """
-    size_bytes = {variable.creation_index: variable.size_bytes for variable in load.variables}
     found = []
     for stage, delay in enumerate(delays):
-        own = parts[stage::stages]
-        layers = [load.layers[part.first : part.last] for part in own]
-        variables = {number for its in layers for layer in its for number in layer.variables}
+        own = chunks[stage::stages]
+        layers = [load.layers[chunk.first : chunk.last] for chunk in own]
         named = [its[0].name if len(its) == 1 else f"{its[0].name} to {its[-1].name}" for its in layers]
-        parameter_bytes = sum(size_bytes[number] for number in sorted(variables))
+        had = {one.variable.creation_index: one.variable for chunk in own for its in layers_of(load, chunk) for one in its}
+        parameter_bytes = sum(float(had[number].size_bytes) for number in sorted(had))
         found.append(StageOf(", ".join(named), sum(map(len, layers)), devices, parameter_bytes, delay))
     return tuple(found)
 
