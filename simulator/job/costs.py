@@ -260,7 +260,9 @@ def _writers(scenario: Scenario) -> int:
     layout = scenario.layout
     if layout.servers:
         return layout.servers
-    return max(-(-layout.ranks_per_replica // layout.replicas_per_node), 1)
+    # copies that share one state, or over which experts are spread, have parts of it as the devices of one copy do
+    copies = max(max(chunk.slot_shards, chunk.expert) for chunks in scenario.strategy.held(scenario) for chunk in chunks)
+    return max(-(-layout.ranks_per_replica * copies // layout.replicas_per_node), 1)
 
 
 def _rate(total: float | None, of_node: float | None, nodes: int) -> float | None:

@@ -8,11 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.cluster import Cluster
+from simulator.distributions import Distribution
 from simulator.input_pipeline import InputPipeline, InputWork
 from simulator.training import Training
 from simulator.workload import Workload
 
-__all__ = ["Bubble", "Copies", "Layout", "Length", "Setup", "StageOf"]
+__all__ = ["Bubble", "Copies", "InCommon", "Layout", "Length", "Setup", "StageOf"]
 
 
 class Length(Protocol):
@@ -189,6 +190,27 @@ class Layout(NamedTuple):
     def node_of_server(self, server: int) -> int:
         """The node that a parameter server sits on."""
         return server if self.servers_beside else self.worker_nodes + server
+
+
+class InCommon(NamedTuple):
+    """What steps vary by that groups of ranks have in common: of each group one draw a step for each thing that varies.
+
+    Attributes
+    ----------
+    law
+        Of each draw, whatever its mean.
+    weights
+        Of each group, how much each of its draws counts; they add up to 1.
+    group
+        Of each rank, shape (ranks,); -1: none.
+    share
+        Of each rank's step, what is multiplied by its group's draws over their mean, shape (ranks,).
+    """
+
+    law: Distribution
+    weights: tuple[tuple[float, ...], ...]
+    group: NDArray[np.int64]
+    share: NDArray[np.float64]
 
 
 class StageOf(NamedTuple):

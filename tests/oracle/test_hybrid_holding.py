@@ -8,6 +8,7 @@ import pytest
 from support.scenarios import scenario_table
 
 from simulator import Scenario, scenario_from_table, simulate
+from simulator.job.costs import writing_of
 from simulator.memory import memory_of
 
 LAYERS, BATCH, DENSE, EXPERTS = 8, 32, 1e6, 16e6
@@ -301,3 +302,22 @@ def test_a_published_model_in_four_stages_has_its_embedding_twice() -> None:
     whole = sum(held(on_one)[part] for part in parts)
     cut = sum(held(on_four, stage)[part] for stage in range(4) for part in parts)
     assert cut - whole == pytest.approx(18 * on_four.workload.transformer.vocabulary * 2048)
+
+
+# -- checkpoints -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("strategy", "nodes"), [({"shard": "none"}, 1), ({"shard": "optimizer"}, 4), ({"shard": "optimizer", "shard_group": 16}, 2)]
+)
+def test_every_node_that_has_a_part_of_the_state_writes_it(strategy: dict[str, Any], nodes: int) -> None:
+    """Adam's three values of four bytes for each parameter, at 1 GB/s a node, by all that share one copy of them on nodes of eight."""
+    scenario = built({"workers": 32, **strategy}, {"optimizer": "adam"})
+    storage = {"latency_s": 0.0, "node_bandwidth_bytes_per_s": 1e9}
+    table = scenario.model_dump(mode="json")
+    job = {"epochs": 1, "dataset_size": 1e5, "checkpoint": {"every_epochs": 1, "mode": "blocking"}}
+    whole = scenario_from_table({**table, "cluster": {**table["cluster"], "storage": storage}, "job": job}, "test")
+    writing = writing_of(whole)
+    assert writing is not None
+    assert writing.size_bytes == 3 * LAYERS * DENSE
+    assert writing.stop_s == pytest.approx(3 * LAYERS * DENSE / (nodes * 1e9))

@@ -40,10 +40,9 @@ from simulator.strategies.hybrid.groups import Among, Grid, Order, Timing, tenso
 from simulator.strategies.hybrid.parts import Cut, Exchanged, Part, Split, State, cut, parts_of, state_of
 from simulator.strategies.hybrid.routine import Reduced, Shard, StageCosts, routine_of
 from simulator.strategies.hybrid.schedules import Schedule, in_flight, passes
-from simulator.strategies.setup import Bubble, Layout, Setup, StageOf
+from simulator.strategies.setup import Bubble, InCommon, Layout, Setup, StageOf
 from simulator.strategies.strategy import SOFTWARE, Count, Software, Strategy, check_workers
 from simulator.text import format_share
-from simulator.workload import Workload
 
 __all__ = ["Hybrid"]
 
@@ -124,6 +123,11 @@ class Hybrid(Strategy):
     capacity: float | None = Field(
         default=None, ge=1, le=1000, description="most tokens that an expert takes, over the mean; what is beyond is dropped; left out: all"
     )
+    pad_to_capacity: bool = Field(
+        default=False,
+        description="whether every expert is sent, and computes, as many tokens as its capacity, filled up with empty ones (GShard, Switch "
+        "Transformer, DeepSpeed); false: what there is (Megatron-LM, MegaBlocks)",
+    )
     on_host: tuple[Annotated[str, Field(min_length=1, max_length=200)], ...] = Field(
         default=(),
         max_length=10_000,
@@ -178,6 +182,8 @@ class Hybrid(Strategy):
             raise ValueError('schedule = "interleaved" needs chunks and pipeline of 2 or more each; else it is 1f1b')
         if self.shard_group is not None and self.shard == "none":
             raise ValueError("shard_group says how many copies share what shard says: give shard, or leave shard_group out")
+        if self.pad_to_capacity and self.capacity is None:
+            raise ValueError("pad_to_capacity (true) needs a capacity to fill up to: give it, such as 1.25, or leave pad_to_capacity out")
         if self.expert_imbalance.mean() < 1:
             raise ValueError(f"expert_imbalance has a mean of {self.expert_imbalance.mean():g}; the busiest device has at least 1")
         return self
@@ -322,25 +328,46 @@ class Hybrid(Strategy):
 
     @property
     def tokens(self) -> Distribution:
-        """Tokens of the busiest device with experts over the mean, as far as experts take them."""
-        law = self.expert_imbalance
-        if self.capacity is None or isinstance(law, Constant):
-            return law
-        draws = np.minimum(law.sample(np.random.default_rng(0), _DRAWS), self.capacity)
-        return Empirical(values=tuple(draws.tolist()))
+        """Tokens that the busiest device with experts computes, and is sent, over the mean.
 
-    def varied(self, load: Workload) -> Workload:
-        """With what the tokens of the busiest device with experts vary by, beside their mean, which counts as work."""
+        A capacity is where tokens are dropped (Lepikhin et al., "GShard", ICLR 2021, section 2.2; Fedus et al., "Switch Transformers",
+        JMLR 2022, section 2.2), and with tensors of one shape what there is room for is sent and computed, be it empty. Without such
+        tensors it is what there is (Gale et al., "MegaBlocks", MLSys 2023; ``moe_pad_expert_input_to_capacity`` of Megatron-LM).
+        """
+        law = self.expert_imbalance
+        if self.capacity is None:
+            return law
+        if self.pad_to_capacity:
+            return Empirical(values=(self.capacity,))
+        if isinstance(law, Constant):
+            return law
+        values = law.values if isinstance(law, Empirical) else law.sample(np.random.default_rng(0), _DRAWS)
+        return Empirical(values=tuple(np.minimum(values, self.capacity).tolist()))
+
+    def in_common(self, setup: Setup) -> InCommon | None:
+        """Tokens of the busiest device: one draw for each layer with experts and each step, of all copies that its experts lie on."""
         law = self.tokens
-        experts = sum(its.experts.work * (its.forward + its.backward_work) for its in load.layers if its.experts is not None)
-        if isinstance(law, Constant) or not experts:
-            return load
-        alone = experts / sum(its.forward + its.backward_work for its in load.layers)  # without imbalance
-        share = alone * law.mean() / (1.0 - alone + alone * law.mean())
-        rng = np.random.default_rng(0)
-        draws = load.jitter.sample(rng, _DRAWS) * (1.0 + share * (law.sample(rng, _DRAWS) / law.mean() - 1.0))
-        jitter = Empirical(values=tuple((draws / draws.mean()).tolist()))
-        return load.model_copy(update={"jitter": jitter, "jitter_draws": (), "jitter_least": None})
+        if isinstance(law, Constant) or (isinstance(law, Empirical) and len(set(law.values)) == 1):
+            return None
+        costs, chunks = _Costs(self, setup), self.chunks_of(setup)
+        work_s = [costs.experts_s(chunks[stage :: self.pipeline]) for stage in range(self.pipeline)]
+        if not any(map(any, work_s)):
+            return None
+        grid, ranks = self.grid(setup.layout), setup.layout.ranks
+        group, share = np.full(ranks, -1, dtype=np.int64), np.zeros(ranks)
+        weights: list[tuple[float, ...]] = []
+        for stage, (its_s, groups) in enumerate(zip(work_s, grid.groups("experts"), strict=True)):
+            varying_s = sum(its_s)
+            if not varying_s:
+                continue
+            parts = costs.parts[stage :: self.pipeline]
+            count = setup.training.micro_batches
+            step_s = count * sum(part.forward_s + part.backward_s + part.again_s for part in parts)
+            step_s += costs.applied(parts) * setup.workload.apply_s
+            for members in groups:
+                group[members], share[members] = len(weights), count * varying_s / step_s
+                weights.append(tuple(one / varying_s for one in its_s if one))
+        return InCommon(law, tuple(weights), group, share)
 
     @property
     def delays(self) -> tuple[int, ...]:
@@ -711,12 +738,26 @@ class _Costs:
         return parts_of(setup.workload, chunks, self.samples, self.split, setup.training, self.values, setup.batch)
 
     @cached_property
+    def _each_layer(self) -> list[Held]:
+        return [chunk._replace(first=at, last=at + 1) for chunk in self.chunks for at in range(chunk.first, chunk.last or 0)]
+
+    @cached_property
     def _layers(self) -> list[Part]:
-        return self._of([chunk._replace(first=at, last=at + 1) for chunk in self.chunks for at in range(chunk.first, chunk.last or 0)])
+        return self._of(self._each_layer)
 
     def layers_of(self, part: Part) -> list[Part]:
         """Each layer of a part by itself."""
         return self._layers[part.first : part.last] if self._setup.workload.layers else [part]
+
+    def experts_s(self, chunks: Sequence[Held]) -> list[float]:
+        """Of each layer of some chunks, seconds of a micro-batch's passes that grow with the tokens of the busiest device."""
+        layers = [at for chunk in chunks for at in range(chunk.first, chunk.last or 0)]
+        none = parts_of(
+            self._setup.workload, self._each_layer, self.samples, self.split._replace(tokens=0.0), self._setup.training, self.values,
+            self._setup.batch,
+        )  # fmt: skip
+        both = [(self._layers[at], none[at]) for at in layers]
+        return [(of.forward_s + of.backward_s + of.again_s) - (no.forward_s + no.backward_s + no.again_s) for of, no in both]
 
     def _undivided(self) -> Part:
         """All of a workload without layers, which only its batch can be cut of."""
