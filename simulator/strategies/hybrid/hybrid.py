@@ -235,7 +235,8 @@ class Hybrid(Strategy):
     @property
     def is_plain(self) -> bool:
         """Whether nothing is cut or shared, so that it is an all-reduce of whole replicas."""
-        return self.pipeline == self.tensor == self.expert == self.chunks == 1 and self.shard == "none" and not self.on_host
+        cut = self.pipeline > 1 or self.tensor > 1 or self.expert > 1 or self.shard != "none" or bool(self.on_host)
+        return not cut and self.reduce_precision == "float32"
 
     @property
     def simpler(self) -> Mapping[str, Any] | None:
