@@ -97,6 +97,8 @@ class Block(NamedTuple):
         Bytes per sample of each all-reduce of a split layer, forward and backward.
     experts
         Their count, how many each token is sent to, and the bytes of all tokens of a sample.
+    tied
+        Variables of other blocks that it uses too, as ``block/name``.
     """
 
     name: str
@@ -112,6 +114,7 @@ class Block(NamedTuple):
     by_experts: Pass = Pass()
     all_reduces: tuple[tuple[float, ...], tuple[float, ...]] = ((), ())
     experts: tuple[int, int, float] | None = None
+    tied: tuple[str, ...] = ()
 
 
 class Dimensions(Protocol):
@@ -284,6 +287,7 @@ def _variables(blocks: Sequence[Block], times: _Times) -> list[dict[str, Any]]:
 
 def _layers(blocks: Sequence[Block], times: _Times) -> list[dict[str, Any]]:
     """With the seconds that a sample takes as their work."""
+    names = [f"{block.name}/{each.name}" for block in blocks for each in block.parameters]
     found, first = [], 0
     for block in blocks:
         its = range(first, first + len(block.parameters))
@@ -312,6 +316,7 @@ def _layers(blocks: Sequence[Block], times: _Times) -> list[dict[str, Any]]:
             kept_selectively_bytes_per_sample=block.kept_selectively_bytes,
             selective_work=times.of(block.again) / forward_s,
             tensor=split,
+            tied=tuple(names.index(name) for name in block.tied),
             experts=experts,
         )
         found.append(layer.model_dump())

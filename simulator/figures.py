@@ -160,12 +160,14 @@ class Stage(Spec):
 class Exchange(Spec):
     """What devices exchange with each other in a step: one kind of collective, or of messages between stages."""
 
-    among: Literal["tensor", "experts", "tensor and experts", "host", "stages", "copies", "shards", "alike shards", "alike experts"] = (
-        Field(
-            description="who: those that split tensors; that experts are spread over; a device and its host; neighbours in the pipeline; "
-            "all copies of a stage; copies that share one state; copies that have the same part of it; copies that have the same experts"
-        )
-    )
+    among: Literal[
+        "tensor", "experts", "tensor and experts", "host", "stages", "copies", "shards", "alike shards", "alike experts",
+        "shards of experts", "tied stages",
+    ] = Field(
+        description="who: those that split tensors; that experts are spread over; a device and its host; neighbours in the pipeline; "
+        "all copies of a stage; copies that share one state; copies that have the same part of it; copies that have the same experts; "
+        "those of them that share one state of these; stages that have copies of the same variables"
+    )  # fmt: skip
     does: str = Field(description="what is done: all-reduce, all-gather, activations, ...")
     devices: int = Field(description="devices that take part in one")
     links: Literal["in a node", "between nodes"] = Field(description="which links it has to cross")

@@ -74,7 +74,7 @@ def limit_of_exchanges(taken: str, exposed_s: float, exchanges: Sequence[Exchang
     amid = [its for its in exchanges if its.amid]
     # passes wait for these whatever else goes on; what is left over comes of those that passes may hide
     longest = max(amid if sum(its.seconds for its in amid) >= exposed_s / 2 else exchanges, key=lambda its: its.seconds)
-    name: Limit = "exchange" if longest.amid or (longest.among == "shards" and longest.does == "all-gather") else "network"
+    name: Limit = "exchange" if longest.amid or (longest.among in _SHARDS and longest.does == "all-gather") else "network"
     return Bottleneck(name=name, text=f"Communication that no pass hides takes {taken}, most of it {_what(longest)}; {_less(longest)}.")
 
 
@@ -85,8 +85,13 @@ _OF = {
     "shards": "copies that share one state",
     "alike shards": "copies that have the same part of the state",
     "alike experts": "copies that have the same experts",
+    "shards of experts": "copies that share one state of their experts",
+    "tied stages": "stages that have copies of the same variables",
     "copies": "copies of the model",
 }
+
+
+_SHARDS = "shards", "shards of experts"
 
 
 def _what(its: Exchange) -> str:
@@ -106,7 +111,7 @@ def _less(its: Exchange) -> str:
             return "splitting tensors over fewer devices, or faster links between them, would help"
         case "experts":
             return "experts spread over fewer devices, a capacity, or a faster network would help"
-        case "shards" if its.does == "all-gather":
+        case "shards" | "shards of experts" if its.does == "all-gather":
             return 'shard = "gradients", fewer micro-batches, a larger prefetch or a shard_group inside a node would help'
         case "host":
             return "fewer layers on the host, or a faster link to it, would help"

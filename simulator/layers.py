@@ -75,6 +75,12 @@ class Layer(Terse):
         default=0.0, description="share of the forward pass that is computed again with training.recompute = selective"
     )
     tensor: TensorSplit | None = Field(default=None, description="what splitting it over devices does; left out: it cannot be split")
+    tied: tuple[int, ...] = Field(
+        default=(),
+        max_length=1000,
+        description="variables of other layers that it uses too, by their creation_index, as an output layer may the embedding's matrix; "
+        "a stage that has only one of these layers has a copy",
+    )
     experts: Experts | None = Field(
         default=None, description="experts of the layer, each of which sees a part of the tokens; left out: every token takes the same way"
     )

@@ -28,10 +28,9 @@ def as_workers(scenario: Scenario) -> Scenario:
     every layer, so that they go through a step together; what they exchange is part of
     their passes. A scenario whose workers have one device each is returned as it is.
     """
-    strategy, cluster = scenario.strategy, scenario.cluster
-    load = strategy.varied(scenario.workload)
+    strategy, cluster, load = scenario.strategy, scenario.cluster, scenario.workload
     if (team := strategy.team) == 1:
-        return scenario if load is scenario.workload else scenario.model_copy(update={"workload": load})
+        return scenario
     if strategy.in_step:
         together = {"strategy": strategy.as_one(cluster), "cluster": _of_several(cluster, team), "workload": _of_slowest(load, team)}
         return scenario.model_copy(update=together)

@@ -233,7 +233,8 @@ class Transformer(Spec):
         2 s h V operations forward (Narayanan et al.). Keeps what goes into norm and product, and
         float32 logits (Korthikanti et al., section 4.3: 4 s h + 4 s V bytes in two bytes a
         value). Split over devices by its vocabulary, with three values a token to sum forward
-        and its input's gradient backward (Megatron-LM, section 3).
+        and its input's gradient backward (Megatron-LM, section 3). Tied, it multiplies with the
+        embedding's matrix.
         """
         h, v, encoder = self.hidden, self.vocabulary, self.architecture == "encoder"
         s = self.sequence * (self.predicted if self.predicted is not None else 0.15 if encoder else 1.0)
@@ -251,5 +252,5 @@ class Transformer(Spec):
             Pass(flops, (4 if encoder else 2) * norm + s * v * (size + 2 * _LOGIT_BYTES), 5 + 5 * encoder),
             Pass(2 * flops, (6 if encoder else 3) * norm + s * v * (_LOGIT_BYTES + size), 5 + 8 * encoder),
             output_bytes=0.0, kept_bytes=kept, whole=Pass(0.0, (4 if encoder else 2) * norm, 0), kept_whole_bytes=s * h * size * 2,
-            all_reduces=((3.0 * s * _LOGIT_BYTES,), (s * h * size,)),
+            all_reduces=((3.0 * s * _LOGIT_BYTES,), (s * h * size,)), tied=("embedding/tokens",) if self.tied else (),
         )  # fmt: skip

@@ -417,6 +417,9 @@ class Workload(Short, Spec):
         for layer in self.layers:
             if layer.experts is not None and not set(layer.experts.variables) <= set(layer.variables):
                 raise ValueError(f"layer {layer.name[:60]!r}: its experts have variables that the layer does not have")
+            if not set(layer.tied) <= set(of_layers) - set(layer.variables):
+                named = ", ".join(map(str, layer.tied[:10]))
+                raise ValueError(f"layer {layer.name[:60]!r}: tied ({named}) must name variables of other layers, by their creation_index")
 
     @property
     def dimensions(self) -> Transformer | Residual | None:

@@ -147,6 +147,7 @@ def hybrid_table(
             "schedule": series.schedule,
             "stages": "even",
             "shard": series.shard,
+            "reduce_precision": series.reduce_precision,
         },
         "training": {"micro_batches": row.micro_batches, "recompute": row.recompute},
         # rows that are thought not to fit were run all the same

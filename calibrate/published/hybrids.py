@@ -23,6 +23,7 @@ from simulator.cluster import Cluster
 from simulator.errors import ScenarioError
 from simulator.loading import load_cluster, read_toml
 from simulator.spec import Spec
+from simulator.strategies.holding import ReducePrecision
 from simulator.validation_errors import validated
 
 __all__ = [
@@ -86,6 +87,7 @@ class HybridSeries(Spec):
     precision: Literal["float32", "mixed_float16", "mixed_bfloat16"]
     schedule: Literal["gpipe", "1f1b"]
     shard: Literal["none", "optimizer", "gradients", "parameters"] = "none"
+    reduce_precision: ReducePrecision = Field(default="float32", description="what gradients are reduced in")
     from_its_smallest_row_alone: bool = Field(default=False, description="whether no formula tells its work")
     note: str = ""
     source: str

@@ -418,8 +418,23 @@ def _chain_s(chain: Chain, expected: Scenario, draw: _Draw, strategy: Hybrid, ra
     copies_s = each_s[:, None] * (factors.min() if ranks is None else factors[ranks])
     of_copies = copies_s.sum(axis=0)
     slowest_s = copies_s[:, of_copies.argmax()]
-    compute_s = max(_least_of(slowest_s, steps, limits), _least_of(copies_s.ravel() / copies_s.shape[1], steps, limits))
+    shared = _limits_in_common(expected)
+    both = JitterBounds((1 + limits.variance) * (1 + shared.variance) - 1, limits.least * shared.least, limits.most * shared.most)
+    # what groups have in common does not even out over them
+    compute_s = max(
+        max(_least_of(parts_s, steps, limits) * shared.least, float(parts_s.sum()) * least_mean(both, steps))
+        for parts_s in (slowest_s, copies_s.ravel() / copies_s.shape[1])
+    )
     return compute_s + chain.exchange_s * _faster(expected.cluster, draw)
+
+
+def _limits_in_common(scenario: Scenario) -> JitterBounds:
+    """Limits of what groups of ranks have in common, as if all of a step were multiplied by it."""
+    its = scenario.strategy.in_common(scenario)
+    if its is None:
+        return JitterBounds(0.0, 1.0, 1.0)
+    each = jitter_bounds(its.law)
+    return each._replace(variance=each.variance * max(sum(one * one for one in weights) for weights in its.weights))
 
 
 def _least_of(parts_s: NDArray[np.float64], steps: int, limits: JitterBounds) -> float:

@@ -81,7 +81,6 @@ class _Stage:
         self.weights = [_Work(0.0, part.backward_s * costs.weights) for part in costs.parts]
         backwards = [place for place, each in enumerate(costs.order) if each.does == "backward"]
         self.last_backward = backwards[-1]
-        self.shares = costs.shard != "none" and costs.shards > 1
 
     def _backward(self, part: Part, share: float) -> _Work:
         return _Work(part.again_s, part.backward_s * share, self.costs.exchange_s(part, False))
@@ -121,10 +120,9 @@ class _Stage:
     @cached_property
     def first_gather_s(self) -> float:
         """Before its first pass, where parameters are shared: the first layer's."""
-        if not (self.shares and self.costs.shard == "parameters"):
+        if not (self.costs.shares and self.costs.shard == "parameters"):
             return 0.0
-        layer = self.costs.layers[0][0]
-        return self._gather_s(layer.dense_bytes + layer.expert_bytes)
+        return self._gather_s(self.costs.layers[0][0].dense.parameter_bytes)
 
     @cached_property
     def last_reduce_s(self) -> float:
@@ -135,52 +133,55 @@ class _Stage:
     def _last_reduced_s(self) -> float:
         costs = self.costs
         chunk = costs.order[-1].chunk
-        if self.shares and costs.shard == "parameters":
+        if costs.shares and costs.shard == "parameters":
             layer = costs.layers[chunk][0]
-            return self._reduced_s(layer.dense_bytes, layer.expert_bytes)
+            return self._reduced_s(layer.dense.gradient_bytes, layer.experts.gradient_bytes)
         last = [one for one in costs.reduced if one.chunk == chunk and one.ready >= 1.0]
         return max((self._reduced_s(one.dense_bytes, one.expert_bytes) for one in last), default=0.0)
 
     @cached_property
     def last_gather_s(self) -> float:
         """After its update: what was updated, where copies share the optimizer's slots but not parameters."""
-        if not self.shares or self.costs.shard == "parameters":
+        if not self.costs.shares or self.costs.shard == "parameters":
             return 0.0
-        return self._gather_s(sum(its.dense_bytes + its.expert_bytes for its in self.costs.reduced))
+        return self._gather_s(sum(part.dense.parameter_bytes for part in self.costs.parts))
 
     @property
     def collectives_s(self) -> float:
         """All collectives of the group with which it shares or sums gradients, which come one after the other."""
         costs = self.costs
-        if not (self.shares and costs.shard == "parameters"):
-            return sum(self._scattered_s(one.dense_bytes) for one in costs.reduced) + self.last_gather_s
-        keeps = len(costs.first) > 1 or not (costs.first[0] and costs.last[0])
-        times = 1 if keeps else sum(each.does == "forward" for each in costs.order)
-        gathers_s = sum(self._gather_s(layer.dense_bytes + layer.expert_bytes) for its in costs.layers for layer in its)
-        scatters_s = sum(self._scattered_s(layer.dense_bytes) for its in costs.layers for layer in its)
-        return times * ((1 if keeps else 2) * gathers_s + scatters_s)
+        forwards = sum(each.does == "forward" and not each.chunk for each in costs.order)
+        scatters_s = (forwards if costs.each_micro_batch else 1) * sum(self._scattered_s(one.dense_bytes) for one in costs.reduced)
+        if not (costs.shares and costs.shard == "parameters"):
+            return scatters_s + self.last_gather_s
+        times = 1 if costs.keeps else forwards
+        gathers_s = sum(self._gather_s(layer.dense.parameter_bytes) for its in costs.layers for layer in its)
+        scatters_s = sum(self._scattered_s(layer.dense.gradient_bytes) for its in costs.layers for layer in its)
+        return times * ((1 if costs.keeps else 2) * gathers_s + scatters_s)
 
     def _gather_s(self, size_bytes: float) -> float:
         return self.costs.seconds("shard", "all-gather", size_bytes) if size_bytes else 0.0
 
     def _scattered_s(self, dense_bytes: float) -> float:
         """Of gradients, the part of the reduction that all of a group's others wait for."""
-        if self.costs.copies == 1 or not dense_bytes:
+        if self.costs.dense.copies == 1 or not dense_bytes:
             return 0.0
-        if not self.shares:
+        if not self.costs.shares:
             return self.costs.seconds("data", "all-reduce", dense_bytes)
         return self.costs.seconds("shard", "reduce-scatter", dense_bytes)
 
     def _reduced_s(self, dense_bytes: float, expert_bytes: float) -> float:
+        """Those that all copies have, or those of experts, whichever take longer."""
         costs = self.costs
-        if costs.copies == 1:
+        if costs.dense.copies == 1:
             return 0.0
         dense_s = self._scattered_s(dense_bytes)
-        if self.shares and costs.shards < costs.copies and dense_bytes:
-            dense_s += costs.seconds("across", "all-reduce", dense_bytes / costs.shards)
+        if costs.shares and costs.dense.shards < costs.dense.copies and dense_bytes:
+            dense_s += costs.seconds("across", "all-reduce", dense_bytes / costs.dense.shards)
         experts_s = 0.0
-        if expert_bytes and costs.copies > costs.experts:
-            experts_s = costs.seconds("alike", "all-reduce", expert_bytes / costs.experts)
+        if expert_bytes and costs.experts.copies > 1:
+            shared = costs.shares and costs.experts.shards > 1
+            experts_s = costs.seconds(*(("expert shard", "reduce-scatter") if shared else ("alike", "all-reduce")), expert_bytes)
         return max(dense_s, experts_s)
 
 
@@ -206,7 +207,7 @@ class Cut:
         self._stages = [_Stage(its) for its in costs]
         self._cluster = cluster
         self._node = ranks // cluster.replicas_per_node
-        self.coupled = all(its.copies == 1 or any(one.dense_bytes for one in its.reduced) for its in costs)
+        self.coupled = all(its.dense.copies == 1 or any(one.dense_bytes for one in its.reduced) for its in costs)
 
     def chains(self, apply_s: float) -> list[Chain]:
         """Every chain that is known; a step lasts at least as long as each. ``apply_s``: of the whole model's update."""

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from simulator.compact import compact
 from simulator.defaults import start_of
 from simulator.distributions import Distribution
-from simulator.engine.slowdowns import Apart, Together, slowed
+from simulator.engine.slowdowns import Apart, SharedDraws, Together, slowed
 from simulator.errors import SimulationError
 from simulator.network.flows import weights_of
 from simulator.pcg64 import Sampler, Words, doubles
@@ -105,7 +105,10 @@ class Draws:
             self._add(law, kind.slowdown or cluster.slowdown, begins, ends, floor)
             begins = ends
         self._add(load.jitter, cluster.slowdown, begins, ranks, least)
-        self.constant = compact(np.repeat([its.constant for its in self._jitter], [len(its) for its in self._jitter]))
+        in_common = scenario.strategy.in_common(scenario)
+        self._shared = None if in_common is None else SharedDraws(in_common, streams, self._with())
+        constant = np.repeat([its.constant for its in self._jitter], [len(its) for its in self._jitter])
+        self.constant = compact(constant if in_common is None else constant & (in_common.group < 0))
 
     def _add(self, law: Distribution, slowdown: Slowdown | None, begins: int, ends: int, least: NDArray[np.float64] | None) -> None:
         if begins < ends:
@@ -145,17 +148,18 @@ class Draws:
             Takes the next factors of each, in the order of its steps: shape (n, any).
         """
         begins = 0
-        for jitter in self._jitter:
+        if len(self._jitter) == 1:
+            self._jitter[0].fill(ranks, out)
+        for jitter in self._jitter if len(self._jitter) > 1 else ():
             ends = begins + len(jitter)
-            if len(self._jitter) == 1:
-                jitter.fill(ranks, out)
-                return
             places = np.flatnonzero((ranks >= begins) & (ranks < ends))
             if len(places):
                 part = np.empty((len(places), out.shape[1]))
                 jitter.fill(ranks[places] - begins, part)
                 out[places] = part
             begins = ends
+        if self._shared is not None:
+            self._shared.multiply(ranks, out)
 
     def factors(self, ranks: NDArray[np.int64], block: int) -> NDArray[np.float64]:
         """The same in a new array, shape (n, block)."""

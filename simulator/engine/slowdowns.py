@@ -1,4 +1,4 @@
-"""Who is slow in which steps: chains of two states, one of each device, or one that many have in common."""
+"""What steps are slow by besides jitter: chains of two states, one of each device or one that many have in common, and shared draws."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 from simulator.pcg64 import Sampler, doubles
 from simulator.rng import Streams
 from simulator.stragglers import Slowdown
+from simulator.strategies.setup import InCommon
 
-__all__ = ["Apart", "Together", "slowed"]
+__all__ = ["Apart", "SharedDraws", "Together", "slowed"]
 
 
 def slowed(
@@ -112,3 +113,55 @@ class Together:
             while not ends or ends[-1] < step:
                 now = slow == (len(ends) % 2 == 0)
                 ends.append((ends[-1] if ends else 0) + _sojourn(self._slowdown, self._sampler.generator, slow=now))
+
+
+class SharedDraws:
+    """What all ranks of a group have more, or less, to do in a step than in the mean.
+
+    Each group draws from a stream of its own, step after step, so that all its ranks find the
+    same whenever they ask.
+
+    Parameters
+    ----------
+    its
+        Who has what in common.
+    streams
+        Of the replication.
+    sampler
+        Draws from the streams.
+    """
+
+    def __init__(self, its: InCommon, streams: Streams, sampler: Sampler) -> None:
+        groups = len(its.weights)
+        self._its, self._sampler, self._mean = its, sampler, its.law.mean()
+        self._states = streams.states("in common", np.arange(groups))
+        # half of a word of 64 bits that a draw of 32 bits has left over
+        self._spare = np.zeros(groups, dtype=np.uint64) if its.law.kind == "empirical" else None
+        self._drawn = [np.empty(0) for _ in range(groups)]  # of each group, step after step
+        self._step = np.zeros(len(its.group), dtype=np.int64)  # that each rank asks for next
+
+    def multiply(self, ranks: NDArray[np.int64], out: NDArray[np.float64]) -> None:
+        """Multiply the next factors of some ranks, shape (ranks, any)."""
+        size, its = out.shape[1], self._its
+        for place, rank in enumerate(ranks.tolist()):
+            if (group := int(its.group[rank])) >= 0:
+                begin = int(self._step[rank])
+                self._go_on(group, begin + size)
+                out[place] *= 1.0 + its.share[rank] * (self._drawn[group][begin : begin + size] - 1.0)
+        self._step[ranks] += size
+
+    def _go_on(self, group: int, step: int) -> None:
+        """Draw what a group has in common up to a step."""
+        known = self._drawn[group]
+        if len(known) >= step:
+            return
+        weights, law = self._its.weights[group], self._its.law
+        count = max(step, 2 * len(known)) - len(known)
+        drawn = np.empty(count * len(weights))
+        for _ in self._sampler.each(self._states, self._spare, np.array([group])):
+            drawn[:] = law.drawn(self._sampler.generator, len(drawn))
+        each = (law.shaped(drawn) / self._mean).reshape(count, len(weights))
+        more = np.zeros(count)
+        for column, weight in enumerate(weights):
+            more += weight * each[:, column]
+        self._drawn[group] = np.concatenate((known, more))

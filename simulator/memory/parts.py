@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 from pydantic import Field
@@ -23,7 +23,7 @@ from simulator.layers import Layer
 from simulator.resolve import resolve
 from simulator.scenario import Scenario
 from simulator.spec import Bytes, Spec
-from simulator.strategies.setup import Held
+from simulator.strategies.holding import Held, Owned, layers_of, most_in_flight, values_of
 from simulator.training import ASSUMED_OPTIMIZER, Optimizer
 from simulator.workload import Variable, Workload
 
@@ -52,10 +52,6 @@ SLOTS: Mapping[Optimizer, int] = {"sgd": 0, "momentum": 1, "adagrad": 1, "rmspro
 Stern, ICML 2018, section 4, who keep nothing else of it)."""
 
 _FLOAT32_BYTES = 4.0
-_HALF = 0.5
-"""Bytes in 16 bits over those in 32."""
-_VALUE_BYTES = {False: 4.0, True: 2.0}
-"""Of an activation, by whether precision is mixed."""
 
 _RESERVES = {"Kepler": 500, "Maxwell": 500, "Pascal": 500, "Volta": 1050, "Turing": 1050, "Ampere": 1536, "Ada Lovelace": 1536}
 _NEWER = 1800
@@ -174,14 +170,6 @@ def _reserve(device: Accelerator) -> Part:
     return Part(name="reserve", size_bytes=size_bytes, text=f"what TensorFlow leaves to CUDA and its libraries on {device.generation}")
 
 
-class _Owned(NamedTuple):
-    """A variable of a chunk: the share of it that a device has of those that split it, and by how many its experts are spread."""
-
-    variable: Variable
-    share: float
-    spread: int
-
-
 class _Device:
     """One kind of devices: the chunks of the model that it holds, each with the layers in it."""
 
@@ -189,15 +177,13 @@ class _Device:
         self.scenario, self.chunks, self.load = scenario, chunks, scenario.workload
         self.micro_batch = -(-scenario.batch // scenario.training.micro_batches)
         self.mixed = self.load.precision != "float32"
-        measured_in = self.load.precision if self.load.recast is None else self.load.recast.from_precision
-        self.recast = _VALUE_BYTES[self.mixed] / _VALUE_BYTES[measured_in != "float32"]
+        self.values = values_of(self.load)
         self.optimizer = optimizer_of(scenario)
-        self.variables = {variable.creation_index: variable for variable in self.load.variables}
 
     def parts(self) -> list[Part]:
         """What is held, but for what the framework keeps to itself."""
         found = [self._parameters(), self._gradients(), self._slots()]
-        as_measured = self.recast == 1 and _as_measured(self.scenario, self.chunks)
+        as_measured = self.values.activations == 1 and _as_measured(self.scenario, self.chunks)
         measured = _measured_at(self.load, self.micro_batch) if as_measured else None
         if measured is not None:
             found.append(self._beyond(measured))
@@ -210,41 +196,43 @@ class _Device:
 
     # -- parameters, gradients, slots --------------------------------------------------
 
-    def _pieces(self, chunk: Held) -> list[list[_Owned]]:
-        """Variables of a chunk by layer; each by itself of a workload without layers."""
+    def _pieces(self, chunk: Held) -> list[list[Owned]]:
+        """Variables of a chunk by layer, of those that are on the device."""
+        found = layers_of(self.load, chunk)
         if not self.load.layers:
-            return [[_Owned(variable, 1.0, 1)] for variable in self.load.variables]
-        found = []
-        for layer in self._layers(chunk):
-            split = 1.0 / chunk.tensor if layer.tensor is not None else 1.0
-            of_experts = frozenset(layer.experts.variables) if layer.experts is not None else frozenset()
-            spread = (chunk.expert if index in of_experts else 1 for index in layer.variables)
-            found.append([_Owned(self.variables[index], split / its, its) for index, its in zip(layer.variables, spread, strict=True)])
-        return found
+            return found
+        names = [layer.name for layer in self.load.layers[chunk.first : chunk.last]]
+        return [its for its, name in zip(found, names, strict=True) if name not in chunk.on_host]
 
     def _layers(self, chunk: Held) -> list[Layer]:
         """Those that are on the device."""
         return [layer for layer in self.load.layers[chunk.first : chunk.last] if layer.name not in chunk.on_host]
 
     def _held(self, size_of: Callable[[Variable], float], shards: Callable[[Held], int], *, versions: bool = False) -> float:
-        """Bytes of all chunks, each shared by some devices; copies of experts are fewer by as many as these are spread over."""
+        """Bytes of all chunks, each shared by some devices."""
         return sum(
-            size_of(owned.variable) * owned.share / max(shards(chunk) // owned.spread, 1) * (chunk.versions if versions else 1)
+            size_of(owned.variable) * owned.share / owned.over(chunk, shards(chunk)) * (chunk.versions if versions else 1)
             for chunk in self.chunks
             for piece in self._pieces(chunk)
             for owned in piece
         )
 
+    def _whole(self, size_of: Callable[[Variable], float], chunk: Held, shards: int) -> list[float]:
+        """Bytes of each layer of a chunk that are shared, as they are before."""
+        return [
+            sum(size_of(owned.variable) * owned.share for owned in piece if owned.over(chunk, shards) > 1) for piece in self._pieces(chunk)
+        ]
+
     def _parameter_bytes(self, variable: Variable) -> float:
         """In mixed precision what is computed with: a copy in 16 bits of variables that belong to the optimizer's state."""
-        return float(variable.size_bytes * (_HALF if self.mixed else 1.0))
+        return float(variable.size_bytes * self.values.parameters)
 
     def _gradient_bytes(self, variable: Variable) -> float:
         return variable.gradient_bytes(self.scenario.batch)
 
     def _slot_bytes(self, variable: Variable) -> float:
         """The optimizer's own, which are in 32 bits, and in mixed precision the variable itself, in 32 bits too."""
-        master = float(variable.size_bytes) if self.mixed else 0.0
+        master = float(variable.size_bytes) * self.values.masters
         return master + (_slots_of(variable, self.optimizer) if self.optimizer is not None else 0.0)
 
     def _parameters(self) -> Part:
@@ -253,7 +241,10 @@ class _Device:
         versions = max(its.versions for its in self.chunks)
         text = "2 bytes each, in which is computed" if self.mixed else "4 bytes each"
         if self.mixed and not held.slot_shards:  # what was pulled is in 32 bits
-            size, text = size / _HALF * (1 + _HALF), "4 bytes each as they were pulled, and 2 in which is computed"
+            size, text = (
+                size / self.values.parameters * (1 + self.values.parameters),
+                "4 bytes each as they were pulled, and 2 in which is computed",
+            )
         text += f"; {versions} versions" if versions > 1 else ""
         return Part(name="parameters", size_bytes=size, text=f"{text}{_split(held)}{_sharded(held.parameter_shards)}")
 
@@ -276,19 +267,28 @@ class _Device:
     # -- activations -------------------------------------------------------------------
 
     def _activations(self) -> Part:
-        """Of the micro-batches in flight, of all layers but what is computed again."""
-        size = 0.0
-        for chunk in self.chunks:
-            before = self._input_of(chunk)
-            for layer in self.load.layers[chunk.first : chunk.last]:
-                if layer.name not in chunk.on_host:
-                    size += self._stored(layer, before, chunk) * self.micro_batch * chunk.in_flight
-                before = layer.output_bytes_per_sample
-        flying = max(chunk.in_flight for chunk in self.chunks)
+        """Of the micro-batches in flight, of all layers but what is computed again: at the moment at which chunks together have most.
+
+        Of interleaved stages the first then has those of v p + p - 1 chunks, L (1 + (p - 1) / (p v)) layers (Korthikanti et al.,
+        section 4.2.3).
+        """
+        stored = [self._stored_of(chunk) for chunk in self.chunks]
+        moments = zip(*(chunk.in_flight for chunk in self.chunks), strict=True)
+        size = max(sum(count * its for count, its in zip(counts, stored, strict=True)) for counts in moments)
+        flying = most_in_flight(self.chunks)
         text = f"of {f'{flying} micro-batches' if flying > 1 else 'a batch'} of {samples_in_words(self.micro_batch)}"
         if self.scenario.training.recompute != "none":
             text += f"; {self.scenario.training.recompute} recomputation"
-        return Part(name="activations", size_bytes=size * self.recast, text=text)
+        return Part(name="activations", size_bytes=size * self.micro_batch * self.values.activations, text=text)
+
+    def _stored_of(self, chunk: Held) -> float:
+        """Bytes per sample that a chunk keeps from its forward to its backward pass."""
+        size, before = 0.0, self._input_of(chunk)
+        for layer in self.load.layers[chunk.first : chunk.last]:
+            if layer.name not in chunk.on_host:
+                size += self._stored(layer, before, chunk)
+            before = layer.output_bytes_per_sample
+        return size
 
     def _input_of(self, chunk: Held) -> float:
         """Bytes per sample that the first layer of a chunk gets; those of the model's input are a part of their own."""
@@ -311,12 +311,14 @@ class _Device:
                 stored = self._stored(layer, 0.0, chunk) if recompute == "selective" else 0.0
                 most = max(most, _split_kept(layer, float(layer.kept_bytes_per_sample), chunk) - stored)
         return Part(
-            name="recomputed", size_bytes=most * self.micro_batch * self.recast, text="activations of one layer in its backward pass"
+            name="recomputed",
+            size_bytes=most * self.micro_batch * self.values.activations,
+            text="activations of one layer in its backward pass",
         )
 
     def _why_not_known(self) -> str:
         """Why the activations of a workload without layers are not known."""
-        if self.recast != 1:
+        if self.values.activations != 1:
             return f"the workload {self.load.name!r} was measured in another precision, and has no layers"
         if peaks := _peaks(self.load):
             return f"the smallest batch whose peak memory was measured has {min(peaks):g} samples, more than {self.micro_batch:,}"
@@ -336,10 +338,15 @@ class _Device:
     # -- what comes and goes -----------------------------------------------------------
 
     def _gathered(self) -> Part:
-        """Parameters that are shared out come together for a layer while the next one's are fetched."""
-        chunks = [chunk for chunk in self.chunks if chunk.parameter_shards > 1]
-        most = max((_whole(self._parameter_bytes, piece) for chunk in chunks for piece in self._pieces(chunk)), default=0.0)
-        return Part(name="gathered", size_bytes=2 * most, text="of the layer that computes and of the next one")
+        """Parameters that are shared out come together: for a layer while the next one's are fetched, or once for all of a step."""
+        size, kept = 0.0, any(chunk.gathered is None for chunk in self.chunks)
+        more = max(chunk.gathered or 1 for chunk in self.chunks) - 1
+        layers = [its for chunk in self.chunks for its in self._whole(self._parameter_bytes, chunk, chunk.parameter_shards)]
+        if layers:
+            size = sum(layers) if kept else min((1 + more) * max(layers), sum(layers))
+        following = {0: "", 1: " and of the next one"}.get(more, f" and of the next {more}")
+        text = "of all layers, kept from the first to the last micro-batch" if kept else f"of the layer that computes{following}"
+        return Part(name="gathered", size_bytes=size, text=text)
 
     def _buckets(self) -> Part:
         """Gradients are copied into a buffer that is reduced as one: of each device the largest."""
@@ -347,8 +354,11 @@ class _Device:
         if reduction is not None and scenario.replicas > 1:
             largest = max(bucket.size_bytes for bucket in reduction.buckets(self.load, scenario.batch, scenario.replicas))
             size = min(largest, self._held(self._gradient_bytes, lambda _: 1))
-        elif any(chunk.gradient_shards > 1 for chunk in self.chunks):
-            size = max((_whole(self._gradient_bytes, piece) for chunk in self.chunks for piece in self._pieces(chunk)), default=0.0)
+        else:
+            layers = (
+                its * chunk.reduced for chunk in self.chunks for its in self._whole(self._gradient_bytes, chunk, chunk.gradient_shards)
+            )
+            size = max(layers, default=0.0)
         return Part(name="buckets", size_bytes=size, text="gradients that are reduced as one")
 
     def _input(self) -> Part:
@@ -362,11 +372,6 @@ class _Device:
 
 
 # -- rules ---------------------------------------------------------------------------------
-
-
-def _whole(size_of: Callable[[Variable], float], piece: Iterable[_Owned]) -> float:
-    """Bytes of some variables of which one device has no less than its share of what splits tensors."""
-    return sum(size_of(owned.variable) * owned.share for owned in piece)
 
 
 def state_bytes(scenario: Scenario) -> float:
@@ -426,7 +431,7 @@ def _as_measured(scenario: Scenario, chunks: Sequence[Held]) -> bool:
         and not held.on_host
         and held.tensor == 1
         and held.expert == 1
-        and held.in_flight == 1
+        and held.in_flight == (1,)
     )
     return not layers or (whole and scenario.training.recompute == "none")
 

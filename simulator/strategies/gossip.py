@@ -22,7 +22,8 @@ from simulator.program.wiring import Wiring
 from simulator.records import OWN, PEER, Place
 from simulator.rng import Streams
 from simulator.strategies.assembling import assembled, pace_together, seats
-from simulator.strategies.setup import Held, Layout, Setup
+from simulator.strategies.holding import Held
+from simulator.strategies.setup import Layout, Setup
 from simulator.strategies.strategy import Count, Pace, Strategy
 
 __all__ = ["Gossip"]

@@ -39,8 +39,9 @@ from simulator.rng import Streams
 from simulator.spec import Seconds, Spec
 from simulator.strategies.assembling import assembled, pace_together
 from simulator.strategies.compressing import cost_left_open, device_of_training
+from simulator.strategies.holding import Held
 from simulator.strategies.pipelines import batch_s
-from simulator.strategies.setup import Held, Layout, Setup
+from simulator.strategies.setup import Layout, Setup
 from simulator.strategies.strategy import MOST_MESSAGES, Count, LeftOpen, Pace, Software, Strategy, check_workers, cores_s
 from simulator.strategies.tensors import Cutting, Tensors, tensors_of
 from simulator.text import format_count

@@ -8,11 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.cluster import Cluster
+from simulator.distributions import Distribution
 from simulator.input_pipeline import InputPipeline, InputWork
 from simulator.training import Training
 from simulator.workload import Workload
 
-__all__ = ["Bubble", "Copies", "Held", "Layout", "Length", "Setup", "StageOf"]
+__all__ = ["Bubble", "Copies", "InCommon", "Layout", "Length", "Setup", "StageOf"]
 
 
 class Length(Protocol):
@@ -191,42 +192,25 @@ class Layout(NamedTuple):
         return server if self.servers_beside else self.worker_nodes + server
 
 
-class Held(NamedTuple):
-    """What one device holds of a model while it trains: all of it, or a stage's part.
+class InCommon(NamedTuple):
+    """What steps vary by that groups of ranks have in common: of each group one draw a step for each thing that varies.
 
     Attributes
     ----------
-    first, last
-        Layers ``first`` to ``last - 1``; of a workload without layers, or where ``last`` is none, all. A device with several chunks of
-        the model has one of these for each.
-    tensor
-        Devices that each tensor is split over.
-    sequence
-        Whether activations that tensor splitting leaves whole are split along the sequence as well.
-    expert
-        Devices that the experts of a layer are spread over.
-    in_flight
-        Micro-batches whose activations it holds at most.
-    versions
-        Of its weights that it keeps at most.
-    parameter_shards, gradient_shards, slot_shards
-        Devices that share one copy of parameters, gradients, optimizer slots (Rajbhandari et al., "ZeRO", SC 2020); 1: each has all;
-        0 of slots: none is on a device.
-    on_host
-        Names of its layers that are on the device's host, with all that they hold.
+    law
+        Of each draw, whatever its mean.
+    weights
+        Of each group, how much each of its draws counts; they add up to 1.
+    group
+        Of each rank, shape (ranks,); -1: none.
+    share
+        Of each rank's step, what is multiplied by its group's draws over their mean, shape (ranks,).
     """
 
-    first: int = 0
-    last: int | None = None
-    tensor: int = 1
-    sequence: bool = False
-    expert: int = 1
-    in_flight: int = 1
-    versions: int = 1
-    parameter_shards: int = 1
-    gradient_shards: int = 1
-    slot_shards: int = 1
-    on_host: frozenset[str] = frozenset()
+    law: Distribution
+    weights: tuple[tuple[float, ...], ...]
+    group: NDArray[np.int64]
+    share: NDArray[np.float64]
 
 
 class StageOf(NamedTuple):

@@ -24,8 +24,9 @@ from simulator.figures import Exchange, Warned
 from simulator.program.program import Program
 from simulator.rng import Streams
 from simulator.spec import Terse
+from simulator.strategies.holding import Held
 from simulator.strategies.pipelines import batch_s, input_cores_s
-from simulator.strategies.setup import Bubble, Held, Layout, Setup, StageOf
+from simulator.strategies.setup import Bubble, InCommon, Layout, Setup, StageOf
 from simulator.strategies.tensors import Tensors
 from simulator.text import listed
 from simulator.workload import Workload
@@ -227,9 +228,9 @@ class Strategy(Terse):
         """The same with the devices of a team, which go through each step together on ``whole``, as one."""
         raise NotImplementedError(f"{type(self).__name__} has no devices that go through each step together")
 
-    def varied(self, load: Workload) -> Workload:
-        """The workload with what the strategy makes its steps vary by besides."""
-        return load
+    def in_common(self, setup: Setup) -> InCommon | None:  # noqa: ARG002
+        """What steps vary by besides, that groups of ranks have in common; none where nothing is."""
+        return None
 
     @property
     def simpler(self) -> Mapping[str, Any] | None:

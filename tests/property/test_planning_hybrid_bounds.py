@@ -53,11 +53,18 @@ def scenarios(draw: some.DrawFn) -> Scenario:
         "bucket_size": choose(None, "6 MB"),
         "sequence_parallel": choose(True, False),
         "prefetch": choose(0, 1, 3),
+        "weights_share": choose(0.3, 0.5, 0.8),
     }
     if shard != "none":
         strategy["shard_group"] = choose(None, copies, max(copies // 2, 1))
+        strategy["reduce_precision"] = choose("float32", "compute")
+    if shard in ("gradients", "parameters"):
+        strategy["keep_gathered"] = choose(None, True, False)
     if experts:
-        strategy["expert_imbalance"] = choose({"kind": "constant"}, {"kind": "empirical", "values": [1.0, 1.5, 2.0]})
+        strategy["expert_imbalance"] = choose(
+            {"kind": "constant"}, {"kind": "empirical", "values": [1.0, 1.5, 2.0]}, {"kind": "lognormal", "sigma": 0.5}
+        )
+        strategy |= choose({}, {}, {"capacity": 1.25}, {"capacity": 1.25, "pad_to_capacity": True})
     workload = layered(
         work=choose([1.0] * 8, [3.0, 1.0, 1.0, 1.0, 1.0, 0.5, 0.5, 2.0]),
         size_bytes=choose(1e5, 4e6),
@@ -69,6 +76,8 @@ def scenarios(draw: some.DrawFn) -> Scenario:
         input={"base": choose("0 s", "1 ms", "2 s"), "per_sample": "0 s"},
         uncertainty=choose(None, UNCERTAIN),
     )
+    if choose(True, False):
+        workload["layers"][-1]["tied"] = [0]
     if choose(True, False):
         workload["forward"] = {"base": "2 ms", "per_sample": "10 ms", "least": "150 ms"}
     cluster = {

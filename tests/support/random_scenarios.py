@@ -422,7 +422,7 @@ def _hybrid(pick: Pick, rules: _Rules, load: Table, cluster: Table, run: Table) 
         "workers": pipeline * tensor * copies,
         "pipeline": pipeline,
         "tensor": tensor,
-        "expert": pick((1, copies)) if experts else 1,
+        "expert": pick((1, copies, min(copies, 2))) if experts else 1,
         "schedule": pick(("1f1b", "gpipe", "zero-bubble", "interleaved", "interleaved", "interleaved", "pipedream")),
         "stages": pick(("balanced", "balanced", "even")),
         "sequence_parallel": pick((False, True)),
@@ -452,10 +452,18 @@ def _hybrid(pick: Pick, rules: _Rules, load: Table, cluster: Table, run: Table) 
             strategy["shard_group"] = pick((copies, max(copies // 2, 1)))
         if strategy["shard"] == "parameters":
             strategy["prefetch"] = pick((1, 0, 2))
+        if strategy["shard"] in ("gradients", "parameters"):
+            strategy["keep_gathered"] = pick((None, True, False))
+    if pick((False, False, True)):
+        training |= {"precision": "mixed_bfloat16", "precision_factor": [0.5, 0.5], "precision_source": "drawn"}
+        strategy["reduce_precision"] = pick(("float32", "compute"))
+    if len(load["layers"]) > 1 and pick((False, False, True)):
+        load["layers"][-1]["tied"] = [0]
     if pick((False, True)):
         strategy["bucket_size_bytes"] = rules.size_bytes()
     if experts and pick((False, True)):
         strategy |= {"expert_imbalance": {"kind": "empirical", "values": [1.0, 1.5, 2.0]}, "capacity": pick((None, 1.25))}
+        strategy["pad_to_capacity"] = strategy["capacity"] is not None and pick((False, True))
     run["warmup_steps"] = max(run.get("warmup_steps", 1), pipeline - 1)
     run["steps"] = max(run["steps"], run["warmup_steps"] + 2)
     return strategy, training

@@ -326,3 +326,13 @@ def test_passes_are_told_by_micro_batch() -> None:
         *((kind, f"{kind} {number}") for kind in ("forward", "backward", "weights") for number in range(2)),
         ("", "apply"),
     }
+
+
+def test_both_engines_draw_the_same_busiest_device() -> None:
+    """Two pipelines of two stages by two groups of copies, with jitter besides, to the last bit."""
+    law = {"expert_imbalance": {"kind": "lognormal", "sigma": 0.5}, "capacity": 1.5}
+    strategy = {"workers": 8, "pipeline": 2, "expert": 2, **law}
+    load = {"jitter": {"kind": "lognormal", "sigma": 0.1}}
+    found = [simulate(hybrid(strategy, 2, layer=EXPERTS, workload=load, engine=engine)) for engine in ("simpy", "compiled")]
+    one, other = (its.model_dump(mode="json", exclude={"scenario", "scenario_hash", "wall_time_s"}) for its in found)
+    assert one == other

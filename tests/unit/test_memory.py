@@ -13,7 +13,8 @@ from simulator.accelerator import accelerator_named
 from simulator.errors import InputError
 from simulator.memory import DeviceMemory, does_not_fit, largest_batch, memory, memory_of, not_checked
 from simulator.resolve import resolve
-from simulator.strategies.setup import Held, Setup
+from simulator.strategies.holding import Held
+from simulator.strategies.setup import Setup
 from simulator.strategies.single import Single
 from simulator.text import format_bytes
 
@@ -155,7 +156,7 @@ def test_layers_on_the_host_hold_nothing_of_the_device() -> None:
 @pytest.mark.parametrize(("sequence", "each"), [(False, 0.25 + 0.75 / 4), (True, 1 / 4)])
 def test_kept_activations_are_split_as_tensors_are(sequence: bool, each: float) -> None:
     # Korthikanti et al., equations 2 and 4
-    parts = lone(holding(scenario(), Held(tensor=4, sequence=sequence, in_flight=3)))
+    parts = lone(holding(scenario(), Held(tensor=4, sequence=sequence, in_flight=(3,))))
     assert parts["activations"] == pytest.approx(4 * 2**21 * 8 * 3 * each)
 
 
@@ -176,7 +177,7 @@ def test_recomputation() -> None:
 def test_micro_batches_are_held_as_many_as_are_in_flight() -> None:
     four = scenario(training={"micro_batches": 4})
     assert lone(four)["activations"] == 4 * 2**21 * 2
-    assert lone(holding(four, Held(in_flight=3)))["activations"] == 4 * 2**21 * 2 * 3
+    assert lone(holding(four, Held(in_flight=(3,))))["activations"] == 4 * 2**21 * 2 * 3
 
 
 def test_stages_of_1f1b_hold_fewer_the_later_they_are() -> None:

@@ -15,6 +15,7 @@ from simulator.program.port_names import PortKind
 from simulator.program.program import Exchange, Operation, Program
 from simulator.rng import Streams
 from simulator.scenario import Scenario
+from simulator.strategies.holding import layers_of
 from simulator.strategies.reducing import collective_of
 
 __all__ = [
@@ -127,26 +128,35 @@ def _shards_make_up_all(program: Program, scenario: Scenario) -> None:
 
 
 def _parts_make_up_all(program: Program, scenario: Scenario) -> None:
-    """The ranks of each copy, among which a model is cut, reduce all gradients but those of experts, once or for each micro-batch."""
-    law, copies = gradients_enter_one_bucket, int(program.ranks.copy.max()) + 1
-    load = scenario.workload
-    of_experts = {number for layer in load.layers if layer.experts is not None for number in layer.experts.variables}
-    sizes = {variable.creation_index: variable.gradient_bytes(scenario.batch) for variable in load.variables}
-    dense_bytes, all_bytes = (sum(size for number, size in sizes.items() if number not in out) for out in (of_experts, set()))
-    scattered = any(its.does == "reduce-scatter" for walk in walks_of(program) for _, its in walk.of_kind("collective"))
-    size_of = {
-        (of, rank): len(group) for group, of in zip(program.groups, partition_of_each(program), strict=True) for rank in group.tolist()
-    }
-    for copy in range(copies):
+    """The ranks of each copy, among which a model is cut, reduce every gradient that other copies have too, once or for each micro-batch.
+
+    Counted is what enters the first collective with other copies: not what a share of it goes
+    through after, nor what stages of one copy sum.
+    """
+    law, copy_of = gradients_enter_one_bucket, program.ranks.copy
+    wanted_bytes = sum(
+        its.variable.gradient_bytes(scenario.batch) * its.share * chunk.tensor * chunk.reduced
+        for stage in scenario.strategy.held(scenario)
+        for chunk in stage
+        for layer in layers_of(scenario.workload, chunk)
+        for its in layer
+        if chunk.sharing(1, experts=its.experts).copies > 1
+    )
+    group_of = {(of, rank): group for group, of in zip(program.groups, partition_of_each(program), strict=True) for rank in group.tolist()}
+    copies_in = {key: len(np.unique(copy_of[group])) for key, group in group_of.items()}
+    for copy in range(int(copy_of.max()) + 1):
         reduced_bytes = 0.0
-        for rank in np.flatnonzero(program.ranks.copy == copy).tolist():
-            for its in program.routines[int(program.ranks.routine[rank])].operations:
-                all_reduced = its.name == "all-reduce" and size_of.get((its.partition, rank)) == copies
-                if its.kind == "collective" and (its.does == "reduce-scatter" if scattered else all_reduced):
+        for rank in np.flatnonzero(copy_of == copy).tolist():
+            operations = program.routines[int(program.ranks.routine[rank])].operations
+            for its in operations:
+                if its.kind != "collective" or its.does not in ("all-reduce", "reduce-scatter") or its.name != its.does:
+                    continue
+                scattered = [operations[before] for before in its.after if operations[before].does == "reduce-scatter"]
+                of_shares = any(same(its.size_bytes * len(group_of[one.partition, rank]), one.size_bytes) for one in scattered)
+                if copies_in[its.partition, rank] > 1 and not of_shares:
                     reduced_bytes += its.size_bytes
-        times = (1, scenario.training.micro_batches)
-        if copies > 1 and not any(same(reduced_bytes, count * its) for count in times for its in (dense_bytes, all_bytes)):
-            raise broken(law, f"the ranks of copy {copy} reduce {reduced_bytes:g} bytes of gradients together, not {dense_bytes:g}")
+        if not any(same(reduced_bytes, count * wanted_bytes) for count in (1, scenario.training.micro_batches)):
+            raise broken(law, f"the ranks of copy {copy} reduce {reduced_bytes:g} bytes of gradients together, not {wanted_bytes:g}")
 
 
 def all_reduces_move_enough(program: Program, scenario: Scenario) -> None:

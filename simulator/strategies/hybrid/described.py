@@ -10,8 +10,8 @@ import numpy as np
 from simulator.cluster import Cluster
 from simulator.figures import Exchange
 from simulator.program.program import Operation, Routine
+from simulator.strategies.holding import Held, layers_of
 from simulator.strategies.hybrid.groups import Among, Grid
-from simulator.strategies.hybrid.parts import Part
 from simulator.strategies.hybrid.schedules import Schedule
 from simulator.strategies.setup import Bubble, StageOf
 from simulator.workload import Workload
@@ -24,17 +24,19 @@ _AMONG = {
     "across": "alike shards",
     "experts": "experts",
     "alike": "alike experts",
+    "expert shard": "shards of experts",
+    "tied": "tied stages",
 }
 
 
-def stages_of(load: Workload, parts: Sequence[Part], stages: int, devices: int, delays: Sequence[int]) -> tuple[StageOf, ...]:
+def stages_of(load: Workload, chunks: Sequence[Held], stages: int, devices: int, delays: Sequence[int]) -> tuple[StageOf, ...]:
     """The stages of a pipeline.
 
     Parameters
     ----------
     load
         With layers.
-    parts
+    chunks
         Of the model, in order; each stage has every ``stages``-th of them.
     stages
         How many.
@@ -43,14 +45,13 @@ def stages_of(load: Workload, parts: Sequence[Part], stages: int, devices: int, 
     delays
         Of each, by how many updates its gradients are late.
     """
-    size_bytes = {variable.creation_index: variable.size_bytes for variable in load.variables}
     found = []
     for stage, delay in enumerate(delays):
-        own = parts[stage::stages]
-        layers = [load.layers[part.first : part.last] for part in own]
-        variables = {number for its in layers for layer in its for number in layer.variables}
+        own = chunks[stage::stages]
+        layers = [load.layers[chunk.first : chunk.last] for chunk in own]
         named = [its[0].name if len(its) == 1 else f"{its[0].name} to {its[-1].name}" for its in layers]
-        parameter_bytes = sum(size_bytes[number] for number in sorted(variables))
+        had = {one.variable.creation_index: one.variable for chunk in own for its in layers_of(load, chunk) for one in its}
+        parameter_bytes = sum(float(had[number].size_bytes) for number in sorted(had))
         found.append(StageOf(", ".join(named), sum(map(len, layers)), devices, parameter_bytes, delay))
     return tuple(found)
 
@@ -59,8 +60,9 @@ def bubble_of(schedule: Schedule, stages: int, chunks: int, micro_batches: int, 
     """What keeps the stages of a pipeline from computing.
 
     For (p - 1) / (v m + p - 1) of a step of p stages, m micro-batches and v chunks a stage (Narayanan et al., SC 2021, section
-    2.2); with gradients of weights computed apart F + B - W of each F + B + W is left (ZB-H1: Qi et al., ICLR 2024, table 2), taken
-    here with a backward pass B + W of two forward passes. A pipeline that is not flushed has none.
+    2.2); with gradients of weights computed apart F + B - W of each F + B + W is left (ZB-H1: Qi et al., ICLR 2024, table 2), but no
+    less than F, for which the last stage waits for each stage before it; taken here with a backward pass B + W of two forward passes.
+    A pipeline that is not flushed has none.
 
     Parameters
     ----------
@@ -76,7 +78,7 @@ def bubble_of(schedule: Schedule, stages: int, chunks: int, micro_batches: int, 
         evener = "no cut of these layers is more even: fewer stages, or layers that are cut finer, would help"
     if schedule == "pipedream":
         return Bubble(0.0, "though it is never flushed", "stages of even speed", evener)
-    idle = (stages - 1) * (max(1.0 - 4.0 / 3.0 * weights, 0.0) if schedule == "zero-bubble" else 1.0)
+    idle = (stages - 1) * (max(1.0 - 4.0 / 3.0 * weights, 1.0 / 3.0) if schedule == "zero-bubble" else 1.0)
     go = f"{micro_batches} micro-batches go" if micro_batches > 1 else "1 micro-batch goes"
     more = ", interleaved chunks or a zero-bubble schedule" if schedule in ("1f1b", "gpipe") else ""
     because = f"as {go} through its {stages} stages ({schedule})"

@@ -26,9 +26,10 @@ from simulator.rng import Streams
 __all__ = ["Among", "Grid", "Order", "Timing", "tensor_groups"]
 
 Order = Literal["data", "pipeline"]
-Among = Literal["pass", "data", "shard", "across", "experts", "alike"]
+Among = Literal["pass", "data", "shard", "across", "experts", "alike", "expert shard", "tied"]
 """With whom: who goes through a pass in step with the rank; all copies of its stage; those that share one copy of its state; those that
-have the same part of it; those that experts are spread over; copies that have the same experts."""
+have the same part of it; those that experts are spread over; copies that have the same experts; those of them that share one copy of
+their state; the stages of its copy of the model that have copies of the same variables."""
 
 
 class Grid:
@@ -44,6 +45,8 @@ class Grid:
         Copies that share one state.
     expert
         Copies that experts are spread over.
+    tied
+        Stages that have copies of the same variables.
 
     Attributes
     ----------
@@ -51,13 +54,25 @@ class Grid:
         Of each stage and copy, shape (stages, copies).
     """
 
-    def __init__(self, stages: int, copies: int, order: Order, shard: int, expert: int) -> None:
+    def __init__(self, stages: int, copies: int, order: Order, shard: int, expert: int, tied: Sequence[int] = ()) -> None:
         ranks = np.arange(stages * copies)
         self.rank: Integers = ranks.reshape(stages, copies) if order == "data" else ranks.reshape(copies, stages).T
-        self._shard, self._expert = shard, expert
+        self._shard, self._expert, self._tied = shard, expert, list(tied)
+
+    def partition(self, among: Among) -> list[Integers]:
+        """The groups that ranks are divided into."""
+        if among != "tied":
+            return [ranks for its in self.groups(among) for ranks in its]
+        alone = [
+            self.rank[stage, [copy]] for stage in range(len(self.rank)) if stage not in self._tied for copy in range(self.rank.shape[1])
+        ]
+        return [*self.rank[self._tied].T, *alone]
 
     def groups(self, among: Among) -> list[list[Integers]]:
-        """The groups of a partition, for each stage."""
+        """The groups of a partition that ranks of each stage are in."""
+        if among == "tied":
+            both = list(self.rank[self._tied].T)
+            return [both if stage in self._tied else list(ranks.reshape(-1, 1)) for stage, ranks in enumerate(self.rank)]
         return [self._of_stage(ranks, among) for ranks in self.rank]
 
     def _of_stage(self, ranks: Integers, among: Among) -> list[Integers]:
@@ -72,6 +87,10 @@ class Grid:
                 return list(ranks.reshape(-1, self._expert))
             case "alike":
                 return list(ranks.reshape(-1, self._expert).T)
+            case "expert shard":
+                of_shards = ranks.reshape(-1, self._shard // self._expert, self._expert)
+                return [its for one in of_shards for its in one.T]
+        raise ValueError(among)
 
 
 class Timing:

@@ -14,8 +14,9 @@ then stages.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -33,15 +34,15 @@ from simulator.rng import Streams
 from simulator.spec import Bytes
 from simulator.strategies.all_reduce import check_switches
 from simulator.strategies.assembling import assembled
+from simulator.strategies.holding import Held, ReducePrecision, layers_of, values_of
 from simulator.strategies.hybrid.described import Devices, bubble_of, exchanges_of, stages_of
 from simulator.strategies.hybrid.groups import Among, Grid, Order, Timing, tensor_groups
-from simulator.strategies.hybrid.parts import Cut, Exchanged, Part, Split, cut, parts_of
+from simulator.strategies.hybrid.parts import Cut, Exchanged, Part, Split, State, cut, parts_of, state_of
 from simulator.strategies.hybrid.routine import Reduced, Shard, StageCosts, routine_of
 from simulator.strategies.hybrid.schedules import Schedule, in_flight, passes
-from simulator.strategies.setup import Bubble, Held, Layout, Setup, StageOf
+from simulator.strategies.setup import Bubble, InCommon, Layout, Setup, StageOf
 from simulator.strategies.strategy import SOFTWARE, Count, Software, Strategy, check_workers
 from simulator.text import format_share
-from simulator.workload import Workload
 
 __all__ = ["Hybrid"]
 
@@ -88,7 +89,9 @@ class Hybrid(Strategy):
     goes_with: ClassVar[Mapping[str, tuple[str, tuple[str, ...]]]] = {
         "chunks": ("schedule", ("interleaved",)),
         "shard_group": ("shard", ("optimizer", "gradients", "parameters")),
+        "keep_gathered": ("shard", ("gradients", "parameters")),
     }
+    terse: ClassVar[tuple[str, ...]] = ("keep_gathered", "reduce_precision", "pad_to_capacity")
     cuts_batches: ClassVar[bool] = True
     in_step: ClassVar[bool] = True
 
@@ -120,6 +123,11 @@ class Hybrid(Strategy):
     capacity: float | None = Field(
         default=None, ge=1, le=1000, description="most tokens that an expert takes, over the mean; what is beyond is dropped; left out: all"
     )
+    pad_to_capacity: bool = Field(
+        default=False,
+        description="whether every expert is sent, and computes, as many tokens as its capacity, filled up with empty ones (GShard, Switch "
+        "Transformer, DeepSpeed); false: what there is (Megatron-LM, MegaBlocks)",
+    )
     on_host: tuple[Annotated[str, Field(min_length=1, max_length=200)], ...] = Field(
         default=(),
         max_length=10_000,
@@ -133,6 +141,16 @@ class Hybrid(Strategy):
     )
     shard_group: Degree | None = Field(
         default=None, description="copies that share one state (hybrid sharding); left out: all of them; must divide the copies"
+    )
+    keep_gathered: bool | None = Field(
+        default=None,
+        description="shard = gradients, parameters: whether a device keeps what it gathered, and its gradients, through all micro-batches "
+        "of a step, which takes memory, in place of gathering and reducing for each; left out: in a pipeline alone, as PyTorch does",
+    )
+    reduce_precision: ReducePrecision = Field(
+        default="float32",
+        description="what gradients are reduced in where precision is mixed: float32 (TensorFlow, Megatron-LM in bfloat16), or what is "
+        "computed in (DeepSpeed, and PyTorch's FSDP unless reduce_dtype says another)",
     )
     prefetch: int = Field(default=1, ge=0, le=1000, description="shard = parameters: layers whose parameters are gathered ahead")
     order: Order = Field(
@@ -164,6 +182,8 @@ class Hybrid(Strategy):
             raise ValueError('schedule = "interleaved" needs chunks and pipeline of 2 or more each; else it is 1f1b')
         if self.shard_group is not None and self.shard == "none":
             raise ValueError("shard_group says how many copies share what shard says: give shard, or leave shard_group out")
+        if self.pad_to_capacity and self.capacity is None:
+            raise ValueError("pad_to_capacity (true) needs a capacity to fill up to: give it, such as 1.25, or leave pad_to_capacity out")
         if self.expert_imbalance.mean() < 1:
             raise ValueError(f"expert_imbalance has a mean of {self.expert_imbalance.mean():g}; the busiest device has at least 1")
         return self
@@ -215,7 +235,8 @@ class Hybrid(Strategy):
     @property
     def is_plain(self) -> bool:
         """Whether nothing is cut or shared, so that it is an all-reduce of whole replicas."""
-        return self.pipeline == self.tensor == self.expert == self.chunks == 1 and self.shard == "none" and not self.on_host
+        cut = self.pipeline > 1 or self.tensor > 1 or self.expert > 1 or self.shard != "none" or bool(self.on_host)
+        return not cut and self.reduce_precision == "float32"
 
     @property
     def simpler(self) -> Mapping[str, Any] | None:
@@ -307,26 +328,47 @@ class Hybrid(Strategy):
         return ours
 
     @property
-    def imbalance(self) -> Distribution:
-        """Tokens of the busiest device with experts over the mean, as far as experts take them."""
-        law = self.expert_imbalance
-        if self.capacity is None or isinstance(law, Constant):
-            return law
-        draws = np.minimum(law.sample(np.random.default_rng(0), _DRAWS), self.capacity)
-        return Empirical(values=tuple(draws.tolist()))
+    def tokens(self) -> Distribution:
+        """Tokens that the busiest device with experts computes, and is sent, over the mean.
 
-    def varied(self, load: Workload) -> Workload:
-        """With what the tokens of the busiest device with experts vary by, beside their mean, which counts as work."""
-        law = self.imbalance
-        experts = sum(its.experts.work * (its.forward + its.backward_work) for its in load.layers if its.experts is not None)
-        if isinstance(law, Constant) or not experts:
-            return load
-        alone = experts / sum(its.forward + its.backward_work for its in load.layers)  # without imbalance
-        share = alone * law.mean() / (1.0 - alone + alone * law.mean())
-        rng = np.random.default_rng(0)
-        draws = load.jitter.sample(rng, _DRAWS) * (1.0 + share * (law.sample(rng, _DRAWS) / law.mean() - 1.0))
-        jitter = Empirical(values=tuple((draws / draws.mean()).tolist()))
-        return load.model_copy(update={"jitter": jitter, "jitter_draws": (), "jitter_least": None})
+        A capacity is where tokens are dropped (Lepikhin et al., "GShard", ICLR 2021, section 2.2; Fedus et al., "Switch Transformers",
+        JMLR 2022, section 2.2), and with tensors of one shape what there is room for is sent and computed, be it empty. Without such
+        tensors it is what there is (Gale et al., "MegaBlocks", MLSys 2023; ``moe_pad_expert_input_to_capacity`` of Megatron-LM).
+        """
+        law = self.expert_imbalance
+        if self.capacity is None:
+            return law
+        if self.pad_to_capacity:
+            return Empirical(values=(self.capacity,))
+        if isinstance(law, Constant):
+            return law
+        values = law.values if isinstance(law, Empirical) else law.sample(np.random.default_rng(0), _DRAWS)
+        return Empirical(values=tuple(np.minimum(values, self.capacity).tolist()))
+
+    def in_common(self, setup: Setup) -> InCommon | None:
+        """Tokens of the busiest device: one draw for each layer with experts and each step, of all copies that its experts lie on."""
+        law = self.tokens
+        if isinstance(law, Constant) or (isinstance(law, Empirical) and len(set(law.values)) == 1):
+            return None
+        costs, chunks = _Costs(self, setup), self.chunks_of(setup)
+        work_s = [costs.experts_s(chunks[stage :: self.pipeline]) for stage in range(self.pipeline)]
+        if not any(map(any, work_s)):
+            return None
+        grid, ranks = self.grid(setup.layout), setup.layout.ranks
+        group, share = np.full(ranks, -1, dtype=np.int64), np.zeros(ranks)
+        weights: list[tuple[float, ...]] = []
+        for stage, (its_s, groups) in enumerate(zip(work_s, grid.groups("experts"), strict=True)):
+            varying_s = sum(its_s)
+            if not varying_s:
+                continue
+            parts = costs.parts[stage :: self.pipeline]
+            count = setup.training.micro_batches
+            step_s = count * sum(part.forward_s + part.backward_s + part.again_s for part in parts)
+            step_s += costs.applied(parts) * setup.workload.apply_s
+            for members in groups:
+                group[members], share[members] = len(weights), count * varying_s / step_s
+                weights.append(tuple(one / varying_s for one in its_s if one))
+        return InCommon(law, tuple(weights), group, share)
 
     @property
     def delays(self) -> tuple[int, ...]:
@@ -336,7 +378,7 @@ class Hybrid(Strategy):
     def program(self, setup: Setup, streams: Streams) -> Program:
         """Each stage its routine; ranks that split tensors are one."""
         layout = setup.layout
-        grid = self.grid(layout)
+        grid = self._grid_of(setup)
         wiring = Wiring(setup.cluster, streams)
         routines, partitions = self._routines(setup, streams)
         stage_of = np.empty(layout.ranks, dtype=np.int64)
@@ -348,7 +390,7 @@ class Hybrid(Strategy):
             peer[grid.rank] = np.moveaxis(others, 0, -1)
             ranks = np.arange(layout.ranks)
             path = np.stack([wiring.between_replicas(ranks, to) for to in peer.T], axis=1)
-        groups = [(number, ranks) for among, number in partitions.items() for its in grid.groups(among) for ranks in its]
+        groups = [(number, ranks) for among, number in partitions.items() for ranks in grid.partition(among)]
         return assembled(
             setup,
             wiring,
@@ -378,6 +420,58 @@ class Hybrid(Strategy):
         copies = layout.replicas
         return Grid(self.pipeline, copies, self.order, self.shard_group or copies, self.expert)
 
+    def _grid_of(self, setup: Setup) -> Grid:
+        """The same, where it is known too which stages have copies of the same variables."""
+        copies = setup.layout.replicas
+        return Grid(self.pipeline, copies, self.order, self.shard_group or copies, self.expert, self._tied(setup)[1])
+
+    # -- who holds what --------------------------------------------------------------
+
+    def _tied(self, setup: Setup) -> tuple[frozenset[int], tuple[int, ...]]:
+        """Variables of which several stages have a copy, since layers of each use them, and those stages."""
+        layers = setup.workload.layers
+        if self.pipeline == 1 or not any(layer.tied for layer in layers):
+            return frozenset(), ()
+        ends = self._ends(setup)
+        users: dict[int, set[int]] = {number: set() for layer in layers for number in layer.tied}
+        for place, layer in enumerate(layers):
+            stage = bisect_right(ends, place) % self.pipeline
+            for number in {*layer.variables, *layer.tied} & users.keys():
+                users[number].add(stage)
+        several = {number: stages for number, stages in users.items() if len(stages) > 1}
+        return frozenset(several), tuple(sorted(set().union(*several.values())))
+
+    def _keeps(self) -> bool:
+        """Whether what was gathered is kept through a step.
+
+        ``torch.distributed.pipelining`` reduces after the last micro-batch, and torchtitan does not free parameters between those of a
+        pipeline (``reshard_after_forward``: default), so that they are not gathered for each; without a pipeline both do, and DeepSpeed.
+        """
+        return self.pipeline > 1 if self.keep_gathered is None else self.keep_gathered
+
+    def chunks_of(self, setup: Setup) -> list[Held]:
+        """What devices hold of each part of the model, in the model's order, but for activations."""
+        load, copies = setup.workload, setup.layout.replicas
+        shards = (self.shard_group or copies) if self.shard != "none" else 1
+        keeps, tied = self._keeps(), self._tied(setup)[0]
+        whole = Held(
+            tensor=self.tensor,
+            sequence=self.sequence_parallel,
+            expert=self.expert,
+            copies=copies,
+            parameter_shards=shards if self.shard == "parameters" else 1,
+            gradient_shards=shards if self.shard in ("gradients", "parameters") and not keeps else 1,
+            slot_shards=shards,
+            gathered=None if keeps else 1 + self.prefetch,
+            reduced=values_of(load, self.reduce_precision).reduced,
+            tied=tied,
+            on_host=frozenset(self.on_host),
+        )
+        if not load.layers:
+            return [whole]
+        ends = self._ends(setup)
+        return [whole._replace(first=first, last=last) for first, last in zip((0, *ends), ends, strict=False)]
+
     def _routines(self, setup: Setup, streams: Streams) -> tuple[tuple[Routine, ...], dict[Among, int]]:
         partitions: dict[Among, int] = {}
         return tuple(routine_of(stage, partitions) for stage in self.costs(setup, streams)), partitions
@@ -395,14 +489,15 @@ class Hybrid(Strategy):
             How long collectives take, of groups that were timed before on the same cluster by strategies that differ in nothing but
             degrees and schedule; takes what is timed now.
         """
-        grid = self.grid(setup.layout)
+        grid = self._grid_of(setup)
         load, copies = setup.workload, setup.layout.replicas
         timed = {} if timed is None else timed
 
         def timing(where: Cluster, algorithm: str, *groups: int) -> Timing:
             return timed.setdefault(groups, Timing(where, streams, algorithm, self.protocol, self.pipeline_chunk_bytes))
 
-        ours = timing(setup.cluster, self.algorithm, self.tensor, self.pipeline, copies, self.shard_group or copies, self.expert)
+        tied = self._tied(setup)[1]
+        ours = timing(setup.cluster, self.algorithm, self.tensor, self.pipeline, copies, self.shard_group or copies, self.expert, *tied)
         inner = timing(self._whole or setup.cluster, "ring", self.tensor)
         whole = _Costs(self, setup)
         between = {part.first for part in whole.parts[1:]}
@@ -413,15 +508,14 @@ class Hybrid(Strategy):
             its = part.forward if forward else part.backward
             kinds: tuple[Does, ...] = ("reduce-scatter", "all-gather") if self.sequence_parallel else ("all-reduce",)
             total = sum(inner.seconds("tensor", among_tensors, does, size) for size in its.tensor for does in kinds)
-            total += sum(ours.seconds("experts", every["experts"], "all-to-all", size * (self.capacity or 1.0)) for size in its.tokens)
+            total += sum(ours.seconds("experts", among_ranks("experts"), "all-to-all", size) for size in its.tokens)
             if (link := (self._whole or setup.cluster).host_link) is not None:
                 total += its.host_s + sum(size / link.bandwidth_bytes_per_s + link.latency_s for size in its.copied)
             if self.tensor > 1 and not self.sequence_parallel and (part.first if forward else part.last) in between:
                 total += inner.seconds("tensor", among_tensors, "all-gather", part.input_bytes if forward else part.output_bytes)
             return total
 
-        kinds: tuple[Among, ...] = ("pass", "data", "shard", "across", "experts", "alike")
-        every = {among: [ranks for its in grid.groups(among) for ranks in its] for among in kinds}
+        among_ranks = lru_cache(maxsize=None)(grid.partition)
         orders = passes(self.schedule, self.pipeline, setup.training.micro_batches, self.chunks)
         found = []
         for stage, order in enumerate(orders):
@@ -438,13 +532,13 @@ class Hybrid(Strategy):
                     forward_s=load.forward(setup.batch),
                     backward_s=load.backward(setup.batch),
                     weights=self.weights_share,
-                    apply=whole.applied(its, setup.layout),
+                    apply=whole.applied(its),
                     shard=self.shard,
-                    shards=self.shard_group or copies,
-                    copies=copies,
-                    experts=self.expert,
+                    dense=whole.whole.sharing(whole.whole.slot_shards),
+                    experts=whole.whole.sharing(whole.whole.slot_shards, experts=True),
+                    keeps=self._keeps(),
                     prefetch=self.prefetch,
-                    seconds=lambda among, does, size: ours.seconds(among, every[among], does, size),
+                    seconds=lambda among, does, size: ours.seconds(among, among_ranks(among), does, size),
                     exchange_s=exchange_s,
                     delay=self.delays[stage],
                 )
@@ -453,43 +547,29 @@ class Hybrid(Strategy):
 
     def held(self, setup: Setup) -> tuple[tuple[Held, ...], ...]:
         """Of each stage its chunks."""
-        copies = setup.layout.replicas
-        shards = (self.shard_group or copies) if self.shard != "none" else 1
-        ends = self._ends(setup) if setup.workload.layers else (0,)
+        chunks = self.chunks_of(setup)
         orders = passes(self.schedule, self.pipeline, setup.training.micro_batches, self.chunks)
         found = []
         for stage, order in enumerate(orders):
-            held = []
-            for chunk in range(self.chunks):
-                number = chunk * self.pipeline + stage
-                delay = self.delays[stage]
-                held.append(
-                    Held(
-                        first=ends[number - 1] if number else 0,
-                        last=ends[number] if setup.workload.layers else None,
-                        tensor=self.tensor,
-                        sequence=self.sequence_parallel,
-                        expert=self.expert,
-                        in_flight=in_flight(order, chunk) + delay,
-                        versions=1 + delay,
-                        parameter_shards=shards if self.shard == "parameters" else 1,
-                        gradient_shards=shards if self.shard in ("gradients", "parameters") else 1,
-                        slot_shards=shards,
-                        on_host=frozenset(self.on_host),
-                    )
+            delay = self.delays[stage]
+            flying = zip(*in_flight(order, self.chunks), strict=True)
+            found.append(
+                tuple(
+                    chunk._replace(in_flight=tuple(count + delay for count in its), versions=1 + delay)
+                    for chunk, its in zip(chunks[stage :: self.pipeline] if setup.workload.layers else chunks, flying, strict=True)
                 )
-            found.append(tuple(held))
+            )
         return tuple(found)
 
     def in_stages(self, setup: Setup) -> tuple[StageOf, ...]:
         """Where there are several: their layers."""
         if self.pipeline == 1:
             return ()
-        return stages_of(setup.workload, _Costs(self, setup).parts, self.pipeline, setup.layout.replicas * self.tensor, self.delays)
+        return stages_of(setup.workload, self.chunks_of(setup), self.pipeline, setup.layout.replicas * self.tensor, self.delays)
 
     def exchanges(self, setup: Setup, streams: Streams) -> tuple[Exchange, ...]:
         """Of every stage's routine."""
-        grid = self.grid(setup.layout)
+        grid = self._grid_of(setup)
         its = Devices(setup.cluster, self._whole or setup.cluster, grid, self.tensor, self.expert, self.sequence_parallel)
         return exchanges_of(*self._routines(setup, streams), its)
 
@@ -562,7 +642,7 @@ class Hybrid(Strategy):
         if not setup.workload.layers:
             return [setup.workload.parameter_bytes]
         parts = _Costs(self, setup).parts
-        return [part.output_bytes for part in parts[:-1]] + [part.dense_bytes + part.expert_bytes for part in parts]
+        return [part.output_bytes for part in parts[:-1]] + [part.dense.gradient_bytes + part.experts.gradient_bytes for part in parts]
 
     def least_exchange_s(self, setup: Setup, bandwidth_bytes_per_s: float, latency_s: float) -> float | None:  # noqa: ARG002
         """None: what must be exchanged may be hidden by the passes of other micro-batches."""
@@ -661,51 +741,69 @@ class _Costs:
     def __init__(self, strategy: Hybrid, setup: Setup) -> None:
         self._strategy, self._setup = strategy, setup
         self.samples = setup.batch / setup.training.micro_batches
-        self.split = Split(strategy.tensor, strategy.imbalance.mean(), frozenset(strategy.on_host), strategy.host_factor)
+        self.split = Split(strategy.tokens.mean(), strategy.host_factor)
+        self.values = values_of(setup.workload, strategy.reduce_precision)
+        self.chunks = strategy.chunks_of(setup)
+
+    @property
+    def whole(self) -> Held:
+        """Who has, and shares, whatever part it is."""
+        return self.chunks[0]
 
     @cached_property
     def parts(self) -> list[Part]:
         """Of the whole model, in order."""
-        setup = self._setup
-        if not setup.workload.layers:
-            return [self._undivided()]
-        return self._between(self._strategy._ends(setup))
+        return self._of(self.chunks) if self._setup.workload.layers else [self._undivided()]
 
-    def _between(self, ends: Sequence[int]) -> list[Part]:
+    def _of(self, chunks: Sequence[Held]) -> list[Part]:
         setup = self._setup
-        return parts_of(setup.workload, ends, self.samples, self.split, setup.training, setup.batch)
+        return parts_of(setup.workload, chunks, self.samples, self.split, setup.training, self.values, setup.batch)
+
+    @cached_property
+    def _each_layer(self) -> list[Held]:
+        return [chunk._replace(first=at, last=at + 1) for chunk in self.chunks for at in range(chunk.first, chunk.last or 0)]
 
     @cached_property
     def _layers(self) -> list[Part]:
-        return self._between(range(1, len(self._setup.workload.layers) + 1))
+        return self._of(self._each_layer)
 
     def layers_of(self, part: Part) -> list[Part]:
         """Each layer of a part by itself."""
         return self._layers[part.first : part.last] if self._setup.workload.layers else [part]
+
+    def experts_s(self, chunks: Sequence[Held]) -> list[float]:
+        """Of each layer of some chunks, seconds of a micro-batch's passes that grow with the tokens of the busiest device."""
+        layers = [at for chunk in chunks for at in range(chunk.first, chunk.last or 0)]
+        none = parts_of(
+            self._setup.workload, self._each_layer, self.samples, self.split._replace(tokens=0.0), self._setup.training, self.values,
+            self._setup.batch,
+        )  # fmt: skip
+        both = [(self._layers[at], none[at]) for at in layers]
+        return [(of.forward_s + of.backward_s + of.again_s) - (no.forward_s + no.backward_s + no.again_s) for of, no in both]
 
     def _undivided(self) -> Part:
         """All of a workload without layers, which only its batch can be cut of."""
         load, setup = self._setup.workload, self._setup
         forward_s = load.forward(self.samples)
         again_s = forward_s if setup.training.recompute == "full" else 0.0
-        size = sum(variable.gradient_bytes(setup.batch) for variable in load.variables)
-        none = Exchanged()
-        return Part(0, 0, forward_s, load.backward(self.samples), again_s, none, none, 0.0, 0.0, size, 0.0)
+        owned = [one for its in layers_of(load, self.whole) for one in its]
+        state, none = state_of(owned, 1, self.values, setup.batch), Exchanged()
+        return Part(0, 0, forward_s, load.backward(self.samples), again_s, none, none, 0.0, 0.0, state, State())
 
     def reduced(self, chunk: int, part: Part) -> list[Reduced]:
         """What of a part's gradients is reduced as one, in the order in which it becomes ready."""
         strategy, setup = self._strategy, self._setup
         if strategy.bucket_size_bytes is None:
-            return [Reduced(chunk, 1.0, part.dense_bytes, part.expert_bytes)]
+            return [Reduced(chunk, 1.0, part.dense.gradient_bytes, part.experts.gradient_bytes)]
         if not setup.workload.layers:
-            fused = buckets(setup.workload, setup.batch, strategy.bucket_size_bytes, setup.layout.replicas)
-            return [Reduced(chunk, ready, size_bytes, 0.0) for ready, size_bytes in fused]
+            fused = buckets(setup.workload, setup.batch, strategy.bucket_size_bytes / self.values.reduced, setup.layout.replicas)
+            return [Reduced(chunk, ready, size_bytes * self.values.reduced, 0.0) for ready, size_bytes in fused]
         found: list[Reduced] = []
         done_s = dense = experts = 0.0
         for layer in reversed(self.layers_of(part)):
             done_s += layer.backward_s
-            dense += layer.dense_bytes
-            experts += layer.expert_bytes
+            dense += layer.dense.gradient_bytes
+            experts += layer.experts.gradient_bytes
             if dense + experts >= strategy.bucket_size_bytes:
                 found.append(Reduced(chunk, done_s / part.backward_s if part.backward_s else 1.0, dense, experts))
                 dense = experts = 0.0
@@ -715,10 +813,16 @@ class _Costs:
             found[-1] = found[-1]._replace(ready=1.0)
         return found
 
-    def applied(self, parts: Sequence[Part], layout: Layout) -> float:
-        """Share of the whole model's update that a device makes."""
-        strategy = self._strategy
-        whole = sum(part.dense_bytes + part.expert_bytes for part in self.parts)
-        its = sum(part.dense_bytes + part.expert_bytes / strategy.expert for part in parts)
-        shards = (strategy.shard_group or layout.replicas) if strategy.shard != "none" else 1
-        return its / whole / strategy.tensor / shards
+    def applied(self, parts: Sequence[Part]) -> float:
+        """Share of the whole model's update that a device makes: of what it has, and does not leave to those that share it."""
+        load, batch = self._setup.workload, self._setup.batch
+        whole = sum(variable.gradient_bytes(batch) for variable in load.variables)
+        first = {part.first for part in parts}
+        its = sum(
+            one.variable.gradient_bytes(batch) * one.share / one.over(chunk, chunk.slot_shards)
+            for chunk in self.chunks
+            if chunk.first in first
+            for layer in layers_of(load, chunk)
+            for one in layer
+        )
+        return its / whole

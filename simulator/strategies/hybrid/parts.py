@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from simulator.layers import Layer, balanced
+from simulator.strategies.holding import Held, Owned, Values, layers_of
 from simulator.training import Training
 from simulator.workload import Affine, Workload
 
-__all__ = ["Cut", "Exchanged", "Part", "Split", "cut", "parts_of"]
+__all__ = ["Cut", "Exchanged", "Part", "Split", "State", "cut", "parts_of", "state_of"]
 
 Cut = Literal["balanced", "even"]
 
@@ -24,19 +25,13 @@ class Split(NamedTuple):
 
     Attributes
     ----------
-    tensor
-        Devices that share each tensor.
-    imbalance
-        Work of the busiest device with experts over the mean.
-    on_host
-        Names of layers that the host computes.
+    tokens
+        Of the busiest device with experts over the mean: its work, and what is sent to it.
     host_factor
-        Time of a layer there over that on a device.
+        Time of a layer on the host over that on a device.
     """
 
-    tensor: int = 1
-    imbalance: float = 1.0
-    on_host: frozenset[str] = frozenset()
+    tokens: float = 1.0
     host_factor: float = 1.0
 
 
@@ -70,6 +65,28 @@ class Exchanged(NamedTuple):
         return Exchanged(self.tensor + other.tensor, self.tokens + other.tokens, self.copied + other.copied, self.host_s + other.host_s)
 
 
+class State(NamedTuple):
+    """Bytes that a rank has of some variables, before copies that have the same share them.
+
+    Attributes
+    ----------
+    parameter_bytes
+        As they are gathered.
+    gradient_bytes
+        As they are reduced.
+    tied_bytes
+        Of these, gradients that are summed with those of another stage's copy.
+    """
+
+    parameter_bytes: float = 0.0
+    gradient_bytes: float = 0.0
+    tied_bytes: float = 0.0
+
+    def plus(self, other: State) -> State:
+        """Of both."""
+        return State(*(mine + its for mine, its in zip(self, other, strict=True)))
+
+
 class Part(NamedTuple):
     """Some layers that follow each other, for one micro-batch.
 
@@ -83,8 +100,8 @@ class Part(NamedTuple):
         What they exchange.
     input_bytes, output_bytes
         Handed over by the part before, and to the next one.
-    dense_bytes, expert_bytes
-        Gradients of variables that every copy has, and of those of experts, on all devices that share them together.
+    dense, experts
+        Variables that every copy has, and those of experts, as a rank has them.
     """
 
     first: int
@@ -96,8 +113,8 @@ class Part(NamedTuple):
     backward: Exchanged
     input_bytes: float
     output_bytes: float
-    dense_bytes: float
-    expert_bytes: float
+    dense: State
+    experts: State
 
 
 def cut(load: Workload, stages: int, how: Cut | Sequence[int]) -> tuple[int, ...]:
@@ -144,75 +161,104 @@ def cut(load: Workload, stages: int, how: Cut | Sequence[int]) -> tuple[int, ...
     return (*begins, len(layers))
 
 
-def parts_of(load: Workload, ends: Sequence[int], samples: float, split: Split, training: Training, batch: int) -> list[Part]:
-    """The parts between cuts.
+def state_of(owned: Sequence[Owned], tensor: int, values: Values, batch: int) -> State:
+    """What a rank has of some variables: all devices that split tensors with each other, which are taken as one.
+
+    Parameters
+    ----------
+    owned
+        As one device has them.
+    tensor
+        Devices that split tensors.
+    values
+        What numbers take.
+    batch
+        Samples of all micro-batches together, on which sizes of sparse gradients depend.
+    """
+    gradients = [its.variable.gradient_bytes(batch) * its.share for its in owned]
+    return State(
+        sum(float(its.variable.size_bytes) * its.share for its in owned) * tensor * values.parameters,
+        sum(gradients) * tensor * values.reduced,
+        sum(size for size, its in zip(gradients, owned, strict=True) if its.tied) * tensor * values.reduced,
+    )
+
+
+def parts_of(
+    load: Workload, chunks: Sequence[Held], samples: float, split: Split, training: Training, values: Values, batch: int
+) -> list[Part]:
+    """The parts that chunks of a model are.
 
     Parameters
     ----------
     load
         With layers; its times count.
-    ends
-        One past the last layer of each part.
+    chunks
+        Of the model, in order.
     samples
         Of a micro-batch.
     split
         How work is divided.
     training
         Says what is computed again.
+    values
+        What numbers take.
     batch
-        Samples of all micro-batches together, on which sizes of sparse gradients depend.
+        Samples of all micro-batches together.
     """
     layers = load.layers
     forward, backward = sum(layer.forward for layer in layers), sum(layer.backward_work for layer in layers)
-    gradients = {variable.creation_index: variable.gradient_bytes(batch) for variable in load.variables}
-    found, first = [], 0
-    for last in ends:
-        its = layers[first:last]
-        forward_s = [_pass_s(load.forward, layer, layer.forward / forward if forward else 0.0, samples, split) for layer in its]
+    found = []
+    for chunk in chunks:
+        its = layers[chunk.first : chunk.last]
+        forward_s = [_pass_s(load.forward, layer, layer.forward / forward if forward else 0.0, samples, split, chunk) for layer in its]
         again = 0.0
         if training.recompute == "full":
             again = sum(forward_s)
         elif training.recompute == "selective":
             again = sum(layer.selective_work * its_s for layer, its_s in zip(its, forward_s, strict=True))
-        experts = {number for layer in its if layer.experts is not None for number in layer.experts.variables}
-        sizes = {number: gradients[number] for layer in its for number in layer.variables}
-        there, back = (_exchanged(load, first, last, samples, split, forward=its) for its in (True, False))
+        there, back = (_exchanged(load, chunk, samples, split, values, forward=its) for its in (True, False))
         if training.recompute == "full":  # what is computed again is exchanged again
             back = back.again(there)
+        owned = [one for layer in layers_of(load, chunk) for one in layer]
+        dense, experts = (state_of([its for its in owned if its.experts is of], chunk.tensor, values, batch) for of in (False, True))
         found.append(
             Part(
-                first=first,
-                last=last,
+                first=chunk.first,
+                last=chunk.first + len(its),
                 forward_s=sum(forward_s),
                 backward_s=sum(
-                    _pass_s(load.backward, layer, layer.backward_work / backward if backward else 0.0, samples, split) for layer in its
+                    _pass_s(load.backward, layer, layer.backward_work / backward if backward else 0.0, samples, split, chunk)
+                    for layer in its
                 ),
                 again_s=again,
                 forward=there,
                 backward=back,
-                input_bytes=layers[first - 1].output_bytes_per_sample * samples if first else 0.0,
-                output_bytes=its[-1].output_bytes_per_sample * samples,
-                dense_bytes=sum(size for number, size in sizes.items() if number not in experts),
-                expert_bytes=sum(size for number, size in sizes.items() if number in experts),
+                input_bytes=_handed_bytes(layers[chunk.first - 1], samples, values) if chunk.first else 0.0,
+                output_bytes=_handed_bytes(its[-1], samples, values),
+                dense=dense,
+                experts=experts,
             )
         )
-        first = last
     return found
 
 
-def _pass_s(law: Affine, layer: Layer, share: float, samples: float, split: Split) -> float:
+def _handed_bytes(layer: Layer, samples: float, values: Values) -> float:
+    return layer.output_bytes_per_sample * samples * values.activations
+
+
+def _pass_s(law: Affine, layer: Layer, share: float, samples: float, split: Split, chunk: Held) -> float:
     """Seconds of one layer's pass on a device: of its work, or of the host that starts it, whichever takes longer."""
-    if layer.name in split.on_host:
+    if layer.name in chunk.on_host:
         return 0.0
     experts = layer.experts.work if layer.experts is not None else 0.0
-    work = 1.0 + experts * (split.imbalance - 1.0)
-    if split.tensor > 1 and layer.tensor is not None:
-        work *= layer.tensor.divided / split.tensor + 1.0 - layer.tensor.divided
+    work = 1.0 + experts * (split.tokens - 1.0)
+    if chunk.tensor > 1 and layer.tensor is not None:
+        work *= layer.tensor.divided / chunk.tensor + 1.0 - layer.tensor.divided
     return float(max(share * law.least_s, share * (law.base_s + law.per_sample_s * samples) * work))
 
 
-def _exchanged(load: Workload, first: int, last: int, samples: float, split: Split, *, forward: bool) -> Exchanged:
-    """What layers ``first`` to ``last - 1`` exchange; neighbours of which one is on the host copy what goes between them."""
+def _exchanged(load: Workload, chunk: Held, samples: float, split: Split, values: Values, *, forward: bool) -> Exchanged:
+    """What the layers of a chunk exchange; neighbours of which one is on the host copy what goes between them."""
     layers = load.layers
     tensor: list[float] = []
     tokens: list[float] = []
@@ -220,16 +266,17 @@ def _exchanged(load: Workload, first: int, last: int, samples: float, split: Spl
     host_s = 0.0
     law = load.forward if forward else load.backward
     whole = sum(layer.forward if forward else layer.backward_work for layer in layers)
-    for number in range(first, last):
+    for number in range(chunk.first, len(layers) if chunk.last is None else chunk.last):
         layer = layers[number]
-        if number and (layer.name in split.on_host) != (layers[number - 1].name in split.on_host):
-            copied.append(layers[number - 1].output_bytes_per_sample * samples)
-        if layer.name in split.on_host:
+        if number and (layer.name in chunk.on_host) != (layers[number - 1].name in chunk.on_host):
+            copied.append(_handed_bytes(layers[number - 1], samples, values))
+        if layer.name in chunk.on_host:
             host_s += split.host_factor * law(samples) * (layer.forward if forward else layer.backward_work) / whole if whole else 0.0
             continue
-        if split.tensor > 1 and layer.tensor is not None:
+        if chunk.tensor > 1 and layer.tensor is not None:
             each = layer.tensor.forward_bytes_per_sample if forward else layer.tensor.backward_bytes_per_sample
-            tensor += [size * samples for size in each]
-        if layer.experts is not None:
-            tokens += [layer.experts.used * layer.experts.bytes_per_sample * samples] * 2  # to the experts, and back
+            tensor += [size * samples * values.activations for size in each]
+        if layer.experts is not None:  # to the experts, and back
+            sent = layer.experts.used * layer.experts.bytes_per_sample * samples * values.activations
+            tokens += [sent * split.tokens] * 2
     return Exchanged(tuple(tensor), tuple(tokens), tuple(copied), host_s)

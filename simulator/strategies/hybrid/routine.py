@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 from simulator.collectives.operations import Operation as Collective
 from simulator.program.program import Operation, Routine
 from simulator.records import OWN, PEER, Place
+from simulator.strategies.holding import Sharing
 from simulator.strategies.hybrid.groups import Among
 from simulator.strategies.hybrid.parts import Part
 from simulator.strategies.hybrid.schedules import Does, Pass
@@ -28,7 +29,7 @@ class Reduced(NamedTuple):
     chunk, ready
         The chunk whose backward pass makes them, and the share of that after which they are there.
     dense_bytes, expert_bytes
-        Of variables that all copies have, and of those of experts.
+        Of variables that all copies have, and of those of experts, as a rank has them.
     """
 
     chunk: int
@@ -56,8 +57,12 @@ class StageCosts(NamedTuple):
         Share of a backward pass that is the gradients of weights.
     apply
         Share of the model's update.
-    shard, shards, copies, experts
-        What copies share, how many share one, how many copies there are, and over how many experts are spread.
+    shard
+        What copies share.
+    dense, experts
+        Who has, and who shares, the same of variables that all copies have, and of those of experts.
+    keeps
+        Whether what was gathered, and gradients until they are reduced, are kept through all micro-batches of a step.
     prefetch
         Layers whose parameters are gathered ahead.
     seconds
@@ -79,13 +84,28 @@ class StageCosts(NamedTuple):
     weights: float
     apply: float
     shard: Shard
-    shards: int
-    copies: int
-    experts: int
+    dense: Sharing
+    experts: Sharing
+    keeps: bool
     prefetch: int
     seconds: Callable[[Among, Collective, float], float]
     exchange_s: Callable[[Part, bool], float]
     delay: int = 0
+
+    @property
+    def shares(self) -> bool:
+        """Whether copies share anything."""
+        return self.shard != "none" and self.dense.shards > 1
+
+    @property
+    def each_micro_batch(self) -> bool:
+        """Whether gradients are reduced for each micro-batch, since nobody has room for the sum of all of them."""
+        return self.shares and self.shard in ("gradients", "parameters") and not self.keeps
+
+    @property
+    def tied_bytes(self) -> float:
+        """Gradients that are summed with those of another stage's copies of the same variables: of what a rank has of them."""
+        return sum(part.dense.tied_bytes for part in self.parts) / (self.dense.shards if self.each_micro_batch else 1)
 
 
 def routine_of(stage: StageCosts, partitions: dict[Among, int]) -> Routine:
@@ -119,18 +139,17 @@ class _Maker:
         self._makes: Does = "weights" if any(each.does == "weights" for each in stage.order) else "backward"
         """The passes that make gradients of weights."""
         self._last_of_chunk = {number: chunk for chunk, number in last.items()}
-        self._gathers = stage.shard == "parameters" and stage.shards > 1
-        self._keeps_gathered = len(stage.first) > 1 or not (stage.first[0] and stage.last[0])
+        self._gathers = stage.shares and stage.shard == "parameters"
         self._gathered: set[int] = set()
 
     def made(self) -> Routine:
         stage = self._stage
         for number, each in enumerate(stage.order):
             self._pass(each, ends=number in self._last_of_chunk)
+        self._reduced += self._collective("tied", "all-reduce", stage.tied_bytes, (*self._tail, *self._reduced))
         updated = self._add(kind="compute", name="apply", after=(*self._tail, *self._reduced), apply=stage.apply)
-        if stage.shard in ("optimizer", "gradients") and stage.shards > 1:
-            total = sum(its.dense_bytes + its.expert_bytes for its in stage.reduced)
-            self._collective("shard", "all-gather", total, (updated,))
+        if stage.shares and stage.shard != "parameters":
+            self._gather(stage.parts, (updated,))
         return Routine(tuple(self._operations))
 
     # -- passes ----------------------------------------------------------------------
@@ -155,10 +174,10 @@ class _Maker:
 
     def _forward(self, each: Pass) -> None:
         stage, part = self._stage, self._stage.parts[each.chunk]
-        if self._gathers and not (self._keeps_gathered and each.chunk in self._gathered):
+        if self._gathers and not (stage.keeps and each.chunk in self._gathered):
             self._gathered.add(each.chunk)
             for layer in stage.layers[each.chunk]:
-                self._gather(layer)
+                self._gather_ahead(layer)
                 self._compute("forward", each.micro_batch, forward=self._share(layer.forward_s, stage.forward_s))
                 self._exchange(layer, 1.0, forward=True)
         else:
@@ -176,16 +195,15 @@ class _Maker:
         exchanges = float(each.does == "backward")
         if self._gathers:
             for layer in reversed(stage.layers[each.chunk]):
-                if not self._keeps_gathered and each.does == "backward":
-                    self._gather(layer)
+                if not stage.keeps and each.does == "backward":  # gradients of weights need none of them
+                    self._gather_ahead(layer)
                 of_layer = layer.again_s if each.does == "backward" else 0.0
                 self._compute_back(each, of_layer, layer.backward_s * share)
                 self._exchange(layer, exchanges, forward=False)
-                if ends or (makes and not self._keeps_gathered):
-                    self._reduce(layer.dense_bytes, layer.expert_bytes)
+                if ends or (makes and stage.each_micro_batch):
+                    self._reduce(layer.dense.gradient_bytes, layer.experts.gradient_bytes)
         else:
-            every = makes and stage.shard == "gradients" and stage.shards > 1 and not self._keeps_gathered
-            its = [one for one in stage.reduced if one.chunk == each.chunk] if ends or every else []
+            its = [one for one in stage.reduced if one.chunk == each.chunk] if ends or (makes and stage.each_micro_batch) else []
             done = 0.0
             for one in its:
                 self._compute_back(each, again, part.backward_s * share * (one.ready - done))
@@ -230,27 +248,42 @@ class _Maker:
             size_bytes = share * (part.forward if forward else part.backward).total_bytes
             self._tail = (self._timed("pass", "exchange", size_bytes, lasts_s, self._tail),)
 
-    def _gather(self, layer: Part) -> None:
+    def _gather_ahead(self, layer: Part) -> None:
         """The parameters of a layer, ahead of the pass that needs them."""
         ahead = self._computes[-1 - self._stage.prefetch :]
         begins = (ahead[0],) if len(ahead) > self._stage.prefetch else (1,)
-        gathered = self._collective("shard", "all-gather", layer.dense_bytes + layer.expert_bytes, begins)
-        self._tail = (*self._tail, *gathered)
+        self._tail = (*self._tail, *self._gather([layer], begins))
+
+    def _gather(self, parts: Sequence[Part], after: tuple[int, ...]) -> list[int]:
+        """Parameters of which copies have a share each: those that all have, then those of experts."""
+        stage = self._stage
+        found: list[int] = []
+        dense_bytes = sum(part.dense.parameter_bytes for part in parts)
+        expert_bytes = sum(part.experts.parameter_bytes for part in parts)
+        if stage.dense.shards > 1:
+            found += self._collective("shard", "all-gather", dense_bytes, after)
+        if stage.experts.shards > 1:
+            found += self._collective("expert shard", "all-gather", expert_bytes, tuple(found) or after)
+        return found
 
     def _reduce(self, dense_bytes: float, expert_bytes: float) -> None:
-        """Gradients that the pass has made ready, among copies."""
+        """Gradients that the pass has made ready, among copies that have the same: those that all have, then those of experts."""
         stage, after = self._stage, self._tail
-        if stage.copies == 1:
-            return
-        if stage.shard == "none" or stage.shards == 1:
-            self._reduced += self._collective("data", "all-reduce", dense_bytes, after)
-        else:
-            scattered = self._collective("shard", "reduce-scatter", dense_bytes, after)
-            self._reduced += scattered
-            if stage.shards < stage.copies:
-                self._reduced += self._collective("across", "all-reduce", dense_bytes / stage.shards, tuple(scattered) or after)
-        if expert_bytes and stage.copies > stage.experts:
-            self._reduced += self._collective("alike", "all-reduce", expert_bytes / stage.experts, after)
+        kinds: tuple[tuple[Among, Among, Sharing, float], ...] = (
+            ("data", "shard", stage.dense, dense_bytes),
+            ("alike", "expert shard", stage.experts, expert_bytes),
+        )
+        for whole, part, sharing, size_bytes in kinds:
+            if sharing.copies == 1:
+                continue
+            if not stage.shares or sharing.shards == 1:
+                done = self._collective(whole, "all-reduce", size_bytes, after)
+            else:
+                done = self._collective(part, "reduce-scatter", size_bytes, after)
+                if sharing.shards < sharing.copies:
+                    done += self._collective("across", "all-reduce", size_bytes / sharing.shards, tuple(done))
+            self._reduced += done
+            after = tuple(done) or after
 
     def _collective(self, among: Among, does: Collective, size_bytes: float, after: tuple[int, ...]) -> list[int]:
         """A collective, unless there is nothing to do."""

@@ -53,15 +53,27 @@ def passes(schedule: Schedule, stages: int, micro_batches: int, chunks: int = 1)
     return _ORDERS[schedule](stages, micro_batches, chunks)
 
 
-def in_flight(order: Sequence[Pass], chunk: int = 0) -> int:
-    """The most micro-batches whose activations a stage keeps at a time in a chunk."""
+def in_flight(order: Sequence[Pass], chunks: int = 1) -> list[tuple[int, ...]]:
+    """Micro-batches whose activations a stage keeps of each of its chunks, at the moments of a step at which that may be most.
+
+    Whatever the activations of each chunk take, together they take most at one of these.
+
+    Returns
+    -------
+    list of tuple
+        A moment each, with a number for each chunk; none of them has as many or fewer of every chunk than another.
+    """
     last: Does = "weights" if any(each.does == "weights" for each in order) else "backward"
-    now = most = 0
+    now, seen = [0] * chunks, {(0,) * chunks}
     for each in order:
-        if each.chunk == chunk:
-            now += (each.does == "forward") - (each.does == last)
-            most = max(most, now)
-    return most
+        now[each.chunk] += (each.does == "forward") - (each.does == last)
+        seen.add(tuple(now))
+    ranked = sorted(seen, key=lambda its: (-sum(its), its))
+    kept: list[tuple[int, ...]] = []
+    for its in ranked:  # one that has more in all comes before all that it covers
+        if not any(all(mine <= other for mine, other in zip(its, one, strict=True)) for one in kept):
+            kept.append(its)
+    return kept
 
 
 def _gpipe(stages: int, micro_batches: int, chunks: int) -> list[list[Pass]]:

@@ -1,0 +1,194 @@
+"""Who holds what of a model: the one description from which memory, traffic and updates of devices are derived.
+
+A strategy says of each chunk of the model which devices hold it (:class:`Held`); of each
+variable in it follows what a device has, who has the same, and who shares it
+(:class:`Owned`). What a number of each kind takes is said once as well (:class:`Values`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
+
+from simulator.workload import Variable, Workload
+
+__all__ = ["Held", "Owned", "ReducePrecision", "Sharing", "Values", "layers_of", "most_in_flight", "values_of"]
+
+ReducePrecision = Literal["float32", "compute"]
+
+_HALF = 0.5
+"""Bytes in 16 bits over those in 32."""
+_VALUE_BYTES = {False: 4.0, True: 2.0}
+"""Of an activation, by whether precision is mixed."""
+
+
+class Held(NamedTuple):
+    """What one device holds of a model while it trains: all of it, or a stage's part.
+
+    Attributes
+    ----------
+    first, last
+        Layers ``first`` to ``last - 1``; of a workload without layers, or where ``last`` is none, all. A device with several chunks of
+        the model has one of these for each.
+    tensor
+        Devices that each tensor is split over.
+    sequence
+        Whether activations that tensor splitting leaves whole are split along the sequence as well.
+    expert
+        Copies that the experts of a layer are spread over.
+    copies
+        Of the model, each of which has this chunk.
+    in_flight
+        Micro-batches whose activations it holds, at each moment of a step at which all its chunks together may hold most; as many
+        moments for each chunk of a device.
+    versions
+        Of its weights that it keeps at most.
+    parameter_shards, gradient_shards, slot_shards
+        Copies that share one copy of parameters, gradients, optimizer slots (Rajbhandari et al., "ZeRO", SC 2020); 1: each has all;
+        0 of slots: none is on a device.
+    gathered
+        Layers whose shared parameters are on a device whole at the same time; none: all of them, once they were gathered.
+    reduced
+        Bytes of gradients while they are reduced over those of their variables.
+    tied
+        Variables, by creation_index, of which another stage has a copy, since layers of both use them: both keep the whole state of
+        theirs, and sum their gradients.
+    on_host
+        Names of its layers that are on the device's host, with all that they hold.
+    """
+
+    first: int = 0
+    last: int | None = None
+    tensor: int = 1
+    sequence: bool = False
+    expert: int = 1
+    copies: int = 1
+    in_flight: tuple[int, ...] = (1,)
+    versions: int = 1
+    parameter_shards: int = 1
+    gradient_shards: int = 1
+    slot_shards: int = 1
+    gathered: int | None = 2
+    reduced: float = 1.0
+    tied: frozenset[int] = frozenset()
+    on_host: frozenset[str] = frozenset()
+
+    def sharing(self, shards: int, *, experts: bool = False) -> Sharing:
+        """Who has the same of a variable, and shares it, where ``shards`` neighbouring copies share one state.
+
+        Experts that are spread over copies are held by fewer of them, and of those that share a state only they can share these
+        (DeepSpeed's and Megatron-LM's groups of expert data parallelism: Rajbhandari et al., "DeepSpeed-MoE", ICML 2022, section 5).
+        """
+        if not experts or self.expert == 1:
+            return Sharing(self.copies, shards)
+        return Sharing(max(self.copies // self.expert, 1), shards // self.expert if shards and shards % self.expert == 0 else 1)
+
+
+class Sharing(NamedTuple):
+    """Who has the same.
+
+    Attributes
+    ----------
+    copies
+        So many.
+    shards
+        Of them, those that share one; 1: each has all.
+    """
+
+    copies: int
+    shards: int
+
+
+class Owned(NamedTuple):
+    """One variable as a device has it.
+
+    Attributes
+    ----------
+    variable
+        Itself.
+    share
+        Of it that is the device's, before copies that have the same share it: it is divided by those that split it, and by those over
+        which its experts are spread.
+    experts
+        Whether experts have it.
+    tied
+        Whether another stage has a copy.
+    """
+
+    variable: Variable
+    share: float
+    experts: bool = False
+    tied: bool = False
+
+    def over(self, held: Held, shards: int) -> int:
+        """Devices that share it, where ``shards`` copies share one state."""
+        return max(held.sharing(shards, experts=self.experts).shards, 1)
+
+
+def layers_of(load: Workload, held: Held) -> list[list[Owned]]:
+    """The variables of a chunk as a device has them, for each of its layers; of a workload without layers each by itself."""
+    if not load.layers:
+        return [[Owned(variable, 1.0)] for variable in load.variables]
+    variables = {variable.creation_index: variable for variable in load.variables}
+    found = []
+    for layer in load.layers[held.first : held.last]:
+        split = 1.0 / held.tensor if layer.tensor is not None else 1.0
+        of_experts = frozenset(layer.experts.variables) if layer.experts is not None else frozenset()
+        own = [
+            Owned(variables[number], split / held.expert if number in of_experts else split, number in of_experts, number in held.tied)
+            for number in layer.variables
+        ]
+        own += [Owned(variables[number], split, tied=True) for number in layer.tied if number in held.tied]
+        found.append(own)
+    return found
+
+
+class Values(NamedTuple):
+    """What numbers take, over the bytes that a workload gives for them.
+
+    Variables are given in 32 bits. In mixed precision a device computes with 16-bit copies of
+    them, which are what sharded data parallelism gathers, and keeps those in 32 bits with the
+    optimizer's state (Micikevicius et al., "Mixed Precision Training", ICLR 2018; ZeRO,
+    section 3.1; ``MixedPrecisionPolicy.param_dtype`` of PyTorch's FSDP).
+
+    Attributes
+    ----------
+    parameters
+        That are computed with, and gathered.
+    masters
+        That are kept in 32 bits beside the slots.
+    reduced
+        Gradients while they are reduced.
+    activations
+        That are kept, handed on between stages, and exchanged by those that split tensors or have experts; their gradients too.
+    """
+
+    parameters: float
+    masters: float
+    reduced: float
+    activations: float
+
+
+def values_of(load: Workload, reduce_precision: ReducePrecision = "float32") -> Values:
+    """What numbers take in a workload's precision.
+
+    Parameters
+    ----------
+    load
+        Resolved: sizes of its layers are those of the precision that it was measured in.
+    reduce_precision
+        What gradients are reduced in: float32, or what is computed in.
+    """
+    mixed = load.precision != "float32"
+    measured_in = load.precision if load.recast is None else load.recast.from_precision
+    return Values(
+        parameters=_HALF if mixed else 1.0,
+        masters=1.0 if mixed else 0.0,
+        reduced=_HALF if mixed and reduce_precision == "compute" else 1.0,
+        activations=_VALUE_BYTES[mixed] / _VALUE_BYTES[measured_in != "float32"],
+    )
+
+
+def most_in_flight(chunks: Iterable[Held]) -> int:
+    """The most micro-batches of one chunk that a device holds at a time."""
+    return max(max(chunk.in_flight) for chunk in chunks)
