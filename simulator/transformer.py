@@ -70,7 +70,7 @@ class Transformer(Spec):
     kernels: Literal["fused", "separate"] = Field(
         default="fused",
         description="fused: what follows a product is one kernel: bias with activation, scale with mask and softmax, dropout with sum, as by "
-        "XLA (Keras 3 on a GPU) or in Megatron-LM; separate: each is a kernel of its own, and heads are copied apart",
+        "XLA (jit_compile) or in Megatron-LM; separate: each is a kernel of its own, as in PyTorch or TensorFlow by themselves",
     )
     predicted: Annotated[float, Field(gt=0, le=1)] | None = Field(
         default=None, description="share of tokens that the head predicts; left out: all of a decoder, 0.15 of an encoder"
@@ -202,7 +202,7 @@ class Transformer(Spec):
         around = Pass((), s * h * 2 * (2 * size + 3 * size + drops * _MASK_BYTES) + turned, 4 + rotated)
         around_back = Pass((), s * h * 2 * (3 * size + 3 * size + dropped) + turned, 4 + rotated + 2 * drops)
         summing = Pass((), biased * s * size * (3 * h + 2 * kv + f), 6 * biased)
-        apart, apart_back, apart_scores, apart_scores_back, apart_whole = self._apart(s, size, scores)
+        apart, apart_back, apart_scores, apart_scores_back, apart_whole = self._apart(s, size, scores, used)
         attending, attending_back = attending + apart_scores, attending_back + apart_scores_back
         around = around + apart_whole
         kept_whole = s * h * (4 * size + 2 * drops * _MASK_BYTES)
@@ -224,13 +224,13 @@ class Transformer(Spec):
             experts=(experts.count, experts.used, s * h * size) if experts is not None else None,
         )
 
-    def _apart(self, s: int, size: int, scores: int) -> tuple[Pass, Pass, Pass, Pass, Pass]:
+    def _apart(self, s: int, size: int, scores: int, used: int) -> tuple[Pass, Pass, Pass, Pass, Pass]:
         """What kernels of their own read and write besides, where what follows a product is not fused with it.
 
         Forward and backward of what is split with the layer, of its scores, and forward of what
         is not split. Biases are added to what products gave; heads are copied apart and
         together again (query, key, value and result), backward too; scores are scaled and masked, and backward scaled; dropout
-        writes what the sum then reads. These are the fusions of Narayanan et al. (SC 2021,
+        writes what the sum then reads; a gate is multiplied apart from its activation. These are the fusions of Narayanan et al. (SC 2021,
         arXiv:2104.04473, section 4.2).
         """
         none = Pass()
@@ -239,9 +239,10 @@ class Transformer(Spec):
         h, f, kv, biased, drops = self.hidden, self.inner, self.width, int(self.bias), int(self.dropout)
         copied = 2 * s * size * (2 * h + 2 * kv) if scores else 0
         added = biased * 2 * s * size * (h + 2 * kv + f)
+        gated = int(self.gated) * used * s * f * size
         return (
-            Pass((), copied + added, 4 * bool(scores) + 4 * biased),
-            Pass((), copied, 4 * bool(scores)),
+            Pass((), copied + added + 2 * gated, 4 * bool(scores) + 4 * biased + self.gated),
+            Pass((), copied + 3 * gated, 4 * bool(scores) + self.gated),
             Pass((), 4 * size * scores, 2 * bool(scores)),
             Pass((), 2 * size * scores, bool(scores)),
             Pass((), 2 * s * h * 2 * size * (drops + biased), 2 * (drops + biased)),

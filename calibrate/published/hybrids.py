@@ -86,6 +86,7 @@ class HybridSeries(Spec):
     precision: Literal["float32", "mixed_float16", "mixed_bfloat16"]
     schedule: Literal["gpipe", "1f1b"]
     shard: Literal["none", "optimizer", "gradients", "parameters"] = "none"
+    kernels: Literal["fused", "separate"] = Field(default="fused", description="whether what follows a product is a kernel of its own")
     from_its_smallest_row_alone: bool = Field(default=False, description="whether no formula tells its work")
     note: str = ""
     source: str
