@@ -4,9 +4,12 @@ A model is a chain of :class:`Block`: each says what its passes ask of any devic
 operations of matrix products, bytes of what memory limits, kernels to start), which
 variables it has, and what it hands on and keeps. On a device a pass takes
 
-    operations / (peak x share of it) + bytes / (memory bandwidth x share of it)
+    roofline of its products / share of it + bytes of what memory limits / (memory bandwidth x share of it)
 
-and no less than the host needs to start its kernels. The constants, each with a 90%
+and no less than the host needs to start its kernels. The roofline of a product is the longer of
+its operations at the device's peak and its operands at the memory's bandwidth: a kernel loads one
+tile while it multiplies another (Williams et al., "Roofline", CACM 2009; NVIDIA, "Matrix
+Multiplication Background User's Guide", 2020). The constants, each with a 90%
 interval and its source, stand in ``models/practice.toml``; joint draws of them are the
 workload's uncertainty. docs/computed-workloads.md has every formula with its source.
 """
@@ -15,7 +18,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -28,7 +31,8 @@ from simulator.nearest import did_you_mean
 from simulator.spec import Spec
 
 __all__ = [
-    "CONSTANTS", "DEFAULT_DEVICE", "Block", "Computed", "Dimensions", "Parameter", "Pass", "known_device", "step_of", "value_bytes_of",
+    "CONSTANTS", "DEFAULT_DEVICE", "Block", "Computed", "Dimensions", "Parameter", "Pass", "Product", "known_device", "step_of",
+    "value_bytes_of",
 ]  # fmt: skip
 
 DEFAULT_DEVICE = "A100-SXM4-80GB"
@@ -52,12 +56,28 @@ class Parameter(NamedTuple):
         return math.prod(self.shape)
 
 
+class Product(NamedTuple):
+    """A matrix product or a convolution: its operations, and bytes of what goes in and comes out, per sample.
+
+    A matrix of variables is read once for all samples of a batch, and left out: beside batches of
+    some hundred tokens it does not count.
+    """
+
+    flops: float
+    operand_bytes: float
+
+    def roofline_s(self, peak_flops_per_s: float, bandwidth_bytes_per_s: float) -> float:
+        """Seconds that it takes at least: at the peak, or at the bandwidth of the memory."""
+        return max(self.flops / peak_flops_per_s, self.operand_bytes / bandwidth_bytes_per_s)
+
+
 class Pass(NamedTuple):
     """What a forward or backward pass asks of any device, per sample; kernels whatever the batch."""
 
-    flops: float = 0.0
-    """Of matrix products and convolutions."""
+    products: tuple[Product, ...] = ()
+    """Matrix products and convolutions, each a kernel of its own."""
     moved_bytes: float = 0.0
+    """Read and written by all other kernels, which the memory limits."""
     kernels: float = 0.0
     fused_flops: float = 0.0
     """Of matrix products inside a kernel that does more, such as a fused attention."""
@@ -65,16 +85,35 @@ class Pass(NamedTuple):
     def __add__(self, other: object) -> Pass:
         """Both, one after the other."""
         assert isinstance(other, Pass)
-        return Pass(*(mine + its for mine, its in zip(self, other, strict=True)))
+        return Pass(
+            self.products + other.products,
+            self.moved_bytes + other.moved_bytes,
+            self.kernels + other.kernels,
+            self.fused_flops + other.fused_flops,
+        )
 
     def times(self, number: int) -> Pass:
         """The same so many times."""
-        return Pass(*(mine * number for mine in self))
+        return Pass(self.products * number, self.moved_bytes * number, self.kernels * number, self.fused_flops * number)
+
+    def roofline_s(self, peak_flops_per_s: float, bandwidth_bytes_per_s: float) -> float:
+        """Seconds of its products, each at its roofline."""
+        return sum(each.roofline_s(peak_flops_per_s, bandwidth_bytes_per_s) for each in self.products)
+
+    @property
+    def flops(self) -> float:
+        """Of products that are kernels of their own."""
+        return sum(each.flops for each in self.products)
 
     @property
     def all_flops(self) -> float:
         """Operations of both kinds."""
         return self.flops + self.fused_flops
+
+    @property
+    def all_bytes(self) -> float:
+        """Read and written by all kernels, products included."""
+        return self.moved_bytes + sum(each.operand_bytes for each in self.products)
 
 
 class Block(NamedTuple):
@@ -205,27 +244,32 @@ def step_of(dimensions: Dimensions, precision: str, device: str, own: Mapping[st
     parameters = [each for block in blocks for each in block.parameters]
     count = sum(each.size for each in parameters)
 
+    device_times = _Times(peak, on.memory_bandwidth_bytes_per_s, 1.0, 1.0, 1.0, 1.0)
+
     def times(values: Mapping[str, float]) -> _Times:
         products, moving, fused, start = (values[name] for name in dimensions.constants)
-        return _Times(peak * products, on.memory_bandwidth_bytes_per_s * moving, peak * fused, start)
+        return device_times._replace(product_share=products, moving_share=moving, fused_share=fused, start_s=start)
 
     nominal = times({name: each.value for name, each in used.items()})
-    forward, backward = _total(block.forward for block in blocks), _total(block.backward for block in blocks)
+    forward, backward = ([getattr(block, which) for block in blocks] for which in ("forward", "backward"))
+    asked = [device_times.asked(each) for each in (forward, backward)]
     names = [f"{which}.{part}" for which in ("forward", "backward") for part in ("per_sample_s", "least_s")]
     draws = [
-        (drawn.of(forward), drawn.least_of(forward), drawn.of(backward), drawn.least_of(backward), drawn.apply_s(count))
+        (*(figure for each in asked for figure in (drawn.of_asked(each), drawn.least_of(each))), drawn.apply_s(count))
         for drawn in (times(dict(zip(used, row, strict=True))) for row in _joint_draws(used))
     ]
     return {
         "variables": _variables(blocks, nominal),
         "layers": _layers(blocks, nominal),
         "counted": {
-            "flops_per_sample": forward.all_flops + backward.all_flops,
-            "per_sample_bytes": forward.moved_bytes + backward.moved_bytes,
-            "kernels": round(forward.kernels + backward.kernels),
+            "flops_per_sample": sum(each.all_flops for each in (*forward, *backward)),
+            "per_sample_bytes": sum(each.all_bytes for each in (*forward, *backward)),
+            "kernels": round(sum(each.kernels for each in asked)),
         },
-        "forward": {"base_s": 0.0, "per_sample_s": nominal.of(forward), "least_s": nominal.least_of(forward)},
-        "backward": {"base_s": 0.0, "per_sample_s": nominal.of(backward), "least_s": nominal.least_of(backward)},
+        **{
+            which: {"base_s": 0.0, "per_sample_s": nominal.of_asked(each), "least_s": nominal.least_of(each)}
+            for which, each in zip(("forward", "backward"), asked, strict=True)
+        },
         "apply_s": nominal.apply_s(count),
         "uncertainty": {"parameters": [*names, "apply_s"], "draws": draws},
         "input_bytes_per_sample": dimensions.input_bytes_per_sample,
@@ -233,29 +277,47 @@ def step_of(dimensions: Dimensions, precision: str, device: str, own: Mapping[st
     }
 
 
-class _Times(NamedTuple):
-    """What a device does in a second, and what its host needs for a kernel."""
+class _Asked(NamedTuple):
+    """What passes ask of one device: seconds at its full rates, and kernels."""
 
-    flops_per_s: float
-    bytes_per_s: float
-    fused_flops_per_s: float
+    products_s: float
+    moving_s: float
+    fused_s: float
+    kernels: float
+
+
+class _Times(NamedTuple):
+    """A device's rates, what shares of them are reached, and what its host needs for a kernel."""
+
+    peak_flops_per_s: float
+    bandwidth_bytes_per_s: float
+    product_share: float
+    moving_share: float
+    fused_share: float
     start_s: float
 
-    def of(self, work: Pass) -> float:
-        """Seconds for each sample."""
-        return work.flops / self.flops_per_s + work.moved_bytes / self.bytes_per_s + work.fused_flops / self.fused_flops_per_s
+    def asked(self, passes: Iterable[Pass]) -> _Asked:
+        """What some passes ask of the device, together."""
+        rates = self.peak_flops_per_s, self.bandwidth_bytes_per_s
+        each = [(its.roofline_s(*rates), its.moved_bytes, its.fused_flops, its.kernels) for its in passes]
+        products_s, moved_bytes, fused_flops, kernels = (sum(column) for column in zip(*each, strict=True)) if each else (0.0,) * 4
+        return _Asked(products_s, moved_bytes / self.bandwidth_bytes_per_s, fused_flops / self.peak_flops_per_s, kernels)
 
-    def least_of(self, work: Pass) -> float:
-        """Seconds that a pass takes whatever the batch."""
-        return work.kernels * self.start_s
+    def of_asked(self, asked: _Asked) -> float:
+        """Seconds for each sample."""
+        return asked.products_s / self.product_share + asked.moving_s / self.moving_share + asked.fused_s / self.fused_share
+
+    def of(self, work: Pass) -> float:
+        """Seconds for each sample of a pass."""
+        return self.of_asked(self.asked([work]))
+
+    def least_of(self, asked: _Asked) -> float:
+        """Seconds that passes take whatever the batch."""
+        return asked.kernels * self.start_s
 
     def apply_s(self, parameters: int) -> float:
         """Seconds of Adam's update of so many numbers: gradient, both moments and variable read, the last three written, in float32."""
-        return 7 * PARAMETER_BYTES * parameters / self.bytes_per_s
-
-
-def _total(passes: Any) -> Pass:
-    return sum(passes, Pass())
+        return 7 * PARAMETER_BYTES * parameters / (self.bandwidth_bytes_per_s * self.moving_share)
 
 
 def _joint_draws(used: Mapping[str, Known]) -> list[tuple[float, ...]]:

@@ -11,7 +11,7 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, field_validator
 
-from simulator.computed import DEFAULT_DEVICE, Block, Parameter, Pass, known_device
+from simulator.computed import DEFAULT_DEVICE, Block, Parameter, Pass, Product, known_device
 from simulator.spec import Spec
 
 __all__ = ["Residual"]
@@ -67,9 +67,9 @@ class Residual(Spec):
         pooled = _halved(side) ** 2 * _FIRST * size
         found.append(
             Block(
-                "first", (*first.parameters,), first.forward(size) + Pass(0.0, first.bytes_out(size) + pooled, 1),
+                "first", (*first.parameters,), first.forward(size) + Pass((), first.bytes_out(size) + pooled, 1),
                 # the gradient of the image itself is not needed
-                first.backward(size, of_input=False) + Pass(0.0, 2 * first.bytes_out(size) + pooled, 1),
+                first.backward(size, of_input=False) + Pass((), 2 * first.bytes_out(size) + pooled, 1),
                 output_bytes=pooled, kept_bytes=first.kept(size) + first.bytes_out(size),
             )
         )  # fmt: skip
@@ -79,10 +79,11 @@ class Residual(Spec):
                 width, halves = _FIRST << number, number > 0 and block == 0
                 found.append(self._block(f"stage_{number + 1}/block_{block + 1}", channels, width, side, halves, block == 0, size))
                 side, channels = _halved(side) if halves else side, _EXPANSION * width
-        values, flops = channels * side**2 * size, 2.0 * channels * self.classes
+        values = channels * side**2 * size
+        head = Product(2.0 * channels * self.classes, (channels + self.classes) * size)
         kernel = Parameter("kernel", (channels, self.classes)), Parameter("bias", (self.classes,))
         found.append(
-            Block("head", kernel, Pass(flops, values, 4), Pass(2 * flops, values, 4), output_bytes=0.0,
+            Block("head", kernel, Pass((head,), values, 4), Pass((head, head), values, 4), output_bytes=0.0,
                   kept_bytes=channels * size + self.classes * _LOGIT_BYTES)
         )  # fmt: skip
         return tuple(found)
@@ -99,7 +100,7 @@ class Residual(Spec):
         if projected:
             its.append(_Convolution("project", 1, channels, _EXPANSION * width, side, ends, self.bias))
         out = its[2].bytes_out(size)
-        forward, backward = Pass(0.0, 3 * out, 1), Pass(0.0, 2 * out, 1)
+        forward, backward = Pass((), 3 * out, 1), Pass((), 2 * out, 1)
         for each in its:
             forward, backward = forward + each.forward(size), backward + each.backward(size)
         return Block(
@@ -145,14 +146,18 @@ class _Convolution(NamedTuple):
         """Of its result."""
         return float(self.filters * self.ends**2 * size)
 
+    def product(self, size: int) -> Product:
+        """Input is read, result is written."""
+        return Product(self.flops, self.bytes_in(size) + self.bytes_out(size))
+
     def forward(self, size: int) -> Pass:
-        """Its result is written, read for its mean and variance, read again and written normalised; its input is read."""
-        return Pass(self.flops, self.bytes_in(size) + 4 * self.bytes_out(size), 2)
+        """Its result is read for its mean and variance, read again and written normalised."""
+        return Pass((self.product(size),), 3 * self.bytes_out(size), 2)
 
     def backward(self, size: int, *, of_input: bool = True) -> Pass:
         """Normalisation reads gradient and value twice and writes one; two products read that and the input, and write its gradient."""
         both = 2 if of_input else 1
-        return Pass(both * self.flops, (2 * both - 1) * self.bytes_in(size) + (5 + both) * self.bytes_out(size), 1 + both)
+        return Pass((self.product(size),) * both, 5 * self.bytes_out(size), 1 + both)
 
     def kept(self, size: int) -> float:
         """What goes into it, and into its normalisation."""

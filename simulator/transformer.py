@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from simulator.computed import DEFAULT_DEVICE, Block, Parameter, Pass, known_device
+from simulator.computed import DEFAULT_DEVICE, Block, Parameter, Pass, Product, known_device
 from simulator.spec import Spec
 
 __all__ = ["ExpertsOf", "Transformer"]
@@ -66,6 +66,11 @@ class Transformer(Spec):
         default="standard",
         description="standard: sequence x sequence scores are written to memory and kept; fused: never, and computed again in the backward "
         "pass (FlashAttention)",
+    )
+    kernels: Literal["fused", "separate"] = Field(
+        default="fused",
+        description="fused: what follows a product is one kernel: bias with activation, scale with mask and softmax, dropout with sum, as "
+        "by XLA (jit_compile) or in Megatron-LM; separate: each is a kernel of its own, as in PyTorch or TensorFlow by themselves",
     )
     predicted: Annotated[float, Field(gt=0, le=1)] | None = Field(
         default=None, description="share of tokens that the head predicts; left out: all of a decoder, 0.15 of an encoder"
@@ -151,8 +156,8 @@ class Transformer(Spec):
         masks = s * h * _MASK_BYTES if self.dropout else 0.0
         values = 2 + (2 if positions else 0) + (4 if encoder else 0) + (2 if self.dropout else 0)
         return Block(
-            "embedding", tuple(has), Pass(0.0, values * s * h * size + masks, 2 + 2 * encoder + self.dropout),
-            Pass(0.0, (values + encoder) * s * h * size + masks, 2 + encoder + self.dropout),
+            "embedding", tuple(has), Pass((), values * s * h * size + masks, 2 + 2 * encoder + self.dropout),
+            Pass((), (values + encoder) * s * h * size + masks, 2 + encoder + self.dropout),
             output_bytes=s * h * size, kept_bytes=masks + (s * h * size if encoder else 0.0), whole=Pass(),
             kept_whole_bytes=masks + (s * h * size if encoder else 0.0), all_reduces=((s * h * size,), ()),
         )  # fmt: skip
@@ -177,29 +182,37 @@ class Transformer(Spec):
         scores = 0 if fused else self.heads * s * s
         core = 4.0 * s * s * h * (0.5 if fused and self.architecture == "decoder" else 1.0)
         dropped = drops * (2 * size + _MASK_BYTES)
-        operands = s * size * (2 * h + 2 * kv)
-        attending, attending_back = Pass(0.0, operands, 1, core), Pass(0.0, 2 * operands, 1, 2.5 * core)
+        attending, attending_back = Pass((), s * size * (2 * h + 2 * kv), 1, core), Pass((), 2 * s * size * (2 * h + 2 * kv), 1, 2.5 * core)
         if not fused:
-            attending = Pass(core, operands + scores * (4 * size + dropped), 3 + drops)
-            attending_back = Pass(2 * core, 2 * operands + scores * (7 * size + dropped), 5 + drops)
-        projecting = Pass(2.0 * s * h * (2 * h + 2 * kv), s * size * (3 * h + 2 * kv), 4)
-        routing = Pass(2.0 * s * h * experts.count, 4.0 * used * s * h * size, 4) if experts is not None else Pass()
-        operands = used * s * size * (2 * h + matrices * f)
-        feeding = Pass(2.0 * matrices * used * s * h * f, operands + used * s * f * size * matrices, matrices * copies + 1)
-        feeding_back = Pass(2 * feeding.flops, 2 * operands + used * s * f * size * (2 * matrices - 1), 2 * matrices * copies + 1)
+            of_scores, of_values = (Product(core / 2, size * (s * (h + kv) + scores)),) * 2
+            attending = Pass((of_scores, of_values), scores * (2 * size + dropped), 3 + drops)
+            attending_back = Pass((of_scores, of_values) * 2, scores * (3 * size + dropped), 5 + drops)
+        projecting = (
+            Product(2.0 * s * h * (h + 2 * kv), s * size * (2 * h + 2 * kv)),  # query, key and value at once
+            Product(2.0 * s * h * h, s * size * 2 * h),
+        )
+        routing = Pass()
+        if experts is not None:
+            routing = Pass((Product(2.0 * s * h * experts.count, s * size * (h + experts.count)),), 4.0 * used * s * h * size, 4)
+        feeding_products = (Product(2.0 * used * s * h * f, used * s * size * (h + f)),) * matrices
+        feeding = Pass(feeding_products, used * s * f * size * matrices, matrices * copies + 1)
+        feeding_back = Pass(feeding_products * 2, used * s * f * size * (2 * matrices - 1), 2 * matrices * copies + 1)
         # two norms, and two sums with what came in, behind dropout; a device of a split layer does all of these
         turned = rotated * 2 * s * (h + kv) * size
-        around = Pass(0.0, s * h * 2 * (2 * size + 3 * size + drops * _MASK_BYTES) + turned, 4 + rotated)
-        around_back = Pass(0.0, s * h * 2 * (3 * size + 3 * size + dropped) + turned, 4 + rotated + 2 * drops)
-        summing = Pass(0.0, biased * s * size * (3 * h + 2 * kv + f), 6 * biased)
+        around = Pass((), s * h * 2 * (2 * size + 3 * size + drops * _MASK_BYTES) + turned, 4 + rotated)
+        around_back = Pass((), s * h * 2 * (3 * size + 3 * size + dropped) + turned, 4 + rotated + 2 * drops)
+        summing = Pass((), biased * s * size * (3 * h + 2 * kv + f), 6 * biased)
+        apart, apart_back, apart_scores, apart_scores_back, apart_whole = self._apart(s, size, scores, used)
+        attending, attending_back = attending + apart_scores, attending_back + apart_scores_back
+        around = around + apart_whole
         kept_whole = s * h * (4 * size + 2 * drops * _MASK_BYTES)
         kept_split = s * size * (2 * h + 2 * kv) + used * s * size * (f * (4 if self.gated else 2) + (h if experts is not None else 0))
         kept_scores = scores * (2 * size + _MASK_BYTES if drops else size) + fused * self.heads * s * _LOGIT_BYTES
         return Block(
             f"layer_{number}",
             tuple(self._parameters(experts)),
-            forward=projecting + attending + routing + feeding + around,
-            backward=projecting.times(2) + attending_back + routing.times(2) + feeding_back + around_back + summing,
+            forward=Pass(projecting, 0.0, 4) + attending + routing + feeding + around + apart,
+            backward=Pass(projecting * 2, 0.0, 8) + attending_back + routing.times(2) + feeding_back + around_back + summing + apart_back,
             output_bytes=s * h * size,
             kept_bytes=kept_whole + kept_split + kept_scores,
             kept_selectively_bytes=None if fused else kept_whole + kept_split,
@@ -209,6 +222,37 @@ class Transformer(Spec):
             by_experts=feeding if experts is not None else Pass(),
             all_reduces=((s * h * size,) * 2, (s * h * size,) * 2),
             experts=(experts.count, experts.used, s * h * size) if experts is not None else None,
+        )
+
+    def _apart(self, s: int, size: int, scores: int, used: int) -> tuple[Pass, Pass, Pass, Pass, Pass]:
+        """What kernels of their own read and write besides, where what follows a product is not fused with it.
+
+        Biases are added to what products gave; heads of query, key, value and result are copied
+        apart and together again, backward too; scores are scaled and masked, and backward
+        scaled; a gate is multiplied apart from its activation; dropout writes what the sum then
+        reads. Fusing most of these saves a fifth to a quarter of a layer's bytes, as Ivanov et al.
+        found of BERT ("Data movement is all you need", MLSys 2021, arXiv:2007.00072); Megatron-LM
+        does (Narayanan et al., SC 2021, section 4.2).
+
+        Returns
+        -------
+        tuple
+            Forward and backward of what is split with the layer, forward and backward of its
+            scores, and forward of what is not split.
+        """
+        none = Pass()
+        if self.kernels == "fused":
+            return none, none, none, none, none
+        h, f, kv, biased, drops = self.hidden, self.inner, self.width, int(self.bias), int(self.dropout)
+        copied = 2 * s * size * (2 * h + 2 * kv) if scores else 0
+        added = biased * 2 * s * size * (h + 2 * kv + f)
+        gated = int(self.gated) * used * s * f * size
+        return (
+            Pass((), copied + added + 2 * gated, 4 * bool(scores) + 4 * biased + self.gated),
+            Pass((), copied + 3 * gated, 4 * bool(scores) + self.gated),
+            Pass((), 4 * size * scores, 2 * bool(scores)),
+            Pass((), 2 * size * scores, bool(scores)),
+            Pass((), 2 * s * h * 2 * size * (drops + biased), 2 * (drops + biased)),
         )
 
     def _parameters(self, experts: ExpertsOf | None) -> Iterator[Parameter]:
@@ -244,13 +288,15 @@ class Transformer(Spec):
             has.append(Parameter("bias", (v,)))
         if not self.tied:
             has.append(Parameter("kernel", (h, v)))
-        flops = 2.0 * s * h * v + (2.0 * s * h * h + 2.0 * h * h if encoder else 0.0)
+        products: tuple[Product, ...] = (Product(2.0 * s * h * v, s * size * (h + v)),)
+        if encoder:
+            products = (*products, Product(2.0 * s * h * h, s * size * 2 * h), Product(2.0 * h * h, size * 2 * h))
         norm = s * h * size
         kept = s * h * size * (4 if encoder else 2) + s * v * _LOGIT_BYTES
         return Block(
             "head", tuple(has),
-            Pass(flops, (4 if encoder else 2) * norm + s * v * (size + 2 * _LOGIT_BYTES), 5 + 5 * encoder),
-            Pass(2 * flops, (6 if encoder else 3) * norm + s * v * (_LOGIT_BYTES + size), 5 + 8 * encoder),
-            output_bytes=0.0, kept_bytes=kept, whole=Pass(0.0, (4 if encoder else 2) * norm, 0), kept_whole_bytes=s * h * size * 2,
+            Pass(products, (4 if encoder else 2) * norm + s * v * 2 * _LOGIT_BYTES, 5 + 5 * encoder),
+            Pass(products * 2, (6 if encoder else 3) * norm + s * v * _LOGIT_BYTES, 5 + 8 * encoder),
+            output_bytes=0.0, kept_bytes=kept, whole=Pass((), (4 if encoder else 2) * norm, 0), kept_whole_bytes=s * h * size * 2,
             all_reduces=((3.0 * s * _LOGIT_BYTES,), (s * h * size,)), tied=("embedding/tokens",) if self.tied else (),
         )  # fmt: skip

@@ -177,6 +177,7 @@ def _model(tables: HybridTables, row: HybridRow) -> dict[str, Any]:
             "bias": not model.fused_attention,
             "dropout": not model.fused_attention,
             "attention": "fused" if model.fused_attention else "standard",
+            "kernels": tables.of(row).kernels,
         }
     }
 

@@ -88,6 +88,7 @@ class HybridSeries(Spec):
     schedule: Literal["gpipe", "1f1b"]
     shard: Literal["none", "optimizer", "gradients", "parameters"] = "none"
     reduce_precision: ReducePrecision = Field(default="float32", description="what gradients are reduced in")
+    kernels: Literal["fused", "separate"] = Field(default="fused", description="whether what follows a product is a kernel of its own")
     from_its_smallest_row_alone: bool = Field(default=False, description="whether no formula tells its work")
     note: str = ""
     source: str

@@ -28,7 +28,7 @@ from scipy.optimize import least_squares
 from calibrate.fit.intervals import digits
 from simulator.accelerator import accelerator_named
 from simulator.catalog import own_file
-from simulator.computed import Dimensions, Pass, value_bytes_of
+from simulator.computed import Dimensions, value_bytes_of
 from simulator.constants import Known
 from simulator.published_throughputs import PublishedThroughputs, load_published_throughputs
 from simulator.residual import Residual
@@ -45,7 +45,7 @@ def _bert(layers: int, hidden: int, sequence: int, *, pretrained: bool) -> Trans
     """Fine-tuning on questions predicts two places of a sequence, and no token of a vocabulary."""
     return Transformer(
         architecture="encoder", layers=layers, hidden=hidden, heads=hidden // 64, sequence=sequence, positions=512, vocabulary=30522,
-        predicted=1e-3 if pretrained else None,
+        kernels="separate", predicted=1e-3 if pretrained else None,
     )  # fmt: skip
 
 
@@ -70,7 +70,7 @@ class SharesRow(NamedTuple):
     software: str
     moves_at: str
     product_s: float
-    """Of a sample, at the peak."""
+    """Of a sample, each product at its roofline."""
     moving_s: float
     """Of a sample, at the full bandwidth."""
     measured_s: float
@@ -100,9 +100,10 @@ def rows_of(speeds: PublishedThroughputs) -> tuple[SharesRow, ...]:
             continue
         dimensions = MODELS[model.id]
         passes = [each for block in dimensions.blocks(value_bytes_of(row.precision)) for each in (block.forward, block.backward)]
-        work = sum(passes, Pass())
         key = (model.id, row.precision, device.name, row.source, row.software, dimensions.constants[1])
-        times = work.all_flops / peak, work.moved_bytes / device.memory_bandwidth_bytes_per_s, 1.0 / row.throughput
+        bandwidth = device.memory_bandwidth_bytes_per_s
+        product_s = sum(each.roofline_s(peak, bandwidth) for each in passes)
+        times = product_s, sum(each.moved_bytes for each in passes) / bandwidth, 1.0 / row.throughput
         found.setdefault(key, []).append(times)
     return tuple(_row(key, np.exp(np.mean(np.log(times), axis=0)).tolist()) for key, times in found.items())
 
