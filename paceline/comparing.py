@@ -12,14 +12,16 @@ from simulator.figures import Estimate
 from simulator.intervals import paired_ratio, wins
 from simulator.results import Result
 from simulator.short import Short
-from simulator.text import format_interval, format_number, format_share, written
+from simulator.text import Kind, format_interval, format_number, format_share, written
 
-__all__ = ["NOTHING", "Comparison", "compare", "has_effect", "rivals_of", "share_draws", "verdict"]
+__all__ = ["NOTHING", "Comparison", "compare", "has_effect", "rivals_of", "share_draws", "throughput_apart", "verdict"]
 
 NOTHING = 0.0005
 """A change of throughput that reads as 0.0%."""
 _AS_TIMES = 2.0
 """From this ratio on, times are easier to read than per cent."""
+_AS_MULTIPLE = 3.0
+"""The same of a throughput beside another."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -157,8 +159,30 @@ def _between(ratio: Estimate) -> str:
     low, high = ratio.low - 1, ratio.high - 1
     if max(abs(low), abs(high)) < NOTHING:
         return f"by less than {written(NOTHING, 'precise_share')}"
-    return f"between {_slower(low)} and {_slower(high)}"
+    if low < 0 < high and min(-low, high) >= NOTHING:
+        return f"between {format_share(-low)} lower and {format_share(high)} higher throughput"
+    return f"between {_changed(low)} and {_changed(high)}"
 
 
-def _slower(change: float) -> str:
-    return "equal" if abs(change) < NOTHING else f"{format_share(abs(change))} {'faster' if change > 0 else 'slower'}"
+def _changed(change: float) -> str:
+    return "equal" if abs(change) < NOTHING else throughput_apart(1.0 + change, "share")
+
+
+def throughput_apart(ratio: float, kind: Kind = "precise_share") -> str:
+    """By how much one throughput is apart from another, in words; of throughputs and not of times.
+
+    Parameters
+    ----------
+    ratio
+        Of the one over the other.
+    kind
+        How the share is written.
+
+    Examples
+    --------
+    >>> throughput_apart(233 / 457), throughput_apart(457 / 233), throughput_apart(4.0)
+    ('49.0% lower throughput', '96.1% higher throughput', '4.00 times the throughput')
+    """
+    if ratio >= _AS_MULTIPLE:
+        return f"{format_number(ratio)} times the throughput"
+    return f"{written(abs(ratio - 1.0), kind)} {'higher' if ratio > 1.0 else 'lower'} throughput"

@@ -8,12 +8,12 @@ from statistics import NormalDist
 
 import numpy as np
 
-from paceline.comparing import share_draws
+from paceline.comparing import share_draws, throughput_apart
 from paceline.planning.answer import Candidate, Paired
 from paceline.planning.bounds import Ceilings
 from paceline.planning.goal import Goal, confidence_of, enough_of, reached_by, reached_with, required_rate
 from paceline.planning.space import Line
-from paceline.planning.whole_job import cost_of, off_by, rates_of, sample_s_of, time_of
+from paceline.planning.whole_job import cost_of, job_of, off_by, rates_of, sample_s_of, time_of
 from paceline.sweeping import Outcome
 from simulator.cost import placement_of, purchase_usd, usd_per_hour, usd_per_million_samples
 from simulator.inadequacy import discrepancy_of, is_borrowed, reach_of
@@ -189,15 +189,23 @@ class Judge:
         return point.scenario.nodes_needed, point.workers, point.line.name, point.line.scaling
 
     def behind(self, other: Point, best: Point) -> str:
-        """How far a point is behind the best in what is preferred: ``14.3% more``; two that cost nothing are equal."""
+        """How far a point is behind the best in what is preferred: ``14.3% more``; two that cost nothing are equal.
+
+        Where the fastest is preferred, that is throughput: ``49.0% lower throughput``.
+        """
         ours, theirs = self.value(best), self.value(other)
         if not ours:  # at a price of 0 all that costs nothing is equal, and nothing else is a multiple of it
             return "at the same cost" if not theirs else "more, where the answer costs nothing"
         times = theirs / ours
-        word = {"cheapest": "more", "fastest": "slower", "fewest-devices": "more devices"}[self.goal.prefer]
-        better = {"cheapest": "less", "fastest": "faster", "fewest-devices": "fewer devices"}[self.goal.prefer]
-        many = {"cheapest": "as much", "fastest": "as long", "fewest-devices": "as many devices"}[self.goal.prefer]
-        same = {"cheapest": "at the same cost", "fastest": "just as fast", "fewest-devices": "with as many"}[self.goal.prefer]
+        if self.goal.prefer == "fastest":
+            if abs(times - 1) < _NEXT_TO_NOTHING:
+                return "just as fast"
+            whole = other.result is not None and job_of(other.result, self.goal) is not None
+            return throughput_apart(1 / times) + (" over the whole job" if whole else "")
+        word = {"cheapest": "more", "fewest-devices": "more devices"}[self.goal.prefer]
+        better = {"cheapest": "less", "fewest-devices": "fewer devices"}[self.goal.prefer]
+        many = {"cheapest": "as much", "fewest-devices": "as many devices"}[self.goal.prefer]
+        same = {"cheapest": "at the same cost", "fewest-devices": "with as many"}[self.goal.prefer]
         if times >= _SEVERAL_TIMES:
             return f"{format_number(times)} times {many}"
         if abs(times - 1) < _NEXT_TO_NOTHING:

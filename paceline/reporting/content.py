@@ -62,9 +62,15 @@ class Request:
         size = f"{few}{self.most:,} {self.counted}{'s' if self.most > 1 else ''}"
         several = f"{self.curves} variants on " if self.curves > 1 else "on "
         place = clean(self.clusters[0]) if len(self.clusters) == 1 else f"{len(self.clusters)} clusters"
-        batch = f"{self.batches[0]:,}" + (f" to {self.batches[-1]:,}" if len(self.batches) > 1 else "")
+        batch = f"{self.batches[0]:,}"
+        if len(self.batches) > 1:
+            batch = f"{batch} {'to' if len(self.batches) > 2 else 'and'} {self.batches[-1]:,}"
         if len(self.scalings) > 1:
-            return f"{several}{place}, {size}, weak and strong scaling: batches of {batch} samples"
+            each = "batches" if len(self.batches) > 1 else "a batch"
+            return f"{several}{place}, {size}, weak and strong scaling: {each} of {batch} samples"
+        if len(self.batches) > 1:
+            whose = "each replica" if self.scalings[0] == "weak" else "all replicas together"
+            return f"{several}{place}, {size}, {self.scalings[0]} scaling with several batches: {batch} samples of {whose}"
         if self.scalings[0] == "weak":
             return f"{several}{place}, {size}, weak scaling: each replica keeps its batch of {batch} samples"
         return f"{several}{place}, {size}, strong scaling: all replicas share a batch of {batch} samples"

@@ -225,7 +225,8 @@ _LOOKED_AT = 10_000
 def _mean_course(courses: Sequence[Course]) -> Course:
     """What is the same in all of them, and the means of what is not."""
     drawn = ("step_s", "first_step_s", "startup_s", "tracing_s", "evaluation_tracing_s", "filling_s", "first_filling_s", "evaluation_s")
-    return replace(courses[0], **{name: _mean(courses, attrgetter(name)) for name in drawn})
+    means: dict[str, Any] = {name: _mean(courses, attrgetter(name)) for name in drawn}
+    return replace(courses[0], **means)
 
 
 def _each_epoch(courses: Sequence[Course], checkpoints_s: Sequence[float]) -> tuple[Epoch, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,8 @@ import pytest
 from support.scenarios import scenario_table
 
 from paceline.comparing import Comparison, compare, has_effect, rivals_of, share_draws, verdict
+from paceline.planning.judging import Judge
+from paceline.reporting.content import Request
 from simulator import load_scenario, scenario_from_table, simulate
 from simulator.figures import Estimate
 from simulator.intervals import normal_half_width, paired_ratio, prediction_interval, wins
@@ -143,11 +146,33 @@ def test_who_wins_in_how_many_runs_and_by_how_much(base: Result) -> None:
     assert twice == "A is faster than B here in 19 of 19 runs, 2.50 times as fast (2.50 to 2.50)"
     mixed = with_runs(base, [rate * (0.98 if place < 8 else 1.03) for place, rate in enumerate(slow)])
     text = verdict(mixed, slower, "A", "B", "here")
-    assert text == "A is faster than B here in 11 of 19 runs, but not for certain: between 2.0% slower and 3.0% faster"
+    assert text == "A is faster than B here in 11 of 19 runs, but not for certain: between 2.0% lower and 3.0% higher throughput"
     assert verdict(slower, slower, "A", "B", "here") == "A and B are equal here in 19 of 19 runs"
     apart = verdict(with_runs(base, [rate * 5 for rate in slow], seed=5), slower, "A", "B", "here")
     assert apart.startswith("A is faster than B here, 5.00 times as fast (4.24 to 5.90; ")
     assert "19 of 19" not in apart
+
+
+def test_where_the_fastest_is_preferred_another_is_behind_in_throughput() -> None:
+    """233 of 457 samples/s are 49% less; a sample takes 96% longer, which is no throughput."""
+    judge: Any = SimpleNamespace(goal=SimpleNamespace(prefer="fastest"), value=lambda point: 1 / point.rate)
+    slow, fast = (SimpleNamespace(rate=rate, result=None) for rate in (233.0, 457.0))
+    assert Judge.behind(judge, slow, fast) == "49.0% lower throughput"  # type: ignore[arg-type]
+    assert Judge.behind(judge, fast, slow) == "96.1% higher throughput"  # type: ignore[arg-type]
+    assert Judge.behind(judge, fast, fast) == "just as fast"  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("scaling", "batches", "said"),
+    [
+        ("weak", (32,), "weak scaling: each replica keeps its batch of 32 samples"),
+        ("weak", (2, 4, 32), "weak scaling with several batches: 2 to 32 samples of each replica"),
+        ("strong", (64, 128), "strong scaling with several batches: 64 and 128 samples of all replicas together"),
+    ],
+)
+def test_several_batches_are_no_batch_of_several_sizes(scaling: str, batches: tuple[int, ...], said: str) -> None:
+    request = Request(1, 8, "replica", curves=1, clusters=("lab",), scalings=(scaling,), batches=batches)
+    assert request.text == f"on lab, 1 to 8 replicas, {said}"
 
 
 def test_a_change_that_reads_as_nothing_is_none() -> None:
