@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter
+from typing import Any
 
 from simulator.cost import usd_per_hour
 from simulator.discrepancy import off_of
