@@ -130,8 +130,7 @@ def machines_of(given: str | Iterable[int] | None, scenario: Scenario) -> list[i
         It is empty, or has what is no count.
     """
     if given is None:
-        cluster = scenario.cluster
-        given = f"1..{cluster.nodes or _MACHINES}"
+        given = f"1..{scenario.cluster.room or _MACHINES}"
     counts = counts_of(given, "machines")
     if not counts.searched:
         return list(counts.values)
