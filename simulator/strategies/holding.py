@@ -130,17 +130,19 @@ def layers_of(load: Workload, held: Held) -> list[list[Owned]]:
     if not load.layers:
         return [[Owned(variable, 1.0)] for variable in load.variables]
     variables = {variable.creation_index: variable for variable in load.variables}
-    found = []
-    for layer in load.layers[held.first : held.last]:
-        split = 1.0 / held.tensor if layer.tensor is not None else 1.0
-        of_experts = frozenset(layer.experts.variables) if layer.experts is not None else frozenset()
-        own = [
-            Owned(variables[number], split / held.expert if number in of_experts else split, number in of_experts, number in held.tied)
-            for number in layer.variables
-        ]
-        own += [Owned(variables[number], split, tied=True) for number in layer.tied if number in held.tied]
-        found.append(own)
-    return found
+    owner = {number: layer for layer in load.layers for number in layer.variables}
+
+    def owned(number: int) -> Owned:
+        """A copy is divided as the variable itself."""
+        layer = owner[number]
+        experts = layer.experts is not None and number in layer.experts.variables
+        share = (1.0 / held.tensor if layer.tensor is not None else 1.0) / (held.expert if experts else 1)
+        return Owned(variables[number], share, experts, number in held.tied)
+
+    return [
+        [owned(number) for number in (*layer.variables, *(number for number in layer.tied if number in held.tied))]
+        for layer in load.layers[held.first : held.last]
+    ]
 
 
 class Values(NamedTuple):

@@ -805,7 +805,8 @@ class _Costs:
             dense += layer.dense.gradient_bytes
             experts += layer.experts.gradient_bytes
             if dense + experts >= strategy.bucket_size_bytes:
-                found.append(Reduced(chunk, done_s / part.backward_s if part.backward_s else 1.0, dense, experts))
+                ready = min(done_s / part.backward_s, 1.0) if part.backward_s else 1.0  # the sum of layers may round to more
+                found.append(Reduced(chunk, ready, dense, experts))
                 dense = experts = 0.0
         if dense + experts:
             found.append(Reduced(chunk, 1.0, dense, experts))

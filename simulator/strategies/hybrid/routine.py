@@ -105,7 +105,11 @@ class StageCosts(NamedTuple):
     @property
     def tied_bytes(self) -> float:
         """Gradients that are summed with those of another stage's copies of the same variables: of what a rank has of them."""
-        return sum(part.dense.tied_bytes for part in self.parts) / (self.dense.shards if self.each_micro_batch else 1)
+        found = 0.0
+        for part in self.parts:
+            for state, sharing in ((part.dense, self.dense), (part.experts, self.experts)):
+                found += state.tied_bytes / (sharing.shards if self.each_micro_batch else 1)
+        return found
 
 
 def routine_of(stage: StageCosts, partitions: dict[Among, int]) -> Routine:
