@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from simulator.catalog import find
+from simulator.constants import constants
 from simulator.errors import InputError, UnitError
 from simulator.loading import load_cluster, scenario_from_table
 from simulator.nearest import did_you_mean
+from simulator.practice import is_nominal
 from simulator.prices import price_of_text
 from simulator.scenario import Scenario
 from simulator.strategies.catalogue import KINDS, SHORT_NAMES, kind_of, strategy_table
@@ -18,13 +20,20 @@ from simulator.text import format_bytes, format_seconds, listed
 from simulator.units import Dimension, parse_quantity
 from simulator.validation_errors import quoted
 
-__all__ = ["BEGUN_WITH", "NODES", "OWN", "Figures", "quantity_of", "scenario_of", "text_of"]
+__all__ = ["BEGUN_WITH", "NODES", "OWN", "SORTS", "Figures", "quantity_of", "scenario_of", "text_of"]
 
 OWN = "own"
 """Stands for a workload or cluster that is described in the scenario itself."""
 BEGUN_WITH = ("single", "mirrored", "ring", "halving-doubling", "tree", "hierarchical", "auto", "sync-ps", "backup", "async-ps", "ssp")
 """Names of strategies that a few figures are enough for."""
 
+SORTS: Mapping[str, str] = {
+    "ethernet": "the rate of the port, of which TCP gets a share",
+    "rdma": "the rate of the adapter (InfiniBand, RoCE), of which collectives get a share",
+    "given": "what transfers get, as measured",
+}
+"""What the bandwidth between machines is."""
+_OF_SORTS = "given: the bandwidth is what transfers get"
 _EXAMPLES: dict[Dimension, str] = {"time": "'250 ms'", "rate": "'10 Gbit/s'", "information": "'64 MiB'", "power": "'0.5 kW'"}
 NODES = 4
 """Machines, where nothing says how many."""
@@ -48,13 +57,16 @@ class Figures:
     batch
         Samples of that step.
     cluster
-        A cluster of the catalogue, or a path of its file; :data:`OWN`: ``devices``, ``bandwidth`` and ``latency`` say what it is.
+        A cluster of the catalogue, or a path of its file; :data:`OWN`: ``devices``, ``bandwidth``, ``latency`` and ``sort`` say what it
+        is.
     nodes
         Machines that there are; left out: as many as ``workers`` and ``servers`` need, or 4.
     devices
         Of a machine of one's own; a cluster of the catalogue says it.
     bandwidth, latency
         Of the link between machines, each with its unit.
+    sort
+        What that link is, one of :data:`SORTS`: of a nominal bandwidth transfers get a share; given: they get all of it.
     price
         Of a machine for an hour, as ``--price`` has it.
     strategy
@@ -76,6 +88,7 @@ class Figures:
     devices: int = 1
     bandwidth: str | float = "10 Gbit/s"
     latency: str | float = "50 us"
+    sort: str = "ethernet"
     price: str | None = None
     strategy: str = "ring"
     workers: int | None = None
@@ -96,6 +109,8 @@ class Figures:
                 )
             hint = did_you_mean(self.strategy, BEGUN_WITH, f"there are {', '.join(BEGUN_WITH)}")
             raise InputError(f"`strategy` {quoted(self.strategy)}: is no name of a strategy; {hint}")
+        if self.sort not in SORTS:
+            raise InputError(f"`sort` {quoted(self.sort)}: must be one of {', '.join(SORTS)}; {did_you_mean(self.sort, SORTS, _OF_SORTS)}")
         if self.has_servers and self.machines <= self.servers:
             raise InputError(
                 f"`nodes`: {self.machines} must be at least {self.servers + 1}: each of `servers` {self.servers} takes a machine of its "
@@ -131,6 +146,13 @@ class Figures:
         if self.cluster == OWN:
             return self.devices
         return load_cluster(find("clusters", self.cluster, "`cluster`")).devices_per_node
+
+    @property
+    def is_nominal(self) -> bool:
+        """Whether links of the cluster say what sort they are, so that step times scatter as those of real devices do."""
+        if self.cluster == OWN:
+            return self.sort != "given" or self.devices > 1
+        return is_nominal(load_cluster(find("clusters", self.cluster, "`cluster`")))
 
 
 def quantity_of(given: str | float, dimension: Dimension, argument: str) -> float:
@@ -223,10 +245,14 @@ def _workload(figures: Figures) -> Iterator[Line]:
         per_sample = {"base": "0 s", "per_sample": f"{step_s * share / figures.batch * 1e6:.6g} us"}
         words = "a third of the step; its time is base + per_sample x samples" if part == "forward" else "two thirds"
         yield _key(part, per_sample, words)
+    scatter = constants()["straggler_cv"].value
     yield _key(
         "jitter",
-        {"kind": "lognormal", "sigma": 0.05},
-        "how much steps differ: an assumption; kinds: constant, lognormal, gamma, exponential",
+        {"kind": "lognormal", "sigma": scatter},
+        f"how much steps differ; left out: by {scatter:.2g} of a step, as where none was measured (practice.straggler_cv)"
+        if figures.is_nominal
+        else "how much steps differ: an assumption; kinds: constant, lognormal, gamma, exponential",
+        out=figures.is_nominal,
     )
     tensors = max(_TENSORS, figures.servers)
     yield "variables = [", f"{format_bytes(size)} of float32 in {tensors} parts; gradients get ready evenly during the backward pass"
@@ -245,7 +271,11 @@ def _cluster(figures: Figures) -> Iterator[Line]:
     yield "[cluster]", "machines, their devices, and the network between them"
     if own:
         yield _key("devices_per_node", figures.devices, "GPUs of a machine; 1 where its CPU computes")
-        yield _key("inter_node", _with_units(link), "network of a machine, each way; `paceline calibrate-link` measures it")
+        if figures.devices > 1:
+            yield _key("intra_node", _INSIDE, "between its devices: PCIe 3.0; with NVLink its rate and sort nvlink")
+        said = {} if figures.sort == "given" else {"sort": figures.sort}
+        comment = "network of a machine, each way; without sort: what transfers get, as `paceline calibrate-link` measures it"
+        yield _key("inter_node", {**_with_units(link), **said}, comment)
     else:
         yield _key("use", figures.cluster, "`paceline models list` shows others; --cluster own describes yours")
     yield _key(
@@ -257,6 +287,10 @@ def _cluster(figures: Figures) -> Iterator[Line]:
         yield _key("price", {"usd_per_node_hour": price.usd_per_node_hour}, "US dollars for a machine for an hour")
     elif own:
         yield _key("price", {"usd_per_node_hour": 0.4}, "US dollars for a machine for an hour; without it costs are not known", out=True)
+
+
+_INSIDE = {"bandwidth": "15.75 GB/s", "latency": "5 us", "sort": "pcie"}
+"""Sixteen lanes of PCIe 3.0: 8 GT/s each, 128 of 130 bits of which are data (PCI Express base specification 3.0)."""
 
 
 def _with_units(link: Mapping[str, str | float]) -> dict[str, str | float]:
@@ -276,12 +310,14 @@ def _strategy(figures: Figures) -> Iterator[Line]:
         table["replicas_per_worker"] = devices
     if its.has_servers:
         table["servers"] = figures.servers
-    if "bucket_size_bytes" in its.model_fields and not alone:
-        table["bucket_size"] = "25 MB"
     yield "[strategy]", "how replicas share the work"
     yield from (_key(key, value, _OF_STRATEGY.get(key, "")) for key, value in table.items())
+    if "bucket_size_bytes" in its.model_fields:
+        yield _key("bucket_size", _BUCKET, _OF_STRATEGY["bucket_size"], out=True)
 
 
+_BUCKET = "4 MiB"
+"""A size that most models fill several times."""
 _OF_STRATEGY = {
     "kind": listed(list(KINDS), "or"),
     "algorithm": "of the all-reduce; auto: whichever is fastest for each size",
@@ -292,7 +328,8 @@ _OF_STRATEGY = {
     "replicas_per_worker": "devices that a worker drives",
     "replicas": "devices of the one machine",
     "servers": "parameter servers, each on a machine of its own",
-    "bucket_size": "gradients are sent in parts of this size while the backward pass goes on; left out: at its end",
+    "bucket_size": "parts of the gradients (bytes_per_pack) that are reduced during the backward pass; left out, as TensorFlow does by "
+    "itself: all as one at its end",
 }
 
 

@@ -381,6 +381,12 @@ WARNINGS: Mapping[str, WarningKind] = {
         "No overlap to slow down",
         "nothing is sent while this strategy computes, so cluster.overlap_slowdown has no effect",
     ),
+    "no-sort": WarningKind(
+        "Rate of the port or of transfers",
+        "the link between nodes has no sort and was not measured, so its bandwidth is taken as what transfers get, headers apart",
+        'give cluster.inter_node.sort = "ethernet" or "rdma" where the bandwidth is that of the port, or measure the link with paceline '
+        "calibrate-link",
+    ),
     "no-uncertainty": WarningKind(
         "Uncertainty not known",
         "workload or cluster does not say how uncertain its figures are, so intervals do not hold that",
@@ -390,6 +396,12 @@ WARNINGS: Mapping[str, WarningKind] = {
         "What was measured is not recorded",
         "the workload does not say which batches it was measured with, so nobody is warned of an extrapolation",
         "use one that paceline calibrate has written, or give its calibrated table",
+    ),
+    "one-bucket": WarningKind(
+        "All gradients in one bucket",
+        "gradients are reduced as one after the backward pass, which so hides no part of it, though some are ready earlier",
+        "set strategy.bucket_size below their size: bytes_per_pack of tf.distribute.experimental.CommunicationOptions, Horovod's fusion "
+        "threshold",
     ),
     "other-device": WarningKind(
         "Another device",

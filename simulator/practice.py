@@ -20,7 +20,7 @@ from simulator.scenario import Scenario
 from simulator.text import written
 from simulator.workload import Affine, Workload
 
-__all__ = ["assumed_in_practice", "drawn_in_practice", "felt_by", "in_practice", "nominally_in_practice"]
+__all__ = ["assumed_in_practice", "drawn_in_practice", "felt_by", "in_practice", "is_nominal", "nominally_in_practice"]
 
 _SHARES = {
     "nvlink": "nvlink_share",
@@ -44,12 +44,12 @@ _OF_PLACES = {
 
 def drawn_in_practice(scenario: Scenario, streams: Streams) -> Scenario:
     """What one replication simulates: the scenario with one joint draw of the constants applied."""
-    return in_practice(scenario, drawn_values(scenario.practice, streams)) if _is_nominal(scenario.cluster) else scenario
+    return in_practice(scenario, drawn_values(scenario.practice, streams)) if is_nominal(scenario.cluster) else scenario
 
 
 def nominally_in_practice(scenario: Scenario) -> Scenario:
     """The scenario with every constant at its value."""
-    return in_practice(scenario, nominal_values(scenario.practice)) if _is_nominal(scenario.cluster) else scenario
+    return in_practice(scenario, nominal_values(scenario.practice)) if is_nominal(scenario.cluster) else scenario
 
 
 def assumed_in_practice(scenario: Scenario) -> tuple[Assumed, ...]:
@@ -86,7 +86,7 @@ def in_practice(scenario: Scenario, values: Mapping[str, float]) -> Scenario:
         second time; the scenario itself where they were before.
     """
     cluster = scenario.cluster
-    if not _is_nominal(cluster):
+    if not is_nominal(cluster):
         return scenario
     between = values if scenario.nodes_needed > 1 else None
     changes: dict[str, object] = {
@@ -111,8 +111,8 @@ def in_practice(scenario: Scenario, values: Mapping[str, float]) -> Scenario:
     )
 
 
-def _is_nominal(cluster: Cluster) -> bool:
-    """Whether any link says what sort it is."""
+def is_nominal(cluster: Cluster) -> bool:
+    """Whether any link says what sort it is, so that the constants are applied."""
     return any(link.sort != "given" for link in _links(cluster))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from simulator.constants import constants
 from simulator.defaults import start_of
 from simulator.evidence import coverage
 from simulator.figures import Exchange, Phase, Warned
@@ -13,7 +14,7 @@ from simulator.published_throughputs import same_device
 from simulator.resolve import resolve
 from simulator.scenario import Scenario
 from simulator.strategies.pipelines import pipelines
-from simulator.text import format_number, format_seconds, format_share
+from simulator.text import format_bytes, format_number, format_rate, format_seconds, format_share
 from simulator.uncertainty import Uncertainty
 
 __all__ = ["warnings_of"]
@@ -45,6 +46,7 @@ def warnings_of(
         *_on_the_run(scenario),
         *_on_the_phases(scenario, phase),
         *_on_the_collective(scenario, aligned),
+        *_on_the_buckets(scenario, exposed),
         *scenario.strategy.avoided(scenario),
         *_on_the_gathers(exchanges, exposed),
     )
@@ -94,6 +96,28 @@ def _on_the_collective(scenario: Scenario, aligned: bool) -> Iterator[Warned]:
 
 _EXPOSED = 0.1
 """Communication of this share of a step is worth a warning where there are means to hide it."""
+
+
+def _on_the_buckets(scenario: Scenario, exposed: float) -> Iterator[Warned]:
+    """All gradients in one bucket, which is reduced after the backward pass that could hide a part of it."""
+    strategy, load, replicas = scenario.strategy, scenario.workload, scenario.replicas
+    reduction = strategy.reduction
+    if exposed < _EXPOSED or reduction is None or reduction.in_cycles or strategy.pace.every > 1 or replicas == 1:
+        return
+    if len({variable.ready for variable in load.variables}) == 1:
+        return  # nothing is ready before the backward pass ends
+    fused = reduction.buckets(load, scenario.batch, replicas)
+    if len({bucket.ready for bucket in fused}) > 1:
+        return
+    size, total = reduction.bucket_size_bytes, sum(bucket.size_bytes for bucket in fused)
+    why = "since strategy.bucket_size is left out, as TensorFlow does by default (bytes_per_pack = 0)"
+    if size is not None:
+        why = f"since they fill one bucket of {format_bytes(size)} alone"
+    yield Warned(
+        code="one-bucket", path="strategy.bucket_size_bytes", value=total if size is None else size,
+        text=f"all gradients ({format_bytes(total)}) are reduced as one, after the backward pass, {why}: communication that nothing hides "
+        f"takes {format_share(exposed)} of a step; with a smaller strategy.bucket_size a part of it overlaps with that pass",
+    )  # fmt: skip
 
 
 def _on_the_gathers(exchanges: Sequence[Exchange], exposed: float) -> Iterator[Warned]:
@@ -242,6 +266,7 @@ def _on_the_cluster(scenario: Scenario) -> Iterator[Warned]:
             value=cluster.name,
             text="the cluster does not say how uncertain its figures are, so intervals do not hold that",
         )
+    yield from _taken_as_given(scenario)
     yield from _without_effect(scenario)
     known = cluster.calibrated
     if known is not None and known.message_bytes is not None:
@@ -253,6 +278,22 @@ def _on_the_cluster(scenario: Scenario) -> Iterator[Warned]:
         yield from _outside(
             "cluster.inter_node.bandwidth_bytes_per_s", rate, known.bandwidth_bytes_per_s, "bandwidth between nodes, bytes/s"
         )
+
+
+def _taken_as_given(scenario: Scenario) -> Iterator[Warned]:
+    """A link between nodes that nobody measured, whose bandwidth may be that of the port."""
+    cluster = scenario.cluster
+    link = cluster.inter_node
+    if scenario.nodes_needed == 1 or link.sort != "given" or cluster.shared_cores is not None:
+        return
+    if cluster.fit is not None or (cluster.basis == "measured" and "inter_node" not in cluster.overridden):
+        return
+    share = constants()["ethernet_share"].value
+    yield Warned(
+        code="no-sort", path="cluster.inter_node.sort", value=link.bandwidth_bytes_per_s,
+        text=f"cluster.inter_node has no sort, so that {format_rate(link.bandwidth_bytes_per_s)} is taken as what transfers get; if it is "
+        f'the rate of the port, give sort = "ethernet" (TCP gets about {format_share(share)} of it) or "rdma"',
+    )  # fmt: skip
 
 
 def _without_effect(scenario: Scenario) -> Iterator[Warned]:

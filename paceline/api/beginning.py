@@ -26,6 +26,7 @@ def new_scenario(
     devices: Count = 1,
     bandwidth: Quantity = "10 Gbit/s",
     latency: Quantity = "50 us",
+    sort: Text = "ethernet",
     price: Text | None = None,
     strategy: Text = "ring",
     workers: Count | None = None,
@@ -48,7 +49,8 @@ def new_scenario(
     batch
         Samples that each replica takes per step; ``step_time`` is the time of such a step.
     cluster
-        A cluster of the catalogue, or the path of its file; None: ``devices``, ``bandwidth`` and ``latency`` describe one.
+        A cluster of the catalogue, or the path of its file; None: ``devices``, ``bandwidth``,
+        ``latency`` and ``sort`` describe one.
     nodes
         Number of machines that there are, the most that the scenario then takes (``cluster.available``); None: as many as ``workers`` and
         ``servers`` need, or 4.
@@ -56,6 +58,9 @@ def new_scenario(
         Devices per machine, where ``cluster`` does not say it.
     bandwidth, latency
         Of the network between machines, where ``cluster`` does not say it.
+    sort
+        What that bandwidth is: ``"ethernet"`` or ``"rdma"``, the rate of the port, of which transfers get a share
+        (docs/practice.md); ``"given"``, what transfers get.
     price
         Price of a machine per hour in US dollars, such as ``"0.40/h"``; None: the cluster's own, if it has one.
     strategy
@@ -95,8 +100,8 @@ def new_scenario(
     path = None if out is None else check_writable(Path(out)) if force else check_new(Path(out), instead="`force=True` replaces it")
     figures = Figures(
         workload=OWN if workload is None else workload, step_time=step_time, parameters=parameters, batch=batch,
-        cluster=OWN if cluster is None else cluster, nodes=nodes, devices=devices, bandwidth=bandwidth, latency=latency, price=price,
-        strategy=strategy, workers=workers, servers=servers, epochs=epochs, dataset_size=dataset_size,
+        cluster=OWN if cluster is None else cluster, nodes=nodes, devices=devices, bandwidth=bandwidth, latency=latency, sort=sort,
+        price=price, strategy=strategy, workers=workers, servers=servers, epochs=epochs, dataset_size=dataset_size,
     )  # fmt: skip
     text = text_of(figures, "scenario.toml" if path is None else str(path))
     scenario = scenario_of(text, "scenario" if path is None else str(path), None if path is None else path.parent)

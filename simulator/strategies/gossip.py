@@ -47,9 +47,7 @@ class Gossip(Strategy):
     def check_layout(self, cluster: Cluster) -> None:
         """Raise ValueError if it is not known how many workers there are."""
         if self.workers is None and cluster.room is None:
-            raise ValueError(
-                "strategy.workers is needed: it has no default where cluster.nodes and cluster.available are left out too; give one of them"
-            )
+            raise ValueError("strategy.workers is needed: it has no default without cluster.nodes or cluster.available; give one of them")
 
     # -- what a step does ------------------------------------------------------------
 

@@ -492,9 +492,7 @@ def cores_s(setup: Setup, copied_bytes: float, *hosts_s: float, updates_on_host:
 def check_workers(cluster: Cluster, workers: int | None, replicas_per_worker: int) -> None:
     """Raise ValueError if it is not known how many workers fill the cluster, or a node cannot hold whole ones."""
     if workers is None and cluster.room is None:
-        raise ValueError(
-            "strategy.workers is needed: it has no default where cluster.nodes and cluster.available are left out too; give one of them"
-        )
+        raise ValueError("strategy.workers is needed: it has no default without cluster.nodes or cluster.available; give one of them")
     if cluster.replicas_per_node % replicas_per_worker:
         raise ValueError(
             f"strategy.replicas_per_worker ({replicas_per_worker}) must divide the {cluster.replicas_per_node} replicas "

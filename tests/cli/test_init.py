@@ -20,6 +20,8 @@ import paceline as library
 from paceline.scenario_text import BEGUN_WITH
 from simulator.errors import InputError
 from simulator.loading import load_scenario
+from simulator.practice import felt_by, nominally_in_practice
+from simulator.warnings import warnings_of
 
 Runner = Callable[..., Answer]
 OWN = ("--step-time", "250 ms", "--parameters", "25.6e6")
@@ -125,6 +127,38 @@ def test_of_the_catalogue(folder: Path, paceline: Runner) -> None:
     assert tomllib.loads((folder / "scenario.toml").read_text())["workload"] == {"use": "resnet-50", "batch_per_replica": 32}
 
 
+def test_what_the_catalogue_knows_better_is_left_to_it(folder: Path) -> None:
+    """ResNet-50 in steps of 300 ms on 64 P100: they scatter as those of the catalogue's own machines do."""
+    own = {"step_time": "300 ms", "parameters": 25.6e6, "batch": 64, "cluster": "gce-p100-4", "nodes": 16}
+    scenario = library.new_scenario(**own, out="s2.toml")
+    text = (folder / "s2.toml").read_text()
+    assert scenario.workload.jitter.kind == "constant"
+    assert "straggler_cv" in felt_by([scenario])
+    assert '\n# jitter = { kind = "lognormal", sigma = 0.015 }' in text
+    assert "\n# bucket_size = " in text
+    assert scenario.strategy.bucket_size_bytes is None  # as tf.distribute by itself
+    loaded = load_scenario("s2.toml", [("run.steps", 20)])
+    wider = library.simulate(loaded, {"workload.jitter": {"kind": "lognormal", "sigma": 0.05}})
+    assert library.simulate(loaded).scaling_efficiency.mean > wider.scaling_efficiency.mean + 0.03
+
+
+@pytest.mark.parametrize(("sort", "share"), [("ethernet", 0.94), ("rdma", 0.95), ("given", 1.0)])
+def test_headers_take_their_share_of_a_port(folder: Path, sort: str, share: float) -> None:
+    """Of 1,538 bytes that a frame of TCP takes on Ethernet 1,448 are payload: 94%."""
+    scenario = library.new_scenario(step_time="100 ms", parameters=3.2e6, nodes=4, bandwidth="1 Gbit/s", sort=sort, out="s2.toml")
+    assert scenario.cluster.inter_node.bandwidth_bytes_per_s == 125e6
+    assert nominally_in_practice(scenario).cluster.inter_node.bandwidth_bytes_per_s == pytest.approx(share * 125e6)
+    warned = {warning.code for warning in warnings_of(scenario)}
+    assert ("no-sort" in warned) is (sort == "given")
+    assert ("\njitter = " in (folder / "s2.toml").read_text()) is (sort == "given")  # what nothing else says
+
+
+def test_devices_of_a_machine_of_ones_own_are_joined_by_what_is_said(folder: Path) -> None:
+    scenario = library.new_scenario(step_time="100 ms", parameters=3.2e6, nodes=2, devices=4)
+    assert scenario.cluster.intra_node.sort == "pcie"
+    assert scenario.cluster.intra_node.bandwidth_bytes_per_s == pytest.approx(16 * 8e9 * 128 / 130 / 8, rel=1e-3)
+
+
 def test_a_file_that_is_there_is_replaced_only_by_force(folder: Path, paceline: Runner) -> None:
     (folder / "scenario.toml").write_text("mine")
     answer = paceline("init", *OWN)
@@ -190,6 +224,8 @@ def test_at_a_terminal_it_asks(folder: Path) -> None:
         "",
         "25 Gbit/s",
         "",
+        "ehternet",
+        "ethernet",
         "0.40/h",
         "rnig",
         "async-ps",
@@ -205,6 +241,7 @@ def test_at_a_terminal_it_asks(folder: Path) -> None:
     assert "  ring      all-reduce between machines: MultiWorkerMirroredStrategy\r\n" in said
     assert "more: paceline init --help" in said
     assert "'x' must be a number" in said
+    assert "'ehternet': must be one of ethernet, rdma, given; did you mean ethernet?" in said
     assert "'rnig': is no name of a strategy; did you mean ring?" in said
     assert "wrote scenario.toml: async PS, 1 server, 3 replicas, batch 64 each" in said
     scenario = load_scenario("scenario.toml")
@@ -217,8 +254,8 @@ def test_enter_takes_what_was_measured_last(folder: Path) -> None:
     (folder / "models" / "workloads").mkdir(parents=True)
     text = (folder / "s.toml").read_text().partition("[cluster]")[0].replace("[workload]\n", "").replace("batch_per_replica = 10\n", "")
     (folder / "models" / "workloads" / "mine.toml").write_text(text)
-    code, said, asked = _converse([""] * 10)
-    assert (code, asked) == (0, 10), said
+    code, said, asked = _converse([""] * 11)
+    assert (code, asked) == (0, 11), said
     assert "(mine, bert-base, " in said
     assert " [mine]: " in said
     assert load_scenario("scenario.toml").workload.name == "plain"

@@ -92,7 +92,7 @@ def test_the_nearest_is_suggested(folder: Path, paceline: Runner, command: str, 
         ),
         (
             "simulate ring --set strategy.workers=",
-            "strategy.workers is needed: it has no default where cluster.nodes and cluster.available are left out too",
+            "strategy.workers is needed: it has no default without cluster.nodes or cluster.available",
         ),
         ("compare ring async-ps", "No such command 'compare'; `paceline sweep SCENARIO --over KEY=V1,V2` simulates what is to be compared"),
         ("simulate m.py", "is a file of Python; measure a model that it builds with `paceline calibrate m.py:FUNCTION --name NAME`"),

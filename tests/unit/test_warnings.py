@@ -9,7 +9,7 @@ import pytest
 from support.scenarios import scenario_table
 
 import simulator
-from simulator import scenario_from_table
+from simulator import scenario_from_table, simulate
 from simulator.figures import WARNINGS
 from simulator.warnings import warnings_of
 
@@ -153,3 +153,38 @@ def test_workers_whose_messages_come_in_random_order_are_in_no_phase(scenario):
     assert "phase-locked" not in {warning.code for warning in warnings_of(scenario(strategy=pulled, workload={"variables": variables}))}
     as_one = scenario(strategy=pulled, workload={"variables": variables}, run={"grouping": "per-server"})
     assert "phase-locked" in {warning.code for warning in warnings_of(as_one)}
+
+
+GRADIENTS = {"variables": [{"name": f"v{n}", "size": "1 MB", "creation_index": n, "ready": (4 - n) / 4} for n in (3, 2, 1, 0)]}
+RING = {"kind": "multi-worker-mirrored", "workers": 4}
+
+
+@pytest.mark.parametrize(
+    ("strategy", "said"),
+    [
+        ({}, "since strategy.bucket_size is left out, as TensorFlow does by default (bytes_per_pack = 0): communication that"),
+        ({"bucket_size": "25 MB"}, "since they fill one bucket of 23.8 MiB alone: communication that nothing hides takes"),
+        ({"bucket_size": "4 MB"}, "since they fill one bucket of 3.81 MiB alone: "),
+        ({"bucket_size": "3 MB"}, ""),  # the fourth follows in a bucket of its own
+        ({"bucket_size": "1 MB"}, ""),
+        ({"bucket_size": "25 MB", "fusion_cycle": "1 ms"}, ""),  # whatever is ready goes at each cycle
+        ({"sync_every": 5}, ""),
+        ({"workers": 1}, ""),
+    ],
+)
+def test_gradients_that_all_wait_for_the_end_of_the_backward_pass(scenario, strategy, said):
+    result = simulate(scenario(workload=GRADIENTS, strategy={**RING, **strategy}))
+    found = [warning.text for warning in result.warnings if warning.code == "one-bucket"]
+    assert len(found) == bool(said)
+    assert all(said in text for text in found)
+
+
+def test_one_bucket_is_no_matter_where_nothing_could_be_hidden_or_won(scenario):
+    at_once = {"variables": [{"name": "v", "size": "4 MB", "creation_index": 0, "ready": 1.0}]}
+    for parts in ({"workload": at_once}, {"workload": GRADIENTS, "cluster": {"inter_node": {"bandwidth": "1000 GB/s"}}}):
+        assert "one-bucket" not in {warning.code for warning in simulate(scenario(strategy=RING, **parts)).warnings}
+
+
+def test_smaller_buckets_do_win_where_that_is_promised(scenario):
+    one, several = (simulate(scenario(workload=GRADIENTS, strategy={**RING, "bucket_size": size})) for size in ("4 MB", "1 MB"))
+    assert several.mean_step_s.mean < one.mean_step_s.mean

@@ -65,7 +65,7 @@ def init(
         typer.Option(
             metavar="NAME",
             help="A cluster of `paceline models list`, or a file.",
-            show_default="your own, from --devices, --bandwidth and --latency",
+            show_default="your own, from --devices, --bandwidth, --latency and --sort",
             rich_help_panel=_CLUSTER,
         ),
     ] = None,
@@ -83,6 +83,14 @@ def init(
         str, typer.Option(metavar="RATE", help="Of the network between machines.", rich_help_panel=_CLUSTER)
     ] = "10 Gbit/s",
     latency: Annotated[str, typer.Option(metavar="TIME", help="Of the same network.", rich_help_panel=_CLUSTER)] = "50 us",
+    sort: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="What that bandwidth is. ethernet or rdma: the rate of the port, of which transfers get a share; given: what they get.",
+            rich_help_panel=_CLUSTER,
+        ),
+    ] = "ethernet",
     price: Annotated[
         str | None,
         typer.Option(metavar="PRICE", help="Of a machine for an hour, such as 0.40/h.", show_default=False, rich_help_panel=_CLUSTER),
@@ -128,13 +136,13 @@ def init(
 
     figures: dict[str, Any] = {
         "workload": workload, "step_time": step_time, "parameters": parameters, "batch": batch, "cluster": cluster, "nodes": nodes,
-        "devices": devices, "bandwidth": bandwidth, "latency": latency, "price": price, "strategy": strategy, "workers": workers,
-        "servers": servers, "epochs": epochs, "dataset_size": dataset_size,
+        "devices": devices, "bandwidth": bandwidth, "latency": latency, "sort": sort, "price": price, "strategy": strategy,
+        "workers": workers, "servers": servers, "epochs": epochs, "dataset_size": dataset_size,
     }  # fmt: skip
     if workload is not None:
         useless(context, "--workload", ("step_time", "parameters"))
     if cluster is not None:
-        useless(context, "--cluster", ("devices", "bandwidth", "latency"))
+        useless(context, "--cluster", ("devices", "bandwidth", "latency", "sort"))
     if not any(is_given(context, name) for name in figures):
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise InputError("init: nobody can be asked here; give --workload NAME, or --step-time and --parameters (paceline init --help)")
@@ -147,7 +155,7 @@ def init(
 def _asked(usual: dict[str, Any]) -> dict[str, Any]:
     """The same figures, as answered at the terminal."""
     from paceline.cli.terminal import note
-    from paceline.scenario_text import NODES, OWN, Figures, quantity_of
+    from paceline.scenario_text import NODES, OWN, SORTS, Figures, quantity_of
     from simulator.catalog import entries, find
     from simulator.prices import price_of_text
 
@@ -180,6 +188,9 @@ def _asked(usual: dict[str, Any]) -> dict[str, Any]:
         ask("devices", "GPUs of a machine; 1 where its CPU computes", usual["devices"], _whole)
         ask("bandwidth", "Bandwidth of the network between them", usual["bandwidth"], quantity("bandwidth", "rate"))
         ask("latency", "Latency of that network", usual["latency"], quantity("latency", "time"))
+        meanings = "; ".join(f"{name}: {words}" for name, words in SORTS.items())
+        ask("sort", f"What that bandwidth is ({meanings})", usual["sort"],
+            lambda text: _found(lambda: Figures(workload="any", sort=text), text))  # fmt: skip
         ask("price", "Price of a machine for an hour, such as 0.40/h; none: not known", "none",
             lambda text: None if text == "none" else _found(lambda: price_of_text(text, "`price`"), text))  # fmt: skip
     note("Strategies (more: paceline init --help):")
