@@ -156,8 +156,8 @@ def measure_matrix(
             progress(number, len(settings), setting.label)
         done = _measured_before(setting, matrix, folder)
         found.append(_measured_now(setting, matrix, folder, python, timeout_s) if done is None else done)
-        last = found[-_MOST_IN_A_ROW:]
-        if len(last) == _MOST_IN_A_ROW and all(isinstance(one, Unmeasured) for one in last):
+        last = [one for one in found[-_MOST_IN_A_ROW:] if isinstance(one, Unmeasured)]
+        if len(last) == _MOST_IN_A_ROW:
             raise CalibrationError(f"{_MOST_IN_A_ROW} settings in a row could not be measured, so something is wrong here; {last[-1].why}")
     if progress is not None:
         progress(len(settings), len(settings), "measured")
