@@ -20,7 +20,7 @@ SPREAD := -n 3 --dist loadfile --no-loadscope-reorder
 # the tests start hundreds of processes, each of which would compile all that it imports
 test test-fast: export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: quickstart test test-fast lint types layers check docs timelines benchmark clean browser simgrid
+.PHONY: quickstart test test-fast lint types layers check docs notebooks timelines benchmark clean browser simgrid
 
 quickstart: $(VENV)/.ready
 	$(BIN)/paceline quickstart --out reports/quickstart.html
@@ -47,6 +47,11 @@ layers: $(VENV)/.ready-dev
 # whatever Sphinx warns of, such as a dead link or a page that no list names, is an error; made anew, since pages follow from the code
 docs: $(VENV)/.ready-dev
 	$(BIN)/python -m sphinx --quiet --fresh-env --fail-on-warning --keep-going docs build/docs
+	@echo "The site is in build/docs: open build/docs/index.html"
+
+# runs every notebook and stores what it shows
+notebooks: $(VENV)/.ready-dev
+	$(BIN)/python notebooks/execute.py
 
 # the pictures in docs/, simulated and drawn again
 timelines: $(VENV)/.ready-dev

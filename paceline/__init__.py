@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         observe,
         plan,
         preview,
+        published_scenario,
         read_matrix,
         read_profiles,
         read_tf_config,
@@ -67,10 +68,10 @@ __version__ = "0.1.0"
 __all__ = [
     "Advice", "Catalogue", "Comparison", "Lengthy", "Matrix", "Memory", "Observation", "Plan", "Refitted", "Report", "Result", "Scenario",
     "StoppedReport", "Sweep", "Validation", "Workload", "advise", "calibrate", "calibrate_input", "calibrate_link", "calibrate_profile",
-    "compare",
-    "load", "memory", "models", "new_scenario", "observe", "plan", "preview", "read_matrix", "read_profiles", "read_results",
-    "read_tf_config", "refit", "report", "scenario_of_tf_config", "schema", "serve_link", "simulate", "sweep", "testbed", "testbed_fit",
-    "testbed_predict", "testbed_read", "validate", "validate_hybrids", "validate_matrix", "validate_published",
+    "compare", "load", "memory", "models", "new_scenario", "observe", "plan", "preview", "published_scenario", "read_matrix",
+    "read_profiles", "read_results", "read_tf_config", "refit", "report", "scenario_of_tf_config", "schema", "serve_link", "simulate",
+    "sweep", "testbed", "testbed_fit", "testbed_predict", "testbed_read", "validate", "validate_hybrids", "validate_matrix",
+    "validate_published",
 ]  # fmt: skip
 
 _HOME = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from simulator.cluster import Cluster
 from simulator.errors import PacelineError, ScenarioError
 from simulator.file_kinds import kind_of_table, mistaken_table
 from simulator.input_pipeline import InputPipeline
-from simulator.loading import load_cluster, load_input, load_workload, read_toml
+from simulator.loading import load_cluster, load_input, load_scenario, load_workload, read_toml
 from simulator.results import Result
 from simulator.scenario import Scenario
 from simulator.short import Short
@@ -28,11 +29,17 @@ if TYPE_CHECKING:
 
 __all__ = ["Catalogue", "Entry", "Format", "Kind", "schema_of", "schemas"]
 
-Kind: TypeAlias = Literal["workload", "cluster", "device", "input"]
+Kind: TypeAlias = Literal["workload", "cluster", "device", "input", "scenario"]
 Format: TypeAlias = Literal["scenario", "workload", "cluster", "device", "input", "result", "testbed-setting"]
 """The file formats."""
 
-_KINDS: dict[Kind, catalog.Kind] = {"workload": "workloads", "cluster": "clusters", "device": "devices", "input": "inputs"}
+_KINDS: dict[Kind, catalog.Kind] = {
+    "workload": "workloads",
+    "cluster": "clusters",
+    "device": "devices",
+    "input": "inputs",
+    "scenario": "scenarios",
+}
 _FORMATS: dict[Format, type[BaseModel]] = {
     "scenario": Scenario,
     "workload": Workload,
@@ -46,12 +53,12 @@ _FORMATS: dict[Format, type[BaseModel]] = {
 
 @dataclass(frozen=True)
 class Entry:
-    """A workload, cluster, device or input pipeline that a scenario can name.
+    """A workload, cluster, device or input pipeline that a scenario can name, or a scenario.
 
     Attributes
     ----------
     kind
-        Which of the four.
+        Which of the five.
     name
         By which scenarios name it; of a file that is in no catalogue its path.
     file
@@ -68,7 +75,7 @@ class Entry:
         return catalog.is_own(self.file)
 
     @property
-    def spec(self) -> Workload | Cluster | Accelerator | InputPipeline:
+    def spec(self) -> Workload | Cluster | Accelerator | InputPipeline | Scenario:
         """All of it, every default filled in.
 
         Raises
@@ -80,6 +87,8 @@ class Entry:
             return load_workload(self.file)
         if self.kind == "input":
             return load_input(self.file)
+        if self.kind == "scenario":
+            return load_scenario(self.file)
         return load_cluster(self.file) if self.kind == "cluster" else load_accelerator(self.file)
 
     @property
@@ -103,7 +112,15 @@ class Entry:
             spec = self.spec
         except PacelineError as error:
             return {**row, "description": f"cannot be used: {error}"}
+        if isinstance(spec, Scenario):
+            about = {"workload": spec.workload.name, "cluster": spec.cluster.name, "strategy": spec.strategy.title()}
+            return {**row, "description": self._first_comment(), **about, "job": spec.job is not None}
         return {**row, "description": spec.description, **_particulars(spec)}
+
+    def _first_comment(self) -> str:
+        """What the comment says that a scenario's file begins with, commands left out."""
+        lines = itertools.takewhile(lambda line: line.startswith("#") and not line.startswith("#  "), self.text.splitlines())
+        return " ".join(line.lstrip("# ").rstrip() for line in lines)
 
 
 def _particulars(spec: Workload | Cluster | Accelerator | InputPipeline) -> dict[str, Any]:
@@ -121,7 +138,7 @@ def _particulars(spec: Workload | Cluster | Accelerator | InputPipeline) -> dict
 
 
 class Catalogue(Short, Sequence[Entry]):
-    """Everything that a scenario can name: a sequence of entries, and by name or path each of them."""
+    """Everything that a scenario can name, and the example scenarios: a sequence of entries, and by name or path each of them."""
 
     see = "to_frame() lists them, models()['ethernet-25g'] is one"
 
@@ -154,7 +171,7 @@ class Catalogue(Short, Sequence[Entry]):
         path = catalog.find_any(which, "models")
         keys = read_toml(path)
         found = kind_of_table(keys)
-        kind = next((kind for kind in _KINDS if kind == found), None)
+        kind = next((kind for kind in _KINDS if kind == found != "scenario"), None)
         if kind is None:
             is_other = mistaken_table(keys, path, None) or "is none of them"
             raise ScenarioError(f"{path}: must be a workload, a cluster, a device or an input pipeline, but {is_other}")
@@ -167,7 +184,7 @@ class Catalogue(Short, Sequence[Entry]):
 
     def _repr_html_(self) -> str:
         rows = [{"kind": entry.kind, "name": entry.name, "description": entry.summary()["description"]} for entry in self]
-        return Table.of(rows, "What a scenario can name with use").to_html()
+        return Table.of(rows, "What a scenario can name with use, and example scenarios").to_html()
 
 
 def schemas() -> dict[str, dict[str, Any]]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import Field
 
 from simulator.spec import Spec
+from simulator.table import Row
 
 __all__ = [
     "WARNINGS",
@@ -75,6 +76,15 @@ class Histogram(Spec):
 
     values: tuple[int, ...] = Field(description="values of staleness")
     counts: tuple[int, ...] = Field(description="updates with each of these values")
+
+    @classmethod
+    def rows_of(cls, items: Iterable[Self]) -> list[Row]:
+        """A row for each value: ``staleness``, ``updates`` that had it, and their ``share`` of all; of several, one after the other."""
+        return [
+            {"staleness": value, "updates": count, "share": count / sum(its.counts)}
+            for its in items
+            for value, count in zip(its.values, its.counts, strict=True)
+        ]
 
 
 class Staleness(Spec):

@@ -30,6 +30,7 @@ __all__ = [
     "discrepancy_without",
     "left_out",
     "linear",
+    "row_name",
     "solved",
     "tables_of",
 ]
@@ -105,7 +106,7 @@ def _compared(case: PublishedCase, row: Row, base: Row, scenario: Scenario, foun
     if base.replicas > 1:
         notes.append(f"no row of one device: fitted on its smallest row, of {base.replicas} devices")
     return Compared(
-        name=f"{series.id}: {row.replicas} on {row.nodes}",
+        name=row_name(case, row),
         group=series.regime,
         fitted=fitted,
         unit=row.unit,
@@ -119,6 +120,11 @@ def _compared(case: PublishedCase, row: Row, base: Row, scenario: Scenario, foun
         note="; ".join(notes),
         reached=None if fitted else reached_of(result.discrepancy, drawn_interval(result), source=series.table, series=series.id),
     )  # fmt: skip
+
+
+def row_name(case: PublishedCase, row: Row) -> str:
+    """What a row is called: its series, devices and nodes."""
+    return f"{case.series.id}: {row.replicas} on {row.nodes}"
 
 
 class Solved(NamedTuple):

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from calibrate.probing import Progress
 from calibrate.published.device_transfer import BY_RATIO, MOVED_BY, moved_rows
-from calibrate.published.prediction import compared, left_out
+from calibrate.published.prediction import compared, left_out, row_name, tables_of
 from calibrate.published.scenarios import PublishedCase, cases_of
 from calibrate.published.tables import Accounted, Excluded, Row, Tables, load_tables
 from calibrate.validation.comparison import Compared
@@ -30,6 +30,7 @@ __all__ = [
     "PublishedValidation",
     "coverage_of",
     "headline_of",
+    "table_of_row",
     "validate_published",
 ]
 
@@ -41,6 +42,8 @@ HEADLINES = {THROUGHPUT: "throughput", "NCCL": "rate of all-reduces", "staleness
 """What is scored and counted apart, because errors of one say nothing of another, and what each predicts, in words."""
 
 _MOST_REASONS, _MOST_OF_A_SERIES = 12, 2
+_OF_STALENESS, _OF_NCCL = "staleness", "nccl_allreduce"
+"""Tables whose rows are not predicted by scenarios of trainings."""
 _ABOUT_MOVED = (
     "Trainings moved from one device to another (rules in docs/moving.md) are groups apart too: throughput of one device on the newer, "
     "from that on the older. By a published pair: from pairs of the same model in other sources, with the scatter of other models. By two "
@@ -120,7 +123,12 @@ Spread = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
 
 
 def validate_published(
-    regimes: Sequence[str] | None = None, progress: Progress | None = None, *, spread: Spread = map, as_shipped: bool = False
+    regimes: Sequence[str] | None = None,
+    progress: Progress | None = None,
+    *,
+    spread: Spread = map,
+    as_shipped: bool = False,
+    only: Sequence[str] = (),
 ) -> PublishedValidation:
     """Predict the published tables from their smallest rows and facts about hardware and software, and compare.
 
@@ -137,11 +145,13 @@ def validate_published(
         Predicts the series, one after the other if left out.
     as_shipped
         With the constants and the discrepancy that users get, in which all tables have a part.
+    only
+        Some tables or series; none: all.
 
     Raises
     ------
     InputError
-        There is no such regime.
+        There is no such regime, table or series, or none of its rows is of these regimes.
     ScenarioError
         A file of the tables is missing or broken.
     """
@@ -153,26 +163,62 @@ def validate_published(
             raise InputError(f"`regimes`: there is no published regime {str(regime)[:60]!r}; {hint}")
     tables = load_tables()
     others = None if as_shipped else left_out(tables.home)
-    jobs = [(case, rows) for case, rows in cases_of(tables) if case.series.regime in wanted]
+    cases = cases_of(tables)
+    names = {name for case, _ in cases for name in (case.series.table, case.series.id)} | {each.table for each in tables.accounted}
+    for name in only:
+        if name not in names:
+            hint = did_you_mean(str(name), sorted(names), "models/published has them")
+            raise InputError(f"`only`: there is no published table or series {str(name)[:60]!r}; {hint}")
+    jobs = [(case, rows) for case, rows in cases if case.series.regime in wanted and _is_named(case.series.table, case.series.id, only)]
     rows: list[Compared] = []
     done = spread(partial(_compared, others), jobs)
     for number, ((case, _), found) in enumerate(zip(jobs, done, strict=True), start=1):
         rows += found
         if progress is not None:
             progress(number, len(jobs), case.series.id)
-    if "staleness" in wanted:
+    if "staleness" in wanted and (not only or _OF_STALENESS in only):
         from calibrate.published.staleness import staleness_rows
 
         rows += staleness_rows()
-    if "NCCL" in wanted:
+    if "NCCL" in wanted and (not only or _OF_NCCL in only):
         from calibrate.published.nccl import nccl_rows
 
         rows += nccl_rows()
     if MOVED in wanted:
-        rows += moved_rows()
+        rows += [row for row in moved_rows() if not only or row.settings["table"] in only]
+    if not rows:
+        raise InputError(f"`only`: {', '.join(map(str, only))}: no row of it is predicted for {', '.join(wanted)}; choose another")
     return PublishedValidation(
         rows=tuple(rows), constants=tuple(constants().values()), excluded=tuple(tables.excluded), coverage=coverage_of(tables)
     )
+
+
+def _is_named(table: str, series: str, only: Sequence[str]) -> bool:
+    return not only or table in only or series in only
+
+
+def table_of_row(name: str) -> dict[str, Any]:
+    """The scenario by which a published row is predicted, as the nested tables of its file.
+
+    Parameters
+    ----------
+    name
+        Of the row, as the validation has it: ``"SERIES: 8 on 2"``.
+
+    Raises
+    ------
+    InputError
+        No row that a scenario predicts has this name.
+    """
+    tables = load_tables()
+    cases = {row_name(case, row): (case, rows, place) for case, rows in cases_of(tables) for place, row in enumerate(rows)}
+    if name not in cases:
+        hint = did_you_mean(name, list(cases), "`validate_published` names them, such as " + repr(next(iter(cases))))
+        raise InputError(f"`row`: no published row that a scenario predicts is named {name[:80]!r}; {hint}")
+    case, rows, place = cases[name]
+    table = case.series.table
+    found, _ = tables_of(case, rows, left_out(tables.home).get(table, {}), table)
+    return found[place]
 
 
 def _compared(others: Mapping[str, Mapping[str, Known]] | None, job: tuple[PublishedCase, list[Row]]) -> list[Compared]:

@@ -29,7 +29,7 @@ from paceline.api.calibrating import (
 from paceline.api.looking_up import models, schema
 from paceline.api.predicting import advise, compare, load, memory, observe, plan, preview, report, simulate, sweep
 from paceline.api.testbeds import testbed, testbed_fit, testbed_predict, testbed_read
-from paceline.api.validating import read_matrix, refit, validate, validate_hybrids, validate_matrix, validate_published
+from paceline.api.validating import published_scenario, read_matrix, refit, validate, validate_hybrids, validate_matrix, validate_published
 
 __all__ = [
     "advise",
@@ -45,6 +45,7 @@ __all__ = [
     "observe",
     "plan",
     "preview",
+    "published_scenario",
     "read_matrix",
     "read_profiles",
     "read_tf_config",

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from calibrate.validation.matrix import Matrix
     from calibrate.validation.validation import Validation
 
-__all__ = ["read_matrix", "refit", "validate", "validate_hybrids", "validate_matrix", "validate_published"]
+__all__ = ["published_scenario", "read_matrix", "refit", "validate", "validate_hybrids", "validate_matrix", "validate_published"]
 
 
 @checked
@@ -362,6 +362,7 @@ def validate_matrix(
 def validate_published(
     regimes: Annotated[Sequence[str], MustBe("a list of regimes, such as ['all-reduce', 'NCCL']")] = (),
     *,
+    only: Annotated[Sequence[str], MustBe("a list of tables or series, such as ['horovod_2017']")] = (),
     thresholds: Thresholds = None,
     out: File | None = None,
     markdown: File | None = None,
@@ -378,6 +379,8 @@ def validate_published(
     regimes
         Some of ``"sync PS"``, ``"async PS"``, ``"all-reduce"``, ``"staleness"``, ``"NCCL"`` and
         ``"moved"`` (trainings moved to another device); none given: all.
+    only
+        Some tables or series of ``models/published``; none given: all.
     thresholds, out, markdown, rows, tables, force, command, progress
         As for :func:`validate`.
 
@@ -389,7 +392,7 @@ def validate_published(
     Raises
     ------
     InputError
-        There is no such regime, or a file cannot be written.
+        There is no such regime, table or series, or a file cannot be written.
 
     Examples
     --------
@@ -406,10 +409,60 @@ def validate_published(
     files = ValidationFiles(path_of(out), path_of(markdown), path_of(rows), path_of(tables), force=force)
     files.check()
     with local_workers(0) as workers:
-        found = predict_and_compare(tuple(regimes) or None, progress, spread=workers.map)
+        found = predict_and_compare(tuple(regimes) or None, progress, spread=workers.map, only=tuple(only))
     validation = found.validation.made_by(command or "paceline.validate_published").judged(limits)
     files.write(validation)
     return validation
+
+
+@checked
+def published_scenario(row: Text, *, out_scenario: File | None = None, force: bool = False) -> Scenario:
+    """The scenario by which :func:`validate_published` predicts one row of a published table.
+
+    It has the workload with which the smallest row of its series comes out as measured, and the constants and the discrepancy
+    that come out without its table, so that it predicts the same number.
+
+    Parameters
+    ----------
+    row
+        Its name in the validation: ``"SERIES: 8 on 2"``, 8 devices on 2 nodes.
+    out_scenario
+        A scenario file to write.
+    force
+        Replace that file where it is there already.
+
+    Returns
+    -------
+    Scenario
+        What is simulated.
+
+    Raises
+    ------
+    InputError
+        No row that a scenario predicts has this name, or the file cannot be written.
+
+    Examples
+    --------
+    >>> published_scenario("fsdp: 8 on 9")
+    Traceback (most recent call last):
+        ...
+    simulator.errors.InputError: `row`: no published row that a scenario predicts is named 'fsdp: 8 on 9'; ...
+    """
+    import tomlkit
+
+    from calibrate.published.validation import table_of_row
+    from simulator.loading import scenario_from_table
+
+    target = path_of(out_scenario)
+    if target is not None:
+        check_writable(target)
+        if target.is_file() and target.stat().st_size and not force:
+            raise InputError(f"`out_scenario`: {str(target)!r}: is there already; overwrite it with `force=True`, or choose another")
+    table = table_of_row(row)
+    found = scenario_from_table(table, row)
+    if target is not None:
+        write_whole(target, tomlkit.dumps(table))
+    return found
 
 
 @checked

@@ -294,12 +294,12 @@ def _spread(scenario: Scenario) -> _Spread:
     node, link = device // scenario.cluster.devices_per_node, device // scenario.cluster.devices_per_host_link
     written, read, copied = np.zeros(node.max() + 1), np.zeros(node.max() + 1), np.zeros(link.max() + 1)
     for share, among in _shared(scenario, strategy, copies):
-        of_part = share / (parts * among)
-        written += np.bincount(node[:among].ravel(), minlength=written.size) * of_part
-        copied += np.bincount(link[:among].ravel(), minlength=copied.size) * of_part
+        part_share = share / (parts * among)
+        written += np.bincount(node[:among].ravel(), minlength=written.size) * part_share
+        copied += np.bincount(link[:among].ravel(), minlength=copied.size) * part_share
         part = np.arange(parts) * among + np.arange(copies)[:, None] % among
         held = np.unique(node * (parts * among) + part)  # copies on one node may hold the same part
-        read += np.bincount(held // (parts * among), minlength=read.size) * of_part
+        read += np.bincount(held // (parts * among), minlength=read.size) * part_share
     return _Spread(written, read, float(copied.max()))
 
 

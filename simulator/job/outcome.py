@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter
-from typing import Any
 
 from simulator.cost import usd_per_hour
 from simulator.discrepancy import off_of
@@ -225,9 +224,13 @@ _LOOKED_AT = 10_000
 
 def _mean_course(courses: Sequence[Course]) -> Course:
     """What is the same in all of them, and the means of what is not."""
-    drawn = ("step_s", "first_step_s", "startup_s", "tracing_s", "evaluation_tracing_s", "filling_s", "first_filling_s", "evaluation_s")
-    means: dict[str, Any] = {name: _mean(courses, attrgetter(name)) for name in drawn}
-    return replace(courses[0], **means)
+    mean = partial(_mean, courses)
+    return replace(
+        courses[0], step_s=mean(attrgetter("step_s")), first_step_s=mean(attrgetter("first_step_s")),
+        startup_s=mean(attrgetter("startup_s")), tracing_s=mean(attrgetter("tracing_s")),
+        evaluation_tracing_s=mean(attrgetter("evaluation_tracing_s")), filling_s=mean(attrgetter("filling_s")),
+        first_filling_s=mean(attrgetter("first_filling_s")), evaluation_s=mean(attrgetter("evaluation_s")),
+    )  # fmt: skip
 
 
 def _each_epoch(courses: Sequence[Course], checkpoints_s: Sequence[float]) -> tuple[Epoch, ...]:

@@ -125,8 +125,22 @@ def test_what_is_wrong_of_the_others_names_the_argument(points: Path, tmp_path: 
         paceline.read_matrix("quick", out_matrix=tmp_path / "quick.toml")
     with pytest.raises(InputError, match=r"`regimes`: there is no published regime 'nccl'; did you mean NCCL\?"):
         paceline.validate_published(["nccl"])
+    with pytest.raises(InputError, match="there is no published table or series 'horovod_2018'; did you mean horovod_2017"):
+        paceline.validate_published(only=["horovod_2018"])
     with pytest.raises(InputError, match="`regimes`: 'NCCL' must be a list of regimes"):
         paceline.validate_published("NCCL")
+
+
+def test_a_table_is_validated_alone_and_a_row_of_it_is_a_scenario_that_predicts_the_same(tmp_path: Path) -> None:
+    found = paceline.validate_published(only=["tensorpack"])
+    assert {row.settings["table"] for row in found.rows} == {"tensorpack"}
+    assert len(found.rows) == 16  # models/published/tensorpack.csv
+    row = found.rows[-1]
+    file = tmp_path / "row.toml"
+    paceline.published_scenario(row.name, out_scenario=file)
+    assert paceline.simulate(file).throughput_samples_per_s == row.predicted
+    with pytest.raises(InputError, match=r"`out_scenario`: .*: is there already; overwrite it with `force=True`"):
+        paceline.published_scenario(row.name, out_scenario=file)
 
 
 def test_a_matrix_is_drawn_listed_and_written(tmp_path: Path) -> None:

@@ -121,3 +121,8 @@ def test_sweeps_alone_begin_with_the_chosen_point() -> None:
     results = sweep(workers=(1, 4))
     held = columns_of(results, coordinates_of(results), 3)
     assert held["chosen"] == {"curve": 1, "at": [1]}
+
+
+def test_a_histogram_is_a_row_for_each_value_with_its_share() -> None:
+    frame = Histogram(values=(0, 1, 3), counts=(2, 1, 1)).to_frame()
+    assert frame.to_dict("list") == {"staleness": [0, 1, 3], "updates": [2, 1, 1], "share": [0.5, 0.25, 0.25]}

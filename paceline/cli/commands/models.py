@@ -1,4 +1,4 @@
-"""``paceline models``: the catalogue of workloads, clusters and devices."""
+"""``paceline models``: the catalogue of workloads, clusters, devices, input pipelines and scenarios."""
 
 from __future__ import annotations
 
@@ -18,13 +18,16 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 PANEL, ORDER = Panel.LOOK_UP, 110
-_Kind: TypeAlias = Literal["workloads", "clusters", "devices", "inputs"]
+_Kind: TypeAlias = Literal["workloads", "clusters", "devices", "inputs", "scenarios"]
 _LONG = re.compile(r"^(?P<key>draws|values) = \[(?P<inside>.*?)\]$(?=\n(?:\n|\Z|[a-z\[#]))", re.MULTILINE | re.DOTALL)
 """The lists of a file that are too long to read: draws of parameters, a line each, and ratios of an empirical law."""
 _MOST = 12
 """Entries that such a list is shown with."""
 
-app = typer.Typer(no_args_is_help=True, help="List and show the workloads, clusters, input pipelines and devices that a scenario can name.")
+app = typer.Typer(
+    no_args_is_help=True,
+    help="List and show what a scenario can name: workloads, clusters, input pipelines, devices; list example scenarios.",
+)
 
 
 @app.command("list")
@@ -35,7 +38,7 @@ def list_(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
-    """List every workload, cluster, device and input pipeline by name, your own first.
+    """List every workload, cluster, device, input pipeline and example scenario by name, your own first.
 
     Your own are the files in ./models, where calibrations write them.
 
@@ -80,14 +83,15 @@ def _table(kind: str, rows: Sequence[Mapping[str, Any]]) -> Table:
             Column("shuffle_buffer", "count", "shuffle buffer"),
             Column("cached", "text"),
         ),
+        "scenario": (Column("workload", "text"), Column("cluster", "text"), Column("strategy", "text")),
     }[kind]
-    usable = {"workload": _workload, "cluster": _cluster, "device": _device, "input": _input}[kind]
+    usable = {"workload": _workload, "cluster": _cluster, "device": _device, "input": _input, "scenario": _scenario}[kind]
     nothing = ("",) * len(columns)
     # a device's figures say more than its description, unless it has none
     cells = tuple(
         (
             f"{row['name']} *" if row["own"] else row["name"],
-            *(usable(row) if "device" in row else nothing),
+            *(usable(row) if "device" in row or "strategy" in row else nothing),
             "" if kind == "device" and "device" in row else row["description"],
         )
         for row in rows
@@ -109,6 +113,10 @@ def _input(row: Mapping[str, Any]) -> tuple[Cell, ...]:
     return row["device"] or "not stated", row["parallel_calls"], row["prefetch"], row["shuffle_buffer"], "yes" if row["cached"] else "no"
 
 
+def _scenario(row: Mapping[str, Any]) -> tuple[Cell, ...]:
+    return row["workload"], row["cluster"], row["strategy"]
+
+
 def _device(row: Mapping[str, Any]) -> tuple[Cell, ...]:
     peaks = row["peak_flops_per_s"]
     float32 = row["float32_flops_per_s"] if row["cores"] else peaks["float32"]
@@ -125,7 +133,8 @@ def _device(row: Mapping[str, Any]) -> tuple[Cell, ...]:
 @app.command()
 def show(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="Name of a workload, cluster, device or input, or a path to its file.", show_default=False)
+        str,
+        typer.Argument(metavar="NAME", help="Name of a workload, cluster, device or input, or a path to its file.", show_default=False),
     ],
     json: Annotated[bool, typer.Option("--json", help="Print as JSON, with every default filled in.")] = False,
 ) -> None:

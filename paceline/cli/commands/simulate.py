@@ -59,6 +59,9 @@ def simulate(
     samples: Annotated[float | None, typer.Option(metavar="N", help=SAMPLES_HELP, show_default=False)] = None,
     dataset_size: Annotated[float | None, typer.Option(metavar="N", help=DATASET_SIZE_HELP, show_default=False)] = None,
     prices: Annotated[list[str] | None, typer.Option("--price", help=PRICE_HELP, metavar="[NAME=]PRICE", show_default=False)] = None,
+    replications: Annotated[
+        int | None, typer.Option(metavar="R", help="Replications of the scenario. Short for --set run.replications=R.", show_default=False)
+    ] = None,
     trace: Annotated[
         Path | None,
         typer.Option(
@@ -110,7 +113,7 @@ def simulate(
     from paceline.cli.showing_results import show_result
     from paceline.cli.terminal import note, progress_bar
 
-    changes = settings_of(settings, epochs=epochs, samples=samples, dataset_size=dataset_size)
+    changes = settings_of(settings, replications=replications, epochs=epochs, samples=samples, dataset_size=dataset_size)
     if program:
         useless(context, "--program, which simulates nothing", ("trace", "tensorboard", "audit", "assumptions"))
         _print_program(api.load(scenario, changes, prices=prices_of(prices)), json=json)

@@ -60,7 +60,10 @@ def validate(
     out_scenario: Annotated[
         Path | None,
         typer.Option(
-            "--out-scenario", metavar="FILE.toml", help="With --refit: write the scenario with the fitted values.", show_default=False
+            "--out-scenario",
+            metavar="FILE.toml",
+            help="With --refit: write the scenario with the fitted values. With --as-scenario: write that.",
+            show_default=False,
         ),
     ] = None,
     published: Annotated[
@@ -76,7 +79,20 @@ def validate(
     only: Annotated[
         list[str] | None,
         typer.Option(
-            "--only", metavar="TABLE|SERIES", help="With --hybrids: one of its tables or series only. Repeatable.", show_default=False
+            "--only",
+            metavar="TABLE|SERIES",
+            help="With --published or --hybrids: one of its tables or series only. Repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    as_scenario: Annotated[
+        str | None,
+        typer.Option(
+            "--as-scenario",
+            metavar="ROW",
+            help="With --published: only write the scenario by which one row is predicted to --out-scenario. ROW is its name in the "
+            "tables, such as 'SERIES: 8 on 2'.",
+            show_default=False,
         ),
     ] = None,
     keep: Annotated[
@@ -191,6 +207,8 @@ def validate(
 
     Example: [bold]paceline validate --published --max-median 8%[/bold]
 
+    Example: [bold]paceline validate --published --only horovod_2017[/bold]
+
     Example: [bold]paceline validate --hybrids --only torchgpipe[/bold]
 
     Example: [bold]paceline validate --matrix quick --out validation.html[/bold]
@@ -208,17 +226,27 @@ def validate(
 
     on_points = scenario is not None or measured is not None
     if published:
-        useless(context, "--published", ("scenario", "measured", "hybrids", *_OF_POINTS, *_OF_MATRIX))
+        others = [name for name in _OF_POINTS if as_scenario is None or name != "out_scenario"]
+        useless(context, "--published", ("scenario", "measured", "hybrids", *others, *_OF_MATRIX))
     else:
-        needs(context, "--published", ["regimes"])
+        needs(context, "--published", ["regimes", "as_scenario"])
     if hybrids:
         useless(context, "--hybrids", ("scenario", "measured", *_OF_POINTS, *_OF_MATRIX))
     else:
-        needs(context, "--hybrids", ["only", "keep"])
+        needs(context, "--hybrids", ["keep"])
+        if not published:
+            needs(context, "--published or --hybrids", ["only"])
     if on_points:
         useless(context, "SCENARIO.toml and --measured", _OF_MATRIX)
-    else:
+    elif as_scenario is None:
         needs(context, "SCENARIO.toml and --measured", _OF_POINTS)
+    if as_scenario is not None:
+        useless(context, "--as-scenario, which compares nothing", ("regimes", "only", *_OF_RESULTS))
+        if out_scenario is None:
+            raise InputError("--as-scenario: needs a file to write; add --out-scenario FILE.toml")
+        api.published_scenario(as_scenario, out_scenario=out_scenario, force=force)
+        note(f"wrote {out_scenario}; use it with: paceline simulate {out_scenario}")
+        return
     if not refit:
         needs(context, "--refit", ["out_scenario"])
     if list_:
@@ -231,7 +259,7 @@ def validate(
     }  # fmt: skip
     if published:
         with progress_bar("series") as advance:
-            found = api.validate_published(regimes or [], progress=lambda done, total, _: advance(done, total), **common)
+            found = api.validate_published(regimes or [], only=only or [], progress=lambda done, total, _: advance(done, total), **common)
     elif hybrids:
         with progress_bar("rows") as advance:
             found = api.validate_hybrids(only or [], keep=keep, progress=lambda done, total, _: advance(done, total), **common)
