@@ -147,6 +147,14 @@ def test_an_asynchronous_pipeline_is_never_idle_and_as_late_as_stages_follow() -
     assert scenario.strategy.delays == (3, 2, 1, 0)
 
 
+def test_an_asynchronous_pipeline_does_not_wait_for_copies_of_tied_variables() -> None:
+    """The last stage uses the first one's variable too. Nothing is summed between them, so that neither stands still."""
+    plain = built({"workers": 4, "pipeline": 4, "schedule": "pipedream"}, workload={"apply_s": 0.0})
+    *layers, last = plain.workload.layers
+    load = plain.workload.model_copy(update={"layers": (*layers, last.model_copy(update={"tied": (0,)}))})
+    assert step_s(plain.model_copy(update={"workload": load})) == pytest.approx((FORWARD_S + BACKWARD_S) / 4, rel=1e-9)
+
+
 # -- split tensors, experts ----------------------------------------------------------------
 
 
