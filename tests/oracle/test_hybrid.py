@@ -75,14 +75,13 @@ def test_interleaving_parts_the_idle_time(chunks: int) -> None:
 
 @pytest.mark.parametrize("weights", [0.0, 0.25, 0.5, 0.6, 0.75, 1.0])
 def test_gradients_of_weights_fill_what_would_be_idle(weights: float) -> None:
-    """(p - 1) (F + B - W) (Qi et al., Zero Bubble Pipeline Parallelism, table 2: ZB-H1), where W is no longer than B.
+    """(p - 1) (F + B - W) (Qi et al., Zero Bubble Pipeline Parallelism, table 2: ZB-H1), where W is no longer than F; else (p - 1) B.
 
-    The last stage stands still until (p - 1) F, and then computes m (F + B + W) without a pause: no schedule is shorter than that. The
-    gradients of weights that the others have put off, of W each, fill no more than the (p - 1) B in which they wait for it.
+    Longer gradients of weights fill all that is left but the way of the first gradients of activations from the last stage to the first.
     """
     strategy = {"workers": 4, "pipeline": 4, "schedule": "zero-bubble", "weights_share": weights}
     forward_s, backward_s = FORWARD_S / 4 / 8, BACKWARD_S / 4 / 8
-    idle_s = 3 * (forward_s + max(1 - 2 * weights, 0) * backward_s)
+    idle_s = 3 * ((1 - weights) * backward_s + max(forward_s - weights * backward_s, 0.0))
     whole_s = 8 * (forward_s + backward_s) + idle_s
     scenario = built(strategy, {"micro_batches": 8})
     assert step_s(scenario) == pytest.approx(whole_s + APPLY_S / 4, rel=1e-9)
@@ -145,6 +144,14 @@ def test_an_asynchronous_pipeline_is_never_idle_and_as_late_as_stages_follow() -
             assert maker.replica == stage + 1
             assert steps[stage + 1, "backward"].index(maker.number) == step - 1
     assert scenario.strategy.delays == (3, 2, 1, 0)
+
+
+def test_an_asynchronous_pipeline_does_not_wait_for_copies_of_tied_variables() -> None:
+    """The last stage uses the first one's variable too. Nothing is summed between them, so that neither stands still."""
+    plain = built({"workers": 4, "pipeline": 4, "schedule": "pipedream"}, workload={"apply_s": 0.0})
+    *layers, last = plain.workload.layers
+    load = plain.workload.model_copy(update={"layers": (*layers, last.model_copy(update={"tied": (0,)}))})
+    assert step_s(plain.model_copy(update={"workload": load})) == pytest.approx((FORWARD_S + BACKWARD_S) / 4, rel=1e-9)
 
 
 # -- split tensors, experts ----------------------------------------------------------------

@@ -423,7 +423,7 @@ def _hybrid(pick: Pick, rules: _Rules, load: Table, cluster: Table, run: Table) 
         "pipeline": pipeline,
         "tensor": tensor,
         "expert": pick((1, copies, min(copies, 2))) if experts else 1,
-        "schedule": pick(("1f1b", "gpipe", "zero-bubble", "interleaved", "interleaved", "interleaved", "pipedream")),
+        "schedule": pick(("1f1b", "gpipe", "zero-bubble", *("interleaved",) * 4, "pipedream")),
         "stages": pick(("balanced", "balanced", "even")),
         "sequence_parallel": pick((False, True)),
         "order": pick(("data", "pipeline")),
@@ -452,8 +452,8 @@ def _hybrid(pick: Pick, rules: _Rules, load: Table, cluster: Table, run: Table) 
             strategy["shard_group"] = pick((copies, max(copies // 2, 1)))
         if strategy["shard"] == "parameters":
             strategy["prefetch"] = pick((1, 0, 2))
-        if strategy["shard"] in ("gradients", "parameters"):
-            strategy["keep_gathered"] = pick((None, True, False))
+        if strategy["shard"] in ("gradients", "parameters") and pick((False, True)):
+            strategy["keep_gathered"] = pick((True, False))
     if pick((False, False, True)):
         training |= {"precision": "mixed_bfloat16", "precision_factor": [0.5, 0.5], "precision_source": "drawn"}
         strategy["reduce_precision"] = pick(("float32", "compute"))
@@ -508,7 +508,7 @@ def _all_reduce(pick: Pick, rules: _Rules, kind: str, ranks: int, load: Table, c
             cluster["devices_per_node"] = per_node = pick((2, 3, 4, 6))
         ranks = pick(range(1, per_node + 1))
     if ranks <= per_node:
-        among += "reduce-to-one-device", "hierarchical-copy"
+        among += ("reduce-to-one-device", "hierarchical-copy") * 2
     if not ranks % per_node or ranks <= per_node:
         among += ("hierarchical",)
     strategy: Table = {
@@ -529,7 +529,7 @@ def _all_reduce(pick: Pick, rules: _Rules, kind: str, ranks: int, load: Table, c
     # what is simulated for all ranks at once only
     slowed = "overlap_slowdown" in cluster
     together = not {"replicas_per_device", "shared_cores"} & set(cluster)
-    how = pick(("", "", "messages", "at-once", "forward", "fusion cycle", "fusion cycle", "through host", "through host"))
+    how = pick(("", "", "messages", "at-once", "forward", "fusion cycle", "fusion cycle", *("through host",) * 4))
     if how == "messages" and not slowed:
         run["detail"] = "messages"
     elif how == "at-once" and "shared_cores" not in cluster:

@@ -60,8 +60,9 @@ def bubble_of(schedule: Schedule, stages: int, chunks: int, micro_batches: int, 
     """What keeps the stages of a pipeline from computing.
 
     For (p - 1) / (v m + p - 1) of a step of p stages, m micro-batches and v chunks a stage (Narayanan et al., SC 2021, section
-    2.2); with gradients of weights computed apart F + B - W of each F + B + W is left (ZB-H1: Qi et al., ICLR 2024, table 2), but no
-    less than F, for which the last stage waits for each stage before it; taken here with a backward pass B + W of two forward passes.
+    2.2); with gradients of weights computed apart F + B - W of each F + B + W is left (ZB-H1: Qi et al., ICLR 2024, table 2), and B where
+    W is longer than F, in which case gradients of weights fill all that the forward passes leave; taken here with a backward pass B + W
+    of two forward passes. Steps follow each other without a barrier: a stage begins the next one as soon as it has made its update.
     A pipeline that is not flushed has none.
 
     Parameters
@@ -78,7 +79,7 @@ def bubble_of(schedule: Schedule, stages: int, chunks: int, micro_batches: int, 
         evener = "no cut of these layers is more even: fewer stages, or layers that are cut finer, would help"
     if schedule == "pipedream":
         return Bubble(0.0, "though it is never flushed", "stages of even speed", evener)
-    idle = (stages - 1) * (max(1.0 - 4.0 / 3.0 * weights, 1.0 / 3.0) if schedule == "zero-bubble" else 1.0)
+    idle = (stages - 1) * ((2.0 * (1.0 - weights) + max(1.0 - 2.0 * weights, 0.0)) / 3.0 if schedule == "zero-bubble" else 1.0)
     go = f"{micro_batches} micro-batches go" if micro_batches > 1 else "1 micro-batch goes"
     more = ", interleaved chunks or a zero-bubble schedule" if schedule in ("1f1b", "gpipe") else ""
     because = f"as {go} through its {stages} stages ({schedule})"

@@ -541,6 +541,7 @@ class Hybrid(Strategy):
                     seconds=lambda among, does, size: ours.seconds(among, among_ranks(among), does, size),
                     exchange_s=exchange_s,
                     delay=self.delays[stage],
+                    flushed=self.schedule != "pipedream",
                 )
             )
         return found

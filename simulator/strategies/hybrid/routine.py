@@ -71,6 +71,8 @@ class StageCosts(NamedTuple):
         Seconds of what a part exchanges amid a pass: part, and whether forward.
     delay
         Steps by which its backward passes are behind its forward passes.
+    flushed
+        Whether all stages have made the same micro-batches when they end a step.
     """
 
     order: Sequence[Pass]
@@ -91,6 +93,7 @@ class StageCosts(NamedTuple):
     seconds: Callable[[Among, Collective, float], float]
     exchange_s: Callable[[Part, bool], float]
     delay: int = 0
+    flushed: bool = True
 
     @property
     def shares(self) -> bool:
@@ -104,7 +107,13 @@ class StageCosts(NamedTuple):
 
     @property
     def tied_bytes(self) -> float:
-        """Gradients that are summed with those of another stage's copies of the same variables: of what a rank has of them."""
+        """Gradients that are summed with those of another stage's copies of the same variables: of what a rank has of them.
+
+        Stages of a pipeline that is never flushed have gradients of different batches, and sum nothing: to wait for each other in every
+        step would flush it.
+        """
+        if not self.flushed:
+            return 0.0
         found = 0.0
         for part in self.parts:
             for state, sharing in ((part.dense, self.dense), (part.experts, self.experts)):
