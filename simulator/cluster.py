@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import bisect
+import datetime
 import itertools
+import re
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from simulator.background import Background
 from simulator.distributions import Distribution
@@ -41,6 +43,8 @@ __all__ = [
 Sort = Literal["given", "nvlink", "pcie", "host-memory", "rdma", "ethernet"]
 """What a link is, where its bandwidth is the nominal one of which software gets a share; given: what transfers get."""
 
+_DATE = re.compile(r"(?<![\d-])(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?(?![\d-])")
+"""A year, a month of it, or a day."""
 Interval = tuple[Annotated[float, Field(ge=0)], Annotated[float, Field(ge=0)]]
 
 
@@ -165,10 +169,24 @@ class Price(Terse):
     )
     terms: str = Field(default="", max_length=500, description="what the price holds for, such as: on demand, Linux, us-east-1")
     source: str = Field(default="given in the scenario", min_length=1, max_length=1000, description="where the price was read")
-    date: str = Field(default="", max_length=40, description="when it held, such as 2024-05-01")
+    date: str = Field(default="", max_length=100, description="when it held: a date such as 2024-05-01, alone or in words")
     purchase_usd: Annotated[Moderate, Field(ge=0)] | None = Field(
         default=None, description="US dollars to buy the node, of which an hour is a share; left out: it is rented"
     )
+
+    @field_validator("date")
+    @classmethod
+    def _names_a_day(cls, given: str) -> str:
+        """That it is empty, or has a date of the calendar."""
+        found = _DATE.findall(given)
+        if given and not found:
+            raise ValueError("must have a date, such as 2024-05-01, 2024-05 or 2024")
+        for year, month, day in found:
+            try:
+                datetime.date(int(year), int(month or 1), int(day or 1))
+            except ValueError:
+                raise ValueError("must be a day of the calendar as year-month-day, such as 2024-05-01") from None
+        return given
 
 
 class ClusterRange(Spec):
@@ -284,7 +302,7 @@ class Cluster(Short, Terse):
         "granularity, some ms)",
     )
     overlap_slowdown: float = Field(
-        default=0.0, ge=0, le=10, description="compute takes this share longer while the device communicates (measure it)"
+        default=0.0, ge=0, description="share, 0 to 1, by which compute takes longer while the device communicates (measure it)"
     )
     intra_node: Link = Field(default=Link(bandwidth_bytes_per_s=16e9, latency_s=5e-6), description="link between the devices of a node")
     intra_device: Link | None = Field(
@@ -352,6 +370,15 @@ class Cluster(Short, Terse):
         yield f"{format_rate(link.bandwidth_bytes_per_s)} and {format_seconds(link.latency_s)} between nodes ({self.basis})"
         if self.price is not None:
             yield f"{format_hourly(self.price.usd_per_node_hour)} an hour for a node"
+
+    @field_validator("overlap_slowdown")
+    @classmethod
+    def _is_a_share(cls, given: float) -> float:
+        """That it is at most 1: compute that takes twice as long."""
+        if given > 1:
+            meant = f"; for compute that takes {given:g} times as long give {given - 1:g}" if given <= 2 else ""
+            raise ValueError(f"is the share by which compute takes longer, and must be at most 1{meant}")
+        return given
 
     @model_validator(mode="after")
     def _consistent(self) -> Cluster:

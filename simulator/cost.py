@@ -84,7 +84,8 @@ def _on_nodes(ranks: int, noun: str, nodes: int, each: int, devices: int) -> str
     holding = "1 device" if devices == 1 else f"{devices} devices"
     full = "" if ranks == nodes * each else "up to "
     split = f", {full}{each} on each" if nodes > 1 and each > 1 else ""
-    return f"{_counted(ranks, noun)} on {_counted(nodes, 'node')} with {holding}{'' if nodes == 1 else ' each'}{split}"
+    shared = f", up to {min(each // devices, ranks)} on a device" if each > devices and devices > 1 else ""
+    return f"{_counted(ranks, noun)} on {_counted(nodes, 'node')} with {holding}{'' if nodes == 1 else ' each'}{split}{shared}"
 
 
 def _counted(number: int, noun: str) -> str:

@@ -338,6 +338,11 @@ WARNINGS: Mapping[str, WarningKind] = {
         "the all-reduce is evaluated as if every rank entered it when the slowest is ready, which is mostly some percent too late",
         'run.detail = "messages" simulates each rank by itself',
     ),
+    "as-multiple": WarningKind(
+        "A multiple, not a percentage",
+        "a factor is so large that a percentage may have been meant: 20 is read as 20 times",
+        "for 20% more give 1.2, of a speed of 80% give 0.8",
+    ),
     "assumed-network": WarningKind(
         "The network is assumed",
         "the cluster's figures are an assumption, not a measurement",
@@ -378,6 +383,11 @@ WARNINGS: Mapping[str, WarningKind] = {
         "gathering the parameters that copies share takes longer than the passes that could hide it, so devices wait",
         "raise the batch or strategy.prefetch, share within a node (strategy.shard_group), or use faster links",
     ),
+    "long-latency": WarningKind(
+        "A latency of seconds",
+        "a link delays each message by a second or more",
+        'write the latency with its unit, such as latency = "50 us"; a plain number under latency_s is one of seconds',
+    ),
     "moved-device": WarningKind(
         "Moved to another device",
         "the workload was measured on another device; its compute is multiplied by a factor with an interval",
@@ -386,6 +396,11 @@ WARNINGS: Mapping[str, WarningKind] = {
     "neighbours-not-felt": WarningKind(
         "Neighbours without effect",
         "cluster.background is on links over which this scenario sends nothing",
+    ),
+    "no-effect": WarningKind(
+        "A key without effect",
+        "the scenario sets a key that changes nothing beside its other keys",
+        "leave it out, or set what it goes with",
     ),
     "no-overlap": WarningKind(
         "No overlap to slow down",
@@ -456,6 +471,11 @@ WARNINGS: Mapping[str, WarningKind] = {
         "Servers of another host",
         "the parameter servers' time for a gradient is that of the host that was measured, and no interval holds what it is here",
         "measure on a host of the cluster",
+    ),
+    "shared-beside-idle": WarningKind(
+        "Devices are shared while nodes are idle",
+        "several replicas share a device though nodes that the run pays for have none",
+        "lower cluster.replicas_per_device, or leave cluster.nodes out",
     ),
     "start-in-window": WarningKind(
         "Starts within the measured steps",

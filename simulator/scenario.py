@@ -114,6 +114,10 @@ class Run(Terse):
         return self.job_steps if self.job_steps is not None else self.steps * replicas
 
 
+_AT_MOST = {"straggler_cv": 0.3, "crowding": 1.0}
+"""Constants that are shares of a step, and the most that they can be."""
+
+
 def _or_none(schema: dict[str, Any]) -> None:
     """That the text "none" may stand for a discrepancy of nothing."""
     schema["anyOf"].append({"const": "none"})
@@ -182,6 +186,8 @@ class Scenario(Short, Terse):
         for name in given:
             if name not in constants():
                 raise ValueError(f"there is no constant {name[:60]!r}; known are {', '.join(constants())}")
+            if name in _AT_MOST and given[name].high > _AT_MOST[name]:
+                raise ValueError(f"{name} ({given[name].high:g}) is a share of a step: it must be at most {_AT_MOST[name]:g}; 5% is 0.05")
             if name.endswith("_share") and given[name].high > 1:
                 raise ValueError(f"{name} ({given[name].high:g}) is a share of a nominal rate: it must be at most 1")
         return given

@@ -87,6 +87,8 @@ _LOOSE: dict[Dimension, re.Pattern[str]] = {
     "power": re.compile(rf"{_LOOSE_NUMBER}(?P<prefix>[km])?(?P<unit>watts?|w)", re.ASCII | re.IGNORECASE),
 }
 """What is near enough to a quantity to guess what was meant: letters that are large or small where they should not be, no time."""
+_BITS = re.compile(rf"(?P<rest>{_NUMBER}\s*(?:[kKMGTP]i?|{'|'.join(_SHORT)})?)(?P<unit>b|bits?)", re.ASCII)
+"""A size in bits: sizes of memory, buffers and messages are never meant so, rates are."""
 _OTHER_PREFIX = re.compile(rf"{_NUMBER}\s*[A-Za-z]+?(?:B|b|bytes?|bits?)(?:(?:/|\s+per\s+|p)[A-Za-z]+)?", re.ASCII)
 _PREFIXES = "its prefixes are k, K, M, G, T, P and Ki, Mi, Gi, Ti, Pi"
 
@@ -134,6 +136,9 @@ def parse_quantity(text: str, dimension: Dimension) -> float:
     if len(text) > 60:
         raise UnitError(f"{text[:40] + '...'!r} {expected}")
     value = _read(text, dimension)
+    if dimension == "information" and value is not None and (bits := _BITS.fullmatch(text.strip())):
+        unit = "bytes" if len(bits["unit"]) > 1 else "B"
+        raise UnitError(f'{text!r} is in bits, and {expected.removeprefix("must be ")}, in bytes; did you mean "{bits["rest"]}{unit}"?')
     if value is None:
         raise UnitError(f"{text!r} {expected}{_hint(text.strip(), dimension)}")
     if not math.isfinite(value):

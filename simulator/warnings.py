@@ -9,6 +9,7 @@ from simulator.defaults import start_of
 from simulator.evidence import coverage
 from simulator.figures import Exchange, Phase, Warned
 from simulator.intervals import FEWEST_REPLICATIONS
+from simulator.misread import misread
 from simulator.practice import felt_by
 from simulator.published_throughputs import same_device
 from simulator.resolve import resolve
@@ -36,7 +37,7 @@ def warnings_of(
     exposed
         Share of a step that was communication which nothing hid.
     """
-    scenario = resolve(scenario).scenario
+    given, scenario = scenario, resolve(scenario).scenario
     return (
         *_uncovered(scenario),
         *_on_the_workload(scenario),
@@ -49,6 +50,7 @@ def warnings_of(
         *_on_the_buckets(scenario, exposed),
         *scenario.strategy.avoided(scenario),
         *_on_the_gathers(exchanges, exposed),
+        *misread(given),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from simulator.overheads import Duration
 from simulator.spec import Bytes, Moderate, Rate, Seconds, Spec, Terse
@@ -13,6 +13,18 @@ __all__ = ["Checkpoint", "Evaluation", "Fault", "Faults", "Job", "Preemption"]
 
 Often = Annotated[Seconds, Field(gt=0)]
 
+
+def _is_whole(value: float) -> float:
+    """That samples are counted, not given as a share of the data set or in thousands."""
+    if value != int(value):
+        share = ", not a share of the data set" if value < 1 else ""
+        raise ValueError(f"must be a whole number of samples{share}")
+    return value
+
+
+Samples = Annotated[Moderate, Field(gt=0), AfterValidator(_is_whole)]
+"""A number of samples."""
+
 _MOST_EPOCHS = 100_000
 """Every run goes through each of them."""
 
@@ -20,7 +32,7 @@ _MOST_EPOCHS = 100_000
 class Evaluation(Spec):
     """``[job.evaluation]``: passes over other data after some epochs, without gradients."""
 
-    samples: float = Field(gt=0, description="samples of the evaluation's data set")
+    samples: Samples = Field(description="samples of the evaluation's data set")
     every_epochs: int = Field(default=1, ge=1, description="epochs between evaluations")
     batch: int | None = Field(default=None, ge=1, description="samples that a replica takes at a time; left out: as in training")
 
@@ -126,10 +138,8 @@ class Job(Terse):
 
     terse: ClassVar[tuple[str, ...] | None] = None
     epochs: Annotated[Moderate, Field(gt=0)] | None = Field(default=None, description="passes over the data set")
-    samples: Annotated[Moderate, Field(gt=0)] | None = Field(default=None, description="samples in all, in place of epochs")
-    dataset_size: Annotated[Moderate, Field(gt=0)] | None = Field(
-        default=None, description="samples of the data set; left out: one epoch has all samples"
-    )
+    samples: Samples | None = Field(default=None, description="samples in all, in place of epochs")
+    dataset_size: Samples | None = Field(default=None, description="samples of the data set; left out: one epoch has all samples")
     startup: Duration | None = Field(default=None, description="time until the first step begins; left out: as measured, else none")
     tracing: Duration | None = Field(
         default=None, description="by how much the first step takes longer than later ones; left out: as measured, else none"

@@ -1,0 +1,210 @@
+"""What somebody may write and not mean: each is refused, warned of, or told in the result."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from simulator.catalog import entries
+from simulator.cost import placement_of
+from simulator.errors import ScenarioError
+from simulator.loading import load_scenario
+from simulator.resolve import resolve
+from simulator.scenario import Scenario
+from simulator.warnings import warnings_of
+
+RING = {"kind": "multi-worker-mirrored", "workers": 4}
+HYBRID = {"kind": "hybrid", "workers": 4}
+JOB = {"samples": 1e5}
+LEAVES = {"nodes_per_leaf": 2}
+SLOW = {"mean_slow_steps": 5, "mean_normal_steps": 45}
+
+
+def price(**more: Any) -> dict[str, Any]:
+    return {"price": {"usd_per_node_hour": 1.0, **more}}
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    # more than there is
+    ({"strategy": {**RING, "workers": 9}, "cluster": {"nodes": 8}}, "cluster.nodes (8) must be at least 9, which 9 replicas"),
+    ({"strategy": {**RING, "workers": 9}, "cluster": {"available": 8}}, "cluster.available (8) must be at least 9, which 9 replicas"),
+    ({"strategy": RING, "cluster": {"nodes": 8, "available": 4}}, "nodes (8), which a run takes, must be at most available (4)"),
+    # bits for bytes
+    ({"strategy": {**RING, "bucket_size": "25 Mb"}}, "strategy.bucket_size: '25 Mb' is in bits"),
+    ({"strategy": {**RING, "bucket_size": "25 Mb"}}, 'did you mean "25 MB"?'),
+    ({"strategy": {**RING, "bucket_size": "25 Mbit"}}, 'did you mean "25 Mbytes"?'),
+    ({"strategy": {**RING, "algorithm": "double-binary-tree", "pipeline_chunk": "4 Kib"}}, 'did you mean "4 KiB"?'),
+    ({"workload": {"variables": [{"name": "v", "size": "8 megabits", "creation_index": 0, "ready": 1.0}]}}, '"8 megabytes"'),
+    ({"cluster": {"device_memory_limit": "8 Gib"}}, "cluster.device_memory_limit: '8 Gib' is in bits"),
+    ({"job": {**JOB, "checkpoint": {"every_steps": 10, "size": "1 Gb"}}}, "job.checkpoint.size: '1 Gb' is in bits"),
+    # days that are none
+    ({"cluster": price(date="yesterday")}, "cluster.price.date: 'yesterday' must have a date, such as 2024-05-01"),
+    ({"cluster": price(date="2026-13-45")}, "'2026-13-45' must be a day of the calendar"),
+    ({"cluster": price(date="2026-02-30")}, "'2026-02-30' must be a day of the calendar"),
+    ({"cluster": price(date="01.05.24")}, "'01.05.24' must have a date"),
+    # a multiple, or a percentage, for a share
+    ({"cluster": {"overlap_slowdown": 1.2}}, "must be at most 1; for compute that takes 1.2 times as long give 0.2"),
+    ({"cluster": {"overlap_slowdown": 20}}, "20 is the share by which compute takes longer, and must be at most 1"),
+    ({"cluster": {"slow_nodes": {"share": 20, "factor": 1.5}}}, "cluster.slow_nodes.share: 20 must be at most 1"),
+    ({"cluster": {"background": {"load": 30}}}, "cluster.background.load: 30 must be a number from 0 to below 1"),
+    ({"cluster": {"fabric": {**LEAVES, "oversubscription": 0.5}}}, "cluster.fabric.oversubscription: 0.5 must be at least 1"),
+    ({"practice": {"crowding": 5}}, "crowding (5) is a share of a step: it must be at most 1; 5% is 0.05"),
+    ({"practice": {"straggler_cv": 1.5}}, "straggler_cv (1.5) is a share of a step: it must be at most 0.3"),
+    ({"practice": {"ethernet_share": 94}}, "ethernet_share (94) is a share of a nominal rate: it must be at most 1"),
+    ({"strategy": {**RING, "compression": {"kind": "top-k", "ratio": 10}}}, "strategy.compression.ratio: 10 must be at most 1"),
+    # counts that are not whole
+    ({"job": {**JOB, "evaluation": {"samples": 0.1}}}, "0.1 must be a whole number of samples, not a share of the data set"),
+    ({"job": {"samples": 1.5}}, "1.5 must be a whole number of samples"),
+    ({"job": {"epochs": 3, "dataset_size": 0.8}}, "0.8 must be a whole number of samples, not a share"),
+    ({"job": {"epochs": 3, "dataset_size": 50.5}}, "50.5 must be a whole number of samples"),
+    ({"strategy": {**RING, "workers": 2.5}}, "must be a whole number"),
+    # times without a unit, or with that of a size
+    ({"cluster": {"inter_node": {"bandwidth": "1 GB/s", "latency": 50}}}, 'must carry its unit, such as "20 us"'),
+    ({"cluster": {"inter_node": {"bandwidth": "1 GB", "latency": "1 us"}}}, "must be a bandwidth with its unit"),
+]
+
+WARNED: list[tuple[dict[str, Any], str, str]] = [
+    # multiples that look like percentages
+    (
+        {"cluster": {"slow_nodes": {"share": 0.1, "factor": 20}}},
+        "as-multiple",
+        "cluster.slow_nodes.factor = 20 is read as 20 times; for 20% give 1.2",
+    ),
+    (
+        {"cluster": {"slowdown": {"factor": 30, **SLOW}}},
+        "as-multiple",
+        "cluster.slowdown.factor = 30 is read as 30 times; for 30% give 1.3",
+    ),
+    ({"cluster": {"node_speed": [100, 80]}}, "as-multiple", "cluster.node_speed = 100 is read as 100 times; for 100% give 1"),
+    (
+        {"cluster": {"node_classes": [{"name": "old", "nodes": 2, "speed": 80}]}},
+        "as-multiple",
+        "cluster.node_classes.0.speed = 80 is read as 80 times; for 80% give 0.8",
+    ),
+    (
+        {"cluster": {"transport": {"wire_bytes_per_byte": 5}}},
+        "as-multiple",
+        "cluster.transport.wire_bytes_per_byte = 5 is read as 5 times; for 5% give 1.05",
+    ),
+    ({"cluster": {"protocols": {"simple": {"wire_bytes_per_byte": 5}}}}, "as-multiple", "cluster.protocols.simple.wire_bytes_per_byte = 5"),
+    # seconds for microseconds
+    (
+        {"cluster": {"inter_node": {"bandwidth": "1 GB/s", "latency_s": 50}}},
+        "long-latency",
+        "cluster.inter_node.latency_s is read as 50.0 s",
+    ),
+    # keys that change nothing beside the others
+    (
+        {"strategy": {**HYBRID, "capacity": 1.25}},
+        "no-effect",
+        "strategy.capacity = 1.25 has no effect: no layer of the workload has experts",
+    ),
+    (
+        {"strategy": {**HYBRID, "expert_imbalance": {"kind": "lognormal", "sigma": 0.1}}},
+        "no-effect",
+        'strategy.expert_imbalance = "lognormal" has',
+    ),
+    ({"strategy": {**HYBRID, "host_factor": 10.0}}, "no-effect", "strategy.host_factor = 10 has no effect: no layer is on the host"),
+    ({"strategy": {**HYBRID, "prefetch": 3}}, "no-effect", "strategy.prefetch = 3 has no effect: copies share no parameters"),
+    ({"strategy": {**HYBRID, "weights_share": 0.3}}, "no-effect", "strategy.weights_share = 0.3 has no effect"),
+    (
+        {"strategy": {**HYBRID, "sequence_parallel": True}},
+        "no-effect",
+        "strategy.sequence_parallel = true has no effect: no tensor is split",
+    ),
+    ({"strategy": {**RING, "pipeline_chunk": "1 MB"}}, "no-effect", "has no effect: its algorithm passes nothing on in pieces"),
+    ({"cluster": {"rails": 1}}, "no-effect", "cluster.rails = 1 has no effect"),
+    ({"cluster": {"pxn": False}}, "no-effect", "cluster.pxn = false has no effect: it is of a rail-optimised fabric"),
+    ({"cluster": {"fabric": {"nodes_per_leaf": 16, "oversubscription": 4.0}}}, "no-effect", "all 4 nodes of this run hang on one leaf"),
+    ({"cluster": {"device_sharing": "concurrent"}}, "no-effect", "no device has several replicas"),
+    ({"cluster": {"intra_device": {"bandwidth": "500 GB/s"}}}, "no-effect", "cluster.intra_device"),
+    ({"cluster": {"time_slice": "5 ms"}}, "no-effect", "cluster.time_slice_s = 0.005 has no effect: nodes share no cores"),
+    ({"cluster": {"devices_per_node": 2, "devices_per_host_link": 2}}, "no-effect", "there is no such link (cluster.host_link)"),
+    ({"run": {"sharing": "each-its-own"}}, "no-effect", 'run.sharing = "each-its-own" has no effect: all workers make each step together'),
+    ({"run": {"drain": True}}, "no-effect", "run.drain = true has no effect"),
+    (
+        {"job": {"epochs": 3, "dataset_size": 1e4, "evaluation": {"samples": 1e3, "every_epochs": 5}}},
+        "no-effect",
+        "job.evaluation.every_epochs = 5 has no effect: the job ends before, after 3 epochs",
+    ),
+    (
+        {"job": {"epochs": 3, "dataset_size": 1e4, "checkpoint": {"every_epochs": 5, "write": "1 GB/s"}}},
+        "no-effect",
+        "job.checkpoint.every_epochs = 5 has no effect",
+    ),
+    (
+        {"job": {**JOB, "checkpoint": {"every_steps": 10, "snapshot": "1 s", "write": "1 GB/s"}}},
+        "no-effect",
+        'it is of job.checkpoint.mode = "asynchronous"',
+    ),
+    ({"job": {**JOB, "faults": {"worker_mtbf": "9 h", "min_workers": 2}}}, "no-effect", "job.faults.min_workers = 2 has no effect"),
+    # who shares what
+    (
+        {"strategy": {**RING, "workers": 9}, "cluster": {"nodes": 8, "replicas_per_device": 2}},
+        "shared-beside-idle",
+        "up to 2 replicas share a device, while 3 of 8 nodes are idle",
+    ),
+    ({"cluster": {"inter_node": {"bandwidth": "1 Gbit/s"}}}, "no-sort", "has no sort, so that 1 Gbit/s is taken as what transfers get"),
+]
+
+
+@pytest.mark.parametrize(("parts", "said"), REFUSED)
+def test_what_cannot_be_meant_is_refused(scenario, parts: dict[str, Any], said: str) -> None:
+    with pytest.raises(ScenarioError) as refused:
+        scenario(**{"strategy": RING, **parts})
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def told(built: Scenario) -> set[tuple[str, str]]:
+    return {(warning.code, warning.text) for warning in warnings_of(built)}
+
+
+@pytest.mark.parametrize(("parts", "code", "said"), WARNED)
+def test_what_may_not_be_meant_is_warned_of(scenario, parts: dict[str, Any], code: str, said: str) -> None:
+    found = [text for its, text in told(scenario(**{"strategy": RING, **parts})) if its == code and said in text]
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"cluster": {"slow_nodes": {"share": 0.1, "factor": 1.2}, "transport": {"wire_bytes_per_byte": 1.05}, "node_speed": [1.0, 0.8]}},
+        {"cluster": {"fabric": {"nodes_per_leaf": 2, "oversubscription": 4.0}}},
+        {
+            "cluster": {"fabric": {"nodes_per_leaf": 16, "sharp": True}},
+            "strategy": {**RING, "algorithm": "sharp", "pipeline_chunk": "1 MB"},
+        },
+        {"cluster": {"replicas_per_device": 2, "device_sharing": "concurrent", "intra_device": {"bandwidth": "500 GB/s"}}},
+        {"cluster": {"nodes": 2, "replicas_per_device": 2}},
+        {"cluster": price(date="2024-05")},
+        {"cluster": price(date="copy of no stated date, read 2026-11-21")},
+        {"cluster": {"overlap_slowdown": 1.0}},
+        {"job": {"epochs": 1.5, "dataset_size": 1e6, "evaluation": {"samples": 5e4}}},
+        {"strategy": {"kind": "parameter-server", "mode": "async", "workers": 4}, "run": {"sharing": "each-its-own", "drain": False}},
+    ],
+)
+def test_what_is_likely_meant_is_taken_without_a_word(scenario, parts: dict[str, Any]) -> None:
+    about = {"no-effect", "as-multiple", "long-latency", "shared-beside-idle"}
+    assert not {code for code, _ in told(scenario(**{"strategy": RING, **parts}))} & about
+
+
+def test_rails_without_a_fabric_say_what_joins_them(scenario) -> None:
+    railed = {"devices_per_node": 2, "nics_per_node": 2, "rails": 2}
+    assumed = [its for its in resolve(scenario(strategy=RING, cluster=railed)).assumed if its.path == "cluster.fabric"]
+    assert [its.value for its in assumed] == ["one switch"]
+    with_fabric = scenario(strategy=RING, cluster={**railed, "fabric": {"nodes_per_leaf": 1}})
+    assert not [its for its in resolve(with_fabric).assumed if its.path == "cluster.fabric"]
+
+
+def test_the_placement_says_how_many_replicas_a_device_has(scenario) -> None:
+    shared = {"devices_per_node": 2, "replicas_per_device": 2}
+    text = placement_of(scenario(strategy={**RING, "workers": 8}, cluster=shared)).text
+    assert text == "8 replicas on 2 nodes with 2 devices each, 4 on each, up to 2 on a device"
+
+
+@pytest.mark.parametrize("name", [*entries("scenarios")])
+def test_no_example_is_misread(name: str) -> None:
+    about = {"no-effect", "as-multiple", "long-latency", "shared-beside-idle"}
+    assert not {code for code, _ in told(load_scenario(name))} & about
