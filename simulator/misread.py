@@ -69,11 +69,10 @@ def _of_the_cluster(scenario: Scenario) -> Iterator[Unfelt]:
 
 
 def _of_the_strategy(scenario: Scenario) -> Iterator[Unfelt]:
-    strategy = scenario.strategy
-    its = {name: getattr(strategy, name) for name in type(strategy).model_fields}
+    its, defaults = scenario.strategy.given_and_default()
 
     def is_set(name: str) -> bool:
-        return name in its and its[name] != type(strategy).model_fields[name].get_default(call_default_factory=True)
+        return name in its and its[name] != defaults[name]
 
     experts = any(layer.experts is not None for layer in scenario.workload.layers)
     whole = its.get("algorithm") not in _IN_PIECES

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,6 @@ from simulator.overheads import Duration, Overheads
 from simulator.program.program import Floats
 from simulator.scenario import Scenario
 from simulator.strategies.hybrid.groups import Grid
-from simulator.strategies.hybrid.hybrid import Hybrid
 
 __all__ = ["Course", "Writing", "course_of", "evaluation_batch", "step_samples", "stopping_mtbf_s", "whole_mtbf_s", "writing_of"]
 
@@ -281,11 +280,12 @@ class _Spread(NamedTuple):
 
 def _spread(scenario: Scenario) -> _Spread:
     """The shares of a checkpoint; each part is written once, by the first that holds it, and read by every node that holds it."""
-    layout, strategy = scenario.layout, scenario.strategy
+    layout = scenario.layout
+    strategy: Any = scenario.strategy  # whose degrees are known where it cuts a model
     if layout.servers:
         of_each = np.full(layout.servers, 1.0 / layout.servers)
         return _Spread(of_each, of_each, 1.0 / layout.servers)
-    if not isinstance(strategy, Hybrid):
+    if not strategy.cuts_batches:  # one that cuts no model
         return _Spread(np.ones(1), np.ones(layout.worker_nodes), 1.0)
     copies, stages, ways = layout.replicas, strategy.pipeline, strategy.tensor
     grid = Grid(stages, copies, strategy.order, strategy.shard_group or copies, strategy.expert)
@@ -303,7 +303,7 @@ def _spread(scenario: Scenario) -> _Spread:
     return _Spread(written, read, float(copied.max()))
 
 
-def _shared(scenario: Scenario, strategy: Hybrid, copies: int) -> Iterator[tuple[float, int]]:
+def _shared(scenario: Scenario, strategy: Any, copies: int) -> Iterator[tuple[float, int]]:
     """Shares of a checkpoint, each with the number of copies that it is spread over; together 1.
 
     Shards are shared by a group of copies, and experts spread over some: copies of a group with the same experts share these

@@ -457,6 +457,13 @@ class Strategy(Terse):
         """
         return self.changed(**{self.count_key: replicas}) if self.count_key else self
 
+    def given_and_default(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Every key with its value, and with its default."""
+        fields = type(self).model_fields
+        return {name: getattr(self, name) for name in fields}, {
+            name: field.get_default(call_default_factory=True) for name, field in fields.items()
+        }
+
     def changed(self, **keys: Any) -> Self:
         """With other keys, validated anew."""
         return type(self).model_validate(self.model_dump() | keys)

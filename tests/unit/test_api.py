@@ -433,7 +433,7 @@ def test_what_failed_is_tried_again_where_that_is_asked_for(tmp_path, monkeypatc
 
 def test_the_catalogue_is_a_sequence_by_name_too():
     found = paceline.models()
-    assert {entry.kind for entry in found} == {"workload", "cluster", "device", "input"}
+    assert {entry.kind for entry in found} == {"workload", "cluster", "device", "input", "scenario"}
     assert found["ethernet-25g"].spec == paceline.load("ring").cluster
     assert found["ethernet-25g"].text.startswith("schema_version")
     assert found.to_frame()["name"].tolist() == [entry.name for entry in found]
