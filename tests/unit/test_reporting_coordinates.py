@@ -150,7 +150,8 @@ def test_no_two_results_share_a_place_and_no_name_holds_control_characters(resul
 
 def named(*settings: dict[str, Any], labels: list[str] | None = None, scenario: str = "ring") -> list[str]:
     """What the curves of some scenarios are called."""
-    results = [Result.model_construct(scenario=paceline.load(scenario, its)) for its in settings]
+    loaded = [paceline.load(scenario, its) for its in settings]
+    results = [Result.model_construct(scenario=its, replicas=its.replicas) for its in loaded]
     return [curve.name for curve in coordinates_of(results, labels).curves]
 
 
