@@ -101,8 +101,10 @@ def _of_the_rest(scenario: Scenario) -> Iterator[Unfelt]:
     if job is None:
         return
     epochs = job.total_samples / job.epoch_samples
-    every = {"job.evaluation.every_epochs": job.evaluation and job.evaluation.every_epochs,
-             "job.checkpoint.every_epochs": job.checkpoint and job.checkpoint.every_epochs}  # fmt: skip
+    every = {
+        "job.evaluation.every_epochs": job.evaluation.every_epochs if job.evaluation is not None else None,
+        "job.checkpoint.every_epochs": job.checkpoint.every_epochs if job.checkpoint is not None else None,
+    }
     for path, interval in every.items():
         if interval is not None and interval > epochs:
             yield path, interval, f"the job ends before, after {written(epochs, 'setting')} epochs"

@@ -94,6 +94,11 @@ _ASSUMPTIONS = (
     "phase-locked",
     "aligned-collective",
     "transport-not-felt",
+    "no-sort",
+    "no-effect",
+    "as-multiple",
+    "long-latency",
+    "shared-beside-idle",
 )
 
 
