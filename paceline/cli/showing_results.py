@@ -45,7 +45,9 @@ def show_memory(found: Memory) -> None:
     console.print(found.parts_table().to_rich())
     if len(found.devices) > 1:
         console.print()
-        console.print(found.table().only("name", "layers", "need_bytes", "free_bytes").to_rich())
+        table = found.table()
+        there = {column.name for column in table.columns}  # what is free is not, where nobody knows what the device has
+        console.print(table.only(*(name for name in ("name", "layers", "need_bytes", "free_bytes") if name in there)).to_rich())
     console.print()
     for text in memory_in_words(found):
         console.print(Text(text))
@@ -92,6 +94,11 @@ _ASSUMPTIONS = (
     "phase-locked",
     "aligned-collective",
     "transport-not-felt",
+    "no-sort",
+    "no-effect",
+    "as-multiple",
+    "long-latency",
+    "shared-beside-idle",
 )
 
 

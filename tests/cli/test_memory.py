@@ -18,6 +18,14 @@ def test_parts_are_printed_and_what_was_not_checked(paceline: Runner) -> None:
     assert "Whether it fits was not checked: the cluster 'ethernet-25g' names no device." in answer.stdout
 
 
+def test_stages_are_printed_where_nobody_knows_the_device(paceline: Runner) -> None:
+    answer = paceline("memory", "pipeline", "--set", "cluster.device=")
+    assert (answer.code, answer.stderr) == (0, "")
+    assert "Whether it fits was not checked: " in answer.stdout
+    assert "stage 0" in answer.stdout
+    assert "free" not in answer.stdout.partition("Whether it fits")[0]
+
+
 def test_a_model_that_does_not_fit_ends_with_exit_code_3(paceline: Runner) -> None:
     variables = 'workload.variables=[{name="v", size="100 GB", creation_index=0, ready=1.0}]'
     answer = paceline("memory", "ring", *A100, "--set", variables, "--json")
