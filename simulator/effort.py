@@ -18,6 +18,7 @@ from simulator.engine.draws import ahead_of, block_of
 from simulator.errors import InputError, SimulationError
 from simulator.input_epochs import first_epoch
 from simulator.metrics import alone_scenario
+from simulator.next_change import tried
 from simulator.replication import replicate
 from simulator.scenario import Scenario
 from simulator.text import format_bytes
@@ -26,6 +27,8 @@ __all__ = ["check_memory", "effort_s", "memory_bytes", "timed_effort_s"]
 
 _REPLICATION_S = 1e-3
 """Draws of a replication, its and its baseline's beginning and end."""
+_TRIES = 2
+"""Runs that tell what limits, on average: none where one part alone can, else one for each part and one without a change."""
 _LONE_STEP_S = 1.5e-6
 """A step of one replica alone."""
 _STEP_S, _ALL_REDUCE_S, _RANK_STEP_S, _RANK_S = 10e-6, 18e-6, 0.2e-6, 5e-6
@@ -74,7 +77,8 @@ def effort_s(scenario: Scenario, engine: Engine | None = None) -> float:
     engine = likely_engine(scenario) if engine is None else engine
     lone_steps = run.steps if run.job_steps is None else -(-run.job_steps // scenario.ranks)
     each_s = _REPLICATION_S + _replication_s(scenario, engine) + lone_steps * _LONE_STEP_S
-    return run.replications * each_s * _windows(scenario)
+    tries_s = _TRIES * (_REPLICATION_S + _replication_s(tried(scenario), engine)) if scenario.ranks > 1 else 0.0
+    return (run.replications * each_s + tries_s) * _windows(scenario)
 
 
 def _windows(scenario: Scenario) -> int:

@@ -63,7 +63,7 @@ def summarise(
         Of as many replications of one replica alone with the same random streams, for the
         speed-up.
     again
-        Simulates the first replication of another scenario, resolved, to tell what limits where several parts may;
+        Simulates one replication of a scenario, resolved, to tell what limits where several parts may;
         None: shares of a step tell.
 
     Raises
@@ -97,7 +97,7 @@ def summarise(
     exposed = breakdown.exposed_communication / step_time.mean
     gains: Gains = {}
     if again is not None and (parts := contested(achieved, breakdown, hidden_s, utilisation)):
-        gains = gains_of(scenario, parts, _rate(runs[0]), lambda its: _rate(again(its)))
+        gains = gains_of(scenario, parts, lambda its: _rate(again(its)))
     exchanges = achieved.strategy.exchanges(achieved, Streams(scenario.run.seed, 0))
     return Result(
         scenario_hash=resolved.given.hash,

@@ -20,7 +20,7 @@ from simulator.scenario import Scenario
 from simulator.strategies.pipelines import batch_s
 from simulator.what_if import with_communication, with_compute, with_input_times, with_service
 
-__all__ = ["CHANGES", "Gains", "Part", "contested", "gains_of"]
+__all__ = ["CHANGES", "Gains", "Part", "contested", "gains_of", "tried"]
 
 Part = Literal["compute", "communication", "server", "input"]
 Gains = Mapping[Part, float]
@@ -45,6 +45,9 @@ CHANGES: Mapping[Part, _Change] = {
 _AS_LONG = 0.3
 """A part that lasts half as long as the longest is what is waited for once that one is twice as fast; waiting in a queue may
 go altogether if what serves it is twice as fast, so that less than half counts too."""
+_FEWEST_STEPS = 20
+_TRIES_ARE_ONE_OF = 40
+"""A change is tried for this part of all steps of all replications, so that trying each of four costs an eighth more."""
 _MOST_RANKS = 10_000
 """Beyond it another replication takes long, and shares are all there is."""
 
@@ -80,8 +83,17 @@ def contested(scenario: Scenario, parts: Breakdown, hidden_s: float, use: Utilis
     return [part for part, seconds in lasts.items() if seconds] if several else []
 
 
-def gains_of(scenario: Scenario, parts: list[Part], rate: float, simulated: Callable[[Scenario], float]) -> Gains:
-    """What each part brings if it is twice as fast.
+def tried(scenario: Scenario) -> Scenario:
+    """The scenario with the steps in which changes are tried."""
+    if scenario.run.start_spread_s is not None:
+        return scenario
+    all_of_each = scenario.run.total_steps(scenario.ranks) // scenario.ranks
+    steps = max(_FEWEST_STEPS, all_of_each * scenario.run.replications // _TRIES_ARE_ONE_OF)
+    return scenario.shortened(steps, steps // 2) if steps < all_of_each else scenario
+
+
+def gains_of(scenario: Scenario, parts: list[Part], simulated: Callable[[Scenario], float]) -> Gains:
+    """What each part brings if it is twice as fast, in a run of fewer steps: they are all alike, and the draws the same.
 
     Parameters
     ----------
@@ -89,11 +101,11 @@ def gains_of(scenario: Scenario, parts: list[Part], rate: float, simulated: Call
         What was simulated, resolved.
     parts
         Those to try.
-    rate
-        Throughput of a run without a change.
     simulated
-        The throughput of the same run of another scenario, resolved; with the same draws.
+        The throughput of one replication of a scenario, resolved; with the same draws whatever the scenario.
     """
+    scenario = tried(scenario)
+    rate = simulated(scenario)
     found: dict[Part, float] = {}
     for part in parts:
         try:
