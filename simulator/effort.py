@@ -27,7 +27,7 @@ __all__ = ["check_memory", "effort_s", "memory_bytes", "timed_effort_s"]
 
 _REPLICATION_S = 1e-3
 """Draws of a replication, its and its baseline's beginning and end."""
-_TRIES = 2
+_TRIES = 4
 """Runs that tell what limits, on average: none where one part alone can, else one for each part and one without a change."""
 _LONE_STEP_S = 1.5e-6
 """A step of one replica alone."""

@@ -89,7 +89,7 @@ def regime_of(scenario: Scenario) -> str:
 def is_borrowed(scenario: Scenario) -> bool:
     """Whether nothing of its kind was ever held against runs, so that its regime is that of the nearest kind.
 
-    Workers without servers that reduce nothing among all of them, as in gossip, exchange over
+    Workers without servers that reduce nothing among all of them exchange over
     the same links as those of an all-reduce.
     """
     strategy = scenario.strategy

@@ -45,7 +45,7 @@ CHANGES: Mapping[Part, _Change] = {
 _AS_LONG = 0.3
 """A part that lasts half as long as the longest is what is waited for once that one is twice as fast; waiting in a queue may
 go altogether if what serves it is twice as fast, so that less than half counts too."""
-_FEWEST_STEPS = 20
+_FEWEST_STEPS = 10
 _TRIES_ARE_ONE_OF = 40
 """A change is tried for this part of all steps of all replications, so that trying each of four costs an eighth more."""
 _MOST_RANKS = 10_000

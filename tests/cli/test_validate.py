@@ -195,7 +195,7 @@ def refused(answer: Answer) -> str:
     [
         ("validate --regime NCCL", "--regime: goes with --published; add that"),
         ("validate --unit updates/s", "--unit: goes with SCENARIO.toml and --measured; add that, or leave --unit out"),
-        ("validate --only torchgpipe", "--only: goes with --hybrids; add that"),
+        ("validate --only torchgpipe", "--only: goes with --published or --hybrids; add that"),
         ("validate --hybrids --published", "--hybrids: says nothing with --published"),
         ("validate --hybrids --matrix quick", "--matrix: says nothing with --hybrids"),
         ("validate --hybrids --only gpipe", "there is no published table or series 'gpipe'; did you mean torchgpipe?"),

@@ -316,7 +316,10 @@ def test_a_published_model_in_four_stages_has_its_embedding_twice() -> None:
     ("strategy", "nodes"), [({"shard": "none"}, 1), ({"shard": "optimizer"}, 4), ({"shard": "optimizer", "shard_group": 16}, 2)]
 )
 def test_every_node_that_has_a_part_of_the_state_writes_it(strategy: dict[str, Any], nodes: int) -> None:
-    """Adam's three values of four bytes for each parameter, at 1 GB/s a node, by all that share one copy of them on nodes of eight."""
+    """A parameter and Adam's two slots, four bytes each, at 1 GB/s a node of eight devices.
+
+    What is whole on every device is written by the first; what is in shards by all that share one copy of it at once.
+    """
     scenario = built({"workers": 32, **strategy}, {"optimizer": "adam"})
     storage = {"latency_s": 0.0, "node_bandwidth_bytes_per_s": 1e9}
     table = scenario.model_dump(mode="json")
@@ -325,4 +328,4 @@ def test_every_node_that_has_a_part_of_the_state_writes_it(strategy: dict[str, A
     writing = writing_of(whole)
     assert writing is not None
     assert writing.size_bytes == 3 * LAYERS * DENSE
-    assert writing.stop_s == pytest.approx(3 * LAYERS * DENSE / (nodes * 1e9))
+    assert writing.stop_s == pytest.approx((1 + 2 / nodes) * LAYERS * DENSE / 1e9)

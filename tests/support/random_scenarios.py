@@ -331,6 +331,8 @@ def _cluster(pick: Pick, rules: _Rules, *, servers: bool, shape: Table) -> Table
             cluster["intra_device"] = rules.link(2, 1, 8)
     if pick((False,) * 14 + (True,)):
         cluster["uncertainty"] = {"parameters": ["inter_node.latency_s"], "draws": [[rules.short_s()], [rules.short_s()]]}
+    if pick((False,) * 19 + (True,)):
+        cluster["available"] = 64  # more than any of these takes
     return cluster
 
 
