@@ -25,13 +25,13 @@ from simulator.text import format_bytes
 
 __all__ = ["check_memory", "effort_s", "memory_bytes", "timed_effort_s"]
 
-_REPLICATION_S = 1e-3
+_REPLICATION_S = 2.5e-3
 """Draws of a replication, its and its baseline's beginning and end."""
 _TRIES = 4
 """Runs that tell what limits, on average: none where one part alone can, else one for each part and one without a change."""
 _LONE_STEP_S = 1.5e-6
 """A step of one replica alone."""
-_STEP_S, _ALL_REDUCE_S, _RANK_STEP_S, _RANK_S = 10e-6, 18e-6, 0.2e-6, 5e-6
+_STEP_S, _ALL_REDUCE_S, _RANK_STEP_S, _RANK_S = 14e-6, 24e-6, 0.2e-6, 5e-6
 """Of all ranks at once: a step, an all-reduce, each rank's part in a step, preparing a rank."""
 _WORKER_S, _WORKER_STEP_S, _MESSAGE_S = 50e-6, 12e-6, 18e-6
 """The SimPy engine: preparing a rank; a step of a worker with parameter servers; a message, of variables or gradients."""

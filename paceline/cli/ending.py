@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from types import FrameType
 
 __all__ = ["Counted", "Ending", "StoppedError", "Terminated", "ending_by_signals", "keeping"]
 
-_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Terminated(KeyboardInterrupt):
@@ -26,6 +27,7 @@ class Ending:
     """Which signal has asked this process to end, if one has."""
 
     number: int = signal.SIGINT
+    asked: bool = False
 
     @property
     def exit_code(self) -> int:
@@ -42,7 +44,8 @@ class Ending:
 def ending_by_signals() -> Iterator[Ending]:
     """Inside, SIGTERM and SIGHUP raise :class:`Terminated` in the main thread, once; more of them change nothing.
 
-    One that the parent has let be ignored, as ``nohup`` does, still is.
+    One that the parent has let be ignored, as ``nohup`` does, still is. What cannot be tidied up because it was stopped half made
+    says nothing any more.
     """
     ending = Ending()
     if threading.current_thread() is not threading.main_thread():  # others may not set signals
@@ -50,20 +53,25 @@ def ending_by_signals() -> Iterator[Ending]:
         return
 
     def end(number: int, _: FrameType | None) -> None:
+        ending.asked = True
+        if number == signal.SIGINT:
+            raise KeyboardInterrupt
         if ending.number == signal.SIGINT:
             ending.number = number
             raise Terminated
 
     before = {number: signal.getsignal(number) for number in _SIGNALS}
-    for number, handler in before.items():
-        if handler is signal.SIG_DFL:
-            signal.signal(number, end)
+    ours = [number for number, handler in before.items() if handler in (signal.SIG_DFL, signal.default_int_handler)]
+    said = sys.unraisablehook
+    for number in ours:
+        signal.signal(number, end)
+    sys.unraisablehook = lambda unraisable: None if ending.asked else said(unraisable)
     try:
         yield ending
     finally:
-        for number, handler in before.items():
-            if handler is signal.SIG_DFL:
-                signal.signal(number, handler)
+        sys.unraisablehook = said
+        for number in ours:
+            signal.signal(number, before[number])
 
 
 @contextmanager

@@ -182,7 +182,7 @@ def test_processes_end_in_the_midst_of_long_simulations(folder: Path, number: si
 )
 def test_nothing_is_said_to_be_kept_where_nothing_is(folder: Path, command: tuple[str, ...], number: signal.Signals, says: str) -> None:
     child = started(*command)
-    into_the_work(child, 2.0)
+    into_the_work(child, 4.0)
     child.send_signal(number)
     stdout, stderr = child.communicate(timeout=ENDS_WITHIN_S)
     assert (child.returncode, stdout, stderr) == (128 + number, "", says)
@@ -251,7 +251,7 @@ def test_a_signal_that_the_parent_has_ignored_stays_so(folder: Path) -> None:
 
 
 def test_a_plan_says_what_it_keeps(folder: Path) -> None:
-    arguments = ("plan", "s.toml", "--target-throughput", "1 samples/s", "--workers", "1,2,3,4,6,8", "--set", "run.steps=3000")
+    arguments = ("plan", "s.toml", "--target-throughput", "1 samples/s", "--workers", "1,2,3,4,6,8", "--set", "run.steps=20000")
     child = started(*arguments, "--replications", "19", "--jobs", "1", "--out", "p.ndjson")
     deadline = time.monotonic() + 120
     while not ((folder / "p.ndjson").exists() and b"\n" in (folder / "p.ndjson").read_bytes()):

@@ -38,7 +38,8 @@ def run(folder: Path, *arguments: str) -> Answer:
     done = subprocess.run(
         [sys.executable, "-m", "paceline", *arguments], cwd=folder, capture_output=True, text=True, check=False, timeout=120
     )
-    return Answer(done.returncode, done.stdout, done.stderr)
+    said = [line for line in done.stderr.splitlines(keepends=True) if not line.startswith("scenarios: ")]  # how far it is, where slow
+    return Answer(done.returncode, done.stdout, "".join(said))
 
 
 @contextmanager

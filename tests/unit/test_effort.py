@@ -94,9 +94,9 @@ def test_more_of_anything_takes_longer() -> None:
     each_s = effort_s(scenario_of("async", replications=300)) - effort_s(scenario_of("async", replications=299))
     assert each_s * 3 < base < each_s * 9  # what tells the limit is a part of it that more replications do not repeat
     assert effort_s(scenario_of("async", replications=300)) > 50 * base
-    assert effort_s(scenario_of("async", steps=4000)) > 50 * base
+    assert effort_s(scenario_of("async", steps=4000)) > 20 * base  # the runs that tell the limit are of few steps either way
     assert effort_s(scenario_of("per-server")) < base
-    assert effort_s(scenario_of("job", job_steps=80_000)) > 50 * effort_s(scenario_of("job"))
+    assert effort_s(scenario_of("job", job_steps=80_000)) > 20 * effort_s(scenario_of("job"))
 
 
 @pytest.mark.parametrize("way", WAYS)
