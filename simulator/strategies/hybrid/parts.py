@@ -253,7 +253,8 @@ def _pass_s(law: Affine, layer: Layer, share: float, samples: float, split: Spli
     experts = layer.experts.work if layer.experts is not None else 0.0
     work = 1.0 + experts * (split.tokens - 1.0)
     if chunk.tensor > 1 and layer.tensor is not None:
-        work *= layer.tensor.divided / chunk.tensor + 1.0 - layer.tensor.divided
+        divided = 1.0 if chunk.sequence else layer.tensor.divided  # norms and dropout too, along the sequence
+        work *= divided / chunk.tensor + 1.0 - divided
     return float(max(share * law.least_s, share * (law.base_s + law.per_sample_s * samples) * work))
 
 
