@@ -27,7 +27,9 @@ class TensorSplit(Spec):
     all-reduce at the end of each split block, in the forward and in the backward pass.
     """
 
-    divided: Share = Field(default=1.0, description="share of the layer's work that is split; the rest each device does whole, unless it is split along the sequence")
+    divided: Share = Field(
+        default=1.0, description="share of the layer's work that is split; each device does the rest, which sequence_parallel splits too"
+    )
     forward_bytes_per_sample: tuple[PerSample, ...] = Field(
         default=(), max_length=64, description="size of each all-reduce of the forward pass, per sample"
     )

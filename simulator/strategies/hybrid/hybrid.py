@@ -115,7 +115,8 @@ class Hybrid(Strategy):
         default=0.5, ge=0, le=1, description="schedule = zero-bubble: share of a backward pass that is the gradients of weights"
     )
     sequence_parallel: bool = Field(
-        default=False, description="work and activations that splitting tensors leaves whole are split along the sequence (Korthikanti et al., 2022)"
+        default=False,
+        description="work and activations that splitting tensors leaves whole are split along the sequence (Korthikanti et al., 2022)",
     )
     expert_imbalance: Distribution = Field(
         default=Constant(), description="tokens of the busiest device with experts over the mean, step by step; at least 1"
