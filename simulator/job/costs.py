@@ -12,11 +12,11 @@ import numpy as np
 from simulator.errors import ScenarioError
 from simulator.job.intervals import best_interval_s
 from simulator.job.spec import Checkpoint, Faults, Job
-from simulator.memory import state_bytes
+from simulator.memory import slot_bytes, state_bytes
 from simulator.overheads import Duration, Overheads
 from simulator.program.program import Floats
 from simulator.scenario import Scenario
-from simulator.strategies.hybrid.groups import Grid
+from simulator.strategies.holding import layers_of, values_of
 
 __all__ = ["Course", "Writing", "course_of", "evaluation_batch", "step_samples", "stopping_mtbf_s", "whole_mtbf_s", "writing_of"]
 
@@ -287,38 +287,50 @@ def _spread(scenario: Scenario) -> _Spread:
         return _Spread(of_each, of_each, 1.0 / layout.servers)
     if not strategy.cuts_batches:  # one that cuts no model
         return _Spread(np.ones(1), np.ones(layout.worker_nodes), 1.0)
-    copies, stages, ways = layout.replicas, strategy.pipeline, strategy.tensor
-    grid = Grid(stages, copies, strategy.order, strategy.shard_group or copies, strategy.expert)
-    device = (grid.rank[:, :, None] * ways + np.arange(ways)).transpose(1, 0, 2).reshape(copies, -1)  # of each copy, its parts
-    parts = device.shape[1]
+    copies, ways = layout.replicas, strategy.tensor
+    device = strategy.grid(layout).rank[:, :, None] * ways + np.arange(ways)  # of each stage and copy, those that split tensors
     node, link = device // scenario.cluster.devices_per_node, device // scenario.cluster.devices_per_host_link
     written, read, copied = np.zeros(node.max() + 1), np.zeros(node.max() + 1), np.zeros(link.max() + 1)
-    for share, among in _shared(scenario, strategy, copies):
-        part_share = share / (parts * among)
-        written += np.bincount(node[:among].ravel(), minlength=written.size) * part_share
-        copied += np.bincount(link[:among].ravel(), minlength=copied.size) * part_share
-        part = np.arange(parts) * among + np.arange(copies)[:, None] % among
-        held = np.unique(node * (parts * among) + part)  # copies on one node may hold the same part
-        read += np.bincount(held // (parts * among), minlength=read.size) * part_share
-    return _Spread(written, read, float(copied.max()))
+    for stage, among, parts, own_bytes, held_bytes in _held(scenario, strategy):
+        written += np.bincount(node[stage, :among, :parts].ravel(), minlength=written.size) * own_bytes
+        copied += np.bincount(link[stage, :among, :parts].ravel(), minlength=copied.size) * own_bytes
+        part = np.arange(copies)[:, None] % among * parts + np.arange(ways) % parts
+        held = np.unique(node[stage] * (among * parts) + part)  # copies on one node may hold the same part
+        read += np.bincount(held // (among * parts), minlength=read.size) * held_bytes
+    whole = written.sum()
+    return _Spread(written / whole, read / whole, float(copied.max() / whole))
 
 
-def _shared(scenario: Scenario, strategy: Any, copies: int) -> Iterator[tuple[float, int]]:
-    """Shares of a checkpoint, each with the number of copies that it is spread over; together 1.
+def _held(scenario: Scenario, strategy: Any) -> Iterator[tuple[int, int, int, float, float]]:
+    """What devices hold of a checkpoint: 32-bit variables and their slots.
 
-    Shards are shared by a group of copies, and experts spread over some: copies of a group with the same experts share these
-    (Rajbhandari et al., "DeepSpeed-MoE", ICML 2022, section 4). Stages and the devices that split tensors have equal parts.
+    In mixed precision variables in 32 bits belong to the slots, and are shared as they are.
+
+    Yields
+    ------
+    tuple
+        A stage; neighbouring copies of the model that hold different parts, and devices of each of those that do; bytes of a device's
+        part that it writes, and that it reads, which are more where it has a copy of what another stage writes.
     """
-    variables = scenario.workload.variables
-    indices = {index for layer in scenario.workload.layers if layer.experts is not None for index in layer.experts.variables}
-    whole = sum(its.size_bytes for its in variables)
-    parameters = whole / state_bytes(scenario) if whole else 1.0
-    of_experts = sum(its.size_bytes for its in variables if its.creation_index in indices) / whole if whole else 0.0
-    group = strategy.shard_group or copies
-    slots_among = group if strategy.shard != "none" else 1
-    for share, among in ((parameters, group if strategy.shard == "parameters" else 1), (1.0 - parameters, slots_among)):
-        yield share * (1.0 - of_experts), among
-        yield share * of_experts, max(among, strategy.expert)
+    load = scenario.workload
+    mixed = bool(values_of(load).masters)
+    for stage, chunks in enumerate(strategy.held(scenario)):
+        found: dict[tuple[int, int], list[float]] = {}
+        for chunk in chunks:
+            for one in (one for layer in layers_of(load, chunk) for one in layer):
+                spread = chunk.expert if one.experts else 1
+                parts = round(1.0 / (one.share * spread))
+                for size_bytes, shards in (
+                    (float(one.variable.size_bytes), chunk.slot_shards if mixed else chunk.parameter_shards),
+                    (slot_bytes(scenario, one.variable), chunk.slot_shards),
+                ):
+                    over = one.over(chunk, shards)
+                    both = found.setdefault((spread * over, parts), [0.0, 0.0])
+                    its_bytes = size_bytes * one.share / over
+                    both[0] += 0.0 if one.copy else its_bytes
+                    both[1] += its_bytes
+        for (among, parts), (own_bytes, held_bytes) in found.items():
+            yield stage, among, parts, own_bytes, held_bytes
 
 
 def _seconds(each_bytes: Floats, rate_of_all: float | None, rate_of_node: float | None) -> float | None:

@@ -360,7 +360,7 @@ class Renewal:
                 return now  # all have begun again since
             del self._away[worker]
             # elastic ones are joined by it: traced anew, with the parameters of the others
-            return now + (course.tracing_s + self._restore_s if faults.elastic and not self._keeps_state else 0.0)
+            return now + (course.tracing_s + self._read_s if faults.elastic and not self._keeps_state else 0.0)
         if self._taken and self._taken[0].at_s <= now:
             return self._fault(heapq.heappop(self._taken))
         fault, self._next = self._next, next(self._arrivals, None)
@@ -395,8 +395,9 @@ class Renewal:
         return self._before[self._safe.epoch] + self._safe.step
 
     @property
-    def _restore_s(self) -> float:
-        return self._course.writing.restore_s if self._course.writing is not None else 0.0
+    def _read_s(self) -> float:
+        """Of the last checkpoint; before the first nothing is read."""
+        return self._course.writing.restore_s if self._course.writing is not None and self._safe_steps else 0.0
 
     def _fault(self, fault: Arrival) -> float:
         """Something fails now; until when nothing is trained because of it."""
@@ -421,14 +422,14 @@ class Renewal:
             self._away.clear()
             self._back.clear()
             self._traced, self._evaluated, self._filled = True, False, False  # its steps are traced before it goes on
-            return float(ready_s + (self._restore_s if self._safe_steps else 0.0))  # before the first checkpoint nothing is read
+            return float(ready_s + self._read_s)
         for worker in missing:
             self._away[worker] = now + back_s
             heapq.heappush(self._back, (now + back_s, worker))
         until_s = now
         if effect.rolls_back:
             self._roll_back()
-            until_s = now + crew.faults.detection_s + course.tracing_s + (self._restore_s if self._safe_steps else 0.0)
+            until_s = now + crew.faults.detection_s + course.tracing_s + self._read_s
         if effect.waits:
             until_s = max(until_s, now + back_s)
         present = crew.workers - len(self._away)

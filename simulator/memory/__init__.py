@@ -8,7 +8,7 @@ largest batch.
 from __future__ import annotations
 
 from simulator.memory.fitting import Memory, does_not_fit, largest_batch, memory, not_checked
-from simulator.memory.parts import PARTS, SLOTS, DeviceMemory, Part, PartName, memory_of, samples_in_words, state_bytes
+from simulator.memory.parts import PARTS, SLOTS, DeviceMemory, Part, PartName, memory_of, samples_in_words, slot_bytes, state_bytes
 
 __all__ = [
     "PARTS",
@@ -23,5 +23,6 @@ __all__ = [
     "memory_of",
     "not_checked",
     "samples_in_words",
+    "slot_bytes",
     "state_bytes",
 ]

@@ -18,16 +18,29 @@ import numpy as np
 from pydantic import Field
 
 from simulator.accelerator import Accelerator, accelerator_named
+from simulator.buckets import buckets
 from simulator.defaults import optimizer_of
 from simulator.layers import Layer
 from simulator.resolve import resolve
 from simulator.scenario import Scenario
 from simulator.spec import Bytes, Spec
-from simulator.strategies.holding import Held, Owned, layers_of, most_in_flight, values_of
+from simulator.strategies.holding import Held, Owned, fused, layers_of, most_in_flight, values_of
 from simulator.training import ASSUMED_OPTIMIZER, Optimizer
 from simulator.workload import Variable, Workload
 
-__all__ = ["PARTS", "SLOTS", "DeviceMemory", "Part", "PartName", "device_of", "devices_of", "memory_of", "samples_in_words", "state_bytes"]
+__all__ = [
+    "PARTS",
+    "SLOTS",
+    "DeviceMemory",
+    "Part",
+    "PartName",
+    "device_of",
+    "devices_of",
+    "memory_of",
+    "samples_in_words",
+    "slot_bytes",
+    "state_bytes",
+]
 
 PartName = Literal[
     "parameters", "gradients", "optimizer", "activations", "recomputed", "gathered", "buckets", "input", "reserve",
@@ -355,11 +368,19 @@ class _Device:
             largest = max(bucket.size_bytes for bucket in reduction.buckets(self.load, scenario.batch, scenario.replicas))
             size = min(largest, self._held(self._gradient_bytes, lambda _: 1))
         else:
-            layers = (
-                its * chunk.reduced for chunk in self.chunks for its in self._whole(self._gradient_bytes, chunk, chunk.gradient_shards)
-            )
-            size = max(layers, default=0.0)
+            size = max(self._fused_bytes(chunk) for chunk in self.chunks)
         return Part(name="buckets", size_bytes=size, text="gradients that are reduced as one")
+
+    def _fused_bytes(self, chunk: Held) -> float:
+        """The most that a chunk reduces as one of gradients that are not kept whole."""
+        shared = self._whole(self._gradient_bytes, chunk, chunk.gradient_shards)
+        if not any(shared):
+            return 0.0
+        if chunk.fused and not self.load.layers:
+            filled = buckets(self.load, self.scenario.batch, chunk.fused / chunk.reduced, self.scenario.replicas)
+            return max(size_bytes for _, size_bytes in filled) * chunk.reduced
+        sizes = [sum(self._gradient_bytes(its.variable) * its.share for its in piece) * chunk.reduced for piece in self._pieces(chunk)]
+        return max(sum(shared[number] for number in numbers) for numbers in fused(sizes, chunk.fused)) * chunk.reduced
 
     def _input(self) -> Part:
         """The batch itself, where the model begins."""
@@ -376,8 +397,12 @@ class _Device:
 
 def state_bytes(scenario: Scenario) -> float:
     """Bytes of what a checkpoint holds: variables in 32 bits and their slots, of the optimizer that most use where none is given."""
-    optimizer = optimizer_of(scenario) or ASSUMED_OPTIMIZER
-    return float(sum(variable.size_bytes + _slots_of(variable, optimizer) for variable in scenario.workload.variables))
+    return float(sum(variable.size_bytes + slot_bytes(scenario, variable) for variable in scenario.workload.variables))
+
+
+def slot_bytes(scenario: Scenario, variable: Variable) -> float:
+    """Bytes of a variable's slots, of the optimizer that most use where none is given."""
+    return _slots_of(variable, optimizer_of(scenario) or ASSUMED_OPTIMIZER)
 
 
 def _slots_of(variable: Variable, optimizer: Optimizer) -> float:

@@ -7,12 +7,12 @@ variable in it follows what a device has, who has the same, and who shares it
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
 from simulator.workload import Variable, Workload
 
-__all__ = ["Held", "Owned", "ReducePrecision", "Sharing", "Values", "layers_of", "most_in_flight", "values_of"]
+__all__ = ["Held", "Owned", "ReducePrecision", "Sharing", "Values", "fused", "layers_of", "most_in_flight", "values_of"]
 
 ReducePrecision = Literal["float32", "compute"]
 
@@ -50,9 +50,14 @@ class Held(NamedTuple):
         Layers whose shared parameters are on a device whole at the same time; none: all of them, once they were gathered.
     reduced
         Bytes of gradients while they are reduced over those of their variables.
+    fused
+        Bytes of gradients that are reduced as one, once there are so many; 0: each layer's; none: all of a chunk's.
     tied
         Variables, by creation_index, of which another stage has a copy, since layers of both use them: both keep the whole state of
         theirs, and sum their gradients.
+    copied
+        Layers that have their stage's copy of a variable of another stage's: number of the layer, and creation_index. Of a stage that
+        is the first that uses it, and none where the stage has the variable itself.
     on_host
         Names of its layers that are on the device's host, with all that they hold.
     """
@@ -70,7 +75,9 @@ class Held(NamedTuple):
     slot_shards: int = 1
     gathered: int | None = 2
     reduced: float = 1.0
+    fused: float | None = None
     tied: frozenset[int] = frozenset()
+    copied: frozenset[tuple[int, int]] = frozenset()
     on_host: frozenset[str] = frozenset()
 
     def sharing(self, shards: int, *, experts: bool = False) -> Sharing:
@@ -113,12 +120,15 @@ class Owned(NamedTuple):
         Whether experts have it.
     tied
         Whether another stage has a copy.
+    copy
+        Whether it is the copy of another stage's.
     """
 
     variable: Variable
     share: float
     experts: bool = False
     tied: bool = False
+    copy: bool = False
 
     def over(self, held: Held, shards: int) -> int:
         """Devices that share it, where ``shards`` copies share one state."""
@@ -132,17 +142,41 @@ def layers_of(load: Workload, held: Held) -> list[list[Owned]]:
     variables = {variable.creation_index: variable for variable in load.variables}
     owner = {number: layer for layer in load.layers for number in layer.variables}
 
-    def owned(number: int) -> Owned:
+    def owned(number: int, *, copy: bool = False) -> Owned:
         """A copy is divided as the variable itself."""
         layer = owner[number]
         experts = layer.experts is not None and number in layer.experts.variables
         share = (1.0 / held.tensor if layer.tensor is not None else 1.0) / (held.expert if experts else 1)
-        return Owned(variables[number], share, experts, number in held.tied)
+        return Owned(variables[number], share, experts, number in held.tied, copy)
 
     return [
-        [owned(number) for number in (*layer.variables, *(number for number in layer.tied if number in held.tied))]
-        for layer in load.layers[held.first : held.last]
+        [*map(owned, layer.variables), *(owned(number, copy=True) for number in layer.tied if (place, number) in held.copied)]
+        for place, layer in enumerate(load.layers[held.first : held.last], held.first)
     ]
+
+
+def fused(sizes: Sequence[float], least_bytes: float | None) -> list[list[int]]:
+    """Numbers of the layers whose gradients are reduced as one: from the last layer on, until they have ``least_bytes``.
+
+    Parameters
+    ----------
+    sizes
+        Bytes of each layer's gradients.
+    least_bytes
+        As :attr:`Held.fused`.
+    """
+    found: list[list[int]] = []
+    its: list[int] = []
+    for number in reversed(range(len(sizes))):
+        its.append(number)
+        if least_bytes is not None and sum(sizes[one] for one in its) >= least_bytes:
+            found.append(its)
+            its = []
+    if found and not any(sizes[one] for one in its):  # nothing to reduce for by themselves
+        found[-1] += its
+    elif its:
+        found.append(its)
+    return found
 
 
 class Values(NamedTuple):

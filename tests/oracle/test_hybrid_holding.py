@@ -8,8 +8,10 @@ import pytest
 from support.scenarios import scenario_table
 
 from simulator import Scenario, scenario_from_table, simulate
-from simulator.job.costs import writing_of
+from simulator.errors import ScenarioError
+from simulator.job.costs import Writing, writing_of
 from simulator.memory import memory_of
+from simulator.resolve import resolve
 
 LAYERS, BATCH, DENSE, EXPERTS = 8, 32, 1e6, 16e6
 FORWARD_S, BACKWARD_S, APPLY_S = 0.32, 0.64, 0.016
@@ -25,6 +27,7 @@ def built(
     spread: int = 0,
     link: dict[str, Any] = LINK,
     compute: float = 1.0,
+    cluster: dict[str, Any] | None = None,
     **layer: Any,
 ) -> Scenario:
     """Eight layers that are alike, on nodes of eight devices; with experts each has a second variable of theirs."""
@@ -51,7 +54,7 @@ def built(
     table = scenario_table(
         strategy={"kind": "hybrid", **strategy},
         training=training or {},
-        cluster={"devices_per_node": 8, "inter_node": link, "intra_node": link},
+        cluster={"devices_per_node": 8, "inter_node": link, "intra_node": link, **(cluster or {})},
         run={"steps": 6, "warmup_steps": 2},
     )
     return scenario_from_table({**table, "workload": load}, "test")
@@ -105,14 +108,50 @@ def test_experts_in_groups_that_share_state() -> None:
 
 
 def test_fully_sharded_experts_gather_what_a_device_computes_with() -> None:
-    """On a slow link every layer's own variables are gathered twice and scattered once: those of experts one after the other, behind the
-    first dense ones, which else have the links at the same time."""
+    """On a slow link every layer's own variables are gathered twice and scattered once, those of experts and all others in turn."""
     slow = {"bandwidth_bytes_per_s": 1e7, "latency_s": 0.0}
     scenario = built({"workers": 8, "expert": 4, "shard": "parameters"}, spread=8, link=slow, compute=1e-3)
     dense_s, experts_s = 7 / 8 * DENSE / 1e7, 1 / 2 * EXPERTS / 4 / 1e7
-    busy_s = LAYERS * 3 * experts_s + dense_s
+    busy_s = LAYERS * 3 * (experts_s + dense_s)
     assert busy_s < step_s(scenario) < busy_s + 1e-3 * (FORWARD_S + BACKWARD_S) + APPLY_S
     assert bytes_of(scenario)["shards of experts", "all-gather"] == pytest.approx(2 * LAYERS * EXPERTS / 4)
+
+
+@pytest.mark.parametrize("strategy", [{"shard": "parameters"}, {"shard": "gradients", "bucket_size_bytes": 4e6}, {"pipeline": 2}])
+def test_experts_that_every_copy_has_are_as_any_other_variable(strategy: dict[str, Any]) -> None:
+    """Not spread, they have the link no sooner: naming what is experts' changes nothing."""
+    slow = {"bandwidth_bytes_per_s": 1e7, "latency_s": 0.0}
+    named = built({"workers": 8, **strategy}, spread=8, link=slow, compute=1e-3)
+    layers = [
+        layer.model_copy(update={"experts": None if layer.experts is None else layer.experts.model_copy(update={"variables": ()})})
+        for layer in named.workload.layers
+    ]
+    unnamed = named.model_copy(update={"workload": named.workload.model_copy(update={"layers": tuple(layers)})})
+    assert step_s(named) == step_s(unnamed)
+
+
+@pytest.mark.parametrize("expert", [2, 4])
+@pytest.mark.parametrize("shard", ["parameters", "gradients", "optimizer", "none"])
+def test_a_link_carries_no_more_than_it_can(expert: int, shard: str) -> None:
+    """Experts' collectives and all others share the links between copies: a step lasts at least what all of them last alone."""
+    strategy = {"workers": 8, "expert": expert, "shard": shard} | ({"bucket_size_bytes": 4e6} if shard != "parameters" else {})
+    link = {"bandwidth_bytes_per_s": 1e7, "latency_s": 0.0}
+    scenario = built(strategy, spread=8, link=link, compute=1e-3)
+    assert step_s(scenario) >= sum(its.seconds for its in simulate(scenario).exchanges)
+
+
+def test_experts_that_nobody_shares_are_reduced_once_a_step() -> None:
+    """Two copies share a state and experts lie on two: gradients of these are kept whole through four micro-batches, and summed once."""
+    strategy = {"workers": 8, "expert": 2, "shard": "gradients", "shard_group": 2}
+    moved = bytes_of(built(strategy, {"micro_batches": 4}, spread=8))
+    assert moved["alike experts", "all-reduce"] == LAYERS * EXPERTS / 2
+    assert moved["shards", "reduce-scatter"] == 4 * LAYERS * DENSE
+
+
+@pytest.mark.parametrize("law", [{"kind": "empirical", "values": [1.5]}, {"kind": "empirical", "values": [1.0, 1.5]}])
+def test_a_device_with_all_experts_has_no_more_tokens_than_others(law: dict[str, Any]) -> None:
+    even, uneven = (built({"workers": 8, "shard": "optimizer", **its}, spread=8) for its in ({}, {"expert_imbalance": law}))
+    assert step_s(uneven) == step_s(even)
 
 
 @pytest.mark.parametrize("expert", [1, 2, 4, 8])
@@ -309,23 +348,100 @@ def test_a_published_model_in_four_stages_has_its_embedding_twice() -> None:
     assert cut - whole == pytest.approx(18 * on_four.workload.transformer.vocabulary * 2048)
 
 
+def test_a_stage_has_one_copy_however_many_of_its_layers_use_it() -> None:
+    """An embedding that the last two layers use: the last stage has, updates and sums one copy of it."""
+    plain = built({"workers": 4, "pipeline": 4}, {"micro_batches": 4, "optimizer": "adam"})
+    *layers, before, last = plain.workload.layers
+    users = tuple(layer.model_copy(update={"tied": (0,)}) for layer in (before, last))
+    twice = plain.model_copy(update={"workload": plain.workload.model_copy(update={"layers": (*layers, *users)})})
+    assert held(twice, 3) == held(tied(plain), 3)
+    assert bytes_of(twice) == bytes_of(tied(plain))
+    assert step_s(twice) == step_s(tied(plain))
+
+
+# -- what is reduced as one --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("bucket_size_bytes", "together"), [(None, 4), (2 * DENSE, 2), (3 * DENSE, 3), (0.5 * DENSE, 1)])
+def test_gradients_that_are_freed_are_held_until_they_are_reduced(bucket_size_bytes: float | None, together: int) -> None:
+    """Of four layers of a stage: all at once, or as many as fill a bucket."""
+    strategy = {"workers": 8, "pipeline": 2, "shard": "gradients", "keep_gathered": False}
+    scenario = built(strategy | ({"bucket_size_bytes": bucket_size_bytes} if bucket_size_bytes else {}), {"micro_batches": 4})
+    assert held(scenario)["buckets"] == together * DENSE
+    assert bytes_of(scenario)["shards", "reduce-scatter"] == 4 * 4 * DENSE
+
+
+def test_buckets_are_of_what_a_device_has() -> None:
+    """Tensors split over two: a device has half of each layer's gradients, and a bucket of a layer's size takes two layers."""
+    strategy = {"workers": 16, "tensor": 2, "shard": "gradients", "keep_gathered": False, "bucket_size_bytes": DENSE}
+    scenario = built(strategy, {"micro_batches": 4}, tensor={"divided": 1.0})
+    assert held(scenario)["buckets"] == DENSE
+    times = [its.times for its in simulate(scenario).exchanges if its.does == "reduce-scatter"]
+    assert times == [4 * LAYERS / 2]
+
+
+def test_layers_on_hosts_are_not_gathered_on_devices() -> None:
+    with pytest.raises(ScenarioError, match=r"strategy\.on_host keeps layers whole on each host"):
+        built({"workers": 8, "shard": "parameters", "on_host": ["layer 0"]}, cluster={"host_link": LINK})
+
+
 # -- checkpoints -------------------------------------------------------------------------------
+
+
+def checkpoint_of(scenario: Scenario) -> Writing:
+    """Of a blocking checkpoint, at 1 GB/s a node of eight devices."""
+    storage = {"latency_s": 0.0, "node_bandwidth_bytes_per_s": 1e9}
+    table = scenario.model_dump(mode="json")
+    job = {"epochs": 1, "dataset_size": 1e5, "checkpoint": {"every_epochs": 1, "mode": "blocking"}}
+    whole = scenario_from_table({**table, "cluster": {**table["cluster"], "storage": storage}, "job": job}, "test")
+    writing = writing_of(resolve(whole).scenario)
+    assert writing is not None
+    return writing
 
 
 @pytest.mark.parametrize(
     ("strategy", "nodes"), [({"shard": "none"}, 1), ({"shard": "optimizer"}, 4), ({"shard": "optimizer", "shard_group": 16}, 2)]
 )
 def test_every_node_that_has_a_part_of_the_state_writes_it(strategy: dict[str, Any], nodes: int) -> None:
-    """A parameter and Adam's two slots, four bytes each, at 1 GB/s a node of eight devices.
+    """A parameter and Adam's two slots, four bytes each.
 
     What is whole on every device is written by the first; what is in shards by all that share one copy of it at once.
     """
-    scenario = built({"workers": 32, **strategy}, {"optimizer": "adam"})
-    storage = {"latency_s": 0.0, "node_bandwidth_bytes_per_s": 1e9}
-    table = scenario.model_dump(mode="json")
-    job = {"epochs": 1, "dataset_size": 1e5, "checkpoint": {"every_epochs": 1, "mode": "blocking"}}
-    whole = scenario_from_table({**table, "cluster": {**table["cluster"], "storage": storage}, "job": job}, "test")
-    writing = writing_of(whole)
-    assert writing is not None
+    writing = checkpoint_of(built({"workers": 32, **strategy}, {"optimizer": "adam"}))
     assert writing.size_bytes == 3 * LAYERS * DENSE
     assert writing.stop_s == pytest.approx((1 + 2 / nodes) * LAYERS * DENSE / 1e9)
+
+
+def test_variables_in_32_bits_are_written_by_those_that_share_slots() -> None:
+    """In mixed precision they belong to the optimizer's state: nobody has them whole."""
+    writing = checkpoint_of(built({"workers": 32, "shard": "optimizer"}, {"optimizer": "adam", **MIXED}))
+    assert writing.stop_s == writing.restore_s == pytest.approx(3 * LAYERS * DENSE / 4 / 1e9)
+
+
+def test_stages_write_and_read_what_they_hold() -> None:
+    """Six and two of eight layers, a node each: the larger part decides."""
+    writing = checkpoint_of(built({"workers": 16, "pipeline": 2, "stages": [6]}, {"optimizer": "adam"}))
+    assert writing.stop_s == writing.restore_s == pytest.approx(3 * 6 * DENSE / 1e9)
+
+
+def test_a_copy_of_a_tied_variable_is_read_and_not_written() -> None:
+    """Two layers on each of four nodes, the last of which has the first one's variable too."""
+    writing = checkpoint_of(tied(built({"workers": 32, "pipeline": 4}, {"optimizer": "adam"})))
+    assert writing.size_bytes == 3 * LAYERS * DENSE
+    assert writing.stop_s == pytest.approx(3 * 2 * DENSE / 1e9)
+    assert writing.restore_s == pytest.approx(3 * 3 * DENSE / 1e9)
+
+
+@pytest.mark.parametrize(("expert", "nodes"), [(8, 1), (16, 2)])
+def test_experts_are_written_by_those_that_they_lie_on(expert: int, nodes: int) -> None:
+    """Thirty-two copies, nothing shared: the first node has all else."""
+    writing = checkpoint_of(built({"workers": 32, "expert": expert}, {"optimizer": "adam"}, spread=16))
+    assert writing.stop_s == pytest.approx(3 * LAYERS * (DENSE + EXPERTS / nodes) / 1e9)
+
+
+def test_experts_that_no_group_can_share_are_written_as_they_are_held() -> None:
+    """Groups of six copies share a state, experts lie on four: six is no multiple, so that memory, traffic and checkpoint leave them."""
+    scenario = built({"workers": 24, "expert": 4, "shard": "optimizer", "shard_group": 6}, {"optimizer": "adam"}, spread=4)
+    writing = checkpoint_of(scenario)  # all six, and all four, are on the first node
+    assert writing.stop_s == pytest.approx(3 * LAYERS * (DENSE + EXPERTS) / 1e9)
+    assert held(scenario)["optimizer"] == pytest.approx(2 * LAYERS * (DENSE / 6 + EXPERTS / 4))

@@ -125,7 +125,7 @@ def test_splitting_sharing_and_stashing() -> None:
 
 
 def test_parameters_that_are_shared_out_come_together_layer_by_layer() -> None:
-    parts = lone(holding(scenario(), Held(parameter_shards=8, gradient_shards=8, slot_shards=8)))
+    parts = lone(holding(scenario(), Held(parameter_shards=8, gradient_shards=8, slot_shards=8, fused=0.0)))
     assert parts["gathered"] == 2 * 64 * 2**20
     assert parts["buckets"] == 64 * 2**20
 

@@ -134,14 +134,13 @@ def _parts_make_up_all(program: Program, scenario: Scenario) -> None:
     through after, nor what stages of one copy sum.
     """
     law, copy_of = gradients_enter_one_bucket, program.ranks.copy
-    wanted_bytes = sum(
-        its.variable.gradient_bytes(scenario.batch) * its.share * chunk.tensor * chunk.reduced
-        for stage in scenario.strategy.held(scenario)
-        for chunk in stage
-        for layer in layers_of(scenario.workload, chunk)
-        for its in layer
-        if chunk.sharing(1, experts=its.experts).copies > 1
-    )
+    wanted = {False: 0.0, True: 0.0}
+    for stage in scenario.strategy.held(scenario):
+        for chunk in stage:
+            for one in (one for layer in layers_of(scenario.workload, chunk) for one in layer):
+                if chunk.sharing(1, experts=one.experts).copies > 1:
+                    size_bytes = one.variable.gradient_bytes(scenario.batch) * one.share * chunk.tensor * chunk.reduced
+                    wanted[one.experts and chunk.expert > 1] += size_bytes
     group_of = {(of, rank): group for group, of in zip(program.groups, partition_of_each(program), strict=True) for rank in group.tolist()}
     copies_in = {key: len(np.unique(copy_of[group])) for key, group in group_of.items()}
     for copy in range(int(copy_of.max()) + 1):
@@ -155,7 +154,9 @@ def _parts_make_up_all(program: Program, scenario: Scenario) -> None:
                 of_shares = any(same(its.size_bytes * len(group_of[one.partition, rank]), one.size_bytes) for one in scattered)
                 if copies_in[its.partition, rank] > 1 and not of_shares:
                     reduced_bytes += its.size_bytes
-        if not any(same(reduced_bytes, count * wanted_bytes) for count in (1, scenario.training.micro_batches)):
+        counts = (1, scenario.training.micro_batches)
+        if not any(same(reduced_bytes, of_all * wanted[False] + of_experts * wanted[True]) for of_all in counts for of_experts in counts):
+            wanted_bytes = sum(wanted.values())
             raise broken(law, f"the ranks of copy {copy} reduce {reduced_bytes:g} bytes of gradients together, not {wanted_bytes:g}")
 
 

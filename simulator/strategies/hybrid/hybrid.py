@@ -34,7 +34,7 @@ from simulator.rng import Streams
 from simulator.spec import Bytes
 from simulator.strategies.all_reduce import check_switches
 from simulator.strategies.assembling import assembled
-from simulator.strategies.holding import Held, ReducePrecision, layers_of, values_of
+from simulator.strategies.holding import Held, ReducePrecision, fused, layers_of, values_of
 from simulator.strategies.hybrid.described import Devices, bubble_of, exchanges_of, stages_of
 from simulator.strategies.hybrid.groups import Among, Grid, Order, Timing, tensor_groups
 from simulator.strategies.hybrid.parts import Cut, Exchanged, Part, Split, State, cut, parts_of, state_of
@@ -307,6 +307,11 @@ class Hybrid(Strategy):
             return
         if setup.cluster.host_link is None:
             raise ValueError("strategy.on_host needs cluster.host_link, over which activations are copied between a device and its host")
+        if self.shard == "parameters":
+            raise ValueError(
+                'strategy.on_host keeps layers whole on each host, and shard = "parameters" gathers every layer on devices: leave one of '
+                "them out"
+            )
         names = [layer.name for layer in setup.workload.layers]
         for name in self.on_host:
             if name not in names:
@@ -336,7 +341,7 @@ class Hybrid(Strategy):
         JMLR 2022, section 2.2), and with tensors of one shape what there is room for is sent and computed, be it empty. Without such
         tensors it is what there is (Gale et al., "MegaBlocks", MLSys 2023; ``moe_pad_expert_input_to_capacity`` of Megatron-LM).
         """
-        law = self.expert_imbalance
+        law = self.expert_imbalance if self.expert > 1 else Constant()  # a device that has all experts has all tokens of its copy
         if self.capacity is None:
             return law
         if self.pad_to_capacity:
@@ -442,6 +447,19 @@ class Hybrid(Strategy):
         several = {number: stages for number, stages in users.items() if len(stages) > 1}
         return frozenset(several), tuple(sorted(set().union(*several.values())))
 
+    def _copied(self, setup: Setup, tied: frozenset[int]) -> frozenset[tuple[int, int]]:
+        """Layers that have their stage's copy of a variable that another stage has itself, each with that."""
+        layers, ends = setup.workload.layers, self._ends(setup) if tied else ()
+        stage_of = [bisect_right(ends, place) % self.pipeline for place in range(len(layers))] if tied else []
+        had = {(stage, number) for stage, layer in zip(stage_of, layers, strict=False) for number in layer.variables}
+        found = set()
+        for place, stage in enumerate(stage_of):
+            for number in tied & set(layers[place].tied):
+                if (stage, number) not in had:
+                    had.add((stage, number))
+                    found.add((place, number))
+        return frozenset(found)
+
     def _keeps(self) -> bool:
         """Whether what was gathered is kept through a step.
 
@@ -465,7 +483,9 @@ class Hybrid(Strategy):
             slot_shards=shards,
             gathered=None if keeps else 1 + self.prefetch,
             reduced=values_of(load, self.reduce_precision).reduced,
+            fused=0.0 if self.shard == "parameters" else self.bucket_size_bytes,
             tied=tied,
+            copied=self._copied(setup, tied),
             on_host=frozenset(self.on_host),
         )
         if not load.layers:
@@ -798,22 +818,19 @@ class _Costs:
         if strategy.bucket_size_bytes is None:
             return [Reduced(chunk, 1.0, part.dense.gradient_bytes, part.experts.gradient_bytes)]
         if not setup.workload.layers:
-            fused = buckets(setup.workload, setup.batch, strategy.bucket_size_bytes / self.values.reduced, setup.layout.replicas)
-            return [Reduced(chunk, ready, size_bytes * self.values.reduced, 0.0) for ready, size_bytes in fused]
+            filled = buckets(setup.workload, setup.batch, strategy.bucket_size_bytes / self.values.reduced, setup.layout.replicas)
+            return [Reduced(chunk, ready, size_bytes * self.values.reduced, 0.0) for ready, size_bytes in filled]
+        layers = self.layers_of(part)
+        of_device = [(layer.dense.gradient_bytes + layer.experts.gradient_bytes) / self.whole.tensor for layer in layers]
         found: list[Reduced] = []
-        done_s = dense = experts = 0.0
-        for layer in reversed(self.layers_of(part)):
-            done_s += layer.backward_s
-            dense += layer.dense.gradient_bytes
-            experts += layer.experts.gradient_bytes
-            if dense + experts >= strategy.bucket_size_bytes:
-                ready = min(done_s / part.backward_s, 1.0) if part.backward_s else 1.0  # the sum of layers may round to more
-                found.append(Reduced(chunk, ready, dense, experts))
-                dense = experts = 0.0
-        if dense + experts:
-            found.append(Reduced(chunk, 1.0, dense, experts))
-        elif found:
-            found[-1] = found[-1]._replace(ready=1.0)
+        done_s = 0.0
+        for numbers in fused(of_device, strategy.bucket_size_bytes):
+            its = [layers[number] for number in numbers]
+            done_s += sum(layer.backward_s for layer in its)
+            ready = min(done_s / part.backward_s, 1.0) if part.backward_s else 1.0  # the sum of layers may round to more
+            dense, experts = sum(layer.dense.gradient_bytes for layer in its), sum(layer.experts.gradient_bytes for layer in its)
+            found.append(Reduced(chunk, ready, dense, experts))
+        found[-1] = found[-1]._replace(ready=1.0)
         return found
 
     def applied(self, parts: Sequence[Part]) -> float:

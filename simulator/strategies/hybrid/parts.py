@@ -101,7 +101,7 @@ class Part(NamedTuple):
     input_bytes, output_bytes
         Handed over by the part before, and to the next one.
     dense, experts
-        Variables that every copy has, and those of experts, as a rank has them.
+        Variables that every copy has, and those of experts that are spread over copies, as a rank has them.
     """
 
     first: int
@@ -220,7 +220,11 @@ def parts_of(
         if training.recompute == "full":  # what is computed again is exchanged again
             back = back.again(there)
         owned = [one for layer in layers_of(load, chunk) for one in layer]
-        dense, experts = (state_of([its for its in owned if its.experts is of], chunk.tensor, values, batch) for of in (False, True))
+        spread = [its.experts and chunk.expert > 1 for its in owned]  # experts that every copy has whole are as all else
+        dense, experts = (
+            state_of([its for its, apart in zip(owned, spread, strict=True) if apart is of], chunk.tensor, values, batch)
+            for of in (False, True)
+        )
         found.append(
             Part(
                 first=chunk.first,

@@ -29,7 +29,7 @@ class Reduced(NamedTuple):
     chunk, ready
         The chunk whose backward pass makes them, and the share of that after which they are there.
     dense_bytes, expert_bytes
-        Of variables that all copies have, and of those of experts, as a rank has them.
+        Of variables that all copies have, and of those of experts that are spread over copies, as a rank has them.
     """
 
     chunk: int
@@ -154,6 +154,8 @@ class _Maker:
         self._last_of_chunk = {number: chunk for chunk, number in last.items()}
         self._gathers = stage.shares and stage.shard == "parameters"
         self._gathered: set[int] = set()
+        self._moved: dict[bool, tuple[int, ...]] = {False: (), True: ()}
+        """The last collective of variables that all copies have, and of those of experts."""
 
     def made(self) -> Routine:
         stage = self._stage
@@ -214,7 +216,7 @@ class _Maker:
                 self._compute_back(each, of_layer, layer.backward_s * share)
                 self._exchange(layer, exchanges, forward=False)
                 if ends or (makes and stage.each_micro_batch):
-                    self._reduce(layer.dense.gradient_bytes, layer.experts.gradient_bytes)
+                    self._reduce(layer.dense.gradient_bytes, layer.experts.gradient_bytes, ends=ends)
         else:
             its = [one for one in stage.reduced if one.chunk == each.chunk] if ends or (makes and stage.each_micro_batch) else []
             done = 0.0
@@ -222,7 +224,7 @@ class _Maker:
                 self._compute_back(each, again, part.backward_s * share * (one.ready - done))
                 self._exchange(part, exchanges * (one.ready - done), forward=False)
                 again, done = 0.0, one.ready
-                self._reduce(one.dense_bytes, one.expert_bytes)
+                self._reduce(one.dense_bytes, one.expert_bytes, ends=ends)
             if done < 1.0:
                 self._compute_back(each, again, part.backward_s * share * (1.0 - done))
                 self._exchange(part, exchanges * (1.0 - done), forward=False)
@@ -274,29 +276,39 @@ class _Maker:
         dense_bytes = sum(part.dense.parameter_bytes for part in parts)
         expert_bytes = sum(part.experts.parameter_bytes for part in parts)
         if stage.dense.shards > 1:
-            found += self._collective("shard", "all-gather", dense_bytes, after)
+            found += self._in_turn("shard", "all-gather", dense_bytes, after, experts=False)
         if stage.experts.shards > 1:
-            found += self._collective("expert shard", "all-gather", expert_bytes, tuple(found) or after)
+            found += self._in_turn("expert shard", "all-gather", expert_bytes, tuple(found) or after, experts=True)
         return found
 
-    def _reduce(self, dense_bytes: float, expert_bytes: float) -> None:
-        """Gradients that the pass has made ready, among copies that have the same: those that all have, then those of experts."""
+    def _reduce(self, dense_bytes: float, expert_bytes: float, *, ends: bool) -> None:
+        """Gradients that the pass has made ready, among copies that have the same: those that all have, then those of experts.
+
+        Whoever has room for all of them reduces what the last pass, which ``ends`` the step's, has added to.
+        """
         stage, after = self._stage, self._tail
         kinds: tuple[tuple[Among, Among, Sharing, float], ...] = (
             ("data", "shard", stage.dense, dense_bytes),
             ("alike", "expert shard", stage.experts, expert_bytes),
         )
         for whole, part, sharing, size_bytes in kinds:
+            experts = whole == "alike"
             if sharing.copies == 1:
                 continue
             if not stage.shares or sharing.shards == 1:
-                done = self._collective(whole, "all-reduce", size_bytes, after)
+                done = self._in_turn(whole, "all-reduce", size_bytes, after, experts=experts) if ends else []
             else:
-                done = self._collective(part, "reduce-scatter", size_bytes, after)
+                done = self._in_turn(part, "reduce-scatter", size_bytes, after, experts=experts)
                 if sharing.shards < sharing.copies:
                     done += self._collective("across", "all-reduce", size_bytes / sharing.shards, tuple(done))
             self._reduced += done
             after = tuple(done) or after
+
+    def _in_turn(self, among: Among, does: Collective, size_bytes: float, after: tuple[int, ...], *, experts: bool) -> list[int]:
+        """A collective behind the last one of the other kind: experts' and all others go over the same links, and lasts as if alone."""
+        done = self._collective(among, does, size_bytes, (*after, *self._moved[not experts]))
+        self._moved[experts] = tuple(done) or self._moved[experts]
+        return done
 
     def _collective(self, among: Among, does: Collective, size_bytes: float, after: tuple[int, ...]) -> list[int]:
         """A collective, unless there is nothing to do."""
