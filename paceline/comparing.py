@@ -14,10 +14,12 @@ from simulator.results import Result
 from simulator.short import Short
 from simulator.text import Kind, format_interval, format_number, format_share, written
 
-__all__ = ["NOTHING", "Comparison", "compare", "has_effect", "rivals_of", "share_draws", "throughput_apart", "verdict"]
+__all__ = ["LITTLE", "NOTHING", "Comparison", "compare", "has_effect", "rivals_of", "share_draws", "throughput_apart", "verdict"]
 
 NOTHING = 0.0005
 """A change of throughput that reads as 0.0%."""
+LITTLE = 0.01
+"""A change that brings less helps nobody."""
 _AS_TIMES = 2.0
 """From this ratio on, times are easier to read than per cent."""
 _AS_MULTIPLE = 3.0

@@ -7,8 +7,9 @@ faster part never makes the whole slower. So the throughput of one over that of 
 lies between the least and the greatest of the parts' ratios, with 1 among them: the laws of
 Amdahl (AFIPS 1967) for a step, without a word on which part limits.
 
-A few real systems break the rule that faster parts never hurt (Graham, "Bounds on
-multiprocessing timing anomalies", 1969). Where simulated runs show that, their mean stands.
+A few systems break the rule that faster parts never hurt, for a while and by little (Graham,
+"Bounds on multiprocessing timing anomalies", 1969), and runs of some steps scatter. What
+simulated runs show beyond the bounds is taken for that, and not told as an effect.
 """
 
 from __future__ import annotations
@@ -126,9 +127,8 @@ def gain_bounds(ours: Scenario, theirs: Scenario) -> GainBounds:
 
 
 def bounded(ratio: Estimate, bounds: GainBounds) -> Estimate:
-    """The same ratio with an interval that leaves out what cannot be; it always holds the mean, which is what was simulated."""
-    low, high = max(ratio.low, bounds.least), min(ratio.high, bounds.most)
-    return Estimate(mean=ratio.mean, low=min(low, ratio.mean), high=max(high, ratio.mean))
+    """The same ratio, mean and interval, as far as it can be."""
+    return Estimate(**{end: min(max(getattr(ratio, end), bounds.least), bounds.most) for end in ("mean", "low", "high")})
 
 
 def _rounded(value: float) -> float:

@@ -26,6 +26,8 @@ _SATURATED = 0.85
 _LITTLE = 0.01
 """A change that brings less is next to nothing, and a part that takes less of a step is not seen."""
 _HALF = 0.5
+_TOGETHER = 2.0
+"""Two parts that bring more than this many times what each does alone hold each other up."""
 _BALANCED = 1.25
 """Where the largest part of a step is at most this many times the second, neither alone is the limit."""
 _HOST_LINKS = PortKind.HOST_LINK_OUT, PortKind.HOST_LINK_IN
@@ -60,7 +62,7 @@ def bottleneck(
         What each part brings if it is twice as fast, where several may be the limit (:mod:`simulator.next_change`).
     """
     limit = _by_shares(scenario, parts, use, busiest, stages, exchanges)
-    if not gains:
+    if gains is None:
         return limit
     cut = _Cut(_step_s(parts), stages, exchanges)
     found = _by_gains(limit, gains, partial(_share_of, parts), lambda part: _limit_of(part, scenario, parts, use, busiest, cut))
@@ -94,20 +96,27 @@ def _by_gains(limit: Bottleneck, gains: Gains, share_of: Callable[[Part], float]
 
     Two limit together where the second brings nearly as much as the first, or where the first brings
     less than half of what its share of a step would if nothing else lasted as long: of a share s that is
-    made twice as fast, s / (2 - s). A limit that none of the changes is about, such as waiting for each other, stays what it is.
+    made twice as fast, s / (2 - s). Which of several others it is shows with both twice as fast. A limit that none of the changes is
+    about, such as waiting for each other, stays what it is.
     """
     own = next((part for part, names in FAMILY.items() if limit.name in names), None)
     if own is None:
         return limit
-    ordered = sorted(gains, key=lambda part: -gains[part])
+    alone, together = gains
+    ordered = sorted(alone, key=lambda part: -alone[part])
     first, second = ordered[:2]
-    changes = listed([f"{CHANGES[part].words} {written(gains[part], 'change')}" for part in ordered])
+    changes = listed([f"{CHANGES[part].words} {written(alone[part], 'change')}" for part in ordered])
     tried = f"Each by itself twice as fast, with the same draws: {changes} throughput."
+    both = 0.0
+    if together:
+        (first, second), both = max(together.items(), key=lambda one: one[1])
+        first, second = sorted((first, second), key=lambda part: -alone[part])
+        tried = f"{tried[:-1]}; {CHANGES[first].words} and {CHANGES[second].words} together {written(both, 'change')}."
     one = limit if own == first else limit_of(first)
     other = limit if own == second else limit_of(second)
     share = share_of(first)
-    held_up = gains[first] < _HALF * share / (2.0 - share)
-    if (held_up or gains[second] >= gains[first] / _BALANCED) and one.name != other.name:
+    held_up = alone[first] < _HALF * share / (2.0 - share) or both > _TOGETHER * (alone[first] + alone[second])
+    if (held_up or alone[second] >= alone[first] / _BALANCED) and one.name != other.name:
         begins = f"{CHANGES[first].words} and {CHANGES[second].words} limit together, and neither alone"
         return Bottleneck(name=one.name, balance=other.name, text=f"{begins[0].upper()}{begins[1:]}. {tried}")
     return Bottleneck(name=one.name, text=f"{one.text} {tried}")

@@ -114,11 +114,13 @@ def factor(scenario: Scenario, parts: Breakdown, hidden_s: float, use: Utilisati
     Communication that compute hides comes out as far as the links are what is waited for: of
     x s exposed and h s hidden, x e^m + x / (x + h) h (e^m - e^c) s. Where little is exposed
     that is the last message, which compute does not touch; where much is, the links were busy
-    all along, and what compute hides is what it lasts. Workers that do not wait for each other
-    queue for the busiest link or server: of a step of S s it needs B s for all of them, which
-    no faster compute takes away, and a worker by itself would need A s. A step is taken to be
-    (A^p + B^p)^(1/p), with the p for which that is S, so that compute counts for the less the
-    nearer B is to S.
+    all along, and what compute hides is what it lasts. Compute hides no more than it lasts: a
+    step takes at least what it sends, and before it the forward pass where gradients are sent.
+
+    Workers that do not wait for each other queue for the busiest link or server: of a step of
+    S s it needs B s for all of them, which no faster compute takes away, and a worker by itself
+    would need A s. A step is taken to be (A^p + B^p)^(1/p), with the p for which that is S, so
+    that compute counts for the less the nearer B is to S.
 
     Parameters
     ----------
@@ -139,7 +141,16 @@ def factor(scenario: Scenario, parts: Breakdown, hidden_s: float, use: Utilisati
     shown_s = hidden_s * exposed_s / sent_s if sent_s else 0.0
     exposed_s = max(exposed_s * longer + shown_s * (longer - slower), 0.0)
     after_s = parts.input + (parts.compute + parts.waiting) * slower + exposed_s + parts.apply * (longer if scenario.servers else slower)
-    return after_s / step_s
+    before_s = min(_before_sending(scenario) * parts.compute, step_s - sent_s)
+    return max(after_s, max(before_s, 0.0) * slower + sent_s * longer) / step_s
+
+
+def _before_sending(scenario: Scenario) -> float:
+    """Share of compute that is over before the first gradient can be sent: the forward pass, where replicas reduce."""
+    if scenario.strategy.reduction is None:
+        return 0.0
+    forward_s, backward_s = (law(scenario.batch) for law in (scenario.workload.forward, scenario.workload.backward))
+    return forward_s / (forward_s + backward_s) if forward_s else 0.0
 
 
 def _alone_and_busy_s(scenario: Scenario, step_s: float, use: Utilisation) -> tuple[float, float]:

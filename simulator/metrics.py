@@ -95,7 +95,7 @@ def summarise(
     stages = _stages(achieved, runs)
     step_time, staleness = _step_time(runs), _staleness(achieved, runs, [its.staleness for its in stages])
     exposed = breakdown.exposed_communication / step_time.mean
-    gains: Gains = {}
+    gains: Gains | None = None
     if again is not None and (parts := contested(achieved, breakdown, hidden_s, utilisation)):
         gains = gains_of(scenario, parts, lambda its: _rate(again(its)))
     exchanges = achieved.strategy.exchanges(achieved, Streams(scenario.run.seed, 0))
@@ -149,7 +149,7 @@ def _at_most(linear: float, values: Sequence[float], off: Off, scenario: Scenari
     found = prediction_interval(values, off)
     if not scenario.cluster.even:
         return found
-    return Estimate(mean=found.mean, low=found.low, high=max(min(found.high, linear), prediction_interval(values).high))
+    return Estimate(mean=found.mean, low=found.low, high=max(min(found.high, linear), *values))
 
 
 def doubt_of_runs(scenario: Scenario, runs: Sequence[Measured]) -> Doubt | None:

@@ -5,12 +5,14 @@ long at the same time. Where compute hides communication that lasts as long, twi
 device waits for the links at once, and devices that compute for 91% of a step bring a tenth.
 Which part limits is what changes the throughput when it is made twice as fast. That is
 simulated, once for each part, where two parts last long enough that halving one leaves the
-other (:func:`contested`).
+other (:func:`contested`); and where three may limit and none brings much alone, with two of
+them twice as fast.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from itertools import combinations
 from typing import Literal, NamedTuple
 
 from simulator.errors import PacelineError
@@ -23,8 +25,21 @@ from simulator.what_if import with_communication, with_compute, with_input_times
 __all__ = ["CHANGES", "Gains", "Part", "contested", "gains_of", "tried"]
 
 Part = Literal["compute", "communication", "server", "input"]
-Gains = Mapping[Part, float]
-"""Throughput over what it is, less 1, with one part twice as fast."""
+
+
+class Gains(NamedTuple):
+    """Throughput over what it is, less 1; at least 0, since a faster part never does harm.
+
+    Attributes
+    ----------
+    alone
+        With one part twice as fast.
+    together
+        With two of them, where several parts could be what keeps the best from bringing more; else empty.
+    """
+
+    alone: Mapping[Part, float]
+    together: Mapping[tuple[Part, Part], float]
 
 
 class _Change(NamedTuple):
@@ -45,6 +60,10 @@ CHANGES: Mapping[Part, _Change] = {
 _AS_LONG = 0.3
 """A part that lasts half as long as the longest is what is waited for once that one is twice as fast; waiting in a queue may
 go altogether if what serves it is twice as fast, so that less than half counts too."""
+_MUCH = 0.5
+"""What brings as much is a limit by itself: half of what it would if nothing else lasted."""
+_NOISE = 0.05
+"""What brings less may be first by chance."""
 _FEWEST_STEPS = 10
 _TRIES_ARE_ONE_OF = 40
 """A change is tried for this part of all steps of all replications, so that trying each of four costs an eighth more."""
@@ -92,7 +111,7 @@ def tried(scenario: Scenario) -> Scenario:
     return scenario.shortened(steps, steps // 2) if steps < all_of_each else scenario
 
 
-def gains_of(scenario: Scenario, parts: list[Part], simulated: Callable[[Scenario], float]) -> Gains:
+def gains_of(scenario: Scenario, parts: list[Part], simulated: Callable[[Scenario], float]) -> Gains | None:
     """What each part brings if it is twice as fast, in a run of fewer steps: they are all alike, and the draws the same.
 
     Parameters
@@ -103,13 +122,31 @@ def gains_of(scenario: Scenario, parts: list[Part], simulated: Callable[[Scenari
         Those to try.
     simulated
         The throughput of one replication of a scenario, resolved; with the same draws whatever the scenario.
+
+    Returns
+    -------
+    Gains or None
+        None where one of the changes breaks a rule, or cannot be simulated.
     """
     scenario = tried(scenario)
     rate = simulated(scenario)
-    found: dict[Part, float] = {}
-    for part in parts:
-        try:
-            found[part] = simulated(resolve(CHANGES[part].made(scenario)).scenario) / rate - 1.0
-        except PacelineError:  # the change breaks a rule, or cannot be simulated
-            continue
-    return found if len(found) == len(parts) else {}
+
+    def gain(*faster: Part) -> float:
+        its = scenario
+        for part in faster:
+            its = CHANGES[part].made(its)
+        return max(simulated(resolve(its).scenario) / rate - 1.0, 0.0)
+
+    try:
+        alone = {part: gain(part) for part in parts}
+        return Gains(alone, {pair: gain(*pair) for pair in _in_question(alone)})
+    except PacelineError:
+        return None
+
+
+def _in_question(alone: Mapping[Part, float]) -> Iterable[tuple[Part, Part]]:
+    """Pairs of parts that may limit together."""
+    first, *others = sorted(alone, key=lambda part: -alone[part])
+    if len(others) < 2 or alone[first] >= _MUCH:
+        return ()
+    return [(first, other) for other in others] if alone[first] >= _NOISE else combinations(alone, 2)

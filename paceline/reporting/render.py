@@ -14,6 +14,7 @@ import plotly.graph_objects as go
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
+from paceline.comparing import LITTLE
 from paceline.planning.tables import brief, plan_tables
 from paceline.reporting.axes import JOB_COLOURS, marker_symbol
 from paceline.reporting.columns import PARTS, columns_of
@@ -341,9 +342,9 @@ def _add_sensitivity(found: Sections, changes: Sequence[Change], scaling: str) -
 
 def _title_of_changes(changes: Sequence[Change]) -> str:
     """What is seen of them: the one that gains most."""
-    gains = [(change.gain, change.name) for change in changes if change.seen and change.gain is not None and change.gain > 0]
+    gains = [(change.gain, change.name) for change in changes if change.seen and change.gain is not None and change.gain >= LITTLE]
     if not gains:
-        return "No single change that was tried helps for certain"
+        return f"No single change that was tried brings more than {format_share(LITTLE)} for certain"
     gain, name = max(gains, key=lambda one: (helpfulness(one[1], one[0]), one[1]))
     return f"{name[:1].upper()}{name[1:]} would help most: {format_change(gain)} throughput"
 

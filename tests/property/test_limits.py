@@ -6,7 +6,7 @@ import pytest
 from support.random_scenarios import seeded_scenarios
 from support.scenarios import scenario_table
 
-from simulator import scenario_from_table, simulate
+from simulator import load_scenario, scenario_from_table, simulate
 from simulator.bottleneck import FAMILY
 from simulator.errors import PacelineError
 from simulator.next_change import CHANGES, Part
@@ -95,6 +95,17 @@ def test_where_it_lasts_longer_than_what_hides_it_the_network_is() -> None:
     assert (result.bottleneck.name, result.bottleneck.balance) == ("network", None)
     faster = gains(hidden("1.2 GB/s"))
     assert faster["communication"] > 4 * faster["compute"]
+
+
+def test_of_three_parts_the_two_are_named_that_bring_much_together() -> None:
+    """One server's link and its updates are both in use all the time, and devices are not: neither alone helps, both do."""
+    settings = [("strategy.workers", 64), ("strategy.servers", 1), ("cluster.inter_node.bandwidth", "50 Gbit/s")]
+    result = simulate(load_scenario("async-ps", [*settings, ("run.replications", 2), ("run.steps", 100)]))
+    assert {result.bottleneck.name, result.bottleneck.balance} == {"server", "server-network"}
+    assert result.utilisation.busiest_server > 0.95
+    assert result.utilisation.busiest_link > 0.95
+    both = simulate(CHANGES["server"].made(CHANGES["communication"].made(result.scenario)))
+    assert both.throughput_samples_per_s.mean > 1.5 * result.throughput_samples_per_s.mean
 
 
 @pytest.mark.parametrize("part", list(CHANGES))

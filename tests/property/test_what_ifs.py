@@ -59,14 +59,12 @@ def test_a_faster_part_never_slows_a_run_and_brings_no_more_than_its_own_ratio(n
         assert gain_bounds(base, faster) == pytest.approx((0.5, 1.0))
         found = compare(ours, theirs)
         pairs += 1
-        # a few scenarios have anomalies of timing, such as workers whose phases happen to meet: there the mean stands, and nothing below
-        assert found.ratio.low >= min(1.0, found.ratio.mean)
-        assert found.ratio.high <= max(2.0, found.ratio.mean) * (1 + 1e-9)
+        assert 1.0 <= found.ratio.low <= found.ratio.mean <= found.ratio.high <= 2.0 * (1 + 1e-9)
         if found.runs and found.wins == found.runs and found.ratio.mean > 1.001:
             assert found.clear, "what wins every pair is not called uncertain"
             certain += 1
         mirrored = compare(theirs, ours)
-        assert mirrored.ratio.high <= max(1.0, mirrored.ratio.mean)
+        assert 0.5 * (1 - 1e-9) <= mirrored.ratio.low <= mirrored.ratio.mean <= mirrored.ratio.high <= 1.0
     assert pairs >= 25
     assert certain >= 3
 

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
+from support.scenarios import scenario_table
 
 from paceline.comparing import compare
 from paceline.planning.goal import confidence_of, reached_with
-from simulator import Scenario, load_scenario, simulate
+from simulator import Scenario, load_scenario, scenario_from_table, simulate
 from simulator.discrepancy import CERTAIN, Z_90, Off, between
 from simulator.errors import ScenarioError
 from simulator.figures import Estimate
@@ -214,3 +215,23 @@ def test_nineteen_of_nineteen_runs_and_a_doubt() -> None:
     assert confidence_of(rates, 90.0, off) == pytest.approx(NormalDist().cdf(-math.log(0.9) / 0.1))
     assert reached_with(0.95, rates, off) == pytest.approx(100.0 * math.exp(-Z_90 * 0.1))
     assert confidence_of(rates, math.inf, off) == 0.0
+
+
+@pytest.mark.parametrize("kind", ["gossip", "multi-worker-mirrored"])
+def test_communication_that_is_only_just_hidden_may_show(kind: str) -> None:
+    """222 ms behind 250 ms of compute, or 155 behind a backward pass of 167: on links as slow as they may be it lasts longer."""
+    variables = [{"name": f"v{at}", "size_bytes": 645_000.0, "creation_index": at, "ready": (at + 1) / 20} for at in range(20)]
+    load = {"variables": variables, "forward": {"base": "83 ms", "per_sample": "0 s"}, "backward": {"base": "167 ms", "per_sample": "0 s"}}
+    strategy: dict[str, Any] = {"kind": kind, "workers": 4} | ({} if kind == "gossip" else {"bucket_size": "1 MB"})
+
+    def found(of_rate: float) -> Result:
+        cluster = {"inter_node": {"bandwidth": f"{1e9 * of_rate:.6g} bit/s", "latency": "0 s"}}
+        run = {"replications": 5, "steps": 20}
+        table = scenario_table(workload=load, cluster=cluster, strategy=strategy, run=run)
+        return simulate(scenario_from_table({**table, "discrepancy": {"communication": {"at": 0.36}}}, "test"))
+
+    result = found(1.0)
+    assert result.breakdown_s.exposed_communication < 0.03
+    slowed = found(math.exp(-0.36)).throughput_samples_per_s.mean
+    assert slowed < 0.9 * result.throughput_samples_per_s.mean
+    assert result.throughput_samples_per_s.low < slowed
