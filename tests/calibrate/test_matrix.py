@@ -246,7 +246,9 @@ def test_a_machine_on_which_nothing_can_be_measured_is_not_tried_to_the_end(tmp_
 
 
 @pytest.mark.filterwarnings("default::simulator.errors.PacelineWarning")
-def test_a_matrix_too_small_for_three_failures_in_a_row_says_why_nothing_was_fitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_matrix_too_small_for_three_failures_in_a_row_says_why_nothing_was_fitted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One setting is fitted and one held out, and neither can be measured."""
     text = FIT.replace('["ladder-1mb/16", "ladder-4mb"]', '"ladder-4mb"') + HELD_OUT.replace("[2, 3]", "2")
     monkeypatch.setattr(running, "measure_setting", _no_space)
