@@ -32,6 +32,7 @@ __all__ = [
     "PublishedValidation",
     "coverage_of",
     "headline_of",
+    "names_of_tables",
     "row_of",
     "validate_published",
 ]
@@ -170,8 +171,8 @@ def validate_published(
     names = {name for case, _ in cases for name in (case.series.table, case.series.id)} | {each.table for each in tables.accounted}
     for name in only:
         if name not in names:
-            tables_are = listed(list(dict.fromkeys((*(case.series.table for case, _ in cases), _OF_STALENESS, _OF_NCCL))))
-            hint = did_you_mean(str(name), sorted(names), f"tables are {tables_are}, and {_LISTING} lists the series of one")
+            otherwise = f"tables are {listed(names_of_tables(cases))}, and {_LISTING} lists the series of one"
+            hint = did_you_mean(str(name), sorted(names), otherwise)
             raise InputError(f"`only`: there is no published table or series {str(name)[:60]!r}; {hint}")
     jobs = [(case, rows) for case, rows in cases if case.series.regime in wanted and _is_named(case.series.table, case.series.id, only)]
     rows: list[Compared] = []
@@ -195,6 +196,11 @@ def validate_published(
     return PublishedValidation(
         rows=tuple(rows), constants=tuple(constants().values()), excluded=tuple(tables.excluded), coverage=coverage_of(tables)
     )
+
+
+def names_of_tables(cases: Iterable[tuple[PublishedCase, Sequence[Row]]]) -> list[str]:
+    """The tables that are predicted: those of the cases, and those whose rows are no trainings."""
+    return list(dict.fromkeys((*(case.series.table for case, _ in cases), _OF_STALENESS, _OF_NCCL)))
 
 
 def _is_named(table: str, series: str, only: Sequence[str]) -> bool:
