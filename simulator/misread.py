@@ -41,6 +41,7 @@ def misread(scenario: Scenario) -> Iterator[Warned]:
             'latency = "50 us"',
         )  # fmt: skip
     yield from _shared_beside_idle(scenario)
+    yield from _joined_by_one_switch(scenario)
 
 
 Unfelt = tuple[str, Any, str]
@@ -161,6 +162,18 @@ def _shared_beside_idle(scenario: Scenario) -> Iterator[Warned]:
         code="shared-beside-idle", path="cluster.replicas_per_device", value=cluster.replicas_per_device,
         text=f"up to {counted(sharing, 'replica')} share a device, while {cluster.nodes - needed:,} of {counted(cluster.nodes, 'node')} "
         "are idle: workers fill node after node; lower cluster.replicas_per_device to spread them",
+    )  # fmt: skip
+
+
+def _joined_by_one_switch(scenario: Scenario) -> Iterator[Warned]:
+    """Rails of which nothing says that each has leaves of its own."""
+    cluster = scenario.cluster
+    if cluster.rails is None or cluster.rails == 1 or cluster.fabric is not None or scenario.nodes_needed == 1:
+        return
+    yield Warned(
+        code="one-switch", path="cluster.rails", value=cluster.rails,
+        text=f"cluster.rails = {cluster.rails} says which NIC a device uses, and all rails join one switch that is never the bottleneck; "
+        "for leaves of their own give cluster.fabric with rail_optimised = true",
     )  # fmt: skip
 
 

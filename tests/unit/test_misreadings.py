@@ -236,16 +236,18 @@ def test_what_may_not_be_meant_is_warned_of(scenario, parts: dict[str, Any], cod
     ],
 )
 def test_what_is_likely_meant_is_taken_without_a_word(scenario, parts: dict[str, Any]) -> None:
-    about = {"no-effect", "as-multiple", "long-latency", "shared-beside-idle"}
+    about = {"no-effect", "as-multiple", "long-latency", "shared-beside-idle", "one-switch"}
     assert not {code for code, _ in told(scenario(**{"strategy": RING, **parts}))} & about
 
 
-def test_rails_without_a_fabric_say_what_joins_them(scenario) -> None:
+def test_rails_that_no_fabric_joins_are_warned_of_once(scenario) -> None:
     railed = {"devices_per_node": 2, "nics_per_node": 2, "rails": 2}
-    assumed = [its for its in resolve(scenario(strategy=RING, cluster=railed)).assumed if its.path == "cluster.fabric"]
-    assert [its.value for its in assumed] == ["one switch"]
-    with_fabric = scenario(strategy=RING, cluster={**railed, "fabric": {"nodes_per_leaf": 1}})
-    assert not [its for its in resolve(with_fabric).assumed if its.path == "cluster.fabric"]
+    built = scenario(strategy=RING, cluster=railed)
+    (text,) = (text for code, text in told(built) if code == "one-switch")
+    assert text.startswith("cluster.rails = 2 says which NIC a device uses, and all rails join one switch that is never the bottleneck;")
+    assert not [its for its in resolve(built).assumed if its.path == "cluster.fabric"]
+    for other in ({**railed, "fabric": {"nodes_per_leaf": 1}}, {**railed, "rails": 1}, {**railed, "devices_per_node": 4}):
+        assert "one-switch" not in {code for code, _ in told(scenario(strategy=RING, cluster=other))}
 
 
 def test_the_placement_says_how_many_replicas_a_device_has(scenario) -> None:
@@ -256,5 +258,5 @@ def test_the_placement_says_how_many_replicas_a_device_has(scenario) -> None:
 
 @pytest.mark.parametrize("name", [*entries("scenarios")])
 def test_no_example_is_misread(name: str) -> None:
-    about = {"no-effect", "as-multiple", "long-latency", "shared-beside-idle"}
+    about = {"no-effect", "as-multiple", "long-latency", "shared-beside-idle", "one-switch"}
     assert not {code for code, _ in told(load_scenario(name))} & about
