@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from simulator.catalog import find
+from simulator.cluster import Price
 from simulator.constants import constants
 from simulator.errors import InputError, UnitError
 from simulator.loading import load_cluster, scenario_from_table
@@ -283,10 +284,22 @@ def _cluster(figures: Figures) -> Iterator[Line]:
     )
     yield _key("nodes", figures.machines, "machines that a run pays for, idle ones too; left out: those that it needs", out=True)
     if figures.price is not None:
-        price = price_of_text(figures.price, "`price`")
-        yield _key("price", {"usd_per_node_hour": price.usd_per_node_hour}, "US dollars for a machine for an hour")
+        yield from _price(price_of_text(figures.price, "`price`"))
     elif own:
         yield _key("price", {"usd_per_node_hour": 0.4}, "US dollars for a machine for an hour; without it costs are not known", out=True)
+
+
+def _price(price: Price) -> Iterator[Line]:
+    """What a machine costs for an hour; of one that is bought also what it costs to buy, and how the hour was worked out."""
+    if price.purchase_usd is None:
+        yield _key("price", {"usd_per_node_hour": price.usd_per_node_hour}, "US dollars for a machine for an hour")
+        return
+    yield _key("price.usd_per_node_hour", price.usd_per_node_hour, "US dollars for a machine for an hour, worked out from the terms below")
+    yield _key(
+        "price.purchase_usd", price.purchase_usd, "US dollars to buy it: a budget of `paceline plan` is what all of them may cost to buy"
+    )
+    yield _key("price.terms", price.terms, "what it holds for")
+    yield _key("price.source", price.source, "how it was worked out")
 
 
 _INSIDE = {"bandwidth": "15.75 GB/s", "latency": "5 us", "sort": "pcie"}

@@ -8,11 +8,11 @@ import itertools
 import re
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, field_validator, model_validator
 
 from simulator.background import Background
 from simulator.distributions import Distribution
@@ -43,8 +43,8 @@ __all__ = [
 Sort = Literal["given", "nvlink", "pcie", "host-memory", "rdma", "ethernet"]
 """What a link is, where its bandwidth is the nominal one of which software gets a share; given: what transfers get."""
 
-_DATE = re.compile(r"(?<![\d-])(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?(?![\d-])")
-"""A year, a month of it, or a day."""
+_DATE = r"(?<![\d-])(199\d|20\d\d|2100)(?:-(\d{1,2})(?:-(\d{1,2}))?)?(?![\d-])"
+"""A year from 1990 to 2100, a month of it, or a day: other numbers of four digits are sums."""
 Interval = tuple[Annotated[float, Field(ge=0)], Annotated[float, Field(ge=0)]]
 
 
@@ -169,18 +169,29 @@ class Price(Terse):
     )
     terms: str = Field(default="", max_length=500, description="what the price holds for, such as: on demand, Linux, us-east-1")
     source: str = Field(default="given in the scenario", min_length=1, max_length=1000, description="where the price was read")
-    date: str = Field(default="", max_length=100, description="when it held: a date such as 2024-05-01, alone or in words")
+    date: str = Field(
+        default="",
+        max_length=100,
+        json_schema_extra={"pattern": f"^$|{_DATE}"},
+        description="when it held: a date such as 2024-05-01 of 1990 to 2100, alone or in words",
+    )
     purchase_usd: Annotated[Moderate, Field(ge=0)] | None = Field(
         default=None, description="US dollars to buy the node, of which an hour is a share; left out: it is rented"
     )
+
+    @field_validator("date", mode="before")
+    @classmethod
+    def _as_text(cls, given: object) -> object:
+        """A date of TOML, which has no quotes, as text."""
+        return given.isoformat() if isinstance(given, datetime.date) else given
 
     @field_validator("date")
     @classmethod
     def _names_a_day(cls, given: str) -> str:
         """That it is empty, or has a date of the calendar."""
-        found = _DATE.findall(given)
+        found = re.findall(_DATE, given)
         if given and not found:
-            raise ValueError("must have a date, such as 2024-05-01, 2024-05 or 2024")
+            raise ValueError("must have a date of 1990 to 2100, such as 2024-05-01, 2024-05 or 2024")
         for year, month, day in found:
             try:
                 datetime.date(int(year), int(month or 1), int(day or 1))
@@ -302,7 +313,7 @@ class Cluster(Short, Terse):
         "granularity, some ms)",
     )
     overlap_slowdown: float = Field(
-        default=0.0, ge=0, description="share, 0 to 1, by which compute takes longer while the device communicates (measure it)"
+        default=0.0, ge=0, le=1, description="share, 0 to 1, by which compute takes longer while the device communicates (measure it)"
     )
     intra_node: Link = Field(default=Link(bandwidth_bytes_per_s=16e9, latency_s=5e-6), description="link between the devices of a node")
     intra_device: Link | None = Field(
@@ -371,14 +382,20 @@ class Cluster(Short, Terse):
         if self.price is not None:
             yield f"{format_hourly(self.price.usd_per_node_hour)} an hour for a node"
 
-    @field_validator("overlap_slowdown")
+    @field_validator("overlap_slowdown", mode="wrap")
     @classmethod
-    def _is_a_share(cls, given: float) -> float:
-        """That it is at most 1: compute that takes twice as long."""
-        if given > 1:
-            meant = f"; for compute that takes {given:g} times as long give {given - 1:g}" if given <= 2 else ""
-            raise ValueError(f"is the share by which compute takes longer, and must be at most 1{meant}")
-        return given
+    def _is_a_share(cls, given: float, handler: ValidatorFunctionWrapHandler) -> Any:
+        """What else may have been meant, where it is above 1: compute that takes twice as long."""
+        try:
+            return handler(given)
+        except ValidationError as error:
+            if error.errors()[0]["type"] != "less_than_equal":
+                raise
+            percent = min(given, 100)
+            meant = (
+                f"compute that takes {given:g} times as long give {given - 1:g}" if given <= 2 else f"{percent:g}% give {percent / 100:g}"
+            )
+            raise ValueError(f"is the share by which compute takes longer, and must be at most 1; for {meant}") from None
 
     @model_validator(mode="after")
     def _consistent(self) -> Cluster:

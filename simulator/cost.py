@@ -69,7 +69,7 @@ def placement_of(scenario: Scenario) -> Placement:
         parts.append(f"{_counted(nodes - needed, 'node')} of the cluster idle")
     left, price = (cluster.available or nodes) - nodes, cluster.price
     if left and price is not None and price.purchase_usd is not None:
-        parts.append(f"{_counted(left, 'node')} that {'is' if left == 1 else 'are'} owned idle, which no cost holds")
+        parts.append(f"{left:,} more {'node' if left == 1 else 'nodes'} idle and in no cost")
     return Placement(
         nodes=nodes,
         worker_nodes=scenario.worker_nodes,

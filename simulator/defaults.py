@@ -49,9 +49,6 @@ def assumptions(scenario: Scenario) -> tuple[Assumed, ...]:
         found.append(Assumed(path="run.start", value=pace.start, reason=pace.start_reason))
     if scenario.training.optimizer is None and scenario.workload.layers and _memory_known(scenario):
         found.append(Assumed(path="training.optimizer", value=ASSUMED_OPTIMIZER, reason=_MOST_USE_IT))
-    cluster = scenario.cluster
-    if cluster.rails is not None and cluster.fabric is None and scenario.nodes_needed > 1:
-        found.append(Assumed(path="cluster.fabric", value="one switch", reason=_ONE_SWITCH))
     found.extend(_of_the_job(scenario))
     return tuple(found)
 
@@ -74,7 +71,6 @@ def _of_the_job(scenario: Scenario) -> Iterator[Assumed]:
         )
 
 
-_ONE_SWITCH = "cluster.rails says which NIC a device uses; all rails join one switch that is never the bottleneck"
 _MOST_USE_IT = "nearly all large models are trained with it; its slots take memory of a device, and decide nothing else"
 
 

@@ -428,6 +428,11 @@ WARNINGS: Mapping[str, WarningKind] = {
         "set strategy.bucket_size below their size: bytes_per_pack of tf.distribute.experimental.CommunicationOptions, Horovod's fusion "
         "threshold",
     ),
+    "one-switch": WarningKind(
+        "Rails on one switch",
+        "cluster.rails is given without cluster.fabric, so the rails join one switch that is never the bottleneck",
+        "give cluster.fabric with rail_optimised = true where each rail has leaves of its own",
+    ),
     "other-device": WarningKind(
         "Another device",
         "workload and cluster name different devices, and the workload's times are used unchanged",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from simulator.figures import Warned
@@ -17,6 +17,8 @@ _SPEED = 10.0
 """From here on a relative speed is more likely a percentage."""
 _WIRE = 3.0
 """Above this more than two bytes of headers and encoding go with each byte of data: LL, the most wasteful protocol, has one."""
+_OF_TIME, _OF_SPEED, _OF_BYTES = "the time of a step", "the speed of the measured device", "the bytes that are sent"
+"""What such factors multiply."""
 _LATENCY_S = 1.0
 """From here on a latency is more likely one of microseconds or milliseconds: round the earth and back light takes a fifth of that."""
 _IN_PIECES = ("double-binary-tree", "sharp", "nvls", "auto")
@@ -26,11 +28,11 @@ def misread(scenario: Scenario) -> Iterator[Warned]:
     """What a reader should look at again, since the scenario may say something else than was meant."""
     for path, value, why in (*_of_the_cluster(scenario), *_of_the_strategy(scenario), *_of_the_rest(scenario)):
         yield Warned(code="no-effect", path=path, value=_plain(value), text=f"{path} = {_shown(value)} has no effect: {why}")
-    for path, times, meant in _multiples(scenario):
+    for path, times, of_what, meant in _multiples(scenario):
         yield Warned(
             code="as-multiple", path=path, value=times,
-            text=f"{path} = {written(times, 'setting')} is read as {written(times, 'setting')} times; for {written(times, 'setting')}% "
-            f"give {written(meant, 'setting')}",
+            text=f"{path} = {written(times, 'setting')} is read as {written(times, 'setting')} times {of_what}; for "
+            f"{written(times, 'setting')}% give {written(meant, 'setting')}",
         )  # fmt: skip
     for path, latency_s in _latencies(scenario):
         yield Warned(
@@ -39,6 +41,7 @@ def misread(scenario: Scenario) -> Iterator[Warned]:
             'latency = "50 us"',
         )  # fmt: skip
     yield from _shared_beside_idle(scenario)
+    yield from _joined_by_one_switch(scenario)
 
 
 Unfelt = tuple[str, Any, str]
@@ -114,24 +117,30 @@ def _of_the_rest(scenario: Scenario) -> Iterator[Unfelt]:
         yield "job.faults.min_workers", faults.min_workers, "all wait for a worker that crashed (job.faults.elastic)"
 
 
-def _multiples(scenario: Scenario) -> Iterator[tuple[str, float, float]]:
-    """Dotted path of a factor, the factor, and what it were if it had been meant as a percentage."""
+def _multiples(scenario: Scenario) -> Iterator[tuple[str, float, str, float]]:
+    """Dotted path of a factor, the factor, what it multiplies, and what it were if it had been meant as a percentage."""
     cluster = scenario.cluster
     slow = cluster.slow_nodes
     if slow is not None and slow.share and slow.between[1] >= _TIMES:
-        yield "cluster.slow_nodes.factor", slow.between[1], 1.0 + slow.between[1] / 100
+        path = "cluster.slow_nodes.factor" + (".1" if isinstance(slow.factor, tuple) else "")
+        yield path, slow.between[1], _OF_TIME, 1.0 + slow.between[1] / 100
     slowdowns = [("cluster.slowdown.factor", cluster.slowdown)]
     slowdowns += [(f"cluster.node_classes.{place}.slowdown.factor", its.slowdown) for place, its in enumerate(cluster.node_classes)]
-    yield from ((path, its.factor, 1.0 + its.factor / 100) for path, its in slowdowns if its is not None and its.factor >= _TIMES)
+    yield from ((path, its.factor, _OF_TIME, 1.0 + its.factor / 100) for path, its in slowdowns if its is not None and its.factor >= _TIMES)
     speeds = [(f"cluster.node_classes.{place}.speed", its.speed) for place, its in enumerate(cluster.node_classes)]
-    speeds += [("cluster.node_speed", max(cluster.node_speed, default=0.0))]
-    yield from ((path, speed, speed / 100) for path, speed in speeds if speed >= _SPEED)
+    speeds += [(f"cluster.node_speed.{place}", speed) for place, speed in _largest(cluster.node_speed)]
+    yield from ((path, speed, _OF_SPEED, speed / 100) for path, speed in speeds if speed >= _SPEED)
     wires = [("cluster.transport.wire_bytes_per_byte", cluster.transport.wire_bytes_per_byte)]
     wires += [
         (f"cluster.protocols.{name}.wire_bytes_per_byte", getattr(cluster.protocols, name).wire_bytes_per_byte)
         for name in ("ll", "ll128", "simple")
     ]
-    yield from ((path, wire, 1.0 + wire / 100) for path, wire in wires if wire > _WIRE)
+    yield from ((path, wire, _OF_BYTES, 1.0 + wire / 100) for path, wire in wires if wire > _WIRE)
+
+
+def _largest(values: Sequence[float]) -> list[tuple[int, float]]:
+    """The largest of a list with its place; nothing of an empty one."""
+    return [max(enumerate(values), key=lambda its: its[1])] if values else []
 
 
 def _latencies(scenario: Scenario) -> Iterator[tuple[str, float]]:
@@ -153,6 +162,18 @@ def _shared_beside_idle(scenario: Scenario) -> Iterator[Warned]:
         code="shared-beside-idle", path="cluster.replicas_per_device", value=cluster.replicas_per_device,
         text=f"up to {counted(sharing, 'replica')} share a device, while {cluster.nodes - needed:,} of {counted(cluster.nodes, 'node')} "
         "are idle: workers fill node after node; lower cluster.replicas_per_device to spread them",
+    )  # fmt: skip
+
+
+def _joined_by_one_switch(scenario: Scenario) -> Iterator[Warned]:
+    """Rails of which nothing says that each has leaves of its own."""
+    cluster = scenario.cluster
+    if cluster.rails is None or cluster.rails == 1 or cluster.fabric is not None or scenario.nodes_needed == 1:
+        return
+    yield Warned(
+        code="one-switch", path="cluster.rails", value=cluster.rails,
+        text=f"cluster.rails = {cluster.rails} says which NIC a device uses, and all rails join one switch that is never the bottleneck; "
+        "for leaves of their own give cluster.fabric with rail_optimised = true",
     )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from simulator.cluster import Price
+from simulator.cluster import Cluster, Price
 from simulator.errors import InputError, PriceWarning, UnitError
 from simulator.nearest import did_you_mean
 from simulator.text import format_hourly, listed
@@ -49,6 +49,8 @@ _ENERGY = re.compile(rf"(?:USD|\$)?\s*{_NUMBER}\s*(?:USD)?\s*/\s*kWh", re.ASCII)
 _PARTS = ("years", "power", "electricity", "use")
 _EXAMPLES = "0.40/h, or BUY:4000USD,years:4,power:0.5kW for machines that you own"
 _GIVEN = "given by the user"
+_UNNAMED = str(Cluster.model_fields["name"].default)
+"""What a cluster is called that nobody has named."""
 _LONGEST = 60
 
 
@@ -98,7 +100,7 @@ class Prices:
         called
             What the scenario calls it, where that is another name than its own: the path of its file.
         """
-        name = str(cluster.get("name", "")) or called
+        name = str(cluster.get("name", "")) or called or _UNNAMED
         self._names.update(dict.fromkeys(its for its in (name, called) if its))
         own = cluster.get("price")
         key = called if called in self.named else name

@@ -138,7 +138,9 @@ def parse_quantity(text: str, dimension: Dimension) -> float:
     value = _read(text, dimension)
     if dimension == "information" and value is not None and (bits := _BITS.fullmatch(text.strip())):
         unit = "bytes" if len(bits["unit"]) > 1 else "B"
-        raise UnitError(f'{text!r} is in bits, and {expected.removeprefix("must be ")}, in bytes; did you mean "{bits["rest"]}{unit}"?')
+        raise UnitError(
+            f'{text!r} is in bits; a size must be in bytes, such as {_EXAMPLE[dimension]}; did you mean "{bits["rest"]}{unit}"?'
+        )
     if value is None:
         raise UnitError(f"{text!r} {expected}{_hint(text.strip(), dimension)}")
     if not math.isfinite(value):

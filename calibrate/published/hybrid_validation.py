@@ -68,11 +68,10 @@ def validate_hybrids(
         A file of the tables is missing or broken.
     """
     tables = load_hybrids()
-    names = {each.table for each in tables.series.values()} | set(tables.series)
+    names = [*tables.tables, *tables.series]
     for name in only or ():
         if name not in names:
-            known = ", ".join(sorted({each.table for each in tables.series.values()}))
-            hint = did_you_mean(name, sorted(names), f"choose from {known}, or a series")
+            hint = did_you_mean(name, names, f"choose from {', '.join(tables.tables)}, or a series")
             raise InputError(f"`only`: there is no published table or series {str(name)[:60]!r}; {hint}")
     wanted = [row for row in tables.rows if not only or {row.series, tables.of(row).table} & set(only)]
     constants = fitted_constants(tables)

@@ -169,6 +169,11 @@ class HybridTables:
             if (one.model in self.models) == (one.equal_layers is not None):
                 raise ScenarioError(f"{path}: {one.id}: give model, one of the file's, or equal_layers")
 
+    @property
+    def tables(self) -> list[str]:
+        """Names of the tables that the series are of."""
+        return sorted({each.table for each in self.series.values()})
+
     def of(self, row: HybridRow) -> HybridSeries:
         """What a row has in common with others."""
         return self.series[row.series]

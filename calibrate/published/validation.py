@@ -11,7 +11,7 @@ from pydantic import Field
 
 from calibrate.probing import Progress
 from calibrate.published.device_transfer import BY_RATIO, MOVED_BY, moved_rows
-from calibrate.published.prediction import compared, left_out, row_name, tables_of
+from calibrate.published.prediction import base_of, compared, left_out, row_name, tables_of
 from calibrate.published.scenarios import PublishedCase, cases_of
 from calibrate.published.tables import Accounted, Excluded, Row, Tables, load_tables
 from calibrate.validation.comparison import Compared
@@ -21,16 +21,19 @@ from simulator.errors import InputError
 from simulator.nearest import did_you_mean
 from simulator.spec import Spec
 from simulator.table import Column, Table
+from simulator.text import format_throughput, listed
 
 __all__ = [
     "HEADLINES",
     "MOVED",
     "REGIMES",
     "Coverage",
+    "PublishedRow",
     "PublishedValidation",
     "coverage_of",
     "headline_of",
-    "table_of_row",
+    "names_of_tables",
+    "row_of",
     "validate_published",
 ]
 
@@ -42,6 +45,7 @@ HEADLINES = {THROUGHPUT: "throughput", "NCCL": "rate of all-reduces", "staleness
 """What is scored and counted apart, because errors of one say nothing of another, and what each predicts, in words."""
 
 _MOST_REASONS, _MOST_OF_A_SERIES = 12, 2
+_LISTING = "`paceline validate --published --only TABLE --json`"
 _OF_STALENESS, _OF_NCCL = "staleness", "nccl_allreduce"
 """Tables whose rows are not predicted by scenarios of trainings."""
 _ABOUT_MOVED = (
@@ -167,7 +171,8 @@ def validate_published(
     names = {name for case, _ in cases for name in (case.series.table, case.series.id)} | {each.table for each in tables.accounted}
     for name in only:
         if name not in names:
-            hint = did_you_mean(str(name), sorted(names), "models/published has them")
+            otherwise = f"tables are {listed(names_of_tables(cases))}, and {_LISTING} lists the series of one"
+            hint = did_you_mean(str(name), sorted(names), otherwise)
             raise InputError(f"`only`: there is no published table or series {str(name)[:60]!r}; {hint}")
     jobs = [(case, rows) for case, rows in cases if case.series.regime in wanted and _is_named(case.series.table, case.series.id, only)]
     rows: list[Compared] = []
@@ -193,12 +198,24 @@ def validate_published(
     )
 
 
+def names_of_tables(cases: Iterable[tuple[PublishedCase, Sequence[Row]]]) -> list[str]:
+    """The tables that are predicted: those of the cases, and those whose rows are no trainings."""
+    return list(dict.fromkeys((*(case.series.table for case, _ in cases), _OF_STALENESS, _OF_NCCL)))
+
+
 def _is_named(table: str, series: str, only: Sequence[str]) -> bool:
     return not only or table in only or series in only
 
 
-def table_of_row(name: str) -> dict[str, Any]:
-    """The scenario by which a published row is predicted, as the nested tables of its file.
+class PublishedRow(NamedTuple):
+    """The scenario of a row of a published table: the nested tables of its file, and lines that say which row it is and whose."""
+
+    table: dict[str, Any]
+    about: tuple[str, ...]
+
+
+def row_of(name: str) -> PublishedRow:
+    """The scenario by which a published row is predicted.
 
     Parameters
     ----------
@@ -213,12 +230,21 @@ def table_of_row(name: str) -> dict[str, Any]:
     tables = load_tables()
     cases = {row_name(case, row): (case, rows, place) for case, rows in cases_of(tables) for place, row in enumerate(rows)}
     if name not in cases:
-        hint = did_you_mean(name, list(cases), "`validate_published` names them, such as " + repr(next(iter(cases))))
+        hint = did_you_mean(name, list(cases), f"{_LISTING} lists those of a table, such as {next(iter(cases))!r}")
         raise InputError(f"`row`: no published row that a scenario predicts is named {name[:80]!r}; {hint}")
     case, rows, place = cases[name]
-    table = case.series.table
+    table, row = case.series.table, rows[place]
     found, _ = tables_of(case, rows, left_out(tables.home).get(table, {}), table)
-    return found[place]
+    measured = ", ".join(map(format_throughput, row.throughput))
+    return PublishedRow(
+        found[place],
+        (
+            f"The row {name!r} of models/published/{table}.csv, as `paceline validate --published` predicts it; measured: {measured} "
+            f"{row.unit}",
+            f"Its workload is the one with which the smallest row of the series, {row_name(case, base_of(rows))!r}, comes out as measured",
+            f"Source: {row.source}",
+        ),
+    )
 
 
 def _compared(others: Mapping[str, Mapping[str, Known]] | None, job: tuple[PublishedCase, list[Row]]) -> list[Compared]:

@@ -220,10 +220,10 @@ def validate_matrix(
         Several settings in a row could not be measured, or the fit lacks the runs that it needs.
     """
     found = measure_matrix(matrix, folder, python=python, timeout_s=timeout_s, progress=progress)
-    _check_machine([one for one in found if isinstance(one, Readings)])
     fitted = [one for one in found[: len(matrix.fit)] if isinstance(one, Readings)]
     if not fitted:
         raise CalibrationError(f"no setting of the fit could be measured; {next(one.why for one in found if isinstance(one, Unmeasured))}")
+    _check_machine([one for one in found if isinstance(one, Readings)])
     platform = fit_platform(fitted, matrix.name, fitted[0].cores, seed=matrix.seed, progress=progress)
     groups = ["fit"] * len(matrix.fit) + [one.group for one in matrix.held_out]
     rows, unmeasured = [], [one for one in found if isinstance(one, Unmeasured)]

@@ -62,7 +62,8 @@ def new_scenario(
         What that bandwidth is: ``"ethernet"`` or ``"rdma"``, the rate of the port, of which transfers get a share
         (docs/practice.md); ``"given"``, what transfers get.
     price
-        Price of a machine per hour in US dollars, such as ``"0.40/h"``; None: the cluster's own, if it has one.
+        Price of a machine per hour in US dollars, such as ``"0.40/h"``, or of one to buy, such as ``"BUY:4000USD,years:4"``;
+        None: the cluster's own, if it has one.
     strategy
         A short name: ``"single"``, ``"mirrored"``, ``"ring"`` and other all-reduces, ``"sync-ps"``, ``"backup"``, ``"async-ps"`` or
         ``"ssp"``.

@@ -295,8 +295,8 @@ def compare(ours: Answer, theirs: Answer) -> comparing.Comparison:
 def sweep(
     scenario: Source,
     over: Over,
-    *,
     settings: Settings = (),
+    *,
     prices: Prices = None,
     out: File | None = None,
     jobs: Jobs = 0,

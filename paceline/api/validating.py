@@ -427,7 +427,7 @@ def published_scenario(row: Text, *, out_scenario: File | None = None, force: bo
     row
         Its name in the validation: ``"SERIES: 8 on 2"``, 8 devices on 2 nodes.
     out_scenario
-        A scenario file to write.
+        A scenario file to write; comments at its top say which row it is, what was measured, and where that was published.
     force
         Replace that file where it is there already.
 
@@ -450,7 +450,7 @@ def published_scenario(row: Text, *, out_scenario: File | None = None, force: bo
     """
     import tomlkit
 
-    from calibrate.published.validation import table_of_row
+    from calibrate.published.validation import row_of
     from simulator.loading import scenario_from_table
 
     target = path_of(out_scenario)
@@ -458,10 +458,11 @@ def published_scenario(row: Text, *, out_scenario: File | None = None, force: bo
         check_writable(target)
         if target.is_file() and target.stat().st_size and not force:
             raise InputError(f"`out_scenario`: {str(target)!r}: is there already; overwrite it with `force=True`, or choose another")
-    table = table_of_row(row)
-    found = scenario_from_table(table, row)
+    published = row_of(row)
+    found = scenario_from_table(published.table, row)
     if target is not None:
-        write_whole(target, tomlkit.dumps(table))
+        about = "".join(f"# {line}\n" for line in published.about)
+        write_whole(target, f"{about}\n{tomlkit.dumps(published.table)}")
     return found
 
 

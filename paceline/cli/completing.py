@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["KEYS_FILE", "Word", "answer", "known_keys", "text_of_keys", "words_for"]
 
 KEYS_FILE = Path(__file__).with_name("keys.json")
-"""Every key that ``--set`` takes, with what it means and its values where these are few; and names of strategies."""
+"""Every key that ``--set`` takes, with what it means and its values where these are few; and names that only the library has: strategies,
+software, sorts of links, published tables."""
 
 
 class Word(NamedTuple):
@@ -88,12 +89,12 @@ def words_for(root: Any, before: Sequence[str], last: str) -> Iterator[Word]:
         else:
             arguments += 1
     if asking is not None:
-        yield from _values(asking, path, last)
+        yield from _values(asking, path, before, last)
     elif last.startswith("-") and not no_more_options:
         name, equals, value = last.partition("=")
         parameter = _option(command, name) if equals else None
         if parameter is not None:
-            yield from (word._replace(text=f"{name}={word.text}") for word in _values(parameter, path, value))
+            yield from (word._replace(text=f"{name}={word.text}") for word in _values(parameter, path, before, value))
         else:
             yield from _options(command, before)
     elif members := getattr(command, "commands", {}):
@@ -101,7 +102,7 @@ def words_for(root: Any, before: Sequence[str], last: str) -> Iterator[Word]:
     elif places := [parameter for parameter in command.params if parameter.param_type_name == "argument"]:
         place = places[min(arguments, len(places) - 1)]
         if arguments < len(places) or place.nargs == -1:
-            yield from _values(place, path, last)
+            yield from _values(place, path, before, last)
 
 
 def _option(command: Any, name: str) -> Any:
@@ -117,9 +118,10 @@ def _options(command: Any, before: Sequence[str]) -> Iterator[Word]:
     yield Word("--help", "Show this message and exit")
 
 
-def _values(parameter: Any, path: Sequence[str], begun: str) -> Iterable[Word]:
+def _values(parameter: Any, path: Sequence[str], before: Sequence[str], begun: str) -> Iterable[Word]:
     """What an option or argument can be."""
-    found = _VALUES.get(f"{path[-1] if path else ''}.{parameter.name}") or _VALUES.get(parameter.name)
+    beside = [*path[-1:], *(word for word in before if word.startswith("--"))]
+    found = next((_VALUES[key] for word in beside if (key := f"{word}.{parameter.name}") in _VALUES), _VALUES.get(parameter.name))
     if found is not None:
         return found(begun)
     context = typer.Context(TyperCommand(path[-1] if path else "paceline"))
@@ -224,6 +226,21 @@ def _matrices(_: str) -> Iterator[Word]:
     yield Word("random:", "settings drawn by a seed")
 
 
+def _sorts(_: str) -> Iterator[Word]:
+    return (Word(name, meaning) for name, meaning in _known()["sorts"].items())
+
+
+def _tables(begun: str) -> Iterator[Word]:
+    """Tables, and where something is typed the series in them."""
+    yield from map(Word, _known()["tables"])
+    if begun:
+        yield from map(Word, _known()["published"])
+
+
+def _rows(_: str) -> Iterator[Word]:
+    return (Word(row) for rows in _known()["published"].values() for row in rows)
+
+
 _SETTING = _keys("testbed-setting")
 _VALUES: Mapping[str, Callable[[str], Iterable[Word]]] = {
     "scenario": _named("scenarios"),
@@ -241,9 +258,14 @@ _VALUES: Mapping[str, Callable[[str], Iterable[Word]]] = {
     "setting": _files,
     "matrix": _matrices,
     "formats": _listed(lambda: ("png", "svg")),
+    "runs_on": _listed(lambda: _known()["software"]),
+    "init.sort": _sorts,
+    "only": _tables,
+    "--hybrids.only": lambda _: map(Word, _known()["hybrids"]),
+    "row": _rows,
     "precision": lambda _: map(Word, ("float32", "mixed_float16")),
 }
-"""What the values of parameters are, by their names in Python; with the command before, where one of the name differs there."""
+"""What the values of parameters are, by their names in Python; behind a command or an option, where one of the name differs there."""
 
 
 # -- shells -------------------------------------------------------------------------------
@@ -296,7 +318,18 @@ def _of_powershell() -> _Typed:
 
 
 def _in_bash(words: Sequence[Word]) -> str:
-    return "".join(f"{word.text}\n" for word in words)
+    """What bash puts into the line as it stands: a space within a word needs a backslash there, unless the word has begun with a quote."""
+    space = " " if _is_quoted(os.environ.get("COMP_WORDS", "")) else "\\ "
+    return "".join(word.text.replace(" ", space) + "\n" for word in words)
+
+
+def _is_quoted(text: str) -> bool:
+    """Whether a quote is open at the end of a text."""
+    try:
+        shlex.split(text)
+    except ValueError:
+        return True
+    return False
 
 
 def _in_zsh(words: Sequence[Word]) -> str:
@@ -316,7 +349,10 @@ def _in_fish(words: Sequence[Word]) -> str:
 
 
 def _in_powershell(words: Sequence[Word]) -> str:
-    return "".join(f"{word.text}:::{word.help or ' '}\n" for word in words)
+    def quoted(text: str) -> str:
+        return f"'{text}'" if " " in text else text
+
+    return "".join(f"{quoted(word.text)}:::{word.help or ' '}\n" for word in words)
 
 
 _SHELLS: Mapping[str, tuple[Callable[[], _Typed], Callable[[Sequence[Word]], str]]] = {
@@ -336,11 +372,19 @@ _NOT_SET = ("schema_version", "calibrated", "fit", "uncertainty", "provenance", 
 
 def data_of_keys() -> dict[str, Any]:
     """What :data:`KEYS_FILE` holds, from the formats of files."""
+    from calibrate.published.hybrids import load_hybrids
+    from calibrate.published.prediction import row_name
+    from calibrate.published.scenarios import cases_of
+    from calibrate.published.tables import load_tables
+    from calibrate.published.validation import names_of_tables
     from calibrate.testbed.setting import TestbedSetting
-    from paceline.scenario_text import BEGUN_WITH
+    from paceline.scenario_text import BEGUN_WITH, SORTS
     from simulator.loading import NAMED
     from simulator.scenario import Scenario
     from simulator.strategies.catalogue import SHORT_NAMES
+    from simulator.strategies.strategy import SOFTWARE
+
+    cases, hybrids = cases_of(load_tables()), load_hybrids()
 
     uses: dict[str, dict[str, Any]] = {
         f"{section}.use": {"help": f"one of {kind} of `paceline models list`, or a file", "of": [kind]} for section, kind in NAMED.items()
@@ -350,6 +394,11 @@ def data_of_keys() -> dict[str, Any]:
         "testbed-setting": dict(sorted(_keys_of(TestbedSetting))),
         "strategies": list(SHORT_NAMES),
         "begun_with": list(BEGUN_WITH),
+        "software": list(SOFTWARE),
+        "sorts": dict(SORTS),
+        "tables": names_of_tables(cases),
+        "published": {case.series.id: [row_name(case, row) for row in rows] for case, rows in cases},
+        "hybrids": [*hybrids.tables, *hybrids.series],
     }
 
 

@@ -99,6 +99,7 @@ _ASSUMPTIONS = (
     "as-multiple",
     "long-latency",
     "shared-beside-idle",
+    "one-switch",
 )
 
 

@@ -297,7 +297,9 @@ def space_of(
 def _batch_axis(batches: str | Iterable[int], kinds: Sequence[Scaling], given: Sequence[str]) -> Axis:
     """Batches to choose from, as values of the key that the scaling keeps."""
     if len(kinds) > 1:
-        raise InputError("`batches` are of each replica with weak scaling, of all together with strong: give `scaling` as one of them")
+        raise InputError(
+            "`batches`: counts samples of each replica with weak scaling, of all together with strong; give `scaling` as one of them"
+        )
     key = "workload.global_batch" if kinds[0] == "strong" else "workload.batch_per_replica"
     if any(its in ("workload.global_batch", "workload.batch_per_replica") for its in given):
         raise InputError(f"`batches` and a setting of {key} name the same numbers; give one of them")

@@ -22,7 +22,7 @@ def _is_whole(value: float) -> float:
     return value
 
 
-Samples = Annotated[Moderate, Field(gt=0), AfterValidator(_is_whole)]
+Samples = Annotated[Moderate, Field(gt=0, json_schema_extra={"multipleOf": 1}), AfterValidator(_is_whole)]
 """A number of samples."""
 
 _MOST_EPOCHS = 100_000

@@ -245,6 +245,21 @@ def test_a_machine_on_which_nothing_can_be_measured_is_not_tried_to_the_end(tmp_
     assert len(tries) == 2 * 3 < 2 * len(matrix.settings)
 
 
+@pytest.mark.filterwarnings("default::simulator.errors.PacelineWarning")
+def test_a_matrix_too_small_for_three_failures_in_a_row_says_why_nothing_was_fitted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One setting is fitted and one held out, and neither can be measured."""
+    text = FIT.replace('["ladder-1mb/16", "ladder-4mb"]', '"ladder-4mb"') + HELD_OUT.replace("[2, 3]", "2")
+    monkeypatch.setattr(running, "measure_setting", _no_space)
+    with pytest.warns(PacelineWarning), pytest.raises(CalibrationError, match=r"no setting of the fit could be measured; no space is left"):
+        validate_matrix(matrix_of(tmp_path, text), tmp_path)
+
+
+def _no_space(*_: Any, **__: Any) -> Readings:
+    raise CalibrationError("no space is left on the device")
+
+
 def _refuse(*_: Any, **__: Any) -> Readings:
     raise AssertionError("nothing was to be measured")
 

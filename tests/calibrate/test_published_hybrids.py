@@ -211,5 +211,7 @@ def test_only_what_is_asked_for_is_predicted_and_kept(tmp_path: Path):
 
 
 def test_an_unknown_table_is_refused():
-    with pytest.raises(InputError, match="there is no published table or series 'megatron'; did you mean megatron-2020-1b-a100"):
+    with pytest.raises(
+        InputError, match="there is no published table or series 'megatron'; did you mean megatron_lm, megatron-2020-1b-a100 or"
+    ):
         validate_hybrids(["megatron"])

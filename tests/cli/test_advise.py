@@ -23,3 +23,4 @@ def test_the_advice_comes_first_and_each_configuration_has_a_line(paceline) -> N
 def test_wrong_input_is_one_line(paceline) -> None:
     refused(paceline("advise", "ring", "--machines", "none"), "--machines", "must be a range such as")
     refused(paceline("advise", "ring", "--strategies", "rnig", *QUICK), "did you mean ring?")
+    refused(paceline("advise", "ring", *QUICK, "--scheduler", "tcp://127.0.0.1:1"), "--scheduler", "--backend dask")

@@ -110,6 +110,22 @@ def test_every_key_has_a_comment_and_stays_what_it_was(folder: Path, paceline: R
     assert table["cluster"]["price"] == {"usd_per_node_hour": 0.4}
 
 
+def test_machines_to_buy_are_planned_from_the_file_as_from_the_option(folder: Path, paceline: Runner) -> None:
+    """300,000 USD buy three machines of 95,000, whoever says what one costs."""
+    bought, without = ("--price", "BUY:95000USD,years:4"), ("--out", "without.toml")
+    assert paceline("init", *OWN, "--nodes", "8", *bought).code == 0
+    assert paceline("init", *OWN, "--nodes", "8", *without).code == 0
+    price = tomllib.loads((folder / "scenario.toml").read_text())["cluster"]["price"]
+    assert (price["purchase_usd"], price["source"]) == (95_000, "given by the user: 95,000 USD / (4 years x 8,766 h x 1)")
+    assert price["terms"].startswith("bought for 95,000 USD over 4 years")
+    assert price["usd_per_node_hour"] == pytest.approx(95_000 / (4 * 8766))
+    goal = ("--samples", "1e6", "--budget", "300000 USD", "--set", "run.steps=10")
+    for answer in (paceline("plan", "scenario.toml", *goal), paceline("plan", "without.toml", *goal, *bought)):
+        assert answer.code == 0
+        assert "(3 x $95,000 = $285,000 to buy;" in " ".join(answer.stdout.split())
+    assert "for every cluster without one is used for own cluster: bought for" in answer.stderr
+
+
 @pytest.mark.parametrize("strategy", BEGUN_WITH)
 def test_each_strategy_fits_the_machines(folder: Path, strategy: str) -> None:
     devices = 1 if strategy == "ring" else 2

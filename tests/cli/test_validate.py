@@ -199,6 +199,7 @@ def refused(answer: Answer) -> str:
         ("validate --hybrids --published", "--hybrids: says nothing with --published"),
         ("validate --hybrids --matrix quick", "--matrix: says nothing with --hybrids"),
         ("validate --hybrids --only gpipe", "there is no published table or series 'gpipe'; did you mean torchgpipe?"),
+        ("validate --published --as-scenario x --out-scenario y.toml --json", "--json: says nothing with --as-scenario"),
         ("validate --published --unit updates/s", "--unit: says nothing with --published"),
         ("validate --published --platform p.json", "--platform: says nothing with --published"),
         ("validate --published --matrix quick", "--matrix: says nothing with --published"),

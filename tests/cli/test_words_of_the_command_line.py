@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 import subprocess
 import sys
 import warnings
@@ -90,6 +92,18 @@ def test_arguments_become_options_of_the_command_that_runs(
             id="what is missing",
         ),
         pytest.param(
+            lambda: library.plan("ring", target_throughput="100 samples/s", batches="64..16"),
+            ("plan", "ring", "--target-throughput", "100 samples/s", "--batch", "64..16"),
+            "`batches` '64..16': has nothing in it", "--batch '64..16': has nothing in it",
+            id="an option that is named otherwise than the argument",
+        ),
+        pytest.param(
+            lambda: library.published_scenario("zzz"),
+            ("validate", "--published", "--as-scenario", "zzz", "--out-scenario", "p.toml"),
+            "`row`: no published row that a scenario predicts is named 'zzz'", "--as-scenario: no published row that a scenario predicts",
+            id="an option of one way to use a command",
+        ),
+        pytest.param(
             lambda: library.sweep("ring", {"strategy.workers": [1, 0]}),
             ("sweep", "ring", "--over", "strategy.workers=1,0", "--out", "s.ndjson"),
             "strategy.workers: 0 must be", "strategy.workers: 0 must be",
@@ -106,8 +120,27 @@ def test_each_kind_of_message(
     with pytest.raises(PacelineError) as said:
         call()
     assert in_the_library in str(said.value)
-    assert "--" not in str(said.value)
+    assert "--" not in re.sub(r"`paceline [^`]*`", "", str(said.value))
     refused(paceline(*command), on_the_command_line)
+
+
+@pytest.mark.parametrize(
+    ("command", "functions"),
+    [
+        *((name, (name,)) for name in ("simulate", "memory", "sweep", "advise", "plan", "report")),
+        *((name, (name.replace("-", "_"),)) for name in ("calibrate", "calibrate-input", "calibrate-link")),
+        ("init", ("new_scenario",)),
+        (
+            "validate",
+            ("validate", "refit", "validate_published", "published_scenario", "validate_hybrids", "read_matrix", "validate_matrix"),
+        ),
+    ],
+)
+def test_a_command_has_the_arguments_of_the_library_under_their_names(command: str, functions: tuple[str, ...]) -> None:
+    """Else a message could not name the option; what only a program gives, and thresholds with an option each, are left out."""
+    its = {parameter.name for parameter in get_command(application.app).commands[command].params}  # type: ignore[attr-defined]
+    own = {"observer", "progress", "agree", "command", "thresholds"}
+    assert {name for function in functions for name in inspect.signature(getattr(library, function)).parameters} - own <= its
 
 
 def test_a_warning_of_the_library_is_a_line(folder: Path, paceline: Runner) -> None:

@@ -158,6 +158,12 @@ def test_results_are_compared_and_nothing_else(result):
         paceline.compare(result.model_dump(), result)
 
 
+def test_settings_follow_the_scenario_and_what_is_varied():
+    alone = paceline.simulate("ring", {**SHORT, "strategy.workers": 2})
+    (swept,) = paceline.sweep("ring", {"strategy.workers": [2]}, SHORT, jobs=1)
+    assert swept.throughput_samples_per_s == alone.throughput_samples_per_s
+
+
 def test_numbers_of_numpy_are_numbers():
     swept = paceline.sweep("ring", {"strategy.workers": np.array([1, 2])}, settings=SHORT, jobs=np.int64(1))
     assert [result.replicas for result in swept] == [1, 2]

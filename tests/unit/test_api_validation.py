@@ -127,6 +127,10 @@ def test_what_is_wrong_of_the_others_names_the_argument(points: Path, tmp_path: 
         paceline.validate_published(["nccl"])
     with pytest.raises(InputError, match="there is no published table or series 'horovod_2018'; did you mean horovod_2017"):
         paceline.validate_published(only=["horovod_2018"])
+    with pytest.raises(
+        InputError, match=r"table or series 'zzz'; tables are .*, tensorpack, .* `paceline validate --published --only TABLE"
+    ):
+        paceline.validate_published(only=["zzz"])
     with pytest.raises(InputError, match="`regimes`: 'NCCL' must be a list of regimes"):
         paceline.validate_published("NCCL")
 
@@ -139,6 +143,13 @@ def test_a_table_is_validated_alone_and_a_row_of_it_is_a_scenario_that_predicts_
     file = tmp_path / "row.toml"
     paceline.published_scenario(row.name, out_scenario=file)
     assert paceline.simulate(file).throughput_samples_per_s == row.predicted
+    about = file.read_text().splitlines()[:3]
+    assert about[0].startswith(
+        f"# The row {row.name!r} of models/published/tensorpack.csv, as `paceline validate --published` predicts it;"
+    )
+    assert about[0].endswith(f"measured: {row.measured[0]:,.0f} images/s")
+    assert about[1].endswith(f"the smallest row of the series, {row.name.partition(':')[0] + ': 1 on 1'!r}, comes out as measured")
+    assert about[2] == f"# Source: {row.settings['source']}"
     with pytest.raises(InputError, match=r"`out_scenario`: .*: is there already; overwrite it with `force=True`"):
         paceline.published_scenario(row.name, out_scenario=file)
 

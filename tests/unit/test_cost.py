@@ -75,10 +75,10 @@ BOUGHT = {**PRICE, "purchase_usd": 9000.0}
         ({"available": 8}, "4 replicas on 4 nodes with 1 device each"),
         ({"nodes": 6, "available": 8}, "4 replicas on 4 nodes with 1 device each, 2 nodes of the cluster idle"),
         ({"available": 4, "price": BOUGHT}, "4 replicas on 4 nodes with 1 device each"),
-        ({"available": 5, "price": BOUGHT}, "4 replicas on 4 nodes with 1 device each, 1 node that is owned idle, which no cost holds"),
+        ({"available": 5, "price": BOUGHT}, "4 replicas on 4 nodes with 1 device each, 1 more node idle and in no cost"),
         (
             {"nodes": 6, "available": 8, "price": BOUGHT},
-            "4 replicas on 4 nodes with 1 device each, 2 nodes of the cluster idle, 2 nodes that are owned idle, which no cost holds",
+            "4 replicas on 4 nodes with 1 device each, 2 nodes of the cluster idle, 2 more nodes idle and in no cost",
         ),
     ],
 )

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
 from typing import Any
 
+import jsonschema
 import pytest
 
+from paceline.catalogue import schema_of
 from simulator.catalog import entries
 from simulator.cost import placement_of
 from simulator.errors import ScenarioError
@@ -31,21 +34,27 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"strategy": {**RING, "workers": 9}, "cluster": {"available": 8}}, "cluster.available (8) must be at least 9, which 9 replicas"),
     ({"strategy": RING, "cluster": {"nodes": 8, "available": 4}}, "nodes (8), which a run takes, must be at most available (4)"),
     # bits for bytes
-    ({"strategy": {**RING, "bucket_size": "25 Mb"}}, "strategy.bucket_size: '25 Mb' is in bits"),
-    ({"strategy": {**RING, "bucket_size": "25 Mb"}}, 'did you mean "25 MB"?'),
+    (
+        {"strategy": {**RING, "bucket_size": "25 Mb"}},
+        'strategy.bucket_size: \'25 Mb\' is in bits; a size must be in bytes, such as "64 MiB"; did you mean "25 MB"?',
+    ),
     ({"strategy": {**RING, "bucket_size": "25 Mbit"}}, 'did you mean "25 Mbytes"?'),
     ({"strategy": {**RING, "algorithm": "double-binary-tree", "pipeline_chunk": "4 Kib"}}, 'did you mean "4 KiB"?'),
     ({"workload": {"variables": [{"name": "v", "size": "8 megabits", "creation_index": 0, "ready": 1.0}]}}, '"8 megabytes"'),
     ({"cluster": {"device_memory_limit": "8 Gib"}}, "cluster.device_memory_limit: '8 Gib' is in bits"),
     ({"job": {**JOB, "checkpoint": {"every_steps": 10, "size": "1 Gb"}}}, "job.checkpoint.size: '1 Gb' is in bits"),
     # days that are none
-    ({"cluster": price(date="yesterday")}, "cluster.price.date: 'yesterday' must have a date, such as 2024-05-01"),
+    ({"cluster": price(date="yesterday")}, "cluster.price.date: 'yesterday' must have a date of 1990 to 2100, such as 2024-05-01"),
     ({"cluster": price(date="2026-13-45")}, "'2026-13-45' must be a day of the calendar"),
     ({"cluster": price(date="2026-02-30")}, "'2026-02-30' must be a day of the calendar"),
     ({"cluster": price(date="01.05.24")}, "'01.05.24' must have a date"),
+    ({"cluster": price(date="5000 USD list price")}, "'5000 USD list price' must have a date of 1990 to 2100, such as 2024-05-01"),
+    ({"cluster": price(date=20240501)}, "cluster.price.date: 20240501 must be text in quotes"),
     # a multiple, or a percentage, for a share
     ({"cluster": {"overlap_slowdown": 1.2}}, "must be at most 1; for compute that takes 1.2 times as long give 0.2"),
-    ({"cluster": {"overlap_slowdown": 20}}, "20 is the share by which compute takes longer, and must be at most 1"),
+    ({"cluster": {"overlap_slowdown": 20}}, "20 is the share by which compute takes longer, and must be at most 1; for 20% give 0.2"),
+    ({"cluster": {"overlap_slowdown": "20%"}}, "cluster.overlap_slowdown: '20%' must be a number"),
+    ({"cluster": {"overlap_slowdown": -0.1}}, "cluster.overlap_slowdown: -0.1 must be at least 0"),
     ({"cluster": {"slow_nodes": {"share": 20, "factor": 1.5}}}, "cluster.slow_nodes.share: 20 must be at most 1"),
     ({"cluster": {"background": {"load": 30}}}, "cluster.background.load: 30 must be a number from 0 to below 1"),
     ({"cluster": {"fabric": {**LEAVES, "oversubscription": 0.5}}}, "cluster.fabric.oversubscription: 0.5 must be at least 1"),
@@ -69,23 +78,32 @@ WARNED: list[tuple[dict[str, Any], str, str]] = [
     (
         {"cluster": {"slow_nodes": {"share": 0.1, "factor": 20}}},
         "as-multiple",
-        "cluster.slow_nodes.factor = 20 is read as 20 times; for 20% give 1.2",
+        "cluster.slow_nodes.factor = 20 is read as 20 times the time of a step; for 20% give 1.2",
     ),
     (
         {"cluster": {"slowdown": {"factor": 30, **SLOW}}},
         "as-multiple",
-        "cluster.slowdown.factor = 30 is read as 30 times; for 30% give 1.3",
+        "cluster.slowdown.factor = 30 is read as 30 times the time of a step; for 30% give 1.3",
     ),
-    ({"cluster": {"node_speed": [100, 80]}}, "as-multiple", "cluster.node_speed = 100 is read as 100 times; for 100% give 1"),
+    (
+        {"cluster": {"slow_nodes": {"share": 0.1, "factor": [1.2, 20]}}},
+        "as-multiple",
+        "cluster.slow_nodes.factor.1 = 20 is read as 20 times the time of a step; for 20% give 1.2",
+    ),
+    (
+        {"cluster": {"node_speed": [80, 100]}},
+        "as-multiple",
+        "cluster.node_speed.1 = 100 is read as 100 times the speed of the measured device; for 100% give 1",
+    ),
     (
         {"cluster": {"node_classes": [{"name": "old", "nodes": 2, "speed": 80}]}},
         "as-multiple",
-        "cluster.node_classes.0.speed = 80 is read as 80 times; for 80% give 0.8",
+        "cluster.node_classes.0.speed = 80 is read as 80 times the speed of the measured device; for 80% give 0.8",
     ),
     (
         {"cluster": {"transport": {"wire_bytes_per_byte": 5}}},
         "as-multiple",
-        "cluster.transport.wire_bytes_per_byte = 5 is read as 5 times; for 5% give 1.05",
+        "cluster.transport.wire_bytes_per_byte = 5 is read as 5 times the bytes that are sent; for 5% give 1.05",
     ),
     ({"cluster": {"protocols": {"simple": {"wire_bytes_per_byte": 5}}}}, "as-multiple", "cluster.protocols.simple.wire_bytes_per_byte = 5"),
     # seconds for microseconds
@@ -157,6 +175,36 @@ def test_what_cannot_be_meant_is_refused(scenario, parts: dict[str, Any], said: 
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("parts", "is_valid"),
+    [
+        ({"cluster": {"overlap_slowdown": 1}}, True),
+        ({"cluster": {"overlap_slowdown": 1.2}}, False),
+        ({"cluster": price(date="list of 2024-05-01")}, True),
+        ({"cluster": price(date="")}, True),
+        ({"cluster": price(date="5000 USD list price")}, False),
+        ({"job": {"samples": 1e6, "evaluation": {"samples": 500.0}}}, True),
+        ({"job": {"samples": 1.5}}, False),
+        ({"job": {"epochs": 3, "dataset_size": 50.5}}, False),
+        ({"job": {"samples": 100, "evaluation": {"samples": 0.1}}}, False),
+    ],
+)
+def test_the_schema_has_the_rules_of_the_program(scenario, parts: dict[str, Any], is_valid: bool) -> None:
+    its = {key: {"inter_node": {"bandwidth": "1 GB/s"}, **table} if key == "cluster" else table for key, table in parts.items()}
+    whole = {"workload": {}, "strategy": RING, **its}
+    problems = [
+        error
+        for error in jsonschema.Draft202012Validator(schema_of("scenario")).iter_errors(whole)
+        if error.path and error.path[0] in parts
+    ]
+    assert (not problems) is is_valid
+    if is_valid:
+        scenario(**{"strategy": RING, **parts})
+    else:
+        with pytest.raises(ScenarioError):
+            scenario(**{"strategy": RING, **parts})
+
+
 def told(built: Scenario) -> set[tuple[str, str]]:
     return {(warning.code, warning.text) for warning in warnings_of(built)}
 
@@ -179,6 +227,8 @@ def test_what_may_not_be_meant_is_warned_of(scenario, parts: dict[str, Any], cod
         {"cluster": {"replicas_per_device": 2, "device_sharing": "concurrent", "intra_device": {"bandwidth": "500 GB/s"}}},
         {"cluster": {"nodes": 2, "replicas_per_device": 2}},
         {"cluster": price(date="2024-05")},
+        {"cluster": price(date=datetime.date(2024, 5, 1))},
+        {"cluster": price(date="5000 USD in the list of 2024-05-01")},
         {"cluster": price(date="copy of no stated date, read 2026-11-21")},
         {"cluster": {"overlap_slowdown": 1.0}},
         {"job": {"epochs": 1.5, "dataset_size": 1e6, "evaluation": {"samples": 5e4}}},
@@ -186,16 +236,18 @@ def test_what_may_not_be_meant_is_warned_of(scenario, parts: dict[str, Any], cod
     ],
 )
 def test_what_is_likely_meant_is_taken_without_a_word(scenario, parts: dict[str, Any]) -> None:
-    about = {"no-effect", "as-multiple", "long-latency", "shared-beside-idle"}
+    about = {"no-effect", "as-multiple", "long-latency", "shared-beside-idle", "one-switch"}
     assert not {code for code, _ in told(scenario(**{"strategy": RING, **parts}))} & about
 
 
-def test_rails_without_a_fabric_say_what_joins_them(scenario) -> None:
+def test_rails_that_no_fabric_joins_are_warned_of_once(scenario) -> None:
     railed = {"devices_per_node": 2, "nics_per_node": 2, "rails": 2}
-    assumed = [its for its in resolve(scenario(strategy=RING, cluster=railed)).assumed if its.path == "cluster.fabric"]
-    assert [its.value for its in assumed] == ["one switch"]
-    with_fabric = scenario(strategy=RING, cluster={**railed, "fabric": {"nodes_per_leaf": 1}})
-    assert not [its for its in resolve(with_fabric).assumed if its.path == "cluster.fabric"]
+    built = scenario(strategy=RING, cluster=railed)
+    (text,) = (text for code, text in told(built) if code == "one-switch")
+    assert text.startswith("cluster.rails = 2 says which NIC a device uses, and all rails join one switch that is never the bottleneck;")
+    assert not [its for its in resolve(built).assumed if its.path == "cluster.fabric"]
+    for other in ({**railed, "fabric": {"nodes_per_leaf": 1}}, {**railed, "rails": 1}, {**railed, "devices_per_node": 4}):
+        assert "one-switch" not in {code for code, _ in told(scenario(strategy=RING, cluster=other))}
 
 
 def test_the_placement_says_how_many_replicas_a_device_has(scenario) -> None:
@@ -206,5 +258,5 @@ def test_the_placement_says_how_many_replicas_a_device_has(scenario) -> None:
 
 @pytest.mark.parametrize("name", [*entries("scenarios")])
 def test_no_example_is_misread(name: str) -> None:
-    about = {"no-effect", "as-multiple", "long-latency", "shared-beside-idle"}
+    about = {"no-effect", "as-multiple", "long-latency", "shared-beside-idle", "one-switch"}
     assert not {code for code, _ in told(load_scenario(name))} & about

@@ -124,6 +124,17 @@ def test_notes_say_for_which_clusters_a_price_was_used() -> None:
     assert Prices().notes() == []
 
 
+def test_a_cluster_without_a_name_is_called_what_results_call_it() -> None:
+    for given, told in (
+        ({"*": "BUY:4000USD,years:4"}, "is used for own cluster: bought for"),
+        ({"own cluster": "BUY:1USD,years:4"}, "a node of own"),
+    ):
+        prices = parse_prices(given)
+        assert "price" in prices.applied({"inter_node": {"bandwidth": "1 GB/s"}})
+        with pytest.warns(PriceWarning, match=told):
+            prices.check()
+
+
 def test_the_library_is_told_of_its_own_argument() -> None:
     ours = "prices={'p3.2xlarge': '0.20/h'}"
     with pytest.raises(InputError) as refused:

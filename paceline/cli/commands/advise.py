@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from paceline.cli.commands import Panel
-from paceline.cli.options import JOBS_HELP, PRICE_HELP, YES_HELP, names_of, prices_of, settings_of
+from paceline.cli.options import BACKEND_HELP, JOBS_HELP, PRICE_HELP, SCHEDULER_HELP, YES_HELP, names_of, prices_of, settings_of
 
 __all__ = ["advise"]
 
@@ -55,6 +55,8 @@ def advise(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace --out if it holds other results.")] = False,
     jobs: Annotated[int, typer.Option(help=JOBS_HELP, min=0, metavar="N")] = 0,
+    backend: Annotated[Literal["local", "dask", "ray"], typer.Option(help=BACKEND_HELP)] = "local",
+    scheduler: Annotated[str | None, typer.Option(help=SCHEDULER_HELP, metavar="ADDRESS", show_default=False)] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help=YES_HELP)] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the advice as JSON.")] = False,
 ) -> None:
@@ -82,6 +84,8 @@ def advise(
             prices=prices_of(prices),
             out=out,
             jobs=jobs,
+            backend=backend,
+            scheduler=scheduler,
             force=force,
             progress=count,
             agree=None if yes else asking(scenario, yes=yes),

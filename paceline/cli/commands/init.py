@@ -93,7 +93,12 @@ def init(
     ] = "ethernet",
     price: Annotated[
         str | None,
-        typer.Option(metavar="PRICE", help="Of a machine for an hour, such as 0.40/h.", show_default=False, rich_help_panel=_CLUSTER),
+        typer.Option(
+            metavar="PRICE",
+            help="Of a machine for an hour, such as 0.40/h; of one to buy, such as BUY:4000USD,years:4.",
+            show_default=False,
+            rich_help_panel=_CLUSTER,
+        ),
     ] = None,
     strategy: Annotated[
         str,

@@ -133,9 +133,10 @@ def plan(
             rich_help_panel=_CHOICE,
         ),
     ] = None,
-    batch: Annotated[
+    batches: Annotated[
         str | None,
         typer.Option(
+            "--batch",
             metavar="RANGE",
             help="Batches to choose from: of a range such as 16..512 16, 32, 64 and so on, or a list; samples of each replica with weak "
             "scaling, of all together with strong; left out: as in the scenario.",
@@ -267,7 +268,7 @@ def plan(
             workers=workers,
             servers=servers,
             scaling=scaling,
-            batches=batch,
+            batches=batches,
             runs_on=names_of(runs_on, "--runs-on"),
             settings=settings_of(settings, replications=replications),
             prices=prices_of(prices),

@@ -85,7 +85,7 @@ def validate(
             show_default=False,
         ),
     ] = None,
-    as_scenario: Annotated[
+    row: Annotated[
         str | None,
         typer.Option(
             "--as-scenario",
@@ -226,10 +226,10 @@ def validate(
 
     on_points = scenario is not None or measured is not None
     if published:
-        others = [name for name in _OF_POINTS if as_scenario is None or name != "out_scenario"]
+        others = [name for name in _OF_POINTS if row is None or name != "out_scenario"]
         useless(context, "--published", ("scenario", "measured", "hybrids", *others, *_OF_MATRIX))
     else:
-        needs(context, "--published", ["regimes", "as_scenario"])
+        needs(context, "--published", ["regimes", "row"])
     if hybrids:
         useless(context, "--hybrids", ("scenario", "measured", *_OF_POINTS, *_OF_MATRIX))
     else:
@@ -238,13 +238,13 @@ def validate(
             needs(context, "--published or --hybrids", ["only"])
     if on_points:
         useless(context, "SCENARIO.toml and --measured", _OF_MATRIX)
-    elif as_scenario is None:
+    elif row is None:
         needs(context, "SCENARIO.toml and --measured", _OF_POINTS)
-    if as_scenario is not None:
-        useless(context, "--as-scenario, which compares nothing", ("regimes", "only", *_OF_RESULTS))
+    if row is not None:
+        useless(context, "--as-scenario, which compares nothing", ("regimes", "only", "json", *_OF_RESULTS))
         if out_scenario is None:
             raise InputError("--as-scenario: needs a file to write; add --out-scenario FILE.toml")
-        api.published_scenario(as_scenario, out_scenario=out_scenario, force=force)
+        api.published_scenario(row, out_scenario=out_scenario, force=force)
         note(f"wrote {out_scenario}; use it with: paceline simulate {out_scenario}")
         return
     if not refit:
