@@ -210,14 +210,16 @@ def _tune(space: Space, search: Search, judge: Judge, simulations: Simulations) 
 
 
 def _smaller_batch_first(judge: Judge, meeting: Sequence[Point]) -> list[Point]:
-    """What meets the goal, best first; a larger batch that is hardly better comes after the smallest that is as good.
+    """What meets the goal, best first; a larger batch that is hardly better comes after the smallest on as many devices that is as good.
 
-    What a larger batch costs in samples is not predicted, and it is not nothing.
+    What a larger batch of all replicas costs in samples is not predicted, and it is not nothing. One of more devices is what
+    scaling makes of it, and was asked for.
     """
     if not meeting or not math.isfinite(judge.value(meeting[0])):
         return list(meeting)
     most = judge.value(meeting[0]) * _WORTH_A_LARGER_BATCH
-    as_good = [point for point in meeting if judge.value(point) <= most]
+    devices = meeting[0].scenario.ranks
+    as_good = [point for point in meeting if judge.value(point) <= most and point.scenario.ranks == devices]
     first = min(as_good, key=lambda point: point.global_batch)
     return [first, *(point for point in meeting if point is not first)]
 
