@@ -312,8 +312,10 @@ def _over(ours: Advised, theirs: Advised) -> str:
     """Throughput of one over that of another as a change, with no more than its devices can do."""
     one, other = ours.result, theirs.result
     ratio = compare(one, other).ratio
-    if one.scenario.cluster.even:  # none of them does more than one that has nothing to wait for
-        ratio = of_more_devices(ratio, one.ranks / other.speedup.mean)
+    if one.scenario.cluster.even:
+        # under the same strategy none does more than one did; under another no more than one that has nothing to wait for
+        before = other.ranks if ours.strategy == theirs.strategy else other.speedup.mean
+        ratio = of_more_devices(ratio, one.ranks / before)
     return change_in_words(ratio)
 
 
@@ -355,7 +357,7 @@ def _several(rows: Sequence[Advised], one: int) -> str:
     """Beside the advice to use one machine: what the best of several would make of it."""
     several = [its for its in rows if its.nodes > 1]
     if not several:
-        return "Nothing on several machines could be simulated." if len(rows) > 1 else "Nothing else was simulated."
+        return "Nothing on several machines was simulated." if len(rows) > 1 else "Nothing else was simulated."
     best = max(several, key=_rate)
     found = f"{best.name} on {counted(best.nodes, 'machine')}: {_over(best, rows[one])}"
     if _rate(best) > _rate(rows[one]):
