@@ -458,17 +458,17 @@ def _template(
         Nothing of it is cut yet, so that its batch need not suffice for as many copies as there are devices: sizes from the smallest
         on are tried first.
     """
-    first, *_, last = [*counts.values, counts.values[-1]]
+    first, last = counts.values[0], counts.values[-1]
     tried = [count for count in counts.values if count & (count - 1) == 0 or count in (first, last)]
     return _first_valid(table, [*(_sizes(table, last) if whole or counts.of_machines else ()), *tried], where, beside, prices)
 
 
 def _sizes(table: Mapping[str, Any], most: int) -> list[int]:
-    """The fewest workers that the degrees of a strategy's table allow, and that number doubled, up to a number."""
+    """The fewest workers that the degrees of a strategy's table allow, and that number doubled, up to another one."""
     strategy = table.get("strategy")
     degrees = [strategy.get(key, 1) for key in ("pipeline", "tensor", "expert")] if isinstance(strategy, Mapping) else []
     least = math.prod(degree for degree in degrees if isinstance(degree, int) and degree > 1)
-    return doubled(least, most) if least <= most else []
+    return doubled(least, max(least, most))
 
 
 def _first_valid(

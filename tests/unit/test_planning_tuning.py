@@ -166,6 +166,12 @@ def test_buckets_that_are_given_are_kept_however_they_are_given(options: dict[st
     assert line.first.strategy.bucket_bytes == 4e6
 
 
+def test_what_is_set_of_a_cluster_holds_on_another_one_however_it_is_set() -> None:
+    for settings in ([("cluster.available", 3)], [("cluster", {"available": 3})]):
+        (line,) = space_of(table(), workers="1..4", clusters=["ethernet-10g"], settings=settings).lines
+        assert list(line.scenarios) == [1, 2, 3]
+
+
 def test_the_smaller_of_two_batches_is_that_of_all_replicas() -> None:
     """A pipeline of 8 samples for its one copy takes fewer a step than a ring of 4 workers with 4 each."""
     load = {"workload": layered(batch=8)}

@@ -124,6 +124,12 @@ def test_a_batch_of_fewer_samples_than_devices_is_for_what_is_cut() -> None:
     assert {line.first.replicas for line in fixed.lines} == {2}, "though 2 samples are too few for the scenario itself"
 
 
+def test_a_copy_of_more_devices_than_were_asked_for_is_refused() -> None:
+    given = table(strategy={"kind": "hybrid", "workers": 3, "pipeline": 5000})
+    with pytest.raises(ScenarioError, match=r"strategy.workers \(3\) must be a multiple of the 5000 devices of a copy"):
+        space_of(given, workers=[4])
+
+
 def test_buckets_are_chosen_for_the_best_of_each_way(monkeypatch: pytest.MonkeyPatch) -> None:
     tuned: list[str] = []
 
