@@ -528,8 +528,8 @@ def advise(
         the cluster has, else 8. Parameter servers have machines of their own among them, unless the scenario says otherwise; all
         devices of the others train.
     strategies
-        Short names; none given: one device, all-reduce in a node and between nodes, parameter servers of each kind, gossip, and of a
-        model with layers what cuts it.
+        Short names; none given: one device, all-reduce in a node and between nodes, parameter servers of each kind, decentralised
+        training, and of a model with layers what cuts it.
     settings
         Keys to set in all configurations. Buckets are chosen for each, unless ``strategy.bucket_size`` is among these.
     prices

@@ -27,6 +27,7 @@ from simulator.results import Result
 from simulator.scenario import Scenario
 from simulator.short import Short
 from simulator.spec import Spec
+from simulator.strategies.catalogue import SHORT_NAMES, kind_of
 from simulator.table import Cell, Column, Table
 from simulator.text import counted, estimated, format_hourly, format_usd, sentence
 
@@ -113,15 +114,21 @@ class Advice(Short, Spec):
 
 
 _MACHINES = 8
-_USUAL = ("single", "ring", "sync-ps", "backup", "async-ps", "ssp", "gossip")
-_ON_ONE_NODE = ("mirrored",)
 _CUT = ("fsdp", "pipeline", "tensor", "hybrid")
 
 
 def strategies_for(scenario: Scenario) -> list[str]:
-    """Short names of one way of each kind that suits a scenario: of all-reduces the ring, and of a model with layers what cuts it."""
-    several = _ON_ONE_NODE if scenario.cluster.replicas_per_node > 1 else ()
-    return [*_USUAL[:1], *several, *_USUAL[1:], *(_CUT if scenario.workload.layers else ())]
+    """Short names of one way of each kind that suits a scenario, and of a model with layers of what cuts it.
+
+    Names of a kind whose workers wait for each other alike are one way, for which the first stands: of all-reduces the ring.
+    """
+    found: dict[object, str] = {}
+    for name, keys in SHORT_NAMES.items():
+        strategy = kind_of(keys).model_validate(keys)
+        in_a_node = strategy.link == "intra_node"
+        if not strategy.cuts_batches and (scenario.cluster.replicas_per_node > 1 or not in_a_node):
+            found.setdefault((type(strategy), strategy.pace), name)
+    return [*found.values(), *(_CUT if scenario.workload.layers else ())]
 
 
 def space_to_advise(

@@ -36,7 +36,7 @@ def advise(
         typer.Option(
             metavar="A,B,...",
             help="Strategies to compare, as for plan; left out: one device, ring all-reduce, parameter servers (sync-ps, backup, "
-            "async-ps, ssp), gossip, and for a model with layers fsdp, pipeline, tensor and hybrid.",
+            "async-ps, ssp), decentralised training, and for a model with layers fsdp, pipeline, tensor and hybrid.",
             show_default=False,
         ),
     ] = None,
