@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from paceline.gain_bounds import bounded, gain_bounds
+from paceline.gain_bounds import GainBounds, bounded, gain_bounds
 from simulator.discrepancy import between
 from simulator.figures import Estimate
 from simulator.intervals import paired_ratio, wins
@@ -14,7 +14,9 @@ from simulator.results import Result
 from simulator.short import Short
 from simulator.text import Kind, format_interval, format_number, format_share, written
 
-__all__ = ["LITTLE", "NOTHING", "Comparison", "compare", "has_effect", "rivals_of", "share_draws", "throughput_apart", "verdict"]
+__all__ = [
+    "LITTLE", "NOTHING", "Comparison", "compare", "has_effect", "of_more_devices", "rivals_of", "share_draws", "throughput_apart", "verdict",
+]  # fmt: skip
 
 NOTHING = 0.0005
 """A change of throughput that reads as 0.0%."""
@@ -75,6 +77,14 @@ def compare(ours: Result, theirs: Result) -> Comparison:
     mine, his = ours.throughput_of_each_replication, theirs.throughput_of_each_replication
     ratio = bounded(paired_ratio(mine, his, between(ours.discrepancy, theirs.discrepancy)), gain_bounds(ours.scenario, theirs.scenario))
     return Comparison(ratio, runs=len(mine), wins=wins(mine, his), losses=wins(his, mine))
+
+
+def of_more_devices(ratio: Estimate, times: float) -> Estimate:
+    """A ratio of throughputs whose interval leaves out what is beyond ``times`` as many equal devices.
+
+    Whatever the model is off by, none works better than one that was there.
+    """
+    return bounded(ratio, GainBounds(0.0, times))
 
 
 def share_draws(ours: Result, theirs: Result) -> bool:

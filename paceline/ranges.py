@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from simulator.errors import InputError
 
-__all__ = ["MOST", "is_range", "numbers_in", "range_of"]
+__all__ = ["MOST", "doubled", "is_range", "numbers_in", "range_of"]
 
 MOST = 1_000_000
 """Numbers that a list may have."""
@@ -54,6 +54,15 @@ def numbers_in(text: str, where: str = "") -> list[int] | None:
             raise InputError(f"{where}{text[:60]!r}: names more than {MOST:,} numbers")
         found.extend(range(low, high + 1))
     return found
+
+
+def doubled(least: int, most: int) -> list[int]:
+    """A number, twice as much, four times as much and so on, up to another one, which ends them whatever it is.
+
+    >>> doubled(1, 6)
+    [1, 2, 4, 6]
+    """
+    return sorted({most, *(least << power for power in range((most // least).bit_length()))})
 
 
 def range_of(numbers: Sequence[int]) -> str:

@@ -5,10 +5,11 @@ How numbers are written stands in :mod:`simulator.text`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from paceline.gain_bounds import NO_BOUNDS, GainBounds, bounded
+from paceline.comparing import of_more_devices
 from simulator.cost import placement_of, usd_per_hour, usd_per_million_samples
 from simulator.discrepancy import between
 from simulator.figures import Estimate, Limit
@@ -290,16 +291,16 @@ def work_note(plan: Plan) -> str:
 def _growth(few: WorkerCount | ServerCount, many: WorkerCount | ServerCount) -> Estimate:
     """Throughput of many over that of few; without an interval in plans that keep no single runs.
 
-    Workers bring no more than their own number does: whatever the model is off by, none works better than one that was there.
+    Workers bring no more than their own number does.
     """
     before = getattr(few, "workers", 0)  # servers are counted without
-    bounds = GainBounds(0.0, getattr(many, "workers", 0) / before) if before else NO_BOUNDS
+    most = getattr(many, "workers", 0) / before if before else math.inf
     jobs: tuple[JobCount | None, JobCount | None] = getattr(many, "job", None), getattr(few, "job", None)
     if jobs[0] is not None and jobs[1] is not None:
         runs, others = jobs[0].samples_per_s_of_each_replication, jobs[1].samples_per_s_of_each_replication
-        return bounded(paired_ratio(runs, others, between(many.discrepancy, few.discrepancy)), bounds)
+        return of_more_devices(paired_ratio(runs, others, between(many.discrepancy, few.discrepancy)), most)
     runs, others = many.throughput_of_each_replication, few.throughput_of_each_replication
     if runs and len(runs) == len(others):
-        return bounded(paired_ratio(runs, others, between(many.discrepancy, few.discrepancy)), bounds)
+        return of_more_devices(paired_ratio(runs, others, between(many.discrepancy, few.discrepancy)), most)
     ratio = many.throughput_samples_per_s.mean / few.throughput_samples_per_s.mean
     return Estimate(mean=ratio, low=ratio, high=ratio)

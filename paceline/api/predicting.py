@@ -438,8 +438,8 @@ def plan(
         ``"weak"``: each replica keeps its batch. ``"strong"``: all replicas together keep theirs. None: as
         the scenario has it.
     batches
-        Batches to choose from, where a larger one is allowed: a range ``"16..512"``, of which 16, 32, 64 and so on are taken, or a
-        list; samples of each replica with weak scaling, of all together with strong. None: as the scenario has it.
+        Batches to choose from, where a larger one is allowed: a range ``"16..512"``, of which 16, 32, 64 and so on and its end are
+        taken, or a list; samples of each replica with weak scaling, of all together with strong. None: as the scenario has it.
     runs_on
         Take only what one of these runs as it comes: ``"tensorflow"``, ``"horovod"``, ``"pytorch"``, ``"deepspeed"``,
         ``"megatron-lm"``; none: whatever runs it.
@@ -517,19 +517,19 @@ def advise(
     progress: Progress = None,
     agree: Asking = None,
 ) -> Advice:
-    """Without a goal: what every strategy makes of 1 to N machines, and whether more than one is worth it.
+    """Without a goal: what ways of training make of 1 to N machines, and whether more than one is worth it.
 
     Parameters
     ----------
     scenario
         As for :func:`load`; its strategy and its number of workers are what is varied.
     machines
-        Numbers of machines, all of whose devices train: a range ``"1..16"``, of which 1, 2, 4 and so on are taken, or a list.
-        None: up to as many as the cluster has, else 8. Parameter servers have machines of their own besides, unless the scenario
-        says otherwise.
+        Numbers of machines: a range ``"1..16"``, of which 1, 2, 4 and so on and its end are taken, or a list. None: up to as many as
+        the cluster has, else 8. Parameter servers have machines of their own among them, unless the scenario says otherwise; all
+        devices of the others train.
     strategies
-        Short names; none given: one device, all-reduce in a node and between nodes, parameter servers, and of a model with layers
-        what cuts it.
+        Short names; none given: one device, all-reduce in a node and between nodes, parameter servers of each kind, decentralised
+        training, and of a model with layers what cuts it.
     settings
         Keys to set in all configurations. Buckets are chosen for each, unless ``strategy.bucket_size`` is among these.
     prices
@@ -558,18 +558,10 @@ def advise(
     ([('single', 1), ('ring', 1), ('ring', 4)], 4)
     """
     from paceline.planning import advise as compare_all
-    from paceline.planning import machines_of, space_of, strategies_for
+    from paceline.planning import space_to_advise
 
-    settings = pairs_of(settings)
-    base = load(scenario, settings)
-    counts = machines_of(machines, base)
     file = writable(out, scenario)
-    if base.cluster.nodes is not None:  # how many a run takes is what is varied
-        settings = [*settings, ("cluster.nodes", None)]
-    space = space_of(
-        scenario, settings=settings, strategies=strategies or strategies_for(base),
-        workers=[count * base.cluster.replicas_per_node for count in counts], prices=parse_prices(prices),
-    )  # fmt: skip
+    space = space_to_advise(scenario, settings=pairs_of(settings), machines=machines, strategies=strategies, prices=parse_prices(prices))
     agree_to_plan(space.searched_together, agree, jobs=jobs)
     return compare_all(space, out=file, jobs=jobs, backend=backend, scheduler=scheduler, force=force, progress=progress)
 

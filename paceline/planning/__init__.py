@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.planning.advice import Advice, advise, machines_of, strategies_for
+from paceline.planning.advice import Advice, advise, space_to_advise
 from paceline.planning.answer import Candidate, ClusterAnswer, Improvement, Plan, ServerCount, WorkerCount
 from paceline.planning.goal import Goal, goal_of
 from paceline.planning.improvements import improvements
@@ -24,8 +24,7 @@ __all__ = [
     "goal_of",
     "improvements",
     "length_of",
-    "machines_of",
     "plan",
     "space_of",
-    "strategies_for",
+    "space_to_advise",
 ]

@@ -1,36 +1,40 @@
-"""advise: without a goal, what every strategy makes of 1 to N machines, and whether more than one is worth it."""
+"""advise: without a goal, what each way of training makes of 1 to N machines, and whether more than one is worth it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
-from paceline.comparing import Comparison, compare
+from paceline.comparing import compare, of_more_devices
 from paceline.planning.answer import Refused, refused_once
 from paceline.planning.bounds import Ceilings
-from paceline.planning.space import Line, Space, counts_of
+from paceline.planning.space import Line, Space, base_of, counts_of, space_of
 from paceline.planning.tuning import best_bucket, bucket_in_words, can_fuse
+from paceline.ranges import doubled
 from paceline.sentences import change_in_words, staleness_in_words
 from paceline.sweeping import Backend, ResultsFile, Runner, Simulations
 from simulator.cost import placement_of, usd_per_hour, usd_per_million_samples
 from simulator.errors import SimulationError
+from simulator.loading import Source
 from simulator.memory import does_not_fit
+from simulator.prices import Prices
 from simulator.resolve import resolve
 from simulator.results import Result
 from simulator.scenario import Scenario
 from simulator.short import Short
 from simulator.spec import Spec
+from simulator.strategies.catalogue import SHORT_NAMES, kind_of
 from simulator.table import Cell, Column, Table
 from simulator.text import counted, estimated, format_hourly, format_usd, sentence
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Advice", "Advised", "advise", "machines_of", "strategies_for"]
+__all__ = ["Advice", "Advised", "advise", "machines_of", "space_to_advise", "strategies_for"]
 
 _MOST_OF_A_WAY = 4
 """Of all ways in which a model may be cut on as many devices, those that are best by closed forms are simulated."""
@@ -50,7 +54,7 @@ class Advised(Spec):
 
 
 class Advice(Short, Spec):
-    """What every strategy makes of each number of machines, and what follows from that."""
+    """What each way of training makes of each number of machines, and what follows from that."""
 
     see: ClassVar[str] = ".sentences say it in words, to_frame() has every configuration"
 
@@ -74,6 +78,7 @@ class Advice(Short, Spec):
             Column("samples_per_s_high", "number", "High"),
             Column("scaling_efficiency", "share", "Efficiency"),
             Column("staleness", "number", "Staleness (updates)"),
+            Column("differs", "text", "Updates unlike those of one device"),
             Column("usd_per_million_samples", "usd", "Cost of a million samples"),
             Column("bottleneck", "text", "Limited by"),
             Column("name", "text", "Configuration"),
@@ -91,12 +96,13 @@ class Advice(Short, Spec):
                     rate.high,
                     result.scaling_efficiency.mean,
                     result.staleness.mean or None,
+                    _differs(its) or None,
                     its.usd_per_million_samples,
                     result.bottleneck.label,
                     its.name,
                 )
             )
-        return Table("Every strategy on each number of machines", columns, tuple(rows), "advice")
+        return Table("Ways of training on each number of machines", columns, tuple(rows), "advice")
 
     def to_frame(self) -> pd.DataFrame:
         """The table for pandas."""
@@ -108,15 +114,55 @@ class Advice(Short, Spec):
 
 
 _MACHINES = 8
-_USUAL = ("single", "ring", "sync-ps", "async-ps")
-_ON_ONE_NODE = ("mirrored",)
 _CUT = ("fsdp", "pipeline", "tensor", "hybrid")
 
 
 def strategies_for(scenario: Scenario) -> list[str]:
-    """Short names of what suits a scenario: what needs no servers and what does, and of a model with layers what cuts it."""
-    several = _ON_ONE_NODE if scenario.cluster.replicas_per_node > 1 else ()
-    return [*_USUAL[:1], *several, *_USUAL[1:], *(_CUT if scenario.workload.layers else ())]
+    """Short names of one way of each kind that suits a scenario, and of a model with layers of what cuts it.
+
+    Names of a kind whose workers wait for each other alike are one way, for which the first stands: of all-reduces the ring.
+    """
+    found: dict[object, str] = {}
+    for name, keys in SHORT_NAMES.items():
+        strategy = kind_of(keys).model_validate(keys)
+        in_a_node = strategy.link == "intra_node"
+        if not strategy.cuts_batches and (scenario.cluster.replicas_per_node > 1 or not in_a_node):
+            found.setdefault((type(strategy), strategy.pace), name)
+    return [*found.values(), *(_CUT if scenario.workload.layers else ())]
+
+
+def space_to_advise(
+    scenario: Source,
+    *,
+    settings: Iterable[tuple[str, Any]] = (),
+    machines: str | Iterable[int] | None = None,
+    strategies: Sequence[str] = (),
+    prices: Prices | None = None,
+) -> Space:
+    """Ways of training on each number of machines, those of servers included.
+
+    Parameters
+    ----------
+    scenario, settings, prices
+        As for :func:`paceline.planning.space_of`.
+    machines
+        As for :func:`machines_of`.
+    strategies
+        Short names; none: those of :func:`strategies_for`.
+
+    Raises
+    ------
+    InputError
+        An unknown name, or an empty or unreadable range.
+    ScenarioError
+        The scenario itself breaks a rule, or every configuration does.
+    """
+    settings = list(settings)
+    base = base_of(scenario, settings)
+    if base.cluster.nodes is not None:  # how many a run takes is what is varied
+        settings.append(("cluster.nodes", None))
+    strategies = strategies or strategies_for(base)
+    return space_of(scenario, settings=settings, strategies=strategies, machines=machines_of(machines, base), prices=prices)
 
 
 def machines_of(given: str | Iterable[int] | None, scenario: Scenario) -> list[int]:
@@ -134,8 +180,7 @@ def machines_of(given: str | Iterable[int] | None, scenario: Scenario) -> list[i
     counts = counts_of(given, "machines")
     if not counts.searched:
         return list(counts.values)
-    least, most = counts.values[0], counts.values[-1]
-    return sorted({most, *(least << power for power in range((most // least).bit_length()))})
+    return doubled(counts.values[0], counts.values[-1])
 
 
 def advise(
@@ -153,7 +198,7 @@ def advise(
     Parameters
     ----------
     space
-        What to choose from; its numbers of workers are a list.
+        What to choose from, as :func:`space_to_advise` makes it.
     out, jobs, backend, scheduler, force, progress
         As for :func:`paceline.planning.plan`.
 
@@ -233,36 +278,72 @@ def _rate(its: Advised) -> float:
 
 
 def _answer(rows: tuple[Advised, ...], refused: tuple[Refused, ...]) -> Advice:
-    one = max((place for place, its in enumerate(rows) if its.nodes == 1), key=lambda place: _rate(rows[place]), default=None)
-    best = max(range(len(rows)), key=lambda place: _rate(rows[place]))
-    found = compare(rows[best].result, rows[one].result) if one is not None and one != best else None
-    if one is not None and (found is None or not found.clear or found.ratio.mean <= 1.0):
-        best = one
-    return Advice(rows=rows, best=best, one_machine=one, sentences=tuple(_sentences(rows, best, one, found)), refused=refused)
+    """One machine, or of what is for certain faster the best."""
+    one = _preferred(rows, [place for place, its in enumerate(rows) if its.nodes == 1])
+    several = [place for place, its in enumerate(rows) if its.nodes > 1]
+    faster = several if one is None else [place for place in several if _is_faster(rows[place], rows[one])]
+    best = _preferred(rows, faster) if faster else one
+    assert best is not None
+    return Advice(rows=rows, best=best, one_machine=one, sentences=tuple(_sentences(rows, best, one)), refused=refused)
 
 
-def _sentences(rows: Sequence[Advised], best: int, one: int | None, found: Comparison | None) -> Iterator[str]:
+def _preferred(rows: Sequence[Advised], places: Iterable[int]) -> int | None:
+    """Of some rows the fastest; one of whose kind nothing was held against real runs only if it is for certain the faster."""
+    by_rate = sorted(places, key=lambda place: -_rate(rows[place]))
+    best = next((place for place in by_rate if not _unchecked(rows[place])), None)
+    for place in by_rate:
+        if _unchecked(rows[place]) and (best is None or _is_faster(rows[place], rows[best])):
+            return place
+    return best
+
+
+def _unchecked(its: Advised) -> bool:
+    """Whether nothing of its kind was held against real runs, so that how far it is off is not known."""
+    scenario, doubt = its.result.scenario, its.result.discrepancy
+    return scenario.discrepancy is None and scenario.ranks > 1 and (doubt is None or doubt.borrowed)
+
+
+def _is_faster(ours: Advised, theirs: Advised) -> bool:
+    """Whether one is faster than another for certain.
+
+    What the model is off by cancels between kinds that were held against real runs, as far as it is equal. Of a kind that was
+    not, that is not known: it has to be faster in its worst case than the other in its best.
+    """
+    if _unchecked(ours):
+        return ours.result.throughput_samples_per_s.low > theirs.result.throughput_samples_per_s.high
+    found = compare(ours.result, theirs.result)
+    return found.clear and found.ratio.mean > 1.0
+
+
+def _over(ours: Advised, theirs: Advised) -> str:
+    """Throughput of one over that of another as a change, with no more than its devices can do."""
+    one, other = ours.result, theirs.result
+    ratio = compare(one, other).ratio
+    if one.scenario.cluster.even:
+        # under the same strategy none does more than one did; under another no more than one that has nothing to wait for
+        before = other.ranks if ours.strategy == theirs.strategy else other.speedup.mean
+        ratio = of_more_devices(ratio, one.ranks / before)
+    return change_in_words(ratio)
+
+
+def _sentences(rows: Sequence[Advised], best: int, one: int | None) -> Iterator[str]:
     its = rows[best]
-    rate = its.result.throughput_samples_per_s
-    does = estimated(rate.mean, rate.low, rate.high, "throughput", "samples/s")
     if best == one:
-        why = "Nothing else was simulated" if found is None else f"The fastest of several is not for certain faster: {_by(found)}"
-        yield f"Use one machine: {its.name} makes {does}. {why}."
+        yield f"Use one machine: {its.name} makes {_does(its)}."
+        yield _several(rows, one)
     else:
-        yield f"Fastest is {its.name} on {counted(its.nodes, 'machine')}: {does}."
-        if one is not None and found is not None:
-            yield f"That is {_by(found)} over the throughput of one machine ({rows[one].name})."
-        paying = _paying(rows, best)
+        yield f"Fastest is {its.name} on {counted(its.nodes, 'machine')}: {_does(its)}."
+        if one is not None:
+            yield f"That is {_over(its, rows[one])} over the throughput of one machine ({rows[one].name})."
+        if (doubtful := _doubtful(rows, best, one)) is not None:
+            yield doubtful
+        paying = _paying(rows, best, one)
         last = rows[paying]
         if last.nodes == 1:
             yield "For throughput per machine one is best: those that are added work less than half as well."
         elif paying != best:
-            makes = estimated(_rate(last), *_ends(last), "throughput", "samples/s")
-            yield f"Up to {last.nodes:,} machines those that are added work at least half as well: {last.name} makes {makes}."
-    if stale := staleness_in_words(its.result):
-        yield f"It has {stale}."
-    elif inexact := its.result.scenario.strategy.inexact:
-        yield f"{sentence(inexact)} It may need more samples than one device would."
+            yield f"Up to {last.nodes:,} machines those that are added work at least half as well: {last.name} makes {_does(last)}."
+    yield from _learning(rows, best)
     if its.result.discrepancy is not None:
         yield sentence(its.result.discrepancy.coverage_in_words)
     yield sentence(f"the limit is {its.result.bottleneck.label}: {its.result.bottleneck.text}")
@@ -274,18 +355,66 @@ def _sentences(rows: Sequence[Advised], best: int, one: int | None, found: Compa
         yield f"Cheapest for each sample is {cheapest.name} on {counted(cheapest.nodes, 'machine')}: {cost} for a million{hourly}."
 
 
-def _ends(its: Advised) -> tuple[float, float]:
+def _does(its: Advised) -> str:
     rate = its.result.throughput_samples_per_s
-    return rate.low, rate.high
+    return estimated(rate.mean, rate.low, rate.high, "throughput", "samples/s")
 
 
-def _by(found: Comparison) -> str:
-    return change_in_words(found.ratio)
+def _several(rows: Sequence[Advised], one: int) -> str:
+    """Beside the advice to use one machine: what the best of several would make of it."""
+    several = [its for its in rows if its.nodes > 1]
+    if not several:
+        return "Nothing on several machines was simulated." if len(rows) > 1 else "Nothing else was simulated."
+    best = max(several, key=_rate)
+    found = f"{best.name} on {counted(best.nodes, 'machine')}: {_over(best, rows[one])}"
+    if _rate(best) > _rate(rows[one]):
+        return f"The fastest of several is not for certain faster, {found}."
+    return f"All on several are slower; the next best is {found}."
 
 
-def _paying(rows: Sequence[Advised], best: int) -> int:
-    """Of the best strategy, the row up to which each step to more machines brings at least half of what it adds."""
+def _doubtful(rows: Sequence[Advised], best: int, one: int | None) -> str | None:
+    """What has a higher mean than the advice and is not advised, and why; None where nothing has."""
+    top = max(rows, key=_rate)
+    if _rate(top) <= _rate(rows[best]):
+        return None
+    name = f"{top.name} on {counted(top.nodes, 'machine')} makes {_does(top)}"
+    if one is not None and not _is_faster(top, rows[one]):
+        return sentence(f"{name}, but is not for certain faster than one machine")
+    return sentence(f"{name}, but nothing of its kind was held against real runs, and it is not for certain faster")
+
+
+def _learning(rows: Sequence[Advised], best: int) -> Iterator[str]:
+    """Where a sample may teach less than it would on one device: of the advice with what does not, and of all others."""
+    if differs := _differs(rows[best]):
+        yield f"{sentence(differs)} It may need more samples than one device would."
+        alike = _preferred(rows, [place for place, its in enumerate(rows) if not _differs(its)])
+        if alike is not None:
+            its = rows[alike]
+            yield f"Best of what trains as one device would is {its.name} on {counted(its.nodes, 'machine')}: {_does(its)}."
+    others: dict[str, Advised] = {}
+    for its in rows:
+        if its.strategy != rows[best].strategy and _differs(its):
+            others[its.strategy] = its  # with the most machines
+    if others:
+        said = "; ".join(f"{name}, since {_differs(its)}" for name, its in others.items())
+        yield f"Others that may need more samples than one device would: {said}."
+
+
+def _differs(its: Advised) -> str:
+    """How its updates differ from those of one device with the batch of all, as a part of a sentence; empty where they do not."""
+    strategy = its.result.scenario.strategy
+    if stale := staleness_in_words(its.result):
+        return f"it has {stale}"
+    if dropped := strategy.pace.backups:
+        return f"each step leaves out the gradients of the {f'{dropped:,} slowest workers' if dropped > 1 else 'slowest worker'}"
+    return strategy.inexact if its.result.ranks > 1 else ""
+
+
+def _paying(rows: Sequence[Advised], best: int, one: int | None) -> int:
+    """Of the best strategy, from one machine on, the row up to which each step to more brings at least half of what it adds."""
     own = sorted((place for place, its in enumerate(rows) if its.strategy == rows[best].strategy), key=lambda place: rows[place].nodes)
+    if one is not None and rows[own[0]].nodes > 1:
+        own.insert(0, one)
     last = own[0]
     for place in own[1:]:
         more = rows[place].nodes / rows[last].nodes - 1

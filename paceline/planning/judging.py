@@ -67,6 +67,11 @@ class Point:
         return self.line.scenarios[self.workers]
 
     @property
+    def global_batch(self) -> int:
+        """Samples that all replicas together take a step."""
+        return self.scenario.batch * self.scenario.replicas
+
+    @property
     def result(self) -> Result | None:
         """Its result, where it was simulated and did not fail."""
         return self.outcome if isinstance(self.outcome, Result) else None

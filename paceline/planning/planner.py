@@ -33,8 +33,6 @@ from simulator.text import format_number
 __all__ = ["plan"]
 
 _RUNNERS_UP = 5
-_TUNED_WAYS = 3
-"""Of all lines that differ in how they cut a model: those that are best have their buckets chosen."""
 _WORTH_A_LARGER_BATCH = 1.02
 """By how much an answer must be better for a larger batch to be worth it."""
 _NEAR = 0.5
@@ -183,17 +181,20 @@ def _by(way: Way, line: Line) -> bool:
 def _tune(space: Space, search: Search, judge: Judge, simulations: Simulations) -> None:
     """Search lines again with the buckets that are best for them, where those are faster than their own.
 
-    Of lines that differ in how they cut a model only the best few are tuned.
+    Of lines that differ in how they cut a model only the best of each way, cluster and strategy are tuned, which are compared.
     """
     tuned: list[Line] = []
-    ways = 0
+    told: set[tuple[str, str]] = set()
     for point in _best_of_lines([*search.meeting, *search.missing]):
         line, result = point.line, point.result
         assert result is not None
-        if line.family is not None:
-            ways += 1
-        if not line.tunable or (line.family is not None and ways > _TUNED_WAYS):
+        if not line.tunable:
             continue
+        if line.family is not None:
+            belongs = {("way", line.way), ("cluster", line.cluster), *([("strategy", line.asked)] if space.strategies else [])}
+            if belongs <= told:
+                continue
+            told |= belongs
         best = best_bucket(point.scenario, result, simulations)
         if best is result:
             continue
@@ -209,15 +210,17 @@ def _tune(space: Space, search: Search, judge: Judge, simulations: Simulations) 
 
 
 def _smaller_batch_first(judge: Judge, meeting: Sequence[Point]) -> list[Point]:
-    """What meets the goal, best first; a larger batch that is hardly better comes after the smallest that is as good.
+    """What meets the goal, best first; a larger batch that is hardly better comes after the smallest on as many devices that is as good.
 
-    What a larger batch costs in samples is not predicted, and it is not nothing.
+    What a larger batch of all replicas costs in samples is not predicted, and it is not nothing. One of more devices is what
+    scaling makes of it, and was asked for.
     """
     if not meeting or not math.isfinite(judge.value(meeting[0])):
         return list(meeting)
     most = judge.value(meeting[0]) * _WORTH_A_LARGER_BATCH
-    as_good = [point for point in meeting if judge.value(point) <= most]
-    first = min(as_good, key=lambda point: point.scenario.workload.global_batch or point.scenario.workload.batch_per_replica or 0)
+    devices = meeting[0].scenario.ranks
+    as_good = [point for point in meeting if judge.value(point) <= most and point.scenario.ranks == devices]
+    first = min(as_good, key=lambda point: point.global_batch)
     return [first, *(point for point in meeting if point is not first)]
 
 

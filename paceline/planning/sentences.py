@@ -26,6 +26,7 @@ from simulator.memory import memory_of
 from simulator.results import Failure
 from simulator.strategies.strategy import software_in_words
 from simulator.text import (
+    counted,
     format_bytes,
     format_hourly,
     format_number,
@@ -156,6 +157,24 @@ def purchase_in_words(candidate: Candidate) -> str:
     return f"{each} = ${total:,.10g} to buy; {share} by the terms of the price"
 
 
+def _taken_whole(plan: Plan) -> str:
+    """That a cluster is taken and paid for as a whole, where fewer of its nodes may do; empty where it is not, or they do not matter."""
+    scenario = plan.chosen.result.scenario
+    cluster = scenario.cluster
+    nodes, goal = cluster.nodes, plan.goal
+    if nodes is None or (goal.budget_usd is None and (not plan.feasible or goal.prefer == "fastest")):
+        return ""
+    alike = (its.result.scenario for its in plan.candidates if its.meets)
+    enough = min((its.nodes_needed for its in alike if its.cluster.name == cluster.name), default=nodes)
+    if enough >= nodes and plan.feasible:
+        return ""
+    would = f"{enough:,} of them would be enough, and " if enough < nodes else ""
+    return (
+        f" The cluster is fixed at {counted(nodes, 'node')} by cluster.nodes, all of which a run takes and pays for: {would}"
+        f"cluster.available = {nodes} in its place lets the plan take fewer."
+    )
+
+
 _EXACT = 5
 """Significant digits of figures that a reader may multiply."""
 
@@ -172,18 +191,19 @@ def _answer(plan: Plan, chosen: Point) -> str:
     named, figures = f"{best.name} ({best.placement})", _figures(best, goal)
     layout = _layout(best)
     figures = f"{figures}{f' {layout}' if layout else ''}"
+    whole = _taken_whole(plan)
     if plan.feasible:
         what = "configuration of fewest devices" if goal.prefer == "fewest-devices" else f"{goal.prefer} configuration"
-        return f"The {what} that reaches {asked} is {named}. {figures}"
+        return f"The {what} that reaches {asked} is {named}. {figures}{whole}"
     nearest = f"Nothing considered reaches {asked}. Nearest comes {named}. {figures}"
     needed = chosen.needed
     reached = Judge(goal).margin(chosen) * needed
     if not math.isfinite(needed):
-        return f"{nearest} {_beyond_budget(chosen, goal)}."
+        return f"{nearest} {_beyond_budget(chosen, goal)}.{whole}"
     over = " over the whole job" if job_of(best.result, goal) is not None else ""
     return (
         f"{nearest} With a confidence of {format_number(goal.confidence, 4)} it gives {format_throughput(reached)} of the "
-        f"{format_throughput(needed)} samples/s it needs{over}, so {format_throughput(needed / reached)} times that would be needed."
+        f"{format_throughput(needed)} samples/s it needs{over}, so {format_throughput(needed / reached)} times that would be needed.{whole}"
     )
 
 
@@ -278,22 +298,15 @@ def why_this(judge: Judge, meeting: Sequence[Point], missing: Sequence[Point]) -
 def _larger_batch(judge: Judge, meeting: Sequence[Point]) -> str:
     """What a batch larger than others to choose from wins, which is what it may cost in samples; nothing where it is the smallest."""
     best = meeting[0]
-    smaller = next((point for point in meeting if _global_batch(point) < _global_batch(best)), None)
+    smaller = next((point for point in meeting if point.global_batch < best.global_batch), None)
     if smaller is None or _batch_key(smaller) == _batch_key(best) or not math.isfinite(judge.value(smaller)) or not judge.value(best):
         return ""
     more = judge.value(smaller) / judge.value(best) - 1
-    text = (
-        f"Its batch of {_global_batch(best):,} samples a step may need more of them to learn as much (McCandlish et al., 2018), which is "
-    )
-    text += f"not counted: with {_global_batch(smaller):,} a step the best is {smaller.line.title(smaller.workers)}"
+    text = f"Its batch of {best.global_batch:,} samples a step may need more of them to learn as much (McCandlish et al., 2018), which is "
+    text += f"not counted: with {smaller.global_batch:,} a step the best is {smaller.line.title(smaller.workers)}"
     if judge.goal.prefer == "fewest-devices":
         return f"{text}."
     return f"{text}, and the answer is better as long as it needs less than {format_share(more)} more samples than that."
-
-
-def _global_batch(point: Point) -> int:
-    scenario = point.scenario
-    return scenario.batch * scenario.replicas
 
 
 def _batch_key(point: Point) -> tuple[int | None, int | None]:

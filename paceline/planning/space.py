@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -12,9 +13,10 @@ from typing import Any, Literal, NamedTuple
 from paceline.planning.answer import Refused, Scaling, refused_once
 from paceline.planning.tuning import BUCKET_KEY
 from paceline.planning.ways import NAMES, NOT_CUT, Fixed, Maker, Way, trained_in_words, way_of, without_layers
-from paceline.ranges import is_range, numbers_in
+from paceline.ranges import doubled, is_range, numbers_in
 from paceline.sweeping import Axis, several_clusters
 from simulator.catalog import find
+from simulator.cluster import Cluster
 from simulator.errors import InputError, ScenarioError
 from simulator.loading import Source, apply_settings, scenario_from_table, table_of
 from simulator.nearest import did_you_mean
@@ -22,7 +24,7 @@ from simulator.prices import Prices, for_several
 from simulator.published_throughputs import kind_of as device_kind_of
 from simulator.resolve import resolve
 from simulator.scenario import Scenario
-from simulator.spec import Spec
+from simulator.spec import Spec, short_name
 from simulator.strategies.catalogue import kind_of, strategy_table
 from simulator.strategies.strategy import SOFTWARE, Strategy, software_in_words
 from simulator.text import counted, listed
@@ -30,16 +32,18 @@ from simulator.training import Training
 from simulator.validation_errors import quoted, validated
 from simulator.workload import Workload
 
-__all__ = ["Counts", "Line", "Space", "check_devices", "counts_of", "space_of"]
+__all__ = ["Counts", "Line", "Space", "base_of", "check_devices", "counts_of", "space_of"]
 
 _MOST_CONFIGURATIONS = 100_000
 _MOST_WORKERS = 100_000
 _MOST_REASONS = 5
+_MOST_TRIED = 4096
+"""Workers with which a scenario is tried whose own number of them cannot be."""
 _WORKERS = "1..64"
 
 
 class Counts(NamedTuple):
-    """Numbers of workers or servers to choose from.
+    """Numbers of workers, of servers or of machines to choose from.
 
     Attributes
     ----------
@@ -47,10 +51,31 @@ class Counts(NamedTuple):
         Ascending.
     searched
         Whether they are a range, of which a search needs to simulate only some; else each is simulated.
+    of_machines
+        Whether they count machines, all of whose devices train but for what servers and a client have to themselves.
     """
 
     values: tuple[int, ...]
     searched: bool
+    of_machines: bool = False
+
+    def workers(self, strategy: Strategy, cluster: Cluster) -> Iterator[tuple[int, str]]:
+        """Of each number, the workers that it makes of a strategy, and why there are none."""
+        for value in self.values if strategy.count_key else (1,):
+            yield _workers_on(value, strategy, cluster) if self.of_machines and strategy.count_key else (value, "")
+
+
+def _workers_on(machines: int, strategy: Strategy, cluster: Cluster) -> tuple[int, str]:
+    """How many workers fill some machines beside servers and a client, and why there are none."""
+    per_node = cluster.replicas_per_node
+    layout = strategy.with_count(1).layout(cluster)
+    each = 1 if layout.one_process else layout.replicas_per_process
+    layout = strategy.with_count(max(machines * per_node // each, 1)).layout(cluster)
+    apart = layout.nodes - layout.worker_nodes
+    if apart < machines:
+        return (machines - apart) * per_node // each, ""
+    who = listed([counted(layout.servers, "parameter server")] * bool(layout.servers) + ["the client"] * layout.client)
+    return 0, f"{counted(machines, 'machine')} in all would hold no worker beside {who}"
 
 
 def counts_of(given: str | Iterable[int], argument: str) -> Counts:
@@ -135,6 +160,8 @@ class Space:
         All that were asked for, those included on which nothing can be.
     strategies
         Short names that were asked for, likewise; none: the scenario's own.
+    base_replicas
+        Of the scenario with its own number of workers: what a batch of each is multiplied by, or one of all divided by.
     price_notes
         Which clusters have a price that was given, and how it came about.
     """
@@ -145,6 +172,7 @@ class Space:
     base_name: str
     clusters: list[str] = field(default_factory=list)
     strategies: list[str] = field(default_factory=list)
+    base_replicas: int = 1
     price_notes: list[str] = field(default_factory=list)
 
     @property
@@ -175,6 +203,7 @@ def space_of(
     batches: str | Iterable[int] | None = None,
     runs_on: Sequence[str] = (),
     prices: Prices | None = None,
+    machines: Sequence[int] | None = None,
 ) -> Space:
     """Every configuration that the ranges name, validated.
 
@@ -196,12 +225,14 @@ def space_of(
     scaling
         Weak: each replica keeps its batch. Strong: all together keep theirs. Left out: as the scenario has it.
     batches
-        Such as ``"16..512"``, of which 16, 32, 64 and so on are taken, or a list: of the samples of each replica with weak scaling, of all
-        replicas together with strong. Left out: as the scenario has it.
+        Such as ``"16..512"``, of which 16, 32, 64 and so on and the end are taken, or a list: of the samples of each replica with weak
+        scaling, of all replicas together with strong. Left out: as the scenario has it.
     runs_on
         Software of which one must run a strategy as it comes; none: whatever runs it.
     prices
         Of clusters by name. Where there are several clusters, a price among the settings holds for those that have none.
+    machines
+        Numbers of machines, in place of those of workers: servers and a client with machines of their own are among them.
 
     Raises
     ------
@@ -217,17 +248,21 @@ def space_of(
     base_table, source, beside = table_of(scenario, settings)
     settings = [(key, value) for key, value in settings if not isinstance(value, Spec)]
     over, workers, servers = _routed(over, workers, servers)
-    for argument, given in {"workers": True, "servers": servers is not None}.items():
-        if given and any(key == f"strategy.{argument}" for key, _ in settings):
-            raise InputError(f"`settings` strategy.{argument}: is what a plan chooses; leave it out, and name the range by `{argument}`")
+    given, tried = _keys_of(settings), _keys_of((key, value) for key, values in over for value in values)
+    chosen_by = {"workers": "workers" if machines is None else "machines", **({} if servers is None else {"servers": "servers"})}
+    for name, argument in chosen_by.items():
+        for option in (option for option, keys in (("settings", given), ("over", tried)) if f"strategy.{name}" in keys):
+            raise InputError(f"`{option}` strategy.{name}: is what a plan chooses; leave it out, and name the range by `{argument}`")
     # the scenario's own cluster may be none of those that are asked for: its price is looked up below
-    base = scenario_from_table(base_table, source, beside)
+    base = _base(base_table, source, beside)
     of_workers = counts_of(_WORKERS if workers is None else workers, "workers")
+    if machines is not None:
+        of_workers = Counts(tuple(machines), searched=False, of_machines=True)
     of_servers = None if servers is None else counts_of(servers, "servers").values
     own: Scaling = "weak" if base.workload.global_batch is None else "strong"
     kinds: tuple[Scaling, ...] = ("weak", "strong") if scaling == "both" else (scaling or own,)
     if batches is not None:
-        over = [*over, _batch_axis(batches, kinds, [key for key, _ in (*settings, *over)])]
+        over = [*over, _batch_axis(batches, kinds, {*given, *tried})]
     for name in clusters:
         find("clusters", name, f"`clusters` {quoted(name)}", beside)
     asked_for = list(dict.fromkeys(strategies))
@@ -239,8 +274,8 @@ def space_of(
         raise InputError(
             f"{source}: the ranges name {cells * len(of_workers.values):,} configurations; at most {_MOST_CONFIGURATIONS:,} are taken"
         )
-    space = Space([], [], base, source)
-    tunable = all(key != BUCKET_KEY and key.removesuffix("_bytes") != BUCKET_KEY for key, _ in (*settings, *over))
+    space = Space([], [], base, source, base_replicas=_own_replicas(base_table, base))
+    tunable = BUCKET_KEY not in given | tried
     for cluster, short in itertools.product(clusters or ("",), strategies):
         made, refused = len(space.lines), len(space.refused)
         on = _on_cluster(base_table, cluster, settings) if cluster else base_table
@@ -253,10 +288,10 @@ def space_of(
             where = f"{source}{f' ({name})' if name else ''}"
             count = len(kinds) * _counted(on["strategy"], of_workers, of_servers)
             table = apply_settings(on, chosen, f"{source}: ")
-            keys = [key for key, _ in (*settings, *chosen)]
+            keys = given | _keys_of(chosen)
             fixed = Fixed.of(table, keys)
             try:
-                template = _template(Fixed.without(table, keys) if spans else table, of_workers.values, where, beside, prices)
+                template = _template(Fixed.without(table, keys) if spans else table, of_workers, where, beside, prices, whole=spans)
                 if spans and not template.workload.layers:
                     raise ScenarioError(f"{where}: {without_layers(template.workload)}")
             except ScenarioError as error:
@@ -294,7 +329,15 @@ def space_of(
     return space
 
 
-def _batch_axis(batches: str | Iterable[int], kinds: Sequence[Scaling], given: Sequence[str]) -> Axis:
+def _keys_of(pairs: Iterable[tuple[str, Any]]) -> set[str]:
+    """Dotted keys that settings name, those inside of tables included, under the names that a person writes."""
+    found: set[str] = set()
+    for key, value in pairs:
+        found |= _keys_of((f"{key}.{name}", inner) for name, inner in value.items()) if isinstance(value, Mapping) else {short_name(key)}
+    return found
+
+
+def _batch_axis(batches: str | Iterable[int], kinds: Sequence[Scaling], given: Iterable[str]) -> Axis:
     """Batches to choose from, as values of the key that the scaling keeps."""
     if len(kinds) > 1:
         raise InputError(
@@ -304,14 +347,11 @@ def _batch_axis(batches: str | Iterable[int], kinds: Sequence[Scaling], given: S
     if any(its in ("workload.global_batch", "workload.batch_per_replica") for its in given):
         raise InputError(f"`batches` and a setting of {key} name the same numbers; give one of them")
     text = batches if isinstance(batches, str) else ",".join(str(value) for value in batches)
-    such = "a range such as `batches='16..512'`, of which 16, 32, 64 and so on are taken, or a list such as `batches='16,128'`"
+    such = "a range such as `batches='16..512'`, of which 16, 32, 64 and so on and its end are taken, or a list such as `batches='16,128'`"
     numbers = numbers_in(text, "`batches` ")
     if numbers is None or min(numbers) < 1:
         raise InputError(f"`batches` {quoted(text)} must be {such}, of whole numbers from 1 on")
-    if is_range(text):
-        least, most = numbers[0], numbers[-1]
-        numbers = [least << power for power in range((most // least).bit_length())]
-    return key, sorted(set(numbers))
+    return key, doubled(numbers[0], numbers[-1]) if is_range(text) else sorted(set(numbers))
 
 
 def _keep_runnable(space: Space, runs_on: Sequence[str]) -> None:
@@ -367,7 +407,11 @@ def _on_cluster(table: Mapping[str, Any], name: str, settings: Sequence[tuple[st
     if isinstance(own, Mapping) and own.get("use") == name:
         return dict(table)
     moved = {**table, "cluster": {"use": name}}
-    return apply_settings(moved, [(key, value) for key, value in settings if key.startswith("cluster.") and key != "cluster.use"])
+    tables = [value for key, value in settings if key == "cluster" and isinstance(value, Mapping)]
+    inside = [(f"cluster.{key}", value) for its in tables for key, value in its.items()]
+    return apply_settings(
+        moved, [(key, value) for key, value in (*inside, *settings) if key.startswith("cluster.") and key != "cluster.use"]
+    )
 
 
 def _asked(cluster: str, chosen: Sequence[tuple[str, Any]], own: str) -> str:
@@ -376,13 +420,73 @@ def _asked(cluster: str, chosen: Sequence[tuple[str, Any]], own: str) -> str:
     return by_axis or cluster or own
 
 
-def _template(table: Mapping[str, Any], counts: Sequence[int], where: str, beside: Path | None, prices: Prices | None = None) -> Scenario:
-    """The first of some configurations that is valid, from which the others are made; tries powers of two and the ends."""
+def base_of(scenario: Source, settings: Iterable[tuple[str, Any]]) -> Scenario:
+    """The scenario that ranges vary: as it is, or where its own number of workers cannot be, with another one.
+
+    Raises
+    ------
+    ScenarioError
+        It breaks a rule, whatever the number of its workers.
+    """
+    return _base(*table_of(scenario, settings))
+
+
+def _base(table: Mapping[str, Any], source: str, beside: Path | None) -> Scenario:
+    """Of a scenario's tables, likewise: what is about to be chosen need not be possible as it stands."""
+    try:
+        return scenario_from_table(table, source, beside)
+    except ScenarioError as error:
+        own = error
+    try:
+        return _first_valid(table, _sizes(table, _MOST_TRIED), source, beside)
+    except ScenarioError:
+        raise own from None
+
+
+def _own_replicas(table: Mapping[str, Any], base: Scenario) -> int:
+    """How many copies a scenario has with its own number of workers."""
+    count = table["strategy"].get(base.strategy.count_key)
+    return max(base.strategy.with_count(count).layout(base.cluster).replicas, 1) if isinstance(count, int) else base.replicas
+
+
+def _template(
+    table: Mapping[str, Any], counts: Counts, where: str, beside: Path | None, prices: Prices | None = None, *, whole: bool = False
+) -> Scenario:
+    """The first of some configurations that is valid, from which the others are made; tries powers of two and the ends.
+
+    Parameters
+    ----------
+    whole
+        Nothing of it is cut yet, so that its batch need not suffice for as many copies as there are devices: sizes from the smallest
+        on are tried first.
+    """
+    first, last = counts.values[0], counts.values[-1]
+    tried = [count for count in counts.values if count & (count - 1) == 0 or count in (first, last)]
+    return _first_valid(table, [*(_sizes(table, last) if whole or counts.of_machines else ()), *tried], where, beside, prices)
+
+
+def _sizes(table: Mapping[str, Any], most: int) -> list[int]:
+    """The fewest workers that the degrees of a strategy's table allow, and that number doubled, up to another one."""
+    strategy = table.get("strategy")
+    degrees = [strategy.get(key, 1) for key in ("pipeline", "tensor", "expert")] if isinstance(strategy, Mapping) else []
+    least = math.prod(degree for degree in degrees if isinstance(degree, int) and degree > 1)
+    return doubled(least, max(least, most))
+
+
+def _first_valid(
+    table: Mapping[str, Any], counts: Sequence[int], where: str, beside: Path | None, prices: Prices | None = None
+) -> Scenario:
+    """A scenario with the first of some numbers of workers with which it is valid.
+
+    Raises
+    ------
+    ScenarioError
+        What is wrong with the first, where all are.
+    """
     kind = kind_of(table.get("strategy"))
     key = f"strategy.{kind.count_key}" if kind.count_key else ""
-    tried = [count for count in counts if count & (count - 1) == 0 or count in (counts[0], counts[-1])]
     problem: ScenarioError | None = None
-    for count in tried[:1] if not key else tried:
+    for count in counts if key else counts[:1]:
         try:
             return scenario_from_table(apply_settings(table, [(key, count)]) if key else table, where, beside, prices)
         except ScenarioError as error:
@@ -413,11 +517,14 @@ def _add_line(
     where: str,
 ) -> None:
     """Make a line of configurations, and note which of it cannot be."""
-    workload = _scaled(template.workload, scaling, space.base.replicas)
+    workload = _scaled(template.workload, scaling, space.base_replicas)
     start = template.strategy.with_servers(servers)
     scenarios: dict[int, Scenario] = {}
     problems: list[str] = []
-    for count in counts.values if start.count_key else (1,):
+    for count, none in counts.workers(start, template.cluster):
+        if none:
+            problems.append(none)
+            continue
         parts = {**template.sections, "workload": workload, "strategy": start.with_count(count)}
         try:
             scenarios[count] = validated(Scenario, parts, where)
@@ -444,7 +551,7 @@ def _add_ways(
 ) -> None:
     """Make a line of each way in which a model is cut, and note which of them cannot be."""
     base = space.base
-    workload = _scaled(template.workload, scaling, base.replicas)
+    workload = _scaled(template.workload, scaling, space.base_replicas)
     each = workload.batch_per_replica
     device_batch = None if each is None else Fraction(each, base.layout.ranks_per_replica)
     lines: dict[str, Line] = {}
@@ -453,7 +560,7 @@ def _add_ways(
     family = object()
     maker = Maker(short, template, workload, device_batch, fixed, where)
     per_node = template.cluster.devices_per_node
-    for count in counts.values:
+    for count, _ in counts.workers(template.strategy, template.cluster):
         if counts.searched and count % per_node and per_node % count:
             continue  # of a range, whole nodes, or a part that divides one
         for its in maker.tried(count):

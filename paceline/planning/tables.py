@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
-from paceline.planning.answer import Candidate, Improvement, Plan, ServerCount, WorkerCount, refused_once
+from paceline.planning.answer import (
+    Candidate,
+    ClusterAnswer,
+    Improvement,
+    Plan,
+    ServerCount,
+    StrategyAnswer,
+    WayAnswer,
+    WorkerCount,
+    refused_once,
+)
 from paceline.sentences import nodes_beyond
 from simulator.figures import Estimate
 from simulator.rows import COLUMNS
@@ -14,6 +25,7 @@ from simulator.text import format_number
 
 __all__ = ["brief", "candidates_in_rows", "candidates_table", "plan_tables"]
 
+AnswerT = TypeVar("AnswerT", bound=ClusterAnswer | StrategyAnswer | WayAnswer)
 _HOUR_S = 3600.0
 _NAME = Column("name", "text", "Configuration")
 _SCALING = Column("scaling", "text", "Scaling")
@@ -122,82 +134,69 @@ def brief(table: Table) -> Table:
 def _clusters(plan: Plan) -> Table:
     """A line for each cluster that was asked for: its best configuration, and how that stands to the goal."""
     columns = (
-        Column("cluster", "text", "Cluster"),
-        _SCALING,
-        _WORKERS,
-        _NODES,
         Column("devices_per_node", "count", "Devices of each"),
         Column("samples_per_s", "precise", "Samples/s"),
         Column("hours", "precise", "Hours"),
         _PRICE,
         Column("cost_usd", "usd", "Cost in all"),
-        Column("confidence", "share", "Confidence"),
-        Column("text", "text", "How it compares, or why not"),
-        Column("best", "text", "Best configuration"),
     )
-    rows = []
-    for each in plan.clusters if len(plan.clusters) > 1 else ():
-        best = each.best
-        figures: tuple[Cell, ...] = (None,) * 9
-        if best is not None:
-            result = best.result
-            sizes = result.scenario.workers, best.nodes, best.devices_per_node, result.throughput_samples_per_s.mean
-            figures = best.scaling, *sizes, *_training(best), best.confidence
-        rows.append((each.cluster, *figures, each.text, best.name if best is not None else None))
-    return Table("Each cluster", columns, tuple(rows), "plan-clusters")
+    answers = plan.clusters if len(plan.clusters) > 1 else ()
+    named = "plan-clusters", "Each cluster", Column("cluster", "text", "Cluster")
+    return _best_of_each(*named, columns, answers, lambda _, best: (best.devices_per_node, _rate(best)[0], *_training(best)))
 
 
 def _strategies(plan: Plan) -> Table:
     """A line for each strategy that was asked for: its best configuration, and how that stands to the goal."""
-    columns = (
-        Column("strategy", "text", "Strategy"),
-        _SCALING,
-        _WORKERS,
-        _NODES,
-        *_RATE,
-        *_TRAINING,
-        Column("confidence", "share", "Confidence"),
-        Column("text", "text", "How it compares, or why not"),
-        Column("best", "text", "Best configuration"),
-    )
-    rows = []
-    for each in plan.strategies:
-        best = each.best
-        figures: tuple[Cell, ...] = (None,) * 10
-        if best is not None:
-            result = best.result
-            sizes = result.scenario.workers, best.nodes
-            figures = best.scaling, *sizes, *_ends(result.throughput_samples_per_s), *_training(best), best.confidence
-        rows.append((each.strategy, *figures, each.text, best.name if best is not None else None))
-    return Table("Each strategy", columns, tuple(rows), "plan-strategies")
+    named = "plan-strategies", "Each strategy", Column("strategy", "text", "Strategy")
+    return _best_of_each(*named, (*_RATE, *_TRAINING), plan.strategies, lambda _, best: (*_rate(best), *_training(best)))
 
 
 def _ways(plan: Plan) -> Table:
     """A line for each way of training: its best configuration, and what limits it."""
-    columns = (
-        Column("way", "text", "Way of training"),
+    columns = (*_RATE, *_TRAINING, Column("memory_bytes", "bytes", "Memory of a device"), Column("waiting", "share", "Waiting (bubbles)"))
+    named = "plan-ways", "The best of each way of training", Column("way", "text", "Way of training")
+    return _best_of_each(
+        *named,
+        columns,
+        plan.ways,
+        lambda its, best: (*_rate(best), *_training(best), its.memory_bytes, its.waiting),
+        "How it compares, and what limits it",
+    )
+
+
+def _best_of_each(
+    name: str,
+    title: str,
+    of: Column,
+    columns: Sequence[Column],
+    answers: Sequence[AnswerT],
+    figures: Callable[[AnswerT, Candidate], tuple[Cell, ...]],
+    what: str = "How it compares, or why not",
+) -> Table:
+    """A line for each answer: the best configuration of what the first column names, its figures, and what is said of it."""
+    every = (
+        of,
         _SCALING,
         _WORKERS,
         _NODES,
-        *_RATE,
-        *_TRAINING,
-        Column("memory_bytes", "bytes", "Memory of a device"),
-        Column("waiting", "share", "Waiting (bubbles)"),
+        *columns,
         Column("confidence", "share", "Confidence"),
-        Column("text", "text", "How it compares, and what limits it"),
+        Column("text", "text", what),
         Column("best", "text", "Best configuration"),
     )
-    rows = []
-    for each in plan.ways:
-        best = each.best
-        figures: tuple[Cell, ...] = (None,) * 12
-        if best is not None:
-            result = best.result
-            sizes = result.scenario.workers, best.nodes
-            rate = _ends(result.throughput_samples_per_s)
-            figures = best.scaling, *sizes, *rate, *_training(best), each.memory_bytes, each.waiting, best.confidence
-        rows.append((each.way, *figures, each.text, best.name if best is not None else None))
-    return Table("The best of each way of training", columns, tuple(rows), "plan-ways")
+    rows: list[tuple[Cell, ...]] = []
+    for its in answers:
+        thing, best = getattr(its, of.name), its.best
+        if best is None:
+            rows.append((thing, *(None,) * (len(every) - 3), its.text, None))
+        else:
+            sizes = best.scaling, best.result.scenario.workers, best.nodes
+            rows.append((thing, *sizes, *figures(its, best), best.confidence, its.text, best.name))
+    return Table(title, every, tuple(rows), name)
+
+
+def _rate(candidate: Candidate) -> tuple[Cell, Cell, Cell]:
+    return _ends(candidate.result.throughput_samples_per_s)
 
 
 def _candidates(name: str, title: str, candidates: Sequence[Candidate], plan: Plan) -> Table:

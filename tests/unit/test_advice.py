@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -33,7 +34,53 @@ def test_on_a_slow_network_one_machine_is_the_answer() -> None:
     found = paceline.advise(table("5 MB/s"), machines=[1, 2, 4], jobs=1)
     assert found.sentences[0].startswith("Use one machine: single device ")
     assert found.best == found.one_machine
-    assert {its.strategy for its in found.rows} == {"single", "ring", "sync-ps", "async-ps"}
+    assert {its.strategy for its in found.rows} == {"single", "ring", "sync-ps", "async-ps", "ssp", "gossip", "backup"}
+    assert found.sentences[1].startswith("All on several are slower; the next best is ")
+    assert " machines: −" in found.sentences[1], "by how much"
+    assert any("; gossip, since each worker averages with " in text for text in found.sentences)
+
+
+def test_what_is_for_certain_faster_is_advised_beside_a_higher_mean_that_is_not() -> None:
+    settings = {
+        "run.steps": 10,
+        "strategy.servers": 2,
+        "strategy.server_placement": "colocated",
+        "cluster.inter_node.bandwidth": "10 Gbit/s",
+        "cluster.inter_node.latency": "1.5 ms",
+    }
+    found = paceline.advise("sync-ps", machines=[1, 4], strategies=["single", "ring", "sync-ps"], settings=settings, jobs=1)
+    best, top = found.rows[found.best], max(found.rows, key=lambda its: its.result.throughput_samples_per_s.mean)
+    assert (best.strategy, best.nodes) == ("ring", 4)
+    assert top.strategy == "sync-ps"
+    assert not paceline.compare(top.result, found.rows[found.one_machine or 0].result).clear
+    assert any("but is not for certain faster than one machine" in text for text in found.sentences)
+
+
+def test_a_way_that_was_held_against_nothing_is_not_advised_for_that() -> None:
+    """Gossip has a higher mean than a ring and borrows its error, which so cancels between the two."""
+    settings = {"run.steps": 20, "cluster.available": 4}
+    found = paceline.advise("ring", machines=[1, 4], strategies=["single", "ring", "gossip"], settings=settings, jobs=1)
+    top = max(found.rows, key=lambda its: its.result.throughput_samples_per_s.mean)
+    assert top.strategy == "gossip"
+    assert found.rows[found.best].strategy == "ring"
+    assert any("nothing of its kind was held against real runs" in text for text in found.sentences)
+    assert found.to_frame().set_index(["strategy", "nodes"])["differs"]["gossip", 4].startswith("each worker averages with 2 others")
+    low, high = re.findall(r"\+(\d+)%", found.sentences[1])[-2:]
+    assert int(low) < int(high) <= 300, "four machines do no more than four times as much as one"
+
+
+def test_machines_of_servers_are_among_the_machines() -> None:
+    found = paceline.advise(table("2 GB/s", available=4), machines="1..4", strategies=["single", "async-ps"], jobs=1)
+    sizes = [(its.strategy, its.nodes, its.result.scenario.workers) for its in found.rows]
+    assert sizes == [("single", 1, 1), ("async-ps", 2, 1), ("async-ps", 4, 3)]
+    assert [its.text for its in found.refused] == ["1 machine in all would hold no worker beside 1 parameter server"]
+
+
+def test_fewer_machines_than_the_scenario_s_own_workers_can_be_asked_for() -> None:
+    short = {"run.steps": 10, "run.replications": 3}
+    found = paceline.advise("ring", machines="1..8", strategies=["ring"], settings={**short, "cluster.available": 2}, jobs=1)
+    assert [its.nodes for its in found.rows] == [1, 2]
+    assert all(text.startswith("cluster.available (2) must be at least ") for text in (its.text for its in found.refused))
 
 
 def test_on_a_fast_network_all_machines_are_and_buckets_are_chosen() -> None:

@@ -56,6 +56,27 @@ def test_without_a_network_as_many_workers_are_needed_as_their_rates_add_up_to(w
     assert answer.chosen.confidence == 0.95
 
 
+def test_a_cluster_that_is_taken_whole_says_how_many_of_its_nodes_are_enough() -> None:
+    each = 10 / COMPUTE_S
+    fixed = space_of(table(RING, cluster={"inter_node": NO_NETWORK, "nodes": 8}), workers="1..8")
+    answer = planned(fixed, goal_of(target_throughput=2.6 * each))
+    begins = "The cluster is fixed at 8 nodes by cluster.nodes, all of which a run takes and pays for: "
+    assert f"{begins}3 of them would be enough, and cluster.available = 8 in its place lets the plan take fewer." in answer.sentences[0]
+    needed = planned(fixed, goal_of(target_throughput=7.6 * each))
+    assert "cluster.available" not in needed.sentences[0], "all are needed"
+    hours = 1e6 / each / 3600
+    dear = planned(fixed, goal_of(samples=1e6, budget=2.0 * hours * 0.5))
+    assert not dear.feasible
+    assert f"{begins}cluster.available = 8 in its place lets the plan take fewer." in dear.sentences[0]
+
+
+def test_a_range_below_the_scenario_s_own_workers_is_planned() -> None:
+    given = table({**RING, "workers": 8}, cluster={"inter_node": NO_NETWORK, "available": 4})
+    space = space_of(given, workers="1..4", scaling="both")
+    assert [list(line.scenarios) for line in space.lines] == [[1, 2, 3, 4], [1, 2, 4]]
+    assert space.lines[1].first.workload.global_batch == 80, "that of the scenario's own 8 workers, though there are 4 machines"
+
+
 def test_cost_and_time_of_a_training_are_those_of_the_closed_form() -> None:
     each = 10 / COMPUTE_S
     space = space_of(table(RING, cluster={"inter_node": NO_NETWORK}), workers="1..16")

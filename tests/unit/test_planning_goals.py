@@ -101,9 +101,9 @@ def test_confidence_counts_replications_and_the_run_to_come() -> None:
 
 
 def test_ranges_and_lists_of_counts() -> None:
-    assert counts_of("3..6", "workers") == ((3, 4, 5, 6), True)
-    assert counts_of("8, 2,2,4", "workers") == ((2, 4, 8), False)
-    assert counts_of([4, 1], "servers") == ((1, 4), False)
+    assert counts_of("3..6", "workers")[:2] == ((3, 4, 5, 6), True)
+    assert counts_of("8, 2,2,4", "workers")[:2] == ((2, 4, 8), False)
+    assert counts_of([4, 1], "servers")[:2] == ((1, 4), False)
 
 
 @pytest.mark.parametrize("given", ["", "0", "0..4", "1..", "two", "1,,2", "1..200000", "-3", "1.5", "4..x", "1,0"])

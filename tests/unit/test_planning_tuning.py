@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
+from support.layered import layered
 from support.scenarios import scenario_table
 
 from paceline.planning import Goal, Plan, goal_of, plan, space_of
+from paceline.planning.judging import Judge, Point
+from paceline.planning.planner import _smaller_batch_first
+from paceline.planning.space import Line
 from paceline.planning.tuning import best_bucket, can_fuse, with_bucket, with_buckets
 from simulator import scenario_from_table, simulate
 from simulator.errors import InputError
@@ -141,6 +146,43 @@ def test_a_larger_batch_that_is_hardly_better_is_not_taken() -> None:
     assert "but for larger batches that are hardly better" in answer.why
 
 
+def test_a_range_of_batches_doubles_and_keeps_its_end() -> None:
+    space = space_of(table(), workers=[4], batches="16..100")
+    assert sorted(line.first.workload.batch_per_replica or 0 for line in space.lines) == [16, 32, 64, 100]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"settings": [("strategy.bucket_size", "4 MB")]},
+        {"settings": [("strategy.bucket_size_bytes", 4e6)]},
+        {"settings": [("strategy", {"bucket_size": "4 MB"})]},
+        {"over": [("strategy", [{"bucket_size": "4 MB"}])]},
+    ],
+)
+def test_buckets_that_are_given_are_kept_however_they_are_given(options: dict[str, Any]) -> None:
+    (line,) = space_of(table(), workers=[4], **options).lines
+    assert not line.tunable
+    assert line.first.strategy.bucket_bytes == 4e6
+
+
+def test_what_is_set_of_a_cluster_holds_on_another_one_however_it_is_set() -> None:
+    for settings in ([("cluster.available", 3)], [("cluster", {"available": 3})]):
+        (line,) = space_of(table(), workers="1..4", clusters=["ethernet-10g"], settings=settings).lines
+        assert list(line.scenarios) == [1, 2, 3]
+
+
+def test_the_smaller_of_two_batches_is_that_of_all_replicas() -> None:
+    """A pipeline of 8 samples for its one copy takes fewer a step than a ring of 4 workers with 4 each."""
+    load = {"workload": layered(batch=8)}
+    piped = scenario_from_table({**table(), **load, "strategy": {"kind": "hybrid", "workers": 4, "pipeline": 4}}, "test")
+    ring = scenario_from_table({**table(), "workload": layered(batch=4)}, "test")
+    points = [Point(Line(its.strategy.in_words, "lab", "weak", {4: its}, False, 4), 4, None, 1, 1, 1, 1) for its in (piped, ring)]
+    judge = cast(Judge, SimpleNamespace(value=lambda point: 1.0 if point is points[0] else 1.01))
+    assert [point.global_batch for point in points] == [8, 16]
+    assert _smaller_batch_first(judge, points)[0] is points[0]
+
+
 @pytest.mark.parametrize(
     ("options", "rule"),
     [
@@ -149,6 +191,9 @@ def test_a_larger_batch_that_is_hardly_better_is_not_taken() -> None:
         ({"batches": "8,16", "scaling": "both"}, "give `scaling` as one of them"),
         ({"runs_on": ["tensorflo"]}, "did you mean tensorflow"),
         ({"batches": "8,16", "settings": [("workload.batch_per_replica", 4)]}, "name the same numbers"),
+        ({"batches": "8,16", "settings": [("workload", {"batch_per_replica": 4})]}, "name the same numbers"),
+        ({"settings": [("strategy", {"workers": 3})]}, "`settings` strategy.workers: is what a plan chooses"),
+        ({"over": [("strategy", [{"workers": 3}])]}, "`over` strategy.workers: is what a plan chooses"),
     ],
 )
 def test_batches_that_cannot_be_are_refused(options: dict[str, Any], rule: str) -> None:

@@ -13,10 +13,13 @@ import paceline
 from paceline.planning import Goal, Plan, goal_of, plan, space_of
 from paceline.planning.space import Space
 from paceline.planning.tables import brief, plan_tables
+from paceline.planning.tuning import best_bucket, can_fuse
 from paceline.planning.ways import Degrees, Fixed, Variant, choices_of, degrees_of, way_of
+from paceline.sweeping import Simulate
 from simulator import scenario_from_table, simulate
 from simulator.errors import InputError, ScenarioError
 from simulator.memory import does_not_fit
+from simulator.results import Result
 from simulator.scenario import Scenario
 
 RING = {"kind": "multi-worker-mirrored", "workers": 2}
@@ -106,6 +109,39 @@ def test_the_plan_finds_what_simulating_everything_finds(given: dict[str, Any]) 
     found = {its.way: its.best.result.throughput_samples_per_s.mean for its in answer.ways if its.best is not None}
     assert found == pytest.approx(rates, rel=1e-9)
     assert len(answer.candidates) < sum(len(line.scenarios) for line in space.lines)
+
+
+def test_a_batch_of_fewer_samples_than_devices_is_for_what_is_cut() -> None:
+    """Of 16 devices two samples keep no more than two copies busy, each of 8 devices."""
+    given = {**table(SLOW_NETWORK), "workload": {**layered(batch=8), "batch_per_replica": None, "global_batch": 64}}
+    given["strategy"] = {**RING, "workers": 16}
+    space = space_of(given, workers=[16], batches=[2])
+    assert {line.first.replicas for line in space.lines} == {2}
+    assert "pipeline" in {line.way for line in space.lines}
+    (refused,) = [its.text for its in space.refused if its.asked == ""]
+    assert refused == "workload.global_batch (2) must be a multiple of the 16 replicas"
+    fixed = space_of(given, workers=[16], settings=[("workload.global_batch", 2)], strategies=["pipeline"])
+    assert {line.first.replicas for line in fixed.lines} == {2}, "though 2 samples are too few for the scenario itself"
+
+
+def test_a_copy_of_more_devices_than_were_asked_for_is_refused() -> None:
+    given = table(strategy={"kind": "hybrid", "workers": 3, "pipeline": 5000})
+    with pytest.raises(ScenarioError, match=r"strategy.workers \(3\) must be a multiple of the 5000 devices of a copy"):
+        space_of(given, workers=[4])
+
+
+def test_buckets_are_chosen_for_the_best_of_each_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    tuned: list[str] = []
+
+    def recorded(scenario: Scenario, result: Result, simulate: Simulate) -> Result:
+        tuned.append(way_of(scenario.strategy))
+        return best_bucket(scenario, result, simulate)
+
+    monkeypatch.setattr("paceline.planning.planner.best_bucket", recorded)
+    answer = planned(TENSOR, workers=[8])
+    reduced = {way_of(its.result.scenario.strategy) for its in answer.candidates if can_fuse(its.result.scenario)}
+    assert reduced == set(tuned) == {"data parallel", "pipeline", "tensor", "sharded"}
+    assert len(tuned) == len(reduced), "and of no other"
 
 
 def test_a_workload_without_layers_is_planned_as_before_and_not_cut() -> None:

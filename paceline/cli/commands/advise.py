@@ -1,4 +1,4 @@
-"""``paceline advise``: every strategy on 1 to N machines, and whether more than one is worth it."""
+"""``paceline advise``: ways of training on 1 to N machines, and whether more than one is worth it."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def advise(
         str | None,
         typer.Option(
             metavar="RANGE",
-            help="Numbers of machines: of a range such as 1..16 1, 2, 4 and so on, of a list each; left out: up to as many as the "
-            "cluster has, else 8.",
+            help="Numbers of machines, those of parameter servers among them: of a range such as 1..16 1, 2, 4 and so on and its end, of "
+            "a list each; left out: up to as many as the cluster has, else 8.",
             show_default=False,
         ),
     ] = None,
@@ -35,8 +35,8 @@ def advise(
         str | None,
         typer.Option(
             metavar="A,B,...",
-            help="Strategies to compare, as for plan; left out: one device, all-reduce, parameter servers, and of a model with layers "
-            "what cuts it.",
+            help="Strategies to compare, as for plan; left out: one device, ring all-reduce, parameter servers (sync-ps, backup, "
+            "async-ps, ssp), decentralised training, and for a model with layers fsdp, pipeline, tensor and hybrid.",
             show_default=False,
         ),
     ] = None,
@@ -60,10 +60,10 @@ def advise(
     yes: Annotated[bool, typer.Option("--yes", "-y", help=YES_HELP)] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the advice as JSON.")] = False,
 ) -> None:
-    """Compare every strategy on 1 to N machines, without a goal.
+    """Compare ways of training on 1 to N machines, without a goal.
 
     One table has the throughput of each, with the size of buckets that is best for it. The advice
-    is one machine where no more are faster for certain.
+    is the fastest of what beats one machine for certain, and one machine where nothing does.
 
     Example: [bold]paceline advise ring --machines 1..8[/bold]
 

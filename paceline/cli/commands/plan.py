@@ -138,8 +138,8 @@ def plan(
         typer.Option(
             "--batch",
             metavar="RANGE",
-            help="Batches to choose from: of a range such as 16..512 16, 32, 64 and so on, or a list; samples of each replica with weak "
-            "scaling, of all together with strong; left out: as in the scenario.",
+            help="Batches to choose from: of a range such as 16..512 16, 32, 64 and so on and its end, or a list; samples of each replica "
+            "with weak scaling, of all together with strong; left out: as in the scenario.",
             show_default=False,
             rich_help_panel=_CHOICE,
         ),
