@@ -15,7 +15,8 @@ from simulator.short import Short
 from simulator.text import Kind, format_interval, format_number, format_share, written
 
 __all__ = [
-    "LITTLE", "NOTHING", "Comparison", "compare", "has_effect", "of_more_devices", "rivals_of", "share_draws", "throughput_apart", "verdict",
+    "LITTLE", "NOTHING", "Comparison", "compare", "has_effect", "of_more_devices", "rivals_of", "share_draws", "throughput_apart",
+    "verdict",
 ]  # fmt: skip
 
 NOTHING = 0.0005
