@@ -78,10 +78,12 @@ def _of_the_strategy(scenario: Scenario) -> Iterator[Unfelt]:
         return name in its and its[name] != defaults[name]
 
     experts = any(layer.experts is not None for layer in scenario.workload.layers)
+    alone = experts and its.get("expert") == 1
+    no_experts = "every device has all experts (strategy.expert = 1)" if alone else "no layer of the workload has experts"
     whole = its.get("algorithm") not in _IN_PIECES
     for name, idle, why in (
-        ("capacity", not experts, "no layer of the workload has experts"),
-        ("expert_imbalance", not experts, "no layer of the workload has experts"),
+        ("capacity", not experts or (alone and not its.get("pad_to_capacity")), no_experts),
+        ("expert_imbalance", not experts or alone, no_experts),
         ("host_factor", not its.get("on_host"), "no layer is on the host (strategy.on_host)"),
         ("sequence_parallel", its.get("tensor") == 1, "no tensor is split (strategy.tensor)"),
         ("prefetch", its.get("shard") != "parameters", 'copies share no parameters (strategy.shard = "parameters")'),

@@ -9,6 +9,7 @@ import jsonschema
 import pytest
 
 from paceline.catalogue import schema_of
+from simulator import simulate
 from simulator.catalog import entries
 from simulator.cost import placement_of
 from simulator.errors import ScenarioError
@@ -260,3 +261,10 @@ def test_the_placement_says_how_many_replicas_a_device_has(scenario) -> None:
 def test_no_example_is_misread(name: str) -> None:
     about = {"no-effect", "as-multiple", "long-latency", "shared-beside-idle", "one-switch"}
     assert not {code for code, _ in told(load_scenario(name))} & about
+
+
+def test_uneven_experts_of_which_every_device_has_all_are_warned_of() -> None:
+    settings = [("strategy.expert", 1), ("run.memory", "ignore"), ("run.steps", 10), ("run.replications", 2)]
+    texts = [its.text for its in simulate(load_scenario("experts", settings)).warnings if its.code == "no-effect"]
+    assert any("expert_imbalance" in text and "every device has all experts (strategy.expert = 1)" in text for text in texts)
+    assert not [its for its in simulate(load_scenario("experts", settings[2:])).warnings if its.code == "no-effect"]
