@@ -124,10 +124,11 @@ def strategies_for(scenario: Scenario) -> list[str]:
     """
     found: dict[object, str] = {}
     for name, keys in SHORT_NAMES.items():
-        strategy = kind_of(keys).model_validate(keys)
+        kind = kind_of(keys)
+        strategy = kind.model_validate(keys)
         in_a_node = strategy.link == "intra_node"
         if not strategy.cuts_batches and (scenario.cluster.replicas_per_node > 1 or not in_a_node):
-            found.setdefault((type(strategy), strategy.pace), name)
+            found.setdefault((kind, strategy.pace), name)
     return [*found.values(), *(_CUT if scenario.workload.layers else ())]
 
 

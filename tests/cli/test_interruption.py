@@ -15,7 +15,7 @@ import pytest
 from support.command_line import SCENARIO, Answer
 
 WORKERS = (1, 2, 3, 4, 5, 6)
-SWEEP = ("sweep", "s.toml", "--set", "run.steps=1000", "--set", "run.replications=5")
+SWEEP = ("sweep", "s.toml", "--set", "run.steps=400", "--set", "run.replications=5")
 GRID = ("--over", f"strategy.workers={','.join(map(str, WORKERS))}")
 
 
@@ -266,7 +266,7 @@ def test_a_plan_says_what_it_keeps(folder: Path) -> None:
     assert stderr.endswith(" results are kept in p.ndjson; the same command goes on there\n")
 
 
-UNEVEN = ("sweep", "s.toml", "--set", "run.replications=19", "--over", "run.steps=8000,10,20,30", "--out", "r.ndjson", "--yes")
+UNEVEN = ("sweep", "s.toml", "--set", "run.replications=19", "--over", "run.steps=5000,10,20,30", "--out", "r.ndjson", "--yes")
 AHEAD = ".r.ndjson.ahead.ndjson"
 
 

@@ -306,7 +306,7 @@ class _Maker:
 
     def _in_turn(self, among: Among, does: Collective, size_bytes: float, after: tuple[int, ...], *, experts: bool) -> list[int]:
         """A collective behind the last one of the other kind: experts' and all others go over the same links, and lasts as if alone."""
-        done = self._collective(among, does, size_bytes, (*after, *self._moved[not experts]))
+        done = self._collective(among, does, size_bytes, tuple(dict.fromkeys((*after, *self._moved[not experts]))))
         self._moved[experts] = tuple(done) or self._moved[experts]
         return done
 
