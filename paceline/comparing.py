@@ -15,8 +15,8 @@ from simulator.short import Short
 from simulator.text import Kind, format_interval, format_number, format_share, written
 
 __all__ = [
-    "LITTLE", "NOTHING", "Comparison", "compare", "has_effect", "of_more_devices", "rivals_of", "share_draws", "throughput_apart",
-    "verdict",
+    "LITTLE", "NOTHING", "Comparison", "compare", "has_effect", "never_held", "of_more_devices", "rivals_of", "share_draws",
+    "throughput_apart", "verdict",
 ]  # fmt: skip
 
 NOTHING = 0.0005
@@ -108,6 +108,12 @@ def has_effect(ratio: Estimate) -> bool:
     An interval that begins at 1 says that a change does no harm: its effect is certain, its size is not.
     """
     return not ratio.low < 1.0 < ratio.high and abs(ratio.mean - 1.0) >= NOTHING
+
+
+def never_held(result: Result) -> bool:
+    """Whether nothing of a result's kind was held against real runs, so that how far it is off is not known."""
+    scenario, doubt = result.scenario, result.discrepancy
+    return scenario.discrepancy is None and scenario.ranks > 1 and (doubt is None or doubt.borrowed)
 
 
 def rivals_of(results: Sequence[Result], best: int) -> list[int]:

@@ -116,6 +116,8 @@ def factor(scenario: Scenario, parts: Breakdown, hidden_s: float, use: Utilisati
     that is the last message, which compute does not touch; where much is, the links were busy
     all along, and what compute hides is what it lasts. Compute hides no more than it lasts: a
     step takes at least what it sends, and before it the forward pass where gradients are sent.
+    Of a kind that was never held against runs, neither was that it hides anything: all that it
+    is taken to hide counts.
 
     Workers that do not wait for each other queue for the busiest link or server: of a step of
     S s it needs B s for all of them, which no faster compute takes away, and a worker by itself
@@ -138,7 +140,7 @@ def factor(scenario: Scenario, parts: Breakdown, hidden_s: float, use: Utilisati
         alone, busy = (computing_s * slower + (alone_s - computing_s) * longer) / step_s, busy_s * longer / step_s
         return float(max(alone, busy) * (1.0 + (min(alone, busy) / max(alone, busy)) ** power) ** (1.0 / power))
     exposed_s, sent_s = parts.exposed_communication, parts.exposed_communication + hidden_s
-    shown_s = hidden_s * exposed_s / sent_s if sent_s else 0.0
+    shown_s = hidden_s if is_borrowed(scenario) else hidden_s * exposed_s / sent_s if sent_s else 0.0
     exposed_s = max(exposed_s * longer + shown_s * (longer - slower), 0.0)
     after_s = parts.input + (parts.compute + parts.waiting) * slower + exposed_s + parts.apply * (longer if scenario.servers else slower)
     before_s = min(_before_sending(scenario) * parts.compute, step_s - sent_s)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
-from paceline.comparing import compare, of_more_devices
+from paceline.comparing import compare, never_held, of_more_devices
 from paceline.planning.answer import Refused, refused_once
 from paceline.planning.bounds import Ceilings
 from paceline.planning.space import Line, Space, base_of, counts_of, space_of
@@ -291,17 +291,11 @@ def _answer(rows: tuple[Advised, ...], refused: tuple[Refused, ...]) -> Advice:
 def _preferred(rows: Sequence[Advised], places: Iterable[int]) -> int | None:
     """Of some rows the fastest; one of whose kind nothing was held against real runs only if it is for certain the faster."""
     by_rate = sorted(places, key=lambda place: -_rate(rows[place]))
-    best = next((place for place in by_rate if not _unchecked(rows[place])), None)
+    best = next((place for place in by_rate if not never_held(rows[place].result)), None)
     for place in by_rate:
-        if _unchecked(rows[place]) and (best is None or _is_faster(rows[place], rows[best])):
+        if never_held(rows[place].result) and (best is None or _is_faster(rows[place], rows[best])):
             return place
     return best
-
-
-def _unchecked(its: Advised) -> bool:
-    """Whether nothing of its kind was held against real runs, so that how far it is off is not known."""
-    scenario, doubt = its.result.scenario, its.result.discrepancy
-    return scenario.discrepancy is None and scenario.ranks > 1 and (doubt is None or doubt.borrowed)
 
 
 def _is_faster(ours: Advised, theirs: Advised) -> bool:
@@ -310,7 +304,7 @@ def _is_faster(ours: Advised, theirs: Advised) -> bool:
     What the model is off by cancels between kinds that were held against real runs, as far as it is equal. Of a kind that was
     not, that is not known: it has to be faster in its worst case than the other in its best.
     """
-    if _unchecked(ours):
+    if never_held(ours.result):
         return ours.result.throughput_samples_per_s.low > theirs.result.throughput_samples_per_s.high
     found = compare(ours.result, theirs.result)
     return found.clear and found.ratio.mean > 1.0

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from paceline.comparing import never_held
 from paceline.planning.answer import Candidate, ClusterAnswer, Plan, Refused, StrategyAnswer
 from paceline.planning.further import count_servers, count_workers, enough_servers, paying_workers
 from paceline.planning.goal import Goal, reachable_confidence, replications_for
@@ -107,7 +108,7 @@ def plan(
         for_each_way = run_on_each([partial(_by, way) for way in WAYS] if several_ways else [])
         _tune(space, search, judge, simulations)
         for_tuning = _simulated(search.points) - counted[-1]
-        meeting, missing = _smaller_batch_first(judge, search.meeting), search.missing
+        meeting, missing = _held_first(judge, _smaller_batch_first(judge, search.meeting)), search.missing
         failures = _failures(search.points)
         if not meeting and not missing:
             texts = " / ".join(dict.fromkeys(one.text for one in failures))
@@ -221,6 +222,22 @@ def _smaller_batch_first(judge: Judge, meeting: Sequence[Point]) -> list[Point]:
     devices = meeting[0].scenario.ranks
     as_good = [point for point in meeting if judge.value(point) <= most and point.scenario.ranks == devices]
     first = min(as_good, key=lambda point: point.global_batch)
+    return [first, *(point for point in meeting if point is not first)]
+
+
+def _held_first(judge: Judge, meeting: Sequence[Point]) -> list[Point]:
+    """What meets the goal, best first; a kind that was never held against real runs comes after the best of others, unless it is better
+    for certain.
+
+    How far it is off is not known: it has to be better in its worst case than the other in its best.
+    """
+    best = meeting[0].result if meeting else None
+    first = next((point for point in meeting if point.result is not None and not never_held(point.result)), None)
+    if best is None or not never_held(best) or first is None or first.result is None or judge.goal.prefer == "fewest-devices":
+        return list(meeting)
+    one, other = best.throughput_samples_per_s, first.result.throughput_samples_per_s
+    if judge.value(meeting[0]) * one.mean / one.low < judge.value(first) * other.mean / other.high:
+        return list(meeting)
     return [first, *(point for point in meeting if point is not first)]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from paceline.comparing import has_effect
+from paceline.comparing import LITTLE, has_effect, never_held
 from paceline.planning.answer import Candidate, Improvement, Plan, Refused
 from paceline.planning.goal import Goal, reachable_confidence, required_rate
 from paceline.planning.judging import Judge, Point
@@ -50,7 +50,6 @@ __all__ = [
 ]
 
 _HOUR_S = 3600.0
-_LITTLE = 0.01
 _NEXT_TO_NOTHING = 0.001
 """Of a probability below this no digits are said."""
 
@@ -242,10 +241,10 @@ def _limit(plan: Plan) -> str:
     limit = plan.chosen.result.bottleneck
     begins = f"The limit is {limit.name}" if limit.balance is None else "There is no single limit"
     text = f"{begins}. {sentence(limit.text)}"
-    large = [(one, one.effect) for one in plan.improvements if one.effect is not None and one.effect.mean - 1 >= _LITTLE]
+    large = [(one, one.effect) for one in plan.improvements if one.effect is not None and one.effect.mean - 1 >= LITTLE]
     clear = [(one, effect) for one, effect in large if has_effect(effect)]
     if not clear:
-        what = "has an effect that its interval does not leave open" if large else f"brings more than {format_share(_LITTLE)}"
+        what = "has an effect that its interval does not leave open" if large else f"brings more than {format_share(LITTLE)}"
         return f"{text} No single improvement that was tried {what}."
     best, effect = max(clear, key=lambda one: helpfulness(one[0].name, one[1].mean - 1))
     name = f"{best.name}{beyond_in_brackets(best, plan)}"
@@ -281,8 +280,11 @@ def why_this(judge: Judge, meeting: Sequence[Point], missing: Sequence[Point]) -
         return f"It comes nearest to the goal of {len(missing)} configurations simulated, none of which reaches it."
     what = {"cheapest": "costs least", "fastest": "is fastest", "fewest-devices": "takes the fewest devices"}[judge.goal.prefer]
     count, reach = len(meeting) + len(missing), "reaches" if len(meeting) == 1 else "reach"
-    nearly = any(judge.value(point) < judge.value(meeting[0]) for point in meeting[1:])
-    but = ", but for larger batches that are hardly better" if nearly else ""
+    cheaper = [point.result for point in meeting[1:] if judge.value(point) < judge.value(meeting[0])]
+    better = [its is not None and never_held(its) for its in cheaper]
+    rather = ["larger batches that are hardly better"] * (False in better)
+    rather += ["what was never held against real runs and is not better for certain"] * (True in better)
+    but = f", but for {listed(rather)}" if rather else ""
     texts = [f"Of {count} configuration{'s' if count > 1 else ''} simulated {len(meeting)} {reach} the goal; of those it {what}{but}."]
     others = [point for point in meeting if point.line is not meeting[0].line] or meeting[1:]
     if others and math.isfinite(judge.value(others[0])):

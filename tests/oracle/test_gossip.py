@@ -51,9 +51,10 @@ def test_with_jitter_it_waits_for_some_but_not_for_all():
 
 
 def test_it_is_faster_than_a_ring_that_waits_for_all():
+    """In every run; how far the model is off of either is another matter, and of a kind that was never held against runs not known."""
     jitter = {"kind": "gamma", "shape": 4.0}
     ring = simulate(scenario(16, jitter=jitter, strategy={"kind": "multi-worker-mirrored", "workers": 16}))
-    assert simulate(scenario(16, jitter=jitter)).throughput_samples_per_s.low > ring.throughput_samples_per_s.high
+    assert min(simulate(scenario(16, jitter=jitter)).throughput_of_each_replication) > max(ring.throughput_of_each_replication)
 
 
 @pytest.mark.parametrize("cluster", [{}, {"devices_per_node": 2}, {"replicas_per_device": 2}, {"transport": {"cpu_per_message": "20 us"}}])
