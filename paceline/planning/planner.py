@@ -236,7 +236,7 @@ def _held_first(judge: Judge, meeting: Sequence[Point]) -> list[Point]:
     if best is None or not never_held(best) or first is None or first.result is None or judge.goal.prefer == "fewest-devices":
         return list(meeting)
     one, other = best.throughput_samples_per_s, first.result.throughput_samples_per_s
-    if judge.value(meeting[0]) * one.mean / one.low < judge.value(first) * other.mean / other.high:
+    if judge.value(meeting[0]) * one.mean * other.high < judge.value(first) * other.mean * one.low:
         return list(meeting)
     return [first, *(point for point in meeting if point is not first)]
 

@@ -167,12 +167,14 @@ def fused(sizes: Sequence[float], least_bytes: float | None) -> list[list[int]]:
     """
     found: list[list[int]] = []
     its: list[int] = []
+    filled = 0.0
     for number in reversed(range(len(sizes))):
         its.append(number)
-        if least_bytes is not None and sum(sizes[one] for one in its) >= least_bytes:
+        filled += sizes[number]
+        if least_bytes is not None and filled >= least_bytes:
             found.append(its)
-            its = []
-    if found and not any(sizes[one] for one in its):  # nothing to reduce for by themselves
+            its, filled = [], 0.0
+    if found and not filled:  # nothing to reduce for by themselves
         found[-1] += its
     elif its:
         found.append(its)
