@@ -11,11 +11,13 @@ from support.scenarios import scenario_table
 
 from paceline.planning import Goal, Plan, goal_of, plan, space_of
 from paceline.planning.judging import Judge, Point
-from paceline.planning.planner import _smaller_batch_first
+from paceline.planning.planner import _held_first, _smaller_batch_first
 from paceline.planning.space import Line
 from paceline.planning.tuning import best_bucket, can_fuse, with_bucket, with_buckets
 from simulator import scenario_from_table, simulate
+from simulator.discrepancy import Doubt
 from simulator.errors import InputError
+from simulator.figures import Estimate
 from simulator.results import Result
 from simulator.scenario import Scenario
 
@@ -119,6 +121,28 @@ def test_an_untried_kind_is_not_the_answer_for_a_better_mean() -> None:
     assert found["gossip"].high / found["gossip"].low > found["ring"].high / found["ring"].low
     assert answer.chosen.name.startswith("ring")
     assert "what was never held against real runs and is not better for certain" in answer.why
+
+
+@pytest.mark.parametrize(("low", "first"), [(0.0, "ring"), (150.0, "ring"), (390.0, "gossip")])
+def test_an_untried_kind_is_first_where_its_worst_beats_the_best_of_others(low: float, first: str) -> None:
+    """400 samples/s at least ``low``, at a cost of 1, beside a ring of 300 that may be 380 at a cost of 4/3: 380 of it cost as much."""
+
+    def point(kind: str, mean: float, low: float, high: float) -> Any:
+        its = (
+            scenario(kind=kind)
+            if kind == RING["kind"]
+            else scenario_from_table({**table(), "strategy": {"kind": kind, "workers": 4}}, "test")
+        )
+        given = its.model_copy(update={"discrepancy": None})
+        doubt = Doubt(borrowed=kind == "gossip")
+        result = SimpleNamespace(
+            scenario=given, discrepancy=doubt, throughput_samples_per_s=Estimate(mean=mean, low=low, high=high), kind=kind
+        )
+        return SimpleNamespace(result=result, value=400.0 / mean)
+
+    points = [point("gossip", 400.0, low, 420.0), point(RING["kind"], 300.0, 250.0, 380.0)]
+    judge = cast(Judge, SimpleNamespace(value=lambda its: its.value, goal=goal_of(target_throughput=1.0, prefer="fastest")))
+    assert _held_first(judge, points)[0] is points[first == "ring"]
 
 
 def test_each_strategy_that_was_asked_for_has_its_line() -> None:
