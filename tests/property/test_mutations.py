@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Callable
-from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support import damage
+from support.damage import as_file
 from support.examples import examples
 from support.measurements import Truth, gamma_of, step_records
 
@@ -81,117 +82,16 @@ def scenario_table(strategy: Table) -> Table:
     return {"workload": WORKLOAD, "cluster": CLUSTER, "strategy": strategy, "run": RUN}
 
 
-ODD: tuple[Any, ...] = (
-    *(0, 1, 2, 3, -1, 2**63, 10**30, 0.0, -0.0, 0.5, 1e-320, 1e300, -1e300, float("nan"), float("inf"), float("-inf"), True, False),
-    *(
-        "",
-        "x",
-        "1 s",
-        "1 GB/s",
-        "-3 us",
-        "3",
-        "nan s",
-        "1 GB",
-        "sync",
-        "single",
-        "gamma",
-        "forward.base_s",
-        "\x00",
-        "\u2028",
-        "ß" * 99,
-        "9" * 5000,
-    ),
-    *([], [[]], [1, 2], [2, 1], ["a"], [{}], [None], {}, {"kind": "single"}, {"kind": "empirical", "values": [1.0, 2.0]}, {"a": {"b": 1}}),
-    *(
-        {"base": "1 s"},
-        {"kind": []},
-        {"use": "ethernet-25g"},
-        {"use": "../.."},
-        {"use": 3},
-        {"use": "nowhere.toml"},
-        {"bandwidth": "1 GB/s"},
-    ),
-)
-
-
-def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Where something stands inside nested tables and lists."""
-    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    return [found for key, inner in pairs for found in ((*path, key), *places(inner, (*path, key)))]
-
-
 @st.composite
 def mutated(draw: st.DrawFn, valid: Table) -> Table:
     """A valid table with one to three things deleted, renamed, doubled, swapped or replaced."""
-    table: Table = deepcopy(valid)
-    for _ in range(draw(st.integers(1, 3))):
-        where = places(table)
-        if not where:
-            break
-        *path, key = draw(st.sampled_from(where))
-        owner: Any = table
-        for part in path:
-            owner = owner[part]
-        deed = draw(st.sampled_from(("delete", "rename", "double", "swap", "replace", "replace", "replace")))
-        if deed == "delete":
-            del owner[key]
-        elif deed == "rename" and isinstance(owner, dict):
-            new = draw(st.sampled_from((f"{key}_s", str(key)[:-1], str(key).removesuffix("_s"), "kind", "name", "use", "a.b")))
-            owner[new] = owner.pop(key)
-        elif deed == "double" and isinstance(owner, list):
-            owner.insert(key, deepcopy(owner[key]))
-        elif deed == "double":
-            owner[f"{key}2"] = deepcopy(owner[key])
-        elif deed == "swap":
-            *other_path, other = draw(st.sampled_from(where))
-            source: Any = table
-            for part in other_path:
-                source = source[part]
-            owner[key] = deepcopy(source[other])
-        else:
-            owner[key] = deepcopy(draw(st.sampled_from(ODD) | st.integers() | st.floats() | st.text(max_size=8)))
-    return table
-
-
-def as_toml(value: Any) -> str:
-    """TOML of a value; what TOML has no word for becomes text."""
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{json.dumps(str(key))} = {as_toml(inner)}" for key, inner in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(as_toml, value)) + "]"
-    if isinstance(value, float):
-        return repr(value)
-    return json.dumps(value) if value is not None else '"none"'
-
-
-def as_file(table: Table) -> str:
-    return "".join(f"{json.dumps(str(key))} = {as_toml(value)}\n" for key, value in table.items())
+    return damage.mutated(valid, lambda options: draw(st.sampled_from(options)))  # type: ignore[no-any-return]
 
 
 @st.composite
 def damaged(draw: st.DrawFn, valid: bytes) -> bytes:
     """A valid file with bytes flipped, put in, taken out, lines doubled, or the end missing."""
-    content = bytearray(valid)
-    for _ in range(draw(st.integers(1, 4))):
-        if not content:
-            break
-        at = draw(st.integers(0, len(content) - 1))
-        deed = draw(st.sampled_from(("flip", "digit", "insert", "delete", "line", "truncate")))
-        if deed == "flip":
-            content[at] ^= 1 << draw(st.integers(0, 7))
-        elif deed == "digit":
-            content[at] = draw(st.sampled_from(b"0123456789-.e\"'[]{}=,\n# "))
-        elif deed == "insert":
-            content[at:at] = draw(st.binary(min_size=1, max_size=3))
-        elif deed == "delete":
-            del content[at : at + draw(st.integers(1, 20))]
-        elif deed == "line":
-            start = content.rfind(b"\n", 0, at) + 1
-            end = content.find(b"\n", at) + 1 or len(content)
-            content[at:at] = content[start:end]
-        else:
-            del content[at:]
-    return bytes(content)
+    return damage.damaged(valid, lambda options: draw(st.sampled_from(options)))
 
 
 def kept(what: Callable[[], Any], kind: type[PacelineError] = PacelineError, code: int = 2) -> Any:
