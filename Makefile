@@ -2,6 +2,7 @@
 #   make quickstart   profile a real model here, sweep it over 1 to 256 workers, write reports/quickstart.html
 #   make test         the whole test suite
 #   make test-fast    its unit tests, properties and oracles: for every save
+#   make torture     an hour of damaged files, kills, full disks and misread values: SECONDS=600 SEED=2 for other times and draws
 #   make docs        the pages of docs/ as a site that opens offline: build/docs/index.html
 # PYTHON chooses the interpreter (3.11 to 3.13).
 
@@ -20,7 +21,7 @@ SPREAD := -n 3 --dist loadfile --no-loadscope-reorder
 # the tests start hundreds of processes, each of which would compile all that it imports
 test test-fast: export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: quickstart test test-fast lint types layers check docs notebooks timelines benchmark clean browser simgrid
+.PHONY: quickstart test test-fast torture lint types layers check docs notebooks timelines benchmark clean browser simgrid
 
 quickstart: $(VENV)/.ready
 	$(BIN)/paceline quickstart --out reports/quickstart.html
@@ -31,6 +32,12 @@ test: $(VENV)/.ready-dev browser simgrid
 # no browser, no TensorFlow, no cluster, nothing that needs many replications
 test-fast: $(VENV)/.ready-dev
 	$(BIN)/python -m pytest $(SPREAD) -m "not slow and not statistics" tests/unit tests/property tests/oracle
+
+# exits non-zero if anything was lost, left, misread or ended in a traceback; the table of a run is in docs/torture.md
+SECONDS := 3600
+SEED    := 1
+torture: $(VENV)/.ready-dev
+	PYTHONPATH=tests $(BIN)/python -m torture --seconds $(SECONDS) --seed $(SEED)
 
 check: lint types layers
 

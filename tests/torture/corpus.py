@@ -144,8 +144,8 @@ _AS_CELLS = {"parse": _cells, "render": _of_cells}
 def kinds() -> Iterator[Kind]:
     """Every kind of file, in a fixed order."""
     reading = (
-        "simulate {}", "simulate {} --program", "simulate {} --json", "simulate {} --assumptions", "memory {}", "simulate {} --trace out.json",
-        "sweep {} --over run.seed=0,1 --jobs 1 --out out.ndjson", PLAN.replace("scenario.toml", "{}"),
+        "simulate {}", "simulate {} --program", "simulate {} --json", "simulate {} --assumptions", "simulate {} --trace out.json",
+        "memory {}", "sweep {} --over run.seed=0,1 --jobs 1 --out out.ndjson", PLAN.replace("scenario.toml", "{}"),
     )  # fmt: skip
     for name in ("scenario", "ring", "rich", "layered"):
         yield Kind(f"scenario ({name})", f"{name}.toml", reading, 1.0 if name == "scenario" else 2.0, **_AS_TOML)
