@@ -173,7 +173,7 @@ def check_writable(path: Path, reads: Path | None = None) -> Path:
     """
     shown = repr(str(path)[:120])
     try:
-        if reads is not None and path.exists() and path.samefile(reads):
+        if reads is not None and path.exists() and reads.exists() and path.samefile(reads):
             raise InputError(f"{shown}: is the file that is read; choose another name")
         if path.is_dir():
             raise InputError(f"{shown}: is a folder; give the name of a file")

@@ -118,10 +118,11 @@ class _Kept:
         self.rows[row.name] = found
         if self._file is not None:
             self._file.parent.mkdir(parents=True, exist_ok=True)
+            line = json.dumps([row.name, [each.model_dump(mode="json") for each in found]]).encode() + b"\n"
             with open(self._file, "ab") as file:
                 file.truncate(self._end)
-                file.write(json.dumps([row.name, [each.model_dump(mode="json") for each in found]]).encode() + b"\n")
-                self._end = file.tell()
+                file.write(line)
+            self._end += len(line)
 
 
 def _kept_row(line: bytes) -> tuple[str, list[Compared]]:

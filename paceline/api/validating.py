@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -120,7 +119,7 @@ def validate(
     limits = thresholds_of(thresholds or {})
     case = _points_case(scenario, measured, settings, unit)
     files = ValidationFiles(path_of(out), path_of(markdown), path_of(rows), path_of(tables), force=force)
-    files.check(_read_by(scenario, measured), tables=["points.csv"])
+    files.check("points", _read_by(scenario, measured))
     scenarios = case.scenarios
     agree_to_sweep(scenarios, range(len(scenarios)), agree, jobs=0)
     validation = validate_points(case, _simulating(progress)).made_by(command or "paceline.validate").judged(limits)
@@ -196,7 +195,7 @@ def refit(
     limits = thresholds_of(thresholds or {})
     case = _points_case(scenario, measured, settings, unit)
     files = ValidationFiles(path_of(out), path_of(markdown), path_of(rows), path_of(tables), path_of(out_scenario), force=force)
-    files.check(_read_by(scenario, measured), tables=["points.csv"])
+    files.check("points", _read_by(scenario, measured))
     scenarios = case.scenarios
     agree_to_sweep(scenarios, range(len(scenarios)), agree, jobs=0)
     command = command or "paceline.refit"
@@ -260,12 +259,22 @@ def read_matrix(
     target = path_of(out_matrix)
     found = matrix_named(matrix, count, python=python)
     if target is not None:
-        if found.drawn_by is None:
-            raise InputError(
-                f"`out_matrix`: goes with settings that are drawn, such as `matrix='random:1'`; {str(matrix)[:60]!r} has its own"
-            )
-        Output(target, EDITED, force=force, argument="out_matrix").write(random_text(found.drawn_by, len(found.held_out)))
+        seed = _seed_of(found)
+        Output(target, EDITED, force=force, argument="out_matrix").write(random_text(seed, len(found.held_out)))
     return found
+
+
+def _seed_of(matrix: Matrix) -> int:
+    """The seed that settings were drawn by, which alone are written to a file.
+
+    Raises
+    ------
+    InputError
+        They are a file's.
+    """
+    if matrix.drawn_by is None:
+        raise InputError(f"`out_matrix`: goes with settings that are drawn, such as `matrix='random:1'`; {matrix.name[:60]!r} has its own")
+    return matrix.drawn_by
 
 
 @checked
@@ -273,6 +282,7 @@ def validate_matrix(
     matrix: Annotated[str | Path | InstanceOf[BaseModel], MustBe("the name of a matrix, such as 'quick', a file, or a matrix")] = "quick",
     *,
     count: Count | None = None,
+    out_matrix: File | None = None,
     measurements: Folder = "measurements",
     platform: File | None = None,
     python: Text | None = None,
@@ -291,7 +301,7 @@ def validate_matrix(
 
     Parameters
     ----------
-    matrix, count
+    matrix, count, out_matrix
         As for :func:`read_matrix`, or what it returned.
     measurements
         Folder of raw measurements; what is there already is not measured again.
@@ -327,7 +337,7 @@ def validate_matrix(
     """
     from calibrate.testbed.running import guessed_run_s
     from calibrate.validation.matrix import Matrix, check_matrix
-    from calibrate.validation.random_matrix import matrix_named
+    from calibrate.validation.random_matrix import matrix_named, random_text
     from calibrate.validation.running import pending_settings
     from calibrate.validation.running import validate_matrix as measure_and_compare
     from calibrate.validation.validation import thresholds_of
@@ -335,9 +345,12 @@ def validate_matrix(
 
     limits = thresholds_of(thresholds or {})
     chosen = matrix if isinstance(matrix, Matrix) else matrix_named(matrix, count, python=python)  # type: ignore[arg-type]
-    files = ValidationFiles(path_of(out), path_of(markdown), path_of(rows), path_of(tables), platform=path_of(platform), force=force)
-    name = glob.escape(f"testbed-{chosen.name}")
-    files.check(tables=[f"{name}.csv", f"{name}-*.csv"])
+    target = path_of(out_matrix)
+    files = ValidationFiles(
+        path_of(out), path_of(markdown), path_of(rows), path_of(tables), platform=path_of(platform), matrix=target, force=force
+    )
+    files.check(f"testbed-{chosen.name}")
+    seed = None if target is None else _seed_of(chosen)
     folder = Path(measurements)
     pending = pending_settings(chosen, folder)
     check_matrix(chosen, pending, folder, python=python, timeout_s=timeout_s)
@@ -346,6 +359,8 @@ def validate_matrix(
         f"{folder}, and what is there already is used"
     )
     agree_to_measure(about, sum(guessed_run_s(one, chosen.repeats) for one in pending), agree)
+    if target is not None and seed is not None:
+        Output(target, EDITED, force=force, argument="out_matrix").write(random_text(seed, len(chosen.held_out)))
     found = measure_and_compare(chosen, folder, python=python, timeout_s=timeout_s, progress=progress)
     if platform is not None:
         found.platform.write(Path(platform), force=force)
@@ -403,7 +418,7 @@ def validate_published(
 
     limits = thresholds_of(thresholds or {})
     files = ValidationFiles(path_of(out), path_of(markdown), path_of(rows), path_of(tables), force=force)
-    files.check(tables=["published.csv", "published-*.csv"])
+    files.check("published")
     with local_workers(0) as workers:
         found = predict_and_compare(tuple(regimes) or None, progress, spread=workers.map, only=tuple(only))
     validation = found.validation.made_by(command or "paceline.validate_published").judged(limits)
@@ -507,7 +522,7 @@ def validate_hybrids(
 
     limits = thresholds_of(thresholds or {})
     files = ValidationFiles(path_of(out), path_of(markdown), path_of(rows), path_of(tables), force=force)
-    files.check(tables=["hybrids.csv", "hybrids-*.csv"])
+    files.check("hybrids")
     with local_workers(0) as workers:
         found = predict_and_compare(tuple(only) or None, progress, spread=workers.map, keep=path_of(keep), force=force)
     validation = found.made_by(command or "paceline.validate_hybrids").judged(limits)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import glob
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -50,32 +51,38 @@ class ValidationFiles:
     matrix: Path | None = None
     force: bool = False
 
-    def check(self, reads: Sequence[Path] = (), *, tables: Sequence[str] = ()) -> None:
+    def check(self, key: str, reads: Sequence[Path] = ()) -> None:
         """Make sure, before the work, that all can be written and replace nothing of anybody else's.
 
         Parameters
         ----------
+        key
+            Of the validation, with which the names of its tables begin.
         reads
             Files that are read.
-        tables
-            Patterns of the names that files of ``tables`` will have.
 
         Raises
         ------
         InputError
             One cannot, or two are the same.
         """
-        self._outputs(reads)
+        for name, path in self._paths():
+            self._output(name, path, reads)
         if self.tables is not None:
             try:
                 check_folder(self.tables)
             except InputError as error:
                 raise InputError(f"`tables`: {error}") from None
-            for file in sorted(file for pattern in tables for file in self.tables.glob(pattern)):
-                Output(file, _TABLE, force=self.force, argument="tables", beside=True, reads=reads)
+            self._check_tables(self.tables, key, reads)
         if self.markdown is not None:
             check_document(_document(self.markdown), f"`markdown`: {str(self.markdown)!r}")
         check_apart((f"`{name}`", path) for name, path in self._paths())
+
+    def _check_tables(self, folder: Path, key: str, reads: Sequence[Path]) -> None:
+        """Refuse what has the name of a table and is none; of which columns each is, only the validation will tell."""
+        of_settings, others = folder / f"{key}.csv", sorted(folder.glob(glob.escape(f"{key}-") + "*.csv"))
+        for file, kind in ((of_settings, _OF_SETTINGS), *((other, _OF_ANY) for other in others)):
+            Output(file, kind, force=self.force, argument="tables", beside=True, reads=reads)
 
     def _paths(self) -> Iterator[tuple[str, Path]]:
         named = (
@@ -88,8 +95,8 @@ class ValidationFiles:
         )
         yield from ((name, path) for name, path in named if path is not None)
 
-    def _outputs(self, reads: Sequence[Path] = ()) -> dict[str, Output]:
-        return {name: Output(path, _KINDS[name], force=self.force, argument=name, reads=reads) for name, path in self._paths()}
+    def _output(self, name: str, path: Path, reads: Sequence[Path] = ()) -> Output:
+        return Output(path, _KINDS[name], force=self.force, argument=name, reads=reads)
 
     def write(self, validation: Validation) -> None:
         """Write what was asked for, but the files of somebody else.
@@ -105,29 +112,36 @@ class ValidationFiles:
             write_tables(tuple(made.values()), self.tables, force=self.force)
             beside = Path() if self.markdown is None else self.markdown.parent
             links = {name: Path(os.path.relpath(self.tables / name, beside)).as_posix() for name in made}
-        outputs = self._outputs()
         if self.out is not None:
             write_validation(validation, self.out, force=self.force)
         if self.markdown is not None:
-            outputs["markdown"].write(place_section(_document(self.markdown), validation, links))
+            self._output("markdown", self.markdown).write(place_section(_document(self.markdown), validation, links))
         if self.rows is not None:
-            outputs["rows"].write(rows_to_csv(validation.rows))
+            self._output("rows", self.rows).write(rows_to_csv(validation.rows))
 
 
-def _holds_table(path: Path) -> bool:
-    """Whether a file may be one of the tables; of which columns each is, only the validation tells."""
+def _heading(path: Path) -> list[str]:
     try:
         with path.open(encoding="utf-8", newline="") as file:
-            header = next(csv.reader(file), [])
+            return next(csv.reader(file), [])
     except (UnicodeDecodeError, csv.Error):
-        return False
-    return header[: len(_SETTINGS)] == _SETTINGS or (len(header) >= len(_SETTINGS) // 2 and all(map(_COLUMN.fullmatch, header)))
+        return []
+
+
+def _is_of_settings(path: Path) -> bool:
+    return _heading(path)[: len(_SETTINGS)] == _SETTINGS
+
+
+def _is_of_any(path: Path) -> bool:
+    heading = _heading(path)
+    return heading[: len(_SETTINGS)] == _SETTINGS or (len(heading) > 2 and all(map(_COLUMN.fullmatch, heading)))
 
 
 _SETTINGS = ["name", "group", "fitted", "unit", "repeats", "measured"]
-"""What the heading of a table of settings begins with; of other tables there are a few columns, with such names."""
+"""What the heading of a table of settings begins with."""
 _COLUMN = re.compile(r"[a-z_]+")
-_TABLE = OutputKind("is no table of such a validation", _holds_table)
+_OF_SETTINGS = OutputKind("is no table of a validation's settings", _is_of_settings)
+_OF_ANY = OutputKind("is no table of a validation", _is_of_any)
 
 
 def _is_markdown(path: Path) -> bool:
