@@ -8,6 +8,7 @@ made before there is something to write, no folder either.
 from __future__ import annotations
 
 import csv
+import errno
 import itertools
 import os
 import tempfile
@@ -260,12 +261,11 @@ def _is_device(path: Path) -> bool:
 def _check_room(folder: Path) -> None:
     """Raise OSError unless a file can be made in a folder, or where it is not there yet, in the nearest one above it."""
     there = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
+    if there.is_file():
+        raise NotADirectoryError(errno.ENOTDIR, f"{there} is a file, not a folder")
     with tempfile.TemporaryFile(dir=there):  # without a name from its first moment on
         pass
 
 
 def _reason(error: OSError | ValueError) -> str:
-    if isinstance(error, NotADirectoryError) and error.filename:
-        its = next((path for path in (Path(error.filename), *Path(error.filename).parents) if path.is_file()), error.filename)
-        return f"{its} is a file, not a folder"
     return error.strerror or str(error) if isinstance(error, OSError) else str(error)
