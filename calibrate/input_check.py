@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import io
 import json
 import subprocess
 import sys
@@ -23,6 +24,7 @@ import numpy as np
 from simulator import simulate
 from simulator.input_epochs import fill_of, first_epoch
 from simulator.loading import load_scenario
+from simulator.outputs import Output, csv_kind
 
 __all__ = ["PIPELINES", "Compared", "Loop", "compare", "predicted", "read_loops"]
 
@@ -130,6 +132,7 @@ def _settings(pipeline: str) -> Iterator[dict[str, Any]]:
 
 def measure(out: Path, python: str) -> None:
     """Time all loops, and write them."""
+    output = Output(out, csv_kind(Loop._fields), argument="loops")
     loops: list[Loop] = []
     for pipeline in PIPELINES:
         command = [python, str(_PROBE), "--input", f"{EXAMPLES}:{pipeline}", "--settings", json.dumps(list(_settings(pipeline)))]
@@ -147,10 +150,11 @@ def measure(out: Path, python: str) -> None:
                     float(seconds[0]), float(np.mean(steady)), float(np.std(steady, ddof=1) / np.sqrt(len(steady))), float(np.sum(seconds)),
                 )
             )  # fmt: skip
-    with out.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(Loop._fields)
-        writer.writerows([f"{value:.6g}" if isinstance(value, float) else value for value in loop] for loop in loops)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(Loop._fields)
+    writer.writerows([f"{value:.6g}" if isinstance(value, float) else value for value in loop] for loop in loops)
+    output.write(text.getvalue())
 
 
 def calibrate(measurements: Path, python: str) -> None:
@@ -165,7 +169,6 @@ def calibrate(measurements: Path, python: str) -> None:
             target, f"{pipeline}-cpu", batches=_CALIBRATED_AT, calls=(1, 2), folder=measurements, python=python,
             command=f"paceline calibrate-input {target} --name {pipeline}-cpu --batch {batches} --calls 1,2",
         )  # fmt: skip
-        INPUTS.mkdir(parents=True, exist_ok=True)
         write_input(fitted, INPUTS / f"{pipeline}-cpu.toml")
 
 

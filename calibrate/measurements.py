@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -29,9 +29,10 @@ from calibrate.records import (
 )
 from simulator.errors import CalibrationError
 from simulator.file_kinds import mistaken
+from simulator.outputs import Output, OutputKind, has_header
 from simulator.validation_errors import quoted, rule_of
 
-__all__ = ["CUT_SHORT", "Measurements", "MeasurementsError", "new_file", "read_measurements"]
+__all__ = ["CUT_SHORT", "Measurements", "MeasurementsError", "begin_rows", "new_file", "read_measurements"]
 
 RecordT = TypeVar("RecordT")
 CUT_SHORT = "the file was cut short, or the probe stopped too early; take the whole file, or measure again"
@@ -98,6 +99,19 @@ class Measurements:
         """Why the probe stopped, if it said so."""
         found = self.of(Failure)
         return found[-1] if found else None
+
+
+def begin_rows(path: Path, columns: Sequence[str]) -> None:
+    """Begin a table (CSV) that rows are appended to, where there is none yet with this very heading.
+
+    Raises
+    ------
+    InputError
+        Something else is there, or the file cannot be written.
+    """
+    output = Output(path, OutputKind("is no table of these rows", lambda its: has_header(its, columns)))
+    if not path.exists() or not path.stat().st_size:
+        output.write(",".join(columns) + "\n")
 
 
 def new_file(folder: Path, name: str, probe: str) -> Path:

@@ -17,6 +17,8 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+from calibrate.measurements import begin_rows
+
 __all__ = ["Peak", "measure", "read_peaks"]
 
 _PROBE = Path(__file__).parent / "probes" / "peak_memory.py"
@@ -75,13 +77,11 @@ def main() -> None:
     parser.add_argument("--jit", action="store_true")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
+    begin_rows(arguments.out, Peak._fields)
     for batch in arguments.batches:
         found = measure(arguments.target, batch, jit=arguments.jit)
-        new = not arguments.out.exists()
         with arguments.out.open("a", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerows([Peak._fields] * new)
-            writer.writerow(found)
+            csv.writer(file, lineterminator="\n").writerow(found)
 
 
 if __name__ == "__main__":

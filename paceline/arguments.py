@@ -22,8 +22,8 @@ from paceline.lengthy import Lengthy
 from simulator.catalog import scenario_file
 from simulator.cluster import Price
 from simulator.errors import InputError
-from simulator.files import check_writable
 from simulator.nearest import did_you_mean
+from simulator.outputs import check_writable
 from simulator.records import Observer
 from simulator.results import Result
 from simulator.scenario import Scenario
@@ -299,7 +299,7 @@ def file_of(scenario: Any) -> Path | None:
 
 
 def writable(out: str | Path | None, scenario: Any) -> Path | None:
-    """A results file to write, if there is to be one; its folder is made.
+    """A results file to write, if there is to be one.
 
     Raises
     ------

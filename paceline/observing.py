@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from simulator.files import check_writable, write_whole
 from simulator.observing.recording import FanOut, Recording
+from simulator.outputs import Output
 from simulator.records import Observer
 from simulator.results import Result
 from simulator.run import simulate
@@ -74,23 +74,25 @@ def observe(
     tensorboard: Path | None = None,
     audit: bool = False,
     reads: Path | None = None,
+    force: bool = False,
     progress: Callable[[float, int], None] | None = None,
 ) -> Observation:
     """Simulate a scenario and look at its first replication; parameters and errors as of :func:`paceline.observe`.
 
     ``reads`` is the scenario's file, which must not be written over.
     """
+    from simulator.observing.chrome_trace import TRACE
+
     recording = Recording(scenario)
     observers: list[Observer] = [recording] if trace is not None or audit else []
-    if trace is not None:
-        check_writable(trace, reads=reads)
+    page = None if trace is None else Output(trace, TRACE, force=force, argument="trace", reads=[] if reads is None else [reads])
     with ExitStack() as open_files:
         if tensorboard is not None:
             from simulator.observing.tensorboard import TensorBoard
 
-            observers.append(open_files.enter_context(TensorBoard(tensorboard, scenario)))
+            observers.append(open_files.enter_context(TensorBoard(tensorboard, scenario, force=force)))
         result = simulate(scenario, observer=FanOut(observers) if observers else None, progress=progress)
-    bound = "" if trace is None else _write_trace(trace, scenario, recording)
+    bound = "" if page is None else _write_trace(page, scenario, recording)
     laws: Mapping[str, str] = {}
     if audit:
         from simulator.invariants import check_laws
@@ -99,7 +101,7 @@ def observe(
     return Observation(result, laws, _counted(recording) if audit else {}, trace, bound, tensorboard)
 
 
-def _write_trace(file: Path, scenario: Scenario, recording: Recording) -> str:
+def _write_trace(page: Output, scenario: Scenario, recording: Recording) -> str:
     """Write the trace with the critical path of the measured step of median length; what bounds that step."""
     from simulator.observing.chrome_trace import chrome_trace
     from simulator.observing.critical_path import critical_path, median_step
@@ -108,7 +110,7 @@ def _write_trace(file: Path, scenario: Scenario, recording: Recording) -> str:
     measured = recording.steps[scenario.warmup * len({step.replica for step in recording.steps}) :] or recording.steps
     path = critical_path(recording, median_step(measured)) if measured else None
     about = {"scenario_hash": scenario.hash, "seed": scenario.run.seed, "replication": 0}
-    write_whole(file, chrome_trace(recording, path, replicas_per_device=scenario.cluster.replicas_per_device, about=about))
+    page.write(chrome_trace(recording, path, replicas_per_device=scenario.cluster.replicas_per_device, about=about))
     return "" if path is None else bound_of_step(path)
 
 

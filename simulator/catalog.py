@@ -1,7 +1,9 @@
 """Find named workloads, clusters and input pipelines (``use = "ethernet-25g"`` in a scenario), devices and scenarios.
 
 A name that is a path is that file. Any other is looked up in ``./models``, then in the
-user's data directory, then among those that Paceline brings along.
+user's data directory, then among those that Paceline brings along. What can name code to run
+(matrices of testbed settings, models to profile) is looked up among the last alone: code of a working
+folder runs only where somebody has named its path.
 """
 
 from __future__ import annotations
@@ -20,7 +22,6 @@ __all__ = [
     "entries",
     "find",
     "find_any",
-    "folders",
     "is_own",
     "own_file",
     "scenario_file",
@@ -31,26 +32,32 @@ _FEW = 12
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
 
-def _roots() -> tuple[Path, ...]:
-    data_home = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
+def _brought_along() -> tuple[Path, ...]:
     package = Path(__file__).parent  # a wheel has the models inside, a checkout beside
-    return Path("models"), data_home / "paceline" / "models", package / "models", package.parent / "models"
+    return package / "models", package.parent / "models"
 
 
-def folders(kind: Kind) -> Iterator[Path]:
-    """The folders that are searched for a kind, first match wins."""
-    yield from (root / kind for root in _roots() if (root / kind).is_dir())
+def _roots(kind: Kind) -> tuple[Path, ...]:
+    """Where a kind is looked up, first match wins."""
+    if kind == "matrices":
+        return _brought_along()
+    data_home = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
+    return Path("models"), data_home / "paceline" / "models", *_brought_along()
+
+
+def _folders(kind: Kind) -> Iterator[Path]:
+    yield from (root / kind for root in _roots(kind) if (root / kind).is_dir())
 
 
 def builder(name: str) -> Path:
-    """The file of one of the Keras models that Paceline brings along to profile.
+    """The file of one of the Keras models that Paceline brings along to profile: code, so never one of a working folder.
 
     Raises
     ------
     ScenarioError
         There is none of this name.
     """
-    for root in _roots():
+    for root in _brought_along():
         file = root / "keras" / f"{name}.py"
         if file.is_file():
             return file
@@ -59,18 +66,18 @@ def builder(name: str) -> Path:
 
 def is_own(file: Path) -> bool:
     """Whether a file is the user's, not one that Paceline brings along."""
-    return not any(file.resolve().is_relative_to(root.resolve()) for root in _roots()[2:])
+    return not any(file.resolve().is_relative_to(root.resolve()) for root in _brought_along())
 
 
 def own_file(name: str) -> Path:
     """A file of ``models`` that Paceline brings along and nobody replaces, such as ``evidence.toml``."""
-    return next(file for root in _roots()[2:] if (file := root / name).is_file())
+    return next(file for root in _brought_along() if (file := root / name).is_file())
 
 
 def entries(kind: Kind) -> dict[str, Path]:
     """Every name of a kind with the file that it stands for."""
     found: dict[str, Path] = {}
-    for folder in folders(kind):
+    for folder in _folders(kind):
         for file in sorted(folder.glob("*.toml")):
             found.setdefault(file.stem, file)
     return dict(sorted(found.items()))

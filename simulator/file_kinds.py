@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-__all__ = ["FileKind", "Is", "kind_of_table", "mistaken", "mistaken_table"]
+__all__ = ["FileKind", "Is", "is_json_of", "kind_of_table", "mistaken", "mistaken_table"]
 
 Is: TypeAlias = Literal[
     "scenario",
@@ -105,6 +105,15 @@ _FIRST_BYTES = 2**26
 def kind_of_table(table: Mapping[str, Any]) -> Is | None:
     """What a table read from TOML is; None where it is nothing that Paceline reads."""
     return next((name for name, kind in _IN_TOML.items() if kind.holds(table)), None)
+
+
+def is_json_of(path: Path, kind: Is) -> bool:
+    """Whether a file is one object of JSON, and of this kind."""
+    try:
+        data = json.loads(path.read_bytes())
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(data, dict) and _IN_JSON[kind].holds(data)
 
 
 def mistaken_table(table: Mapping[str, Any], path: str | Path, wanted: Is | None) -> str | None:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from pydantic import Field
 
 from simulator.accelerator import Accelerator, accelerator_named, spelled
-from simulator.catalog import folders
+from simulator.catalog import own_file
 from simulator.errors import ScenarioError
 from simulator.files import read_toml
 from simulator.spec import Spec
@@ -237,11 +237,7 @@ def load_published_throughputs() -> PublishedThroughputs:
     ScenarioError
         A file is missing or breaks a rule.
     """
-    for folder in folders("clusters"):
-        home = folder.parent / "published"
-        if (home / "speeds.csv").is_file():
-            return _loaded(home.resolve())
-    raise ScenarioError("models/published: there is no file 'speeds.csv'; install Paceline again")
+    return _loaded(own_file("published/speeds.csv").parent.resolve())
 
 
 @cache

@@ -26,8 +26,8 @@ from calibrate.published.hybrid_prediction import FITTED_FILE, hybrid_table
 from calibrate.published.hybrids import HybridRow, HybridTables, load_hybrids
 from simulator import simulate
 from simulator.constants import Known, constants
-from simulator.files import write_whole
 from simulator.loading import scenario_from_table
+from simulator.outputs import EDITED, Output
 
 __all__ = ["NAMES", "errors_with", "fitted", "main"]
 
@@ -100,7 +100,7 @@ def main() -> None:
         entry.update(its.model_dump())
         entries.add(name, entry)
     document.add("constants", entries)
-    write_whole(tables.home / FITTED_FILE, tomlkit.dumps(document))
+    Output(tables.home / FITTED_FILE, EDITED, force=True).write(tomlkit.dumps(document))
     sys.stdout.write(f"{len(rows)} rows: median size of errors {np.median(np.abs(left)):.3f}, bias {np.median(left):+.3f}\n")
 
 

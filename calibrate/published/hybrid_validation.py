@@ -18,6 +18,7 @@ from calibrate.validation.validation import Score, Validation, largest_errors, s
 from simulator.constants import Known
 from simulator.errors import InputError
 from simulator.nearest import did_you_mean
+from simulator.outputs import Output, OutputKind
 from simulator.table import Column, Table
 
 __all__ = ["validate_hybrids", "validation_of"]
@@ -45,7 +46,12 @@ _ABOUT = (
 
 
 def validate_hybrids(
-    only: Sequence[str] | None = None, progress: Progress | None = None, *, spread: Spread = map, keep: Path | None = None
+    only: Sequence[str] | None = None,
+    progress: Progress | None = None,
+    *,
+    spread: Spread = map,
+    keep: Path | None = None,
+    force: bool = False,
 ) -> Validation:
     """Predict published trainings that cut a model, and compare.
 
@@ -59,11 +65,13 @@ def validate_hybrids(
         Predicts rows, one after the other if left out.
     keep
         A folder: a row that was predicted is kept there, and not predicted again.
+    force
+        Begin anew where the folder's file is none of such rows.
 
     Raises
     ------
     InputError
-        There is no such table or series.
+        There is no such table or series, or the file of ``keep`` is something else.
     ScenarioError
         A file of the tables is missing or broken.
     """
@@ -75,7 +83,7 @@ def validate_hybrids(
             raise InputError(f"`only`: there is no published table or series {str(name)[:60]!r}; {hint}")
     wanted = [row for row in tables.rows if not only or {row.series, tables.of(row).table} & set(only)]
     constants = fitted_constants(tables)
-    kept = _Kept(keep)
+    kept = _Kept(keep, force=force)
     missing = [row for row in wanted if row.name not in kept]
     done = spread(partial(_predicted, constants), missing)
     for number, (row, found) in enumerate(zip(missing, done, strict=True), start=1):
@@ -90,15 +98,18 @@ def _predicted(constants: Mapping[str, Known], row: HybridRow) -> list[Compared]
 
 
 class _Kept:
-    """Rows by name, one after the other also in a file where there is a folder."""
+    """Rows by name, one after the other also in a file where there is a folder; what was cut off there is predicted again."""
 
-    def __init__(self, folder: Path | None) -> None:
+    def __init__(self, folder: Path | None, *, force: bool) -> None:
         self.rows: dict[str, list[Compared]] = {}
         self._file = None if folder is None else folder / "hybrids.ndjson"
-        if self._file is not None and self._file.is_file():
-            for line in self._file.read_text(encoding="utf-8").splitlines():
-                name, rows = json.loads(line)
-                self.rows[name] = [Compared.model_validate(each) for each in rows]
+        self._end = 0
+        if self._file is not None:
+            Output(self._file, _KEPT, force=force, argument="keep", beside=True)
+            if self._file.is_file() and _KEPT.holds(self._file):
+                whole = self._file.read_bytes()
+                self._end = whole.rfind(b"\n") + 1
+                self.rows = dict(map(_kept_row, whole[: self._end].splitlines()))
 
     def __contains__(self, name: str) -> bool:
         return name in self.rows
@@ -107,8 +118,30 @@ class _Kept:
         self.rows[row.name] = found
         if self._file is not None:
             self._file.parent.mkdir(parents=True, exist_ok=True)
-            with open(self._file, "a", encoding="utf-8") as file:
-                file.write(json.dumps([row.name, [each.model_dump(mode="json") for each in found]]) + "\n")
+            line = json.dumps([row.name, [each.model_dump(mode="json") for each in found]]).encode() + b"\n"
+            with open(self._file, "ab") as file:
+                file.truncate(self._end)
+                file.write(line)
+            self._end += len(line)
+
+
+def _kept_row(line: bytes) -> tuple[str, list[Compared]]:
+    name, rows = json.loads(line)
+    return str(name), [Compared.model_validate(each) for each in rows]
+
+
+def _holds_kept_rows(path: Path) -> bool:
+    """Whether a file has such lines alone; the last may be cut off."""
+    *lines, torn = path.read_bytes().split(b"\n")
+    try:
+        for line in lines:
+            _kept_row(line)
+    except (ValueError, TypeError):
+        return False
+    return torn.startswith(b'["') or not torn or torn == b"["
+
+
+_KEPT = OutputKind("holds no rows that this version predicted", _holds_kept_rows)
 
 
 def validation_of(rows: Sequence[Compared], excluded: Sequence[Excluded]) -> Validation:

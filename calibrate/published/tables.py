@@ -47,11 +47,10 @@ def data_file(name: str) -> Path:
     CalibrationError
         There is none of this name.
     """
-    for folder in catalog.folders("clusters"):
-        file = folder.parent / "published" / name
-        if file.is_file():
-            return file
-    raise CalibrationError(f"models/published: there is no file {name!r}; install Paceline again")
+    try:
+        return catalog.own_file(f"published/{name}")
+    except StopIteration:
+        raise CalibrationError(f"models/published: there is no file {name!r}; install Paceline again") from None
 
 
 _EXCLUSIONS = ("excluded.toml", "excluded_nccl_staleness.toml")

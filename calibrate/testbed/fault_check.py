@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from calibrate.measurements import begin_rows
 from calibrate.testbed.fitting import fit_platform
 from calibrate.testbed.job_prediction import JobCosts, job_scenario
 from calibrate.testbed.jobs import checkpoint_stops_s, faults_of, fewer_workers_s, finished_s, lost_steps, rates, restores_s, startups_s
@@ -223,13 +224,11 @@ def main() -> None:
 
 
 def _measure(arguments: argparse.Namespace, fit: Sequence[TestbedSetting], experiments: Sequence[Experiment]) -> None:
-    arguments.measurements.mkdir(parents=True, exist_ok=True)
+    begin_rows(arguments.out, COLUMNS)
     if not arguments.machine.exists():
         readings = [_measured(one, arguments.measurements, _FIT_REPEATS, _FIT_SEED) for one in fit]
         platform = fit_platform(readings, "testbed", readings[0].cores).model_copy(update={"draws": ()})
-        arguments.machine.write_text(platform.model_dump_json(indent=2) + "\n", encoding="utf-8")
-    if not arguments.out.exists():
-        arguments.out.write_text(",".join(COLUMNS) + "\n", encoding="utf-8")
+        platform.write(arguments.machine)
     with arguments.out.open(encoding="utf-8", newline="") as file:
         there = Counter((row["name"], row["part"], row["mode"]) for row in csv.DictReader(file))
     for one in experiments:

@@ -18,12 +18,13 @@ from typing import Any
 from pydantic import Field
 
 from calibrate.fit.intervals import digits
-from calibrate.measurements import Measurements, MeasurementsError, new_file, read_measurements
+from calibrate.measurements import Measurements, MeasurementsError, begin_rows, new_file, read_measurements
 from calibrate.probing import run_probe
 from calibrate.profiling import check_target
 from calibrate.records import Load, Span
 from simulator.errors import InputError
-from simulator.files import check_folder, read_toml
+from simulator.files import read_toml
+from simulator.outputs import check_folder
 from simulator.spec import Spec
 from simulator.validation_errors import validated
 
@@ -226,8 +227,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--only", default="", help="settings whose name has this in it")
     arguments = parser.parse_args()
-    if not arguments.out.exists():
-        arguments.out.write_text(",".join(COLUMNS) + "\n", encoding="utf-8")
+    begin_rows(arguments.out, COLUMNS)
     with arguments.out.open(encoding="utf-8", newline="") as file:
         there = Counter(name for name, _ in {(row["name"], row["repeat"]) for row in csv.DictReader(file)})
     for setting in read_job_settings(arguments.settings):

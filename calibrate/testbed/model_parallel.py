@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from calibrate.measurements import new_file, read_measurements
+from calibrate.measurements import begin_rows, new_file, read_measurements
 from calibrate.probing import Progress, run_probe
 from calibrate.profiling import check_target
 from calibrate.records import LinkCheck, Note, Repeat, StagePass, Updated
@@ -30,7 +30,8 @@ from calibrate.testbed.platform import PRIORS
 from calibrate.testbed.setting import ShapedLink
 from simulator import scenario_from_table, simulate
 from simulator.errors import CalibrationError, InputError
-from simulator.files import check_folder, read_toml
+from simulator.files import read_toml
+from simulator.outputs import check_folder
 from simulator.scenario import Scenario
 from simulator.spec import Spec
 from simulator.text import format_change
@@ -168,7 +169,8 @@ def measure_staged(
         A process died, or hung, or the machine does not reach the rate.
     """
     check_target(setting.model, "`model`")
-    path = new_file(check_folder(folder), f"staged-{setting.batch}b{setting.micro_batches}m", "testbed")
+    check_folder(folder).mkdir(parents=True, exist_ok=True)
+    path = new_file(folder, f"staged-{setting.batch}b{setting.micro_batches}m", "testbed")
     with tempfile.TemporaryDirectory(prefix="paceline-") as scratch:
         spec = Path(scratch) / "setting.json"
         spec.write_text(json.dumps(setting.for_probe(repeats, timeout_s)), encoding="utf-8")
@@ -365,9 +367,7 @@ def main() -> None:
         for cells in compared(read_settings(arguments.settings), rows, read_toml(arguments.predict)):
             print("| " + " | ".join(cells) + " |")  # noqa: T201
         return
-    arguments.measurements.mkdir(parents=True, exist_ok=True)
-    if not arguments.out.exists():
-        arguments.out.write_text(",".join(COLUMNS) + "\n", encoding="utf-8")
+    begin_rows(arguments.out, COLUMNS)
     with arguments.out.open(encoding="utf-8", newline="") as file:
         there = Counter(row["name"] for row in csv.DictReader(file))
     for setting in read_settings(arguments.settings):

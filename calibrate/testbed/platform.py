@@ -15,7 +15,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from calibrate.fit.intervals import Z90
 from simulator.errors import InputError
-from simulator.files import check_replaceable, write_whole
+from simulator.outputs import Output, OutputKind
 from simulator.short import Short
 from simulator.spec import Spec
 from simulator.table import Column, Table
@@ -145,28 +145,15 @@ class Platform(Short, Spec):
             raise ValueError(f"parameters lacks {missing[0]!r}")
         return self
 
-    @classmethod
-    def check_replaceable(cls, path: Path) -> None:
-        """Make sure that a file of this name may be written: there is none, or one that :meth:`write` has written.
+    def write(self, path: Path, *, force: bool = False) -> None:
+        """Write it as JSON, which :meth:`read` takes; a machine that is there is replaced, with ``force`` also another file.
 
         Raises
         ------
         InputError
-            It is something else, or its folder cannot be written to.
+            Something else is there, or the file cannot be written.
         """
-
-        def own(file: Path) -> bool:
-            try:
-                cls.read(file)
-            except InputError:
-                return False
-            return True
-
-        check_replaceable(path, own, "is no such file of Paceline")
-
-    def write(self, path: Path) -> None:
-        """Write it as JSON, which :meth:`read` takes."""
-        write_whole(path, self.model_dump_json(indent=2) + "\n")
+        Output(path, MACHINE, force=force).write(self.model_dump_json(indent=2) + "\n")
 
     @classmethod
     def read(cls, path: Path) -> Platform:
@@ -221,3 +208,15 @@ class Platform(Short, Spec):
         if draw is not None and self.draws:
             found |= self.draws[draw % len(self.draws)]
         return found
+
+
+def _is_machine(path: Path) -> bool:
+    try:
+        Platform.read(path)
+    except InputError:
+        return False
+    return True
+
+
+MACHINE = OutputKind("is no machine that a fit wrote", _is_machine)
+"""Files that a new fit may replace."""

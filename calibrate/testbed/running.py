@@ -27,7 +27,7 @@ from calibrate.testbed.readings import Readings, read_run
 from calibrate.testbed.setting import TestbedSetting
 from simulator.distributions import Distribution
 from simulator.errors import CalibrationError, InputError, PacelineWarning
-from simulator.files import check_folder
+from simulator.outputs import check_folder
 
 __all__ = [
     "busiest_share",
@@ -302,7 +302,8 @@ def measure_setting(
         The run was stopped. A note of it, as of CalibrationError, says how many repeats had come to
         their end, and where they are.
     """
-    path = new_file(check_folder(folder), f"{setting.mode}-{setting.workers}w{setting.servers}s-{setting.hash}", "testbed")
+    check_folder(folder).mkdir(parents=True, exist_ok=True)
+    path = new_file(folder, f"{setting.mode}-{setting.workers}w{setting.servers}s-{setting.hash}", "testbed")
     with _noting_what_is_kept(path, repeats), ExitStack() as stack:
         scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="paceline-"))
         spec = Path(scratch) / "setting.json"

@@ -16,7 +16,7 @@ from calibrate.validation.discrepancy import own_discrepancy
 from calibrate.validation.points import Setting, Unit, base_scenario, compared, scenarios_at
 from calibrate.validation.refit import BOUND, Fitted, Refit, refit, refitted_table
 from calibrate.validation.validation import Score, Validation, scores_of
-from simulator.files import write_whole
+from simulator.outputs import EDITED, Output
 from simulator.resolve import resolve
 from simulator.results import Result
 from simulator.scenario import Scenario
@@ -176,15 +176,15 @@ class Refitted(Short):
         """90% interval of each factor, with the quantities that were not moved as they are."""
         return {candidate.name: self.fit.fitted.interval(index) for index, candidate in enumerate(self.fit.fitted.moved)}
 
-    def write(self, out: Path) -> Path:
-        """Write the scenario's file, which `paceline simulate` takes; one that is there is replaced.
+    def write(self, out: Path, *, force: bool = False) -> Path:
+        """Write the scenario's file, which `paceline simulate` takes; with ``force`` in place of one that is there.
 
         Raises
         ------
         InputError
-            It cannot be written.
+            It cannot be written, or is there already.
         """
-        return write_whole(out, tomlkit.dumps(self.table))
+        return Output(out, EDITED, force=force).write(tomlkit.dumps(self.table))
 
     def to_frame(self) -> pd.DataFrame:
         """A pandas table of one row for each quantity that was moved: its factor with the 90% interval."""

@@ -35,9 +35,9 @@ from calibrate.validation.comparison import Compared, rows_from_csv
 from simulator import catalog
 from simulator.discrepancy import Z_90, Deviation, Discrepancy, LeftOutRows
 from simulator.figures import Estimate
-from simulator.files import write_whole
 from simulator.inadequacy import ALL_REDUCE, ASYNCHRONOUS, CATALOGUE, CONTENDED, CUT, MEASURED, SYNCHRONOUS, discrepancy_of
 from simulator.intervals import widened
+from simulator.outputs import EDITED, Output
 from simulator.results import Result
 from simulator.text import format_change, format_number, format_share
 
@@ -291,7 +291,7 @@ def main() -> None:
             tables.append(table)
     document.add("regimes", tables)
     print(f"all: {held_out(sample, sorted(set(sample.regime)))}")  # noqa: T201
-    write_whole(target, tomlkit.dumps(document))
+    Output(target, EDITED, force=True).write(tomlkit.dumps(document))
     print(f"wrote {target}")  # noqa: T201
 
 

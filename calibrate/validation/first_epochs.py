@@ -22,7 +22,8 @@ from calibrate.testbed.first_epochs import EpochTimes, JobSetting, JobTimes, rea
 from simulator import scenario_from_table, simulate
 from simulator.errors import InputError
 from simulator.figures import Epoch, JobOutcome
-from simulator.files import read_toml, write_whole
+from simulator.files import read_toml
+from simulator.outputs import EDITED, Output
 from simulator.results import Result
 from simulator.scenario import Scenario
 from simulator.text import format_change, format_seconds
@@ -223,7 +224,7 @@ def into_page(page: Path, texts: Mapping[str, str]) -> None:
         if not begin or not end:
             raise InputError(f"{page}: has no line {MARKS[name][0]!r} and {MARKS[name][1]!r} below it; add both where the text is to stand")
         whole = f"{before}{begin}\n{text}\n{end}{after}"
-    write_whole(page, whole)
+    Output(page, EDITED, force=True).write(whole)  # what stands around the marks stays
 
 
 def main() -> None:

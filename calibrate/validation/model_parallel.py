@@ -17,7 +17,8 @@ from typing import Any
 from calibrate.testbed.model_parallel import StagedSetting, read_settings, scenario_of
 from calibrate.validation.comparison import Compared, drawn_interval, reached_of, rows_to_csv
 from simulator import catalog, simulate
-from simulator.files import read_toml, write_whole
+from simulator.files import read_toml
+from simulator.outputs import EDITED, Output
 
 __all__ = ["compared_rows", "main"]
 
@@ -52,7 +53,7 @@ def main() -> None:
     with (models / "measured" / "model-parallel.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     found = compared_rows(read_settings(models / "measured" / "model-parallel.toml"), rows, read_toml(parser.parse_args().workload))
-    write_whole(models / "validated" / "model-parallel.csv", rows_to_csv(found))
+    Output(models / "validated" / "model-parallel.csv", EDITED, force=True).write(rows_to_csv(found))
 
 
 if __name__ == "__main__":

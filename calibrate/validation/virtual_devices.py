@@ -25,8 +25,8 @@ from calibrate.measurements import Measurements, read_measurements
 from calibrate.records import Load, StepTime
 from simulator import catalog, simulate
 from simulator.errors import InputError
-from simulator.files import write_whole
 from simulator.loading import scenario_from_table
+from simulator.outputs import Output, csv_kind
 from simulator.scenario import Scenario
 
 __all__ = ["COLUMNS", "FOLDER", "Steps", "main", "row_of", "scenario_of"]
@@ -124,7 +124,6 @@ def main() -> None:
     steps = [each for one in found if one.header.probe == "step" for each in measured_steps(one)]
     if len(links) != 1:
         raise InputError(f"{len(links)} of the files are of links; give one, measured with logical devices")
-    folder.mkdir(parents=True, exist_ok=True)
     write_cluster(fit_link(links[0].path, "machine"), folder / "machine.toml")
     alone = {(each.model, each.batch): each.mean_s for each in steps if each.replicas == 1}
     for one in found:
@@ -132,7 +131,7 @@ def main() -> None:
             load = fit_workload(one.path, measured_steps(one)[0].model.replace("_", "-"), accept_disturbed=True)
             write_workload(load.model_copy(update={"jitter_draws": ()}), folder / f"{load.model}.toml")
     shared = sorted(each for each in steps if each.replicas > 1)
-    write_whole(folder / "steps.csv", written([row_of(folder, each, alone[each.model, each.batch]) for each in shared]))
+    Output(folder / "steps.csv", csv_kind(COLUMNS)).write(written([row_of(folder, each, alone[each.model, each.batch]) for each in shared]))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from paceline.arguments import Count, File, Quantity, Text, checked
-from simulator.files import check_new, check_writable, write_whole
+from simulator.outputs import EDITED, Output
 
 if TYPE_CHECKING:
     from simulator import Scenario
@@ -98,7 +98,8 @@ def new_scenario(
     """
     from paceline.scenario_text import OWN, Figures, scenario_of, text_of
 
-    path = None if out is None else check_writable(Path(out)) if force else check_new(Path(out), instead="`force=True` replaces it")
+    output = None if out is None else Output(Path(out), EDITED, force=force)
+    path = None if output is None else output.path
     figures = Figures(
         workload=OWN if workload is None else workload, step_time=step_time, parameters=parameters, batch=batch,
         cluster=OWN if cluster is None else cluster, nodes=nodes, devices=devices, bandwidth=bandwidth, latency=latency, sort=sort,
@@ -106,6 +107,6 @@ def new_scenario(
     )  # fmt: skip
     text = text_of(figures, "scenario.toml" if path is None else str(path))
     scenario = scenario_of(text, "scenario" if path is None else str(path), None if path is None else path.parent)
-    if path is not None:
-        write_whole(path, text)
+    if output is not None:
+        output.write(text)
     return scenario

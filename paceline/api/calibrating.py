@@ -27,8 +27,8 @@ from paceline.arguments import (
     Timeout,
     checked,
 )
-from simulator.errors import CalibrationWarning, InputError, ScenarioError
-from simulator.files import check_new, check_replaceable, read_toml, write_whole
+from simulator.errors import CalibrationWarning, InputError
+from simulator.outputs import EDITED, Output, OutputKind
 from simulator.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -73,6 +73,7 @@ def calibrate(
     timeout_s: Timeout = 1800.0,
     measurements: Folder = "measurements",
     out: File | None = None,
+    force: bool = False,
     command: Text = "",
     progress: Stages = None,
 ) -> Workload:
@@ -125,7 +126,9 @@ def calibrate(
         Folder for raw measurements.
     out
         A workload file to write too, such as ``models/workloads/NAME.toml``, which
-        scenarios then ``use``.
+        scenarios then ``use``. One that was fitted before is replaced.
+    force
+        Replace a file at ``out`` that is something else.
     command
         What made the workload, for ``provenance["command"]``; empty: this call.
     progress
@@ -157,6 +160,7 @@ def calibrate(
     """
     from calibrate import fit_workload, write_workload
     from calibrate.calibration import calibrate_step
+    from calibrate.fit.writing import WORKLOAD
 
     target = step if model is None else model
     if sum((model is not None, step is not None, bool(from_measurements))) != 1:
@@ -165,7 +169,7 @@ def calibrate(
         raise InputError(f"`at_once={at_once}`: nothing is measured where `from_measurements` is given; leave it out")
     if layers and model is None:
         raise InputError("`layers=True`: needs `model`: of a training step of your own, or of what was measured, no layers can be seen")
-    path = _target(out, "workload", "forward")
+    path = _target(out, WORKLOAD, force=force)
     made_by = command or f"paceline.calibrate({target or [str(file) for file in from_measurements]!r}, name={name!r})"
     if target is None:
         files = [Path(file) for file in from_measurements]
@@ -178,7 +182,7 @@ def calibrate(
         )  # fmt: skip
     _warn_of_measurements(workload.provenance)
     if path is not None:
-        write_workload(workload, path)
+        write_workload(workload, path, force=force)
     return workload
 
 
@@ -196,6 +200,7 @@ def calibrate_input(
     timeout_s: Timeout = 1800.0,
     measurements: Folder = "measurements",
     out: File | None = None,
+    force: bool = False,
     command: Text = "",
     progress: Stages = None,
 ) -> InputPipeline:
@@ -224,7 +229,9 @@ def calibrate_input(
     python, timeout_s, measurements, progress
         As for :func:`calibrate`.
     out
-        A file to write too, such as ``models/inputs/NAME.toml``, which scenarios then ``use``.
+        A file to write too, such as ``models/inputs/NAME.toml``, which scenarios then ``use``. One that was fitted before is replaced.
+    force
+        Replace a file at ``out`` that is something else.
     command
         What made the pipeline, for ``provenance["command"]``; empty: this call.
 
@@ -253,10 +260,11 @@ def calibrate_input(
     """
     from calibrate import fit_input, write_input
     from calibrate.calibration import calibrate_input as measure
+    from calibrate.fit.writing import INPUT
 
     if (input is None) == (from_measurements is None):
         raise InputError("give one of `input` and `from_measurements`: what is to be measured, or what was")
-    path = _target(out, "input", "work")
+    path = _target(out, INPUT, force=force)
     if input is None:
         pipeline = fit_input(Path(str(from_measurements)), name, command or f"paceline.calibrate_input(name={name!r})")
     else:
@@ -266,7 +274,7 @@ def calibrate_input(
         )  # fmt: skip
     _warn_of_measurements(pipeline.provenance)
     if path is not None:
-        write_input(pipeline, path)
+        write_input(pipeline, path, force=force)
     return pipeline
 
 
@@ -326,6 +334,7 @@ def calibrate_profile(
     python: Python = None,
     timeout_s: Timeout = 1800.0,
     out: File | None = None,
+    force: bool = False,
     command: Text = "",
 ) -> Workload:
     """Fit a workload to profiles of a training that you have already run. Nothing is measured.
@@ -349,7 +358,9 @@ def calibrate_profile(
     precision
         ``"float32"`` or ``"mixed_float16"``, which a profile does not tell either.
     out
-        A workload file to write too.
+        A workload file to write too. One that was fitted before is replaced.
+    force
+        Replace a file at ``out`` that is something else.
     command
         What made the workload, for ``provenance["command"]``; empty: this call.
 
@@ -374,8 +385,9 @@ def calibrate_profile(
     """
     from calibrate import write_workload
     from calibrate.calibration import calibrate_profile as fit
+    from calibrate.fit.writing import WORKLOAD
 
-    path = _target(out, "workload", "forward")
+    path = _target(out, WORKLOAD, force=force)
     profiled = (
         read_profiles(profiles, profile_run=profile_run, python=python, timeout_s=timeout_s) if isinstance(profiles, Mapping) else profiles
     )
@@ -385,7 +397,7 @@ def calibrate_profile(
         command=command or f"paceline.calibrate_profile(..., name={name!r})",
     )  # fmt: skip
     if path is not None:
-        write_workload(workload, path)
+        write_workload(workload, path, force=force)
     return workload
 
 
@@ -401,6 +413,7 @@ def calibrate_link(
     timeout_s: Timeout = 900.0,
     measurements: Folder = "measurements",
     out: File | None = None,
+    force: bool = False,
     command: Text = "",
     progress: Stages = None,
 ) -> Cluster:
@@ -428,7 +441,10 @@ def calibrate_link(
     measurements
         Folder for raw measurements.
     out
-        A cluster file to write too, such as ``models/clusters/NAME.toml``, which scenarios then ``use``.
+        A cluster file to write too, such as ``models/clusters/NAME.toml``, which scenarios then ``use``. One that was fitted before
+        is replaced.
+    force
+        Replace a file at ``out`` that is something else.
     command
         What made the cluster, for ``provenance["command"]``; empty: this call.
     progress
@@ -457,16 +473,17 @@ def calibrate_link(
     """
     from calibrate import write_cluster
     from calibrate.calibration import calibrate_link as measure
+    from calibrate.fit.writing import CLUSTER
     from calibrate.profiling import DEFAULT_SIZES
 
-    path = _target(out, "cluster", "inter_node")
+    path = _target(out, CLUSTER, force=force)
     cluster = measure(
         name, peer=peer, sizes=sizes or DEFAULT_SIZES, rounds=rounds, logical_devices=logical_devices or 0, python=python,
         timeout_s=timeout_s, folder=Path(measurements), progress=progress, command=command or f"paceline.calibrate_link({name!r})",
     )  # fmt: skip
     _warn_of_measurements(cluster.provenance)
     if path is not None:
-        write_cluster(cluster, path)
+        write_cluster(cluster, path, force=force)
     return cluster
 
 
@@ -548,6 +565,7 @@ def scenario_of_tf_config(
     cluster: Text = "ethernet-25g",
     devices_per_worker: Count = 1,
     out: File | None = None,
+    force: bool = False,
 ) -> Scenario:
     """Make a scenario of the cluster that a ``TF_CONFIG`` describes.
 
@@ -564,7 +582,9 @@ def scenario_of_tf_config(
     devices_per_worker
         Devices that each worker drives; each is a replica.
     out
-        A scenario file to write too, with remarks on what a ``TF_CONFIG`` leaves open. It must not exist yet.
+        A scenario file to write too, with remarks on what a ``TF_CONFIG`` leaves open.
+    force
+        Replace a file that is there already.
 
     Returns
     -------
@@ -574,7 +594,7 @@ def scenario_of_tf_config(
     Raises
     ------
     InputError
-        The ``TF_CONFIG`` cannot be used, a number is below 1, or ``out`` exists or cannot be written.
+        The ``TF_CONFIG`` cannot be used, a number is below 1, or ``out`` is there already or cannot be written.
     ScenarioError
         The scenario breaks a rule, or names a workload or cluster that does not exist.
 
@@ -586,31 +606,19 @@ def scenario_of_tf_config(
     """
     from calibrate.tf_config import scenario_of, scenario_text
 
-    path = None if out is None else check_new(Path(out))
+    output = None if out is None else Output(Path(out), EDITED, force=force)
+    path = None if output is None else output.path
     tasks = read_tf_config(tf_config) if isinstance(tf_config, str) else tf_config
     text = scenario_text(tasks, workload, batch, cluster, devices_per_worker)
     scenario = scenario_of(text, str(path or "`tf_config`"), None if path is None else path.parent)
-    if path is not None:
-        write_whole(path, text)
+    if output is not None:
+        output.write(text)
     return scenario
 
 
-def _target(out: str | Path | None, kind: str, key: str) -> Path | None:
-    """Where a fit is written: a new file, or one of its kind, which has ``key``.
-
-    Raises
-    ------
-    InputError
-        It cannot be written, or is something else.
-    """
-
-    def own(file: Path) -> bool:
-        try:
-            return key in read_toml(file)
-        except ScenarioError:
-            return False
-
-    return None if out is None else check_replaceable(Path(out), own, f"is no {kind} file", argument="out")
+def _target(out: str | Path | None, kind: OutputKind, *, force: bool) -> Path | None:
+    """Where a fit is written, found out before the work; errors as of :class:`simulator.outputs.Output`."""
+    return None if out is None else Output(Path(out), kind, force=force).path
 
 
 def _warn_of_measurements(provenance: Mapping[str, str]) -> None:

@@ -36,8 +36,8 @@ from paceline.arguments import (
 )
 from paceline.lengthy import agree_to_one, agree_to_plan, agree_to_sweep
 from paceline.planning.answer import Plan
-from simulator.files import write_whole
 from simulator.loading import load_scenario, pairs_of
+from simulator.outputs import Output
 from simulator.prices import parse_prices
 from simulator.results import Result
 from simulator.scenario import Scenario
@@ -160,6 +160,7 @@ def observe(
     trace: File | None = None,
     tensorboard: Folder | None = None,
     audit: bool = False,
+    force: bool = False,
     progress: Steps = None,
     agree: Asking = None,
 ) -> Observation:
@@ -171,11 +172,14 @@ def observe(
         As for :func:`simulate`.
     trace
         Write a Chrome trace to this file, with arrows for messages and the critical path of a step. Open it
-        at ui.perfetto.dev or chrome://tracing.
+        at ui.perfetto.dev or chrome://tracing. A trace of Paceline that is there is replaced.
     tensorboard
         Write scalars and histograms, step by step, into this folder. Open it with ``tensorboard --logdir``.
+        A run of Paceline that is there is replaced.
     audit
         Check every law that a sound simulation obeys.
+    force
+        Replace files that are nothing of the kind.
 
     Returns
     -------
@@ -187,7 +191,7 @@ def observe(
     ScenarioError, SimulationError
         As of :func:`simulate`.
     InputError
-        A file cannot be written, or is the scenario's own.
+        A file cannot be written, is the scenario's own, or is there already and something else.
     InvariantError
         A law is broken; the message names law and event.
 
@@ -201,7 +205,10 @@ def observe(
 
     loaded = load_scenario(scenario, settings, parse_prices(prices))
     agree_to_one(loaded, agree)
-    return look(loaded, trace=path_of(trace), tensorboard=path_of(tensorboard), audit=audit, reads=file_of(scenario), progress=progress)
+    return look(
+        loaded, trace=path_of(trace), tensorboard=path_of(tensorboard), audit=audit, reads=file_of(scenario), force=force,
+        progress=progress,
+    )  # fmt: skip
 
 
 @checked
@@ -453,7 +460,7 @@ def plan(
         hours). A price alone, or under ``"*"``, is for every cluster that has none.
     out
         A results file ``NAME.ndjson`` for what is simulated; an interrupted plan goes on in it. The answer
-        is written beside it, as ``NAME.plan.json``. :func:`report` takes both.
+        is written beside it, as ``NAME.plan.json``, in place of an earlier one. :func:`report` takes both.
     jobs, backend, scheduler, force, progress, agree
         As for :func:`sweep`. The answer does not depend on them.
 
@@ -481,6 +488,7 @@ def plan(
     """
     from paceline.planning import goal_of, length_of, space_of
     from paceline.planning import plan as search
+    from paceline.reporting.planned import PLAN, plan_file_of
     from paceline.sweeping import axes_of
 
     settings = pairs_of(settings)
@@ -490,14 +498,15 @@ def plan(
         confidence=confidence, prefer=prefer,
     )  # fmt: skip
     file = writable(out, scenario)
+    beside = None if file is None else Output(plan_file_of(file), PLAN, force=force, beside=True)
     space = space_of(
         scenario, settings=length.settings, clusters=clusters, over=axes_of(over or {}), strategies=strategies, workers=workers,
         servers=servers, scaling=scaling, batches=batches, runs_on=runs_on, prices=parse_prices(prices),
     )  # fmt: skip
     agree_to_plan(space.searched_together, agree, jobs=jobs)
     answer = search(space, goal, out=file, jobs=jobs, backend=backend, scheduler=scheduler, force=force, progress=progress)
-    if file is not None:
-        write_whole(file.with_suffix(".plan.json"), answer.to_json() + "\n")
+    if beside is not None:
+        beside.write(answer.to_json() + "\n")
     return answer
 
 
@@ -603,13 +612,14 @@ def report(
         Simulate the report's answer again, which takes some seconds: for the timeline of
         some of its steps, and for what one change at a time would gain.
     figures
-        Write each figure as an image into this folder; needs Chromium and this package's extra ``figures``.
+        Write each figure as an image into this folder, in place of earlier ones; needs Chromium and this package's extra
+        ``figures``.
     formats
         Formats of the images.
     tables
-        Write each table as CSV into this folder.
+        Write each table as CSV into this folder, in place of tables of the same name and heading.
     force
-        Replace a file at ``out`` that is no report.
+        Replace a file at ``out`` that is no report, and files in ``figures`` and ``tables`` that are none of the kind.
     jobs
         Processes for the what-ifs; 0 takes all cores.
     progress

@@ -22,6 +22,7 @@ from paceline.arguments import (
 )
 from simulator.errors import CalibrationError, InputError, PacelineWarning
 from simulator.loading import pairs_of
+from simulator.outputs import Output
 
 if TYPE_CHECKING:
     from calibrate.testbed.platform import Platform
@@ -158,6 +159,7 @@ def testbed_fit(
     *,
     name: Text = "testbed",
     out: File | None = None,
+    force: bool = False,
     seed: Seed = 0,
     progress: Progress = None,
 ) -> Platform:
@@ -174,7 +176,9 @@ def testbed_fit(
     name
         Name of the machine.
     out
-        A JSON file to write the parameters to, which :func:`testbed_predict` reads.
+        A JSON file to write the parameters to, which :func:`testbed_predict` reads. One that is there is replaced.
+    force
+        Replace a file at ``out`` that is something else.
     seed
         Seed of the joint draws that hold what the fit leaves open.
     progress
@@ -193,7 +197,7 @@ def testbed_fit(
     Raises
     ------
     InputError
-        No file can be fitted, or ``out`` cannot be written.
+        No file can be fitted, or ``out`` cannot be written or is something else.
 
     Examples
     --------
@@ -203,11 +207,11 @@ def testbed_fit(
     simulator.errors.InputError: `files`: none of them can be fitted; measure with `paceline testbed run`
     """
     from calibrate.testbed.fitting import fit_platform
-    from calibrate.testbed.platform import Platform
+    from calibrate.testbed.platform import MACHINE
     from calibrate.testbed.readings import read_run
 
     if out is not None:
-        Platform.check_replaceable(Path(out))
+        Output(Path(out), MACHINE, force=force)
     readings = []
     for path in map(Path, files):
         try:
@@ -222,7 +226,7 @@ def testbed_fit(
     except CalibrationError as error:  # nothing has failed: the files are not the ones that are needed
         raise InputError(f"{', '.join(map(str, files[:3]))}: {error}") from None
     if out is not None:
-        platform.write(Path(out))
+        platform.write(Path(out), force=force)
     return platform
 
 

@@ -26,8 +26,8 @@ from paceline.arguments import (
 )
 from paceline.lengthy import agree_to_measure, agree_to_sweep
 from simulator.errors import InputError
-from simulator.files import check_writable, write_whole
 from simulator.loading import table_of
+from simulator.outputs import EDITED, Output
 from simulator.results import Result
 from simulator.scenario import Scenario
 
@@ -74,7 +74,7 @@ def validate(
         in updates), ``max_distance`` (between distributions of staleness, 0 to 1) and
         ``min_coverage`` (share of runs inside the 90% interval). ``missed`` of the answer says which are not reached.
     out
-        An HTML page to write.
+        An HTML page to write; one of a validation that is there is replaced.
     markdown
         A Markdown file, in which the section of this kind of validation is written or replaced.
     rows
@@ -82,7 +82,7 @@ def validate(
     tables
         A folder for every setting and the longer tables as CSV files; ``markdown`` then has links to them in their place.
     force
-        Replace files that are no output of Paceline.
+        Replace files that are there and something else than what is written.
     agree
         As for :func:`simulate`.
     command
@@ -119,7 +119,7 @@ def validate(
     limits = thresholds_of(thresholds or {})
     case = _points_case(scenario, measured, settings, unit)
     files = ValidationFiles(path_of(out), path_of(markdown), path_of(rows), path_of(tables), force=force)
-    files.check(_read_by(scenario, measured))
+    files.check("points", _read_by(scenario, measured))
     scenarios = case.scenarios
     agree_to_sweep(scenarios, range(len(scenarios)), agree, jobs=0)
     validation = validate_points(case, _simulating(progress)).made_by(command or "paceline.validate").judged(limits)
@@ -195,7 +195,7 @@ def refit(
     limits = thresholds_of(thresholds or {})
     case = _points_case(scenario, measured, settings, unit)
     files = ValidationFiles(path_of(out), path_of(markdown), path_of(rows), path_of(tables), path_of(out_scenario), force=force)
-    files.check(_read_by(scenario, measured))
+    files.check("points", _read_by(scenario, measured))
     scenarios = case.scenarios
     agree_to_sweep(scenarios, range(len(scenarios)), agree, jobs=0)
     command = command or "paceline.refit"
@@ -207,7 +207,7 @@ def refit(
         found = refit_to_points(case, _simulating(progress), apply=spread, command=command, progress=_stage(progress, "fits"))
     found = replace(found, validation=found.validation.made_by(command).judged(limits))
     if out_scenario is not None:
-        found.write(Path(out_scenario))
+        found.write(Path(out_scenario), force=force)
     files.write(found.validation)
     return found
 
@@ -259,15 +259,22 @@ def read_matrix(
     target = path_of(out_matrix)
     found = matrix_named(matrix, count, python=python)
     if target is not None:
-        if found.drawn_by is None:
-            raise InputError(
-                f"`out_matrix`: goes with settings that are drawn, such as `matrix='random:1'`; {str(matrix)[:60]!r} has its own"
-            )
-        check_writable(target)
-        if target.is_file() and target.stat().st_size and not force:
-            raise InputError(f"`out_matrix`: {str(target)!r}: is there already; overwrite it with `force=True`, or choose another")
-        write_whole(target, random_text(found.drawn_by, len(found.held_out)))
+        seed = _seed_of(found)
+        Output(target, EDITED, force=force, argument="out_matrix").write(random_text(seed, len(found.held_out)))
     return found
+
+
+def _seed_of(matrix: Matrix) -> int:
+    """The seed that settings were drawn by, which alone are written to a file.
+
+    Raises
+    ------
+    InputError
+        They are a file's.
+    """
+    if matrix.drawn_by is None:
+        raise InputError(f"`out_matrix`: goes with settings that are drawn, such as `matrix='random:1'`; {matrix.name[:60]!r} has its own")
+    return matrix.drawn_by
 
 
 @checked
@@ -275,6 +282,7 @@ def validate_matrix(
     matrix: Annotated[str | Path | InstanceOf[BaseModel], MustBe("the name of a matrix, such as 'quick', a file, or a matrix")] = "quick",
     *,
     count: Count | None = None,
+    out_matrix: File | None = None,
     measurements: Folder = "measurements",
     platform: File | None = None,
     python: Text | None = None,
@@ -293,7 +301,7 @@ def validate_matrix(
 
     Parameters
     ----------
-    matrix, count
+    matrix, count, out_matrix
         As for :func:`read_matrix`, or what it returned.
     measurements
         Folder of raw measurements; what is there already is not measured again.
@@ -327,10 +335,9 @@ def validate_matrix(
         ...
     simulator.errors.ScenarioError: `matrix`: there is no matrix named 'quikc'; did you mean quick?
     """
-    from calibrate.testbed.platform import Platform
     from calibrate.testbed.running import guessed_run_s
     from calibrate.validation.matrix import Matrix, check_matrix
-    from calibrate.validation.random_matrix import matrix_named
+    from calibrate.validation.random_matrix import matrix_named, random_text
     from calibrate.validation.running import pending_settings
     from calibrate.validation.running import validate_matrix as measure_and_compare
     from calibrate.validation.validation import thresholds_of
@@ -338,10 +345,12 @@ def validate_matrix(
 
     limits = thresholds_of(thresholds or {})
     chosen = matrix if isinstance(matrix, Matrix) else matrix_named(matrix, count, python=python)  # type: ignore[arg-type]
-    files = ValidationFiles(path_of(out), path_of(markdown), path_of(rows), path_of(tables), platform=path_of(platform), force=force)
-    files.check()
-    if platform is not None:
-        Platform.check_replaceable(Path(platform))
+    target = path_of(out_matrix)
+    files = ValidationFiles(
+        path_of(out), path_of(markdown), path_of(rows), path_of(tables), platform=path_of(platform), matrix=target, force=force
+    )
+    files.check(f"testbed-{chosen.name}")
+    seed = None if target is None else _seed_of(chosen)
     folder = Path(measurements)
     pending = pending_settings(chosen, folder)
     check_matrix(chosen, pending, folder, python=python, timeout_s=timeout_s)
@@ -350,9 +359,11 @@ def validate_matrix(
         f"{folder}, and what is there already is used"
     )
     agree_to_measure(about, sum(guessed_run_s(one, chosen.repeats) for one in pending), agree)
+    if target is not None and seed is not None:
+        Output(target, EDITED, force=force, argument="out_matrix").write(random_text(seed, len(chosen.held_out)))
     found = measure_and_compare(chosen, folder, python=python, timeout_s=timeout_s, progress=progress)
     if platform is not None:
-        found.platform.write(Path(platform))
+        found.platform.write(Path(platform), force=force)
     validation = found.validation.made_by(command or "paceline.validate_matrix").judged(limits)
     files.write(validation)
     return validation
@@ -407,7 +418,7 @@ def validate_published(
 
     limits = thresholds_of(thresholds or {})
     files = ValidationFiles(path_of(out), path_of(markdown), path_of(rows), path_of(tables), force=force)
-    files.check()
+    files.check("published")
     with local_workers(0) as workers:
         found = predict_and_compare(tuple(regimes) or None, progress, spread=workers.map, only=tuple(only))
     validation = found.validation.made_by(command or "paceline.validate_published").judged(limits)
@@ -453,16 +464,12 @@ def published_scenario(row: Text, *, out_scenario: File | None = None, force: bo
     from calibrate.published.validation import row_of
     from simulator.loading import scenario_from_table
 
-    target = path_of(out_scenario)
-    if target is not None:
-        check_writable(target)
-        if target.is_file() and target.stat().st_size and not force:
-            raise InputError(f"`out_scenario`: {str(target)!r}: is there already; overwrite it with `force=True`, or choose another")
+    target = None if out_scenario is None else Output(Path(out_scenario), EDITED, force=force, argument="out_scenario")
     published = row_of(row)
     found = scenario_from_table(published.table, row)
     if target is not None:
         about = "".join(f"# {line}\n" for line in published.about)
-        write_whole(target, f"{about}\n{tomlkit.dumps(published.table)}")
+        target.write(f"{about}\n{tomlkit.dumps(published.table)}")
     return found
 
 
@@ -487,7 +494,7 @@ def validate_hybrids(
     only
         Some tables or series of ``models/published/hybrids.toml``; none given: all.
     keep
-        A folder in which predicted rows are kept, so that the same call goes on where it was stopped.
+        A folder in which predicted rows are kept, in the file ``hybrids.ndjson``, so that the same call goes on where it was stopped.
     thresholds, out, markdown, rows, tables, force, command, progress
         As for :func:`validate`.
 
@@ -515,9 +522,9 @@ def validate_hybrids(
 
     limits = thresholds_of(thresholds or {})
     files = ValidationFiles(path_of(out), path_of(markdown), path_of(rows), path_of(tables), force=force)
-    files.check()
+    files.check("hybrids")
     with local_workers(0) as workers:
-        found = predict_and_compare(tuple(only) or None, progress, spread=workers.map, keep=path_of(keep))
+        found = predict_and_compare(tuple(only) or None, progress, spread=workers.map, keep=path_of(keep), force=force)
     validation = found.made_by(command or "paceline.validate_hybrids").judged(limits)
     files.write(validation)
     return validation

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 import shutil
+import struct
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -12,18 +15,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 from urllib.parse import unquote
 
+from paceline.reporting.render import figure_names
 from simulator.errors import InputError, PacelineError
-from simulator.files import check_folder
+from simulator.outputs import Output, check_folder, marked_kind
 
 if TYPE_CHECKING:
     from selenium import webdriver
 
-__all__ = ["FORMATS", "Format", "check_browser", "export_figures", "headless", "open_page"]
+__all__ = ["FORMATS", "Format", "check_browser", "check_images", "export_figures", "headless", "open_page"]
 
 Format = Literal["png", "svg"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 """What figures can be written as: pixels, twice as many as on the page in each direction, or lines."""
 
+_MARK = b"drawn by Paceline"
+_IMAGE_KIND = marked_kind("is no figure of Paceline", _MARK)
+_PNG_HEAD_BYTES = 33
+"""Of a PNG file's signature and its first chunk, which no other comes before."""
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _DRIVERS = ("chromedriver", "chromium-driver")
 _WIDTH_PX, _HEIGHT_PX = 1440, 1200
@@ -101,8 +109,33 @@ def check_browser() -> tuple[str, str]:
     return browser, driver
 
 
+def check_images(folder: Path, formats: Sequence[Format] = FORMATS, *, force: bool = False) -> None:
+    """Make sure, before a report is made, that its figures replace no image of anybody else's.
+
+    Raises
+    ------
+    InputError
+        One would, or the folder cannot be written to.
+    """
+    check_folder(folder)
+    names = "|".join(f"{re.escape(name)}[0-9]*" if name.endswith("-") else re.escape(name) for name in figure_names())
+    image = re.compile(rf"({names})\.({'|'.join(formats)})")
+    for file in sorted(folder.iterdir()) if folder.is_dir() else ():
+        if image.fullmatch(file.name):
+            _output(folder, file.name, force=force)
+
+
+def _output(folder: Path, name: str, *, force: bool) -> Output:
+    return Output(folder / name, _IMAGE_KIND, force=force, argument="figures", beside=True)
+
+
 def export_figures(
-    page: Path, folder: Path, formats: Sequence[Format] = FORMATS, progress: Callable[[int, int], None] | None = None
+    page: Path,
+    folder: Path,
+    formats: Sequence[Format] = FORMATS,
+    progress: Callable[[int, int], None] | None = None,
+    *,
+    force: bool = False,
 ) -> tuple[Path, ...]:
     """Write every figure that a report shows as an image file, named as in the page, in light colours.
 
@@ -111,11 +144,13 @@ def export_figures(
     page
         A report that :func:`paceline.reporting.write_report` wrote.
     folder
-        Where to write; made if it is not there; files of the same names are replaced.
+        Where to write; made if it is not there; figures of the same names are replaced.
     formats
         One file a figure and format.
     progress
         Called with figures done and in all.
+    force
+        Replace files of these names whatever they are.
 
     Returns
     -------
@@ -125,7 +160,7 @@ def export_figures(
     Raises
     ------
     InputError
-        Browser or selenium are missing, or the folder cannot be written to.
+        Browser or selenium are missing, or the folder cannot be written to, or something else has the name of a figure.
     PacelineError
         The browser failed.
     """
@@ -134,14 +169,15 @@ def export_figures(
     written: list[Path] = []
     with headless() as driver:
         names = open_page(driver, page)
+        outputs = {
+            (name, kind): _output(folder, f"{name.removeprefix('figure-')}.{kind}", force=force) for name in names for kind in formats
+        }
         for number, name in enumerate(names, 1):
             for kind in formats:
                 image = driver.execute_async_script(_IMAGE, name, kind, _PNG_SCALE if kind == "png" else 1)
                 if "error" in image:
                     raise PacelineError(f"{name} could not be drawn as {kind}: {image['error'][:200]}")
-                target = folder / f"{name.removeprefix('figure-')}.{kind}"
-                _replace(target, _content(image["url"]))
-                written.append(target)
+                written.append(outputs[name, kind].write(_marked(_content(image["url"]), kind)))
             if progress is not None:
                 progress(number, len(names))
     return tuple(written)
@@ -204,12 +240,10 @@ def _content(url: str) -> bytes:
     return base64.b64decode(body) if head.endswith(";base64") else unquote(body).encode()
 
 
-def _replace(target: Path, content: bytes) -> None:
-    """Write a file whole or not at all."""
-    partial = target.with_name(f".{target.name}.partial")
-    try:
-        partial.write_bytes(content)
-        os.replace(partial, target)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise InputError(f"{str(target)[:120]!r}: cannot be written: {error.strerror}; choose another folder") from None
+def _marked(image: bytes, kind: Format) -> bytes:
+    """The image with what tells it from images of others: a comment, in PNG a text chunk (PNG specification, section 11.3.4)."""
+    if kind == "svg":
+        return b"<!-- " + _MARK + b" -->\n" + image
+    chunk = b"tEXtSoftware\0" + _MARK
+    text = struct.pack(">I", len(chunk) - 4) + chunk + struct.pack(">I", zlib.crc32(chunk))
+    return image[:_PNG_HEAD_BYTES] + text + image[_PNG_HEAD_BYTES:]

@@ -10,12 +10,20 @@ from pydantic import ValidationError
 
 from paceline.planning.answer import Plan
 from simulator.errors import ResultsError
-from simulator.file_kinds import mistaken
+from simulator.file_kinds import is_json_of, mistaken
+from simulator.outputs import OutputKind
 from simulator.results import Result
 
-__all__ = ["read_plan", "without_what_ifs"]
+__all__ = ["PLAN", "plan_file_of", "read_plan", "without_what_ifs"]
 
+PLAN = OutputKind("is no answer of a plan", lambda path: is_json_of(path, "plan"))
+"""Files that a later plan may replace."""
 _VERSION = 1
+
+
+def plan_file_of(results: Path) -> Path:
+    """Where the answer of a plan lies whose results are in a file."""
+    return results.with_suffix(".plan.json")
 
 
 def read_plan(path: Path) -> Plan:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -49,10 +50,10 @@ from paceline.stages import exchanges_table, stages_table
 from paceline.whole_job import PART_LABELS, epochs_table, job_in_words, length_in_words, parts_table
 from simulator.cluster import Cluster
 from simulator.cost import placement_of, usd_per_hour, usd_per_million_samples
-from simulator.files import write_whole
 from simulator.left_out import left_out
 from simulator.memory import PARTS as PARTS_OF_MEMORY
 from simulator.memory import memory
+from simulator.outputs import Output, marked_kind
 from simulator.results import Result
 from simulator.scenario import Scenario
 from simulator.text import (
@@ -81,10 +82,12 @@ if TYPE_CHECKING:
     from paceline.reporting.sensitivity import Change
     from paceline.reporting.timeline import Timeline
 
-__all__ = ["GENERATOR", "SCRIPTS", "Sections", "environment", "render", "sections_of", "write_report"]
+__all__ = ["GENERATOR", "REPORT", "SCRIPTS", "Sections", "environment", "figure_names", "render", "sections_of", "write_report"]
 
 GENERATOR = '<meta name="generator" content="Paceline">'
 """What tells a report of ours from any other file."""
+REPORT = marked_kind("is no report of Paceline", GENERATOR)
+"""Pages that a new one may replace."""
 
 SCRIPTS = (
     "format.js",
@@ -137,6 +140,7 @@ def write_report(
     timeline: Timeline | None = None,
     sensitivity: Sequence[Change] = (),
     title: str = "",
+    force: bool = False,
 ) -> Path:
     """Write the scaling report of some results as one HTML file that opens offline.
 
@@ -145,10 +149,9 @@ def write_report(
     results
         At least one, such as :func:`paceline.sweeping.read_results` gives.
     out
-        Where to write; a file that is there is replaced.
+        Where to write; a report that is there is replaced.
     notes
         Sentences to repeat in the report, such as that the results file was cut off.
-
     labels
         Of each result, the file that it comes from, where several are compared.
     plan
@@ -161,6 +164,8 @@ def write_report(
         What single changes to the answer's configuration gain.
     title
         In place of the workloads' names.
+    force
+        Replace a file at ``out`` that is no report.
 
     Returns
     -------
@@ -172,12 +177,22 @@ def write_report(
     ResultsError
         There is no result, or not one label per result.
     InputError
-        ``out`` cannot be written.
+        ``out`` cannot be written, or is no report.
     """
     report = content_of(
         results, notes, labels=labels, plan=plan, measured=measured, timeline=timeline, sensitivity=sensitivity, title=title
     )
-    return write_whole(out, render(report))
+    return Output(out, REPORT, force=force).write(render(report))
+
+
+def figure_names() -> list[str]:
+    """Every figure that a page may have, as its element is named; a name that ends in ``-`` goes on with a number."""
+    pages = environment()
+    sources = (pages.loader.get_source(pages, name)[0] for name in pages.list_templates(["html"]) if pages.loader is not None)
+    return sorted({name for source in sources for name in _FIGURE.findall(source)})
+
+
+_FIGURE = re.compile(r'\b(?:live|still)\("([a-z-]+)"')
 
 
 def render(report: Content) -> str:

@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from paceline.planning.answer import Plan
-from paceline.reporting.exporting import Format, check_browser, export_figures
+from paceline.reporting.exporting import Format, check_browser, check_images, export_figures
 from paceline.reporting.measured import overlay_of
 from paceline.reporting.planned import read_plan, without_what_ifs
-from paceline.reporting.render import GENERATOR, write_report
+from paceline.reporting.render import REPORT, write_report
 from paceline.reporting.simulated import SimulatedSections, simulated_sections
-from paceline.reporting.tables import tables_of, write_tables
+from paceline.reporting.tables import SIMULATED_TABLES, check_tables, tables_of, write_tables
 from paceline.sentences import doubled_in_words
 from paceline.sweeping import ResultsFile, Sweep
 from simulator.errors import InputError, SimulationError
-from simulator.files import check_folder, check_replaceable
+from simulator.outputs import Output, check_folder
 from simulator.results import Failure, Outcome, Result
 from simulator.short import Short
 from simulator.spec import Spec
@@ -28,7 +28,7 @@ from simulator.text import counted, format_bytes
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Report", "Reported", "Source", "StoppedReport", "check_target", "report", "source_of_files"]
+__all__ = ["Report", "Reported", "Source", "StoppedReport", "report", "source_of_files"]
 
 Reported: TypeAlias = Outcome | Iterable[Outcome] | Plan | ResultsFile | str | Path | Sequence[str | Path]
 """What a report can be of."""
@@ -146,14 +146,16 @@ def report(
     target = _target(its.files, out, force=force, reads=reads)
     if figures is not None:
         check_browser()
-        check_folder(figures)
+        check_images(figures, formats, force=force)
     if tables is not None:
         check_folder(tables)
+        known = tables_of(its.results, labels=its.labels, plan=its.plan, measured=overlay, failures=its.failures)
+        check_tables([*known, *(SIMULATED_TABLES if what_ifs else ())], tables, force=force, reads=[*its.files, *reads])
     simulated = _simulated(its, jobs, progress) if what_ifs and its.results else SimulatedSections()
     notes = (*its.notes, *simulated.notes)
     write_report(
         its.results, target, notes=notes, labels=its.labels, plan=its.plan, measured=overlay, timeline=simulated.timeline,
-        sensitivity=simulated.sensitivity, title=title,
+        sensitivity=simulated.sensitivity, title=title, force=force,
     )  # fmt: skip
     unmatched = tuple(
         f"{measured}:{one.line}: {one.setting}: stands beside no prediction: {one.why}" for one in (overlay.unmatched if overlay else ())
@@ -167,8 +169,8 @@ def report(
             its.results, labels=its.labels, plan=its.plan, measured=overlay, timeline=simulated.timeline, sensitivity=simulated.sensitivity,
             failures=its.failures,
         )  # fmt: skip
-        written = write_tables(content, tables)
-    images = export_figures(target, figures, formats, _part(progress, "figures")) if figures is not None else ()
+        written = write_tables(content, tables, force=force)
+    images = export_figures(target, figures, formats, _part(progress, "figures"), force=force) if figures is not None else ()
     return replace(done, tables=written, figures=images)
 
 
@@ -294,8 +296,7 @@ def _target(files: Sequence[Path], out: Path | None, *, force: bool, reads: Sequ
         for which, what in ((files, "one of the results files"), (reads, "a file that the report is made from")):
             if any(os.path.exists(path) and os.path.samefile(target, path) for path in which):
                 raise InputError(f"{target}: is {what}; choose another `out`")
-    check_target(target, force=force)
-    return target
+    return Output(target, REPORT, force=force).path
 
 
 def _beside(files: Sequence[Path]) -> Path:
@@ -306,25 +307,3 @@ def _beside(files: Sequence[Path]) -> Path:
     stems = [path.stem for path in files]
     name = "-".join(stems) if len(stems) <= _MOST_NAMED else f"{first.stem}-and-{len(stems) - 1}-more"
     return first.with_name(f"{name[:120]}.html")
-
-
-def check_target(out: Path, *, force: bool, argument: str = "out") -> None:
-    """Make sure, before the work, that a report can be written to a file, which an argument names.
-
-    Raises
-    ------
-    InputError
-        It cannot be written, or is, without ``force``, no report of ours.
-    """
-    hint = f"overwrite it with `force=True`, or choose another `{argument}`"
-    check_replaceable(out, lambda path: force or _is_ours(path), "is no report of Paceline", argument=argument, hint=hint)
-
-
-def _is_ours(path: Path) -> bool:
-    """Whether a file is a report, which a new one may replace."""
-    try:
-        with path.open("rb") as file:
-            start = file.read(4096)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or type(error).__name__}; choose another `out`") from None
-    return GENERATOR.encode() in start

@@ -14,7 +14,7 @@ from paceline.reporting.coordinates import Coordinates, coordinates_of
 from paceline.stages import EXCHANGE_COLUMNS, STAGE_COLUMNS, exchange_rows, stage_rows
 from paceline.whole_job import EPOCH_COLUMNS, PART_COLUMNS, epoch_rows, part_rows
 from simulator.figures import Breakdown, Estimate, Utilisation
-from simulator.files import write_whole
+from simulator.outputs import Output, csv_kind
 from simulator.results import Failure, Result
 from simulator.rows import COLUMNS
 from simulator.table import Cell, Column, Table
@@ -27,8 +27,10 @@ if TYPE_CHECKING:
     from paceline.reporting.timeline import Timeline
 
 __all__ = [
+    "SIMULATED_TABLES",
     "brief_table",
     "calibration_table",
+    "check_tables",
     "curve_errors_table",
     "measured_table",
     "sensitivity_table",
@@ -132,15 +134,27 @@ def tables_of(
     return tuple(table for table in found if table.rows)
 
 
-def write_tables(tables: Iterable[Table], folder: Path) -> tuple[Path, ...]:
-    """Write each table as ``NAME.csv``, whole or not at all; files of the same names are replaced.
+def check_tables(tables: Iterable[Table], folder: Path, *, force: bool = False, reads: Iterable[Path] = ()) -> list[Output]:
+    """Where each table goes, ``NAME.csv``: a new file, or with ``force`` any, else one with the same heading, which it replaces.
 
     Raises
     ------
     InputError
-        The folder cannot be written to.
+        Something else is there, or the file is read, or the folder cannot be written to.
     """
-    return tuple(write_whole(folder / f"{table.name}.csv", table.to_csv()) for table in tables)
+    return [
+        Output(
+            folder / f"{table.name}.csv", csv_kind([column.name for column in table.columns]), force=force, argument="tables", beside=True,
+            reads=reads,
+        )
+        for table in tables
+    ]  # fmt: skip
+
+
+def write_tables(tables: Sequence[Table], folder: Path, *, force: bool = False) -> tuple[Path, ...]:
+    """Write each table as ``NAME.csv``, whole or not at all; errors as of :func:`check_tables`, and none is written then."""
+    outputs = check_tables(tables, folder, force=force)
+    return tuple(output.write(table.to_csv()) for output, table in zip(outputs, tables, strict=True))
 
 
 # -- results -----------------------------------------------------------------------------
@@ -308,30 +322,34 @@ def _ends(its: Estimate | None) -> tuple[Cell, ...]:
 
 def sensitivity_table(changes: Sequence[Change], scaling: str) -> Table:
     """What single changes would gain or lose, to a configuration of this scaling."""
-    columns = (
-        Column("change", "text", "Change"),
-        Column("of", "text", "What is changed"),
-        _SCALING,
-        Column("gain", "change", "Throughput changes by"),
-        Column("gain_low", "change", "Low"),
-        Column("gain_high", "change", "High"),
-        Column("text", "text", "What it is"),
-        Column("reason", "text", "Limited by, or why it is not known"),
-        Column("run", "text", "Simulated"),
-    )
     rows = tuple((its.name, its.row, scaling, its.gain, its.low, its.high, its.text, its.reason, its.run) for its in changes)
-    return Table("What one change would do", columns, rows, "sensitivity")
+    return Table("What one change would do", _SENSITIVITY, rows, "sensitivity")
 
 
 def timeline_table(timeline: Timeline) -> Table:
     """The bars of a timeline."""
-    columns = (
-        Column("lane", "text", "Lane"),
-        Column("start_s", "seconds", "From"),
-        Column("end_s", "seconds", "To"),
-        Column("kind", "text", "Kind"),
-        Column("critical", "text", "Critical"),
-        Column("text", "text", "What"),
-    )
     rows = tuple((bar.lane, bar.start_s, bar.end_s, bar.kind, bar.critical, bar.text) for bar in timeline.bars)
-    return Table("Bars of the timeline", columns, rows, "timeline")
+    return Table("Bars of the timeline", _TIMELINE, rows, "timeline")
+
+
+_SENSITIVITY = (
+    Column("change", "text", "Change"),
+    Column("of", "text", "What is changed"),
+    _SCALING,
+    Column("gain", "change", "Throughput changes by"),
+    Column("gain_low", "change", "Low"),
+    Column("gain_high", "change", "High"),
+    Column("text", "text", "What it is"),
+    Column("reason", "text", "Limited by, or why it is not known"),
+    Column("run", "text", "Simulated"),
+)
+_TIMELINE = (
+    Column("lane", "text", "Lane"),
+    Column("start_s", "seconds", "From"),
+    Column("end_s", "seconds", "To"),
+    Column("kind", "text", "Kind"),
+    Column("critical", "text", "Critical"),
+    Column("text", "text", "What"),
+)
+SIMULATED_TABLES = (Table("", _SENSITIVITY, (), "sensitivity"), Table("", _TIMELINE, (), "timeline"))
+"""Without rows: what is simulated for a report alone, and not known before."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import glob
 import json
 import os
 from array import array
@@ -16,6 +17,7 @@ from paceline.sweeping.lines import CutOffError, Line, Outcome, begins_line, che
 from simulator.errors import InputError, ResultsError, SimulationError
 from simulator.file_kinds import mistaken
 from simulator.nearest import no_such_file
+from simulator.outputs import Output, OutputKind
 from simulator.results import Failure, Result
 from simulator.scenario import Scenario
 from simulator.short import Short
@@ -31,6 +33,8 @@ __all__ = ["ResultsFile", "iter_results", "read_results"]
 _TIMES, _AHEAD, _RETRY = ".times.ndjson", ".ahead.ndjson", ".retry"
 _REPLACE = "choose another `out`, or `force=True` to replace it"
 _NAMED = 3
+_TIME_BEGINS, _IN_TIME = b'{"scenario_hash": "', 2
+"""What a line of the file of times begins with, and how many keys it has."""
 
 
 class ResultsFile(Short, Sequence[Outcome]):
@@ -190,13 +194,13 @@ class ResultsFile(Short, Sequence[Outcome]):
         path
             The results file.
         force
-            Begin anew if there is a file that is none.
+            Begin anew if there is a file that is none, also of those beside it.
 
         Raises
         ------
         InputError
             It is no regular file, has the name of a file of times, cannot be read or written, or is
-            being written by another process.
+            being written by another process; or a file that would lie beside it is there and is none of a sweep's.
         ResultsError
             It is there and is no results file of this version.
         """
@@ -205,8 +209,10 @@ class ResultsFile(Short, Sequence[Outcome]):
             raise InputError(f"{shown}: is no regular file, so no sweep can go on in it; choose another path")
         if path.name.endswith(_TIMES):
             raise InputError(f"{shown}: names like this are for the times of other sweeps; choose another name, such as results.ndjson")
+        cls.check_beside(path, force=force)
         new, its = not path.exists(), cls(path)
         try:
+            path.parent.mkdir(parents=True, exist_ok=True)
             its._file = path.open("a+b")
         except OSError as error:
             raise InputError(f"{shown}: cannot be read and written: {error.strerror}; choose another path") from None
@@ -217,6 +223,8 @@ class ResultsFile(Short, Sequence[Outcome]):
                 cls.ahead_of(path).unlink(missing_ok=True)
             its._remove_retry()
             its._take_notice(force=force)
+            if len(its) and not force:
+                its._check_times()
         except BaseException:
             its.close()
             raise
@@ -386,6 +394,33 @@ class ResultsFile(Short, Sequence[Outcome]):
         """Where lines wait that were finished before those in front of them."""
         return path.with_name(f".{path.name}{_AHEAD}")
 
+    @classmethod
+    def beside(cls, path: Path) -> tuple[Path, ...]:
+        """Every file that may come to lie beside a results file."""
+        return tuple(beside for beside, _ in cls._kinds_beside(path))
+
+    @classmethod
+    def check_beside(cls, path: Path, *, force: bool = False) -> None:
+        """Make sure that each file which comes to lie beside a results file can be written, and replaces nothing of anybody else's.
+
+        Raises
+        ------
+        InputError
+            One cannot, or would.
+        """
+        for beside, kind in cls._kinds_beside(path):
+            Output(beside, kind, force=force, beside=True)
+
+    @classmethod
+    def _kinds_beside(cls, path: Path) -> Iterator[tuple[Path, OutputKind]]:
+        results = OutputKind("is no results file", lambda file: _all_lines(file, line_in, begins_line))
+        times = OutputKind(
+            "does not hold the times of its simulations",
+            lambda file: _all_lines(file, _time_in, _begins_time) and not _sharing_times(path),
+        )
+        retry = path.with_name(f".{path.name}{_RETRY}")
+        yield from ((cls.times_of(path), times), (cls.ahead_of(path), results), (retry, results), (cls.times_of(retry), times))
+
     # -- writing ------------------------------------------------------------------------
 
     def append(self, outcome: Outcome) -> None:
@@ -512,6 +547,22 @@ class ResultsFile(Short, Sequence[Outcome]):
         file.truncate(end)
         return file
 
+    def _check_times(self) -> None:
+        """Make sure that the times which lie beside it are of its simulations.
+
+        Raises
+        ------
+        ResultsError
+            They are of others.
+        """
+        path, known = self.times_of(self.path), set(self.hashes)
+        if not path.is_file():
+            return
+        with path.open("rb") as file:
+            for number, (text, _) in enumerate(zip(file, range(len(self)), strict=False), start=1):
+                if (entry := _time_in(text)) is not None and entry[0] not in known:
+                    raise ResultsError(f"{path}:{number}: holds the times of another sweep; {_REPLACE}")
+
     def _remove_retry(self) -> None:
         """Remove what a retry has left that was stopped."""
         path = self.path.with_name(f".{self.path.name}{_RETRY}")
@@ -579,9 +630,31 @@ def _time_in(text: bytes) -> tuple[str, float | None] | None:
     """Hash and seconds of a line of the file of times; None where it is cut off or no such line."""
     try:
         entry = json.loads(text)
-        return (str(entry["scenario_hash"]), entry["wall_time_s"]) if text.endswith(b"\n") else None
+        return (str(entry["scenario_hash"]), entry["wall_time_s"]) if text.endswith(b"\n") and len(entry) == _IN_TIME else None
     except (ValueError, KeyError, TypeError):
         return None
+
+
+def _all_lines(path: Path, read: Callable[[bytes], object], begins: Callable[[bytes], bool]) -> bool:
+    """Whether a file has such lines alone; the last may be cut off."""
+    with path.open("rb") as file:
+        return all(read(text) is not None if text.endswith(b"\n") else begins(text) for text in file)
+
+
+def _begins_time(part: bytes) -> bool:
+    return part.startswith(_TIME_BEGINS) or _TIME_BEGINS.startswith(part)
+
+
+def _sharing_times(path: Path) -> bool:
+    """Whether another results file has its times where those of this one go, as ``r.json`` beside ``r.ndjson``."""
+    times = ResultsFile.times_of(path)
+    others = (other for other in path.parent.glob(f"{glob.escape(path.stem)}*") if other.is_file() and other.name != path.name)
+    return any(ResultsFile.times_of(other) == times and _first_line(other) is not None for other in others)
+
+
+def _first_line(path: Path) -> Line | None:
+    with path.open("rb") as file:
+        return line_in(file.readline())
 
 
 def _differing(there: Any, here: Any, where: str = "") -> Iterator[str]:

@@ -24,10 +24,14 @@ from typing import Any, NamedTuple
 from simulator.observing.critical_path import CriticalPath, replica_place
 from simulator.observing.recording import Recording
 from simulator.observing.step_bound import bound_of_step
+from simulator.outputs import marked_kind
 from simulator.records import EVERYBODY, Place, Service, Span, Step, Transfer, Update, Wait, Work, begin_of
 
-__all__ = ["chrome_trace", "lanes", "nested_lanes"]
+__all__ = ["TRACE", "chrome_trace", "lanes", "nested_lanes"]
 
+_WRITTEN_BY = {"written_by": "Paceline"}
+TRACE = marked_kind("is no trace of Paceline", json.dumps({"otherData": _WRITTEN_BY}, separators=(",", ":"))[1:-2])
+"""Traces that a new one may replace."""
 _PROCESSES = ("critical path", "devices", "network", "servers")
 _PATH, _DEVICES, _NETWORK, _SERVERS = range(1, 5)  # 0 is the idle process to Perfetto
 _FIRST_THREAD = 100  # unlike any process's number: Perfetto takes a thread of its process's number for the main one
@@ -214,7 +218,7 @@ class _Trace:
         self._events.append({"ph": "f", "bp": "e", **common, **arrives})
 
     def to_json(self, about: Mapping[str, Any]) -> str:
-        other = dict(about) | ({"critical_path": bound_of_step(self._path)} if self._path else {})
+        other = _WRITTEN_BY | dict(about) | ({"critical_path": bound_of_step(self._path)} if self._path else {})
         whole = {"displayTimeUnit": "ms", "otherData": other, "traceEvents": self._names + self._events}
         return json.dumps(whole, separators=(",", ":"))
 

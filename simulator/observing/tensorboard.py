@@ -18,7 +18,7 @@ from tensorboardX.proto.event_pb2 import Event
 from tensorboardX.proto.summary_pb2 import HistogramProto, Summary
 from tensorboardX.record_writer import RecordWriter
 
-from simulator.files import check_folder, check_writable
+from simulator.outputs import Output, OutputKind, check_folder
 from simulator.records import Record, Step, Update
 from simulator.resolve import resolve
 from simulator.scenario import Scenario
@@ -29,6 +29,18 @@ __all__ = ["EVENT_FILE", "EventHistogram", "TensorBoard"]
 EVENT_FILE = "events.out.tfevents.0.paceline"
 """In the folder given; written anew by each run, so that a folder holds one run."""
 
+_FIRST = Event(wall_time=0.0, file_version="brain.Event:2").SerializeToString()
+_LENGTH_BYTES = 12
+"""Of a record's length and its check sum, which stand before it."""
+
+
+def _is_run(path: Path) -> bool:
+    with path.open("rb") as file:
+        return bool(file.read(_LENGTH_BYTES + len(_FIRST))[_LENGTH_BYTES:] == _FIRST)
+
+
+EVENTS = OutputKind("is no run of Paceline", _is_run)
+"""Runs that a new one may replace: TensorFlow's own begin with the time of a clock."""
 _MOST_POINTS = 1000
 _MOST_HISTOGRAMS = 50
 
@@ -46,15 +58,18 @@ class TensorBoard:
         TensorBoard's ``--logdir``, or a folder in it; made if it is not there.
     scenario
         What is simulated.
+    force
+        Replace the folder's file of this name whatever it is.
 
     Raises
     ------
     InputError
-        The folder is a file, or cannot be made or written to.
+        The folder is a file, or cannot be made or written to, or its file of this name is no run of Paceline.
     """
 
-    def __init__(self, folder: Path, scenario: Scenario) -> None:
-        self.file = check_writable(check_folder(folder) / EVENT_FILE)
+    def __init__(self, folder: Path, scenario: Scenario, *, force: bool = False) -> None:
+        self._output = Output(check_folder(folder) / EVENT_FILE, EVENTS, force=force, argument="tensorboard", beside=True)
+        self.file = self._output.path
         its = as_workers(resolve(scenario).scenario)  # whose steps are told: devices taken together are one
         self._replicas = its.ranks
         self._batch = its.batch / its.layout.ranks_per_replica
@@ -67,10 +82,11 @@ class TensorBoard:
         self._begin_histograms()
 
     def __enter__(self) -> TensorBoard:
+        self.file.parent.mkdir(parents=True, exist_ok=True)
         handle, self._partial = tempfile.mkstemp(dir=self.file.parent.resolve(), prefix=".paceline-", suffix=".partial")
         os.close(handle)
         self._records = RecordWriter(self._partial)
-        self._records.write(Event(wall_time=0.0, file_version="brain.Event:2").SerializeToString())
+        self._records.write(_FIRST)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -80,6 +96,7 @@ class TensorBoard:
                 self._write_histograms()
             self._records.close()
             if kind is None:
+                self._output.check()
                 os.chmod(self._partial, 0o644)
                 os.replace(self._partial, self.file)
         finally:

@@ -11,10 +11,11 @@ import pytest
 from support.results import hostile_sweep, sweep
 
 from paceline.reporting import write_report
-from paceline.reporting.exporting import export_figures, headless, open_page
+from paceline.reporting.exporting import check_images, export_figures, headless, open_page
+from paceline.reporting.render import figure_names
 from paceline.reporting.sensitivity import Change
 from paceline.reporting.timeline import Bar, Timeline
-from simulator.errors import PacelineError
+from simulator.errors import InputError, PacelineError
 
 pytestmark = pytest.mark.skipif(os.environ.get("PACELINE_NO_BROWSER") == "1", reason="PACELINE_NO_BROWSER=1")
 
@@ -72,6 +73,7 @@ def test_every_figure_of_the_page_becomes_two_images(page: Path, images: dict[st
     with headless() as driver:
         shown = [name.removeprefix("figure-") for name in open_page(driver, page)]
     assert {"throughput", "efficiency", "timeline", "sensitivity"} <= set(shown)
+    assert {name.rstrip("0123456789") for name in shown} <= set(figure_names())
     assert list(images) == [f"{name}.{kind}" for name in shown for kind in ("png", "svg")]
     assert sorted(file.name for file in (page.parent / "figures").iterdir()) == sorted(images)
 
@@ -118,6 +120,21 @@ def test_one_format_alone(page: Path, tmp_path: Path) -> None:
     files = export_figures(page, tmp_path, ["svg"])
     assert files
     assert {file.suffix for file in tmp_path.iterdir()} == {".svg"}
+
+
+def test_images_of_others_are_refused_and_those_of_reports_replaced(page: Path, images: dict[str, Path], tmp_path: Path) -> None:
+    check_images(page.parent / "figures")
+    (tmp_path / "steps.svg").write_text("<svg>mine</svg>")
+    (tmp_path / "calibration-0.png").write_bytes(images["throughput.png"].read_bytes())
+    (tmp_path / "holidays.png").write_text("mine")
+    says = r"steps.svg': is there already and is no figure of Paceline; overwrite it with `force=True`, or choose another `figures`"
+    with pytest.raises(InputError, match=says):
+        check_images(tmp_path)
+    check_images(tmp_path, ["png"])
+    with pytest.raises(InputError, match=says):
+        export_figures(page, tmp_path, ["svg"])
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["calibration-0.png", "holidays.png", "steps.svg"]
+    check_images(tmp_path, force=True)
 
 
 def test_hostile_names_are_harmless_in_images(tmp_path: Path) -> None:

@@ -318,8 +318,8 @@ INIT = [
     Bad("strategy-unknown", OWN + " --strategy rnig", ("--strategy 'rnig'", "did you mean ring")),
     Bad("strategy-that-cuts", OWN + " --strategy fsdp", ("--strategy 'fsdp': needs more than these figures",)),
     Bad("half-a-job", OWN + " --epochs 9", ("--epochs: goes with --dataset-size",)),
-    Bad("exists", OWN + " --out s.toml", ("'s.toml': exists, and is not overwritten; --force replaces it",)),
-    Bad("folder", OWN + " --out sub", ("'sub': exists",), {"sub/x": ""}),
+    Bad("exists", OWN + " --out s.toml", ("--out 's.toml': is there already; overwrite it with --force, or choose another --out",)),
+    Bad("folder", OWN + " --out sub", ("'sub': is a folder",), {"sub/x": ""}),
 ]
 GROUPS = {
     "keys": KEYS,

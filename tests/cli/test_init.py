@@ -178,7 +178,9 @@ def test_devices_of_a_machine_of_ones_own_are_joined_by_what_is_said(folder: Pat
 def test_a_file_that_is_there_is_replaced_only_by_force(folder: Path, paceline: Runner) -> None:
     (folder / "scenario.toml").write_text("mine")
     answer = paceline("init", *OWN)
-    assert answer == Answer(2, "", "paceline: 'scenario.toml': exists, and is not overwritten; --force replaces it\n")
+    assert answer == Answer(
+        2, "", "paceline: --out 'scenario.toml': is there already; overwrite it with --force, or choose another --out\n"
+    )
     assert (folder / "scenario.toml").read_text() == "mine"
     assert paceline("init", *OWN, "--force").code == 0
     load_scenario("scenario.toml")
@@ -281,4 +283,4 @@ def test_what_cannot_be_written_is_said_before_the_questions(folder: Path) -> No
     (folder / "scenario.toml").write_text("mine")
     code, said, asked = _converse([])
     assert (code, asked) == (2, 0)
-    assert "'scenario.toml': exists, and is not overwritten; --force replaces it" in said
+    assert "--out 'scenario.toml': is there already; overwrite it with --force, or choose another --out" in said

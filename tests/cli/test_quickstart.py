@@ -25,8 +25,9 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
     def calibrate_(model: str, *, out: Path, **options: Any) -> Workload:
         asked.append({"model": model, **options})
-        calibrate.write_workload(fitted, out)
-        return fitted
+        its = fitted.model_copy(update={"provenance": {**fitted.provenance, "command": options["command"]}})
+        calibrate.write_workload(its, out, force=options["force"])
+        return its
 
     monkeypatch.setattr("paceline.api.calibrate", calibrate_)
     monkeypatch.setattr("paceline.cli.commands.quickstart._WORKERS", [1, 4])

@@ -93,7 +93,7 @@ def scenario_of(table: dict[str, object]) -> paceline.Scenario:
         ({"thresholds": {"min_coverage": 80}}, "`min_coverage`: '80': is 8,000% as a share; write 80% or 0.8"),
         ({"thresholds": {"max_distance": 3}}, "`max_distance`: '3': must be at most 1"),
         ({"thresholds": "2%"}, "`thresholds`: '2%' must be thresholds with their values, such as"),
-        ({"out": "mine"}, "`out`: 'mine': is there already and is no page of Paceline; overwrite it with `force=True`"),
+        ({"out": "mine"}, "`out`: 'mine': is there already and is no page of a validation of Paceline; overwrite it with `force=True`"),
         ({"out": "points.csv"}, "`out`: 'points.csv': is the file that is read"),
         ({"out": "x", "rows": "x"}, "`out` and `rows`: both are 'x'; give two names"),
         ({"markdown": "mine/x"}, "`markdown`: 'mine/x': cannot be written"),
@@ -112,7 +112,7 @@ def test_what_is_wrong_names_the_argument(
 
 
 def test_what_is_wrong_of_the_others_names_the_argument(points: Path, tmp_path: Path) -> None:
-    points.with_name("there.toml").write_text("")
+    points.with_name("there.toml").write_text("mine")
     with pytest.raises(InputError, match=r"`out_scenario`: .*: is there already; overwrite it with `force=True`"):
         paceline.refit(TABLE, points, out_scenario=points.with_name("there.toml"))
     with pytest.raises(ScenarioError, match="`matrix`: there is no matrix named 'quikc'; did you mean quick"):

@@ -148,7 +148,7 @@ def test_the_critical_path_is_marked_where_it_lies():
     recording = recorded(workload=SERVER, strategy=strategy)
     path = critical_path(recording, recording.steps[1])
     trace = Read(chrome_trace(recording, path, about={"seed": 3}))
-    assert trace.whole["otherData"] == {"seed": 3, "critical_path": bound_of_step(path)}
+    assert trace.whole["otherData"] == {"written_by": "Paceline", "seed": 3, "critical_path": bound_of_step(path)}
     own = [one for one in trace.slices if trace.process[one["pid"]] == "critical path"]
     assert [(one["ts"] / 1000, one["dur"] / 1000) for one in own] == [
         pytest.approx((segment.start_s * 1e3, (segment.end_s - segment.start_s) * 1e3)) for segment in path.segments

@@ -169,7 +169,9 @@ def test_times_of_another_sweep_are_not_taken_over(scenario: Build, tmp_path: Pa
     sweep(scenarios, tmp_path / "r.ndjson", jobs=1)
     (tmp_path / "r.ndjson").write_bytes(b"".join((tmp_path / "r.ndjson").read_bytes().splitlines(keepends=True)[:2]))
     (tmp_path / "r.times.ndjson").write_text('{"scenario_hash": "0123456789abcdef", "wall_time_s": 1.0}\n' * 2)
-    sweep(scenarios, tmp_path / "r.ndjson", jobs=1)
+    with pytest.raises(ResultsError, match=r"r.times.ndjson:1: holds the times of another sweep; choose another `out`, or `force=True`"):
+        sweep(scenarios, tmp_path / "r.ndjson", jobs=1)
+    sweep(scenarios, tmp_path / "r.ndjson", jobs=1, force=True)
     assert [json.loads(line)["scenario_hash"] for line in (tmp_path / "r.times.ndjson").read_text().splitlines()] == [scenarios[2].hash]
 
 
@@ -211,7 +213,7 @@ def test_failures_are_kept_unless_they_are_to_be_tried_again(scenario: Build, tm
     assert sweep(scenarios, path, jobs=1).failed == [1, 3]
     assert path.read_bytes() == before
     # killed while it tries again: the old file stands, and what is left of the new one is in nobody's way
-    (tmp_path / ".r.ndjson.retry").write_text("half of")
+    (tmp_path / ".r.ndjson.retry").write_bytes(before[:-100])
     told: list[tuple[int, int]] = []
     again = sweep(scenarios, path, jobs=1, retry_failed=True, progress=lambda *done: told.append(done))
     assert again.failed == []

@@ -8,6 +8,7 @@ import pytest
 from support.hybrids import hybrid
 from support.scenarios import scenario_table
 from tensorboardX.proto.event_pb2 import Event
+from tensorboardX.record_writer import RecordWriter
 
 from simulator import scenario_from_table, simulate
 from simulator.errors import InputError
@@ -130,8 +131,24 @@ def test_a_run_that_fails_leaves_no_file_and_keeps_the_old_one(tmp_path):
         with pytest.raises(ZeroDivisionError):
             fail()
         assert [path.name for path in tmp_path.iterdir()] == kept
-        (tmp_path / EVENT_FILE).write_text("old")
-    assert (tmp_path / EVENT_FILE).read_text() == "old"
+        with TensorBoard(tmp_path, scenario):
+            pass
+        old = (tmp_path / EVENT_FILE).read_bytes()
+    assert (tmp_path / EVENT_FILE).read_bytes() == old
+
+
+def test_only_a_run_of_its_own_is_replaced(tmp_path):
+    scenario = scenario_from_table(scenario_table(strategy=ASYNC), "test")
+    # as TensorFlow begins its own: with the time of a clock
+    writer = RecordWriter(str(tmp_path / EVENT_FILE))
+    writer.write(Event(wall_time=1.7e9, file_version="brain.Event:2").SerializeToString())
+    writer.close()
+    with pytest.raises(InputError, match="is there already and is no run of Paceline; overwrite it with `force=True`"):
+        TensorBoard(tmp_path, scenario)
+    with TensorBoard(tmp_path, scenario, force=True):
+        pass
+    with TensorBoard(tmp_path, scenario):
+        pass
 
 
 def test_a_file_is_no_folder(tmp_path):

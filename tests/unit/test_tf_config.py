@@ -145,7 +145,7 @@ def test_the_command_writes_a_scenario_that_can_be_simulated_and_never_overwrite
     assert told["scenario"]["cluster"]["name"] == "ethernet-10g"
     assert told["scenario"]["strategy"]["workers"] == 3
     code, _, err = paceline("calibrate", "--name", "cnn-cpu", "--from-tf-config", CONFIG, "--batch", "64")
-    assert (code, "exists, and is not overwritten" in err) == (2, True)
+    assert (code, "is there already; overwrite it with --force" in err) == (2, True)
     assert (tmp_path / "cnn-cpu-scenario.toml").read_text() == written
 
 

@@ -200,6 +200,7 @@ def calibrate(
     timeout_s: Annotated[
         float, typer.Option("--timeout", help="Seconds after which one process, or reading a profile, is given up.")
     ] = 1800.0,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Replace the file at --out whatever it is.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print what was fitted as JSON.")] = False,
 ) -> None:
     """Measure your model's training step on this machine, and write a workload file.
@@ -225,7 +226,7 @@ def calibrate(
     from paceline import api
     from paceline.cli.measuring import measuring, warning_loudly
     from paceline.cli.options import command_line, needs, numbers_of, useless
-    from simulator.files import check_new
+    from simulator.outputs import EDITED, Output
 
     if (model is not None and step is not None) or not (model or step or profiles or from_measurements or tf_config is not None):
         raise InputError(
@@ -249,7 +250,7 @@ def calibrate(
     if tf_config is None:
         needs(context, "--from-tf-config", ("cluster", "devices_per_worker"))
     result = out if out is not None and tf_config is None else Path("models/workloads") / f"{name}.toml"
-    scenario_file = None if tf_config is None else check_new(out or Path(f"{name}-scenario.toml"))
+    scenario_file = None if tf_config is None else Output(out or Path(f"{name}-scenario.toml"), EDITED, force=force).path
     tasks = None if tf_config is None else api.read_tf_config(tf_config)
 
     workload: Workload | None = None
@@ -259,6 +260,7 @@ def calibrate(
         "python": python,
         "timeout_s": timeout_s,
         "out": result,
+        "force": force,
         "command": command_line(),
     }
     if profiles:
@@ -287,7 +289,12 @@ def calibrate(
         batch = _one_batch(batches) if workload is None or workload.fit is None else max(point.batch for point in workload.fit.points)
         more: dict[str, Any] = {"cluster": cluster, "devices_per_worker": devices_per_worker}
         scenario = api.scenario_of_tf_config(
-            tasks, workload=name, batch=batch, out=scenario_file, **{key: value for key, value in more.items() if value is not None}
+            tasks,
+            workload=name,
+            batch=batch,
+            out=scenario_file,
+            force=force,
+            **{key: value for key, value in more.items() if value is not None},
         )
         _show_scenario(scenario, scenario_file, as_json=json and workload is None)
 

@@ -55,6 +55,7 @@ def calibrate_input(
         "measurements"
     ),
     timeout_s: Annotated[float, typer.Option("--timeout", help="Seconds after which measuring is given up.")] = 1800.0,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Replace the file at --out even if no calibration wrote it.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print what was fitted as JSON.")] = False,
 ) -> None:
     """Time your tf.data pipeline, and write an input file.
@@ -80,7 +81,8 @@ def calibrate_input(
     with measuring() as progress:
         pipeline = api.calibrate_input(
             input, name=name, from_measurements=from_measurements, batches=its_batches, calls=its_calls, rounds=rounds, count=count,
-            python=python, timeout_s=timeout_s, measurements=measurements, out=result, command=command_line(), progress=progress,
+            python=python, timeout_s=timeout_s, measurements=measurements, out=result, force=force, command=command_line(),
+            progress=progress,
         )  # fmt: skip
     raw = from_measurements or measurements / pipeline.provenance["measurements"]
     note_of_measurements(pipeline.provenance)

@@ -70,6 +70,7 @@ def calibrate_link(
         "measurements"
     ),
     timeout_s: Annotated[float, typer.Option("--timeout", help="Seconds after which measuring is given up.")] = 900.0,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Replace the file at --out even if no calibration wrote it.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print what was fitted as JSON.")] = False,
 ) -> None:
     """Measure the network between two hosts with TensorFlow, and write a cluster file.
@@ -98,7 +99,7 @@ def calibrate_link(
     with measuring() as progress:
         cluster = api.calibrate_link(
             name, peer=peer, sizes=sizes_bytes, rounds=rounds, logical_devices=logical_devices, python=python,
-            timeout_s=timeout_s, measurements=measurements, out=result, command=command_line(), progress=progress,
+            timeout_s=timeout_s, measurements=measurements, out=result, force=force, command=command_line(), progress=progress,
         )  # fmt: skip
     _show(cluster, result, measurements / cluster.provenance["measurements"], as_json=json)
 

@@ -137,7 +137,7 @@ def init(
     from paceline import api
     from paceline.cli.options import is_given, useless
     from simulator.errors import InputError
-    from simulator.files import check_new
+    from simulator.outputs import EDITED, Output
 
     figures: dict[str, Any] = {
         "workload": workload, "step_time": step_time, "parameters": parameters, "batch": batch, "cluster": cluster, "nodes": nodes,
@@ -151,8 +151,7 @@ def init(
     if not any(is_given(context, name) for name in figures):
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise InputError("init: nobody can be asked here; give --workload NAME, or --step-time and --parameters (paceline init --help)")
-        if not force:
-            check_new(out, instead="--force replaces it")
+        Output(out, EDITED, force=force)
         figures = _asked(figures)
     _show(api.new_scenario(**figures, out=out, force=force), out)
 

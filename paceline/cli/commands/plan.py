@@ -241,16 +241,17 @@ def plan(
     from paceline.cli.ending import Counted, keeping
     from paceline.cli.showing_plan import show_plan
     from paceline.cli.terminal import note, progress_bar, stages_bar
-    from paceline.reporting.report import check_target
+    from paceline.reporting.planned import plan_file_of
+    from paceline.reporting.render import REPORT
+    from paceline.sweeping import ResultsFile
     from simulator.catalog import scenario_file
-    from simulator.errors import InputError
-    from simulator.files import check_writable
+    from simulator.outputs import Output, check_apart
 
     if report is not None:
-        if out is not None and report.resolve() == out.resolve():
-            raise InputError(f"--out and --report: both are {str(report)!r}; give two names")
-        check_writable(report, reads=scenario_file(scenario))
-        check_target(report, force=force, argument="report")
+        if out is not None:
+            beside = plan_file_of(out), *ResultsFile.beside(out)
+            check_apart([("--report", report), ("--out", out), *(("a file beside --out", file) for file in beside)])
+        Output(report, REPORT, force=force, argument="report", reads=[scenario_file(scenario)])
     with progress_bar("scenarios") as advance, keeping((count := Counted(advance, out)).kept):
         answer = api.plan(
             scenario,
@@ -284,12 +285,12 @@ def plan(
         typer.echo(answer.to_json())
     else:
         show_plan(answer, details=details)
-    kept = out.with_suffix(".plan.json") if out is not None else None
+    kept = plan_file_of(out) if out is not None else None
     if out is not None:
         note(f"wrote {out} ({answer.simulated} scenarios) and {kept}; draw them with: paceline report {out} --plan {kept}")
     if report is not None:
         with stages_bar() as parts, keeping(lambda: f"the plan is kept: {kept}" if kept else ""):
-            api.report(answer, report, force=True, jobs=jobs, progress=parts)
+            api.report(answer, report, force=force, jobs=jobs, progress=parts)
         note(f"wrote {report}; open it in a browser")
     if not answer.feasible:
         raise typer.Exit(_INFEASIBLE)

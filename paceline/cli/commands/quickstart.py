@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,6 +25,9 @@ def quickstart(
         str | None, typer.Option(help="Python that has TensorFlow; left out: the one that runs paceline.", show_default=False)
     ] = None,
     jobs: Annotated[int, typer.Option(help="Processes that simulate; 0: one per core.", min=0)] = 0,
+    force: Annotated[
+        bool, typer.Option("--force", "-f", help="Replace the report, and what is written beside it, even if no quickstart wrote it.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print each result as a line of JSON, in place of a table.")] = False,
 ) -> None:
     """Measure a small Keras model here, predict it on 1 to 256 workers, and write a report.
@@ -34,6 +38,9 @@ def quickstart(
     25 Gbit/s, prints a table and draws a report. On a busy machine it warns and goes on, where
     [bold]paceline calibrate[/bold] would refuse.
 
+    Beside the report it writes the workload and the results. What an earlier quickstart wrote there is
+    replaced; anything else needs --force.
+
     Example: [bold]paceline quickstart --out reports/quickstart.html[/bold]
     """
     from paceline import api
@@ -42,15 +49,13 @@ def quickstart(
     from paceline.cli.showing_results import show_table
     from paceline.cli.terminal import note, progress_bar, stages_bar
     from simulator import catalog
-    from simulator.files import check_writable
     from simulator.loading import load_workload
 
-    check_writable(out)
-    results_file = check_writable(out.with_suffix(".ndjson"))
-    workload_file = check_writable(out.with_suffix(".workload.toml"))
+    results_file, workload_file = out.with_suffix(".ndjson"), out.with_suffix(".workload.toml")
+    _check_files(out, force=force)
 
     stopped_before = workload_file.exists() and not (out.exists() and out.stat().st_mtime >= workload_file.stat().st_mtime)
-    if stopped_before:
+    if stopped_before and _is_own_workload(workload_file):
         note(f"1/3  going on with what was measured before: {workload_file}; delete it to measure again")
         workload = load_workload(workload_file)
     else:
@@ -59,21 +64,21 @@ def quickstart(
         with measuring() as profiled:
             # a first look, on whatever machine: what was disturbed is said loudly, and no reason to stop
             workload = api.calibrate(
-                builder, name=_NAME, batches=_BATCHES, accept_disturbed=True, python=python, out=workload_file,
-                command="paceline quickstart", progress=profiled,
+                builder, name=_NAME, batches=_BATCHES, accept_disturbed=True, python=python, out=workload_file, force=force,
+                command=_COMMAND, progress=profiled,
             )  # fmt: skip
     note_of_measurements(workload.provenance)
 
     note(f"2/3  simulating 1 to {_WORKERS[-1]} workers on the assumed network ethernet-25g")
-    over: dict[str, list[Any]] = {"strategy": _strategies(), "strategy.workers": _WORKERS}
+    _check_files(out, force=force)  # once more: some time has passed
     with progress_bar("scenarios") as advance, keeping(lambda: f"the fitted workload is kept: {workload_file}"):
-        swept = api.sweep(_table(workload_file), over, out=results_file, jobs=jobs, force=True, progress=advance)
+        swept = api.sweep(_table({"use": str(workload_file)}), _over(), out=results_file, jobs=jobs, force=True, progress=advance)
     swept.check()
     results = swept.results
 
     note("3/3  drawing the report")
     with stages_bar() as parts, keeping(lambda: f"results are kept; draw them with: paceline report {results_file}"):
-        api.report(swept, out, force=True, jobs=jobs, progress=parts)
+        api.report(swept, out, force=force, jobs=jobs, progress=parts)
     if json:
         for result in results:
             typer.echo(result.to_json())
@@ -83,14 +88,80 @@ def quickstart(
     note(f"wrote {out}\n      {results_file}\n      {workload_file}")
 
 
+def _check_files(out: Path, *, force: bool) -> None:
+    """Make sure that all files can be written, and that those that are there are of an earlier quickstart.
+
+    Raises
+    ------
+    InputError, ResultsError
+        One cannot, or is something else.
+    """
+    from paceline.reporting.render import REPORT
+    from paceline.sweeping import ResultsFile
+    from simulator.outputs import Output, OutputKind, check_apart
+
+    results, workload = out.with_suffix(".ndjson"), out.with_suffix(".workload.toml")
+    beside = [("a file beside it", path) for path in (results, workload, *ResultsFile.beside(results))]
+    check_apart([("`out`", out), *beside])
+    page = OutputKind("is no report of a quickstart", lambda path: REPORT.holds(path) and _MARK in path.read_text(encoding="utf-8"))
+    Output(out, page, force=force)
+    Output(workload, OutputKind("is no workload of a quickstart", _is_own_workload), force=force, beside=True)
+    Output(results, OutputKind("holds no results of a quickstart", _are_own_results), force=force, beside=True)
+    if results.exists() and not force:
+        with ResultsFile.open(results):  # which looks at what lies beside it
+            pass
+    elif not force:
+        ResultsFile.check_beside(results)
+
+
+_COMMAND = "paceline quickstart"
+_MARK = f"<dd><bdi>{_COMMAND}</bdi></dd>"
+"""In a report: what made the workload."""
+
+
+def _is_own_workload(path: Path) -> bool:
+    from simulator.errors import ScenarioError
+    from simulator.files import read_toml
+
+    try:
+        provenance = read_toml(path).get("provenance")
+    except ScenarioError:
+        return False
+    return isinstance(provenance, dict) and provenance.get("command") == _COMMAND
+
+
+def _are_own_results(path: Path) -> bool:
+    """Whether a file has what the sweep of a quickstart gives, or the beginning of that, whatever was measured."""
+    from paceline.sweeping import axes_of, grid
+    from paceline.sweeping.lines import begins_line
+    from paceline.sweeping.results_file import iter_results
+    from simulator.errors import PacelineError
+
+    try:
+        found = list(iter_results(path, []))
+        if not found:
+            return begins_line(path.read_bytes())
+        workload = found[0].scenario.workload
+        if workload.provenance.get("command") != _COMMAND:
+            return False
+        asked = grid(_table(workload.model_dump(mode="json", exclude_none=True)), axes_of(_over()))
+        return [its.scenario_hash for its in found] == [scenario.hash for scenario, _ in zip(asked, found, strict=False)]
+    except PacelineError:
+        return False
+
+
 def _strategies() -> list[dict[str, object]]:
     server = {"kind": "parameter-server", "servers": 4}
     return [{"kind": "multi-worker-mirrored"}, {**server, "mode": "sync"}, {**server, "mode": "async"}]
 
 
-def _table(workload_file: Path) -> dict[str, object]:
+def _over() -> dict[str, list[Any]]:
+    return {"strategy": _strategies(), "strategy.workers": _WORKERS}
+
+
+def _table(workload: Mapping[str, object]) -> dict[str, object]:
     return {
-        "workload": {"use": str(workload_file), "batch_per_replica": 32},
+        "workload": {**workload, "batch_per_replica": 32},
         "cluster": {"use": "ethernet-25g"},
         "run": {"steps": 40, "warmup_steps": 8, "seed": 1, "grouping": "per-server"},
     }

@@ -18,6 +18,7 @@ from paceline.cli.options import (
     PRICE_HELP,
     SAMPLES_HELP,
     YES_HELP,
+    needs,
     prices_of,
     settings_of,
     useless,
@@ -96,6 +97,7 @@ def simulate(
         bool,
         typer.Option("--assumptions", help="Also show every value that the scenario leaves out, what was taken in its place, and why."),
     ] = False,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Replace the files of --trace and --tensorboard whatever they are.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help=YES_HELP)] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
@@ -115,11 +117,13 @@ def simulate(
 
     changes = settings_of(settings, replications=replications, epochs=epochs, samples=samples, dataset_size=dataset_size)
     if program:
-        useless(context, "--program, which simulates nothing", ("trace", "tensorboard", "audit", "assumptions"))
+        useless(context, "--program, which simulates nothing", ("trace", "tensorboard", "audit", "force", "assumptions"))
         _print_program(api.load(scenario, changes, prices=prices_of(prices)), json=json)
         return
     if json:
         useless(context, "--json, which prints everything", ["assumptions"])
+    if trace is None and tensorboard is None:
+        needs(context, "--trace or --tensorboard", ["force"])
     with progress_bar("replications") as advance:
         seen = api.observe(
             scenario,
@@ -128,6 +132,7 @@ def simulate(
             trace=trace,
             tensorboard=tensorboard,
             audit=audit,
+            force=force,
             progress=advance,
             agree=asking(scenario, yes=yes),
         )

@@ -144,6 +144,7 @@ def fit(
     name: Annotated[str, typer.Option("--name", help="Name of the machine.")] = "testbed",
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE.json", help="File to write the parameters to.")] = Path("testbed.json"),
     seed: Annotated[int, typer.Option("--seed", help="Seed of the draws that stand for what the fit leaves open.", min=0)] = 0,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Replace the file at --out even if it is no machine of a fit.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the parameters as JSON.")] = False,
 ) -> None:
     """Fit what this machine and TensorFlow cost beyond bytes and compute, from small runs.
@@ -160,7 +161,7 @@ def fit(
     from paceline.cli.terminal import note, progress_bar
 
     with progress_bar("fitting") as advance:
-        platform = testbed_fit(files, name=name, out=out, seed=seed, progress=advance)
+        platform = testbed_fit(files, name=name, out=out, force=force, seed=seed, progress=advance)
     if json:
         typer.echo(platform.model_dump_json(indent=2, exclude={"draws"}))
     else:

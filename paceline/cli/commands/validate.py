@@ -277,19 +277,20 @@ def validate(
             else:
                 found = api.validate(scenario, measured, progress=progress, **common)
     else:
-        chosen = api.read_matrix(matrix or "quick", count=count, out_matrix=out_matrix, python=python, force=force)
-        if out_matrix is not None:
-            note(f"wrote {out_matrix}")
+        drawn_to = out_matrix if list_ else None  # of a run it is written once all other files are looked at
+        chosen = api.read_matrix(matrix or "quick", count=count, out_matrix=drawn_to, python=python, force=force)
         if list_:
+            if out_matrix is not None:
+                note(f"wrote {out_matrix}")
             show_json(chosen.as_data()) if json else show_matrix(chosen)
             return
-        common |= {"measurements": measurements, "platform": platform, "python": python, "timeout_s": timeout_s}
+        common |= {"out_matrix": out_matrix, "measurements": measurements, "platform": platform, "python": python, "timeout_s": timeout_s}
         with progress_bar("settings") as advance, keeping(lambda: _kept(measurements)):
             found = api.validate_matrix(
                 chosen, agree=asking(chosen.name, yes=yes), progress=lambda done, total, _: advance(done, total), **common
             )
     show_json(as_data(found)) if json else show_validation(found)
-    for path in filter(None, (platform, out_scenario, out, markdown, rows, tables)):
+    for path in filter(None, (out_matrix, platform, out_scenario, out, markdown, rows, tables)):
         note(f"wrote {path}" + (f"; use it with: paceline simulate {path}" if path == out_scenario else ""))
     if on_points and not refit and not json and (biased := _biased(found)):
         note(f"{biased}; this fits the scenario to the runs:\n  {command_line()} --refit")

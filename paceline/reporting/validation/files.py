@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import itertools
+import csv
+import glob
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from calibrate.testbed.platform import MACHINE
 from calibrate.validation.comparison import rows_to_csv
 from calibrate.validation.validation import Validation
-from paceline.reporting.render import GENERATOR
+from paceline.reporting.tables import write_tables
 from paceline.reporting.validation.content import check_document, csv_tables, place_section
-from paceline.reporting.validation.page import write_validation
+from paceline.reporting.validation.page import VALIDATION_PAGE, write_validation
 from simulator.errors import InputError
-from simulator.files import check_folder, check_replaceable, check_writable, write_whole
+from simulator.outputs import EDITED, Output, OutputKind, check_apart, check_folder, has_header
 
 __all__ = ["ValidationFiles"]
 
@@ -33,10 +36,10 @@ class ValidationFiles:
         CSV.
     tables
         A folder of CSV files, which the section in ``markdown`` then has links to.
-    scenario, platform
+    scenario, platform, matrix
         Files that are written beside these, by somebody else.
     force
-        Whether files may be replaced that are no output of Paceline.
+        Whether files may be replaced that are something else.
     """
 
     out: Path | None = None
@@ -45,13 +48,16 @@ class ValidationFiles:
     tables: Path | None = None
     scenario: Path | None = None
     platform: Path | None = None
+    matrix: Path | None = None
     force: bool = False
 
-    def check(self, reads: Sequence[Path] = ()) -> None:
+    def check(self, key: str, reads: Sequence[Path] = ()) -> None:
         """Make sure, before the work, that all can be written and replace nothing of anybody else's.
 
         Parameters
         ----------
+        key
+            Of the validation, with which the names of its tables begin.
         reads
             Files that are read.
 
@@ -60,73 +66,96 @@ class ValidationFiles:
         InputError
             One cannot, or two are the same.
         """
-        outputs = (
-            ("out", self.out),
-            ("markdown", self.markdown),
-            ("rows", self.rows),
-            ("out_scenario", self.scenario),
-            ("platform", self.platform),
-        )
-        given = [(name, path) for name, path in outputs if path is not None]
-        of_ours = {} if self.force else {"out": (_is_page, "is no page of Paceline"), "rows": (_holds_rows, "holds no such rows")}
-        for name, path in given:
-            try:
-                check_writable(path)
-                for read in reads:
-                    check_writable(path, reads=read)
-                if name in of_ours:
-                    check_replaceable(path, *of_ours[name], hint="overwrite it with `force=True`, or choose another")
-            except InputError as error:
-                raise InputError(f"`{name}`: {error}") from None
-        if self.scenario is not None and self.scenario.exists() and not self.force:
-            raise InputError(
-                f"`out_scenario`: {str(self.scenario)!r}: is there already; overwrite it with `force=True`, or choose another name"
-            )
+        for name, path in self._paths():
+            self._output(name, path, reads)
         if self.tables is not None:
             try:
                 check_folder(self.tables)
             except InputError as error:
                 raise InputError(f"`tables`: {error}") from None
+            self._check_tables(self.tables, key, reads)
         if self.markdown is not None:
             check_document(_document(self.markdown), f"`markdown`: {str(self.markdown)!r}")
-        for (one, path), (other, second) in itertools.combinations(given, 2):
-            if path.resolve() == second.resolve():
-                raise InputError(f"`{one}` and `{other}`: both are {str(path)!r}; give two names")
+        check_apart((f"`{name}`", path) for name, path in self._paths())
+
+    def _check_tables(self, folder: Path, key: str, reads: Sequence[Path]) -> None:
+        """Refuse what has the name of a table and is none; of which columns each is, only the validation will tell."""
+        of_settings, others = folder / f"{key}.csv", sorted(folder.glob(glob.escape(f"{key}-") + "*.csv"))
+        for file, kind in ((of_settings, _OF_SETTINGS), *((other, _OF_ANY) for other in others)):
+            Output(file, kind, force=self.force, argument="tables", beside=True, reads=reads)
+
+    def _paths(self) -> Iterator[tuple[str, Path]]:
+        named = (
+            ("out", self.out),
+            ("markdown", self.markdown),
+            ("rows", self.rows),
+            ("out_scenario", self.scenario),
+            ("out_matrix", self.matrix),
+            ("platform", self.platform),
+        )
+        yield from ((name, path) for name, path in named if path is not None)
+
+    def _output(self, name: str, path: Path, reads: Sequence[Path] = ()) -> Output:
+        return Output(path, _KINDS[name], force=self.force, argument=name, reads=reads)
 
     def write(self, validation: Validation) -> None:
-        """Write what was asked for.
+        """Write what was asked for, but the files of somebody else.
 
         Raises
         ------
         InputError
-            A file cannot be written.
+            A file cannot be written, or something else has come to lie there.
         """
-        if self.out is not None:
-            write_validation(validation, self.out)
         links = None
         if self.tables is not None:
-            made = csv_tables(validation)
-            for name, table in made.items():
-                write_whole(self.tables / name, table.to_csv())
+            made = {name: replace(table, name=name.removesuffix(".csv")) for name, table in csv_tables(validation).items()}
+            write_tables(tuple(made.values()), self.tables, force=self.force)
             beside = Path() if self.markdown is None else self.markdown.parent
             links = {name: Path(os.path.relpath(self.tables / name, beside)).as_posix() for name in made}
+        if self.out is not None:
+            write_validation(validation, self.out, force=self.force)
         if self.markdown is not None:
-            write_whole(self.markdown, place_section(_document(self.markdown), validation, links))
+            self._output("markdown", self.markdown).write(place_section(_document(self.markdown), validation, links))
         if self.rows is not None:
-            write_whole(self.rows, rows_to_csv(validation.rows))
+            self._output("rows", self.rows).write(rows_to_csv(validation.rows))
 
 
-def _is_page(path: Path) -> bool:
-    return GENERATOR in _start_of(path)
+def _heading(path: Path) -> list[str]:
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            return next(csv.reader(file), [])
+    except (UnicodeDecodeError, csv.Error):
+        return []
 
 
-def _holds_rows(path: Path) -> bool:
-    return _start_of(path).startswith(rows_to_csv(()).splitlines()[0])
+def _is_of_settings(path: Path) -> bool:
+    return _heading(path)[: len(_SETTINGS)] == _SETTINGS
 
 
-def _start_of(path: Path) -> str:
-    with path.open("rb") as file:
-        return file.read(4096).decode("utf-8", "replace")
+def _is_of_any(path: Path) -> bool:
+    heading = _heading(path)
+    return heading[: len(_SETTINGS)] == _SETTINGS or (len(heading) > 2 and all(map(_COLUMN.fullmatch, heading)))
+
+
+_SETTINGS = ["name", "group", "fitted", "unit", "repeats", "measured"]
+"""What the heading of a table of settings begins with."""
+_COLUMN = re.compile(r"[a-z_]+")
+_OF_SETTINGS = OutputKind("is no table of a validation's settings", _is_of_settings)
+_OF_ANY = OutputKind("is no table of a validation", _is_of_any)
+
+
+def _is_markdown(path: Path) -> bool:
+    return path.suffix.lower() in (".md", ".markdown") or "<!-- begin paceline validate: " in _document(path)
+
+
+_KINDS = {
+    "out": VALIDATION_PAGE,
+    "markdown": OutputKind("is no Markdown file (NAME.md)", _is_markdown),
+    "rows": OutputKind("holds no such rows", lambda path: has_header(path, next(csv.reader([rows_to_csv(())])))),
+    "out_scenario": EDITED,
+    "out_matrix": EDITED,
+    "platform": MACHINE,
+}
 
 
 def _document(path: Path) -> str:

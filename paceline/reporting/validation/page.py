@@ -10,24 +10,28 @@ from plotly.offline import get_plotlyjs
 from calibrate.validation.validation import Score, Validation
 from paceline.reporting.axes import what_scripts_need
 from paceline.reporting.figures import plain
-from paceline.reporting.render import GENERATOR, environment
+from paceline.reporting.render import environment
 from paceline.reporting.validation.content import scores_table, summaries, tables_of
 from paceline.reporting.validation.figures import FARTHEST, curves_of, errors, errors_height, overlay, scatter
-from simulator.files import write_whole
+from simulator.outputs import Output, marked_kind
 from simulator.text import NONE, clean, format_share, written
 
-__all__ = ["render_validation", "write_validation"]
+__all__ = ["VALIDATION_PAGE", "render_validation", "write_validation"]
+
+_GENERATOR = '<meta name="generator" content="Paceline validate">'
+VALIDATION_PAGE = marked_kind("is no page of a validation of Paceline", _GENERATOR)
+"""Pages that a new one may replace."""
 
 
-def write_validation(validation: Validation, out: Path) -> Path:
-    """Write the page; a file that is there is replaced.
+def write_validation(validation: Validation, out: Path, *, force: bool = False) -> Path:
+    """Write the page; one that is there is replaced, with ``force`` also another file.
 
     Raises
     ------
     InputError
-        ``out`` cannot be written.
+        ``out`` cannot be written, or is something else.
     """
-    return write_whole(out, render_validation(validation))
+    return Output(out, VALIDATION_PAGE, force=force).write(render_validation(validation))
 
 
 def render_validation(validation: Validation) -> str:
@@ -53,7 +57,7 @@ def render_validation(validation: Validation) -> str:
             figures={name: plain(figure) for name, figure in drawn.items()},
             # plotly's script is no user's text, and holds no closing script tag
             plotly=Markup(get_plotlyjs()),  # noqa: S704
-            generator=Markup(GENERATOR),  # noqa: S704
+            generator=Markup(_GENERATOR),  # noqa: S704
         )
     )
 

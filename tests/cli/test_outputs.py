@@ -1,0 +1,267 @@
+"""What commands may write: a file is replaced if it is empty or of the very kind that is written there; anything else needs --force."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.command_line import Answer, contents, refused
+from support.results import STRATEGIES, planned, plausible, scenario_of
+
+import paceline as paceline_package
+from paceline.planning.answer import Plan
+from simulator.observing.tensorboard import EVENT_FILE
+
+Runner = Callable[..., Answer]
+MINE = "remember the milk\n"
+SWEEP = "sweep s.toml --over strategy.workers=1,2 --jobs 1"
+PLAN = "plan s.toml --confidence 0.5 --target-throughput '100 samples/s' --workers 1..2 --jobs 1"
+POINTS = "workers,servers,throughput\n1,1,1000\n2,1,1900\n"
+VALIDATE = "validate s.toml --measured p.csv"
+TF_CONFIG = '{"cluster": {"worker": ["h1:2222", "h2:2222"]}}'
+BY_HAND = 'name = "x"\nforward = {base = "1 ms"}\nbackward = {base = "2 ms"}\nvariables = [{name = "k", size = "1 MB"}]\n'
+LINK_BY_HAND = 'name = "x"\ninter_node = {bandwidth = "1 GB/s", latency = "20 us"}\n'
+REPORT = '<!DOCTYPE html>\n<meta name="generator" content="Paceline">\n'
+
+FOREIGN = [
+    ("quickstart --out q.html", "q.html", MINE, "is no report of a quickstart"),
+    ("quickstart --out q.html", "q.html", REPORT, "is no report of a quickstart"),
+    ("quickstart --out q.html", "q.ndjson", MINE, "holds no results of a quickstart"),
+    ("quickstart --out q.html", "q.times.ndjson", MINE, "does not hold the times of its simulations"),
+    ("quickstart --out q.html", "q.workload.toml", BY_HAND, "is no workload of a quickstart"),
+    (f"{SWEEP} --out y.ndjson", "y.times.ndjson", MINE, "does not hold the times of its simulations"),
+    (f"{SWEEP} --out y.ndjson", ".y.ndjson.ahead.ndjson", MINE, "is no results file"),
+    (f"{SWEEP} --out y.ndjson", ".y.ndjson.retry", MINE, "is no results file"),
+    (f"{SWEEP} --out y.ndjson", ".y.ndjson.times.ndjson", MINE, "does not hold the times of its simulations"),
+    (f"{PLAN} --out y.ndjson", "y.times.ndjson", '{"scenario_hash": "0", "wall_time_s": 1, "mine": 2}\n', "does not hold the times"),
+    (f"{PLAN} --out y.ndjson", "y.plan.json", '{"plan": "mine"}', "is no answer of a plan"),
+    (f"{PLAN} --report y.html", "y.html", MINE, "--report 'y.html': is there already and is no report of Paceline"),
+    ("advise s.toml --machines 1 --out y.ndjson", "y.times.ndjson", MINE, "does not hold the times of its simulations"),
+    ("simulate s.toml --trace t.json", "t.json", MINE, "--trace 't.json': is there already and is no trace of Paceline"),
+    ("simulate s.toml --trace t.json", "t.json", '{"traceEvents":[]}', "is no trace of Paceline"),
+    ("simulate s.toml --trace t.json --tensorboard b", f"b/{EVENT_FILE}", MINE, "is no run of Paceline"),
+    (f"{VALIDATE} --out v.html", "v.html", REPORT, "--out 'v.html': is there already and is no page of a validation of Paceline"),
+    (f"{VALIDATE} --markdown m.txt", "m.txt", MINE, "--markdown 'm.txt': is there already and is no Markdown file"),
+    (f"{VALIDATE} --rows r.csv", "r.csv", POINTS, "--rows 'r.csv': is there already and holds no such rows"),
+    (f"{VALIDATE} --tables b", "b/points.csv", POINTS, "is no table of a validation's settings"),
+    (f"{VALIDATE} --refit --out-scenario new.toml", "new.toml", MINE, "--out-scenario 'new.toml': is there already"),
+    ("validate --hybrids --only torchgpipe --keep b", "b/hybrids.ndjson", MINE, "holds no rows that this version predicted"),
+    ("validate --published --tables b", "b/published-nccl.csv", "my notes", "is no table of a validation"),
+    ("validate --matrix random:1 --count 1 --list --out-matrix m.toml", "m.toml", MINE, "--out-matrix 'm.toml': is there already"),
+    ("validate --matrix random:1 --count 1 --out-matrix m.toml --platform p.json", "p.json", "{}", "is no machine that a fit wrote"),
+    ("testbed fit none.ndjson --out p.json", "p.json", "{}", "--out 'p.json': is there already and is no machine that a fit wrote"),
+    ("init --step-time 1ms --parameters 1e6 --out new.toml", "new.toml", MINE, "--out 'new.toml': is there already"),
+    ("calibrate c.py:build --name x --out x.toml", "x.toml", BY_HAND, "is no workload file that a calibration wrote"),
+    ("calibrate-link --name x --out x.toml", "x.toml", LINK_BY_HAND, "is no cluster file that a calibration wrote"),
+    ("calibrate-input c.py:images --name x --out x.toml", "x.toml", 'work = "mine"\n', "is no input file that a calibration wrote"),
+    ("calibrate --from-tf-config tf.json --name x --batch 8", "x-scenario.toml", MINE, "'x-scenario.toml': is there already"),
+]
+
+
+@pytest.fixture
+def inputs(folder: Path) -> Path:
+    (folder / "p.csv").write_text(POINTS)
+    (folder / "c.py").write_text("def build():\n    raise SystemExit\n\n\nimages = None\n")
+    (folder / "tf.json").write_text(TF_CONFIG)
+    return folder
+
+
+def everything(folder: Path) -> dict[str, bytes | None]:
+    return {str(path): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
+
+
+@pytest.mark.parametrize(("command", "name", "content", "says"), FOREIGN)
+def test_a_foreign_file_is_refused_before_the_work_and_nothing_is_written(
+    inputs: Path, paceline: Runner, command: str, name: str, content: str, says: str
+) -> None:
+    (inputs / name).parent.mkdir(exist_ok=True)
+    (inputs / name).write_text(content)
+    before = everything(inputs)
+    refused(paceline(*shlex.split(command)), name, says, "overwrite it with --force, or choose another --")
+    assert everything(inputs) == before
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        *((f"{PLAN} --out y.ndjson --report", name) for name in ("y.ndjson", "y.times.ndjson", "y.plan.json")),
+        ("quickstart --out", "y.ndjson"),
+    ],
+)
+def test_no_file_is_written_twice(inputs: Path, paceline: Runner, command: str, name: str) -> None:
+    before = everything(inputs)
+    refused(paceline(*shlex.split(command), name), name, "give two names")
+    assert everything(inputs) == before
+
+
+def test_own_files_and_empty_ones_are_replaced_and_force_replaces_the_rest(inputs: Path, paceline: Runner) -> None:
+    command = "simulate", "s.toml", "--trace", "t.json", "--tensorboard", "b"
+    (inputs / "t.json").touch()
+    assert paceline(*command).code == 0
+    first = (inputs / "t.json").read_bytes()
+    assert json.loads(first)["otherData"]["written_by"] == "Paceline"
+    (inputs / "b" / EVENT_FILE).touch()
+    assert paceline(*command).code == 0
+    assert (inputs / "t.json").read_bytes() == first
+    (inputs / "t.json").write_text(MINE)
+    (inputs / "b" / EVENT_FILE).write_text(MINE)
+    refused(paceline(*command), "--force")
+    assert paceline(*command, "--force").code == 0
+    assert (inputs / "t.json").read_bytes() == first
+
+
+def test_a_plan_replaces_the_answer_of_a_plan(inputs: Path, paceline: Runner) -> None:
+    result = plausible(scenario_of(STRATEGIES[0], 2))
+    (inputs / "y.plan.json").write_text(planned([result], "before").to_json())
+    assert paceline(*shlex.split(PLAN), "--out", "y.ndjson").code == 0
+    assert Plan.model_validate_json((inputs / "y.plan.json").read_bytes()).chosen.name != "before"
+    (inputs / "y.plan.json").write_text(MINE)
+    refused(paceline(*shlex.split(PLAN), "--out", "y.ndjson"), "y.plan.json", "--force")
+    assert paceline(*shlex.split(PLAN), "--out", "y.ndjson", "--force").code == 0
+    Plan.model_validate_json((inputs / "y.plan.json").read_bytes())
+
+
+def test_times_stay_with_the_results_that_they_are_of(inputs: Path, paceline: Runner) -> None:
+    assert paceline(*SWEEP.split(), "--out", "y.json").code == 0
+    times = (inputs / "y.times.ndjson").read_bytes()
+    # another results file whose times would go into the same file
+    refused(paceline(*SWEEP.split(), "--out", "y.ndjson"), "y.times.ndjson", "does not hold the times of its simulations")
+    assert (inputs / "y.times.ndjson").read_bytes() == times
+    assert not (inputs / "y.ndjson").exists()
+    # times of others beside results
+    (inputs / "y.times.ndjson").write_bytes(times.replace(b'hash": "', b'hash": "0'))
+    refused(paceline(*SWEEP.split(), "--out", "y.json"), "y.times.ndjson:1: holds the times of another sweep", "--force")
+    assert paceline(*SWEEP.split(), "--out", "y.json", "--force").code == 0
+    (inputs / "y.json").unlink()
+    assert paceline(*SWEEP.split(), "--out", "y.json").code == 0, "whose results are gone"
+
+
+def test_tables_replace_tables_of_the_same_heading_alone(inputs: Path, paceline: Runner) -> None:
+    result = plausible(scenario_of(STRATEGIES[0], 2))
+    (inputs / "r.ndjson").write_text(result.to_json() + "\n")
+    command = "report", "r.ndjson", "--no-simulate", "--tables", "t"
+    assert paceline(*command).code == 0
+    assert paceline(*command).code == 0
+    (inputs / "t" / "results.csv").write_text(POINTS)
+    (inputs / "r.html").unlink()
+    before = everything(inputs)
+    refused(paceline(*command), "t/results.csv", "is no table with the columns of this one", "--force")
+    assert everything(inputs) == before
+    # what is simulated is known by its heading before it is there
+    (inputs / "t" / "results.csv").unlink()
+    (inputs / "t" / "timeline.csv").write_text(POINTS)
+    refused(paceline("report", "r.ndjson", "--tables", "t"), "t/timeline.csv", "--force")
+    assert not (inputs / "r.html").exists()
+    assert paceline(*command, "--force").code == 0
+    # a file that is read
+    (inputs / "t" / "measured.csv").write_text("workers,throughput\n2,1000\n")
+    refused(paceline(*command, "--measured", "t/measured.csv", "--force"), "t/measured.csv", "is the file that is read")
+
+
+def test_a_validation_never_replaces_what_it_reads(inputs: Path, paceline: Runner) -> None:
+    (inputs / "points.csv").write_text(POINTS)
+    before = contents(inputs)
+    for force in ((), ("--force",)):
+        refused(
+            paceline("validate", "s.toml", "--measured", "points.csv", "--tables", ".", *force), "points.csv", "is the file that is read"
+        )
+    assert contents(inputs) == before
+
+
+def test_a_page_of_a_validation_is_no_report(inputs: Path, paceline: Runner) -> None:
+    (inputs / "r.ndjson").write_text(plausible(scenario_of(STRATEGIES[0], 2)).to_json() + "\n")
+    assert paceline(*VALIDATE.split(), "--out", "v.html", "--tables", "t").code == 0
+    assert paceline(*VALIDATE.split(), "--out", "v.html", "--tables", "t").code == 0
+    refused(paceline("report", "r.ndjson", "--no-simulate", "--out", "v.html"), "is no report of Paceline", "--force")
+
+
+def test_a_refit_writes_all_that_is_asked_for(inputs: Path, paceline: Runner) -> None:
+    answer = paceline(*VALIDATE.split(), "--refit", "--out-scenario", "new/s.toml", "--rows", "new/r.csv", "--markdown", "new/m.md")
+    assert answer.code == 0, answer.stderr
+    assert sorted(path.name for path in (inputs / "new").iterdir()) == ["m.md", "r.csv", "s.toml"]
+
+
+def test_kept_predictions_go_on_behind_a_line_that_was_cut_off(inputs: Path, paceline: Runner) -> None:
+    command = "validate", "--hybrids", "--only", "torchgpipe", "--keep", "b"
+    assert paceline(*command).code == 0
+    whole = (inputs / "b" / "hybrids.ndjson").read_bytes()
+    (inputs / "b" / "hybrids.ndjson").write_bytes(whole[:-100])
+    assert paceline(*command).code == 0
+    assert (inputs / "b" / "hybrids.ndjson").read_bytes() == whole
+    (inputs / "b" / "hybrids.ndjson").write_text(MINE)
+    assert paceline(*command, "--force").code == 0
+    assert (inputs / "b" / "hybrids.ndjson").read_bytes() == whole
+
+
+def test_a_working_folder_cannot_stand_in_for_code_that_comes_along(
+    inputs: Path, paceline: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in (
+        ("models/keras/cnn.py", "raise SystemExit('mine')\n"),
+        ("models/keras/ladder.py", "raise SystemExit('mine')\n"),
+        ("models/matrices/quick.toml", "repeats = 1\n"),
+        ("models/matrices/mine.toml", "repeats = 1\n"),
+        ("models/published/speeds.csv", "mine\n"),
+    ):
+        (inputs / name).parent.mkdir(parents=True, exist_ok=True)
+        (inputs / name).write_text(text)
+    profiled: list[str] = []
+
+    def calibrate(model: str, **_: object) -> None:
+        profiled.append(model)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("paceline.api.calibrate", calibrate)
+    assert paceline("quickstart", "--out", "q.html").code == 130
+    (file,) = (Path(model.removesuffix(":build")) for model in profiled)
+    assert file.is_absolute()
+    assert not file.is_relative_to(inputs)
+    from calibrate.published.tables import data_file
+    from calibrate.testbed.model import builder_of
+    from simulator.published_throughputs import load_published_throughputs
+
+    assert not Path(builder_of("ladder-1mb").partition(":")[0]).is_relative_to(inputs)
+    assert Path(builder_of("ladder-1mb").partition(":")[0]).is_absolute()
+    assert data_file("speeds.csv").read_text() != "mine\n"
+    load_published_throughputs()
+    assert paceline("validate", "--matrix", "quick", "--list").code == 0
+    refused(paceline("validate", "--matrix", "mine", "--list"), "there is no matrix named 'mine'")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
+def test_a_folder_that_may_not_be_written_is_told_before_the_work(inputs: Path, paceline: Runner) -> None:
+    (inputs / "shut").mkdir(mode=0o500)
+    refused(paceline("simulate", "s.toml", "--trace", "shut/below/t.json"), "cannot be written: Permission denied")
+    shutil.rmtree(inputs / "shut")
+
+
+WRITES = re.compile(r"""\.write_(text|bytes)\(|open\([^)\n]*["'][wax]b?\+?b?["']|os\.replace\(|\.rename\(|shutil\.(copy|move)""")
+WRITERS = {
+    "simulator/outputs.py": "the one way to write a file that a user names",
+    "simulator/observing/tensorboard.py": "records, one by one, into a file that an Output has looked at",
+    "simulator/engine/compiled/machine.py": "a cache of its own",
+    "paceline/sweeping/results_file.py": "lines, one by one, into files that an Output has looked at",
+    "paceline/cli/completing.py": "a file of its sources",
+    "paceline/api/validating.py": "an example, in a folder of its own",
+    "calibrate/published/shares.py": "a file of its sources",
+    "calibrate/published/fitting.py": "files of its sources, and a cache of its own",
+    "calibrate/published/hybrid_validation.py": "rows, one by one, into a file that an Output has looked at",
+    "calibrate/peak_memory.py": "rows, one by one, into a file that an Output has looked at",
+    "calibrate/testbed/first_epochs.py": "rows, one by one, into a file that an Output has looked at",
+    "calibrate/testbed/fault_check.py": "rows, one by one, into a file that an Output has looked at",
+    "calibrate/testbed/model_parallel.py": "rows, one by one, into a file that an Output has looked at",
+    "calibrate/testbed/running.py": "a setting for its own child process",
+}
+
+
+def test_whatever_else_writes_a_file_asks_first_whether_it_may() -> None:
+    root = Path(paceline_package.__file__).parent.parent
+    files = [file for top in ("simulator", "paceline", "calibrate") for file in (root / top).rglob("*.py")]
+    found = {str(file.relative_to(root)) for file in files if WRITES.search(file.read_text())}
+    assert {name for name in found if not name.startswith("calibrate/probes/")} == set(WRITERS), "use simulator.outputs.Output"
