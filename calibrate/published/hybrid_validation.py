@@ -15,6 +15,7 @@ from calibrate.published.tables import Excluded
 from calibrate.published.validation import Spread
 from calibrate.validation.comparison import Compared
 from calibrate.validation.validation import Score, Validation, largest_errors, scores_of
+from simulator.checksums import checksum_holds, with_checksum
 from simulator.constants import Known
 from simulator.errors import InputError
 from simulator.nearest import did_you_mean
@@ -96,9 +97,10 @@ class _Kept:
         self.rows: dict[str, list[Compared]] = {}
         self._file = None if folder is None else folder / "hybrids.ndjson"
         if self._file is not None and self._file.is_file():
-            for line in self._file.read_text(encoding="utf-8").splitlines():
-                name, rows = json.loads(line)
-                self.rows[name] = [Compared.model_validate(each) for each in rows]
+            for line in self._file.read_bytes().splitlines():
+                if checksum_holds(line):  # others are predicted again
+                    found = json.loads(line)
+                    self.rows[found["name"]] = [Compared.model_validate(each) for each in found["rows"]]
 
     def __contains__(self, name: str) -> bool:
         return name in self.rows
@@ -108,7 +110,8 @@ class _Kept:
         if self._file is not None:
             self._file.parent.mkdir(parents=True, exist_ok=True)
             with open(self._file, "a", encoding="utf-8") as file:
-                file.write(json.dumps([row.name, [each.model_dump(mode="json") for each in found]]) + "\n")
+                line = json.dumps({"name": row.name, "rows": [each.model_dump(mode="json") for each in found]})
+                file.write(with_checksum(line) + "\n")
 
 
 def validation_of(rows: Sequence[Compared], excluded: Sequence[Excluded]) -> Validation:
