@@ -37,7 +37,7 @@ _BEGINNING = b'{"schema_version":1,"scenario_hash":"'
 _HASH = re.compile(re.escape(_BEGINNING) + rb'([0-9a-f]{16})","scenario":')
 _WORKLOAD, _CLUSTER, _STRATEGY = b'{"schema_version":1,"workload":', b',"cluster":', b',"strategy":{'
 _TIME = b',"wall_time_s":'
-_CHANGED = f"{CHANGED}; without the key `checksum` it is read as it stands"
+_CHANGED = f'{CHANGED} (a line without the key "checksum" is read as it stands)'
 _MOST_SHOWN = 60
 
 

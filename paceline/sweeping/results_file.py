@@ -43,7 +43,7 @@ __all__ = ["ResultsFile", "iter_results", "read_results"]
 
 _TIMES, _AHEAD, _RETRY = ".times.ndjson", ".ahead.ndjson", ".retry"
 _REPLACE = "choose another `out`, or `force=True` to replace it"
-_LEFT_OUT = "left out: "
+_LEFT_OUT = " left out: "
 _NAMED, _LINES_NAMED = 3, 20
 
 
@@ -667,7 +667,8 @@ def iter_results(path: Path, notes: list[str] | None = None) -> Iterator[Outcome
     except (OSError, ValueError) as error:  # a ValueError where the path has a zero byte
         raise ResultsError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or type(error).__name__}") from None
     for why, numbers in left_out.items():
-        notes.append(f"{shortly_listed([f'{path}:{number}' for number in numbers], _LINES_NAMED)} {_LEFT_OUT}{why}.")
+        places = shortly_listed([f"{path}:{number}" for number in numbers], _LINES_NAMED)
+        notes.append(f"{places} {'is' if len(numbers) == 1 else 'are'}{_LEFT_OUT}{why}.")
     if unsure:
         notes.append(
             f"{counted(unsure, 'line')} of {path} {'has' if unsure == 1 else 'have'} no checksum, as from an earlier version: "
