@@ -27,6 +27,8 @@ from calibrate.records import (
     WarmUp,
     record_adapter,
 )
+from simulator.checksums import CHANGED, checksum_holds
+from simulator.checksums import KEY as CHECKSUM
 from simulator.errors import CalibrationError
 from simulator.file_kinds import mistaken
 from simulator.outputs import Output, OutputKind, has_header
@@ -155,6 +157,10 @@ def read_measurements(path: Path) -> Measurements:
                 break
             _check_kind(path, number)
             raise MeasurementsError(f"{path}:{number}: is no JSON ({_shown(line)}); {_hint(number)}") from None
+        if checksum_holds(line) is False:
+            raise MeasurementsError(f"{path}:{number}: {CHANGED}; {_hint(number)}")
+        if isinstance(data, dict):
+            data.pop(CHECKSUM, None)
         records.append(_record(data, path, number))
     _check_start(records, path)
     return Measurements(path, hashlib.sha256(content).hexdigest(), tuple(records), truncated)

@@ -13,6 +13,7 @@ with equal round trips do): beside k of them a flow gets 1 / (k + 1) of it.
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
@@ -129,7 +130,7 @@ class Background(Terse):
 
     def at_beginning(self) -> tuple[float, int]:
         """Load and flows with which a run begins; of a load that is not drawn yet, the middle."""
-        return (self.trace[0].load, self.trace[0].flows) if self.trace else (sum(self.between) / 2, self.flows)
+        return (self.trace[0].load, self.trace[0].flows) if self.trace else (math.fsum(self.between) / 2, self.flows)
 
     def taken(self) -> float:
         """Share of a link that others take while one flow of ours uses it, in the mean over a trace."""
@@ -140,5 +141,5 @@ class Background(Terse):
         if self.repeat_s is None:
             return shares[-1]
         ends_s = [*(point.at_s for point in self.trace[1:]), self.repeat_s]
-        whole = sum(share * (end_s - point.at_s) for share, point, end_s in zip(shares, self.trace, ends_s, strict=True))
+        whole = math.fsum(share * (end_s - point.at_s) for share, point, end_s in zip(shares, self.trace, ends_s, strict=True))
         return float(whole / self.repeat_s)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -334,7 +335,7 @@ def _lighter(scenario: Scenario) -> str:
     held = [0.0] * scenario.servers
     for variable in scenario.strategy.tensors(scenario).variables:
         held[variable.server] += variable.size_bytes
-    share = max(held) / sum(held)
+    share = max(held) / math.fsum(held)
     if scenario.servers == 1 or share < _UNEVEN / scenario.servers:
         return "more servers or faster links"
     fullest = f"one of {scenario.servers} servers holds {format_share(share)} of the bytes"

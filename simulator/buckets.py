@@ -5,6 +5,7 @@ Li et al., "PyTorch Distributed", VLDB 2020, section 3.2.2; TensorFlow's ``bytes
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 from simulator.compression import Compression
@@ -43,7 +44,7 @@ def buckets(
         return variable.gradient_bytes(batch) * gathered
 
     if bucket_size_bytes is None:
-        return [Bucket(1.0, sum(size_of(variable) for variable in workload.variables))]
+        return [Bucket(1.0, math.fsum(size_of(variable) for variable in workload.variables))]
     fused: list[Bucket] = []
     size = 0.0
     for variable in workload.variables:
@@ -64,7 +65,7 @@ def _compressed(workload: Workload, batch: int, bucket_size_bytes: float | None,
     last = workload.variables[-1]
     for variable in workload.variables:
         sizes = [size + its for size, its in zip(sizes, compression.collective_bytes(variable, batch, replicas), strict=True)]
-        sent += sum(compression.sent_bytes(variable, batch))
+        sent += math.fsum(compression.sent_bytes(variable, batch))
         if variable is last or (bucket_size_bytes is not None and sent >= bucket_size_bytes):
             # the last gradient ends the backward pass, whatever the clock of the measurement said
             ready = 1.0 if variable is last else variable.ready

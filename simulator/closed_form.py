@@ -106,7 +106,7 @@ def sharp_s(size_bytes: float, stages_bytes_per_s: Sequence[float], latency_s: f
     streaming-aggregation hardware design and evaluation", 2020.
     """
     each_s = [size_bytes / pieces / rate for rate in stages_bytes_per_s]
-    return latency_s + sum(each_s) + (pieces - 1) * max(each_s)
+    return latency_s + math.fsum(each_s) + (pieces - 1) * max(each_s)
 
 
 def nvls_bounds_s(devices: int, size_bytes: float, bandwidth_bytes_per_s: float, latency_s: float, pieces: int) -> tuple[float, float]:
@@ -211,7 +211,7 @@ def single_connection_step_s(
     to tensor k and the services from k on).
     """
     wire = [size / bandwidth_bytes_per_s for size in push_sizes_bytes]
-    tail = max(sum(wire[: k + 1]) + sum(services_s[k:]) for k in range(len(wire)))
+    tail = max(math.fsum(wire[: k + 1]) + math.fsum(services_s[k:]) for k in range(len(wire)))
     return pull_bytes / bandwidth_bytes_per_s + latency_s + compute_s + latency_s + tail
 
 
@@ -275,7 +275,7 @@ def mean_value_analysis(customers: int, demands_s: Sequence[float], think_s: flo
     throughput = 0.0
     for count in range(1, customers + 1):
         residence = [demand * (1 + waiting) for demand, waiting in zip(demands_s, queue, strict=True)]
-        throughput = count / (think_s + sum(residence))
+        throughput = count / (think_s + math.fsum(residence))
         queue = [throughput * time_s for time_s in residence]
     return throughput, customers / throughput
 

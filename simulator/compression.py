@@ -142,8 +142,8 @@ class Compression(Terse):
     def kept_bytes(self, variables: Iterable[Variable]) -> float:
         """Bytes that a device keeps from step to step: the rest that was not sent, and PowerSGD's second matrix, with which it begins."""
         dense = [variable for variable in variables if variable.sparse_bytes_per_sample is None]
-        kept = sum(variable.size_bytes for variable in dense) if self.feeds_back else 0.0
-        return float(kept + (sum(self.sent_bytes(variable, 1)[1] for variable in dense) if self.kind == "powersgd" else 0.0))
+        kept = math.fsum(variable.size_bytes for variable in dense) if self.feeds_back else 0.0
+        return float(kept + (math.fsum(self.sent_bytes(variable, 1)[1] for variable in dense) if self.kind == "powersgd" else 0.0))
 
     def compress_s(self, variables: Iterable[Variable], memory_bytes_per_s: float | None) -> float:
         """Seconds to compress the gradients of some variables.
@@ -198,4 +198,4 @@ def _matrix(variable: Variable, values: float) -> tuple[float, float]:
 
 
 def _dense_bytes(variables: Iterable[Variable]) -> float:
-    return float(sum(variable.size_bytes for variable in variables if variable.sparse_bytes_per_sample is None))
+    return float(math.fsum(variable.size_bytes for variable in variables if variable.sparse_bytes_per_sample is None))

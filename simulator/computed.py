@@ -98,12 +98,12 @@ class Pass(NamedTuple):
 
     def roofline_s(self, peak_flops_per_s: float, bandwidth_bytes_per_s: float) -> float:
         """Seconds of its products, each at its roofline."""
-        return sum(each.roofline_s(peak_flops_per_s, bandwidth_bytes_per_s) for each in self.products)
+        return math.fsum(each.roofline_s(peak_flops_per_s, bandwidth_bytes_per_s) for each in self.products)
 
     @property
     def flops(self) -> float:
         """Of products that are kernels of their own."""
-        return sum(each.flops for each in self.products)
+        return math.fsum(each.flops for each in self.products)
 
     @property
     def all_flops(self) -> float:
@@ -113,7 +113,7 @@ class Pass(NamedTuple):
     @property
     def all_bytes(self) -> float:
         """Read and written by all kernels, products included."""
-        return self.moved_bytes + sum(each.operand_bytes for each in self.products)
+        return self.moved_bytes + math.fsum(each.operand_bytes for each in self.products)
 
 
 class Block(NamedTuple):
@@ -262,9 +262,9 @@ def step_of(dimensions: Dimensions, precision: str, device: str, own: Mapping[st
         "variables": _variables(blocks, nominal),
         "layers": _layers(blocks, nominal),
         "counted": {
-            "flops_per_sample": sum(each.all_flops for each in (*forward, *backward)),
-            "per_sample_bytes": sum(each.all_bytes for each in (*forward, *backward)),
-            "kernels": round(sum(each.kernels for each in asked)),
+            "flops_per_sample": math.fsum(each.all_flops for each in (*forward, *backward)),
+            "per_sample_bytes": math.fsum(each.all_bytes for each in (*forward, *backward)),
+            "kernels": round(math.fsum(each.kernels for each in asked)),
         },
         **{
             which: {"base_s": 0.0, "per_sample_s": nominal.of_asked(each), "least_s": nominal.least_of(each)}
@@ -300,7 +300,7 @@ class _Times(NamedTuple):
         """What some passes ask of the device, together."""
         rates = self.peak_flops_per_s, self.bandwidth_bytes_per_s
         each = [(its.roofline_s(*rates), its.moved_bytes, its.fused_flops, its.kernels) for its in passes]
-        products_s, moved_bytes, fused_flops, kernels = (sum(column) for column in zip(*each, strict=True)) if each else (0.0,) * 4
+        products_s, moved_bytes, fused_flops, kernels = (math.fsum(column) for column in zip(*each, strict=True)) if each else (0.0,) * 4
         return _Asked(products_s, moved_bytes / self.bandwidth_bytes_per_s, fused_flops / self.peak_flops_per_s, kernels)
 
     def of_asked(self, asked: _Asked) -> float:
@@ -334,7 +334,7 @@ def _variables(blocks: Sequence[Block], times: _Times) -> list[dict[str, Any]]:
     """In the order in which gradients become ready: layers from the last to the first, in each in proportion to its variables' sizes."""
     index = sum(len(block.parameters) for block in blocks)
     work = [times.of(block.backward) for block in blocks]
-    whole, done, found = sum(work), 0.0, []
+    whole, done, found = math.fsum(work), 0.0, []
     for block, its in zip(reversed(blocks), reversed(work), strict=True):
         size, seen = sum(each.size for each in block.parameters), 0
         for each in reversed(block.parameters):

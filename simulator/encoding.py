@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from simulator.scenario import Scenario
 from simulator.training import Passes
 
@@ -22,7 +24,7 @@ def as_encoded(scenario: Scenario) -> Scenario:
     passes = load.passes or Passes()
     backward_s = load.backward_s(scenario.batch)
     dense = [0.0 if variable.sparse_bytes_per_sample is not None else float(variable.size_bytes) for variable in load.variables]
-    whole, done, variables = sum(dense) or 1.0, 0.0, []
+    whole, done, variables = math.fsum(dense) or 1.0, 0.0, []
     for variable, its in zip(load.variables, dense, strict=True):
         done += its
         ready_s, pass_s = variable.ready * backward_s + done / whole * before_s, backward_s + before_s

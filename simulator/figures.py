@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, Self
@@ -66,7 +67,7 @@ class Scatter(Spec):
     def shares(self) -> tuple[float, float, float]:
         """Of the variance: model, parameters, luck; zeros where there is none."""
         squares = self.model**2, self.parameters**2, self.luck**2
-        total = sum(squares)
+        total = math.fsum(squares)
         model, parameters, luck = (square / total if total else 0.0 for square in squares)
         return model, parameters, luck
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from simulator.distributions import Constant
@@ -20,7 +21,7 @@ _LARGE = 0.2
 def slowest_stage(stages: Sequence[Stage]) -> tuple[int, float]:
     """The stage that computes longest, and how many times as long as the mean of all."""
     busy = [its.busy for its in stages]
-    mean = sum(busy) / len(busy)
+    mean = math.fsum(busy) / len(busy)
     slowest = max(range(len(busy)), key=lambda stage: busy[stage])
     return slowest, busy[slowest] / mean if mean else 1.0
 
@@ -73,7 +74,7 @@ def limit_of_exchanges(taken: str, exposed_s: float, exchanges: Sequence[Exchang
         return None
     amid = [its for its in exchanges if its.amid]
     # passes wait for these whatever else goes on; what is left over comes of those that passes may hide
-    longest = max(amid if sum(its.seconds for its in amid) >= exposed_s / 2 else exchanges, key=lambda its: its.seconds)
+    longest = max(amid if math.fsum(its.seconds for its in amid) >= exposed_s / 2 else exchanges, key=lambda its: its.seconds)
     name: Limit = "exchange" if longest.amid or (longest.among in _SHARDS and longest.does == "all-gather") else "network"
     return Bottleneck(name=name, text=f"Communication that no pass hides takes {taken}, most of it {_what(longest)}; {_less(longest)}.")
 

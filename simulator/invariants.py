@@ -81,7 +81,7 @@ def parts_sum_to_the_step(scenario: Scenario, recording: Recording) -> None:
     del scenario
     for step in recording.steps:
         parts = step.input_s, step.compute_s, step.communication_s, step.waiting_s, step.apply_s
-        if min(parts) < -_SLACK or not math.isclose(sum(parts), step.end_s - step.start_s, rel_tol=1e-9, abs_tol=1e-12):
+        if min(parts) < -_SLACK or not math.isclose(math.fsum(parts), step.end_s - step.start_s, rel_tol=1e-9, abs_tol=1e-12):
             raise _broken("parts_sum_to_the_step", str(step))
 
 
@@ -153,8 +153,8 @@ def every_byte_sent_is_received(scenario: Scenario, recording: Recording) -> Non
     for worker, steps in _ended_steps(recording.steps).items():
         name = f"worker {worker}"
         for verb, got, want in (
-            ("pulled", pulled[worker], steps * sum(variable.pull_bytes(batch) for variable in load.variables)),
-            ("pushed", pushed[worker], steps * sum(scenario.strategy.pushed_bytes(scenario))),
+            ("pulled", pulled[worker], steps * math.fsum(variable.pull_bytes(batch) for variable in load.variables)),
+            ("pushed", pushed[worker], steps * math.fsum(scenario.strategy.pushed_bytes(scenario))),
         ):
             if not math.isclose(got, want, rel_tol=1e-9):
                 raise _broken("every_byte_sent_is_received", f"{name} {verb} {got:.0f} bytes in {steps} steps, not {want:.0f}")
@@ -270,11 +270,11 @@ def no_link_carries_more_than_it_can(scenario: Scenario, recording: Recording) -
                 raise _broken("no_link_carries_more_than_it_can", f"{transfer} needs {least_s:.9g} s on the rank's own link")
     if reduction.bucket_size_bytes is not None or scenario.strategy.pace.every > 1 or reduction.forward_first:
         return  # what is sent while the rank computes cannot be told from the length of its steps
-    sizes = [sum(scenario.strategy.pushed_bytes(scenario))]
+    sizes = [math.fsum(scenario.strategy.pushed_bytes(scenario))]
     if reduction.compression is not None:
         sizes = reduction.as_one(scenario.workload, scenario.batch, scenario.replicas)
     for step in recording.steps:
-        least_s = step.input_s + step.compute_s + step.apply_s + sum(sent_s(step.replica, size) for size in sizes)
+        least_s = step.input_s + step.compute_s + step.apply_s + math.fsum(sent_s(step.replica, size) for size in sizes)
         if not _at_least(step.end_s - step.start_s, least_s):
             raise _broken("no_link_carries_more_than_it_can", f"{step} needs {least_s:.9g} s with the bytes on the rank's own link")
 

@@ -83,7 +83,7 @@ def summarise(
     step_samples = achieved.batch / achieved.layout.ranks_per_replica  # of each step of a rank
     samples_per_s = [run.accepted_steps * kept * step_samples / run.window_s for run in runs]
     steps = sum(run.steps for run in runs)
-    dropped = 1.0 - sum(run.accepted_steps for run in runs) * kept / steps
+    dropped = 1.0 - math.fsum(run.accepted_steps for run in runs) * kept / steps
     phase = _phase(achieved, runs)
     batch_alone = alone_scenario(scenario).batch
     baseline = [run.steps * kept * batch_alone / run.window_s for run in alone]
@@ -158,7 +158,7 @@ def doubt_of_runs(scenario: Scenario, runs: Sequence[Measured]) -> Doubt | None:
 
 
 def _hidden_s(runs: Sequence[Measured]) -> float:
-    return sum(run.hidden_s for run in runs) / sum(run.steps for run in runs)
+    return math.fsum(run.hidden_s for run in runs) / sum(run.steps for run in runs)
 
 
 def _mean_staleness(scenario: Scenario, runs: Sequence[Measured], mean: float, doubt: Doubt | None) -> Estimate | None:
@@ -311,7 +311,7 @@ def _stages(achieved: Scenario, runs: Sequence[Measured]) -> tuple[Stage, ...]:
 
 def _utilisation(runs: Sequence[Measured]) -> tuple[Utilisation, PortName | None]:
     """What was in use, and what the busiest link is."""
-    window_s = sum(run.window_s for run in runs)
+    window_s = math.fsum(run.window_s for run in runs)
     total = Measured()
     for run in runs:
         total.add_use(run)

@@ -84,4 +84,4 @@ def _scatter(every: list[SpeedUp]) -> Scatter:
         groups.setdefault((each.model, each.device), []).append(math.log(each.gain))
     several = [values for values in groups.values() if len(values) > 1]
     freedom = sum(len(values) - 1 for values in several)
-    return Scatter(math.sqrt(sum((len(values) - 1) * statistics.variance(values) for values in several) / freedom), freedom)
+    return Scatter(math.sqrt(math.fsum((len(values) - 1) * statistics.variance(values) for values in several) / freedom), freedom)

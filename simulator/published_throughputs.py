@@ -193,7 +193,7 @@ class PublishedThroughputs:
             raise ScenarioError("models/published/speeds.csv: no two sources have the same pair, so its scatter is not known")
         freedom = sum(len(values) - 1 for values in several)
         # each pair stands in both directions, which is one observation
-        return Scatter(math.sqrt(sum((len(values) - 1) * statistics.variance(values) for values in several) / freedom), freedom // 2)
+        return Scatter(math.sqrt(math.fsum((len(values) - 1) * statistics.variance(values) for values in several) / freedom), freedom // 2)
 
 
 def _nearest(

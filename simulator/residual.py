@@ -6,6 +6,7 @@ a first convolution, four stages of blocks of 1x1, 3x3 and 1x1 convolutions, and
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Annotated, Literal, NamedTuple
 
@@ -105,7 +106,7 @@ class Residual(Spec):
             forward, backward = forward + each.forward(size), backward + each.backward(size)
         return Block(
             name, tuple(Parameter(f"{its_own.name}/{each.name}", each.shape) for its_own in its for each in its_own.parameters),
-            forward, backward, output_bytes=out, kept_bytes=sum(each.kept(size) for each in its) + out,
+            forward, backward, output_bytes=out, kept_bytes=math.fsum(each.kept(size) for each in its) + out,
         )  # fmt: skip
 
 

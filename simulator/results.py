@@ -30,7 +30,7 @@ from simulator.figures import (
 from simulator.rows import BRIEF, COLUMNS, OF_JOB
 from simulator.scenario import Scenario
 from simulator.short import Short
-from simulator.spec import Spec
+from simulator.spec import Checksummed, Spec
 from simulator.table import Cell, Row, flat
 from simulator.text import counted, estimated, format_seconds, format_share
 from simulator.workload import DeviceTransfer
@@ -38,7 +38,7 @@ from simulator.workload import DeviceTransfer
 __all__ = ["Failed", "Failure", "Outcome", "Result"]
 
 
-class Outcome(Short, Spec):
+class Outcome(Short, Checksummed):
     """What became of one scenario: a :class:`Result`, or a :class:`Failure`."""
 
     schema_version: Literal[1] = Field(default=1, description="version of this format")

@@ -337,8 +337,15 @@ class Scenario(Short, Terse):
     @cached_property
     def hash(self) -> str:
         """Content hash: scenarios that are equal but for how they are simulated, and only they, have it in common."""
-        content = self.model_dump(mode="json", exclude={"run": set(HOW_SIMULATED)})
-        content["strategy"] |= self.strategy.keys_of_before
+        return self.hash_of(self.model_dump(mode="json"))
+
+    def hash_of(self, written: Mapping[str, Any]) -> str:
+        """The content hash of this scenario as it was written, which an earlier version may have done with fewer keys."""
+        content = {
+            **written,
+            "run": {key: value for key, value in written.get("run", {}).items() if key not in HOW_SIMULATED},
+            "strategy": {**written.get("strategy", {}), **self.strategy.keys_of_before},
+        }
         canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 

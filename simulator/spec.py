@@ -31,6 +31,8 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
 
+from simulator.checksums import KEY as CHECKSUM
+from simulator.checksums import with_checksum
 from simulator.errors import UnitError
 from simulator.table import Row, flat, frame_of, html_of
 from simulator.units import Dimension, parse_quantity
@@ -38,7 +40,20 @@ from simulator.units import Dimension, parse_quantity
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Bytes", "Moderate", "Positive", "Rate", "Seconds", "Spec", "Terse", "keys_of", "one_or_two", "parts_of", "short_name"]
+__all__ = [
+    "Bytes",
+    "Checksummed",
+    "Moderate",
+    "Positive",
+    "Rate",
+    "Seconds",
+    "Spec",
+    "Terse",
+    "keys_of",
+    "one_or_two",
+    "parts_of",
+    "short_name",
+]
 
 _SUFFIX = re.compile(r"(_bytes_per_s|_bytes|_s)$")
 _SI_NAME = {"time": "seconds", "information": "bytes", "rate": "bytes per second"}
@@ -328,6 +343,29 @@ class Terse(Spec):
             if name in written and getattr(self, name) == fields[name].get_default(call_default_factory=True):
                 del written[name]
         return written
+
+
+class Checksummed(Spec):
+    """What is written to be read back and believed: its JSON ends with a checksum, which whoever reads the text looks at."""
+
+    def to_json(self) -> str:
+        """One line of JSON, as of any specification, with the checksum of all before it as its last key."""
+        return with_checksum(super().to_json())
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_checksum(cls, data: Any) -> Any:
+        return {key: value for key, value in data.items() if key != CHECKSUM} if isinstance(data, dict) and CHECKSUM in data else data
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler, /) -> JsonSchemaValue:
+        schema = super().__get_pydantic_json_schema__(core_schema, handler)
+        schema["properties"][CHECKSUM] = {
+            "type": "string",
+            "pattern": "^[0-9a-f]{16}$",
+            "description": "beginning of the SHA-256, as hexadecimal digits, of all bytes of the line before this key and its comma",
+        }
+        return schema
 
 
 def keys_of(table: type[BaseModel]) -> dict[str, None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
@@ -81,4 +82,4 @@ class SlowNodes(Terse):
 
     def mean(self) -> float:
         """Mean factor of a node's step times."""
-        return 1.0 + self.share * (sum(self.between) / 2 - 1.0)
+        return 1.0 + self.share * (math.fsum(self.between) / 2 - 1.0)

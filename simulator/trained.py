@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from functools import lru_cache
 
@@ -54,8 +55,8 @@ def recomputed_share(training: Training, layers: tuple[Layer, ...]) -> float:
     transformer models", MLSys 2023).
     """
     if training.recompute == "selective":
-        work = sum(layer.forward for layer in layers)
-        return sum(layer.selective_work * layer.forward for layer in layers) / work if work else 0.0
+        work = math.fsum(layer.forward for layer in layers)
+        return math.fsum(layer.selective_work * layer.forward for layer in layers) / work if work else 0.0
     return 1.0 if training.recompute == "full" else 0.0
 
 

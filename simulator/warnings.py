@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 from simulator.constants import constants
@@ -111,7 +112,7 @@ def _on_the_buckets(scenario: Scenario, exposed: float) -> Iterator[Warned]:
     fused = reduction.buckets(load, scenario.batch, replicas)
     if len({bucket.ready for bucket in fused}) > 1:
         return
-    size, total = reduction.bucket_size_bytes, sum(bucket.size_bytes for bucket in fused)
+    size, total = reduction.bucket_size_bytes, math.fsum(bucket.size_bytes for bucket in fused)
     why = "since strategy.bucket_size is left out, as TensorFlow does by default (bytes_per_pack = 0)"
     if size is not None:
         why = f"since they fill one bucket of {format_bytes(size)} alone"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Literal
@@ -334,7 +335,7 @@ class Workload(Short, Spec):
     def _in_short(self) -> Iterator[str]:
         yield f"{self.name}, {self.precision}"
         if self.variables:
-            size = sum(its.size_bytes for its in self.variables)
+            size = math.fsum(its.size_bytes for its in self.variables)
             yield f"{counted(len(self.variables), 'variable')} of {format_bytes(size)} in all"
         if (batch := self.batch_per_replica) is not None:
             both = format_seconds(self.forward(batch) + self.backward(batch))
@@ -412,7 +413,7 @@ class Workload(Short, Spec):
         of_layers = sorted(index for layer in self.layers for index in layer.variables)
         if of_layers != list(range(len(self.variables))):
             raise ValueError(f"layers must have each of the {len(self.variables)} variables once, by its creation_index")
-        if not sum(layer.forward + layer.backward_work for layer in self.layers):
+        if not math.fsum(layer.forward + layer.backward_work for layer in self.layers):
             raise ValueError("layers must have some work: forward and backward of all of them are 0")
         for layer in self.layers:
             if layer.experts is not None and not set(layer.experts.variables) <= set(layer.variables):
@@ -503,7 +504,7 @@ class Workload(Short, Spec):
     @property
     def parameter_bytes(self) -> float:
         """Bytes of all trainable variables."""
-        return float(sum(variable.size_bytes for variable in self.variables))
+        return float(math.fsum(variable.size_bytes for variable in self.variables))
 
     def forward_s(self, batch: float) -> float:
         """Mean seconds of a step before its last backward pass: the forward pass, or all parts but the last one's backward pass."""
@@ -531,8 +532,8 @@ class Workload(Short, Spec):
         else:
             # what is computed again, or in parts, keeps the share of the passes that it is made of
             passes = self.forward, self.backward
-            once_s = sum(each(batch / parts) for each in passes)
-            busy_s = sum(each.per_sample_s * batch / parts + (each.base_s if each.least_s else 0.0) for each in passes)
+            once_s = math.fsum(each(batch / parts) for each in passes)
+            busy_s = math.fsum(each.per_sample_s * batch / parts + (each.base_s if each.least_s else 0.0) for each in passes)
             work_s = self.apply_s + self.compute_s(batch) * (busy_s / once_s if once_s else 1.0)
         return float(min(max(work_s / whole_s, _LEAST_SHARE), 1.0)) if whole_s else 1.0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -137,7 +138,7 @@ def check_levels(table: StepTable, names: Sequence[str], accept: bool = False) -
 
 def _apart(one: Array, other: Array) -> bool:
     first, second = float(np.mean(one)), float(np.mean(other))
-    error = float(np.sqrt(sum(np.var(rounds, ddof=1) / len(rounds) for rounds in (one, other) if len(rounds) > 1)))
+    error = float(np.sqrt(math.fsum(np.var(rounds, ddof=1) / len(rounds) for rounds in (one, other) if len(rounds) > 1)))
     return max(first, second) / min(first, second) > LEVELS_APART and abs(first - second) > _STANDARD_ERRORS * error
 
 
@@ -153,8 +154,8 @@ def _disturbed(number: int, run: Measurements) -> dict[tuple[int, int], str]:
 def _load(runs: Sequence[Measurements]) -> str:
     """What others took meanwhile, in words."""
     seen = [record for run in runs for record in run.of(Load) if record.stage == "round" and record.others_s is not None]
-    capacity = sum(record.wall_s * record.cores for record in seen)
+    capacity = math.fsum(record.wall_s * record.cores for record in seen)
     if not capacity:
         return ""
-    share = sum((record.others_s or 0.0) + record.stolen_s for record in seen) / capacity
+    share = math.fsum((record.others_s or 0.0) + record.stolen_s for record in seen) / capacity
     return f"others took {format_share(share)} of the processor's time while steps were timed"

@@ -9,6 +9,7 @@ such an account, clock and CPU time decide (:mod:`calibrate.fit.input_clock`), a
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -334,7 +335,7 @@ def _remarks(
     if len(limited) == 1:
         notes[f"{place}_batch"] = f"measured at {batch} samples a batch alone: all time counts as the samples'"
     its = settings[batch, calls]
-    all_s = sum(center[at] + center[at + 1] * batch for at in (0, 2))
+    all_s = math.fsum(center[at] + center[at + 1] * batch for at in (0, 2))
     waits = 1.0 - float(np.mean(its.cpu_s)) / all_s
     if waits > _WAITS:
         notes[f"{place}_waits"] = f"{waits:.0%} of it is no CPU time, such as waiting for storage: it needs no core of cluster.host_cores"

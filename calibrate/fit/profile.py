@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 
@@ -205,7 +206,7 @@ def _flags(by_batch: Mapping[int, Sequence[StepsOfProfile]]) -> dict[str, str]:
         flags["steps_per_execution"] = f"a marked step fetches {several} batches: it may be {several} steps of the model"
     collectives = sorted({op.kind for step in steps for op in step.ops if op.role == "communication"})
     if collectives:
-        exposed = sum(step.collective_s for step in steps) / len(steps)
+        exposed = math.fsum(step.collective_s for step in steps) / len(steps)
         taken = f"; {format_seconds(exposed)} a step, while the device computed nothing, are taken out" if exposed else ""
         flags["communication"] = (
             f"the profiled run communicated ({', '.join(collectives[:3])}){taken}: waiting for other replicas may be left in the step; "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -210,7 +211,7 @@ def _device_work(runs: Sequence[Measurements], table: StepTable) -> Affine | Non
     seconds = {batch: [one for one in each if one is not None] for batch, each in used.items()}
     if not cores or any(len(seconds[batch]) < len(used[batch]) for batch in used):
         return None
-    line = AffineMean().fit(list(seconds), [sum(each) / len(each) / cores for each in seconds.values()])
+    line = AffineMean().fit(list(seconds), [math.fsum(each) / len(each) / cores for each in seconds.values()])
     return Affine(base_s=digits(line.base_), per_sample_s=digits(line.slope_))
 
 

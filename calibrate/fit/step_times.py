@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -89,7 +90,7 @@ class StepTable:
                 raise CalibrationError(
                     f"batch {batch} has {count} timed step(s); a fit needs at least {_FEWEST_STEPS}: measure again, and raise `steps`"
                 )
-            if not any(sum(row) > 0 for row in shares[batch]):
+            if not any(math.fsum(row) > 0 for row in shares[batch]):
                 raise CalibrationError(f"batch {batch} has no step split into forward, backward and apply: {CUT_SHORT}")
         # a round that was cut short has not seen all batch sizes, and cannot be compared with the others
         turns = sorted(set.intersection(*(set(times[batch]) for batch in batches)))
@@ -98,7 +99,7 @@ class StepTable:
         rounds = {batch: [np.array(times[batch][turn]) for turn in turns] for batch in batches}
         splits = {}
         for batch in batches:
-            splits[batch] = smooth(np.array([row for row in shares[batch] if sum(row) > 0]))
+            splits[batch] = smooth(np.array([row for row in shares[batch] if math.fsum(row) > 0]))
         return cls(rounds, splits, tuple(run for run, _ in turns))
 
     @property
@@ -364,7 +365,7 @@ def _between(groups: list[Array]) -> float:
     if count < 2 or total <= count:
         return 0.0
     grand = float(np.concatenate(groups).mean())
-    between = sum(len(group) * (float(group.mean()) - grand) ** 2 for group in groups) / (count - 1)
-    within = sum(float(((group - group.mean()) ** 2).sum()) for group in groups) / (total - count)
+    between = math.fsum(len(group) * (float(group.mean()) - grand) ** 2 for group in groups) / (count - 1)
+    within = math.fsum(float(((group - group.mean()) ** 2).sum()) for group in groups) / (total - count)
     n_0 = (total - float((sizes**2).sum()) / total) / (count - 1)
     return max((between - within) / n_0, 0.0)

@@ -15,6 +15,7 @@ from calibrate.published.tables import Excluded
 from calibrate.published.validation import Spread
 from calibrate.validation.comparison import Compared
 from calibrate.validation.validation import Score, Validation, largest_errors, scores_of
+from simulator.checksums import checksum_holds, with_checksum
 from simulator.constants import Known
 from simulator.errors import InputError
 from simulator.nearest import did_you_mean
@@ -109,7 +110,10 @@ class _Kept:
             if self._file.is_file() and _KEPT.holds(self._file):
                 whole = self._file.read_bytes()
                 self._end = whole.rfind(b"\n") + 1
-                self.rows = dict(map(_kept_row, whole[: self._end].splitlines()))
+                for line in whole[: self._end].splitlines():
+                    if checksum_holds(line):  # others are predicted again
+                        found = json.loads(line)
+                        self.rows[found["name"]] = [Compared.model_validate(each) for each in found["rows"]]
 
     def __contains__(self, name: str) -> bool:
         return name in self.rows
@@ -118,30 +122,19 @@ class _Kept:
         self.rows[row.name] = found
         if self._file is not None:
             self._file.parent.mkdir(parents=True, exist_ok=True)
-            line = json.dumps([row.name, [each.model_dump(mode="json") for each in found]]).encode() + b"\n"
+            text = json.dumps({"name": row.name, "rows": [each.model_dump(mode="json") for each in found]})
+            line = f"{with_checksum(text)}\n".encode()
             with open(self._file, "ab") as file:
                 file.truncate(self._end)
                 file.write(line)
             self._end += len(line)
 
 
-def _kept_row(line: bytes) -> tuple[str, list[Compared]]:
-    name, rows = json.loads(line)
-    return str(name), [Compared.model_validate(each) for each in rows]
-
-
-def _holds_kept_rows(path: Path) -> bool:
-    """Whether a file has such lines alone; the last may be cut off."""
-    *lines, torn = path.read_bytes().split(b"\n")
-    try:
-        for line in lines:
-            _kept_row(line)
-    except (ValueError, TypeError):
-        return False
-    return torn.startswith(b'["') or not torn or torn == b"["
-
-
-_KEPT = OutputKind("holds no rows that this version predicted", _holds_kept_rows)
+_BEGINS = b'{"name": '
+_KEPT = OutputKind(
+    "holds no rows that this version predicted",
+    lambda path: all(line.startswith(_BEGINS) or _BEGINS.startswith(line) for line in path.read_bytes().splitlines()),
+)
 
 
 def validation_of(rows: Sequence[Compared], excluded: Sequence[Excluded]) -> Validation:

@@ -96,7 +96,7 @@ class Point(NamedTuple):
     @property
     def mean_s(self) -> float:
         """Mean over the repeats, in seconds."""
-        return sum(self.times_s) / len(self.times_s)
+        return math.fsum(self.times_s) / len(self.times_s)
 
 
 class Assumed(NamedTuple):

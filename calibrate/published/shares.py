@@ -102,8 +102,8 @@ def rows_of(speeds: PublishedThroughputs) -> tuple[SharesRow, ...]:
         passes = [each for block in dimensions.blocks(value_bytes_of(row.precision)) for each in (block.forward, block.backward)]
         key = (model.id, row.precision, device.name, row.source, row.software, dimensions.constants[1])
         bandwidth = device.memory_bandwidth_bytes_per_s
-        product_s = sum(each.roofline_s(peak, bandwidth) for each in passes)
-        times = product_s, sum(each.moved_bytes for each in passes) / bandwidth, 1.0 / row.throughput
+        product_s = math.fsum(each.roofline_s(peak, bandwidth) for each in passes)
+        times = product_s, math.fsum(each.moved_bytes for each in passes) / bandwidth, 1.0 / row.throughput
         found.setdefault(key, []).append(times)
     return tuple(_row(key, np.exp(np.mean(np.log(times), axis=0)).tolist()) for key, times in found.items())
 

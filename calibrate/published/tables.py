@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Iterator, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -84,7 +85,7 @@ class Row(Spec):
     @property
     def mean(self) -> float:
         """Mean throughput of the repeats."""
-        return sum(self.throughput) / len(self.throughput)
+        return math.fsum(self.throughput) / len(self.throughput)
 
     @property
     def step_s(self) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -92,8 +93,8 @@ def _rows(experiment: Experiment, readings: Readings) -> Iterable[dict[str, Any]
             "detection_s": _mean([one.detection_s for one in met]),
             "rejoin_s": _mean([one.start_up_s for one in met if not one.stopped]),
             "restore_s": _mean(restores_s(run)),
-            "down_s": sum(one.back_s - one.killed_s for one in met if one.stopped and one.back_s is not None),
-            "lost_s": sum(one.lost_s for one in met),
+            "down_s": math.fsum(one.back_s - one.killed_s for one in met if one.stopped and one.back_s is not None),
+            "lost_s": math.fsum(one.lost_s for one in met),
             "lost_steps": lost_steps(run),
             "fewer_workers_s": _fewer(run),
             "updates_per_s": whole,

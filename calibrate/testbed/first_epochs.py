@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -101,7 +102,7 @@ class JobTimes:
     @property
     def time_s(self) -> float:
         """Until the end of the last epoch."""
-        return self.startup_s + sum(epoch.time_s for epoch in self.epochs)
+        return self.startup_s + math.fsum(epoch.time_s for epoch in self.epochs)
 
 
 COLUMNS = (

@@ -5,6 +5,7 @@ Times are seconds since the job's first common start.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -150,11 +151,11 @@ def rates(run: OneRun) -> tuple[float, float | None]:
     """Updates a second of an asynchronous job with all workers, and while some were missing (None: never), without checkpoints' stops."""
     missing = _missing(run)
     stops = [(one.at_s, one.seconds or 0.0) for one in run.events if one.what == "checkpoint" and one.at_s < run.seconds]
-    length = sum(end - begin for begin, end in missing)
+    length = math.fsum(end - begin for begin, end in missing)
     away = sum(1 for step in run.steps if any(begin <= step.applied_s < end for begin, end in missing))
-    in_both = sum(seconds for at_s, seconds in stops if any(begin <= at_s < end for begin, end in missing))
-    down = sum((one.back_s or run.seconds) - one.killed_s for one in faults_of(run) if one.stopped)
-    whole_s = run.seconds - length - down - (sum(seconds for _, seconds in stops) - in_both)
+    in_both = math.fsum(seconds for at_s, seconds in stops if any(begin <= at_s < end for begin, end in missing))
+    down = math.fsum((one.back_s or run.seconds) - one.killed_s for one in faults_of(run) if one.stopped)
+    whole_s = run.seconds - length - down - (math.fsum(seconds for _, seconds in stops) - in_both)
     return (len(run.steps) - away) / whole_s, away / (length - in_both) if length else None
 
 
@@ -175,5 +176,5 @@ def _missing(run: OneRun) -> list[tuple[float, float]]:
 def fewer_workers_s(run: OneRun) -> float:
     """By how much an asynchronous job took longer because workers were missing, at the rates that it had with and without them."""
     whole, fewer = rates(run)
-    length = sum(end - begin for begin, end in _missing(run))
+    length = math.fsum(end - begin for begin, end in _missing(run))
     return length * (1.0 - fewer / whole) if fewer is not None else 0.0

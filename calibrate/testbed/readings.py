@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
@@ -98,11 +99,11 @@ class OneRun:
 
     def cpu_s(self, job: str = "") -> float:
         """CPU seconds of all tasks of a job (``worker``, ``ps``, ``chief``), or of all."""
-        return sum(one.user_s + one.system_s for one in self.used if one.task.startswith(job))
+        return math.fsum(one.user_s + one.system_s for one in self.used if one.task.startswith(job))
 
     def sent_bytes(self, job: str = "") -> float:
         """Bytes that left the interfaces of a job's tasks, or of all."""
-        return sum(one.sent_bytes for one in self.used if one.task.startswith(job))
+        return math.fsum(one.sent_bytes for one in self.used if one.task.startswith(job))
 
 
 @dataclass(frozen=True)

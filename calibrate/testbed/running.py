@@ -9,6 +9,7 @@ depends on it.
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -203,7 +204,7 @@ def _memory_bytes(setting: TestbedSetting) -> float:
 def _beyond_disk(settings: Sequence[TestbedSetting], repeats: int, folder: Path) -> list[str]:
     there = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
     free = shutil.disk_usage(there).free
-    needed = sum(repeats * one.workers * one.steps * _STEP_BYTES for one in settings)
+    needed = math.fsum(repeats * one.workers * one.steps * _STEP_BYTES for one in settings)
     if needed <= free:
         return []
     return [f"`measurements`: {str(folder)!r}: takes about {needed / 2**30:.2f} GiB, and {free / 2**30:.2f} GiB are free there"]
@@ -251,13 +252,13 @@ def busiest_share(sizes: Iterable[float], servers: int) -> float:
     held = [0.0] * servers
     for index, size in enumerate(sizes):
         held[index % servers] += size
-    return max(held) / sum(held)
+    return max(held) / math.fsum(held)
 
 
 def _of_slowest(law: Distribution, workers: int) -> float:
     """About how much longer the slowest of some workers takes than the mean: exact for an exponential law."""
     variation: float = {"constant": 0.0, "exponential": 1.0, "gamma": 0.4, "lognormal": 0.3}.get(law.kind, 0.3)
-    return 1.0 + variation * sum(1.0 / number for number in range(2, workers + 1))
+    return 1.0 + variation * math.fsum(1.0 / number for number in range(2, workers + 1))
 
 
 # -- the run -----------------------------------------------------------------------------

@@ -230,14 +230,14 @@ class TestbedSetting(Terse):
     @property
     def parameter_bytes(self) -> float:
         """Bytes of all variables, dense."""
-        return sum(variable.size_bytes for variable in self.variables)
+        return math.fsum(variable.size_bytes for variable in self.variables)
 
     @property
     def moved_bytes(self) -> float:
         """Bytes that a worker's step pulls, and pushes: of a sparse variable the rows that it touches, where they travel alone."""
         sparse = self.servers > 0 and self.compute.kind == "emulated"
         rows = [one.rows * one.row_bytes if one.rows is not None and sparse else one.size_bytes for one in self.variables]
-        return float(sum(rows))
+        return float(math.fsum(rows))
 
     @property
     def samples_per_update(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -223,13 +224,13 @@ class TestbedRun(Short):
     @property
     def mean_updates_per_s(self) -> float:
         """Over the repeats."""
-        return sum(one.updates_per_s for one in self.repeats) / len(self.repeats)
+        return math.fsum(one.updates_per_s for one in self.repeats) / len(self.repeats)
 
     @property
     def mean_staleness(self) -> float | None:
         """Over the repeats; None where all workers step together."""
         means = [one.mean_staleness for one in self.repeats if one.mean_staleness is not None]
-        return sum(means) / len(means) if means else None
+        return math.fsum(means) / len(means) if means else None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as JSON has them."""
@@ -262,7 +263,7 @@ class TestbedRun(Short):
         if asked is not None and rates:
             low, high = format_rate(min(rates)), format_rate(max(rates))
             moved = low if low == high else f"{low} to {high}"
-            share = format_share(sum(rates) / len(rates) / asked)
+            share = format_share(math.fsum(rates) / len(rates) / asked)
             lines.append(f"links: asked {format_rate(asked)}, plain sockets moved {moved} ({share})")
         return tuple(lines)
 
@@ -407,5 +408,5 @@ def _job(job: str, runs: tuple[OneRun, ...], *, shaped: bool) -> MeasuredJob:
         tasks=_tasks(job, runs[0]),
         sent_bytes=float(np.mean([run.sent_bytes(job) for run in runs])) if shaped else None,
         cpu_s=float(np.mean(cpu)),
-        cpu_s_per_step=float(sum(cpu) / sum(len(run.steps) for run in runs)),
+        cpu_s_per_step=float(math.fsum(cpu) / sum(len(run.steps) for run in runs)),
     )

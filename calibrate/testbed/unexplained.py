@@ -57,7 +57,7 @@ def fit_noise(rates: Sequence[Sequence[float]]) -> Parameter | None:
     freedom = sum(len(each) - 1 for each in logs)
     if freedom < _FEWEST_FREEDOM:
         return None
-    squares = sum(float(((each - each.mean()) ** 2).sum()) for each in logs)
+    squares = math.fsum(float(((each - each.mean()) ** 2).sum()) for each in logs)
     low, high = (math.sqrt(squares / chi2.ppf(share, freedom)) for share in (0.95, 0.05))
     return Parameter(
         value=math.sqrt(squares / freedom),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -365,5 +366,5 @@ def _measure(base: Scenario, candidate: Candidate) -> tuple[str, float, Kind]:
     if path.startswith(("workload.forward", "workload.backward")):
         return f"forward and backward pass, batch {batch:,}", load.compute_s(batch), "seconds"
     if path.startswith("workload.server"):
-        return "all gradients of a step", sum(load.server(variable.gradient_bytes(batch)) for variable in load.variables), "seconds"
+        return "all gradients of a step", math.fsum(load.server(variable.gradient_bytes(batch)) for variable in load.variables), "seconds"
     return "", value_at(base, path), "rate" if path.endswith("_bytes_per_s") else "seconds"

@@ -354,11 +354,11 @@ def own_discrepancy(rows: Sequence[Compared], results: Sequence[Result]) -> Own 
         squares.append(max(residual**2 - chance**2, 0.0) / off.sd**2)
     inside = 0.0
     for (row, off, reached), square in zip(used, squares, strict=True):
-        others = _factor(sum(squares) - square, len(squares) - 1)
+        others = _factor(math.fsum(squares) - square, len(squares) - 1)
         drawn = Estimate(mean=row.predicted.mean, low=reached.low, high=reached.high)
         ends = widened(drawn, off.times(others))
         inside += sum(ends.low <= value <= ends.high for value in row.measured) / len(row.measured)
-    factor = _factor(sum(squares), len(squares))
+    factor = _factor(math.fsum(squares), len(squares))
     scaled = {name: _scaled(getattr(regime, name), factor) for name in ("compute", "communication", "staleness")}
     points = f"{len(used)} points, each predicted from the others, and the regime's own as 3 points"
     about = f"{format_number(factor, 2)} times that of the regime: {points}"

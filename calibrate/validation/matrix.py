@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -69,7 +70,7 @@ class Matrix(Short, Spec):
     @property
     def guessed_s(self) -> float:
         """Seconds that all runs take, a guess from rates and means."""
-        return sum(guessed_run_s(one, self.repeats) for one in self.settings)
+        return math.fsum(guessed_run_s(one, self.repeats) for one in self.settings)
 
     def as_data(self) -> dict[str, Any]:
         """Its settings with the seconds that their runs take by a guess, as JSON has them."""

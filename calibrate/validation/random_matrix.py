@@ -24,6 +24,7 @@ The space is for machines of two cores and more:
 from __future__ import annotations
 
 import functools
+import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -228,14 +229,14 @@ def _emulated(draw: _Draw, group: str) -> dict[str, Any] | None:
     bytes_per_s = mbit_per_s * 125_000
     table: dict[str, Any] = {"mode": mode, "workers": workers}
     if mode == "ring":
-        own_s = busy_s = 2 * (workers - 1) / workers * sum(sizes) / bytes_per_s
+        own_s = busy_s = 2 * (workers - 1) / workers * math.fsum(sizes) / bytes_per_s
         within = workers * mbit_per_s <= _MOST_MBIT_PER_S[RING]
     else:
         table["servers"] = servers
         if mode == "sync" and backup and workers > 2:
             table["backup_workers"] = backup
-        own_s = 2 * sum(sizes) / bytes_per_s
-        busy_s = workers * busiest_share(sizes, servers) * sum(sizes) / bytes_per_s
+        own_s = 2 * math.fsum(sizes) / bytes_per_s
+        busy_s = workers * busiest_share(sizes, servers) * math.fsum(sizes) / bytes_per_s
         within = servers <= len(sizes) and min(servers, workers) * mbit_per_s <= _MOST_MBIT_PER_S[SERVERS]
     if not within:
         return None

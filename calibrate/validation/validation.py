@@ -428,7 +428,7 @@ def _noise_floor(rows: Sequence[Compared]) -> float | None:
     freedom = sum(len(row.measured) - 1 for row in rows)
     if not freedom:
         return None
-    return math.sqrt(sum((row.noise or 0.0) ** 2 * (len(row.measured) - 1) for row in rows) / freedom)
+    return math.sqrt(math.fsum((row.noise or 0.0) ** 2 * (len(row.measured) - 1) for row in rows) / freedom)
 
 
 def _size(value: float | None) -> float | None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import csv
 import io
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -60,7 +61,7 @@ def measured_steps(measured: Measurements) -> list[Steps]:
             times.setdefault(step.batch, []).append(step.seconds)
     model = Path(str(measured.header.arguments["model"]).rpartition(":")[0]).stem
     replicas = int(measured.header.arguments.get("replicas") or 1)
-    return [Steps(model, replicas, batch, len(each), sum(each) / len(each)) for batch, each in sorted(times.items())]
+    return [Steps(model, replicas, batch, len(each), math.fsum(each) / len(each)) for batch, each in sorted(times.items())]
 
 
 def scenario_of(folder: Path, model: str, replicas: int, batch: int) -> Scenario:

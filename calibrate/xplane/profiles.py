@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -254,7 +255,7 @@ def _report(batch: int, profiles: Sequence[StepsOfProfile]) -> ProfileReport:
 
 
 def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
+    return math.fsum(values) / len(values)
 
 
 def _totals(steps: Sequence[MeasuredStep], name_of: Any) -> tuple[Total, ...]:
@@ -268,8 +269,8 @@ def _totals(steps: Sequence[MeasuredStep], name_of: Any) -> tuple[Total, ...]:
         Total(
             name,
             len(its) / len(steps),
-            sum(op.end_s - op.start_s for op in its) / len(steps),
-            sum(op.size_bytes for op in its) / len(steps),
+            math.fsum(op.end_s - op.start_s for op in its) / len(steps),
+            math.fsum(op.size_bytes for op in its) / len(steps),
         )
         for name, its in ops.items()
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -254,9 +255,9 @@ def _marked(profile: Profile) -> tuple[str, Timeline, list[Event]]:
             elif event.name == "EagerExecute" and event.statistics.get("is_func"):
                 functions[index, str(event.statistics.get("eager_op", ""))].append(event)
     if numbered:
-        (index, name), events = max(numbered.items(), key=lambda item: (len(item[1]), sum(one.duration_s for one in item[1])))
+        (index, name), events = max(numbered.items(), key=lambda item: (len(item[1]), math.fsum(one.duration_s for one in item[1])))
     elif functions:
-        (index, name), events = max(functions.items(), key=lambda item: sum(one.duration_s for one in item[1]))
+        (index, name), events = max(functions.items(), key=lambda item: math.fsum(one.duration_s for one in item[1]))
     else:
         count = sum(len(line.events) for line in profile.timelines)
         planes = ", ".join(sorted({line.plane for line in profile.timelines})) or "nothing"
@@ -354,12 +355,12 @@ def _pipeline(lines: Sequence[Timeline], marks: Marks, fetches: Sequence[tuple[f
     behind = [name for name in stages if "Prefetch" in name.rpartition("::")[0]]
     prefetched = any("Prefetch" in name for name in stages)
     outermost = min(behind, key=lambda name: (name.count("::"), name), default=None)
-    prepare_s = sum(stages[outermost]) / len(stages[outermost]) if outermost is not None else 0.0
+    prepare_s = math.fsum(stages[outermost]) / len(stages[outermost]) if outermost is not None else 0.0
     counts = [sum(window.start_s <= start < window.end_s for start, _ in fetches) for window in marks.windows]
     return InputPipeline(
         prepare_s=prepare_s if prefetched else 0.0,
         prefetched=prefetched,
-        batch_bytes=sum(sizes) / len(sizes) if sizes else 0.0,
+        batch_bytes=math.fsum(sizes) / len(sizes) if sizes else 0.0,
         shapes=shapes,
         batches_a_step=max(int(median(counts)), 1) if counts else 1,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -358,7 +359,7 @@ def validate_matrix(
         f"{len(chosen.fit)} settings to fit, {len(chosen.held_out)} held out, {chosen.repeats} repeats each; raw measurements go to "
         f"{folder}, and what is there already is used"
     )
-    agree_to_measure(about, sum(guessed_run_s(one, chosen.repeats) for one in pending), agree)
+    agree_to_measure(about, math.fsum(guessed_run_s(one, chosen.repeats) for one in pending), agree)
     if target is not None and seed is not None:
         Output(target, EDITED, force=force, argument="out_matrix").write(random_text(seed, len(chosen.held_out)))
     found = measure_and_compare(chosen, folder, python=python, timeout_s=timeout_s, progress=progress)

@@ -15,7 +15,7 @@ from simulator.left_out import LeftOut
 from simulator.results import Result
 from simulator.rows import BRIEF, OF_JOB
 from simulator.short import Short
-from simulator.spec import Spec
+from simulator.spec import Checksummed, Spec
 from simulator.table import Row, Table
 from simulator.text import counted, estimated, format_share, shortly_listed
 
@@ -254,7 +254,7 @@ def refused_once(refused: Iterable[Refused]) -> list[Refused]:
     ]
 
 
-class Plan(Short, Spec):
+class Plan(Short, Checksummed):
     """The answer to a goal: the best configuration, and what else was found."""
 
     see: ClassVar[str] = ".sentences say it in words, to_frame() has every candidate; paceline.report(plan) draws it"

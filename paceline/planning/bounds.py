@@ -363,7 +363,7 @@ def _reduce_s(scenario: Scenario, draw: _Draw) -> tuple[float, bool]:
     if reduction is None or replicas == 1:
         return 0.0, False
     apart = scenario.strategy.pace.every > 1
-    size = draw.workload.parameter_bytes if apart else sum(reduction.as_one(draw.workload, scenario.batch, replicas))
+    size = draw.workload.parameter_bytes if apart else math.fsum(reduction.as_one(draw.workload, scenario.batch, replicas))
     halves = 1 if reduction.does == "all-gather" else 2  # what is gathered is not added first
     nodes = scenario.worker_nodes
     if reduction.algorithm in IN_SWITCHES or (reduction.algorithm == "auto" and _adds_in_switches(cluster)):
@@ -434,7 +434,7 @@ def _limits_in_common(scenario: Scenario) -> JitterBounds:
     if its is None:
         return JitterBounds(0.0, 1.0, 1.0)
     each = jitter_bounds(its.law)
-    return each._replace(variance=each.variance * max(sum(one * one for one in weights) for weights in its.weights))
+    return each._replace(variance=each.variance * max(math.fsum(one * one for one in weights) for weights in its.weights))
 
 
 def _least_of(parts_s: NDArray[np.float64], steps: int, limits: JitterBounds) -> float:

@@ -238,7 +238,7 @@ def confidence_of(rates: Sequence[float], needed: float, off: Off = CERTAIN) -> 
     if not math.isfinite(needed):
         return 0.0
     least = needed * (1 - _ROUNDING)
-    mean = sum(ordered) / len(ordered)
+    mean = math.fsum(ordered) / len(ordered)
     best = 0.0
     for place, rate in enumerate(ordered, start=1):
         end = place / (len(ordered) + 1)

@@ -15,6 +15,7 @@ several share, only makes a step longer.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
@@ -144,19 +145,19 @@ class _Stage:
         """After its update: what was updated, where copies share the optimizer's slots but not parameters."""
         if not self.costs.shares or self.costs.shard == "parameters":
             return 0.0
-        return self._gather_s(sum(part.dense.parameter_bytes for part in self.costs.parts))
+        return self._gather_s(math.fsum(part.dense.parameter_bytes for part in self.costs.parts))
 
     @property
     def collectives_s(self) -> float:
         """All collectives of the group with which it shares or sums gradients, which come one after the other."""
         costs = self.costs
         forwards = sum(each.does == "forward" and not each.chunk for each in costs.order)
-        scatters_s = (forwards if costs.each_micro_batch else 1) * sum(self._scattered_s(one.dense_bytes) for one in costs.reduced)
+        scatters_s = (forwards if costs.each_micro_batch else 1) * math.fsum(self._scattered_s(one.dense_bytes) for one in costs.reduced)
         if not (costs.shares and costs.shard == "parameters"):
             return scatters_s + self.last_gather_s
         times = 1 if costs.keeps else forwards
-        gathers_s = sum(self._gather_s(layer.dense.parameter_bytes) for its in costs.layers for layer in its)
-        scatters_s = sum(self._scattered_s(layer.dense.gradient_bytes) for its in costs.layers for layer in its)
+        gathers_s = math.fsum(self._gather_s(layer.dense.parameter_bytes) for its in costs.layers for layer in its)
+        scatters_s = math.fsum(self._scattered_s(layer.dense.gradient_bytes) for its in costs.layers for layer in its)
         return times * ((1 if costs.keeps else 2) * gathers_s + scatters_s)
 
     def _gather_s(self, size_bytes: float) -> float:
@@ -241,8 +242,8 @@ class Cut:
         for number, stage in enumerate(self._stages):
             costs, following, before = stage.costs, (number + 1) % count, (number - 1) % count
             times = sum(each.does == "forward" and not each.chunk for each in costs.order)
-            down = times * sum(part.output_bytes for part, last in zip(costs.parts, costs.last, strict=True) if not last)
-            up = times * sum(its[0].input_bytes for its, first in zip(costs.layers, costs.first, strict=True) if not first)
+            down = times * math.fsum(part.output_bytes for part, last in zip(costs.parts, costs.last, strict=True) if not last)
+            up = times * math.fsum(its[0].input_bytes for its, first in zip(costs.layers, costs.first, strict=True) if not first)
             for other, size_bytes in ((following, down), (before, up)):
                 for node, its_node in zip(self._node[number].tolist(), self._node[other].tolist(), strict=True):
                     if node != its_node:

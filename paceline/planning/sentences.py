@@ -149,7 +149,7 @@ def purchase_in_words(candidate: Candidate) -> str:
     paid = [(nodes, usd) for nodes, usd in held if usd is not None]
     if not paid or candidate.usd_per_hour is None:
         return ""
-    each, total = " + ".join(f"{nodes:,} x ${usd:,.10g}" for nodes, usd in paid), sum(nodes * usd for nodes, usd in paid)
+    each, total = " + ".join(f"{nodes:,} x ${usd:,.10g}" for nodes, usd in paid), math.fsum(nodes * usd for nodes, usd in paid)
     share, time_s = f"{format_hourly(candidate.usd_per_hour)} is the share of an hour", candidate.time_s
     if candidate.cost_usd is not None and time_s is not None:
         share = f"{format_usd(candidate.cost_usd.mean)} is the share of {format_seconds(time_s.mean, _EXACT)}"

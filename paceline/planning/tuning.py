@@ -7,6 +7,7 @@ is better depends on the model and the network, so sizes are simulated.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from paceline.sweeping import Simulate
@@ -62,7 +63,7 @@ def with_buckets(scenario: Scenario) -> list[Scenario]:
     """
     if not can_fuse(scenario):
         return []
-    whole = sum(scenario.strategy.pushed_bytes(scenario))
+    whole = math.fsum(scenario.strategy.pushed_bytes(scenario))
     own = scenario.strategy.bucket_bytes
     sizes = dict.fromkeys(2.0 ** int(whole / parts - 1).bit_length() for parts in _PARTS if whole / parts >= _LEAST_BYTES)
     found = []

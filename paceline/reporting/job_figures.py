@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -150,7 +151,7 @@ def job_timeline_figure(strips: Sequence[Strip]) -> go.Figure:
     named: set[str] = set()
     for index, panel in enumerate(panels):
         number = "" if not index else str(index + 1)
-        end_s = max(sum(piece.seconds for piece in its.pieces) for its in panel)
+        end_s = max(math.fsum(piece.seconds for piece in its.pieces) for its in panel)
         scale, unit = next(((scale, unit) for scale, unit in _UNITS if end_s >= _LEAST_IN_UNIT * scale), _UNITS[-1])
         bottom = top - _LANE_PX * len(panel)
         axes[f"xaxis{number}"] = {

@@ -9,6 +9,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from paceline.planning.answer import Plan
+from simulator.checksums import CHANGED, checksum_holds
 from simulator.errors import ResultsError
 from simulator.file_kinds import is_json_of, mistaken
 from simulator.outputs import OutputKind
@@ -32,7 +33,7 @@ def read_plan(path: Path) -> Plan:
     Raises
     ------
     ResultsError
-        The file is missing, not readable, no plan, or of a newer schema.
+        The file is missing, not readable, no plan, of a newer schema, or not as it was written.
     """
     try:
         content = path.read_bytes()
@@ -46,6 +47,8 @@ def read_plan(path: Path) -> Plan:
         data = json.loads(content)
     except (ValueError, RecursionError):
         raise ResultsError(f"{path}: {mistaken(path, 'plan') or 'must be JSON, as `paceline plan` writes it beside its results'}") from None
+    if checksum_holds(content) is False:
+        raise ResultsError(f"{path}: {CHANGED}; plan again, which goes on with the results that are there")
     version = data.get("schema_version") if isinstance(data, dict) else None
     if isinstance(version, int) and version > _VERSION:
         raise ResultsError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -276,7 +277,7 @@ def _text(lane: _Lane, piece: Piece) -> str:
     if len(piece.works) > 1:
         parts.append(f"{len(piece.works):,} {'messages' if transfers else 'pieces'}")
     if transfers:
-        parts.append(format_bytes(sum(work.size_bytes for work in transfers)))
+        parts.append(format_bytes(math.fsum(work.size_bytes for work in transfers)))
     return ", ".join([*parts, format_seconds(piece.length_s)])
 
 

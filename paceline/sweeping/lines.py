@@ -10,12 +10,25 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 from pydantic_core import from_json
 
+from simulator.checksums import CHANGED, checksum_holds, with_checksum, without_checksum
 from simulator.cluster import Cluster
 from simulator.errors import ResultsError
 from simulator.results import Failure, Result
 from simulator.workload import Workload
 
-__all__ = ["CutOffError", "Line", "Outcome", "begins_line", "checked_outcome_of", "line_in", "line_of", "outcome_of", "timed", "timeless"]
+__all__ = [
+    "CutOffError",
+    "DamagedError",
+    "Line",
+    "Outcome",
+    "begins_line",
+    "checked_outcome_of",
+    "line_in",
+    "line_of",
+    "outcome_of",
+    "timed",
+    "timeless",
+]
 
 Outcome = Result | Failure
 
@@ -24,8 +37,16 @@ _BEGINNING = b'{"schema_version":1,"scenario_hash":"'
 _HASH = re.compile(re.escape(_BEGINNING) + rb'([0-9a-f]{16})","scenario":')
 _WORKLOAD, _CLUSTER, _STRATEGY = b'{"schema_version":1,"workload":', b',"cluster":', b',"strategy":{'
 _TIME = b',"wall_time_s":'
-_TIMELESS = _TIME + b"null}\n"
+_CHANGED = f'{CHANGED} (a line without the key "checksum" is read as it stands)'
 _MOST_SHOWN = 60
+
+
+class DamagedError(ResultsError):
+    """The line is one of ours, and not as it was written."""
+
+
+class CutOffError(DamagedError):
+    """The line is no JSON, and has no end either."""
 
 
 class Line(NamedTuple):
@@ -52,20 +73,34 @@ def line_of(outcome: Outcome) -> Line:
 
 def timed(line: Line) -> bytes:
     """The text of a line with its time in it."""
-    return line.text if line.took_s is None else line.text.removesuffix(_TIMELESS) + _TIME + repr(line.took_s).encode() + b"}\n"
+    return line.text if line.took_s is None else _with_time(line.text, line.took_s)
+
+
+def _with_time(text: bytes, took_s: float | None) -> bytes:
+    """The text of a result with another time in it, and the checksum that belongs to that."""
+    before = without_checksum(text).rpartition(_TIME)[0] + _TIME
+    return with_checksum(f"{before.decode()}{json.dumps(took_s)}}}").encode() + b"\n"
 
 
 def line_in(text: bytes) -> Line | None:
-    """The line that a text is, with its time or without; None where it is none that a sweep writes."""
-    found = _HASH.match(text)
+    """The line that a text is, with its time or without; None where it is none that a sweep writes.
+
+    Raises
+    ------
+    DamagedError
+        It is one that is not as it was written: its checksum is another, or it has none and is no outcome of its scenario.
+    """
+    holds, found = checksum_holds(text), _HASH.match(text)
+    if holds is False or (holds is None and found):
+        checked_outcome_of(text)
+    if found is None:
+        return None
     try:
         data = from_json(text)
     except ValueError:
         return None
-    if found is None or not isinstance(data, dict):
-        return None
     took_s = data.get("wall_time_s")
-    return Line(text if took_s is None else text.rpartition(_TIME)[0] + _TIMELESS, found[1].decode(), took_s, "failed" in data)
+    return Line(text if took_s is None else _with_time(text, None), found[1].decode(), took_s, "failed" in data)
 
 
 def begins_line(part: bytes, scenario_hash: str | None = None) -> bool:
@@ -79,9 +114,17 @@ def outcome_of(text: bytes) -> Outcome:
 
     Raises
     ------
+    DamagedError
+        It has a checksum, and that does not hold.
     ValueError
         It holds none; pydantic's own error where the line is JSON, but no outcome.
     """
+    if checksum_holds(text) is False:
+        raise DamagedError(_CHANGED)
+    return _outcome_of(text)
+
+
+def _outcome_of(text: bytes) -> Outcome:
     data = _with_shared_sections(text)
     if data is None:
         data = from_json(text, allow_inf_nan=False)
@@ -113,29 +156,41 @@ def _with_shared_sections(text: bytes) -> dict[str, Any] | None:
     return data  # type: ignore[no-any-return]
 
 
-class CutOffError(ResultsError):
-    """The line is no JSON, which one that was cut off is not either."""
-
-
 def checked_outcome_of(text: bytes) -> Outcome:
     """The outcome that a line from anywhere holds.
 
     Raises
     ------
     CutOffError
-        It is no JSON.
+        It is no JSON, and has no end.
+    DamagedError
+        It is one that a sweep wrote, and not as it was written.
     ResultsError
         It is no outcome, of a newer schema, or holds what no simulation gives; the message says what.
     """
+    holds = checksum_holds(text)
+    if holds is False:
+        raise (DamagedError if text.rstrip().endswith(b"}") else CutOffError)(_CHANGED)
+    # without a checksum, its beginning shows that it is one of ours
+    unsure = DamagedError if holds is None and _HASH.match(text) else ResultsError
     try:
-        outcome = outcome_of(text)
+        outcome = _outcome_of(text)
     except ValidationError as error:
-        raise ResultsError(_why_no_outcome(text, error)) from None
+        raise unsure(_why_no_outcome(text, error)) from None
     except (ValueError, RecursionError) as error:
-        raise CutOffError(f"must be JSON, one result a line: {_why_no_json(text, error)}") from None
+        why = f"must be JSON, one result a line: {_why_no_json(text, error)}"
+        raise (unsure if text.endswith(b"\n") else CutOffError)(why) from None
+    if holds is None and not _is_of_its_scenario(outcome, text):
+        raise DamagedError(f"its scenario is not the one of its scenario_hash, {outcome.scenario_hash}: one of them was changed")
     if isinstance(outcome, Result):
         _check_plausible(outcome)
     return outcome
+
+
+def _is_of_its_scenario(outcome: Outcome, text: bytes) -> bool:
+    """Whether the hash of an outcome is that of its scenario, as it is read now or as it was written."""
+    scenario = outcome.scenario
+    return outcome.scenario_hash in (scenario.hash, scenario.hash_of(from_json(text)["scenario"]))
 
 
 def _why_no_outcome(text: bytes, error: ValidationError) -> str:

@@ -6,6 +6,7 @@ import fcntl
 import glob
 import json
 import os
+import warnings
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,8 +14,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, overload
 
 from paceline.sweeping.backends import WorkersLostError
-from paceline.sweeping.lines import CutOffError, Line, Outcome, begins_line, checked_outcome_of, line_in, line_of, outcome_of, timed
-from simulator.errors import InputError, ResultsError, SimulationError
+from paceline.sweeping.lines import (
+    CutOffError,
+    DamagedError,
+    Line,
+    Outcome,
+    begins_line,
+    checked_outcome_of,
+    line_in,
+    line_of,
+    outcome_of,
+    timed,
+)
+from simulator.checksums import checksum_holds
+from simulator.errors import InputError, PacelineWarning, ResultsError, SimulationError
 from simulator.file_kinds import mistaken
 from simulator.nearest import no_such_file
 from simulator.outputs import Output, OutputKind
@@ -22,7 +35,7 @@ from simulator.results import Failure, Result
 from simulator.scenario import Scenario
 from simulator.short import Short
 from simulator.table import frame_of, html_of
-from simulator.text import counted
+from simulator.text import counted, shortly_listed
 from simulator.validation_errors import quoted
 
 if TYPE_CHECKING:
@@ -32,7 +45,8 @@ __all__ = ["ResultsFile", "iter_results", "read_results"]
 
 _TIMES, _AHEAD, _RETRY = ".times.ndjson", ".ahead.ndjson", ".retry"
 _REPLACE = "choose another `out`, or `force=True` to replace it"
-_NAMED = 3
+_LEFT_OUT = " left out: "
+_NAMED, _LINES_NAMED = 3, 20
 _TIME_BEGINS, _IN_TIME = b'{"scenario_hash": "', 2
 """What a line of the file of times begins with, and how many keys it has."""
 
@@ -43,7 +57,9 @@ class ResultsFile(Short, Sequence[Outcome]):
     :meth:`read` reads any such file. :meth:`open` opens one that a sweep or a plan writes, or
     begins it; while it is open, no other process can open it. Lines go past all buffers of the
     process: however it ends, the file holds whole lines and at most the beginning of one more,
-    which the next to write cuts off. Its bytes depend on the scenarios alone. Three files lie beside it:
+    which the next to write cuts off. Its bytes depend on the scenarios alone. Each line ends with a
+    checksum of itself: one that was damaged or changed is named, left out by who reads, and simulated
+    again by who goes on; lines behind it are kept. Three files lie beside it:
 
     - ``NAME.times.ndjson``: the duration of each simulation. A time is written before its line, so that
       none can be missing; one too many is cut off when the next is written.
@@ -77,6 +93,10 @@ class ResultsFile(Short, Sequence[Outcome]):
         self._held: list[Outcome] | None = None
         self._ends = array("Q")
         self._tail = b""
+        self._waiting: dict[str, Line] = {}  # of scenarios whose places are not known yet
+        self._foreign = False  # what waits is not all ours
+        self._behind = False  # there are more lines behind the last, the first of them damaged
+        self._damaged: list[str] = []  # lines that are not told of yet, each with what is wrong
         self._file: BinaryIO
         self._new = False
         self._beside: dict[str, BinaryIO] = {}
@@ -137,6 +157,8 @@ class ResultsFile(Short, Sequence[Outcome]):
     def _outcome(self, index: int, text: bytes) -> Outcome:
         try:
             return outcome_of(text)
+        except DamagedError as error:
+            raise ResultsError(f"{self.path}:{index + 1}: {error}") from None
         except ValueError:
             raise ResultsError(f"{self.path}:{index + 1}: is no result of this version; {_REPLACE}") from None
 
@@ -146,8 +168,9 @@ class ResultsFile(Short, Sequence[Outcome]):
     def read(cls, path: str | Path) -> ResultsFile:
         """Read the results that a sweep wrote.
 
-        A last line that was cut off (the sweep was interrupted while writing) is left out,
-        and a note says so. Another tells of scenarios that failed.
+        A last line that was cut off (the sweep was interrupted while writing) is left out, and
+        so are lines that were damaged or changed after they were written; notes say so. Others
+        tell of lines without a checksum, and of scenarios that failed.
 
         Raises
         ------
@@ -170,7 +193,7 @@ class ResultsFile(Short, Sequence[Outcome]):
         its._held = list(iter_results(its.path, notes))
         its.hashes = [outcome.scenario_hash for outcome in its._held]
         its.failed = [at for at, outcome in enumerate(its._held) if isinstance(outcome, Failure)]
-        cut_off = bool(notes)
+        said = list(notes)
         if its.failed:
             reasons = "; ".join(dict.fromkeys(failure.failed.text for failure in its.failures[:_NAMED]))
             more = "; ..." if len(its.failed) > _NAMED else ""
@@ -178,7 +201,9 @@ class ResultsFile(Short, Sequence[Outcome]):
         if len(its.failed) == len(its):
             if its.failed:
                 raise ResultsError(f"{path}: holds no result: {notes[-1]}")
-            whole = "complete " if cut_off else ""
+            if any(_LEFT_OUT in note for note in said):
+                raise ResultsError(f"{path}: holds no result that can be used: {said[0].removesuffix('.')}")
+            whole = "complete " if said else ""
             raise ResultsError(f"{path}: holds no {whole}result; `paceline sweep` writes them")
         its.notes = tuple(notes)
         return its
@@ -249,6 +274,7 @@ class ResultsFile(Short, Sequence[Outcome]):
         """Begin anew, with no line."""
         self._file.truncate(0)
         self._forget()
+        self.ahead_of(self.path).unlink(missing_ok=True)
         if (times := self._beside.pop(_TIMES, None)) is not None:
             times.close()
 
@@ -261,6 +287,7 @@ class ResultsFile(Short, Sequence[Outcome]):
 
     def _forget(self) -> None:
         self.hashes, self.failed, self._ends, self._tail = [], [], array("Q"), b""
+        self._waiting, self._foreign, self._behind, self._damaged = {}, False, False, []
 
     def _lock(self, shown: str) -> None:
         try:
@@ -286,21 +313,51 @@ class ResultsFile(Short, Sequence[Outcome]):
         self.go_on_with(scenarios)
 
     def _take_notice(self, *, force: bool) -> None:
-        """Find all whole lines, and what is left behind them."""
+        """Find all whole lines, and what is left behind them; those behind a damaged one wait for their turn."""
         self._file.seek(0)
-        for text in self._file:
+        times_s: dict[str, float | None] = {}
+        for number, text in enumerate(self._file, start=1):
             if not text.endswith(b"\n") and begins_line(text):
                 self._tail = text
-                return
-            if (line := line_in(text)) is None:
+                break
+            try:
+                line = line_in(text)
+            except DamagedError as error:
+                times_s = times_s or self.times_s()
+                self._behind = True
+                self._damaged.append(f"{self.path}:{number}: {error}")
+                continue
+            if line is None:
                 if force:
                     self.clear()
                     return
-                where = (
-                    f"{self.path}:{len(self) + 1}: is no result" if len(self) else f"{self.path}: is there already and is no results file"
-                )
+                where = f"{self.path}:{number}: is no result" if number > 1 else f"{self.path}: is there already and is no results file"
                 raise ResultsError(f"{where} of this version; {_REPLACE}")
-            self._note(line._replace(text=text))
+            if self._behind:
+                took_s = times_s.get(line.scenario_hash) if line.took_s is None else line.took_s
+                self._waiting[line.scenario_hash] = line._replace(took_s=took_s)
+            else:
+                self._note(line._replace(text=text))
+        self._read_ahead()
+
+    def _read_ahead(self) -> None:
+        """Find the lines that were finished before their turn."""
+        path, written = self.ahead_of(self.path), set(self.hashes)
+        if not path.exists():
+            return
+        with path.open("rb") as file:
+            for number, text in enumerate(file, start=1):
+                if not text.endswith(b"\n"):
+                    break
+                try:
+                    line = line_in(text)
+                except DamagedError as error:
+                    self._damaged.append(f"{path}:{number}: {error}")
+                    continue
+                if line is None:
+                    self._foreign = True
+                elif line.scenario_hash not in written:
+                    self._waiting[line.scenario_hash] = line
 
     def _note(self, line: Line) -> None:
         """Take notice of the line behind the last."""
@@ -330,29 +387,43 @@ class ResultsFile(Short, Sequence[Outcome]):
             if not force:
                 raise ResultsError(f"{fault}; {_REPLACE}")
             self.clear()
-        path = self.ahead_of(self.path)
-        written, waiting = set(self.hashes), dict[str, Line]()
-        foreign = False
-        if path.exists():
-            with path.open("rb") as file:
-                for text in file:
-                    if not text.endswith(b"\n"):
-                        break
-                    if (line := line_in(text)) is None:
-                        foreign = True
-                    elif line.scenario_hash not in written:
-                        waiting[line.scenario_hash] = line
         for place in range(len(self), len(scenarios)):
-            if not waiting:
+            if not self._waiting:
                 break
-            if (its := waiting.pop(scenarios[place].hash, None)) is not None:
-                self.ahead[place] = its
-        if waiting or foreign:
+            self.expect(scenarios[place].hash, place)
+        path = self.ahead_of(self.path)
+        if self._waiting or self._foreign:
             if not force:
-                raise ResultsError(f"{path}: holds the results of another sweep; {_REPLACE}")
+                raise ResultsError(f"{self.path if self._behind else path}: holds the results of another sweep; {_REPLACE}")
+            self._waiting.clear()
             self.ahead.clear()
         if not self.ahead:
             path.unlink(missing_ok=True)
+
+    def expect(self, scenario_hash: str, place: int) -> Line | None:
+        """The line of a scenario that is there before its turn, which it now waits for; None where there is none.
+
+        Parameters
+        ----------
+        scenario_hash
+            The hash of the scenario.
+        place
+            Number, from 0, that its line will have.
+        """
+        if (line := self._waiting.pop(scenario_hash, None)) is not None:
+            self.ahead[place] = line
+        return line
+
+    def drop_failures_ahead(self) -> None:
+        """Forget failures among what is there before its turn: they are tried again in their turn."""
+        self.ahead = {place: line for place, line in self.ahead.items() if not line.failed}
+        if not self.ahead:
+            self.ahead_of(self.path).unlink(missing_ok=True)
+
+    @property
+    def leaves_over(self) -> bool:
+        """Whether it has lines that nobody has asked for: damaged ones, or such as wait for a turn that they have not."""
+        return self._behind or bool(self._waiting)
 
     def _fault(self, scenarios: Sequence[Scenario]) -> str | None:
         """Where and how it differs from what these scenarios give; None where it does not."""
@@ -362,7 +433,9 @@ class ResultsFile(Short, Sequence[Outcome]):
             if scenarios[index].hash != found:
                 return f"{self.path}:{index + 1}: holds the results of another sweep{self._difference(index, scenarios[index])}"
         index = len(self)
-        if self._tail and (index >= len(scenarios) or not begins_line(self._tail, scenarios[index].hash)):
+        if self._behind and index >= len(scenarios):
+            return f"{self.path}:{index + 1}: holds the results of another sweep, of more than {len(scenarios):,} scenarios"
+        if self._tail and not self._behind and (index >= len(scenarios) or not begins_line(self._tail, scenarios[index].hash)):
             return f"{self.path}:{index + 1}: holds the results of another sweep"
         return None
 
@@ -435,6 +508,7 @@ class ResultsFile(Short, Sequence[Outcome]):
         SimulationError
             They cannot be written, as on a full disk; what was written before is kept.
         """
+        self._tell_of_damage()
         waiting = bool(self.ahead)
         with _explained(self.path):
             self._catch_up()
@@ -443,7 +517,7 @@ class ResultsFile(Short, Sequence[Outcome]):
                 self._catch_up()
             if sync:
                 os.fsync(self._file.fileno())
-            if waiting and not self.ahead:
+            if waiting and not self.ahead and not self._waiting:
                 if (ahead := self._beside.pop(_AHEAD, None)) is not None:
                     ahead.close()
                 self.ahead_of(self.path).unlink(missing_ok=True)
@@ -456,6 +530,10 @@ class ResultsFile(Short, Sequence[Outcome]):
         SimulationError
             It cannot be written, as on a full disk.
         """
+        self._put_ahead(line)
+        self.ahead[place] = line
+
+    def _put_ahead(self, line: Line) -> None:
         path = self.ahead_of(self.path)
         with _explained(path):
             if _AHEAD not in self._beside:
@@ -463,7 +541,21 @@ class ResultsFile(Short, Sequence[Outcome]):
                 file.seek(0)
                 file.truncate(file.read().rfind(b"\n") + 1)
             _put(self._beside[_AHEAD], timed(line))
-        self.ahead[place] = line
+
+    def _save_behind(self) -> None:
+        """Copy what stands behind a damaged line to where lines wait, before it is cut off."""
+        for line in (*self.ahead.values(), *self._waiting.values()):
+            self._put_ahead(line)
+        if _AHEAD in self._beside:
+            os.fsync(self._beside[_AHEAD].fileno())
+
+    def _tell_of_damage(self) -> None:
+        damaged, self._damaged = self._damaged, []
+        for what in damaged[:_NAMED]:
+            warnings.warn(PacelineWarning(f"{what}; it is simulated again"), stacklevel=3)
+        if more := damaged[_NAMED:]:
+            places = ", ".join(what.partition(": ")[0] for what in more[:_LINES_NAMED])
+            warnings.warn(PacelineWarning(f"so are {counted(len(more), 'line')} more: {places}"), stacklevel=3)
 
     def retried(self, again: Iterator[Outcome], progress: Callable[[int, int], None]) -> ResultsFile:
         """Itself with new outcomes in place of the failures; until the last is there, the old file stands.
@@ -480,6 +572,7 @@ class ResultsFile(Short, Sequence[Outcome]):
         ResultsFile
             The new one, open; this one is closed.
         """
+        self._tell_of_damage()
         times_s, failed, done = self.times_s(), set(self.failed), 0
         new = ResultsFile.open(self.path.with_name(f".{self.path.name}{_RETRY}"), force=True)
         try:
@@ -491,6 +584,8 @@ class ResultsFile(Short, Sequence[Outcome]):
                 else:
                     new.write([Line(self._text(place), scenario_hash, times_s.get(scenario_hash), failed=False)], sync=False)
             os.fsync(new._file.fileno())
+            if self._behind:
+                self._save_behind()
             os.replace(self.times_of(new.path), self.times_of(self.path))
             os.replace(new.path, self.path)
         except BaseException:
@@ -528,9 +623,11 @@ class ResultsFile(Short, Sequence[Outcome]):
         if _TIMES not in self._beside:
             self._beside[_TIMES] = self._open_times()
         _put(self._beside[_TIMES], json.dumps({"scenario_hash": line.scenario_hash, "wall_time_s": line.took_s}).encode() + b"\n")
-        if self._tail:
+        if self._behind:
+            self._save_behind()
+        if self._tail or self._behind:
             self._file.truncate(self._ends[-1] if self._ends else 0)
-            self._tail = b""
+            self._tail, self._behind = b"", False
         _put(self._file, line.text)
         self._note(line)
 
@@ -574,20 +671,25 @@ read_results = ResultsFile.read
 
 
 def iter_results(path: Path, notes: list[str] | None = None) -> Iterator[Outcome]:
-    """The outcomes that a sweep wrote, one by one, in the order of the file; a last line that was cut off is left out.
+    """The outcomes that a sweep wrote, one by one, in the order of the file.
+
+    A last line that was cut off is left out, and so are lines that were damaged or changed after they were written.
 
     Parameters
     ----------
     path
         The file; it may also be put together by hand, with empty lines and keys in any order.
     notes
-        Gets a sentence where the last line was cut off.
+        Gets sentences on the lines that are left out, and on those that have no checksum.
 
     Raises
     ------
     ResultsError
         As :meth:`ResultsFile.read`, once the line is reached; a file that holds nothing is none.
     """
+    notes = notes if notes is not None else []
+    left_out: dict[str, list[int]] = {}
+    unsure = 0
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, start=1):
@@ -595,21 +697,34 @@ def iter_results(path: Path, notes: list[str] | None = None) -> Iterator[Outcome
                 if not text.strip():
                     continue
                 try:
-                    yield checked_outcome_of(text)
+                    outcome = checked_outcome_of(text)
                 except ResultsError as error:
                     if number == 1 and (said := mistaken(path, "results")):
                         raise ResultsError(f"{path}: {said}") from None
-                    if not isinstance(error, CutOffError) or line.endswith(b"\n"):
-                        raise ResultsError(f"{path}:{number}: {error}") from None
-                    if notes is not None:
+                    if isinstance(error, CutOffError) and not line.endswith(b"\n"):
                         notes.append(
                             f"The results file ends in the middle of line {number}, as after an interrupted sweep; that line is left out."
                         )
+                    elif isinstance(error, DamagedError):
+                        left_out.setdefault(str(error), []).append(number)
+                    else:
+                        raise ResultsError(f"{path}:{number}: {error}") from None
+                else:
+                    unsure += checksum_holds(text) is None
+                    yield outcome
     except FileNotFoundError:
         hint = no_such_file(path, "check the path, or write it with `paceline sweep`")
         raise ResultsError(f"{path}: {hint}") from None
     except (OSError, ValueError) as error:  # a ValueError where the path has a zero byte
         raise ResultsError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or type(error).__name__}") from None
+    for why, numbers in left_out.items():
+        places = shortly_listed([f"{path}:{number}" for number in numbers], _LINES_NAMED)
+        notes.append(f"{places} {'is' if len(numbers) == 1 else 'are'}{_LEFT_OUT}{why}.")
+    if unsure:
+        notes.append(
+            f"{counted(unsure, 'line')} of {path} {'has' if unsure == 1 else 'have'} no checksum, as from an earlier version: "
+            "whether the figures are as they were simulated cannot be told."
+        )
 
 
 @contextmanager

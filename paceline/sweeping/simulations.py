@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, nullcontext
 
-from paceline.sweeping.lines import Outcome, timeless
+from paceline.sweeping.lines import Outcome, outcome_of, timeless
 from paceline.sweeping.results_file import ResultsFile
 from paceline.sweeping.runner import Runner
 from simulator.errors import ResultsError
@@ -61,17 +62,21 @@ class Simulations:
         asked = {scenario.hash: scenario for scenario in scenarios}
         hashes = [scenario.hash for scenario in scenarios] if len(asked) < len(scenarios) else list(asked)
         new = {key: scenario for key, scenario in asked.items() if key not in self._known}
-        left = [scenario for key, scenario in new.items() if not self._take_from_file(key)]
-        total = len(self._known) + len(left)
+        order = deque(key for key in new if not self._take_from_file(key))
+        early = {key: line for place, key in enumerate(order, start=len(self._known)) if (line := self._waits(key, place)) is not None}
+        left = [new[key] for key in order if key not in early]
+        total = len(self._known) + len(order)
         self._tell(total)
         try:
             keeping = self._file.keeping() if self._file is not None else nullcontext()
             with keeping, closing(self._runner.run(left)) as outcomes:
+                self._take_early(order, early)
                 for outcome in outcomes:
                     kept = timeless(outcome)
                     if self._file is not None:
                         self._file.append(outcome)
-                    self._known[outcome.scenario_hash] = kept
+                    self._known[order.popleft()] = kept
+                    self._take_early(order, early)
                     self._tell(total)
         except KeyboardInterrupt:
             if self._file is not None and self._progress is not None:
@@ -92,7 +97,7 @@ class Simulations:
         ResultsError
             The file holds more than this plan asks for.
         """
-        if self._file is not None and len(self._file) > len(self._known):
+        if self._file is not None and (len(self._file) > len(self._known) or self._file.leaves_over):
             self._refuse(len(self._known))
 
     def _take_from_file(self, key: str) -> bool:
@@ -105,6 +110,19 @@ class Simulations:
             return False
         self._known[key] = self._file[place]
         return True
+
+    def _waits(self, key: str, place: int) -> Outcome | None:
+        """The outcome that an earlier run has left for this place, where those in front of it are yet to be simulated."""
+        line = self._file.expect(key, place) if self._file is not None else None
+        return outcome_of(line.text) if line is not None else None
+
+    def _take_early(self, order: deque[str], early: Mapping[str, Outcome]) -> None:
+        """Count those whose turn has come among what is known, and write them."""
+        while order and order[0] in early:
+            key = order.popleft()
+            self._known[key] = early[key]
+        if early and self._file is not None:
+            self._file.write()
 
     def _refuse(self, place: int) -> None:
         """The file belongs to another plan: say so, or replace it."""

@@ -176,6 +176,8 @@ def sweep(
         file.go_on_with(scenarios, force=force)
         if agree is not None:
             agree(range(len(file), total))
+        if retry_failed:  # of those that are there before their turn too
+            file.drop_failures_ahead()
         if not (retry_failed and file.failed):
             return _gone_on(file, scenarios, runner, tell)
         with closing(runner.run(scenarios[place] for place in file.failed)) as again:

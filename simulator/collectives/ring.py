@@ -11,6 +11,7 @@ buffer, which enters every node at a device of that rail, as NCCL's channels do.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import lru_cache, partial
 
@@ -148,7 +149,7 @@ class Rings(Scheduled):
         if self._even is None:
             return None
         s_per_byte, latency_s = self._even
-        mean_bytes = sum(sizes_bytes) / len(sizes_bytes)
+        mean_bytes = math.fsum(sizes_bytes) / len(sizes_bytes)
         received_s = evenly_around_the_ring(enter_s, mean_bytes / self._ranks * s_per_byte, latency_s, len(sizes_bytes) * self._rounds)
         return np.maximum(received_s, turned(received_s, -1) - latency_s)
 

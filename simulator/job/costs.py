@@ -353,7 +353,7 @@ def _mtbf_s(scenario: Scenario, *, workers: bool) -> float | None:
     faults = scenario.job.faults if scenario.job is not None else None
     if faults is None:
         return None
-    rate = sum(count / mean_s for _, count, mean_s in counted(scenario, faults, workers=workers))
+    rate = math.fsum(count / mean_s for _, count, mean_s in counted(scenario, faults, workers=workers))
     return 1.0 / rate if rate else None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar
 
@@ -199,7 +200,7 @@ def _advice(scenario: Scenario, device: DeviceMemory) -> str:
     """What would make it need less, as far as it would help; a device with more memory helps anyway."""
     layers, training = scenario.workload.layers, scenario.training
     sizes: dict[PartName, float] = {part.name: part.size_bytes or 0.0 for part in device.parts}
-    state_bytes = sum(sizes.get(name, 0.0) for name in _STATE)
+    state_bytes = math.fsum(sizes.get(name, 0.0) for name in _STATE)
     tries = []
     if state_bytes < (device.capacity_bytes or 0.0):
         if _micro_batch(scenario) > 1:

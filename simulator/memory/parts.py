@@ -10,6 +10,7 @@ weights are stashed (Narayanan et al., "PipeDream", SOSP 2019, section 3.3) is t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Literal
@@ -90,7 +91,7 @@ class DeviceMemory(Spec):
     @property
     def need_bytes(self) -> float:
         """Sum of all parts that are known."""
-        return sum(part.size_bytes or 0.0 for part in self.parts)
+        return math.fsum(part.size_bytes or 0.0 for part in self.parts)
 
     @property
     def free_bytes(self) -> float | None:
@@ -223,7 +224,7 @@ class _Device:
 
     def _held(self, size_of: Callable[[Variable], float], shards: Callable[[Held], int], *, versions: bool = False) -> float:
         """Bytes of all chunks, each shared by some devices."""
-        return sum(
+        return math.fsum(
             size_of(owned.variable) * owned.share / owned.over(chunk, shards(chunk)) * (chunk.versions if versions else 1)
             for chunk in self.chunks
             for piece in self._pieces(chunk)
@@ -233,7 +234,8 @@ class _Device:
     def _whole(self, size_of: Callable[[Variable], float], chunk: Held, shards: int) -> list[float]:
         """Bytes of each layer of a chunk that are shared, as they are before."""
         return [
-            sum(size_of(owned.variable) * owned.share for owned in piece if owned.over(chunk, shards) > 1) for piece in self._pieces(chunk)
+            math.fsum(size_of(owned.variable) * owned.share for owned in piece if owned.over(chunk, shards) > 1)
+            for piece in self._pieces(chunk)
         ]
 
     def _parameter_bytes(self, variable: Variable) -> float:
@@ -287,7 +289,7 @@ class _Device:
         """
         stored = [self._stored_of(chunk) for chunk in self.chunks]
         moments = zip(*(chunk.in_flight for chunk in self.chunks), strict=True)
-        size = max(sum(count * its for count, its in zip(counts, stored, strict=True)) for counts in moments)
+        size = max(math.fsum(count * its for count, its in zip(counts, stored, strict=True)) for counts in moments)
         flying = most_in_flight(self.chunks)
         text = f"of {f'{flying} micro-batches' if flying > 1 else 'a batch'} of {samples_in_words(self.micro_batch)}"
         if self.scenario.training.recompute != "none":
@@ -340,7 +342,7 @@ class _Device:
     def _beyond(self, peak_bytes: float) -> Part:
         """What was measured of the whole model beyond its parameters and gradients, and slots where they are known."""
         sizes = [self._parameter_bytes, self._gradient_bytes, *([self._slot_bytes] if self.optimizer is not None else [])]
-        known = sum(size_of(variable) for size_of in sizes for variable in self.load.variables)
+        known = math.fsum(size_of(variable) for size_of in sizes for variable in self.load.variables)
         batches = ", ".join(f"{batch:g}" for batch in _peaks(self.load))
         return Part(
             name="activations",
@@ -356,7 +358,7 @@ class _Device:
         more = max(chunk.gathered or 1 for chunk in self.chunks) - 1
         layers = [its for chunk in self.chunks for its in self._whole(self._parameter_bytes, chunk, chunk.parameter_shards)]
         if layers:
-            size = sum(layers) if kept else min((1 + more) * max(layers), sum(layers))
+            size = math.fsum(layers) if kept else min((1 + more) * max(layers), math.fsum(layers))
         following = {0: "", 1: " and of the next one"}.get(more, f" and of the next {more}")
         text = "of all layers, kept from the first to the last micro-batch" if kept else f"of the layer that computes{following}"
         return Part(name="gathered", size_bytes=size, text=text)
@@ -379,8 +381,10 @@ class _Device:
         if chunk.fused and not self.load.layers:
             filled = buckets(self.load, self.scenario.batch, chunk.fused / chunk.reduced, self.scenario.replicas)
             return max(size_bytes for _, size_bytes in filled) * chunk.reduced
-        sizes = [sum(self._gradient_bytes(its.variable) * its.share for its in piece) * chunk.reduced for piece in self._pieces(chunk)]
-        return max(sum(shared[number] for number in numbers) for numbers in fused(sizes, chunk.fused)) * chunk.reduced
+        sizes = [
+            math.fsum(self._gradient_bytes(its.variable) * its.share for its in piece) * chunk.reduced for piece in self._pieces(chunk)
+        ]
+        return max(math.fsum(shared[number] for number in numbers) for numbers in fused(sizes, chunk.fused)) * chunk.reduced
 
     def _input(self) -> Part:
         """The batch itself, where the model begins."""
@@ -397,7 +401,7 @@ class _Device:
 
 def state_bytes(scenario: Scenario) -> float:
     """Bytes of what a checkpoint holds: variables in 32 bits and their slots, of the optimizer that most use where none is given."""
-    return float(sum(variable.size_bytes + slot_bytes(scenario, variable) for variable in scenario.workload.variables))
+    return float(math.fsum(variable.size_bytes + slot_bytes(scenario, variable) for variable in scenario.workload.variables))
 
 
 def slot_bytes(scenario: Scenario, variable: Variable) -> float:

@@ -308,7 +308,7 @@ def leave_out_ample(connections: Iterable[Connection]) -> None:
 def _is_ample(port: Port, users: list[Connection]) -> bool:
     if port.beside or port.changing:
         return False  # others leave no more of it than we take from them
-    most = sum(min((other.most(user.weight) for other in user.shared if other is not port), default=math.inf) for user in users)
+    most = math.fsum(min((other.most(user.weight) for other in user.shared if other is not port), default=math.inf) for user in users)
     limits = port.limits
     if limits is None:
         return most <= port.capacity

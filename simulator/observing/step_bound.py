@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 
 from simulator.observing.critical_path import CriticalPath, Segment
@@ -33,7 +34,7 @@ def bound_of_step(path: CriticalPath) -> str:
     order = sorted(spent, key=lambda phrase: -round(spent[phrase] / duration_s, 9))
     named = [phrase for phrase in order if spent[phrase] >= _SMALLEST_SHARE * duration_s][:_MOST_NAMED]
     shares = [f"{format_share(spent[phrase] / duration_s)} {phrase}" for phrase in named]
-    rest = 1 - sum(spent[phrase] for phrase in named) / duration_s
+    rest = 1 - math.fsum(spent[phrase] for phrase in named) / duration_s
     if rest >= _SMALLEST_SHARE:
         shares.append(f"{format_share(rest)} other")
     bound = order[0] if kinds[order[0]] == "compute" else f"the {order[0]}"

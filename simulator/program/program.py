@@ -576,5 +576,5 @@ class Program:
         its = [operation for routine in self.routines for operation in routine.operations]
         alone = self.feed is None or self.feed.alone
         apart = any(operation.kind in ("send", "serve") or operation.lasts_s is not None for operation in its)
-        whole = all(math.isclose(sum(getattr(each, name) for each in its), 1.0) for name in ("forward", "backward", "apply"))
+        whole = all(math.isclose(math.fsum(getattr(each, name) for each in its), 1.0) for name in ("forward", "backward", "apply"))
         return alone and not apart and whole and self.cores is None and bool((ranks.seat < 0).all()) and len(self.routines) == 1

@@ -261,10 +261,10 @@ class AllReduceStrategy(Strategy):
     def _check_messages(self, setup: Setup) -> None:
         """Rules that keep the messages of an all-reduce countable."""
         ranks, sizes = setup.layout.replicas, self.pushed_bytes(setup)
-        fused, buckets = sum(sizes), 1
+        fused, buckets = math.fsum(sizes), 1
         if self.bucket_size_bytes is not None and self.sync_every == 1:
             fused = min(fused, self.bucket_size_bytes + max(sizes))
-            buckets = max(1, round(min(sum(sizes) / self.bucket_size_bytes, len(sizes))))
+            buckets = max(1, round(min(math.fsum(sizes) / self.bucket_size_bytes, len(sizes))))
         in_pieces = ("double-binary-tree", "sharp", "nvls", "auto")
         pieces = fused / self.pipeline_chunk_bytes if self.algorithm in in_pieces else 0.0
         if pieces > _MOST_PIECES:
@@ -319,7 +319,7 @@ class AllReduceStrategy(Strategy):
     def _sizes(self, setup: Setup) -> list[float]:
         """Sizes of the collectives that all gradients together need, one after the other."""
         if self.compression is None:
-            return [sum(self.pushed_bytes(setup))]
+            return [math.fsum(self.pushed_bytes(setup))]
         return self.reduction.as_one(setup.workload, setup.batch, setup.layout.replicas)
 
     @property
@@ -345,7 +345,7 @@ class AllReduceStrategy(Strategy):
         """Seconds of shared cores; of n replicas on several nodes each sends and gets 2 (n - 1) / n of its gradients."""
         copied, layout = 0.0, setup.layout
         if layout.worker_nodes > 1:
-            copied = self._halves * (layout.replicas - 1) / layout.replicas * sum(self._sizes(setup))
+            copied = self._halves * (layout.replicas - 1) / layout.replicas * math.fsum(self._sizes(setup))
         return cores_s(setup, copied, updates_on_host=setup.cluster.device_is_host)
 
     def message_bytes(self, setup: Setup) -> Sequence[float]:
@@ -362,11 +362,11 @@ class AllReduceStrategy(Strategy):
         last = load.variables[-1]
         if self.priority == "forward" or self.sync_every > 1:
             return None
-        total = sum(self._sizes(setup))
+        total = math.fsum(self._sizes(setup))
         if self.bucket_size_bytes is not None:
             total = last.gradient_bytes(setup.batch)
             if self.compression is not None:
-                total = sum(self.compression.collective_bytes(last, setup.batch, replicas))
+                total = math.fsum(self.compression.collective_bytes(last, setup.batch, replicas))
         if self.algorithm == "ring":
             # its hop has all of its chunks to send, and the last of them depends on one that goes round at least once
             return (replicas - 1) * (self._halves * total / replicas / bandwidth_bytes_per_s + latency_s)

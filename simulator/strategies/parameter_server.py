@@ -324,7 +324,7 @@ class ParameterServer(Strategy):
         """Bytes of each variable's gradient as it is pushed: compressed, or as it is."""
         if self.compression is None:
             return super().pushed_bytes(setup)
-        return [sum(self.compression.sent_bytes(variable, setup.batch)) for variable in setup.workload.variables]
+        return [math.fsum(self.compression.sent_bytes(variable, setup.batch)) for variable in setup.workload.variables]
 
     def encoding_s(self, setup: Setup) -> tuple[float, float]:
         """Seconds in which a worker compresses; servers make gradients of what comes, as part of their service."""
@@ -372,8 +372,8 @@ class ParameterServer(Strategy):
         """Seconds of a step of one worker that has links and servers to itself, but for their service."""
         load, cluster, batch, pace = setup.workload, setup.cluster, setup.batch, self.pace
         link, wire = cluster.inter_node, cluster.transport.wire_bytes_per_byte
-        size = sum(self.pushed_bytes(setup)) * wire
-        size += sum(variable.pull_bytes(batch) for variable in load.variables) * wire
+        size = math.fsum(self.pushed_bytes(setup)) * wire
+        size += math.fsum(variable.pull_bytes(batch) for variable in load.variables) * wire
         copy_s = 2 * cluster.transport.copy_per_byte_s / wire  # of both hosts, for each byte on the wire
         step_s = super().lone_step_s(setup) + (pace.dispatch_s + pace.latency_s)
         return step_s + float(size / link.bandwidth_bytes_per_s + 2 * link.latency_s + copy_s * size)
@@ -383,22 +383,22 @@ class ParameterServer(Strategy):
         load, cluster, batch, replicas = setup.workload, setup.cluster, setup.batch, setup.layout.replicas
         s_per_byte = cluster.transport.wire_bytes_per_byte / cluster.link_of(0).bandwidth_bytes_per_s
         sizes = self.pushed_bytes(setup)
-        pulled = sum(variable.pull_bytes(batch) for variable in load.variables)
-        each_s = max(pulled, sum(sizes)) * s_per_byte / self.servers, self._served_s(setup) / self.servers
-        copied_s = (pulled + sum(sizes)) * cluster.transport.copy_per_byte_s / self.servers
+        pulled = math.fsum(variable.pull_bytes(batch) for variable in load.variables)
+        each_s = max(pulled, math.fsum(sizes)) * s_per_byte / self.servers, self._served_s(setup) / self.servers
+        copied_s = (pulled + math.fsum(sizes)) * cluster.transport.copy_per_byte_s / self.servers
         busiest_s = replicas * max(*each_s, self.pace.dispatch_s, copied_s)
         return float(max(self.lone_step_s(setup), busiest_s, batch_s(setup), self.cores_s(setup)))
 
     def cores_s(self, setup: Setup) -> float:
         """Seconds of shared cores, on which servers and the coordinator work too."""
         load, batch = setup.workload, setup.batch
-        copied = sum(self.pushed_bytes(setup)) + sum(variable.pull_bytes(batch) for variable in load.variables)
+        copied = math.fsum(self.pushed_bytes(setup)) + math.fsum(variable.pull_bytes(batch) for variable in load.variables)
         return cores_s(setup, copied, self._served_s(setup), self.pace.dispatch_s, updates_on_host=False)
 
     def _served_s(self, setup: Setup) -> float:
         """Seconds of servers for a worker's gradients."""
         load = setup.workload
-        served_s = sum(load.server(variable.gradient_bytes(setup.batch)) for variable in load.variables)
+        served_s = math.fsum(load.server(variable.gradient_bytes(setup.batch)) for variable in load.variables)
         return served_s + (self.compression.decompress_s(load.variables, None) if self.compression is not None else 0.0)
 
     def least_exchange_s(self, setup: Setup, bandwidth_bytes_per_s: float, latency_s: float) -> float | None:
@@ -409,7 +409,7 @@ class ParameterServer(Strategy):
         # compute can begin with what the forward pass needs first, and the last gradient follows it
         first = min(variable.pull_bytes(batch) for variable in variables)
         if self.pulls == "together" or setup.run.grouping == "per-server":
-            first = sum(variable.pull_bytes(batch) for variable in variables) / self.servers
+            first = math.fsum(variable.pull_bytes(batch) for variable in variables) / self.servers
         last = min(self.pushed_bytes(setup))
         cut = 1 if self.partitioner is None else math.inf
         return (first + last) / cut / bandwidth_bytes_per_s + 2 * latency_s

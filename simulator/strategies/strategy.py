@@ -8,6 +8,7 @@ ask these questions, and :mod:`simulator.strategies.catalogue` lists who answers
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
@@ -370,7 +371,7 @@ class Strategy(Terse):
 
     def lone_step_s(self, setup: Setup) -> float:
         """Seconds of a step whose transfers have all links to themselves and whose compute has no jitter."""
-        return float(setup.workload.compute_s(setup.batch) + setup.workload.apply_s) + sum(self.encoding_s(setup))
+        return float(setup.workload.compute_s(setup.batch) + setup.workload.apply_s) + math.fsum(self.encoding_s(setup))
 
     def full_step_s(self, setup: Setup) -> float:
         """Seconds of a step when all workers are under way: what it takes alone, or what one link, server or the cores need for all."""

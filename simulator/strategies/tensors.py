@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeVar
@@ -114,7 +115,7 @@ def tensors_of(setup: Setup, cutting: Cutting) -> Tensors:
             size = variable.gradient_bytes(batch) * share
             sent, unpack_s = size, 0.0
             if (compression := cutting.compression) is not None:
-                sent = sum(compression.sent_bytes(variable, batch)) * share
+                sent = math.fsum(compression.sent_bytes(variable, batch)) * share
                 unpack_s = compression.decompress_s((variable,), None) * share
             gradients.append(Gradient(len(gradients), server, sent, load.server(size), size, unpack_s))
             variables.append(Variable(len(variables), server, variable.pull_bytes(batch) * share))
@@ -124,10 +125,10 @@ def tensors_of(setup: Setup, cutting: Cutting) -> Tensors:
             Gradient(
                 index,
                 server,
-                sum(g.size_bytes for g in its),
-                sum(g.cost_s for g in its),
-                sum(g.whole_bytes for g in its),
-                sum(g.unpack_s for g in its),
+                math.fsum(g.size_bytes for g in its),
+                math.fsum(g.cost_s for g in its),
+                math.fsum(g.whole_bytes for g in its),
+                math.fsum(g.unpack_s for g in its),
             )
             for index, (server, its) in enumerate(_by_server(gradients).items())
         ]
@@ -135,7 +136,8 @@ def tensors_of(setup: Setup, cutting: Cutting) -> Tensors:
     order = cutting.pulls
     if setup.run.grouping == "per-server" or order == "together":
         variables = [
-            Variable(index, server, sum(v.size_bytes for v in its)) for index, (server, its) in enumerate(_by_server(variables).items())
+            Variable(index, server, math.fsum(v.size_bytes for v in its))
+            for index, (server, its) in enumerate(_by_server(variables).items())
         ]
         needed_at = [0.0] * len(variables)
     else:

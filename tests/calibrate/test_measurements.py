@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from support.examples import examples
 
 import calibrate
 from calibrate.measurements import new_file, read_measurements
+from calibrate.probes.recorder import Recorder
 from simulator.errors import CalibrationError, PacelineError
 
 
@@ -125,3 +128,34 @@ def test_garbage_is_refused_or_read_but_never_a_traceback(synthetic: Any, data: 
     except PacelineError as error:
         said = str(error)
     assert "\n" not in said
+
+
+def test_no_flipped_bit_of_what_a_probe_writes_gives_another_figure(tmp_path: Path) -> None:
+    recorder = Recorder(str(tmp_path / "m.ndjson"))
+    recorder.header("step", {"precision": "float32"})
+    for turn in range(3):
+        recorder.write("step", batch=16, round=turn, seconds=0.1 * (turn + 1))
+    recorder.write("end")
+    whole, content = read_measurements(tmp_path / "m.ndjson"), (tmp_path / "m.ndjson").read_bytes()
+    assert len(whole.records) == 5
+    read, path = [], tmp_path / "flipped.ndjson"
+    for bit in random.Random(1).sample(range(8 * len(content)), 2000):
+        flipped = bytearray(content)
+        flipped[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(flipped)
+        with suppress(CalibrationError):
+            read.append(read_measurements(path))
+    assert 0 < len(read) < 100  # all others are refused
+    for found in read:
+        assert found.truncated
+        assert found.records == whole.records[:4]
+
+
+def test_a_changed_record_is_named(tmp_path: Path) -> None:
+    recorder = Recorder(str(tmp_path / "m.ndjson"))
+    recorder.header("step", {})
+    recorder.write("step", batch=16, round=0, seconds=0.1)
+    path = tmp_path / "m.ndjson"
+    path.write_text(path.read_text().replace("0.1", "0.2"))
+    with pytest.raises(CalibrationError, match=r"m.ndjson:2: its checksum is not that of .*; delete the line, or measure again"):
+        read_measurements(path)

@@ -208,6 +208,11 @@ def test_only_what_is_asked_for_is_predicted_and_kept(tmp_path: Path):
     again = validate_hybrids(["torchgpipe"], keep=tmp_path, progress=lambda *its: asked.append(its))
     assert again.rows == found.rows
     assert not asked
+    kept = tmp_path / "hybrids.ndjson"
+    lines = kept.read_text().splitlines(keepends=True)
+    kept.write_text("".join((lines[0].replace("7", "8"), *lines[1:-1], lines[-1][:50])))
+    assert validate_hybrids(["torchgpipe"], keep=tmp_path, progress=lambda *its: asked.append(its)).rows == found.rows
+    assert len(asked) == 2  # what was changed, and what was cut off
 
 
 def test_an_unknown_table_is_refused():

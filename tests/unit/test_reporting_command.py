@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import random
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from paceline.cli.commands.report import _formats_of, report
 from paceline.cli.ending import StoppedError
 from paceline.planning.answer import Candidate, Plan
 from paceline.planning.goal import Goal
+from paceline.reporting.planned import read_plan
 from paceline.reporting.report import source_of_files
 from simulator.errors import InputError, ResultsError
 from simulator.results import Result
@@ -213,6 +216,22 @@ def test_a_plan_begins_the_report(results: Path, tmp_path: Path) -> None:
     refused = run.invoke(app, [str(results), "--plan", str(file), "-o", str(file)])
     assert isinstance(refused.exception, InputError)
     assert file.read_text() == plan.to_json()
+    file.write_text(plan.to_json().replace("the ring that was chosen", "another ring"))
+    changed = run.invoke(app, [str(results), "--no-simulate", "--plan", str(file)])
+    assert isinstance(changed.exception, ResultsError)
+    assert f"{file}: its checksum is not that of the rest of it" in str(changed.exception)
+
+
+def test_no_flipped_bit_gives_another_plan(tmp_path: Path) -> None:
+    file = tmp_path / "plan.json"
+    plan = planned([plausible(scenario_of(STRATEGIES[0], 2))], "the ring")
+    whole = plan.to_json().encode() + b"\n"
+    for bit in (*random.Random(1).sample(range(8 * len(whole)), 500), *range(8 * len(whole) - 8 * 40, 8 * len(whole))):
+        flipped = bytearray(whole)
+        flipped[bit // 8] ^= 1 << bit % 8
+        file.write_bytes(flipped)
+        with suppress(ResultsError):
+            assert read_plan(file) == plan
 
 
 def test_what_a_plan_only_tried_is_not_drawn(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from support.results import STRATEGIES, plausible, scenario_of
 
 from paceline.reporting import write_report
 from paceline.sweeping import read_results
+from simulator.checksums import without_checksum
 from simulator.errors import InputError, ResultsError
 
 LINE = plausible(scenario_of(STRATEGIES[0], 2)).to_json()
@@ -33,11 +34,11 @@ def test_a_line_cut_off_at_the_end_is_left_out_and_told(tmp_path: Path) -> None:
 
 
 def _with(**changes: object) -> str:
-    return json.dumps({**json.loads(LINE), **changes})
+    return json.dumps({**json.loads(without_checksum(LINE.encode())), **changes})
 
 
 def _without(key: str) -> str:
-    return json.dumps({name: value for name, value in json.loads(LINE).items() if name != key})
+    return json.dumps({name: value for name, value in json.loads(LINE).items() if name not in (key, "checksum")})
 
 
 @pytest.mark.parametrize(
@@ -54,7 +55,8 @@ def _without(key: str) -> str:
         (_with(schema_version=2) + "\n", ":1: schema_version 2 is newer than 1.*update Paceline"),
         (_with(novelty=1) + "\n", ":1: novelty is no key of a result"),
         (_with(replicas="many") + "\n", ":1: replicas: 'many' is not valid"),
-        (LINE.replace('"monte_carlo_error":', '"monte_carlo_error":NaN,"x":') + "\n", ":1: "),
+        (LINE.replace('"monte_carlo_error":', '"monte_carlo_error":NaN,"x":') + "\n", ":1 is left out: its checksum is not that"),
+        (without_checksum(LINE.encode()).decode().replace('"events":', '"x":NaN,"events":') + "\n", ":1 is left out: must be JSON"),
         (_with(replicas=0) + "\n", ":1: replicas: 0 must be at least 1"),
         (_with(speedup={"mean": 0, "low": 0, "high": 0}) + "\n", ":1: speedup.mean: 0 must be above zero"),
         (_with(throughput_samples_per_s={"mean": 2, "low": 3, "high": 1}) + "\n", r":1: throughput_samples_per_s: low \(3\)"),

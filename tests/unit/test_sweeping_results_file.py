@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import random
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -15,11 +18,12 @@ from typing import Any, BinaryIO
 import pytest
 
 import paceline
-from paceline.sweeping import ResultsFile, Runner, grid, iter_results, read_results, results_file, sweep
+from paceline.sweeping import Outcome, ResultsFile, Runner, Simulations, grid, iter_results, read_results, results_file, sweep
 from paceline.sweeping.backends import KILLED, WorkersLostError
-from paceline.sweeping.lines import Line, line_of, outcome_of
+from paceline.sweeping.lines import Line, line_of, outcome_of, timed
 from simulator import Scenario, simulate
-from simulator.errors import InputError, ResultsError, SimulationError
+from simulator.checksums import without_checksum
+from simulator.errors import InputError, PacelineWarning, ResultsError, SimulationError
 from simulator.resolve import Resolved
 from simulator.results import Failure, Result
 
@@ -132,10 +136,201 @@ def test_what_is_no_results_file_is_refused_and_not_touched(content: bytes, tmp_
 def test_garbage_behind_results_is_refused_with_its_line(scenario: Build, tmp_path: Path) -> None:
     path = tmp_path / "j.ndjson"
     line = simulate(many(scenario)[0]).to_json()
-    for garbage in ("hello", line[:-9], line.replace(',"seed"', ',,"seed"')):
-        path.write_text(f"{line}\n{garbage}\n{line}\n")
-        with pytest.raises(ResultsError, match=r"j.ndjson:2: is no result of this version"):
-            ResultsFile.open(path)
+    path.write_text(f"{line}\nhello\n{line}\n")
+    with pytest.raises(ResultsError, match=r"j.ndjson:2: is no result of this version"):
+        ResultsFile.open(path)
+
+
+def edited(line: bytes) -> bytes:
+    """A line in which somebody has doubled the batch."""
+    found = re.search(rb'"batch_per_replica":(\d+)', line)
+    assert found is not None
+    return line.replace(found[0], b'"batch_per_replica":%d' % (2 * int(found[1])))
+
+
+DAMAGES: list[Callable[[bytes], bytes]] = [
+    edited,
+    lambda line: line.replace(b'"mean":', b'"mean":1', 1),
+    lambda line: line[:-9] + b"\n",
+    lambda line: line[:700] + b"\n" + line[700:],
+    lambda line: line[:-1] + b"~",
+    lambda line: line.replace(b'"checksum"', b'"checksun"'),
+    lambda line: line.replace(b'{"schema_version":1,"sc', b'{"schema_versioN":1,"sc'),
+    lambda line: line.replace(b',"seed"', b',,"seed"'),
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_line_is_named_and_left_out(scenario: Build, tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
+    sweep(many(scenario), path := tmp_path / "r.ndjson", jobs=1)
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(lines[0] + damage(lines[1]) + lines[2])
+    read = read_results(path)
+    whole = [outcome_of(line) for line in lines]
+    assert list(read) in ([whole[0], whole[2]], [whole[0]])  # one without its end takes the next with it
+    assert f"{path}:2" in read.notes[0]
+    assert "left out: " in read.notes[0]
+
+
+@pytest.mark.filterwarnings("ignore::simulator.errors.PacelineWarning")  # of a line that was cut in two there are two
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("place", [0, 1, 3])
+def test_a_damaged_line_is_simulated_again_and_nothing_else(
+    scenario: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: Callable[[bytes], bytes], place: int
+) -> None:
+    scenarios, path = many(scenario, (1, 2, 3, 4)), tmp_path / "r.ndjson"
+    sweep(scenarios, path, jobs=1)
+    whole, times = path.read_bytes(), (tmp_path / "r.times.ndjson").read_bytes()
+    lines = whole.splitlines(keepends=True)
+    again: list[str] = []
+    monkeypatch.setattr("paceline.sweeping.runner.simulate", lambda one: again.append(one.scenario.hash) or simulate(one))
+    lines[place] = damage(lines[place])
+    path.write_bytes(b"".join(lines))
+    merged = not lines[place].endswith(b"\n")
+    told = pytest.warns(PacelineWarning, match=rf"r.ndjson:{place + 1}: .*; it is simulated again")
+    with nullcontext() if merged and place == 3 else told:  # a last line that does not end is no damage
+        sweep(scenarios, path, jobs=1)
+    assert again == [one.hash for one in scenarios[place : place + 1 + merged]]
+    assert path.read_bytes() == whole
+    found = [json.loads(line) for line in (tmp_path / "r.times.ndjson").read_bytes().splitlines()]
+    assert [line["scenario_hash"] for line in found] == [one.hash for one in scenarios]
+    kept = [json.loads(line) for line in times.splitlines()]
+    assert [one for one in found if one in kept] == [one for one in kept if one["scenario_hash"] not in again]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["r.ndjson", "r.times.ndjson"]
+
+
+@pytest.mark.filterwarnings("ignore::simulator.errors.PacelineWarning")
+def test_lines_behind_a_damaged_one_survive_a_crash(scenario: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scenarios, path = many(scenario, (1, 2, 3, 4)), tmp_path / "r.ndjson"
+    sweep(scenarios, path, jobs=1)
+    whole = path.read_bytes()
+    lines = whole.splitlines(keepends=True)
+    path.write_bytes(lines[0] + edited(lines[1]) + lines[2] + edited(lines[3]))
+    note = ResultsFile._note
+
+    def stop(file: ResultsFile, line: Line) -> None:
+        note(file, line)
+        if line.text == lines[1]:
+            raise SimulationError
+
+    monkeypatch.setattr(ResultsFile, "_note", stop)
+    with pytest.raises(SimulationError):
+        sweep(scenarios, path, jobs=1)
+    monkeypatch.undo()
+    assert path.read_bytes() == lines[0] + lines[1]
+    with ResultsFile.open(path) as file:
+        file.go_on_with(scenarios)
+        assert [(place, line.text) for place, line in file.ahead.items()] == [(2, lines[2])]
+    sweep(scenarios, path, jobs=1)
+    assert path.read_bytes() == whole
+
+
+@pytest.mark.filterwarnings("ignore::simulator.errors.PacelineWarning")
+def test_a_damaged_file_of_another_sweep_is_not_touched(scenario: Build, tmp_path: Path) -> None:
+    path = tmp_path / "r.ndjson"
+    sweep(many(scenario), path, jobs=1)
+    lines = path.read_bytes().splitlines(keepends=True)
+    damaged = lines[0] + edited(lines[1]) + lines[2]
+    path.write_bytes(damaged)
+    for others in (many(scenario, (1, 2)), many(scenario, (1,)), many(scenario, (4, 5))):
+        with pytest.raises(ResultsError, match=r"r.ndjson.*: holds the results of another sweep"):
+            sweep(others, path, jobs=1)
+        assert path.read_bytes() == damaged
+    sweep(many(scenario, (1, 2)), path, jobs=1, force=True)
+    assert path.read_bytes() == lines[0] + lines[1]
+
+
+@pytest.mark.filterwarnings("ignore::simulator.errors.PacelineWarning")
+def test_failures_behind_a_damaged_line_are_tried_again(scenario: Build, tmp_path: Path) -> None:
+    scenarios, path = failing(scenario), tmp_path / "r.ndjson"
+    sweep(scenarios, path, jobs=1)
+    whole = path.read_bytes()
+    path.write_bytes(edited(whole))
+    asked: list[range] = []
+    sweep(scenarios, path, jobs=1, retry_failed=True, agree=asked.append)
+    assert path.read_bytes() == whole
+    path.write_bytes(edited(whole))
+    sweep(scenarios, path, jobs=1)
+    assert path.read_bytes() == whole
+
+
+def test_a_damaged_line_ahead_is_simulated_again(scenario: Build, tmp_path: Path) -> None:
+    scenarios, path = many(scenario), tmp_path / "r.ndjson"
+    sweep(scenarios, path, jobs=1)
+    whole, lines = path.read_bytes(), [line_of(simulate(one)) for one in scenarios]
+    path.write_bytes(lines[0].text)
+    ResultsFile.ahead_of(path).write_bytes(edited(timed(lines[2])))
+    with pytest.warns(PacelineWarning, match=r"r.ndjson.ahead.ndjson:1: .*; it is simulated again"):
+        sweep(scenarios, path, jobs=1)
+    assert path.read_bytes() == whole
+    assert not ResultsFile.ahead_of(path).exists()
+
+
+@pytest.mark.filterwarnings("ignore::simulator.errors.PacelineWarning")
+def test_a_plan_simulates_a_damaged_line_again(scenario: Build, tmp_path: Path) -> None:
+    scenarios, path = many(scenario, (1, 2, 3, 4, 5)), tmp_path / "r.ndjson"
+
+    def planned() -> int:
+        runs = 0
+
+        class Counting(Runner):
+            def run(self, scenarios: Iterable[Scenario]) -> Iterator[Outcome]:
+                nonlocal runs
+                for outcome in super().run(scenarios):
+                    runs += 1
+                    yield outcome
+
+        with ResultsFile.open(path) as file:
+            simulations = Simulations(Counting(jobs=1), file)
+            for part in (scenarios[:3], scenarios[1:]):
+                assert [outcome.scenario_hash for outcome in simulations(part)] == [one.hash for one in part]
+            simulations.finish()
+            assert [outcome.scenario_hash for outcome in simulations.outcomes] == [one.hash for one in scenarios]
+        return runs
+
+    assert planned() == 5
+    whole = path.read_bytes()
+    lines = whole.splitlines(keepends=True)
+    for place in range(5):
+        path.write_bytes(b"".join((*lines[:place], edited(lines[place]), *lines[place + 1 :])))
+        assert planned() == 1
+        assert path.read_bytes() == whole
+        assert not ResultsFile.ahead_of(path).exists()
+    assert planned() == 0
+    path.write_bytes(whole + edited(lines[0]))
+    with pytest.raises(ResultsError, match="another plan or sweep"):
+        planned()
+
+
+def test_lines_without_a_checksum_must_be_of_their_scenario(scenario: Build, tmp_path: Path) -> None:
+    path, lines = tmp_path / "r.ndjson", [simulate(one).to_json().encode() + b"\n" for one in many(scenario)]
+    bare = [without_checksum(line) + b"\n" for line in lines]
+    path.write_bytes(bare[0] + edited(bare[1]) + bare[2])
+    read = read_results(path)
+    assert [result.scenario.replicas for result in read.results] == [1, 3]
+    assert f"{path}:2 is left out: its scenario is not the one of its scenario_hash" in read.notes[0]
+    assert read.notes[1].startswith(f"2 lines of {path} have no checksum, as from an earlier version")
+    with pytest.warns(PacelineWarning, match=r"r.ndjson:2: its scenario is not the one of its scenario_hash"):
+        sweep(many(scenario), path, jobs=1)
+    path.write_bytes(edited(bare[1]))
+    with pytest.raises(ResultsError, match=r"holds no result that can be used: .*r.ndjson:1 is left out: its scenario is not"):
+        read_results(path)
+
+
+def test_no_flipped_bit_gives_another_figure(scenario: Build, tmp_path: Path) -> None:
+    results = [simulate(one) for one in many(scenario, (1, 2))]
+    whole = b"".join(timed(line_of(result)) for result in results)
+    path, rng = tmp_path / "r.ndjson", random.Random(1)
+    first_line = whole.index(b"\n") + 1
+    for bit in (*rng.sample(range(8 * len(whole)), 1000), *range(8 * (first_line - 40), 8 * (first_line + 60))):
+        flipped = bytearray(whole)
+        flipped[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(flipped)
+        notes: list[str] = []
+        found = list(iter_results(path, notes))
+        assert len(found) < 2
+        assert all(outcome in results for outcome in found)
+        assert notes
 
 
 def test_times_survive_whatever_was_cut(scenario: Build, tmp_path: Path) -> None:
@@ -328,7 +523,8 @@ def test_lines_with_the_same_workload_share_it(scenario: Build, tmp_path: Path) 
     assert [result.to_json() for result in results] == lines
     # laid out otherwise, as by another program, they are read all the same
     spaced = tmp_path / "spaced.ndjson"
-    spaced.write_text("".join(json.dumps(dict(reversed(json.loads(line).items()))) + "\n" for line in lines))
+    bare = [without_checksum(line.encode()) for line in lines]
+    spaced.write_text("".join(json.dumps(dict(reversed(json.loads(line).items()))) + "\n" for line in bare))
     assert read_results(spaced).results == results
 
 

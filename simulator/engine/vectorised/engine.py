@@ -95,7 +95,7 @@ class VectorisedEngine:
         observed = recorder.observer is not None
         fuser = None
         if collective is not None:
-            averaged_bytes = sum(its.size_bytes for its in reduced if its.every > 1)
+            averaged_bytes = math.fsum(its.size_bytes for its in reduced if its.every > 1)
             fuser = Fuser(collective, buckets, averaged_bytes, reduction, copies, one_by_one=observed)
         self._recorder = recorder
         self._progress = Progress(told, recorder.closes_at)
@@ -355,7 +355,7 @@ def _forward_as_updates_come(
     now_s, waited_s, late_s, exposed_s = begun_s, np.zeros_like(begun_s), np.zeros_like(begun_s), np.zeros_like(begun_s)
     pieces = []
     spans = [(reduction.begun_s, reduction.finish_s) for reduction in pending]
-    total = sum(reduction.size_bytes for reduction in pending)
+    total = math.fsum(reduction.size_bytes for reduction in pending)
     left = 1.0  # share of the backward pass after which what is still to come was ready
     for reduction in sorted(pending, key=lambda reduction: -reduction.ready):
         come_s = np.maximum(now_s, reduction.finish_s)

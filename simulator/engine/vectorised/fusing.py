@@ -144,7 +144,7 @@ class Fuser:
         self._last_s = finish_s
         for size in sizes_bytes:
             self._uncounted[size] = self._uncounted.get(size, 0) + 1
-        return Reduction(ready, sum(sizes_bytes), ready_s, begun_s, finish_s)
+        return Reduction(ready, math.fsum(sizes_bytes), ready_s, begun_s, finish_s)
 
     def _one(self, bucket: Bucket, ready_s: Times, enter_s: Times) -> Reduction:
         """Reduce a bucket that the ranks may enter at ``enter_s``."""

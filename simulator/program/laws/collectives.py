@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -87,7 +88,7 @@ def _sizes(scenario: Scenario, ranks: int) -> list[float]:
     """What each variable's gradient adds to the collectives of a step."""
     reduction, variables, batch = scenario.strategy.reduction, scenario.workload.variables, scenario.batch
     if reduction is not None and reduction.compression is not None:
-        return [sum(reduction.compression.collective_bytes(variable, batch, ranks)) for variable in variables]
+        return [math.fsum(reduction.compression.collective_bytes(variable, batch, ranks)) for variable in variables]
     return [variable.gradient_bytes(batch) * (ranks / 2 if variable.sparse_bytes_per_sample is not None else 1.0) for variable in variables]
 
 
@@ -118,10 +119,10 @@ def _shards_make_up_all(program: Program, scenario: Scenario) -> None:
         if sorted(copy[program.groups[number]].tolist()) != list(range(copies)):
             raise broken(law, f"group {number} does not have one rank of each of the {copies} copies")
     of_routine = np.array(
-        [sum(its.size_bytes for _, its in walk.of_kind("collective") if its.partition == 0) for walk in walks_of(program)]
+        [math.fsum(its.size_bytes for _, its in walk.of_kind("collective") if its.partition == 0) for walk in walks_of(program)]
     )
     reduced_bytes = np.bincount(copy, of_routine[program.ranks.routine])
-    wanted_bytes = sum(_sizes(scenario, copies))
+    wanted_bytes = math.fsum(_sizes(scenario, copies))
     for number, its_bytes in enumerate(reduced_bytes.tolist()):
         if not same(its_bytes, wanted_bytes):
             raise broken(law, f"the ranks of copy {number} reduce {its_bytes:g} bytes of gradients together, not {wanted_bytes:g}")
@@ -156,7 +157,7 @@ def _parts_make_up_all(program: Program, scenario: Scenario) -> None:
                     reduced_bytes += its.size_bytes
         counts = (1, scenario.training.micro_batches)
         if not any(same(reduced_bytes, of_all * wanted[False] + of_experts * wanted[True]) for of_all in counts for of_experts in counts):
-            wanted_bytes = sum(wanted.values())
+            wanted_bytes = math.fsum(wanted.values())
             raise broken(law, f"the ranks of copy {copy} reduce {reduced_bytes:g} bytes of gradients together, not {wanted_bytes:g}")
 
 

@@ -42,8 +42,8 @@ def gradients_reach_their_server_once(program: Program, scenario: Scenario) -> N
         if any(times > 1 for times in pushed.values()):
             raise broken(law, f"routine {walk.number}: one message brings several gradients")
         up = [its for _, its in walk.of_kind("send") if its.target.kind == "server"]
-        total = sum(scenario.strategy.pushed_bytes(scenario))
-        if len(up) != len(tensors.gradients) or not same(sum(its.size_bytes for its in up), total):
+        total = math.fsum(scenario.strategy.pushed_bytes(scenario))
+        if len(up) != len(tensors.gradients) or not same(math.fsum(its.size_bytes for its in up), total):
             raise broken(
                 law, f"routine {walk.number}: sends {len(up)} messages to servers, not {total:g} bytes in {len(tensors.gradients)}"
             )
@@ -83,7 +83,7 @@ def variables_are_pulled_once(program: Program, scenario: Scenario) -> None:
             wrong = next(key for key in {**needed, **come} if not same(come.get(key, 0.0), needed.get(key, 0.0)) or key not in come)
             told = f"{come.get(wrong, 0.0):g} bytes, not {needed.get(wrong, 0.0):g}, of server {wrong[0]} before share {wrong[1]:g}"
             raise broken(law, f"routine {walk.number}: the forward pass waits for {told}")
-        total, pulled = sum(variable.pull_bytes(batch) for variable in load.variables), sum(come.values())
+        total, pulled = math.fsum(variable.pull_bytes(batch) for variable in load.variables), math.fsum(come.values())
         if not same(pulled, total):
             raise broken(law, f"routine {walk.number}: pulls {pulled:g} bytes, not {total:g}")
         pushed: dict[Place, float] = defaultdict(float)
@@ -93,7 +93,7 @@ def variables_are_pulled_once(program: Program, scenario: Scenario) -> None:
             continue  # gradients are compressed, variables are not
         dense = all(variable.sparse_bytes_per_sample is None for variable in load.variables)
         for server in range(program.servers.count):
-            read = sum(size for (its_server, _), size in come.items() if its_server == server)
+            read = math.fsum(size for (its_server, _), size in come.items() if its_server == server)
             sent = pushed[Place("server", server)]
             if read > sent * (1 + SLACK) or (dense and not same(read, sent)):
                 raise broken(law, f"routine {walk.number}: reads {read:g} bytes from server {server} and sends it {sent:g}")

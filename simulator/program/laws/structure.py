@@ -137,7 +137,7 @@ def passes_are_whole(program: Program, scenario: Scenario) -> None:
         totals = {"forward": 1.0, "backward": 1.0, "apply": 0.0 if program.servers.count else 1.0}
         for name, total in totals.items():
             shares_of = [getattr(its, name) for its in computes]
-            if min(shares_of, default=0.0) < 0 or not (same(sum(shares_of), total) or cuts):
+            if min(shares_of, default=0.0) < 0 or not (same(math.fsum(shares_of), total) or cuts):
                 raise broken(passes_are_whole, f"routine {walk.number}: shares of {name} {shares_of} do not sum to {total:g}")
         phases = [phase for its in computes for phase, share in enumerate((its.forward, its.backward, its.apply)) if share]
         if phases != sorted(phases) and not cuts:

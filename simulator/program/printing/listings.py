@@ -271,9 +271,12 @@ def _all(printed: Printed, operations: Sequence[Operation]) -> str:
     match operations[0].kind:
         case "compute":
             total = Operation(
-                kind="compute", name="", forward=sum(its.forward for its in operations), backward=sum(its.backward for its in operations),
-                apply=sum(its.apply for its in operations),
-            )  # fmt: skip
+                kind="compute",
+                name="",
+                forward=math.fsum(its.forward for its in operations),
+                backward=math.fsum(its.backward for its in operations),
+                apply=math.fsum(its.apply for its in operations),
+            )
             return _computed(printed, total)
         case "send":
             slots = np.unique([its.slot for its in operations])
@@ -282,12 +285,12 @@ def _all(printed: Printed, operations: Sequence[Operation]) -> str:
             return f"channels {_numbers(np.unique([its.channel for its in operations]))}"
         case "serve":
             servers = np.unique([its.server for its in operations])
-            total_s = time_of(sum(its.cost_s for its in operations))
+            total_s = time_of(math.fsum(its.cost_s for its in operations))
             return f"{total_s} in all; servers {_numbers(servers)}"
         case "collective":
             hows = [how for its in operations if (how := printed.reduced.get(its.size_bytes)) is not None]
             by = (
-                f" by {', '.join(dict.fromkeys(how.name for how in hows))}, {time_of(sum(how.alone_s for how in hows))} alone"
+                f" by {', '.join(dict.fromkeys(how.name for how in hows))}, {time_of(math.fsum(how.alone_s for how in hows))} alone"
                 if hows
                 else ""
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -51,7 +52,7 @@ def stages_of(load: Workload, chunks: Sequence[Held], stages: int, devices: int,
         layers = [load.layers[chunk.first : chunk.last] for chunk in own]
         named = [its[0].name if len(its) == 1 else f"{its[0].name} to {its[-1].name}" for its in layers]
         had = {one.variable.creation_index: one.variable for chunk in own for its in layers_of(load, chunk) for one in its}
-        parameter_bytes = sum(float(had[number].size_bytes) for number in sorted(had))
+        parameter_bytes = math.fsum(float(had[number].size_bytes) for number in sorted(had))
         found.append(StageOf(", ".join(named), sum(map(len, layers)), devices, parameter_bytes, delay))
     return tuple(found)
 
@@ -148,7 +149,7 @@ def _sent(operations: Sequence[Operation], stage: int, its: Devices) -> Exchange
     per_node = its.cluster.replicas_per_node
     crosses = bool((ranks[stage] // per_node != to // per_node).any())
     link = its.cluster.inter_node if crosses else its.cluster.intra_node
-    size_bytes = sum(operation.size_bytes for operation in operations)  # of all that split tensors together, as are the links
+    size_bytes = math.fsum(operation.size_bytes for operation in operations)  # of all that split tensors together, as are the links
     return Exchange(
         among="stages",
         does=operations[0].name,
@@ -180,7 +181,7 @@ def _collective(operations: Sequence[Operation], among: Among, stage: int, its: 
         links="between nodes" if crosses else "in a node",
         stage=stage,
         times=len(operations),
-        size_bytes=sum(operation.size_bytes for operation in operations) / (1 if among == "pass" else its.tensor),
-        seconds=sum(operation.lasts_s or 0.0 for operation in operations),
+        size_bytes=math.fsum(operation.size_bytes for operation in operations) / (1 if among == "pass" else its.tensor),
+        seconds=math.fsum(operation.lasts_s or 0.0 for operation in operations),
         amid=among == "pass",
     )

@@ -14,6 +14,7 @@ then stages.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
@@ -364,12 +365,12 @@ class Hybrid(Strategy):
         group, share = np.full(ranks, -1, dtype=np.int64), np.zeros(ranks)
         weights: list[tuple[float, ...]] = []
         for stage, (its_s, groups) in enumerate(zip(work_s, grid.groups("experts"), strict=True)):
-            varying_s = sum(its_s)
+            varying_s = math.fsum(its_s)
             if not varying_s:
                 continue
             parts = costs.parts[stage :: self.pipeline]
             count = setup.training.micro_batches
-            step_s = count * sum(part.forward_s + part.backward_s + part.again_s for part in parts)
+            step_s = count * math.fsum(part.forward_s + part.backward_s + part.again_s for part in parts)
             step_s += costs.applied(parts) * setup.workload.apply_s
             for members in groups:
                 group[members], share[members] = len(weights), count * varying_s / step_s
@@ -528,10 +529,10 @@ class Hybrid(Strategy):
             """What a pass of a part exchanges; what another stage hands it comes in pieces, one to each of those that split tensors."""
             its = part.forward if forward else part.backward
             kinds: tuple[Does, ...] = ("reduce-scatter", "all-gather") if self.sequence_parallel else ("all-reduce",)
-            total = sum(inner.seconds("tensor", among_tensors, does, size) for size in its.tensor for does in kinds)
-            total += sum(ours.seconds("experts", among_ranks("experts"), "all-to-all", size) for size in its.tokens)
+            total = math.fsum(inner.seconds("tensor", among_tensors, does, size) for size in its.tensor for does in kinds)
+            total += math.fsum(ours.seconds("experts", among_ranks("experts"), "all-to-all", size) for size in its.tokens)
             if (link := (self._whole or setup.cluster).host_link) is not None:
-                total += its.host_s + sum(size / link.bandwidth_bytes_per_s + link.latency_s for size in its.copied)
+                total += its.host_s + math.fsum(size / link.bandwidth_bytes_per_s + link.latency_s for size in its.copied)
             if self.tensor > 1 and not self.sequence_parallel and (part.first if forward else part.last) in between:
                 total += inner.seconds("tensor", among_tensors, "all-gather", part.input_bytes if forward else part.output_bytes)
             return total
@@ -826,9 +827,12 @@ class _Costs:
         done_s = 0.0
         for numbers in fused(of_device, strategy.bucket_size_bytes):
             its = [layers[number] for number in numbers]
-            done_s += sum(layer.backward_s for layer in its)
+            done_s += math.fsum(layer.backward_s for layer in its)
             ready = min(done_s / part.backward_s, 1.0) if part.backward_s else 1.0  # the sum of layers may round to more
-            dense, experts = sum(layer.dense.gradient_bytes for layer in its), sum(layer.experts.gradient_bytes for layer in its)
+            dense, experts = (
+                math.fsum(layer.dense.gradient_bytes for layer in its),
+                math.fsum(layer.experts.gradient_bytes for layer in its),
+            )
             found.append(Reduced(chunk, ready, dense, experts))
         found[-1] = found[-1]._replace(ready=1.0)
         return found
@@ -836,9 +840,9 @@ class _Costs:
     def applied(self, parts: Sequence[Part]) -> float:
         """Share of the whole model's update that a device makes: of what it has, and does not leave to those that share it."""
         load, batch = self._setup.workload, self._setup.batch
-        whole = sum(variable.gradient_bytes(batch) for variable in load.variables)
+        whole = math.fsum(variable.gradient_bytes(batch) for variable in load.variables)
         first = {part.first for part in parts}
-        its = sum(
+        its = math.fsum(
             one.variable.gradient_bytes(batch) * one.share / one.over(chunk, chunk.slot_shards)
             for chunk in self.chunks
             if chunk.first in first

@@ -7,6 +7,7 @@ the host starts as many kernels as before.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
@@ -58,7 +59,7 @@ class Exchanged(NamedTuple):
     @property
     def total_bytes(self) -> float:
         """Of all of it."""
-        return sum(self.tensor) + sum(self.tokens) + sum(self.copied)
+        return math.fsum(self.tensor) + math.fsum(self.tokens) + math.fsum(self.copied)
 
     def again(self, other: Exchanged) -> Exchanged:
         """This, and what another pass exchanges once more."""
@@ -177,9 +178,9 @@ def state_of(owned: Sequence[Owned], tensor: int, values: Values, batch: int) ->
     """
     gradients = [its.variable.gradient_bytes(batch) * its.share for its in owned]
     return State(
-        sum(float(its.variable.size_bytes) * its.share for its in owned) * tensor * values.parameters,
-        sum(gradients) * tensor * values.reduced,
-        sum(size for size, its in zip(gradients, owned, strict=True) if its.tied) * tensor * values.reduced,
+        math.fsum(float(its.variable.size_bytes) * its.share for its in owned) * tensor * values.parameters,
+        math.fsum(gradients) * tensor * values.reduced,
+        math.fsum(size for size, its in zip(gradients, owned, strict=True) if its.tied) * tensor * values.reduced,
     )
 
 
@@ -206,16 +207,16 @@ def parts_of(
         Samples of all micro-batches together.
     """
     layers = load.layers
-    forward, backward = sum(layer.forward for layer in layers), sum(layer.backward_work for layer in layers)
+    forward, backward = math.fsum(layer.forward for layer in layers), math.fsum(layer.backward_work for layer in layers)
     found = []
     for chunk in chunks:
         its = layers[chunk.first : chunk.last]
         forward_s = [_pass_s(load.forward, layer, layer.forward / forward if forward else 0.0, samples, split, chunk) for layer in its]
         again = 0.0
         if training.recompute == "full":
-            again = sum(forward_s)
+            again = math.fsum(forward_s)
         elif training.recompute == "selective":
-            again = sum(layer.selective_work * its_s for layer, its_s in zip(its, forward_s, strict=True))
+            again = math.fsum(layer.selective_work * its_s for layer, its_s in zip(its, forward_s, strict=True))
         there, back = (_exchanged(load, chunk, samples, split, values, forward=its) for its in (True, False))
         if training.recompute == "full":  # what is computed again is exchanged again
             back = back.again(there)
@@ -229,8 +230,8 @@ def parts_of(
             Part(
                 first=chunk.first,
                 last=chunk.first + len(its),
-                forward_s=sum(forward_s),
-                backward_s=sum(
+                forward_s=math.fsum(forward_s),
+                backward_s=math.fsum(
                     _pass_s(load.backward, layer, layer.backward_work / backward if backward else 0.0, samples, split, chunk)
                     for layer in its
                 ),
@@ -270,7 +271,7 @@ def _exchanged(load: Workload, chunk: Held, samples: float, split: Split, values
     copied: list[float] = []
     host_s = 0.0
     law = load.forward if forward else load.backward
-    whole = sum(layer.forward if forward else layer.backward_work for layer in layers)
+    whole = math.fsum(layer.forward if forward else layer.backward_work for layer in layers)
     for number in range(chunk.first, len(layers) if chunk.last is None else chunk.last):
         layer = layers[number]
         if number and (layer.name in chunk.on_host) != (layers[number - 1].name in chunk.on_host):

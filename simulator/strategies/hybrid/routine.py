@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
@@ -273,8 +274,8 @@ class _Maker:
         """Parameters of which copies have a share each: those that all have, then those of experts."""
         stage = self._stage
         found: list[int] = []
-        dense_bytes = sum(part.dense.parameter_bytes for part in parts)
-        expert_bytes = sum(part.experts.parameter_bytes for part in parts)
+        dense_bytes = math.fsum(part.dense.parameter_bytes for part in parts)
+        expert_bytes = math.fsum(part.experts.parameter_bytes for part in parts)
         if stage.dense.shards > 1:
             found += self._in_turn("shard", "all-gather", dense_bytes, after, experts=False)
         if stage.experts.shards > 1:
