@@ -12,6 +12,7 @@ from paceline.planning.answer import Plan
 from simulator.errors import ResultsError
 from simulator.file_kinds import mistaken
 from simulator.results import Result
+from simulator.validation_errors import rule_of
 
 __all__ = ["read_plan", "without_what_ifs"]
 
@@ -38,7 +39,9 @@ def read_plan(path: Path) -> Plan:
         data = json.loads(content)
     except (ValueError, RecursionError):
         raise ResultsError(f"{path}: {mistaken(path, 'plan') or 'must be JSON, as `paceline plan` writes it beside its results'}") from None
-    version = data.get("schema_version") if isinstance(data, dict) else None
+    if not isinstance(data, dict):
+        raise ResultsError(f"{path}: must hold an object in braces, as `paceline plan` writes it beside its results")
+    version = data.get("schema_version")
     if isinstance(version, int) and version > _VERSION:
         raise ResultsError(
             f"{path}: schema_version {version} is newer than {_VERSION}, the newest that this Paceline reads; "
@@ -51,7 +54,7 @@ def read_plan(path: Path) -> Plan:
             raise ResultsError(f"{path}: {said}") from None
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "the file"
-        raise ResultsError(f"{path}: {where}: {' '.join(str(first['msg']).split())}, so this is no answer of `paceline plan`") from None
+        raise ResultsError(f"{path}: {where} {rule_of(first)}: this is no answer of `paceline plan`") from None
 
 
 def without_what_ifs(results: Sequence[Result], labels: Sequence[str] | None, plan: Plan) -> tuple[list[Result], list[str] | None]:
