@@ -17,6 +17,7 @@ from pydantic import Field, model_validator
 from simulator.catalog import entries
 from simulator.errors import ScenarioError
 from simulator.files import read_toml
+from simulator.plausible import warn_of_implausible
 from simulator.spec import Bytes, Moderate, Rate, Spec
 from simulator.validation_errors import validated
 
@@ -136,8 +137,15 @@ def load_accelerator(path: str | Path) -> Accelerator:
     ------
     ScenarioError
         One line for each rule broken.
+
+    Warns
+    -----
+    ReadingWarning
+        A figure is far from those of all devices.
     """
-    return validated(Accelerator, read_toml(path), str(path))
+    found = validated(Accelerator, read_toml(path), str(path))
+    warn_of_implausible(found, source=f"{path}: ")
+    return found
 
 
 def accelerators() -> Mapping[str, Accelerator]:

@@ -12,6 +12,7 @@ with equal round trips do): beside k of them a flow gets 1 / (k + 1) of it.
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import math
 from typing import Annotated, ClassVar, Literal
@@ -121,6 +122,14 @@ class Background(Terse):
     def changes(self) -> bool:
         """Whether what others send changes during a run."""
         return len({(point.load, point.flows) for point in self.trace}) > 1
+
+    def changes_in(self, run_s: float) -> float:
+        """How often what others send changes in so many seconds, about."""
+        if not self.changes:
+            return 0.0
+        if self.repeat_s is not None:
+            return len(self.trace) * run_s / self.repeat_s
+        return float(bisect.bisect_right(self.trace, run_s, key=lambda point: point.at_s) - 1)
 
     def with_draw(self, rng: np.random.Generator) -> Background:
         """The load of one run, where all links have the same."""

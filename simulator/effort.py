@@ -1,7 +1,7 @@
 """How long simulating a scenario takes, and how much memory, estimated before it is begun.
 
 The model counts what a step is simulated with: messages of parameter servers, all-reduces
-of all ranks at once, or their messages one by one. Its constants are of one core of a 2.x GHz
+of all ranks at once, or their messages one by one, and what others send. Its constants are of one core of a 2.x GHz
 server processor; within a factor of about three it holds for every way of training. Where
 the answer matters, :func:`timed_effort_s` brings it to the machine at hand with a run of
 some steps.
@@ -13,7 +13,7 @@ import math
 import time
 
 from simulator.available import available_bytes
-from simulator.engine.choosing import Engine, engine_for, expected_events, is_made, likely_engine
+from simulator.engine.choosing import Engine, background_events, engine_for, expected_events, is_made, likely_engine
 from simulator.engine.draws import ahead_of, block_of
 from simulator.errors import InputError, SimulationError
 from simulator.input_epochs import first_epoch
@@ -39,6 +39,8 @@ _RANK_MESSAGE_S = 6e-6
 """A message of an all-reduce that is simulated rank by rank."""
 _TABLES_S, _COMPILED_RANK_S, _EVENT_S, _DRAW_S = 4e-3, 4e-6, 0.25e-6, 0.5e-6
 """The compiled engine: its tables, those of a rank, an event, and what is drawn and counted of a step of one rank."""
+_SIMPY_EVENT_S = 7e-6
+"""The SimPy engine: an event of what others send over the links."""
 _RANK_EVENT_S = 0.1e-6
 """Of these an event of an all-reduce that is simulated rank by rank."""
 _SHARED_CORES = 1.5
@@ -106,9 +108,11 @@ def _fixed_s(scenario: Scenario, engine: Engine) -> float:
 def _replication_s(scenario: Scenario, engine: Engine) -> float:
     """Seconds of one core that one replication takes besides, by the model."""
     strategy, replicas, run = scenario.strategy, scenario.ranks, scenario.run
-    each_s = _fixed_s(scenario, engine)
+    each_s, others = _fixed_s(scenario, engine), background_events(scenario)
     if engine == "compiled" and (events := expected_events(scenario)):
-        return each_s + (_RANK_EVENT_S if scenario.rank_messages else _EVENT_S) * events + _DRAW_S * run.total_steps(replicas)
+        own_s = (_RANK_EVENT_S if scenario.rank_messages else _EVENT_S) * (events - others)
+        return each_s + own_s + _EVENT_S * others + _DRAW_S * run.total_steps(replicas)
+    each_s += _SIMPY_EVENT_S * others
     if messages := strategy.messages_a_step(scenario):
         step_s = _WORKER_STEP_S + _MESSAGE_S * messages
         return each_s + run.total_steps(replicas) * step_s * (_SHARED_CORES if scenario.cluster.shared_cores is not None else 1.0)

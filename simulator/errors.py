@@ -18,6 +18,7 @@ __all__ = [
     "PacelineError",
     "PacelineWarning",
     "PriceWarning",
+    "ReadingWarning",
     "ResultsError",
     "ScenarioError",
     "SettingWarning",
@@ -84,6 +85,10 @@ class PacelineWarning(UserWarning):
 
 class PriceWarning(PacelineWarning):
     """A price that was given takes the place of another, is worked out, or holds for some of the clusters alone."""
+
+
+class ReadingWarning(PacelineWarning):
+    """A number is read in one of the two ways in which it may be meant, or is far from all that there is."""
 
 
 class SettingWarning(PacelineWarning):

@@ -384,10 +384,10 @@ WARNINGS: Mapping[str, WarningKind] = {
         "gathering the parameters that copies share takes longer than the passes that could hide it, so devices wait",
         "raise the batch or strategy.prefetch, share within a node (strategy.shard_group), or use faster links",
     ),
-    "long-latency": WarningKind(
-        "A latency of seconds",
-        "a link delays each message by a second or more",
-        'write the latency with its unit, such as latency = "50 us"; a plain number under latency_s is one of seconds',
+    "implausible": WarningKind(
+        "A figure that nothing has",
+        "a latency, bandwidth, time, size or price is far from all that there is, so that another unit or prefix may have been meant",
+        'write it with its unit, such as latency = "50 us"; a plain number under latency_s is one of seconds',
     ),
     "moved-device": WarningKind(
         "Moved to another device",

@@ -9,12 +9,27 @@ from typing import Any
 from simulator.errors import ScenarioError
 from simulator.file_kinds import mistaken
 from simulator.nearest import no_such_file
+from simulator.units import vanishes
 
-__all__ = ["read_toml"]
+__all__ = ["exact", "read_toml"]
 
 
 def _flat(error: Exception) -> str:
     return " ".join(str(error).split())
+
+
+def exact(text: str) -> float:
+    """A number of TOML that is no whole one, as ``parse_float`` of :func:`tomllib.loads` takes it.
+
+    Raises
+    ------
+    ScenarioError
+        It is so small that it would be read as 0.
+    """
+    value = float(text)
+    if value == 0 and vanishes(text):
+        raise ScenarioError(f"{text[:40]} is too small to be told from 0: write 0, or the value that is meant")
+    return value
 
 
 _MAX_FILE_BYTES = 64 * 2**20
@@ -33,7 +48,9 @@ def read_toml(path: str | Path) -> dict[str, Any]:
             content = file.read(_MAX_FILE_BYTES + 1)
         if len(content) > _MAX_FILE_BYTES:
             raise ScenarioError(f"{path}: is larger than {_MAX_FILE_BYTES} bytes, which no scenario is; check the path")
-        return tomllib.loads(content.decode("utf-8-sig"))
+        return tomllib.loads(content.decode("utf-8-sig"), parse_float=exact)
+    except ScenarioError as error:
+        raise ScenarioError(f"{path}: {str(error).removeprefix(f'{path}: ')}") from None
     except FileNotFoundError:
         raise ScenarioError(f"{path}: {no_such_file(path)}") from None
     except OSError as error:

@@ -1,4 +1,6 @@
-"""What a scenario says and may not mean: keys that change nothing beside the others, multiples that look like percentages."""
+"""What a scenario says and may not mean: keys that change nothing beside the others, multiples that look like percentages, figures that
+nothing in the world has.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from simulator.figures import Warned
+from simulator.plausible import implausible
 from simulator.scenario import Scenario
-from simulator.text import counted, format_seconds, written
+from simulator.text import counted, written
 
 __all__ = ["misread"]
 
@@ -19,8 +22,6 @@ _WIRE = 3.0
 """Above this more than two bytes of headers and encoding go with each byte of data: LL, the most wasteful protocol, has one."""
 _OF_TIME, _OF_SPEED, _OF_BYTES = "the time of a step", "the speed of the measured device", "the bytes that are sent"
 """What such factors multiply."""
-_LATENCY_S = 1.0
-"""From here on a latency is more likely one of microseconds or milliseconds: round the earth and back light takes a fifth of that."""
 _IN_PIECES = ("double-binary-tree", "sharp", "nvls", "auto")
 
 
@@ -34,12 +35,8 @@ def misread(scenario: Scenario) -> Iterator[Warned]:
             text=f"{path} = {written(times, 'setting')} is read as {written(times, 'setting')} times {of_what}; for "
             f"{written(times, 'setting')}% give {written(meant, 'setting')}",
         )  # fmt: skip
-    for path, latency_s in _latencies(scenario):
-        yield Warned(
-            code="long-latency", path=path, value=latency_s,
-            text=f"{path} is read as {format_seconds(latency_s)} for each message; a plain number is in seconds, and text has its unit: "
-            'latency = "50 us"',
-        )  # fmt: skip
+    for its in implausible(scenario):
+        yield Warned(code="implausible", path=its.path, value=its.value, range=its.range, text=its.text)
     yield from _shared_beside_idle(scenario)
     yield from _joined_by_one_switch(scenario)
 
@@ -143,15 +140,6 @@ def _multiples(scenario: Scenario) -> Iterator[tuple[str, float, str, float]]:
 def _largest(values: Sequence[float]) -> list[tuple[int, float]]:
     """The largest of a list with its place; nothing of an empty one."""
     return [max(enumerate(values), key=lambda its: its[1])] if values else []
-
-
-def _latencies(scenario: Scenario) -> Iterator[tuple[str, float]]:
-    """Dotted path of each latency of a link that is longer than any, and its seconds."""
-    cluster = scenario.cluster
-    links = [("inter_node", cluster.inter_node), ("intra_node", cluster.intra_node), ("host_link", cluster.host_link)]
-    for name, link in links:
-        if link is not None and link.latency_s >= _LATENCY_S:
-            yield f"cluster.{name}.latency_s", link.latency_s
 
 
 def _shared_beside_idle(scenario: Scenario) -> Iterator[Warned]:

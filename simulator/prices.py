@@ -20,7 +20,7 @@ from simulator.cluster import Cluster, Price
 from simulator.errors import InputError, PriceWarning, UnitError
 from simulator.nearest import did_you_mean
 from simulator.text import format_hourly, listed
-from simulator.units import parse_quantity
+from simulator.units import check_thousands, parse_quantity, without_separators
 from simulator.validation_errors import quoted, validated
 
 __all__ = [
@@ -278,7 +278,7 @@ def price_of_text(text: str, where: str = "`prices`") -> Price:
     found = _HOURLY.fullmatch(text.strip())
     rule = f"{where} must be US dollars over a time for one node, such as {_EXAMPLES}"
     if not found:
-        raise InputError(rule)
+        raise InputError(rule + without_separators(text))
     try:
         over_s = parse_quantity(f"1 {found[2]}", "time")
     except UnitError:
@@ -333,6 +333,8 @@ def _matched(pattern: re.Pattern[str], text: str, where: str, key: str, rule: st
     found = pattern.fullmatch(text)
     if not found or not math.isfinite(float(found[1])):
         raise InputError(f"{where}: {key} {quoted(text)} must be {rule}")
+    if pattern is _SUM:
+        check_thousands(found[1], f"{where}: {key} {quoted(text)}")
     return float(found[1])
 
 

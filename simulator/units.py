@@ -5,21 +5,25 @@ bytes (B) or bits (b) with the prefixes k, K, M, G, T, P or Ki to Pi: nobody mea
 millibits of "10 mbit/s". A time in seconds may have one from m down to f, a power k or M. A bare number,
 a wrong dimension, another prefix or an unknown unit is a :class:`UnitError`, which names
 what was likely meant.
+
+A point is that of decimals, and nothing separates thousands. Who may have meant it so, as in "1.000 USD",
+is asked to write it otherwise where the number must be whole or a sum of money, and else warned.
 """
 
 from __future__ import annotations
 
 import math
 import re
+import warnings
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
-from simulator.errors import UnitError
+from simulator.errors import ReadingWarning, UnitError
 
 if TYPE_CHECKING:
     import pint
 
-__all__ = ["Dimension", "parse_quantity"]
+__all__ = ["Dimension", "as_thousands", "check_thousands", "number_of", "parse_quantity", "vanishes", "warn_of_thousands", "without_separators"]
 
 Dimension = Literal["time", "information", "rate", "power"]
 
@@ -89,6 +93,14 @@ _LOOSE: dict[Dimension, re.Pattern[str]] = {
 """What is near enough to a quantity to guess what was meant: letters that are large or small where they should not be, no time."""
 _BITS = re.compile(rf"(?P<rest>{_NUMBER}\s*(?:[kKMGTP]i?|{'|'.join(_SHORT)})?)(?P<unit>b|bits?)", re.ASCII)
 """A size in bits: sizes of memory, buffers and messages are never meant so, rates are."""
+_THOUSANDS = re.compile(r"[1-9]\d{0,2}\.\d{3}(?!\d)", re.ASCII)
+"""Three digits behind a point: decimals, or in half of the world thousands."""
+_ROUND = re.compile(r"[1-9]\d{0,2}\.\d{2}0(?!\d)", re.ASCII)
+"""The same with a zero at the end, which nobody writes after decimals that are meant."""
+_SEPARATED = re.compile(r"\d[,'_\s\u2019]\d|\d\.\d+\.\d")
+"""Digits that something else than one point is between."""
+_SPACES = str.maketrans(dict.fromkeys("\u00a0\u2007\u2009\u202f", " "))
+"""Spaces that are no line's end, as web pages and word processors put them before a unit."""
 _OTHER_PREFIX = re.compile(rf"{_NUMBER}\s*[A-Za-z]+?(?:B|b|bytes?|bits?)(?:(?:/|\s+per\s+|p)[A-Za-z]+)?", re.ASCII)
 _PREFIXES = "its prefixes are k, K, M, G, T, P and Ki, Mi, Gi, Ti, Pi"
 
@@ -145,12 +157,87 @@ def parse_quantity(text: str, dimension: Dimension) -> float:
         raise UnitError(f"{text!r} {expected}{_hint(text.strip(), dimension)}")
     if not math.isfinite(value):
         raise UnitError(f"{text!r} {expected}; it must be finite")
+    if value == 0 and vanishes(text.strip()):
+        raise UnitError(f"{text!r} {expected}; it is too small to be told from 0")
+    warn_of_thousands(text.strip())
     return value
+
+
+def number_of(text: str, where: str) -> float:
+    """A plain number that a person has typed and that counts something, such as samples; ``where`` begins the message.
+
+    Raises
+    ------
+    UnitError
+        It is none, or may be read in two ways.
+    """
+    plain = text.strip()
+    if not re.fullmatch(_NUMBER, plain, re.ASCII):
+        raise UnitError(f"{where} must be a number{without_separators(plain)}")
+    check_thousands(plain, where)
+    return float(plain)
+
+
+def vanishes(text: str) -> bool:
+    """Whether the number at the beginning of a text that is read as 0 has been written as something else, such as ``1e-400``."""
+    return any(digit in "123456789" for digit in re.split("[eE]", text, maxsplit=1)[0])
+
+
+def as_thousands(text: str) -> str:
+    """The number at the beginning of a text if its point separates thousands; empty where it cannot.
+
+    >>> as_thousands("1.000 USD"), as_thousands("0.500"), as_thousands("1.25")
+    ('1000', '', '')
+    """
+    found = _THOUSANDS.match(text)
+    return found[0].replace(".", "") if found is not None else ""
+
+
+def check_thousands(text: str, where: str) -> None:
+    """Do nothing where a number that must be whole, or is a sum of money, can be read in one way alone.
+
+    Parameters
+    ----------
+    text
+        The number as it was written.
+    where
+        Begins the message.
+
+    Raises
+    ------
+    UnitError
+        Its point may separate thousands.
+    """
+    if thousands := as_thousands(text):
+        raise UnitError(f"{where} may be {float(text):g} or {int(thousands):,}: write {float(text):g} or {thousands}")
+
+
+def warn_of_thousands(text: str, where: str = "") -> None:
+    """Warn where the number at the beginning of a text may mean thousands, such as ``10.000 Mbit/s``; ``where`` begins the message.
+
+    Warns
+    -----
+    ReadingWarning
+        How it is read, and what to write in place of it.
+    """
+    if (found := _ROUND.match(text)) is not None:
+        unit = text[found.end() :]
+        warnings.warn(
+            f"{where}{text!r} is read as {float(found[0]):g}{unit}, its point being that of decimals; "
+            f"for thousands write {found[0].replace('.', '')}{unit}",
+            ReadingWarning,
+            stacklevel=2,
+        )
+
+
+def without_separators(text: str) -> str:
+    """How to write a number that is refused, where something separates its thousands or a comma its decimals; else empty."""
+    return "; write it with a decimal point, and nothing between thousands" if _SEPARATED.search(text) else ""
 
 
 def _read(text: str, dimension: Dimension) -> float | None:
     """The quantity in SI; None where the text is none of this dimension."""
-    plain = text.strip().replace("\u00b5", "u").replace("\u03bc", "u")
+    plain = text.strip().translate(_SPACES).replace("\u00b5", "u").replace("\u03bc", "u")
     if not _TEXT[dimension].fullmatch(plain):
         return None
     quantity: Any = _registry().Quantity(plain)
@@ -165,6 +252,8 @@ def _hint(text: str, dimension: Dimension) -> str:
         guesses = [f"{found['number']}{found['space']}{unit}" for unit in units]
         if near := [f'"{guess}"' for guess in guesses if _read(guess, dimension) is not None]:
             return f"; did you mean {' or '.join(near)}?"
+    if hint := without_separators(text):
+        return hint
     return f"; {_PREFIXES}" if dimension in ("information", "rate") and _OTHER_PREFIX.fullmatch(text) else ""
 
 

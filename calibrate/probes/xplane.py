@@ -23,6 +23,7 @@ sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != H
 
 EXIT_NO_TENSORFLOW = 4
 EXIT_USAGE = 5
+INSTEAD = "profile again, or name another run with `profile_run`"
 
 # where releases of TensorFlow keep the generated classes, newest first
 PLACES = ("tsl/profiler/protobuf/xplane_pb2.py", "core/profiler/protobuf/xplane_pb2.py")
@@ -32,6 +33,10 @@ KEPT = {
     "_r", "annotation", "bytes_transferred", "correlation_id", "device_type_string", "eager_op", "element_size", "hlo_op", "is_func",
     "memcpy_details", "profile_start_time", "shapes", "step_name", "step_num", "tensor_shapes", "tf_function_call", "tf_op",
 }  # fmt: skip
+
+
+class Damaged(Exception):
+    """A profile that is a protobuf, but refers to what is not in it."""
 
 
 def _classes() -> Any:
@@ -81,6 +86,8 @@ def _lines(space: Any, path: str) -> Iterator[dict[str, Any]]:
             labels: list[list[str]] = []
             events = []
             for event in line.events:
+                if event.metadata_id not in shared:
+                    raise Damaged("an event of the line %r has no name" % line.name)
                 label = plane.event_metadata[event.metadata_id]
                 if label.name.startswith("$"):  # a call that the Python tracer saw: no operation
                     continue
@@ -120,13 +127,14 @@ def main() -> int:
                 print(f"{path}: cannot be read: {error.strerror or error}; check the path", file=sys.stderr)
                 return EXIT_USAGE
             except Exception:  # protobuf's DecodeError, under the name of whichever protobuf is installed
-                print(
-                    f"{path}: is no XPlane protobuf, or was cut off in writing; profile again, or name another run with `profile_run`",
-                    file=sys.stderr,
-                )
+                print(f"{path}: is no XPlane protobuf, or was cut off in writing; {INSTEAD}", file=sys.stderr)
                 return EXIT_USAGE
-            for line in _lines(space, path):
-                out.write(json.dumps(line) + "\n")
+            try:
+                for line in _lines(space, path):
+                    out.write(json.dumps(line) + "\n")
+            except Damaged as error:
+                print(f"{path}: is damaged: {error}; {INSTEAD}", file=sys.stderr)
+                return EXIT_USAGE
     return 0
 
 

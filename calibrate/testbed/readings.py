@@ -11,14 +11,15 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ValidationError
-
 from calibrate.measurements import Measurements, MeasurementsError, read_measurements
 from calibrate.records import JobEvent, LinkCheck, Repeat, Updated, Used
 from calibrate.testbed.setting import TestbedSetting
-from simulator.errors import CalibrationError
+from simulator.errors import CalibrationError, ScenarioError
+from simulator.validation_errors import validated
 
 __all__ = ["OneRun", "Readings", "mean_of", "read_run"]
+
+_OTHER_VERSION = "was it written by another version?"
 
 Array = NDArray[np.float64]
 
@@ -184,14 +185,18 @@ def _setting_of(measured: Measurements, path: Path) -> TestbedSetting:
     }
     link = given.get("link")
     if isinstance(link, dict):
-        given["link"] = {
-            "bandwidth_bytes_per_s": link["bits_per_s"] / 8,
-            "buffer_s": link["buffer_ms"] / 1000,
-            "sharing": link["sharing"],
-            "congestion": link["congestion"],
-        }
+        try:
+            given["link"] = {
+                "bandwidth_bytes_per_s": link["bits_per_s"] / 8,
+                "buffer_s": link["buffer_ms"] / 1000,
+                "sharing": link["sharing"],
+                "congestion": link["congestion"],
+            }
+        except (KeyError, TypeError, OverflowError):
+            raise MeasurementsError(
+                f"{path}:1: arguments.link: must have bits_per_s and buffer_ms, which are numbers, sharing and congestion; {_OTHER_VERSION}"
+            ) from None
     try:
-        return TestbedSetting.model_validate(given)
-    except (ValidationError, KeyError, TypeError) as error:
-        first = error.errors(include_url=False)[0]["msg"] if isinstance(error, ValidationError) else str(error)
-        raise MeasurementsError(f"{path}:1: is no setting of the testbed ({first}); was it written by another version?") from None
+        return validated(TestbedSetting, given, f"{path}:1: arguments")
+    except ScenarioError as error:
+        raise MeasurementsError(f"{error.problems[0]}; {_OTHER_VERSION}") from None

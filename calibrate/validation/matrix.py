@@ -148,8 +148,11 @@ def matrix_of(
     unknown = sorted(set(table) - {"name", "repeats", "seed", "fit", "held_out"})
     if unknown:
         raise ScenarioError(f"{source}: {unknown[0]}: is no key of a matrix; it has name, repeats, seed, [[fit]] and [[held_out]]")
-    fit = [setting for _, setting in _settings(source, beside, table, "fit", described)]
-    held_out = [HeldOut(group=group or one.mode, setting=one) for group, one in _settings(source, beside, table, "held_out", described)]
+    fit = [setting for _, _, setting in _settings(source, beside, table, "fit", described)]
+    held_out = [
+        validated(HeldOut, {"group": one.mode if group is None else group, "setting": one}, where)
+        for where, group, one in _settings(source, beside, table, "held_out", described)
+    ]
     fitted = {setting.kind_of_run for setting in fit}
     probes = [one.setting for one in held_out if one.setting.mode == "apart"]
     if probes:
@@ -163,18 +166,18 @@ def matrix_of(
 
 def _settings(
     source: str, beside: Path | None, table: dict[str, Any], part: str, describe: Describe
-) -> Iterator[tuple[str, TestbedSetting]]:
+) -> Iterator[tuple[str, Any, TestbedSetting]]:
+    """Each setting of a part with where it stands, and the group that is given; None where none is."""
     tables = table.get(part, [])
     if not isinstance(tables, list) or not all(isinstance(one, dict) for one in tables):
         raise ScenarioError(f"{source}: {part}: must be tables, written as [[{part}]]")
     for number, given in enumerate(tables):
         where = f"{source}: {part}[{number}]"
-        group = str(given.get("group", ""))
         plain = {key: value for key, value in given.items() if key != "group"}
         lists = [key for key in _PRODUCT if isinstance(plain.get(key), list)]
         for values in itertools.product(*(plain[key] for key in lists)):
             setting = plain | dict(zip(lists, values, strict=True))
-            yield group, validated_setting(with_model(setting, where, f"{where}: model", describe, beside), where)
+            yield where, given.get("group"), validated_setting(with_model(setting, where, f"{where}: model", describe, beside), where)
 
 
 Test = Callable[[TestbedSetting], bool]

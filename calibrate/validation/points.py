@@ -6,6 +6,7 @@ import csv
 import io
 import math
 import re
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -13,13 +14,14 @@ from typing import Any, Literal
 from pydantic import Field
 
 from calibrate.validation.comparison import Compared, drawn_interval, reached_of
-from simulator.errors import InputError
+from simulator.errors import InputError, ReadingWarning
 from simulator.loading import apply_settings, scenario_from_table
 from simulator.nearest import did_you_mean, no_such_file
 from simulator.results import Result
 from simulator.scenario import Scenario
 from simulator.spec import Spec
 from simulator.strategies.catalogue import kind_of
+from simulator.units import as_thousands, check_thousands, without_separators
 
 __all__ = ["COLUMNS", "Setting", "Unit", "base_scenario", "compared", "read_points", "scenarios_at"]
 
@@ -39,6 +41,8 @@ _MOST_ROWS = 10_000
 _MOST = 1e15
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)
 _EXAMPLE = "workers,servers,throughput"
+_NEAR = 30.0
+"""Factor by which throughputs of one table may differ from each other, more workers and larger batches among them."""
 
 
 class Setting(Spec):
@@ -72,6 +76,9 @@ def read_points(path: Path) -> tuple[Setting, ...]:
     by commas, semicolons or tabs, whichever the first line has; numbers have a decimal
     point. Empty lines and lines that begin with ``#`` are passed over.
 
+    ``1.900`` may mean 1.9 or 1900. A whole number is refused that is written so; of throughputs
+    the others decide: another number of decimals among them, or numbers that lie near one of the two.
+
     Returns
     -------
     tuple of Setting
@@ -81,10 +88,16 @@ def read_points(path: Path) -> tuple[Setting, ...]:
     ------
     InputError
         The file is missing, empty, too large or no such table; names line, column, value and rule.
+
+    Warns
+    -----
+    ReadingWarning
+        All throughputs may be thousands, and are read as decimals.
     """
     lines = _lines(path)
     names, separator, rows = _header(path, lines)
     held: dict[tuple[int, int | None, int | None], list[tuple[int, dict[str, float]]]] = {}
+    throughputs: dict[int, str] = {}
     for count, (line, cells) in enumerate(rows, start=1):
         if count > _MOST_ROWS:
             raise InputError(f"{path}:{line}: holds more than {_MOST_ROWS:,} rows; give the mean of each run, not every step")
@@ -92,10 +105,12 @@ def read_points(path: Path) -> tuple[Setting, ...]:
             hint = f"; a number has a decimal point, and no {separator!r} in it" if len(cells) > len(names) else ""
             raise InputError(f"{path}:{line}: has {len(cells)} values, but the first line names {len(names)} columns{hint}")
         values = _values(f"{path}:{line}", names, cells)
+        throughputs[line] = cells[names.index("throughput")]
         key = (int(values["workers"]), _whole(values, "servers"), _whole(values, "batch"))
         held.setdefault(key, []).append((line, values))
     if not held:
         raise InputError(f"{path}: names columns, but has no row below them; add a line for each run, such as 8,2,1234.5")
+    _check_thousands(path, throughputs)
     return tuple(
         Setting(
             workers=key[0],
@@ -171,10 +186,11 @@ def _values(where: str, names: Sequence[str], cells: Sequence[str]) -> dict[str,
         if not cell and name not in _REQUIRED:
             continue
         if not _NUMBER.fullmatch(cell):
-            hint = "; write it with a decimal point" if re.fullmatch(r"\d+,\d+", cell) else ""
-            raise InputError(f"{where}: {name}: {_quoted(cell) if cell else 'an empty value'} must be a number{hint}")
+            shown = _quoted(cell) if cell else "an empty value"
+            raise InputError(f"{where}: {name}: {shown} must be a number{without_separators(cell)}")
         value = float(cell)
         if name in _WHOLE:
+            check_thousands(cell, f"{where}: {name}: {_quoted(cell)}")
             least, most = _WHOLE[name]
             if not value.is_integer() or not least <= value <= most:
                 raise InputError(f"{where}: {name}: {cell[:30]} must be a whole number from {least} to {most:,}")
@@ -186,6 +202,34 @@ def _values(where: str, names: Sequence[str], cells: Sequence[str]) -> dict[str,
             raise InputError(f"{where}: {name}: {cell[:30]} must be at most {_MOST:g}")
         found[name] = value
     return found
+
+
+def _check_thousands(path: Path, cells: Mapping[int, str]) -> None:
+    """That throughputs, by their lines, whose point may separate thousands are decimals: as others are, or by a warning.
+
+    Raises
+    ------
+    InputError
+        Beside those that can be read in one way alone they make sense as thousands, and not as decimals.
+    """
+    doubtful = {line: thousands for line, cell in cells.items() if (thousands := as_thousands(cell))}
+    sure = [cell for line, cell in cells.items() if line not in doubtful]
+    if not doubtful or any("." in cell for cell in sure):
+        return
+    (line, thousands), *_ = doubtful.items()
+    cell = cells[line]
+    if not sure:
+        warnings.warn(
+            f"{path}:{line}: throughput: {_quoted(cell)} is read as {float(cell):g}, as are all below it: if the point separates "
+            f"thousands, write {thousands}",
+            ReadingWarning,
+            stacklevel=3,
+        )
+        return
+    least, most = min(map(float, sure)) / _NEAR, max(map(float, sure)) * _NEAR
+    for line in doubtful:
+        if not least <= float(cells[line]) <= most:
+            check_thousands(cells[line], f"{path}:{line}: throughput: {_quoted(cells[line])}, beside {sure[0]},")
 
 
 def _whole(values: dict[str, float], name: str) -> int | None:

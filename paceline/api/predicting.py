@@ -267,8 +267,11 @@ def memory(scenario: Source, settings: Settings = ()) -> Memory:
     (1057, None, "the workload 'cnn-cpu' has neither layers nor measured peak memory")
     """
     from simulator.memory import memory as made
+    from simulator.plausible import warn_of_implausible
 
-    return made(load_scenario(scenario, settings))
+    loaded = load_scenario(scenario, settings)
+    warn_of_implausible(loaded)
+    return made(loaded)
 
 
 @checked

@@ -29,6 +29,7 @@ __all__ = [
     "is_given",
     "names_of",
     "needs",
+    "number_typed",
     "numbers_of",
     "over_of",
     "parse_axis",
@@ -237,7 +238,12 @@ def parse_setting(text: str) -> tuple[str, Any]:
         raise ScenarioError(
             f"--set {quoted(text)}: must be key=value with a dotted key of at most {_DEEPEST} parts, such as strategy.workers=8"
         )
-    return key, _parse_value(raw)
+    try:
+        value = _parse_value(raw)
+    except ScenarioError as error:
+        raise ScenarioError(f"--set {key}={error}") from None
+    _warn_of_thousands(raw, value, f"--set {key}=")
+    return key, value
 
 
 def parse_axis(text: str) -> tuple[str, list[Any]]:
@@ -259,13 +265,36 @@ def parse_axis(text: str) -> tuple[str, list[Any]]:
         raise ScenarioError(f"--over {text[:80]!r}: must be key=v1,v2,..., such as strategy.workers=1,2,4,8 or strategy.workers=1..8")
     values: list[Any] | None = numbers_in(raw, f"--over {key}=")
     if values is None:
+        from simulator.files import exact
+
         try:
-            values = list(tomllib.loads(f"values = [{raw}]\n")["values"])
+            values = list(tomllib.loads(f"values = [{raw}]\n", parse_float=exact)["values"])
         except (ValueError, RecursionError):
             values = [_parse_value(part) for part in raw.split(",")]
+        except ScenarioError as error:
+            raise ScenarioError(f"--over {key}: {error}") from None
+        for part, value in zip(raw.split(","), values, strict=False):
+            _warn_of_thousands(part, value, f"--over {key}=")
     if values in ([], [None]):
         raise ScenarioError(f"--over {text[:80]!r}: has no values; write {key}=v1,v2,...")
     return key, values
+
+
+def number_typed(text: str) -> float:
+    """What an option for a number of samples, epochs or parameters is given, as typer reads it.
+
+    Raises
+    ------
+    typer.BadParameter
+        It is no number, or may be read in two ways.
+    """
+    from simulator.errors import UnitError
+    from simulator.units import number_of
+
+    try:
+        return number_of(text, repr(text[:40]))
+    except UnitError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 def _is_dotted(text: str) -> bool:
@@ -274,10 +303,20 @@ def _is_dotted(text: str) -> bool:
     return all(part.strip() for part in parts) and len(parts) <= _DEEPEST
 
 
+def _warn_of_thousands(raw: str, value: object, where: str) -> None:
+    """Warn where a number that is typed may mean thousands: a file is TOML, which knows decimals alone, a command line need not be."""
+    if isinstance(value, float):
+        from simulator.units import warn_of_thousands
+
+        warn_of_thousands(raw.strip(), where)
+
+
 def _parse_value(raw: str) -> Any:
     """TOML where it parses as TOML, else text; None where there is nothing."""
+    from simulator.files import exact
+
     try:
-        table = tomllib.loads(f"value = {raw}\n")
+        table = tomllib.loads(f"value = {raw}\n", parse_float=exact)
     except (ValueError, RecursionError):
         return raw.strip() or None
     return table["value"] if len(table) == 1 else raw.strip()

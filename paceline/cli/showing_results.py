@@ -97,7 +97,7 @@ _ASSUMPTIONS = (
     "no-sort",
     "no-effect",
     "as-multiple",
-    "long-latency",
+    "implausible",
     "shared-beside-idle",
     "one-switch",
 )

@@ -20,7 +20,7 @@ from simulator.discrepancy import CERTAIN, Off
 from simulator.errors import InputError, UnitError
 from simulator.intervals import combined
 from simulator.spec import Seconds, Spec
-from simulator.units import parse_quantity
+from simulator.units import check_thousands, parse_quantity, warn_of_thousands, without_separators
 from simulator.validation_errors import quoted, validated
 
 __all__ = [
@@ -149,11 +149,12 @@ def _rate(given: str | float) -> float:
         return _positive(float(given), "target_throughput", given, rule)
     found = _RATE.fullmatch(given.strip())
     if not found:
-        raise UnitError(f"`target_throughput` {quoted(given)} {rule}")
+        raise UnitError(f"`target_throughput` {quoted(given)} {rule}{without_separators(given)}")
     try:
         unit_s = parse_quantity(f"1 {found['unit']}", "time")
     except UnitError:
         raise UnitError(f"`target_throughput` {quoted(given)} {rule}") from None
+    warn_of_thousands(given.strip())
     return _positive(float(found["number"]) / unit_s, "target_throughput", given, rule)
 
 
@@ -165,7 +166,7 @@ def _time_s(given: str | float) -> float:
         value_s = parse_quantity(given, "time")
     except UnitError as error:
         hint = str(error).partition("; did you mean ")[2]
-        raise UnitError(f"`deadline` {quoted(given)} {rule}{hint and f'; did you mean {hint}'}") from None
+        raise UnitError(f"`deadline` {quoted(given)} {rule}{f'; did you mean {hint}' if hint else without_separators(given)}") from None
     if not value_s > 0:
         raise UnitError(f"`deadline` {quoted(given)} {rule}")
     return value_s
@@ -177,8 +178,10 @@ def _usd(given: str | float) -> float:
         return _positive(float(given), "budget", given, rule)
     found = _MONEY.fullmatch(given.strip())
     if not found:
-        raise UnitError(f"`budget` {quoted(given)} {rule}")
-    return _positive(float(found["number"] or found["before"]), "budget", given, rule)
+        raise UnitError(f"`budget` {quoted(given)} {rule}{without_separators(given)}")
+    number = found["number"] or found["before"]
+    check_thousands(number, f"`budget` {quoted(given)}")
+    return _positive(float(number), "budget", given, rule)
 
 
 def required_rate(goal: Goal, usd_per_hour: float | None, purchase_usd: float | None = None) -> float:

@@ -14,6 +14,7 @@ from simulator.errors import ResultsError
 from simulator.file_kinds import is_json_of, mistaken
 from simulator.outputs import OutputKind
 from simulator.results import Result
+from simulator.validation_errors import rule_of
 
 __all__ = ["PLAN", "plan_file_of", "read_plan", "without_what_ifs"]
 
@@ -47,9 +48,11 @@ def read_plan(path: Path) -> Plan:
         data = json.loads(content)
     except (ValueError, RecursionError):
         raise ResultsError(f"{path}: {mistaken(path, 'plan') or 'must be JSON, as `paceline plan` writes it beside its results'}") from None
+    if not isinstance(data, dict):
+        raise ResultsError(f"{path}: must hold an object in braces, as `paceline plan` writes it beside its results")
     if checksum_holds(content) is False:
         raise ResultsError(f"{path}: {CHANGED}; plan again, which goes on with the results that are there")
-    version = data.get("schema_version") if isinstance(data, dict) else None
+    version = data.get("schema_version")
     if isinstance(version, int) and version > _VERSION:
         raise ResultsError(
             f"{path}: schema_version {version} is newer than {_VERSION}, the newest that this Paceline reads; "
@@ -62,7 +65,7 @@ def read_plan(path: Path) -> Plan:
             raise ResultsError(f"{path}: {said}") from None
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "the file"
-        raise ResultsError(f"{path}: {where}: {' '.join(str(first['msg']).split())}, so this is no answer of `paceline plan`") from None
+        raise ResultsError(f"{path}: {where} {rule_of(first)}: this is no answer of `paceline plan`") from None
 
 
 def without_what_ifs(results: Sequence[Result], labels: Sequence[str] | None, plan: Plan) -> tuple[list[Result], list[str] | None]:

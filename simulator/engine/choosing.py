@@ -26,6 +26,7 @@ __all__ = [
     "MOST_OPERATIONS",
     "Engine",
     "EngineName",
+    "background_events",
     "check",
     "choose",
     "engine_for",
@@ -48,6 +49,9 @@ _TABLES_EVENTS, _LOADING_EVENTS, _MAKING_EVENTS = 500.0, 80_000.0, 2_000_000.0
 objects; for loading machine code; for making it."""
 _STEP_EVENTS, _MESSAGE_EVENTS, _BUCKET_EVENTS = 2.0, 2.0, 1.0
 """Entries on the calendar of a step of one rank: by itself, for each message that it takes part in, for each bucket."""
+_CHANGE_EVENTS, _LINK_EVENTS, _BUSY_LINK_EVENTS = 0.4, 0.1, 0.2
+"""Entries that a change of what others send takes as long as: by itself, and for each node whose links that concerns, which are mostly
+idle, or with parameter servers mostly in use."""
 
 
 class _Past:
@@ -216,4 +220,17 @@ def expected_events(scenario: Scenario) -> float:
         and not _feeds_in_turn(scenario)
     ):
         return 0.0
-    return steps * (_STEP_EVENTS + _MESSAGE_EVENTS * messages + _BUCKET_EVENTS * reduced)
+    return steps * (_STEP_EVENTS + _MESSAGE_EVENTS * messages + _BUCKET_EVENTS * reduced) + background_events(scenario)
+
+
+def background_events(scenario: Scenario) -> float:
+    """Entries that take as long as following what others send over the links of a replication; 0 where that does not change.
+
+    Each time that it changes, what is under way on all of these links is shared anew.
+    """
+    background = scenario.cluster.background
+    if background is None or not background.changes:
+        return 0.0
+    links = len(background.nodes) or scenario.nodes_needed
+    run_s = scenario.full_step_s * scenario.run.total_steps(scenario.ranks) / scenario.ranks
+    return background.changes_in(run_s) * (_CHANGE_EVENTS + (_BUSY_LINK_EVENTS if scenario.servers else _LINK_EVENTS) * links)

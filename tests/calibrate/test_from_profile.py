@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.needs import needs_tensorflow
-from support.profiles import HOST, POOL, Sample, gpu_sample, host_sample
+from support.profiles import HOST, POOL, Sample, classes, gpu_sample, host_sample
 
 from calibrate.fit.profile import BACKWARD_SHARE, fit_profiles
 from calibrate.xplane.ops import role_of, uncovered_s
@@ -350,6 +350,7 @@ def test_without_sizes_the_profile_is_told_and_the_workload_refused(paceline: An
         (["--from-profile", "logs@16"], "--from-profile 'logs': holds no profile (*.xplane.pb); tf.profiler"),
         (["--from-profile", "note.txt@16"], "--from-profile 'note.txt': must end in .xplane.pb"),
         (["--from-profile", "half.xplane.pb@16"], "half.xplane.pb: is no XPlane protobuf, or was cut off in writing"),
+        (["--from-profile", "nameless.xplane.pb@16"], "nameless.xplane.pb: is damaged: an event of the line 'python' has no name; profile again"),
         (["--from-profile", "empty.xplane.pb@16"], "empty.xplane.pb: has no training steps among its 0 events (nothing)"),
         (
             ["--from-profile", "idle.xplane.pb@16"],
@@ -381,6 +382,9 @@ def test_bad_input_is_one_line(paceline: Any, tmp_path: Path, arguments: list[st
     idle = Sample()
     idle.add(HOST, "sleep", 0.0, 1.0)
     idle.write(tmp_path / "idle.xplane.pb")
+    nameless = classes().XSpace.FromString((tmp_path / "idle.xplane.pb").read_bytes())
+    nameless.planes[0].lines[0].events[0].metadata_id = 0
+    (tmp_path / "nameless.xplane.pb").write_bytes(nameless.SerializeToString())
     code, _, err = paceline("--name", "x", *[one.replace("REAL", str(DATA / "keras-64")) for one in arguments])
     *_, line = err.strip().splitlines()
     assert says in line

@@ -125,6 +125,9 @@ def test_lists_stand_for_all_combinations(tmp_path: Path) -> None:
         ("fit = 3\n", r"must be tables, written as \[\[fit\]\]"),
         (HELD_OUT, "fit"),
         ("repeats = 0\n" + FIT, "repeats"),
+        (FIT + HELD_OUT.replace("servers", "g" * 101, 1), r"held_out\[0\]: group: 'g+\.\.\.' must have at most 100 characters$"),
+        (FIT + HELD_OUT.replace('"servers"', '""', 1), r"held_out\[0\]: group: '' must not be empty$"),
+        (FIT + HELD_OUT.replace('"servers"', "[1]", 1), r"held_out\[0\]: group: must be text in quotes, not a list$"),
     ],
 )
 def test_faults_of_a_matrix_are_named(tmp_path: Path, text: str, said: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.command_line import Answer, contents, refused
@@ -97,6 +98,13 @@ DAMAGES: list[tuple[bytes, str]] = [
     (b"\x00\xff\n", "m.ndjson:1: is no JSON"),
     (b'{"kind": "end"}\n', "m.ndjson:1: must be a header"),
 ]
+_SETTING = {"mode": "ring", "workers": 2, "model": "ladder-4mb"}
+HEADERS: list[tuple[dict[str, Any], str]] = [
+    ({"link": {}}, "arguments.link: must have bits_per_s and buffer_ms, which are numbers, sharing and congestion"),
+    ({"link": {"bits_per_s": "1", "buffer_ms": 1, "sharing": "fair", "congestion": "cubic"}}, "arguments.link: must have bits_per_s and"),
+    ({"link": {"bits_per_s": 0, "buffer_ms": 1, "sharing": "fair", "congestion": "cubic"}}, "arguments: link.bandwidth_bytes_per_s: 0.0 must be"),
+    ({"workers": 0}, "arguments: workers: 0 must be at least 1"),
+]
 
 
 @pytest.mark.parametrize(("content", "says"), DAMAGES)
@@ -115,6 +123,21 @@ def test_a_damaged_file_leaves_the_testbed_nothing_to_fit(folder: Path, paceline
     assert answer.code == 2
     assert "m.ndjson:1: is no JSON" in answer.stderr
     assert not (folder / "machine.json").exists()
+
+
+@pytest.mark.filterwarnings("default::simulator.errors.PacelineWarning")
+@pytest.mark.parametrize(("arguments", "says"), HEADERS)
+@pytest.mark.parametrize("command", ["testbed fit m.ndjson -o machine.json", "testbed show m.ndjson"])
+def test_a_header_that_is_no_setting_says_what_of_it(
+    folder: Path, paceline: Runner, command: str, arguments: dict[str, Any], says: str
+) -> None:
+    header = {"kind": "header", "schema_version": 1, "probe": "testbed", "started": "", "arguments": {**_SETTING, **arguments}}
+    (folder / "m.ndjson").write_text(json.dumps(header) + "\n")
+    answer = paceline(*command.split())
+    assert answer.code == 2
+    assert f"m.ndjson:1: {says}" in answer.stderr
+    assert answer.stderr.endswith("was it written by another version?\n") or "fit" in command
+    assert "Traceback" not in answer.stderr
 
 
 def test_a_file_of_another_kind_is_bad_input(folder: Path, paceline: Runner) -> None:

@@ -49,6 +49,8 @@ def files(folder: Path) -> dict[str, bytes]:
         ("r.ndjson --measured mine.txt", "mine.txt:1: 'mine' is no column of measured points"),
         ("r.ndjson --plan none.json", "none.json: there is no such file"),
         ("r.ndjson --plan mine.txt", "mine.txt: must be JSON, as `paceline plan` writes it beside its results"),
+        ("r.ndjson --plan sentence.json", "sentence.json: must hold an object in braces, as `paceline plan` writes it"),
+        ("r.ndjson --plan other.json", "other.json: goal is missing: this is no answer of `paceline plan`"),
         ("r.ndjson --plan r.ndjson", "r.ndjson: is a results file; draw it with"),
         ("r.ndjson --plan newer.ndjson", "newer.ndjson: schema_version 2 is newer than 1"),
         ("r.ndjson -o r.ndjson --force", "r.ndjson: is one of the results files"),
@@ -75,6 +77,8 @@ def test_it_is_one_line_and_nothing_is_written(held: Path, paceline: Callable[..
     (held / "binary.ndjson").write_bytes(b"\x00\xff\xfe\x80" * 64 + b"\n")
     (held / "newer.ndjson").write_text(json.dumps({**json.loads(without_checksum(RESULT.encode())), "schema_version": 2}) + "\n")
     (held / "empty.csv").write_text("\n")
+    (held / "sentence.json").write_text('"The ring is the fastest."')
+    (held / "other.json").write_text("{}")
     before = files(held)
     answer = paceline("report", *arguments.split())
     assert (answer.code, answer.stdout) == (2, "")

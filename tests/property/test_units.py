@@ -5,14 +5,15 @@ from __future__ import annotations
 import contextlib
 import math
 import re
+import warnings
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from support.examples import examples
 
-from simulator.errors import UnitError
-from simulator.units import Dimension, parse_quantity
+from simulator.errors import ReadingWarning, UnitError
+from simulator.units import Dimension, as_thousands, parse_quantity
 
 PREFIXES = {"": 1, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 PREFIXES |= {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
@@ -119,3 +120,57 @@ def test_times_keep_theirs() -> None:
     times |= {"min": 60.0, "minutes": 60.0, "h": 3600.0, "hours": 3600.0, "d": 86400.0, "day": 86400.0}
     for unit, seconds in times.items():
         assert parse_quantity(f"2 {unit}", "time") == pytest.approx(2 * seconds, rel=1e-12)
+
+
+@pytest.mark.parametrize("text", ["1,5 ms", "1.000,5 ms", "1_000 ms", "1 000 ms", "1\u202f000 ms", "1'000 ms", "1.000.000 ms"])
+def test_separators_are_named(text: str) -> None:
+    with pytest.raises(UnitError, match="; write it with a decimal point, and nothing between thousands$"):
+        parse_quantity(text, "time")
+
+
+@pytest.mark.parametrize("text", ["1e-400 s", "0.1e-400 s", "-1e-999 s"])
+def test_what_is_too_small_is_no_nothing(text: str) -> None:
+    with pytest.raises(UnitError, match="; it is too small to be told from 0$"):
+        parse_quantity(text, "time")
+
+
+@pytest.mark.parametrize("text", ["0 s", "0.000 s", "0e5 s"])
+def test_nothing_is_nothing(text: str) -> None:
+    assert parse_quantity(text, "time") == 0
+
+
+@pytest.mark.parametrize("space", ["\u00a0", "\u2009", "\u202f", "\u2007"])
+def test_a_space_that_holds_number_and_unit_together_is_a_space(space: str) -> None:
+    assert parse_quantity(f"10{space}Gbit/s", "rate") == 1.25e9
+
+
+@pytest.mark.parametrize("text", ["\u0661\u0660 ms", "\uff11\uff10 ms", "1/2 ms", "20%", "3 s/GB", "ms 3", "\u22123 ms"])
+def test_other_numbers_are_refused(text: str) -> None:
+    with pytest.raises(UnitError, match="must be a time with its unit"):
+        parse_quantity(text, "time")
+
+
+@pytest.mark.parametrize(
+    ("text", "dimension", "value", "said"),
+    [
+        ("10.000 Mbit/s", "rate", 1.25e6, "'10.000 Mbit/s' is read as 10 Mbit/s, .*; for thousands write 10000 Mbit/s"),
+        ("1.500 GB", "information", 1.5e9, "'1.500 GB' is read as 1.5 GB, .*; for thousands write 1500 GB"),
+        ("250.000 us", "time", 250e-6, "'250.000 us' is read as 250 us"),
+        ("1.25 ms", "time", 1.25e-3, ""),
+        ("1.125 ms", "time", 1.125e-3, ""),
+        ("0.500 ms", "time", 0.5e-3, ""),
+        ("1000.500 ms", "time", 1.0005, ""),
+        ("1.0000 s", "time", 1.0, ""),
+    ],
+)
+def test_thousands_are_told_from_decimals_by_a_word(text: str, dimension: Dimension, value: float, said: str) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert parse_quantity(text, dimension) == pytest.approx(value, rel=1e-12)
+    assert [its.category for its in caught] == ([ReadingWarning] if said else [])
+    assert not said or re.match(said, str(caught[0].message))
+
+
+@given(st.integers(1, 999), st.integers(0, 999))
+def test_thousands_are_what_the_point_would_separate(before: int, after: int) -> None:
+    assert as_thousands(f"{before}.{after:03} USD") == str(1000 * before + after)

@@ -10,10 +10,19 @@ import pytest
 
 from simulator import load_scenario, simulate
 from simulator.effort import effort_s, timed_effort_s
+from simulator.engine.choosing import likely_engine
 from simulator.run import _windows
 from simulator.scenario import Scenario
 
 pytestmark = pytest.mark.slow
+
+
+
+def fine(each_s: float) -> dict[str, Any]:
+    """What others send, which changes so often."""
+    loads = (0.1, 0.2, 0.3, 0.4)
+    return {"trace": [{"at_s": place * each_s, "load": load} for place, load in enumerate(loads)], "repeat_s": len(loads) * each_s}
+
 
 WAYS: dict[str, tuple[str, dict[str, Any]]] = {
     "single": ("ring", {"strategy.workers": 1, "run.steps": 400}),
@@ -30,6 +39,8 @@ WAYS: dict[str, tuple[str, dict[str, Any]]] = {
     "fabric": ("oversubscribed-fabric", {"run.steps": 40}),
     "ssp": ("ssp", {"run.steps": 40}),
     "in-order": ("async-ps", {"strategy.workers": 16, "cluster.transport.discipline": "in-order", "run.steps": 20}),
+    "neighbours": ("async-ps", {"cluster.background": fine(1e-5), "run.steps": 12}),
+    "neighbours of a ring": ("ring", {"cluster.background": fine(1e-5), "run.steps": 12}),
     "shared-cores": ("async-ps", {"strategy.workers": 8, "cluster.shared_cores": 4, "run.steps": 30}),
 }
 FACTOR = 3.0
@@ -97,6 +108,28 @@ def test_more_of_anything_takes_longer() -> None:
     assert effort_s(scenario_of("async", steps=4000)) > 20 * base  # the runs that tell the limit are of few steps either way
     assert effort_s(scenario_of("per-server")) < base
     assert effort_s(scenario_of("job", job_steps=80_000)) > 20 * effort_s(scenario_of("job"))
+
+
+@pytest.mark.parametrize("engine", ["simpy", "compiled"])
+def test_what_others_send_takes_as_long_as_it_often_changes(engine: Any) -> None:
+    def told_s(background: dict[str, Any] | None) -> float:
+        return effort_s(load_scenario("async-ps", [("cluster.background", background), ("run.steps", 12), ("run.replications", 2)]), engine)
+
+    nothing_s, even_s = told_s(None), told_s({"load": 0.2})
+    assert even_s == nothing_s
+    assert told_s({"trace": [{"at_s": 0, "load": 0.2}, {"at_s": 1e-6, "load": 0.3}]}) == pytest.approx(nothing_s, rel=0.01)  # once
+    own_s = [told_s(fine(each_s)) - nothing_s for each_s in (1e-6, 1e-5, 1e-4)]
+    assert own_s[0] > 5 * nothing_s
+    assert own_s[0] == pytest.approx(10 * own_s[1], rel=0.01) == pytest.approx(100 * own_s[2], rel=0.01)
+
+
+def test_what_others_send_may_be_worth_the_compiled_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    import simulator.engine.choosing as module
+
+    monkeypatch.setattr(module._Past, "loaded", False)
+    plain = [("strategy.workers", 8), ("run.steps", 12), ("run.replications", 2)]
+    assert likely_engine(load_scenario("async-ps", plain)) == "simpy"
+    assert likely_engine(load_scenario("async-ps", [*plain, ("cluster.background", fine(1e-6))])) == "compiled"
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
+from pydantic import BaseModel
 
+from paceline import memory
 from paceline.catalogue import schema_of
 from simulator import simulate
-from simulator.catalog import entries
+from simulator.accelerator import Accelerator, load_accelerator
+from simulator.catalog import Kind, entries
 from simulator.cost import placement_of
-from simulator.errors import ScenarioError
-from simulator.loading import load_scenario
+from simulator.errors import ReadingWarning, ScenarioError
+from simulator.loading import load_cluster, load_input, load_scenario, load_workload
+from simulator.plausible import RANGES, implausible
 from simulator.resolve import resolve
 from simulator.scenario import Scenario
+from simulator.spec import Spec, parts_of
 from simulator.warnings import warnings_of
 
 RING = {"kind": "multi-worker-mirrored", "workers": 4}
@@ -110,9 +117,24 @@ WARNED: list[tuple[dict[str, Any], str, str]] = [
     # seconds for microseconds
     (
         {"cluster": {"inter_node": {"bandwidth": "1 GB/s", "latency_s": 50}}},
-        "long-latency",
-        "cluster.inter_node.latency_s is read as 50.0 s",
+        "implausible",
+        "cluster.inter_node.latency_s is read as 50 s, far from what there is (1 ns to 1 s); a plain number is in seconds, and text has its "
+        'unit: latency = "20 us"',
     ),
+    ({"cluster": {"inter_node": {"bandwidth": "1 GB/s", "latency": "1 d"}}}, "implausible", "cluster.inter_node.latency_s is read as 24 h,"),
+    ({"cluster": {"inter_node": {"bandwidth": "10 Gbit per microsecond"}}}, "implausible", "is read as 10,000 Tbit/s, far from what there is"),
+    ({"cluster": {"intra_node": {"bandwidth_bytes_per_s": 25}}}, "implausible", "cluster.intra_node.bandwidth_bytes_per_s is read as 200 bit/s"),
+    ({"cluster": {"fabric": {**LEAVES, "latency": "3 s"}}}, "implausible", "cluster.fabric.latency_s is read as 3 s"),
+    (
+        {"cluster": {"node_classes": [{"name": "old", "nodes": 2, "inter_node": {"bandwidth": "1 GB/s", "latency": "5 s"}}]}},
+        "implausible",
+        "cluster.node_classes.0.inter_node.latency_s is read as 5 s",
+    ),
+    ({"cluster": {"device_memory_limit": "64 PiB"}}, "implausible", "cluster.device_memory_limit_bytes is read as 65,536 TiB"),
+    ({"cluster": price(usd_per_node_hour=5000)}, "implausible", "cluster.price.usd_per_node_hour is read as $5,000, far from what there is"),
+    ({"workload": {"apply": "365 d"}}, "implausible", "workload.apply_s is read as 8,760 h, far from what there is (0.001 ns to 1 h)"),
+    ({"workload": {"counted": {"flops_per_sample": 1e21}}}, "implausible", "workload.counted.flops_per_sample is read as"),
+    ({"job": {**JOB, "faults": {"worker_mtbf": "1 ms"}}}, "implausible", "job.faults.worker_mtbf_s is read as 1 ms"),
     # keys that change nothing beside the others
     (
         {"strategy": {**HYBRID, "capacity": 1.25}},
@@ -237,7 +259,7 @@ def test_what_may_not_be_meant_is_warned_of(scenario, parts: dict[str, Any], cod
     ],
 )
 def test_what_is_likely_meant_is_taken_without_a_word(scenario, parts: dict[str, Any]) -> None:
-    about = {"no-effect", "as-multiple", "long-latency", "shared-beside-idle", "one-switch"}
+    about = {"no-effect", "as-multiple", "implausible", "shared-beside-idle", "one-switch"}
     assert not {code for code, _ in told(scenario(**{"strategy": RING, **parts}))} & about
 
 
@@ -257,9 +279,47 @@ def test_the_placement_says_how_many_replicas_a_device_has(scenario) -> None:
     assert text == "8 replicas on 2 nodes with 2 devices each, 4 on each, up to 2 on a device"
 
 
+@pytest.mark.parametrize(
+    ("kind", "load", "where"),
+    [
+        ("workloads", load_workload, "workload"),
+        ("clusters", load_cluster, "cluster"),
+        ("inputs", load_input, "input"),
+        ("devices", load_accelerator, ""),
+    ],
+)
+def test_nothing_that_comes_along_is_implausible(kind: Kind, load: Callable[[Path], Spec], where: str) -> None:
+    assert [its.text for file in entries(kind).values() for its in implausible(load(file), where)] == []
+
+
+def keys_of_all(table: type[BaseModel], where: str = "") -> Iterator[str]:
+    for name, field in table.model_fields.items():
+        yield f"{where}{name}"
+        for part in parts_of(field.annotation):
+            if issubclass(part, BaseModel):
+                yield from keys_of_all(part, f"{where}{name}.")
+
+
+def test_every_range_is_of_a_key() -> None:
+    keys = [f".{key}" for table in (Scenario, Accelerator) for key in keys_of_all(table)]
+    assert [end for end in RANGES if not any(key.endswith(f".{end}") for key in keys)] == []
+
+
+def test_a_device_that_is_like_no_other_is_warned_of(tmp_path: Path) -> None:
+    text = entries("devices")["t4"].read_text(encoding="utf-8").replace('memory = "16 GB"', 'memory = "64 PiB"')
+    (tmp_path / "d.toml").write_text(text, encoding="utf-8")
+    with pytest.warns(ReadingWarning, match=r"d.toml: memory_bytes is read as 65,536 TiB, far from what there is \(1 MiB to 8,192 TiB\)"):
+        load_accelerator(tmp_path / "d.toml")
+
+
+def test_what_simulates_nothing_warns_by_itself() -> None:
+    with pytest.warns(ReadingWarning, match="cluster.inter_node.latency_s is read as 24 h"):
+        memory("ring", {"cluster.inter_node.latency": "1 d"})
+
+
 @pytest.mark.parametrize("name", [*entries("scenarios")])
 def test_no_example_is_misread(name: str) -> None:
-    about = {"no-effect", "as-multiple", "long-latency", "shared-beside-idle", "one-switch"}
+    about = {"no-effect", "as-multiple", "implausible", "shared-beside-idle", "one-switch"}
     assert not {code for code, _ in told(load_scenario(name))} & about
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from paceline.planning.goal import Goal, confidence_of, enough_of, goal_of, reachable_confidence, replications_for, required_rate
 from paceline.planning.space import counts_of
-from simulator.errors import InputError
+from simulator.errors import InputError, ReadingWarning
 from simulator.strategies.catalogue import SHORT_NAMES, strategy_table
 
 
@@ -58,6 +58,12 @@ def test_budgets_are_read(given: str | float, usd: float) -> None:
         ({"samples": 1e6, "deadline": "0 s"}, "`deadline` '0 s' must be a time above 0"),
         ({"samples": 1e6, "deadline": "12 Gbit"}, "`deadline` '12 Gbit' must be a time"),
         ({"samples": 1e6, "budget": "500 EUR"}, "`budget` '500 EUR' must be a sum of US dollars"),
+        ({"samples": 1e6, "budget": "1.000 USD"}, "`budget` '1.000 USD' may be 1 or 1,000: write 1 or 1000"),
+        ({"samples": 1e6, "budget": "$12.500"}, "`budget` '$12.500' may be 12.5 or 12,500: write 12.5 or 12500"),
+        ({"samples": 1e6, "budget": "1,000 USD"}, "; write it with a decimal point, and nothing between thousands"),
+        ({"samples": 1e6, "budget": "1.000.000 USD"}, "; write it with a decimal point, and nothing between thousands"),
+        ({"samples": 1e6, "deadline": "1,5 h"}, "or '2 d'; write it with a decimal point, and nothing between thousands"),
+        ({"target_throughput": "20,000 samples/s"}, "; write it with a decimal point, and nothing between thousands"),
         ({"samples": 1e6, "budget": "-5 USD"}, "`budget` '-5 USD' must be"),
         ({"samples": 0.0, "deadline": "1h"}, "`samples` 0.0 must be a number above 0"),
         ({"samples": 1e6, "epochs": -1.0, "deadline": "1h"}, "`epochs` -1.0 must be a number above 0"),
@@ -69,6 +75,11 @@ def test_goals_that_cannot_be_are_refused_in_one_line(given: dict[str, Any], tol
         goal_of(**given)
     assert told in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_a_rate_that_may_mean_thousands_is_read_with_a_word() -> None:
+    with pytest.warns(ReadingWarning, match=r"'20.000 samples/s' is read as 20 samples/s, .*; for thousands write 20000 samples/s$"):
+        assert goal_of(target_throughput="20.000 samples/s").target_throughput_samples_per_s == 20.0
 
 
 def test_a_budget_alone_asks_for_the_fastest_and_all_else_for_the_cheapest() -> None:

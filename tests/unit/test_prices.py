@@ -48,6 +48,8 @@ def test_an_hourly_price_carries_its_unit(text: str, hourly: float) -> None:
         (["a=0.2/kg"], "must be US dollars over a time"),
         (["a=BUY:4000USD"], "says not over how many years the purchase is spread; add such as years:4"),
         (["a=BUY:4000EUR,years:4"], "buy '4000EUR' must be a sum of US dollars"),
+        (["a=BUY:4.000USD,years:4"], "buy '4.000USD' may be 4 or 4,000: write 4 or 4000"),
+        (["a=1,20/h"], "write it with a decimal point, and nothing between thousands"),
         (["a=BUY:4000USD,year:4"], "did you mean years:"),
         (["a=BUY:4000USD,years:4,use:1.5"], "use '1.5' must be a share of all hours above 0 and at most 1"),
         (["a=BUY:4000USD,years:4,power:5"], "must be a power with its unit"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from support.scenarios import scenario_table
 
 from calibrate.validation.points import Setting, compared, read_points, scenarios_at
 from simulator import simulate
-from simulator.errors import InputError, ScenarioError
+from simulator.errors import InputError, ReadingWarning, ScenarioError
 
 
 def read(folder: Path, content: str | bytes) -> tuple[Setting, ...]:
@@ -84,6 +85,10 @@ HEAD = "workers,servers,throughput\n"
         ("x" * 5_000_000, "p.csv: is larger than 4 MiB"),
         (HEAD + "8,2," + "9" * 5000 + "\n", "must be at most 1e+15"),
         (HEAD + "8,2,\u0663\n", "must be a number"),
+        (HEAD + "1.000,2,9\n", "p.csv:2: workers: '1.000' may be 1 or 1,000: write 1 or 1000"),
+        (HEAD + "1,2,950\n2,2,1.900\n", "p.csv:3: throughput: '1.900', beside 950, may be 1.9 or 1,900: write 1.9 or 1900"),
+        (HEAD + "1,2,1.900\n2,2,2100\n", "p.csv:2: throughput: '1.900', beside 2100, may be 1.9 or 1,900"),
+        ("workers;throughput\n8;1.200,5\n", "'1.200,5' must be a number; write it with a decimal point, and nothing between thousands"),
     ],
 )
 def test_bad_files_are_refused_in_one_line(tmp_path, content, says):
@@ -93,6 +98,28 @@ def test_bad_files_are_refused_in_one_line(tmp_path, content, says):
     assert says in told
     assert "\n" not in told
     assert len(told) < 400
+
+
+@pytest.mark.parametrize(
+    ("cells", "is_warned"),
+    [
+        (("1.900", "3.700"), True),
+        (("1.900", "3.7"), False),
+        (("1.900", "0.950"), False),
+        (("1.900", "12"), False),
+        (("1234.500",), False),
+        (("1.9",), False),
+    ],
+)
+def test_three_decimals_are_thousands_for_some_unless_others_show_that_they_are_not(tmp_path, cells, is_warned):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        settings = read(tmp_path, "workers,throughput\n" + "".join(f"{place},{cell}\n" for place, cell in enumerate(cells, start=1)))
+    assert [its.throughput for its in settings] == [(float(cell),) for cell in cells]
+    said = [str(its.message) for its in caught if its.category is ReadingWarning]
+    assert len(said) == is_warned
+    if is_warned:
+        assert "p.csv:2: throughput: '1.900' is read as 1.9, as are all below it: if the point separates thousands, write 1900" in said[0]
 
 
 def test_what_is_no_file(tmp_path):

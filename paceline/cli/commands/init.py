@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from paceline.cli.commands import Panel
+from paceline.cli.options import is_given, number_typed, useless
 
 if TYPE_CHECKING:
     from simulator.scenario import Scenario
@@ -57,7 +58,7 @@ def init(
     ] = None,
     parameters: Annotated[
         float | None,
-        typer.Option(metavar="N", help="Trainable parameters, such as 25.6e6.", show_default=False, rich_help_panel=_WORKLOAD),
+        typer.Option(parser=number_typed, metavar="N", help="Trainable parameters, such as 25.6e6.", show_default=False, rich_help_panel=_WORKLOAD),
     ] = None,
     batch: Annotated[int, typer.Option(metavar="N", help="Samples that each device takes in a step.", rich_help_panel=_WORKLOAD)] = 32,
     cluster: Annotated[
@@ -117,11 +118,12 @@ def init(
     epochs: Annotated[
         float | None,
         typer.Option(
-            metavar="N", help="Passes over the data set, for the time of the whole job.", show_default=False, rich_help_panel=_WAY
+            parser=number_typed, metavar="N", help="Passes over the data set, for the time of the whole job.", show_default=False, rich_help_panel=_WAY
         ),
     ] = None,
     dataset_size: Annotated[
-        float | None, typer.Option(metavar="N", help="Samples of the data set, such as 1.28e6.", show_default=False, rich_help_panel=_WAY)
+        float | None,
+        typer.Option(parser=number_typed, metavar="N", help="Samples of the data set, such as 1.28e6.", show_default=False, rich_help_panel=_WAY)
     ] = None,
     force: Annotated[bool, typer.Option("--force", "-f", help="Replace the file if it is there already.")] = False,
 ) -> None:
@@ -135,7 +137,6 @@ def init(
     Example: [bold]paceline init --step-time '250 ms' --parameters 25.6e6 --batch 64 --nodes 4 --out my.toml[/bold]
     """
     from paceline import api
-    from paceline.cli.options import is_given, useless
     from simulator.errors import InputError
     from simulator.outputs import EDITED, Output
 
@@ -245,10 +246,7 @@ def _number(text: str) -> float:
 
 
 def _number_or_none(text: str) -> float | None:
-    try:
-        number = float(text)
-    except ValueError:
-        raise typer.BadParameter(f"{text!r} must be a number") from None
+    number = number_typed(text)
     if not 0 <= number <= 1e15:
         raise typer.BadParameter(f"{text!r} must be a number from 0 to 1e15")
     return number or None

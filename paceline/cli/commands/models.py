@@ -143,9 +143,12 @@ def show(
     Example: [bold]paceline models show ethernet-25g[/bold]
     """
     from paceline import api
+    from simulator.plausible import warn_of_implausible
 
     entry = api.models()[name]
     spec = entry.spec  # a file that breaks a rule is not shown as if it could be used
+    if entry.kind != "device":  # which is warned of where it is read
+        warn_of_implausible(spec, "" if entry.kind == "scenario" else entry.kind)
     if json:
         typer.echo(spec.model_dump_json(context={"filled": True}))
     else:

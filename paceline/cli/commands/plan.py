@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from paceline.cli.commands import Panel
-from paceline.cli.options import BACKEND_HELP, JOBS_HELP, PRICE_HELP, SCHEDULER_HELP, YES_HELP, names_of, over_of, prices_of, settings_of
+from paceline.cli.options import (BACKEND_HELP, JOBS_HELP, PRICE_HELP, SCHEDULER_HELP, YES_HELP, names_of, number_typed, over_of, prices_of, settings_of)
 
 __all__ = ["plan"]
 
@@ -32,6 +32,7 @@ def plan(
     samples: Annotated[
         float | None,
         typer.Option(
+            parser=number_typed,
             metavar="N",
             help="Samples in the data set, such as 1.28e6; needs --deadline, --budget or both.",
             show_default=False,
@@ -41,6 +42,7 @@ def plan(
     epochs: Annotated[
         float | None,
         typer.Option(
+            parser=number_typed,
             metavar="N",
             help="How often all samples are trained on; left out: as \\[job] of the scenario says, else once.",
             show_default=False,
@@ -48,7 +50,8 @@ def plan(
         ),
     ] = None,
     dataset_size: Annotated[
-        float | None, typer.Option(metavar="N", help="Another name for --samples.", show_default=False, rich_help_panel=_GOAL)
+        float | None,
+        typer.Option(parser=number_typed, metavar="N", help="Another name for --samples.", show_default=False, rich_help_panel=_GOAL)
     ] = None,
     deadline: Annotated[
         str | None,

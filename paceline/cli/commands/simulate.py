@@ -19,6 +19,7 @@ from paceline.cli.options import (
     SAMPLES_HELP,
     YES_HELP,
     needs,
+    number_typed,
     prices_of,
     settings_of,
     useless,
@@ -56,9 +57,9 @@ def simulate(
             metavar="KEY=VALUE",
         ),
     ] = None,
-    epochs: Annotated[float | None, typer.Option(metavar="N", help=EPOCHS_HELP, show_default=False)] = None,
-    samples: Annotated[float | None, typer.Option(metavar="N", help=SAMPLES_HELP, show_default=False)] = None,
-    dataset_size: Annotated[float | None, typer.Option(metavar="N", help=DATASET_SIZE_HELP, show_default=False)] = None,
+    epochs: Annotated[float | None, typer.Option(parser=number_typed, metavar="N", help=EPOCHS_HELP, show_default=False)] = None,
+    samples: Annotated[float | None, typer.Option(parser=number_typed, metavar="N", help=SAMPLES_HELP, show_default=False)] = None,
+    dataset_size: Annotated[float | None, typer.Option(parser=number_typed, metavar="N", help=DATASET_SIZE_HELP, show_default=False)] = None,
     prices: Annotated[list[str] | None, typer.Option("--price", help=PRICE_HELP, metavar="[NAME=]PRICE", show_default=False)] = None,
     replications: Annotated[
         int | None, typer.Option(metavar="R", help="Replications of the scenario. Short for --set run.replications=R.", show_default=False)
@@ -169,8 +170,10 @@ def _show_laws(seen: Observation) -> None:
 def _print_program(scenario: Scenario, *, json: bool) -> None:
     """Print the program of a scenario: summed up, or with ``json`` every row of every table, one per line."""
     from paceline import api
+    from simulator.plausible import warn_of_implausible
     from simulator.program.printing import rows_of
 
+    warn_of_implausible(scenario)
     printed = api.preview(scenario)
     if json:
         sys.stdout.writelines(f"{dumps(row, allow_nan=False)}\n" for row in rows_of(printed))

@@ -19,6 +19,7 @@ from paceline.cli.options import (
     SAMPLES_HELP,
     SCHEDULER_HELP,
     YES_HELP,
+    number_typed,
     over_of,
     prices_of,
     settings_of,
@@ -65,9 +66,9 @@ def sweep(
         list[str] | None,
         typer.Option("--set", help="Change a key in all scenarios, such as run.steps=50. Repeatable.", metavar="KEY=VALUE"),
     ] = None,
-    epochs: Annotated[float | None, typer.Option(metavar="N", help=EPOCHS_HELP, show_default=False)] = None,
-    samples: Annotated[float | None, typer.Option(metavar="N", help=SAMPLES_HELP, show_default=False)] = None,
-    dataset_size: Annotated[float | None, typer.Option(metavar="N", help=DATASET_SIZE_HELP, show_default=False)] = None,
+    epochs: Annotated[float | None, typer.Option(parser=number_typed, metavar="N", help=EPOCHS_HELP, show_default=False)] = None,
+    samples: Annotated[float | None, typer.Option(parser=number_typed, metavar="N", help=SAMPLES_HELP, show_default=False)] = None,
+    dataset_size: Annotated[float | None, typer.Option(parser=number_typed, metavar="N", help=DATASET_SIZE_HELP, show_default=False)] = None,
     prices: Annotated[list[str] | None, typer.Option("--price", help=PRICE_HELP, metavar="[NAME=]PRICE")] = None,
     replications: Annotated[
         int | None, typer.Option(metavar="R", help="Replications of each scenario. Short for --set run.replications=R.")
