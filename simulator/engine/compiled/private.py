@@ -85,7 +85,7 @@ def _check(folder: Path, *, own: bool) -> None:
     if found.st_uid != os.geteuid() and (own or found.st_uid not in (_ROOT, Path("/").stat().st_uid)):
         raise NotPrivateError(f"{folder} belongs to another user (uid {found.st_uid}, and this is {os.geteuid()}); {elsewhere}")
     if _open_to_others(found) and (own or not found.st_mode & stat.S_ISVTX):
-        raise NotPrivateError(f"other users may write to {folder}; {'remove it' if own else f'`chmod go-w` it'}, or {elsewhere}")
+        raise NotPrivateError(f"other users may write to {folder}; {'remove it' if own else '`chmod go-w` it'}, or {elsewhere}")
 
 
 def _open_to_others(found: os.stat_result) -> bool:
