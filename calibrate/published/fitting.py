@@ -251,7 +251,7 @@ def _kept(keep: Path | None, label: str, cases: Sequence[tuple[PublishedCase, li
     found = {its.series.id: each for (its, _), each in zip(cases, errors, strict=True)}
     if file is not None:
         file.parent.mkdir(parents=True, exist_ok=True)
-        np.savez(file, **found)  # type: ignore[arg-type]
+        np.savez(file, **found)
     return found
 
 

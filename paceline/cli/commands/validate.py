@@ -118,7 +118,11 @@ def validate(
         int | None, typer.Option("--count", metavar="N", help="With random:SEED: how many settings are drawn.", show_default="12")
     ] = None,
     list_: Annotated[
-        bool, typer.Option("--list", help="Only show the settings of the matrix, and about how long they take; nothing is measured.")
+        bool,
+        typer.Option(
+            "--list",
+            help="Only show the settings of the matrix, and about how long they take; nothing is measured, and no file of a model run.",
+        ),
     ] = False,
     out_matrix: Annotated[
         Path | None,
@@ -277,7 +281,7 @@ def validate(
             else:
                 found = api.validate(scenario, measured, progress=progress, **common)
     else:
-        chosen = api.read_matrix(matrix or "quick", count=count, out_matrix=out_matrix, python=python, force=force)
+        chosen = api.read_matrix(matrix or "quick", count=count, out_matrix=out_matrix, force=force)
         if out_matrix is not None:
             note(f"wrote {out_matrix}")
         if list_:
