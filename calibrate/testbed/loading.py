@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from calibrate.testbed.model import Describe, is_function, of_workload, whole_path
-from calibrate.testbed.setting import SYNTHETIC, WITH_SERVERS, TestbedSetting, synthetic_variables
+from calibrate.testbed.setting import NOT_BUILT, SYNTHETIC, WITH_SERVERS, TestbedSetting, synthetic_variables
 from simulator.errors import InputError, ScenarioError
 from simulator.file_kinds import mistaken_table
 from simulator.loading import read_toml
@@ -23,7 +23,6 @@ EMULATED_LAWS = ("constant", "exponential", "gamma", "lognormal", "empirical")
 
 _LINK = {"bandwidth": "400 Mbit/s"}
 _COMPUTE = {"mean": "100 ms", "law": {"kind": "exponential"}}
-_PLACEHOLDER = [{"name": "placeholder", "shape": [1], "ready": 1.0}]
 
 
 def load_setting(
@@ -118,7 +117,7 @@ def with_model(table: Mapping[str, Any], source: str, where: str, describe: Desc
     if is_function(model):
         if beside is not None:
             found["model"] = model = whole_path(model, beside, where)
-        checked = validated_setting(found | {"variables": _PLACEHOLDER}, source)
+        checked = validated_setting(found | {"variables": (NOT_BUILT,)}, source)
         return found | {"variables": describe(model, checked.batch)}
     return _of_workload(model, found.get("batch"), where, beside) | found
 

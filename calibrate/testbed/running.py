@@ -50,12 +50,16 @@ _COPIES = 4
 """How often a worker holds the variables: values, gradients, and what is on its way."""
 _STEP_BYTES = 320
 """Length of a step's line in a file of measurements."""
-_HAS_TENSORFLOW = "import importlib.util, sys; sys.exit(importlib.util.find_spec('tensorflow') is None)"
+_OUTSIDE = "import sys; sys.path[:] = filter(None, sys.path)\n"
+"""Begins a program for ``python -c``, which would else take modules from the working directory, where strangers may have written."""
+_HAS_TENSORFLOW = _OUTSIDE + "import importlib.util; sys.exit(importlib.util.find_spec('tensorflow') is None)"
 
 _ALLOWED = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
 _AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
-_TRIAL = """
-import ctypes, os, subprocess, sys
+_TRIAL = (
+    _OUTSIDE
+    + """
+import ctypes, os, subprocess
 libc = ctypes.CDLL(None, use_errno=True)
 if libc.unshare(0x40000000):  # CLONE_NEWNET
     sys.exit(f"no network namespace can be made here ({os.strerror(ctypes.get_errno())}); it takes root")
@@ -65,6 +69,7 @@ for command in ("ip link add br0 type bridge", "ip link add v0 type veth peer na
         said = (done.stderr.strip().splitlines() or ["it said nothing"])[0]
         sys.exit(f"`{command}` fails ({said}); it takes root, and a kernel with bridge, veth and htb")
 """
+)
 """Tries in a network namespace of its own, which ends with the process, what the probe will do."""
 _QDISC = {"fair": "htb", "tcp": "tbf rate 1mbit burst 64k latency 20ms"}
 

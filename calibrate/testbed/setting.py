@@ -19,6 +19,7 @@ from simulator.distributions import Constant, Distribution
 from simulator.spec import Rate, Seconds, Spec, Terse
 
 __all__ = [
+    "NOT_BUILT",
     "SYNTHETIC",
     "WITH_SERVERS",
     "Compute",
@@ -99,6 +100,10 @@ class ShapedLink(Spec):
         if isinstance(data, str):
             raise ValueError('must be "loopback", or a table such as {bandwidth = "400 Mbit/s"}')
         return data
+
+
+NOT_BUILT = TestbedVariable(name="not built", shape=(1,), ready=1.0)
+"""Stands for the variables of a model ``FILE.py:FUNCTION`` as long as its file has not been run."""
 
 
 class Compute(Spec):
@@ -221,6 +226,11 @@ class TestbedSetting(Terse):
                 raise ValueError(
                     f'faults.{index}: a worker that comes back alone needs link = "loopback"; a dead host leaves its network for good'
                 )
+
+    @property
+    def is_built(self) -> bool:
+        """Whether the variables are known; those of a model ``FILE.py:FUNCTION`` are when its file has been run."""
+        return self.variables != (NOT_BUILT,)
 
     @property
     def is_job(self) -> bool:

@@ -18,7 +18,7 @@ from calibrate.testbed.loading import validated_setting, with_model
 from calibrate.testbed.model import Describe, builder_of, describe_model
 from calibrate.testbed.running import faults_of_machine, guessed_run_s, guessed_step_s
 from calibrate.testbed.scenarios import NO_JOBS
-from calibrate.testbed.setting import TestbedSetting
+from calibrate.testbed.setting import NOT_BUILT, TestbedSetting
 from calibrate.testbed.tcp_sharing import shows_tcp
 from simulator.errors import InputError, ScenarioError
 from simulator.file_kinds import mistaken_table
@@ -32,7 +32,7 @@ from simulator.validation_errors import validated
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["HeldOut", "Matrix", "Need", "check_matrix", "faults_of", "matrix_of", "read_matrix", "times_compute"]
+__all__ = ["HeldOut", "Matrix", "Need", "check_matrix", "faults_of", "matrix_of", "read_matrix", "times_compute", "with_models"]
 
 _PRODUCT = ("mode", "workers", "servers", "backup_workers", "model", "link", "compute", "overlap", "steps")
 """Keys of a table that may have a list, for all of its values in turn."""
@@ -60,7 +60,7 @@ class Matrix(Short, Spec):
     def _in_short(self) -> Iterator[str]:
         yield self.name
         yield f"{counted(len(self.fit), 'setting')} to fit, {len(self.held_out):,} to predict, {counted(self.repeats, 'run')} of each"
-        yield f"about {format_rough_seconds(self.guessed_s)}"
+        yield f"about {format_rough_seconds(self.guessed_s)}{self.left_out}"
 
     @property
     def settings(self) -> tuple[TestbedSetting, ...]:
@@ -69,17 +69,26 @@ class Matrix(Short, Spec):
 
     @property
     def guessed_s(self) -> float:
-        """Seconds that all runs take, a guess from rates and means."""
-        return math.fsum(guessed_run_s(one, self.repeats) for one in self.settings)
+        """Seconds that all runs take, a guess from rates and means; those of models that are not built left out."""
+        return math.fsum(guessed_run_s(one, self.repeats) for one in self.settings if one.is_built)
+
+    @property
+    def left_out(self) -> str:
+        """What :attr:`guessed_s` leaves out, to be written behind it; "" where it is nothing."""
+        count = sum(not one.is_built for one in self.settings)
+        return f", without {counted(count, 'setting')} whose model's file would have to be run" if count else ""
+
+    def _guessed_s(self, setting: TestbedSetting) -> float | None:
+        return guessed_run_s(setting, self.repeats) if setting.is_built else None
 
     def as_data(self) -> dict[str, Any]:
-        """Its settings with the seconds that their runs take by a guess, as JSON has them."""
+        """Its settings with the seconds that their runs take by a guess, as JSON has them; neither these nor variables without a model."""
         settings = [
             {
                 "group": group,
                 "label": one.label,
-                "guessed_s": round(guessed_run_s(one, self.repeats)),
-                "setting": one.model_dump(mode="json"),
+                "guessed_s": None if (guessed_s := self._guessed_s(one)) is None else round(guessed_s),
+                "setting": one.model_dump(mode="json", exclude=None if one.is_built else {"variables"}),
             }
             for group, one in self._by_group()
         ]
@@ -91,9 +100,14 @@ class Matrix(Short, Spec):
             Column("group", "text"),
             Column("setting", "text"),
             Column("steps", "count"),
-            Column("guessed_s", "seconds", "about", "seconds that its runs take, a guess from rates and means"),
+            Column(
+                "guessed_s",
+                "seconds",
+                "about",
+                "seconds that its runs take, a guess from rates and means; none where the model's file would have to be run",
+            ),
         )
-        rows = tuple((group, one.label, one.steps, guessed_run_s(one, self.repeats)) for group, one in self._by_group())
+        rows = tuple((group, one.label, one.steps, self._guessed_s(one)) for group, one in self._by_group())
         return Table("", columns, rows, "matrix")
 
     def to_frame(self) -> pd.DataFrame:
@@ -107,8 +121,8 @@ class Matrix(Short, Spec):
         return [("fit", one) for one in self.fit] + [(one.group, one.setting) for one in self.held_out]
 
 
-def read_matrix(path: Path, *, python: str | None = None, describe: Describe | None = None) -> Matrix:
-    """Read a matrix file.
+def read_matrix(path: Path, *, describe: Describe | None = None) -> Matrix:
+    """Read a matrix file; no file that it names as a model is run.
 
     ``[[fit]]`` and ``[[held_out]]`` are tables of settings; where a key has a list, the
     table stands for all combinations. ``[[held_out]]`` also has a ``group``. Models are
@@ -118,11 +132,9 @@ def read_matrix(path: Path, *, python: str | None = None, describe: Describe | N
     ----------
     path
         The file.
-    python
-        The user's Python, in which models are built; this one, if None.
     describe
-        Called once for each model ``FILE.py:FUNCTION`` and batch, for its variables; builds
-        it in a child process, if None.
+        Called once for each model ``FILE.py:FUNCTION`` and batch, for its variables; if None,
+        such settings have none (``is_built``) until :func:`with_models` gives them some.
 
     Raises
     ------
@@ -131,20 +143,16 @@ def read_matrix(path: Path, *, python: str | None = None, describe: Describe | N
         what is held out must not be fitted.
     InputError
         A model is not there.
-    CalibrationError
-        A model cannot be built.
     """
     table = read_toml(path)
     if said := mistaken_table(table, path, "matrix"):
         raise ScenarioError(f"{path}: {said}")
-    return matrix_of({"name": path.stem} | table, str(path), path.parent, python=python, describe=describe)
+    return matrix_of({"name": path.stem} | table, str(path), path.parent, describe=describe)
 
 
-def matrix_of(
-    table: dict[str, Any], source: str, beside: Path | None = None, *, python: str | None = None, describe: Describe | None = None
-) -> Matrix:
+def matrix_of(table: dict[str, Any], source: str, beside: Path | None = None, *, describe: Describe | None = None) -> Matrix:
     """The matrix that the table of a file means; ``source`` names it, ``beside`` is its folder. See :func:`read_matrix`."""
-    described = functools.cache(describe or (lambda model, batch: describe_model(model, python, batch)))
+    described = functools.cache(describe or (lambda *_: (NOT_BUILT,)))
     unknown = sorted(set(table) - {"name", "repeats", "seed", "fit", "held_out"})
     if unknown:
         raise ScenarioError(f"{source}: {unknown[0]}: is no key of a matrix; it has name, repeats, seed, [[fit]] and [[held_out]]")
@@ -162,6 +170,34 @@ def matrix_of(
         raise ScenarioError(f"{source}: held_out: {both.label!r} is fitted as well; take it out of one of the two")
     defaults = {"repeats": 3, "seed": 0}
     return validated(Matrix, {**defaults, **table, "fit": tuple(fit), "held_out": tuple(held_out)}, source)
+
+
+def with_models(matrix: Matrix, *, python: str | None = None, describe: Describe | None = None) -> Matrix:
+    """The matrix with the variables of all its models, for which their files are run.
+
+    Parameters
+    ----------
+    matrix
+        As it was read.
+    python
+        The user's Python, in which models are built; this one, if None.
+    describe
+        Called once for each model and batch that has not been built; builds it in a child process, if None.
+
+    Raises
+    ------
+    InputError
+        A model has no such function, or there is no such Python.
+    CalibrationError
+        A model cannot be built.
+    """
+    described = functools.cache(describe or (lambda model, batch: describe_model(model, python, batch)))
+
+    def built(one: TestbedSetting) -> TestbedSetting:
+        return one if one.is_built else one.model_copy(update={"variables": described(one.model, one.batch)})
+
+    held_out = tuple(one.model_copy(update={"setting": built(one.setting)}) for one in matrix.held_out)
+    return matrix.model_copy(update={"fit": tuple(map(built, matrix.fit)), "held_out": held_out})
 
 
 def _settings(

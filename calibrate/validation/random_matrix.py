@@ -83,9 +83,7 @@ _Choice = TypeVar("_Choice")
 _SEED = re.compile(r"random:(\d{1,18})", re.ASCII)
 
 
-def matrix_named(
-    name: str | Path = "quick", count: int | None = None, *, python: str | None = None, describe: Describe | None = None
-) -> Matrix:
+def matrix_named(name: str | Path = "quick", count: int | None = None, *, describe: Describe | None = None) -> Matrix:
     """The matrix of a file, of a name in the catalogue, or drawn by ``random:SEED``.
 
     Parameters
@@ -94,7 +92,7 @@ def matrix_named(
         Of the matrix.
     count
         Settings that are drawn, :data:`DEFAULT_COUNT` if left out; only for ``random:SEED``.
-    python, describe
+    describe
         As for :func:`~calibrate.validation.matrix.read_matrix`.
 
     Raises
@@ -104,10 +102,10 @@ def matrix_named(
     """
     text = str(name)
     if text == "random" or text.startswith("random:"):
-        return random_matrix(_seed_of(text), DEFAULT_COUNT if count is None else count, python=python, describe=describe)
+        return random_matrix(_seed_of(text), DEFAULT_COUNT if count is None else count, describe=describe)
     if count is not None:
         raise InputError(f"`count`: goes with settings that are drawn, such as `matrix='random:1'`; {text[:60]!r} has its own")
-    return read_matrix(catalog.find("matrices", text, "`matrix`"), python=python, describe=describe)
+    return read_matrix(catalog.find("matrices", text, "`matrix`"), describe=describe)
 
 
 def _seed_of(name: str) -> int:
@@ -118,7 +116,7 @@ def _seed_of(name: str) -> int:
     return int(found[1])
 
 
-def random_matrix(seed: int, count: int, *, python: str | None = None, describe: Describe | None = None) -> Matrix:
+def random_matrix(seed: int, count: int, *, describe: Describe | None = None) -> Matrix:
     """Draw a matrix.
 
     Parameters
@@ -127,15 +125,15 @@ def random_matrix(seed: int, count: int, *, python: str | None = None, describe:
         From 0 on.
     count
         Settings that are held out, 1 to :data:`MOST`.
-    python, describe
-        As for :func:`~calibrate.validation.matrix.read_matrix`: a drawn model may have to be built, for its variables.
+    describe
+        As for :func:`~calibrate.validation.matrix.read_matrix`: a drawn model may be one that has to be built, for its variables.
 
     Raises
     ------
     InputError
         Seed or count are out of their range.
     """
-    matrix = matrix_of(random_table(seed, count), f"random:{seed}", python=python, describe=describe)
+    matrix = matrix_of(random_table(seed, count), f"random:{seed}", describe=describe)
     return matrix.model_copy(update={"drawn_by": seed})
 
 

@@ -219,10 +219,11 @@ def read_matrix(
     *,
     count: Count | None = None,
     out_matrix: File | None = None,
-    python: Text | None = None,
     force: bool = False,
 ) -> Matrix:
     """List the settings that :func:`validate_matrix` measures, some to fit and others held out. Nothing is measured.
+
+    No file that the matrix names as a model is run either, so that it is not known how long its settings take.
 
     Parameters
     ----------
@@ -234,8 +235,6 @@ def read_matrix(
         Number of settings to draw with ``"random:SEED"``; None: 12.
     out_matrix
         A file to write the drawn settings to.
-    python
-        A Python that has the models' packages; None takes the one that runs this.
     force
         Replace ``out_matrix`` where it is there already.
 
@@ -258,7 +257,7 @@ def read_matrix(
     from calibrate.validation.random_matrix import matrix_named, random_text
 
     target = path_of(out_matrix)
-    found = matrix_named(matrix, count, python=python)
+    found = matrix_named(matrix, count)
     if target is not None:
         seed = _seed_of(found)
         Output(target, EDITED, force=force, argument="out_matrix").write(random_text(seed, len(found.held_out)))
@@ -337,7 +336,7 @@ def validate_matrix(
     simulator.errors.ScenarioError: `matrix`: there is no matrix named 'quikc'; did you mean quick?
     """
     from calibrate.testbed.running import guessed_run_s
-    from calibrate.validation.matrix import Matrix, check_matrix
+    from calibrate.validation.matrix import Matrix, check_matrix, with_models
     from calibrate.validation.random_matrix import matrix_named, random_text
     from calibrate.validation.running import pending_settings
     from calibrate.validation.running import validate_matrix as measure_and_compare
@@ -345,13 +344,14 @@ def validate_matrix(
     from paceline.reporting.validation import ValidationFiles
 
     limits = thresholds_of(thresholds or {})
-    chosen = matrix if isinstance(matrix, Matrix) else matrix_named(matrix, count, python=python)  # type: ignore[arg-type]
+    chosen = matrix if isinstance(matrix, Matrix) else matrix_named(matrix, count)  # type: ignore[arg-type]
     target = path_of(out_matrix)
     files = ValidationFiles(
         path_of(out), path_of(markdown), path_of(rows), path_of(tables), platform=path_of(platform), matrix=target, force=force
     )
     files.check(f"testbed-{chosen.name}")
     seed = None if target is None else _seed_of(chosen)
+    chosen = with_models(chosen, python=python)
     folder = Path(measurements)
     pending = pending_settings(chosen, folder)
     check_matrix(chosen, pending, folder, python=python, timeout_s=timeout_s)

@@ -75,7 +75,7 @@ def show_matrix(matrix: Matrix) -> None:
     console.print(matrix.to_table().to_rich())
     console.print(
         f"{matrix.name}: {len(matrix.fit)} settings to fit, {len(matrix.held_out)} held out, {matrix.repeats} repeats each; about "
-        f"{format_rough_seconds(matrix.guessed_s)} in all, a guess from rates and means",
+        f"{format_rough_seconds(matrix.guessed_s)} in all, a guess from rates and means{matrix.left_out}",
         markup=False,
         highlight=False,
     )

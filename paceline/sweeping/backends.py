@@ -201,6 +201,24 @@ class Workers:
 _TRACKERS_REMARK = "ignore:resource_tracker:UserWarning"
 """joblib's tracker removes what an ended process has left behind; that it does so is nothing for a person at the terminal."""
 
+_OUTSIDE = {"PYTHONSAFEPATH": "1"}
+"""joblib starts ``python -m joblib...``, which would take a ``joblib`` of the working directory, where strangers may have written."""
+
+
+@contextmanager
+def _environment(**values: str) -> Iterator[None]:
+    """Inside, these variables of the environment have these values, for processes that are started."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
 
 @contextmanager
 def local_workers(jobs: int) -> Iterator[Workers]:
@@ -209,21 +227,17 @@ def local_workers(jobs: int) -> Iterator[Workers]:
     from joblib.externals.loky.backend import resource_tracker
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
-    said = os.environ.get("PYTHONWARNINGS")
-    os.environ["PYTHONWARNINGS"] = ",".join(filter(None, (said, _TRACKERS_REMARK)))
-    try:
+    with _environment(PYTHONWARNINGS=",".join(filter(None, (os.environ.get("PYTHONWARNINGS"), _TRACKERS_REMARK))), **_OUTSIDE):
         resource_tracker.ensure_running()  # not while signals wait: it lets them through
-    finally:
-        if said is None:
-            del os.environ["PYTHONWARNINGS"]
-        else:
-            os.environ["PYTHONWARNINGS"] = said
     count = jobs or os.cpu_count() or 1
     # each process watches from its first moment: one that was never given a task would outlive its starter by minutes
     watching = {"initializer": _begin, "initargs": (os.getpid(),)}
-    with Parallel(
-        n_jobs=count, backend="loky", return_as="generator_unordered", batch_size=1, pre_dispatch="2*n_jobs", **watching
-    ) as parallel:
+    with (
+        _environment(**_OUTSIDE),
+        Parallel(
+            n_jobs=count, backend="loky", return_as="generator_unordered", batch_size=1, pre_dispatch="2*n_jobs", **watching
+        ) as parallel,
+    ):
         yield Workers(parallel, count, lost={TerminatedWorkerError: KILLED}, here=True)
 
 

@@ -11,7 +11,7 @@ from support.testbed import as_measured
 import calibrate.validation.running as running
 from calibrate.testbed.readings import Readings
 from calibrate.testbed.setting import TestbedSetting, TestbedVariable
-from calibrate.validation.matrix import Matrix, read_matrix
+from calibrate.validation.matrix import Matrix, read_matrix, with_models
 from calibrate.validation.running import measure_matrix, validate_matrix
 from paceline.reporting.validation import as_data
 from simulator.errors import CalibrationError, InputError, PacelineWarning, ScenarioError
@@ -82,7 +82,9 @@ def test_a_matrix_takes_every_model_that_the_testbed_takes(tmp_path: Path) -> No
     models = '["net.py:build", "cnn-cpu", "small.toml"]'
     part = f'mode = "async"\nservers = 1\nmodel = {models}\nbatch = 8\n'
     path.write_text(f"[[fit]]\nworkers = 1\n{part}[[held_out]]\nworkers = 2\n{part}", encoding="utf-8")
-    matrix = read_matrix(path, describe=describe)
+    read = read_matrix(path)
+    assert [one.setting.is_built for one in read.held_out] == [False, True, True]
+    matrix = with_models(read, describe=describe)
     assert asked == [(f"{folder / 'net.py'}:build", 8)]  # once, by a path that means the same from anywhere
     function, workload, own = (one.setting for one in matrix.held_out)
     assert function.model_name == "net.py:build"

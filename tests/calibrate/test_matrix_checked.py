@@ -121,3 +121,14 @@ def test_links_and_congestion_control_are_looked_at(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(running, "obstacle_to_shaped_links", lambda _: None)
     [told_one] = faults_of_machine([setting("async", 2, FAST | {"congestion": "carrier-pigeon"})], 2, tmp_path)
     assert "'carrier-pigeon' is no congestion control" in told_one
+
+
+def test_nothing_of_the_working_directory_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is tried here, by root at that, must not depend on where: it may be /tmp."""
+    for name in ("subprocess", "ctypes", "importlib", "contextlib"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'marker')!r}, 'a').write({name!r})")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(running.shutil, "which", str)
+    running.obstacle_to_shaped_links("fair")
+    running._without_tensorflow(None)
+    assert not (tmp_path / "marker").exists()

@@ -192,6 +192,25 @@ def test_drawn_settings_are_listed_and_written_without_a_run(paceline: Runner, f
     assert "is there already" in again.stderr
 
 
+def test_listing_runs_no_file_that_the_matrix_names(paceline: Runner, folder: Path) -> None:
+    marker = folder / "marker"
+    (folder / "net.py").write_text(f"open({str(marker)!r}, 'w')\ndef build(): ...\n", encoding="utf-8")
+    text = TEXT.replace('"ladder-4mb"]', '"net.py:build"]')
+    (folder / "own.toml").write_text(text, encoding="utf-8")
+    ask = ["validate", "--matrix", str(folder / "own.toml")]
+    answer = paceline(*ask, "--list")
+    assert answer.code == 0, answer.stderr
+    assert "net.py:build" in answer.stdout
+    assert "without 1 setting whose model's file would have to be run" in " ".join(answer.stdout.split())
+    known, unknown, held_out = json.loads(paceline(*ask, "--list", "--json").stdout)["settings"]
+    assert (known["guessed_s"] > 0, unknown["guessed_s"], held_out["guessed_s"] > 0) == (True, None, True)
+    assert ["variables" in one["setting"] for one in (known, unknown, held_out)] == [True, False, True]
+    assert not marker.exists()
+    # whoever measures has it built
+    assert paceline(*ask, "--measurements", str(folder)).code != 0
+    assert marker.exists()
+
+
 def test_what_takes_long_is_asked_about(paceline: Runner, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("calibrate.validation.matrix.check_matrix", lambda *_, **__: None)
     answer = paceline("validate", "--matrix", "random:1", "--count", "200", "--measurements", str(folder), "--json")

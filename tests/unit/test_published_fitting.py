@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 
+from calibrate.published import fitting
 from calibrate.published.fitting import Curves, choose, chosen_by_source, grid_of, interval_of
 from calibrate.published.prediction import left_out
 from calibrate.published.tables import load_tables
@@ -102,3 +105,18 @@ def test_constants_name_tables_that_there_are():
         assert set(constant.tables) <= used
         assert constant.low <= constant.value <= constant.high
     assert any(constant.determined for constant in constants().values())
+
+
+def test_what_is_kept_is_taken_again_and_never_run(tmp_path, monkeypatch):
+    """A folder may be one in which others write: a pickle in it would be a program."""
+    case, rows = fitting.cases_of(TABLES)[0]
+    monkeypatch.setattr(fitting, "measure", lambda *_: np.array([[0.1, 0.2]]))
+    monkeypatch.setattr(fitting, "Parallel", lambda **_: lambda tasks: [function(*given) for function, given, _ in tasks])
+    measured = fitting._kept(tmp_path, "base", [(case, rows)], None)
+    monkeypatch.setattr(fitting, "measure", None)
+    assert fitting._kept(tmp_path, "base", [(case, rows)], None).keys() == measured.keys() == {case.series.id}
+    assert fitting._kept(tmp_path, "base", [(case, rows)], None)[case.series.id].tolist() == [[0.1, 0.2]]
+    (file,) = tmp_path.iterdir()
+    file.write_bytes(pickle.dumps({}))
+    with pytest.raises(ValueError, match="pickle"):
+        fitting._kept(tmp_path, "base", [(case, rows)], None)

@@ -139,3 +139,21 @@ def test_what_an_ended_process_leaves_behind_is_removed_without_a_word(tmp_path:
     )
     ended = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
     assert (ended.stdout, ended.stderr) == ("[1, 2, 3]\n", "")
+
+
+def test_nothing_of_the_working_directory_is_run(tmp_path: Path) -> None:
+    """It may be one in which strangers write, as /tmp; a program that lies elsewhere takes no modules from it."""
+    script = tmp_path / "program" / "sweeps.py"
+    script.parent.mkdir()
+    script.write_text(
+        "from paceline.sweeping.backends import local_workers\n"
+        "with local_workers(2) as workers:\n"
+        "    print(list(workers.map(abs, [-1, -2, -3])), flush=True)\n"
+    )
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    for name in ("joblib", "argparse", "pickle", "multiprocessing"):
+        (shared / f"{name}.py").write_text(f"open({str(tmp_path / 'marker')!r}, 'a').write({name!r})")
+    ended = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120, cwd=shared)
+    assert not (tmp_path / "marker").exists()
+    assert ended.stdout == "[1, 2, 3]\n", ended.stderr

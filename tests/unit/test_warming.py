@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import fcntl
+import grp
 import json
 import os
+import pickle
+import pwd
 import resource
 import shutil
 import signal
@@ -94,12 +97,14 @@ def test_a_disk_that_is_full(tmp_path: Path) -> None:
     assert not [file for file in tmp_path.rglob("*") if file.is_file() and file.stat().st_size > most // 2]
 
 
-def test_a_folder_that_is_another_users(tmp_path: Path) -> None:
-    """Its files cannot be opened: here a folder stands where one is to be."""
+@pytest.mark.parametrize("instead", [Path.mkdir, lambda making: making.symlink_to("/dev/null")])
+def test_a_file_that_cannot_be_opened(tmp_path: Path, instead: Callable[[Path], None]) -> None:
+    """Here a folder stands where one is to be, or a link, which is not followed."""
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
     (folder,) = (Path(line) for line in _folder(environment).splitlines())
-    (folder / "making").mkdir()
-    refused(asked(environment), f"{folder / 'making'}: Is a directory")
+    instead(folder / "making")
+    why = "Too many levels of symbolic links" if (folder / "making").is_symlink() else "Is a directory"
+    refused(asked(environment), f"{folder / 'making'}: {why}")
 
 
 def test_without_a_home_directory_nothing_is_kept() -> None:
@@ -206,6 +211,136 @@ def test_who_waits_for_another_takes_what_that_one_has_made(made: Path, tmp_path
         waits = subprocess.Popen([sys.executable, "-c", LOADS], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         shutil.copytree(made, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("making"))
     assert waits.communicate(timeout=120) == ("compiled\n", "")
+
+
+# -- whose it is ----------------------------------------------------------------------------
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
+STRANGER = 65534
+
+
+class Forged:
+    """What runs when it is unpickled."""
+
+    def __init__(self, marker: Path) -> None:
+        self.marker = marker
+
+    def __reduce__(self) -> tuple[Callable[[str], None], tuple[str]]:
+        return os.mkdir, (str(self.marker),)
+
+
+@pytest.fixture
+def forged(copied: Path, tmp_path: Path) -> Path:
+    """Machine code that leaves a mark when it is loaded, with the digest that belongs to it; and the mark."""
+    from simulator.engine.compiled import machine
+
+    marker = tmp_path / "marker"
+    for index in copied.rglob("*.nbi"):
+        index.write_bytes(pickle.dumps(Forged(marker)))
+    (copied / "whole").write_text(machine._digest(copied), encoding="ascii")
+    return marker
+
+
+def why_not(cache: Path) -> str:
+    """What a simulation by the compiled engine is refused with; by another than that, it goes on."""
+    environment = {**os.environ, "XDG_CACHE_HOME": str(cache)}
+    told = asked(environment)
+    begin, end = "the compiled engine cannot run here: its machine code cannot be kept: ", "; SimPy runs in its place, which takes longer"
+    assert told["auto"] == "simpy"
+    (warned,) = told["warned"]
+    assert warned.startswith(begin)
+    assert warned.endswith(end)
+    return warned.removeprefix(begin).removesuffix(end)
+
+
+def test_a_forged_index_would_run(forged: Path, tmp_path: Path) -> None:
+    """By the user's own hand, so that what follows shows something."""
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", LOADS], env=environment, capture_output=True, check=False, timeout=120)
+    assert forged.exists()
+
+
+@as_root
+@pytest.mark.parametrize("name", [".", "paceline", "paceline/compiled", "folder"])
+def test_what_lies_in_a_folder_of_another_user_is_not_loaded(forged: Path, copied: Path, tmp_path: Path, name: str) -> None:
+    folder = copied if name == "folder" else tmp_path / name
+    os.chown(folder, STRANGER, STRANGER)
+    says = f"{folder} belongs to another user (uid {STRANGER}, and this is 0); set XDG_CACHE_HOME to a folder of your own"
+    assert why_not(tmp_path) == says
+    assert not forged.exists()
+
+
+def test_what_lies_in_a_folder_that_others_may_write_to_is_not_loaded(forged: Path, copied: Path, tmp_path: Path) -> None:
+    copied.chmod(0o777)
+    assert why_not(tmp_path) == f"other users may write to {copied}; remove it, or set XDG_CACHE_HOME to a folder of your own"
+    assert not forged.exists()
+
+
+def test_a_folder_that_others_may_replace_is_none(tmp_path: Path) -> None:
+    """Unless it is sticky, as /tmp, where each may replace only what is his own."""
+    above = tmp_path / "above"
+    above.mkdir()
+    above.chmod(0o777)
+    assert why_not(above / "cache") == f"other users may write to {above}; `chmod go-w` it, or set XDG_CACHE_HOME to a folder of your own"
+    above.chmod(0o1777)
+    assert Path(_folder({**os.environ, "XDG_CACHE_HOME": str(above / "cache")}).strip()).parent == above / "cache" / "paceline" / "compiled"
+
+
+def test_a_link_is_not_followed_below_the_cache_directory(copied: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    (cache / "paceline").symlink_to(tmp_path / "paceline")
+    assert why_not(cache) == f"{cache / 'paceline'} is a link; remove it, or set XDG_CACHE_HOME to a folder of your own"
+    (tmp_path / "linked").symlink_to(tmp_path)
+    assert _folder({**os.environ, "XDG_CACHE_HOME": str(tmp_path / "linked")}).strip() == str(copied), "to the cache directory itself"
+
+
+@as_root
+@pytest.mark.parametrize("pattern", ["interpreter*.nbi", "interpreter*.nbc", "whole"])
+@pytest.mark.parametrize("how", ["another's", "open", "link"])
+def test_a_file_that_another_may_have_written_counts_as_none(copied: Path, tmp_path: Path, pattern: str, how: str) -> None:
+    (file,) = copied.rglob(pattern)
+    if how == "link":
+        moved = tmp_path / file.name
+        file.rename(moved)
+        file.symlink_to(moved)
+    elif how == "open":
+        file.chmod(0o666)
+    else:
+        os.chown(file, STRANGER, STRANGER)
+    assert not is_made(tmp_path)
+
+
+def test_a_umask_that_lets_a_group_write_leaves_the_folder_ones_own(made: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    environment = {**os.environ, "XDG_CACHE_HOME": str(cache)}
+    done = subprocess.run(
+        [sys.executable, "-c", LOADS], env=environment, capture_output=True, text=True, check=True, timeout=240, umask=0o000
+    )
+    assert done.stdout == "compiled\n"
+    assert [f"{file.stat().st_mode & 0o777:o}" for file in sorted(cache.rglob("*")) if file.is_dir()] == ["700"] * 4
+    assert cache.stat().st_mode & 0o777 == 0o700
+    assert is_made(cache)
+
+
+def test_a_folder_of_before_that_the_users_own_group_could_write_to_is_taken_and_closed(tmp_path: Path) -> None:
+    """As a umask of 002 made it, where each user has a group of his own."""
+    if grp.getgrgid(os.getegid()).gr_name != pwd.getpwuid(os.geteuid()).pw_name:
+        pytest.skip("this user has no group of his own")
+    folder = tmp_path / "paceline"
+    folder.mkdir()
+    folder.chmod(0o775)
+    assert _folder({**os.environ, "XDG_CACHE_HOME": str(tmp_path)}).startswith(str(folder))
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+@as_root
+def test_a_folder_of_before_that_another_group_can_write_to_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "paceline"
+    folder.mkdir()
+    folder.chmod(0o770)
+    os.chown(folder, -1, STRANGER)
+    assert why_not(tmp_path) == f"other users may write to {folder}; remove it, or set XDG_CACHE_HOME to a folder of your own"
 
 
 # -- who is stopped while it is made -------------------------------------------------------

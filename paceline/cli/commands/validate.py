@@ -118,7 +118,11 @@ def validate(
         int | None, typer.Option("--count", metavar="N", help="With random:SEED: how many settings are drawn.", show_default="12")
     ] = None,
     list_: Annotated[
-        bool, typer.Option("--list", help="Only show the settings of the matrix, and about how long they take; nothing is measured.")
+        bool,
+        typer.Option(
+            "--list",
+            help="Only show the settings of the matrix, and about how long they take; nothing is measured, and no file of a model run.",
+        ),
     ] = False,
     out_matrix: Annotated[
         Path | None,
@@ -278,7 +282,7 @@ def validate(
                 found = api.validate(scenario, measured, progress=progress, **common)
     else:
         drawn_to = out_matrix if list_ else None  # of a run it is written once all other files are looked at
-        chosen = api.read_matrix(matrix or "quick", count=count, out_matrix=drawn_to, python=python, force=force)
+        chosen = api.read_matrix(matrix or "quick", count=count, out_matrix=drawn_to, force=force)
         if list_:
             if out_matrix is not None:
                 note(f"wrote {out_matrix}")

@@ -9,7 +9,8 @@ to Python where a table is full.
 Machine code is kept in the user's cache directory, in a folder named after the contents of
 this package, the versions of numba and of what it stands on, and the processor, so that
 changed sources compile anew. Beside it stands a digest of it: what was cut off or damaged
-is never loaded, but made anew.
+is never loaded, but made anew. The digest tells nothing of who wrote both: the folder is the
+user's alone, or nothing is kept there or taken from it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import hashlib
 import os
 import platform
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -32,6 +34,8 @@ from llvmlite.binding import Linkage
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
+
+from simulator.engine.compiled.private import NotPrivateError, is_private, private_folder
 
 try:
     import fcntl
@@ -53,6 +57,8 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 _OPTIONS = {"nogil": True, "boundscheck": False, "error_model": "numpy", "fastmath": False, "_nrt": False}
 _WHOLE = "whole"
 """The file with the digest of the others, written last."""
+_MAKING = "making"
+"""The file that is locked by whoever makes them."""
 
 
 def compiled(function: _Function) -> _Function:
@@ -65,16 +71,24 @@ def compiled(function: _Function) -> _Function:
 
 
 def entry(function: _Function) -> _Function:
-    """A function that Python calls: its machine code, with all that it calls, is kept on disk."""
+    """A function that Python calls: its machine code, with all that it calls, is kept on disk.
+
+    Raises
+    ------
+    OSError
+        The folder cannot be written; numba would look for machine code elsewhere.
+    """
     (folder, _), before = _cache_folder(), _config.CACHE_DIR
     if folder is None:
         return compiled(function)
     _config.CACHE_DIR = str(folder)  # read when a function is decorated, and only then
     try:
         lean = {"pipeline_class": _compiler(_EntryLowering)} if _lean else {}
-        made: _Function = _njit(cache=True, **lean, **_OPTIONS)(function)
+        made: Any = _njit(cache=True, **lean, **_OPTIONS)(function)
     finally:
         _config.CACHE_DIR = before
+    if Path(made.stats.cache_path).parent != folder:
+        raise OSError(f"{folder} cannot be written")
     return made
 
 
@@ -91,14 +105,14 @@ def _cache_folder() -> tuple[Path | None, str | None]:
     for source in sorted(Path(__file__).parent.glob("*.py")):  # numba looks for it under the sources' path
         digest.update(os.fsencode(source))
         digest.update(source.read_bytes())
-    folder = base / "paceline" / "compiled" / digest.hexdigest()[:16]
+    names = "paceline", "compiled", digest.hexdigest()[:16]
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / f".written-{os.getpid()}"
-        probe.touch()
-        probe.unlink()
+        folder = private_folder(base, *names)
+        tempfile.TemporaryFile(dir=folder).close()
+    except NotPrivateError as error:
+        return None, f"its machine code cannot be kept: {error}"
     except OSError as error:
-        return None, f"its machine code cannot be kept: {folder} cannot be written ({error.strerror})"
+        return None, f"its machine code cannot be kept: {base.joinpath(*names)} cannot be written ({error.strerror})"
     return folder, None
 
 
@@ -109,20 +123,29 @@ def obstacle() -> str | None:
     return _cache_folder()[1]
 
 
+def _files(folder: Path) -> list[Path]:
+    """All machine code in a folder."""
+    return sorted((*folder.rglob("*.nbi"), *folder.rglob("*.nbc")))
+
+
 def _digest(folder: Path) -> str:
     """Of all machine code in a folder."""
     digest = hashlib.sha256()
-    for file in sorted((*folder.rglob("*.nbi"), *folder.rglob("*.nbc"))):
+    for file in _files(folder):
         digest.update(os.fsencode(file.relative_to(folder)) + b"\0")
         digest.update(file.read_bytes())
     return digest.hexdigest()
 
 
 def is_kept() -> bool:
-    """Whether machine code of these sources is kept, whole and undamaged."""
+    """Whether machine code of these sources is kept, whole and undamaged, and all of it is the user's own."""
     folder, _ = _cache_folder()
+    if folder is None:
+        return False
     try:
-        return folder is not None and (folder / _WHOLE).read_text(encoding="ascii") == _digest(folder)
+        whole, files = folder / _WHOLE, _files(folder)
+        own = all(map(is_private, {whole, *files, *(file.parent for file in files)}))
+        return own and whole.read_text(encoding="ascii") == _digest(folder)
     except (OSError, ValueError):
         return False
 
@@ -143,7 +166,8 @@ def making(*, wait: bool) -> Iterator[bool]:
     if fcntl is None:
         yield True
         return
-    with (folder / "making").open("w") as lock:  # let go of when the process ends, however it does
+    handle = os.open(folder / _MAKING, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    with open(handle, "wb") as lock:  # let go of when the process ends, however it does
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:
@@ -165,13 +189,16 @@ def remaking() -> Iterator[None]:
     """
     folder, _ = _cache_folder()
     assert folder is not None, "the caller has asked for obstacles"
-    (folder / _WHOLE).unlink(missing_ok=True)
-    for file in (*folder.rglob("*.nbi"), *folder.rglob("*.nbc")):
+    for file in (folder / _WHOLE, *_files(folder)):
         file.unlink(missing_ok=True)
-    yield
-    written = folder / f"{_WHOLE}-{os.getpid()}"
-    written.write_text(_digest(folder), encoding="ascii")
-    written.replace(folder / _WHOLE)
+    before = os.umask(0o077)
+    try:
+        yield
+        written = folder / f"{_WHOLE}-{os.getpid()}"
+        written.write_text(_digest(folder), encoding="ascii")
+        written.replace(folder / _WHOLE)
+    finally:
+        os.umask(before)
 
 
 # -- helpers that are the entry's own ----------------------------------------------------
