@@ -10,7 +10,6 @@ import argparse
 import csv
 import json
 import os
-import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,6 +31,7 @@ from simulator import scenario_from_table, simulate
 from simulator.errors import CalibrationError, InputError
 from simulator.files import check_folder, read_toml
 from simulator.scenario import Scenario
+from simulator.scratch import scratch
 from simulator.spec import Spec
 from simulator.text import format_change
 from simulator.validation_errors import validated
@@ -169,8 +169,8 @@ def measure_staged(
     """
     check_target(setting.model, "`model`")
     path = new_file(check_folder(folder), f"staged-{setting.batch}b{setting.micro_batches}m", "testbed")
-    with tempfile.TemporaryDirectory(prefix="paceline-") as scratch:
-        spec = Path(scratch) / "setting.json"
+    with scratch() as own:
+        spec = own / "setting.json"
         spec.write_text(json.dumps(setting.for_probe(repeats, timeout_s)), encoding="utf-8")
         arguments = ["--setting", str(spec), "--parent", str(os.getpid())]
         run_probe("testbed/run.py", arguments, path, python, timeout_s * repeats + 60.0, progress)
