@@ -21,6 +21,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
+from calibrate.probing import probing
 from simulator import simulate
 from simulator.input_epochs import fill_of, first_epoch
 from simulator.loading import load_scenario
@@ -136,7 +137,8 @@ def measure(out: Path, python: str) -> None:
     loops: list[Loop] = []
     for pipeline in PIPELINES:
         command = [python, str(_PROBE), "--input", f"{EXAMPLES}:{pipeline}", "--settings", json.dumps(list(_settings(pipeline)))]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603 - the user's own Python
+        with probing() as (_, environment):
+            done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)  # noqa: S603 - the user's own Python
         alone: dict[float, float] = {}
         for row in map(json.loads, done.stdout.splitlines()):
             seconds = np.array(row["seconds"])

@@ -11,13 +11,13 @@ from __future__ import annotations
 import argparse
 import csv
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import NamedTuple
 
 from calibrate.measurements import begin_rows
+from calibrate.probing import probing
 
 __all__ = ["Peak", "measure", "read_peaks"]
 
@@ -49,8 +49,9 @@ def measure(target: str, batch: int, *, jit: bool = False, python: str = sys.exe
         The process failed; its words are in ``stderr``.
     """
     command = [python, str(_PROBE), "--model", target, "--batch", str(batch), *(["--jit"] if jit else [])]
-    environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": str(_THRESHOLD_BYTES)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)  # noqa: S603 - the user's own Python
+    with probing() as (_, own):
+        environment = {**own, "MALLOC_MMAP_THRESHOLD_": str(_THRESHOLD_BYTES)}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)  # noqa: S603 - the user's own Python
     return Peak(model=Path(target.rpartition(":")[0]).stem, **json.loads(done.stdout.splitlines()[-1]))
 
 

@@ -8,17 +8,29 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
 from calibrate.measurements import read_measurements
 from simulator.errors import CalibrationError, InputError
+from simulator.scratch import scratch
 
-__all__ = ["PROBES", "Progress", "keeping", "kept_in", "run_probe", "run_probes", "run_reader", "serve_probe", "stop"]
+__all__ = [
+    "PROBES",
+    "Progress",
+    "checkpoints_beside",
+    "keeping",
+    "kept_in",
+    "probing",
+    "run_probe",
+    "run_probes",
+    "run_reader",
+    "serve_probe",
+    "stop",
+]
 
 Progress: TypeAlias = Callable[[int, int, str], None]
 """Called with steps done, steps in all, and what is going on."""
@@ -94,19 +106,19 @@ def run_probes(
         raise InputError(f"`timeout_s={timeout_s:g}`: must be above 0 seconds")
     executable = python or sys.executable
     with contextlib.ExitStack() as stack:
+        folder, environment = stack.enter_context(probing(*(checkpoints_beside(out) for _, out in runs)))
         children: list[subprocess.Popen[bytes]] = []
         errors: list[IO[bytes]] = []
         try:
-            for arguments, out in runs:
-                errors.append(stack.enter_context(tempfile.TemporaryFile()))
-                command = [executable, "-B", str(PROBES / script), *arguments, "--out", str(out)]
+            for number, (arguments, out) in enumerate(runs):
+                errors.append(stack.enter_context((folder / f"errors-{number}").open("w+b")))
                 children.append(
                     subprocess.Popen(  # noqa: S603 - the Python that the user named
-                        command,
+                        _command(executable, script, [*arguments, "--out", str(out)]),
                         stdout=subprocess.PIPE,
                         stderr=errors[-1],
                         stdin=subprocess.DEVNULL,
-                        env=_environment(),
+                        env=environment,
                         start_new_session=True,
                     )
                 )
@@ -147,11 +159,12 @@ def run_reader(script: str, arguments: Sequence[str], out: Path, python: str | N
         That Python has no TensorFlow, it took too long, or it broke.
     """
     executable = python or sys.executable
-    command = [executable, "-B", str(PROBES / script), *arguments, "--out", str(out)]
+    command = _command(executable, script, [*arguments, "--out", str(out)])
     try:
-        done = subprocess.run(  # noqa: S603 - the Python that the user named
-            command, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL, env=_environment(), timeout=timeout_s
-        )
+        with probing() as (_, environment):
+            done = subprocess.run(  # noqa: S603 - the Python that the user named
+                command, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL, env=environment, timeout=timeout_s
+            )
     except OSError as error:
         raise _not_run(executable, error) from None
     except subprocess.TimeoutExpired:
@@ -186,32 +199,61 @@ def serve_probe(script: str, arguments: Sequence[str], python: str | None, ready
         Ctrl-C; the child is stopped first.
     """
     executable = python or sys.executable
-    try:
-        # the probe ends when its standard input is closed, so also when this process is killed
-        child = subprocess.Popen(  # noqa: S603 - the Python that the user named
-            [executable, str(PROBES / script), *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=_environment(),
-            start_new_session=True,
-            text=True,
-        )
-    except OSError as error:
-        raise _not_run(executable, error) from None
-    try:
-        assert child.stdout is not None
-        assert child.stderr is not None
-        for line in child.stdout:
-            if line.startswith("@serving") and ready is not None:
-                ready()
-        return _last_line(child.stderr.read(), "the server ended without a word")
-    finally:
-        stop(child)
+    with probing() as (_, environment):
+        try:
+            # the probe ends when its standard input is closed, so also when this process is killed
+            child = subprocess.Popen(  # noqa: S603 - the Python that the user named
+                _command(executable, script, arguments),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=environment,
+                start_new_session=True,
+                text=True,
+            )
+        except OSError as error:
+            raise _not_run(executable, error) from None
+        try:
+            assert child.stdout is not None
+            assert child.stderr is not None
+            for line in child.stdout:
+                if line.startswith("@serving") and ready is not None:
+                    ready()
+            return _last_line(child.stderr.read(), "the server ended without a word")
+        finally:
+            stop(child)
 
 
-def _environment() -> dict[str, str]:
-    return {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONUNBUFFERED": "1"}
+@contextlib.contextmanager
+def probing(*beside: Path) -> Iterator[tuple[Path, Mapping[str, str]]]:
+    """Around a process of TensorFlow or of the user's code: its environment, with a temporary folder of its own, in which nothing stays.
+
+    TensorFlow writes a Python file for each function that it traces, and removes none where a process is killed or forks.
+
+    Parameters
+    ----------
+    *beside
+        What is removed afterwards too, as by :func:`~simulator.scratch.scratch`.
+
+    Yields
+    ------
+    Path, mapping
+        The folder, and the environment.
+    """
+    with scratch(*beside) as folder:
+        yield folder, {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONUNBUFFERED": "1", "TMPDIR": str(folder)}
+
+
+def checkpoints_beside(out: Path) -> Path:
+    """Where a probe may write checkpoints, since where measurements go there is a disk and a temporary folder may be memory.
+
+    Removed when the probe has ended. Probes, which import nothing from here, make the same name of their ``--out``.
+    """
+    return out.with_name(out.name + ".checkpoints")
+
+
+def _command(executable: str, script: str, arguments: Sequence[str]) -> list[str]:
+    return [executable, "-B", str(PROBES / script), *arguments]
 
 
 def _not_run(executable: str, error: OSError) -> InputError:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from calibrate.measurements import new_file
 from calibrate.probing import Progress, keeping, run_probe, run_probes, serve_probe
 from simulator.errors import CalibrationError, InputError
 from simulator.nearest import no_such_file
+from simulator.scratch import scratch
 
 __all__ = [
     "DEFAULT_BATCHES",
@@ -253,7 +253,7 @@ def profile_at_once(
     for launch in range(1, launches + 1):
         if progress is not None:
             progress(launch - 1, launches, f"launch {launch} of {launches}")
-        with tempfile.TemporaryDirectory(prefix="paceline-") as meeting:
+        with scratch() as meeting:
             runs = []
             for process in range(processes):
                 own = ",".join(str(core) for core in cores[process * each : (process + 1) * each])

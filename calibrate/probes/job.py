@@ -14,7 +14,6 @@ import argparse
 import importlib.util
 import os
 import sys
-import tempfile
 import traceback
 from typing import Any
 
@@ -144,7 +143,7 @@ def _fit(tf: Any, arguments: argparse.Namespace, recorder: Any, clock: Any, devi
     options: dict[str, Any] = {}
     if arguments.evaluation_steps:
         options["validation_data"] = _dataset(tf, one, arguments.evaluation_steps, arguments.replicas)
-    with tempfile.TemporaryDirectory(prefix="paceline-job-", dir=os.path.dirname(os.path.abspath(arguments.out))) as folder:
+    with overheads.disk_beside(arguments.out) as folder:
         state, _ = steps.state()
 
         def write(epoch: int) -> None:

@@ -93,7 +93,7 @@ def checkpoints(tf: Any, state: Any, variables: list[Any], beside: str, recorder
         Those that an asynchronous checkpoint copies to the host before training goes on.
     """
     try:
-        with tempfile.TemporaryDirectory(prefix="paceline-checkpoint-", dir=os.path.dirname(os.path.abspath(beside))) as folder:
+        with disk_beside(beside) as folder:
             _check_room(tf, variables, folder)
             began = time.perf_counter()
             for index in range(CHECKPOINTS):
@@ -102,6 +102,17 @@ def checkpoints(tf: Any, state: Any, variables: list[Any], beside: str, recorder
                     break
     except Exception as error:  # a full disk, or a state that TensorFlow cannot write
         unmeasured("checkpoint", error, recorder)
+
+
+@contextlib.contextmanager
+def disk_beside(out: str) -> Iterator[str]:
+    """A folder for checkpoints beside the file of measurements; whoever has started this process knows its name, to remove it."""
+    folder = os.path.abspath(out) + ".checkpoints"
+    os.makedirs(folder)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _check_room(tf: Any, variables: list[Any], folder: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import statistics
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from simulator import catalog
 from simulator.distributions import Distribution, Empirical, Normal, ShiftedExponential
 from simulator.errors import InputError, ScenarioError
 from simulator.loading import load_workload
+from simulator.scratch import scratch
 from simulator.validation_errors import quoted
 from simulator.workload import Variable, Workload
 
@@ -98,8 +98,8 @@ def describe_model(model: str, python: str | None = None, batch: int = 32) -> tu
     known = synthetic_variables(model)
     if known is not None:
         return tuple(TestbedVariable.model_validate(one) for one in known)
-    with tempfile.TemporaryDirectory(prefix="paceline-") as scratch:
-        out = Path(scratch) / "model.ndjson"
+    with scratch() as folder:
+        out = folder / "model.ndjson"
         run_probe("testbed/run.py", ["--describe", builder_of(model), "--batch", str(batch)], out, python, _TIMEOUT_S)
         measured = read_measurements(out)
     rows = {record.variable: int(record.rows) for record in measured.of(Rows)}

@@ -10,7 +10,6 @@ import argparse
 import csv
 import json
 import os
-import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,6 +32,7 @@ from simulator.errors import CalibrationError, InputError
 from simulator.files import read_toml
 from simulator.outputs import check_folder
 from simulator.scenario import Scenario
+from simulator.scratch import scratch
 from simulator.spec import Spec
 from simulator.text import format_change
 from simulator.validation_errors import validated
@@ -171,8 +171,8 @@ def measure_staged(
     check_target(setting.model, "`model`")
     check_folder(folder).mkdir(parents=True, exist_ok=True)
     path = new_file(folder, f"staged-{setting.batch}b{setting.micro_batches}m", "testbed")
-    with tempfile.TemporaryDirectory(prefix="paceline-") as scratch:
-        spec = Path(scratch) / "setting.json"
+    with scratch() as own:
+        spec = own / "setting.json"
         spec.write_text(json.dumps(setting.for_probe(repeats, timeout_s)), encoding="utf-8")
         arguments = ["--setting", str(spec), "--parent", str(os.getpid())]
         run_probe("testbed/run.py", arguments, path, python, timeout_s * repeats + 60.0, progress)

@@ -14,14 +14,13 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 from calibrate.measurements import new_file, read_measurements
-from calibrate.probing import Progress, run_probe
+from calibrate.probing import Progress, checkpoints_beside, run_probe
 from calibrate.records import Repeat
 from calibrate.testbed.model import builder_of
 from calibrate.testbed.readings import Readings, read_run
@@ -29,6 +28,7 @@ from calibrate.testbed.setting import TestbedSetting
 from simulator.distributions import Distribution
 from simulator.errors import CalibrationError, InputError, PacelineWarning
 from simulator.outputs import check_folder
+from simulator.scratch import scratch
 
 __all__ = [
     "busiest_share",
@@ -310,15 +310,13 @@ def measure_setting(
     """
     check_folder(folder).mkdir(parents=True, exist_ok=True)
     path = new_file(folder, f"{setting.mode}-{setting.workers}w{setting.servers}s-{setting.hash}", "testbed")
-    with _noting_what_is_kept(path, repeats), ExitStack() as stack:
-        scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="paceline-"))
-        spec = Path(scratch) / "setting.json"
+    with _noting_what_is_kept(path, repeats), scratch() as own:
+        spec = own / "setting.json"
         wanted = setting.for_probe(repeats, seed, timeout_s)
         if setting.compute.kind == "real":
             wanted["builder"] = builder_of(setting.model)
         if setting.is_job:
-            # where measurements go there is a disk; a folder for scratch may be memory
-            wanted["checkpoints"] = stack.enter_context(tempfile.TemporaryDirectory(prefix=".checkpoints-", dir=path.absolute().parent))
+            wanted["checkpoints"] = str(checkpoints_beside(path.absolute()))
         spec.write_text(json.dumps(wanted), encoding="utf-8")
         # the probe keeps time for each repeat itself; this is for a probe that hangs
         run_probe(

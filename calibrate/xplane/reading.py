@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 
 from calibrate.probing import run_reader
 from simulator.errors import InputError
+from simulator.scratch import scratch
 
 __all__ = ["Event", "Profile", "Timeline", "profile_files", "read_profiles"]
 
@@ -155,8 +155,8 @@ def read_profiles(files: Sequence[Path], python: str | None = None, timeout_s: f
     CalibrationError
         That Python has no TensorFlow.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder) / "timelines.ndjson"
+    with scratch() as folder:
+        out = folder / "timelines.ndjson"
         run_reader("xplane.py", [str(file) for file in files], out, python, timeout_s)
         with out.open(encoding="utf-8") as lines:
             return list(_profiles(json.loads(line) for line in lines))

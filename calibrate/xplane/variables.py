@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from calibrate.probing import run_reader
 from calibrate.profiling import check_target
 from calibrate.xplane.steps import MeasuredStep
 from simulator.errors import InputError
+from simulator.scratch import scratch
 
 __all__ = ["GradientOp", "ModelVariable", "ModelVariables", "gradient_ops", "readiness", "variables_of"]
 
@@ -181,8 +181,8 @@ def readiness(variables: Sequence[str], ops: Sequence[GradientOp]) -> dict[str, 
 
 
 def _read(arguments: list[str], python: str | None, timeout_s: float | None) -> ModelVariables:
-    with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder) / "variables.json"
+    with scratch() as folder:
+        out = folder / "variables.json"
         run_reader("xplane_variables.py", arguments, out, python, timeout_s)
         found = json.loads(out.read_text(encoding="utf-8"))
     return ModelVariables(tuple(_LIST.validate_python(found["variables"])), found["source"], found["order"])

@@ -1,0 +1,149 @@
+"""Places that nothing stays in, however whoever works there ends: a block's own folder, and names that belong to a process.
+
+A process that is killed cannot tidy up. So a second one does, which knows by a pipe that the first has ended: a keeper, this
+file run as a program, in a session of its own where a kill of the whole process group does not reach it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import glob
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+
+__all__ = ["removed_after_this_process", "scratch"]
+
+_ENDED_WITHIN_S = 5.0
+_EACH_S = 0.02
+
+
+@contextlib.contextmanager
+def scratch(*beside: Path, within: str | None = None) -> Iterator[Path]:
+    """A folder of the block's own; it is removed when the block ends, or this process, be it killed.
+
+    Processes that still work there are ended: those that have a file in the folder open, or name it in their environment, as
+    children do that were started with it as their ``TMPDIR``; never this one.
+
+    Parameters
+    ----------
+    *beside
+        Files or folders elsewhere that are removed as well, where they are there then.
+    within
+        Where the folder is made; in the temporary folder, if None.
+
+    Raises
+    ------
+    OSError
+        The folder cannot be made, or no process be started.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="paceline-", dir=within))
+    places = [folder, *beside]
+    try:
+        keeper = _Keeper([glob.escape(os.path.abspath(place)) for place in places])
+    except BaseException:
+        _remove(places)
+        raise
+    try:
+        yield folder
+    finally:
+        keeper.close()
+        _remove(places)  # where somebody has killed the keeper
+
+
+@cache
+def removed_after_this_process(pattern: str) -> None:
+    """Have whatever a pattern of :mod:`glob`, an absolute path, fits be removed when this process has ended, be it killed.
+
+    Raises
+    ------
+    OSError
+        No process can be started.
+    """
+    atexit.register(_Keeper([pattern]).close)
+
+
+class _Keeper:
+    """The process that tidies up what patterns fit."""
+
+    def __init__(self, patterns: Sequence[str]) -> None:
+        self._process = subprocess.Popen(  # noqa: S603 - this Python
+            [sys.executable, "-I", "-S", "-B", __file__, *patterns],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            start_new_session=True,
+        )
+
+    def close(self) -> None:
+        """Have it tidy up now, and wait until it has."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):  # somebody has killed it
+            self._process.stdin.write(b"\n")  # a child that was forked may hold the pipe open
+            self._process.stdin.close()
+        self._process.wait()
+
+
+def _keep(patterns: Sequence[str]) -> None:
+    """What the keeper does: wait for a word, or for the end of whoever would say it."""
+    starter = os.getppid()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    sys.stdin.buffer.read(1)
+    _end_workers([place for place in _found(patterns) if place.is_dir()], {starter, os.getpid()})
+    _remove(_found(patterns))
+
+
+def _found(patterns: Sequence[str]) -> list[Path]:
+    return [Path(place) for pattern in patterns for place in glob.glob(pattern)]
+
+
+def _end_workers(folders: Sequence[Path], but: set[int]) -> None:
+    """Kill whoever works in these folders, and wait until they are gone."""
+    deadline_s = time.monotonic() + _ENDED_WITHIN_S
+    while (found := [process for process in _processes() - but if _works_in(process, folders)]) and time.monotonic() < deadline_s:
+        for process in found:
+            with contextlib.suppress(OSError):
+                os.kill(process, signal.SIGKILL)
+        time.sleep(_EACH_S)
+
+
+def _processes() -> set[int]:
+    """All that the system tells of; none where it has no ``/proc``."""
+    with contextlib.suppress(OSError):
+        return {int(name) for name in os.listdir("/proc") if name.isdecimal()}
+    return set()
+
+
+def _works_in(process: int, folders: Sequence[Path]) -> bool:
+    """Whether a process, of this user, names one of the folders in its environment, or has a file in one open."""
+    known: list[str] = []
+    with contextlib.suppress(OSError):  # it has ended, or is another user's
+        with open(f"/proc/{process}/environ", "rb") as file:
+            known += [value for _, _, value in (line.partition("=") for line in os.fsdecode(file.read()).split("\0"))]
+        for number in os.listdir(f"/proc/{process}/fd"):
+            with contextlib.suppress(OSError):
+                known.append(os.readlink(f"/proc/{process}/fd/{number}"))
+    return any(folder == path or folder in path.parents for path in map(Path, known) for folder in folders)
+
+
+def _remove(places: Sequence[Path]) -> None:
+    for place in places:
+        if place.is_dir() and not place.is_symlink():
+            shutil.rmtree(place, ignore_errors=True)
+        else:
+            with contextlib.suppress(OSError):
+                place.unlink()
+
+
+if __name__ == "__main__":
+    _keep(sys.argv[1:])
