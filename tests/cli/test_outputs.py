@@ -100,6 +100,16 @@ def test_no_file_is_written_twice(inputs: Path, paceline: Runner, command: str, 
     assert everything(inputs) == before
 
 
+def test_a_quickstart_leaves_results_of_another_sweep_alone_also_of_its_own_workload(inputs: Path, paceline: Runner) -> None:
+    scenario = scenario_of(STRATEGIES[0], 2)
+    workload = scenario.workload.model_copy(update={"provenance": {"command": "paceline quickstart"}})
+    for its in (scenario, scenario.model_copy(update={"workload": workload})):
+        (inputs / "q.ndjson").write_text(plausible(its).to_json() + "\n")
+        before = everything(inputs)
+        refused(paceline("quickstart", "--out", "q.html"), "'q.ndjson': is there already and holds no results of a quickstart", "--force")
+        assert everything(inputs) == before
+
+
 def test_own_files_and_empty_ones_are_replaced_and_force_replaces_the_rest(inputs: Path, paceline: Runner) -> None:
     command = "simulate", "s.toml", "--trace", "t.json", "--tensorboard", "b"
     (inputs / "t.json").touch()
