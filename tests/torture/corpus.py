@@ -18,6 +18,7 @@ from support.measurements import FINGERPRINT, Truth, gamma_of, header, step_reco
 from support.testbed import FAST, as_measured, setting
 
 import simulator
+from simulator.checksums import with_checksum
 from torture.endings import command
 
 __all__ = ["FIT", "FIT_INPUT", "FROM_TF_CONFIG", "PLAN", "REPORT", "REPORT_OF_PLAN", "SWEEP", "VALIDATE", "Kind", "kinds", "prepare"]
@@ -207,6 +208,9 @@ def prepare(folder: Path) -> None:
     next(folder.glob("*-testbed-1.ndjson")).rename(folder / "testbed.ndjson")
     write_lines(folder / "step.ndjson", step_records(Truth(rounds=4, steps_a_round=3), gamma_of(0.1)))
     write_lines(folder / "batches.ndjson", list(_batches()))
+    for name in ("testbed", "step", "batches"):  # as probes write them
+        file = folder / f"{name}.ndjson"
+        file.write_text("".join(f"{with_checksum(line)}\n" for line in file.read_text().splitlines()))
     (folder / "points.csv").write_text("workers,throughput\n1,2100\n1,2150\n2,4000\n2,4100\n")
     (folder / "tf_config.json").write_text(json.dumps(TF_CONFIG))
     shutil.copytree(_PROFILES / "loop-32", folder / "profile")

@@ -90,9 +90,9 @@ class Running:
 
     def __init__(self, words: Sequence[str], folder: Path, prepare: Callable[[], None] | None = None, *, fresh: bool = False) -> None:
         self.words, self.folder = tuple(words), folder
-        beside = folder.parent / f"{folder.name}.{next(_NUMBERS)}"
-        self.scratch = beside.with_suffix(f"{beside.suffix}.tmp")
-        self._said = [beside.with_suffix(f"{beside.suffix}.{name}") for name in ("stdout", "stderr")]
+        number = next(_NUMBERS)
+        self.scratch = folder.parent / f"t{number}"  # short: the path of a socket within must be
+        self._said = [folder.parent / f"{name}{number}" for name in ("stdout", "stderr")]
         self.scratch.mkdir(exist_ok=True)
         self._begun_s = time.monotonic()
         self.pid = os.fork()

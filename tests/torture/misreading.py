@@ -91,8 +91,9 @@ _ODD = (
     *("1+1", "true", "'1'"),
 )
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_GOOD_DATES = ("2025-12-31", "2024-02-29", "2025-12", "2025-1-1")
 _DATES = (
-    *("2026-13-45", "2026-02-30", "2025-02-29", "31.12.2025", "12/31/2025", "2025-1-1", "20251231", "0000-01-01", "9999-01-01"),
+    *("2026-13-45", "2026-02-30", "2025-02-29", "31.12.2025", "12/31/2025", "20251231", "0000-01-01", "9999-01-01"),
     *("yesterday", "2025-12-31T00:00:00", "2025-W01-1", "1e3"),
 )
 
@@ -174,7 +175,7 @@ def _written(key: _Key, trial: Trial) -> tuple[str, float | None]:
     """A value as somebody writes it, and what it means; None where nobody can tell."""
     rng = trial.rng
     if key.dimension == "date":
-        return rng.choice(_DATES), None
+        return rng.choice((*_DATES, *_GOOD_DATES)), None
     right = rng.random() < 0.5
     unit = rng.choice(list(_UNITS[key.dimension])) if right else rng.choice(_WRONG[key.dimension])
     number = rng.choice(_PLAIN if rng.random() < 0.5 else _ODD)
@@ -193,7 +194,8 @@ def _misread(key: _Key, text: str, meant: float | None, ended: Ended) -> Iterato
     if remarked:
         return
     if key.dimension == "date":
-        yield f"{text!r} is taken for a date: {held!r}"
+        if text not in _GOOD_DATES:
+            yield f"{text!r} is taken for a date: {held!r}"
     elif not isinstance(held, (int, float)) or isinstance(held, bool):
         if text.strip():  # nothing at all gives a key its default back
             yield f"{text!r} became {held!r}"

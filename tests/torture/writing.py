@@ -64,8 +64,8 @@ class FullDisk(Attack):
                 trial.find("unsaid", f"exit code {ended.code}: {ended.stderr[-300:]}", words)
             if room:
                 room()
-            again = trial.run(*words)
-            if again.code != 0 and not (ended.code == 0 and "exists" in again.stderr):
+            again = trial.run(*words) if ended.code else ended
+            if again.code != 0:
                 trial.find("loss", f"does not go on when there is room: {again.stderr[-300:]}; before: {ended.stderr[-300:]}", words)
             if (disk / "own.txt").read_text() != "somebody's own":
                 trial.find("loss", "own.txt", words)
