@@ -12,9 +12,11 @@ Everything is imported when first used, so that ``import paceline`` costs nothin
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # typing takes longer to import than all else here
 if TYPE_CHECKING:
+    from typing import Any
+
     from calibrate.validation.against_points import Refitted
     from calibrate.validation.matrix import Matrix
     from calibrate.validation.validation import Validation

@@ -27,7 +27,7 @@ from typer.models import CommandInfo
 
 from paceline import __version__
 from paceline.cli import commands
-from paceline.cli.ending import StoppedError, ending_by_signals
+from paceline.cli.ending import Ending, StoppedError, ending_by_signals
 from simulator.errors import PacelineError, PacelineWarning, ScenarioError
 
 __all__ = ["main"]
@@ -227,18 +227,18 @@ def main() -> None:
     with ending_by_signals() as ending, warnings.catch_warnings():
         warnings.showwarning = _show_warning
         warnings.simplefilter("default", PacelineWarning)
-        code, kept = _run()
+        code, kept = _run(ending)
         if code == _INTERRUPTED:
             _say("; ".join(filter(None, (ending.words, kept))))
             code = ending.exit_code
     sys.exit(code)
 
 
-def _run() -> tuple[int, str]:
+def _run(ending: Ending) -> tuple[int, str]:
     """The exit code, and where the command was stopped, what is kept of its work."""
     kept = ""
     try:
-        code = app(prog_name="paceline", standalone_mode=False)
+        code = ending.during(lambda: app(prog_name="paceline", standalone_mode=False))
     except PacelineError as error:
         for problem in error.problems if isinstance(error, ScenarioError) else (str(error) or type(error).__name__,):
             _say(in_options(problem))

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import _thread
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
+from paceline.cli.starting import SIGNALS, leave, leave_silently, words_for
+
 __all__ = ["Counted", "Ending", "StoppedError", "Terminated", "ending_by_signals", "keeping"]
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_AGAIN_S = 0.02
+_IMPORTER = "<frozen importlib"
+"""How the files begin that the functions come from which import modules."""
 
 
 class Terminated(KeyboardInterrupt):
@@ -28,6 +34,10 @@ class Ending:
 
     number: int = signal.SIGINT
     asked: bool = False
+    told: bool = False
+    """Whether the command has been told, by an exception."""
+    inside: bool = False
+    """Whether a command is at work."""
 
     @property
     def exit_code(self) -> int:
@@ -37,41 +47,108 @@ class Ending:
     @property
     def words(self) -> str:
         """How the command ended."""
-        return "interrupted" if self.number == signal.SIGINT else f"ended by {signal.Signals(self.number).name}"
+        return words_for(self.number)
+
+    def during(self, command: Callable[[], object]) -> object:
+        """What a command returns. Inside, a signal raises KeyboardInterrupt; outside, it ends the process.
+
+        Raises
+        ------
+        StoppedError
+            It was stopped, and has told what is kept.
+        KeyboardInterrupt
+            It was stopped. Whatever else surfaces then has come of that: libraries wrap such an exception, or trip over what it has
+            left half made.
+        """
+        try:
+            self.inside = True
+            answer = command()
+            if self.asked and not self.told:
+                raise KeyboardInterrupt
+            return answer
+        except (StoppedError, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            if self.asked:
+                raise KeyboardInterrupt from error
+            raise
+        finally:
+            self.inside = False
 
 
 @contextmanager
 def ending_by_signals() -> Iterator[Ending]:
-    """Inside, SIGTERM and SIGHUP raise :class:`Terminated` in the main thread, once; more of them change nothing.
+    """Inside, signals are answered as :meth:`Ending.during` says; SIGTERM and SIGHUP raise :class:`Terminated`, once.
 
-    One that the parent has let be ignored, as ``nohup`` does, still is. What cannot be tidied up because it was stopped half made
-    says nothing any more.
+    In the midst of an import, of a module or of what that imports, a signal waits: libraries that are being imported make something
+    else of an exception, or keep what is half made. One that was lost because nobody could be told of it is raised again. One that
+    the parent has let be ignored, as ``nohup`` does, still is. What cannot be tidied up because it was stopped half made says
+    nothing any more.
     """
     ending = Ending()
     if threading.current_thread() is not threading.main_thread():  # others may not set signals
         yield ending
         return
+    importing = _imports(sys._getframe())
 
-    def end(number: int, _: FrameType | None) -> None:
-        ending.asked = True
-        if number == signal.SIGINT:
-            raise KeyboardInterrupt
-        if ending.number == signal.SIGINT:
+    def end(number: int, frame: FrameType | None) -> None:
+        if not ending.inside:
+            if not ending.asked:
+                leave(number, frame)
+            return
+        if number != signal.SIGINT:
+            if ending.told and ending.number != signal.SIGINT:
+                return
             ending.number = number
-            raise Terminated
+        ending.asked = True
+        if _imports(frame) > importing:
+            _send_again(number)
+            return
+        ending.told = True
+        raise KeyboardInterrupt if number == signal.SIGINT else Terminated
 
-    before = {number: signal.getsignal(number) for number in _SIGNALS}
-    ours = [number for number, handler in before.items() if handler in (signal.SIG_DFL, signal.default_int_handler)]
+    def hook(unraisable: sys.UnraisableHookArgs) -> None:
+        if not ending.asked:
+            said(unraisable)
+        elif issubclass(unraisable.exc_type, KeyboardInterrupt):
+            ending.told = False
+            _send_again(ending.number)
+
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    ours = [number for number, handler in before.items() if handler in (signal.SIG_DFL, signal.default_int_handler, leave)]
     said = sys.unraisablehook
     for number in ours:
         signal.signal(number, end)
-    sys.unraisablehook = lambda unraisable: None if ending.asked else said(unraisable)
+    sys.unraisablehook = hook
     try:
         yield ending
     finally:
         sys.unraisablehook = said
         for number in ours:
-            signal.signal(number, before[number])
+            signal.signal(number, leave_silently if ending.asked and before[number] is leave else before[number])
+
+
+def _imports(frame: FrameType | None) -> int:
+    """How many calls of those that import modules a frame is within."""
+    count = 0
+    while frame is not None:
+        count += frame.f_code.co_filename.startswith(_IMPORTER)
+        frame = frame.f_back
+    return count
+
+
+def _send_again(number: int) -> None:
+    """Send a signal to the main thread in a moment."""
+
+    main = threading.main_thread().ident
+    assert main is not None
+
+    def send() -> None:
+        time.sleep(_AGAIN_S)
+        signal.pthread_kill(main, number)
+
+    # the class Thread takes locks that the main thread, which is just being interrupted, may hold
+    _thread.start_new_thread(send, ())
 
 
 @contextmanager

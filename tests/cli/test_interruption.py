@@ -250,6 +250,83 @@ def test_a_signal_that_the_parent_has_ignored_stays_so(folder: Path) -> None:
     assert child.returncode == 0
 
 
+# -- while it starts -----------------------------------------------------------------------
+
+WAYS = {"module": ["-m", "paceline"], "script": ["-c", "from paceline.__main__ import main; main()"]}
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def with_module(folder: Path, name: str, text: str, *command: str) -> Answer:
+    """What the program answers where a module is another one, as if a signal came just while that is imported."""
+    (folder / "instead").mkdir()
+    (folder / "instead" / f"{name}.py").write_text(text)
+    path = os.pathsep.join([str(folder / "instead"), *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = subprocess.run(
+        [sys.executable, *command], env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False, timeout=60
+    )
+    return Answer(done.returncode, done.stdout, done.stderr)
+
+
+def ended_by(number: signal.Signals) -> Answer:
+    how = "interrupted" if number == signal.SIGINT else f"ended by {number.name}"
+    return Answer(128 + number, "", f"paceline: {how}\n")
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_while_the_command_line_is_imported_is_one_line(folder: Path, number: signal.Signals, way: str) -> None:
+    text = f"import os, time\nos.kill(os.getpid(), {number:d})\ntime.sleep(30)\n"
+    assert with_module(folder, "typer", text, *WAYS[way], "--help") == ended_by(number)
+
+
+HIDES = """
+import os
+class Field:
+    def __set_name__(self, owner, name):
+        os.kill(os.getpid(), {number:d})
+class Model:
+    field = Field()
+"""
+"""Python 3.11 makes a RuntimeError of what is raised in ``__set_name__``, as pydantic's classes would."""
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize(
+    "then", ["", "import time\ntime.sleep(0.5)\n", "raise RuntimeError('half made')\n"], ids=["goes on", "waits", "fails"]
+)
+def test_a_signal_while_a_command_imports_is_one_line(folder: Path, number: signal.Signals, then: str) -> None:
+    """What lacks since another module is imported, or fails by itself, comes after the signal."""
+    command = ("-m", "paceline", "simulate", "s.toml")
+    assert with_module(folder, "simpy", HIDES.format(number=number) + then, *command) == ended_by(number)
+
+
+def test_a_signal_that_is_ignored_from_the_start_stays_so(folder: Path) -> None:
+    text = "import os, signal\nos.kill(os.getpid(), signal.SIGHUP)\nraise SystemExit(7)\n"
+    starts = f"import os, signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); os.execv({sys.executable!r}, ['python', '-m', 'paceline'])"
+    assert with_module(folder, "typer", text, "-c", starts) == Answer(7, "", "")
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_what_is_raised_where_nobody_can_be_told_is_raised_again(folder: Path, number: signal.Signals) -> None:
+    program = f"""
+import os, time
+from paceline.cli.ending import ending_by_signals
+class Deaf:
+    def __del__(self):
+        os.kill(os.getpid(), {number:d})
+def command():
+    Deaf()
+    time.sleep(30)
+with ending_by_signals() as ending:
+    try:
+        ending.during(command)
+    except KeyboardInterrupt:
+        print(ending.exit_code)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=25)
+    assert (done.stdout, done.stderr) == (f"{128 + number}\n", "")
+
+
 def test_a_plan_says_what_it_keeps(folder: Path) -> None:
     arguments = ("plan", "s.toml", "--target-throughput", "1 samples/s", "--workers", "1,2,3,4,6,8", "--set", "run.steps=20000")
     child = started(*arguments, "--replications", "19", "--jobs", "1", "--out", "p.ndjson")
