@@ -188,9 +188,9 @@ def checked_outcome_of(text: bytes) -> Outcome:
 
 
 def _is_of_its_scenario(outcome: Outcome, text: bytes) -> bool:
-    """Whether the hash of an outcome is that of its scenario, as it is read now or as it was written."""
-    scenario = outcome.scenario
-    return outcome.scenario_hash in (scenario.hash, scenario.hash_of(from_json(text)["scenario"]))
+    """Whether the hash of an outcome is that of its scenario, as it was written or as it is read now."""
+    scenario, said = outcome.scenario, outcome.scenario_hash
+    return said == scenario.hash_of(from_json(text)["scenario"]) or said == scenario.hash
 
 
 def _why_no_outcome(text: bytes, error: ValidationError) -> str:

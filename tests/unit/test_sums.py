@@ -45,10 +45,12 @@ def test_no_example_sums_floats_by_the_built_in_sum(name: str, engine: str) -> N
 
 
 def test_neither_do_plans_advice_memory_and_jobs() -> None:
-    assert paceline.plan("ring", samples=1e6, deadline="12 h", settings=SHORT, prices=0.4, workers=[1, 2, 4], jobs=1).candidates
-    assert paceline.plan("whole-job", deadline="24 h", settings=SHORT, workers=[2, 4], jobs=1).candidates
+    assert paceline.plan(
+        "ring", samples=1e6, deadline="12 h", settings=SHORT, prices=0.4, confidence=0.6, workers=[1, 2, 4], jobs=1
+    ).candidates
+    assert paceline.plan("whole-job", deadline="24 h", settings=SHORT, confidence=0.6, workers=[2, 4], jobs=1).candidates
     assert paceline.advise("sync-ps", settings=SHORT, machines=[1, 2, 4], jobs=1).rows
-    assert paceline.memory("fsdp").parts
+    assert paceline.memory("fsdp").devices
 
 
 def _named(node: ast.expr) -> str:
