@@ -32,6 +32,7 @@ from simulator.checksums import KEY as CHECKSUM
 from simulator.errors import CalibrationError
 from simulator.file_kinds import mistaken
 from simulator.outputs import Output, OutputKind, has_header
+from simulator.text import printable
 from simulator.validation_errors import quoted, rule_of
 
 __all__ = ["CUT_SHORT", "Measurements", "MeasurementsError", "begin_rows", "new_file", "read_measurements"]
@@ -189,7 +190,7 @@ def _hint(number: int) -> str:
 
 def _sentences(error: ValidationError) -> Iterator[str]:
     for problem in error.errors(include_url=False):
-        place = ".".join(_escaped(str(part))[:60] for part in problem["loc"][1:])
+        place = ".".join(printable(str(part))[:60] for part in problem["loc"][1:])
         if problem["type"] == "model_attributes_type":
             yield "must be an object in braces with a kind"
         elif problem["type"].startswith("union_tag"):
@@ -200,7 +201,7 @@ def _sentences(error: ValidationError) -> Iterator[str]:
             yield f"{place} is no field of this record"
         else:
             given = problem["input"]
-            shown = "" if isinstance(given, (dict, list)) else f"{_escaped(quoted(given))} "
+            shown = "" if isinstance(given, (dict, list)) else f"{printable(quoted(given))} "
             yield f"{place}: {shown}{rule_of(problem)}" if place else rule_of(problem)
 
 
@@ -212,10 +213,5 @@ def _check_start(records: list[Any], path: Path) -> None:
 
 
 def _shown(line: bytes) -> str:
-    text = _escaped(line[:40].decode("utf-8", "backslashreplace"))
+    text = printable(line[:40].decode("utf-8", "backslashreplace"))
     return f"'{text}{'...' if len(line) > 40 else ''}'"
-
-
-def _escaped(text: str) -> str:
-    """Text with what a terminal might not show, or obey, as escapes."""
-    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)

@@ -81,6 +81,8 @@ class Fingerprint(_Record):
     device_kind: str
     device_name: str
     gpu_unseen: bool = False
+    gpus_present: tuple[str, ...] = ()
+    cores: Annotated[int, Field(ge=1)] | None = None
 
 
 class WarmUp(_Record):
@@ -452,6 +454,7 @@ class Note(_Record):
     model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="allow")
 
     kind: Literal["note"]
+    pulled_dense: tuple[str, ...] = ()
 
 
 class Failure(_Record):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import BaseModel
 
-from simulator.text import Kind, clean, written
+from simulator.text import Kind, clean, printable, written
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -232,18 +232,19 @@ class Table:
 
         grid = Grid(
             box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), title_justify="left", title_style="bold",
-            title=Text(clean(self.title)) if self.title else None, caption=Text(self.more) if self.more else None, caption_justify="left",
+            title=Text(clean(printable(self.title))) if self.title else None, caption=Text(printable(self.more)) if self.more else None, caption_justify="left",
         )  # fmt: skip
         for column in self.columns:
             words = column.kind == "text"
             grid.add_column(
-                Text(column.title),
+                Text(printable(column.title)),
                 justify="left" if column.at_left else "right",
                 no_wrap=not words,
                 overflow="fold" if words else "ellipsis",
             )
-        for row in self.texts():
-            grid.add_row(*map(Text, row))
+        shown = tuple(tuple(printable(cell) if isinstance(cell, str) else cell for cell in row) for row in self.rows)
+        for texts in replace(self, rows=shown).texts():
+            grid.add_row(*map(Text, texts))
         return grid
 
 

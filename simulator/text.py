@@ -45,6 +45,7 @@ __all__ = [
     "listed",
     "listed_numbers",
     "plot_text",
+    "printable",
     "sentence",
     "shortly_listed",
     "written",
@@ -368,6 +369,19 @@ def clause(text: str) -> str:
     plain = _END_OF_SENTENCE.sub("; ", clean(text, _LONGEST_SENTENCE).rstrip(".!? "))
     plain = plain[:1].upper() + plain[1:]
     return plain if plain.endswith("…") else plain + "."
+
+
+def printable(text: str) -> str:
+    """Text for a terminal: what that would obey, or not show, as escapes; the ends of lines, tabs and all spaces as they are.
+
+    >>> printable("a\\x1b[31mb"), printable("Zürich\\n")
+    ('a\\\\x1b[31mb', 'Zürich\\n')
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() or char in "\n\t" or unicodedata.category(char) == "Zs" else ascii(char)[1:-1] for char in text
+    )
 
 
 def clean(text: str, longest: int = LONGEST) -> str:

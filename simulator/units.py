@@ -23,7 +23,16 @@ from simulator.errors import ReadingWarning, UnitError
 if TYPE_CHECKING:
     import pint
 
-__all__ = ["Dimension", "as_thousands", "check_thousands", "number_of", "parse_quantity", "vanishes", "warn_of_thousands", "without_separators"]
+__all__ = [
+    "Dimension",
+    "as_thousands",
+    "check_thousands",
+    "number_of",
+    "parse_quantity",
+    "vanishes",
+    "warn_of_thousands",
+    "without_separators",
+]
 
 Dimension = Literal["time", "information", "rate", "power"]
 

@@ -25,7 +25,7 @@ def provenance(runs: Sequence[Measurements], command: str) -> dict[str, str]:
     """
     measured = runs[0]
     fingerprint = measured.fingerprint
-    extra = fingerprint.model_extra or {}
+    known = fingerprint.model_dump()
     facts = {
         **_made(command),
         "measured": measured.header.started,
@@ -39,8 +39,8 @@ def provenance(runs: Sequence[Measurements], command: str) -> dict[str, str]:
     for key in ("keras", "os", "cpu", "cores", "intra_op_threads", "inter_op_threads", "driver", "cuda"):
         if key == "cuda" and fingerprint.device_kind != "GPU":
             continue
-        if extra.get(key) not in (None, ""):
-            facts[key] = str(extra[key])
+        if known.get(key) not in (None, ""):
+            facts[key] = str(known[key])
     if facts.get("intra_op_threads") == "0":
         facts["intra_op_threads"] = "0 (as many as cores)"
     if facts.get("inter_op_threads") == "0":
@@ -50,7 +50,7 @@ def provenance(runs: Sequence[Measurements], command: str) -> dict[str, str]:
         facts["warm_up_steps"] = str(len(warm_up))
     if fingerprint.gpu_unseen:
         facts["warning"] = (
-            f"this machine has a GPU ({', '.join(extra.get('gpus_present', []))}) that TensorFlow did not see: measured on the CPU"
+            f"this machine has a GPU ({', '.join(fingerprint.gpus_present)}) that TensorFlow did not see: measured on the CPU"
         )
     facts.update(_remarks(measured))
     return {key: value for key, value in facts.items() if value}

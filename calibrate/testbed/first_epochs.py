@@ -209,7 +209,7 @@ def _rows(setting: JobSetting, repeat: int, measured: Measurements) -> Iterator[
         "startup_s": digits(job.startup_s),
         "others_share": "" if job.others_share is None else digits(job.others_share, 3),
         "device": fingerprint.device_name,
-        "cores": extra.get("cores", ""),
+        "cores": fingerprint.cores or "",
         "tensorflow": fingerprint.tensorflow,
         "keras": extra.get("keras", ""),
         "measured": measured.header.started,

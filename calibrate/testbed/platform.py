@@ -20,6 +20,7 @@ from simulator.short import Short
 from simulator.spec import Spec
 from simulator.table import Column, Table
 from simulator.text import counted
+from simulator.validation_errors import rule_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -177,7 +178,7 @@ class Platform(Short, Spec):
                 ) from None
             place = ".".join(map(str, problem["loc"]))
             where = f"{path}: {place}" if place else f"{path}"
-            raise InputError(f"{where}: {problem['msg']}; write it with `paceline testbed fit`") from None
+            raise InputError(f"{where}: {rule_of(problem)}; write it with `paceline testbed fit`") from None
 
     def table(self) -> Table:
         """Each parameter with its 90% interval; times in seconds, rates in bytes per second."""

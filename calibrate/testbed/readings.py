@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+
 from calibrate.measurements import Measurements, MeasurementsError, read_measurements
 from calibrate.records import JobEvent, LinkCheck, Repeat, Updated, Used
 from calibrate.testbed.setting import TestbedSetting
@@ -125,7 +126,7 @@ class Readings:
     @property
     def cores(self) -> float:
         """Of the machine that it was measured on; 1 where the file does not say."""
-        return float(self.files[0].fingerprint.model_dump().get("cores", 1))
+        return float(self.files[0].fingerprint.cores or 1)
 
     @property
     def updates_per_s(self) -> tuple[float, ...]:
@@ -173,8 +174,28 @@ def read_run(path: Path) -> Readings:
         )
         for number, record in whole.items()
     )
+    for number, run in zip(whole, runs, strict=True):
+        _check(run, f"{path}: repeat {number}", times=sum(record.repeat == number for record in measured.of(Repeat)))
     checks = tuple(check.bytes_per_s for check in measured.of(LinkCheck) if check.repeat in whole)
     return Readings(setting, runs, checks, (measured,))
+
+
+def _check(run: OneRun, where: str, *, times: int) -> None:
+    """Do nothing where a repeat is one: it ended once, after it began, and updated the model.
+
+    Raises
+    ------
+    MeasurementsError
+        It is not.
+    """
+    if times > 1:
+        raise MeasurementsError(f"{where}: ends {times} times; keep one of its records")
+    if not run.steps:
+        raise MeasurementsError(f"{where}: holds no step; delete its lines, or measure again")
+    if not 0 < run.seconds < math.inf:
+        raise MeasurementsError(f"{where}: its last step ends {run.seconds:g} s after it began, which must be above 0; measure again")
+    if run.updates < 1:
+        raise MeasurementsError(f"{where}: its steps have not updated the model, by their versions; measure again")
 
 
 def _setting_of(measured: Measurements, path: Path) -> TestbedSetting:

@@ -208,9 +208,7 @@ class TestbedRun(Short):
             jobs=tuple(_job(job, runs, shaped=shaped) for job in _JOBS if any(_tasks(job, run) for run in runs)),
             loopback_bytes=None if shaped else float(np.mean(sent)),
             asked_link_bytes_per_s=None if setting.link is None else setting.link.bandwidth_bytes_per_s,
-            pulled_dense=tuple(
-                sorted({str(name) for note in measured.of(Note) for name in (note.model_extra or {}).get("pulled_dense", ())})
-            ),
+            pulled_dense=tuple(sorted({name for note in measured.of(Note) for name in note.pulled_dense})),
             complete=measured.complete,
             failure=measured.failure.message if measured.failure else None,
             faults=tuple(

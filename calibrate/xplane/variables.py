@@ -26,6 +26,7 @@ from calibrate.profiling import check_target
 from calibrate.xplane.steps import MeasuredStep
 from simulator.errors import InputError
 from simulator.scratch import scratch
+from simulator.validation_errors import rule_of
 
 __all__ = ["GradientOp", "ModelVariable", "ModelVariables", "gradient_ops", "readiness", "variables_of"]
 
@@ -201,7 +202,7 @@ def _read_list(path: Path) -> tuple[ModelVariable, ...]:
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in problem["loc"]) or "the file"
-        raise InputError(f"`variables={str(path)!r}`: {place}: {problem['msg']}; give a list such as {example}") from None
+        raise InputError(f"`variables={str(path)!r}`: {place}: {rule_of(problem)}; give a list such as {example}") from None
     if not rows:
         raise InputError(f"`variables={str(path)!r}`: names no variable; give a list such as {example}")
     for row in rows:

@@ -162,7 +162,9 @@ _UNIT_LOST = re.compile(r"unexpected extra argument\S* \((samples/s|USD|h|hours?
 
 def _say(message: str) -> None:
     """One line on stderr, whatever the message is made of."""
-    line = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in " ".join(message.split()))
+    from simulator.text import printable
+
+    line = printable(" ".join(message.split()))
     if len(line) > _LONGEST_LINE:
         line = f"{line[: _LONGEST_LINE // 2]} ... {line[-_LONGEST_LINE // 2 :]}"
     print(f"paceline: {line}", file=sys.stderr)

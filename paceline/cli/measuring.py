@@ -32,8 +32,9 @@ def measuring() -> Iterator[Callable[[int, int, str], None]]:
 @contextmanager
 def warning_loudly() -> Iterator[None]:
     """Around a calibration: what was measured and is not to be relied on is said at the end, in boxes on stderr."""
-    from rich.console import Console
     from rich.panel import Panel
+
+    from paceline.cli.terminal import printer
 
     loud: list[str] = []
     with warnings.catch_warnings():
@@ -49,7 +50,7 @@ def warning_loudly() -> Iterator[None]:
         warnings.showwarning = keep
         yield
     for text in loud:
-        Console(stderr=True).print(Panel(f"WARNING: {text}", style="bold red", expand=False), markup=False)
+        printer(stderr=True).print(Panel(f"WARNING: {text}", style="bold red", expand=False), markup=False)
 
 
 def note_of_file(path: Path, section: str, *, beside: str, init: bool = True) -> None:

@@ -76,10 +76,11 @@ _NARROW = frozenset({"samples_per_s_low", "samples_per_s_high"})
 
 def show_plan(plan: Plan, *, details: bool = False) -> None:
     """The answer in sentences and a table; with ``details`` also all that stands behind it."""
-    from rich.console import Console
     from rich.text import Text
 
-    console = Console()
+    from paceline.cli.terminal import printer
+
+    console = printer()
     for sentence in filter(None, (*plan.sentences, plan.why, plan.best_way)):
         console.print(Text(sentence))
     if plan.left_out:
@@ -104,10 +105,11 @@ def show_plan(plan: Plan, *, details: bool = False) -> None:
 
 def show_advice(advice: Advice) -> None:
     """What to do in sentences, and every configuration in a table."""
-    from rich.console import Console
     from rich.text import Text
 
-    console = Console()
+    from paceline.cli.terminal import printer
+
+    console = printer()
     for text in advice.sentences:
         console.print(Text(text))
     console.print()

@@ -38,10 +38,11 @@ _MOST = 999_999.5
 
 def show_memory(found: Memory) -> None:
     """The parts of the device that has least left, a line for each stage of a pipeline, and what that means."""
-    from rich.console import Console
     from rich.text import Text
 
-    console = Console()
+    from paceline.cli.terminal import printer
+
+    console = printer()
     console.print(found.parts_table().to_rich())
     if len(found.devices) > 1:
         console.print()
@@ -55,13 +56,13 @@ def show_memory(found: Memory) -> None:
 
 def show_table(results: Sequence[Result]) -> None:
     """A table for each strategy, and below them who is faster than whom, and what all of them assume."""
-    from rich.console import Console
     from rich.padding import Padding
     from rich.text import Text
 
+    from paceline.cli.terminal import printer
     from paceline.reporting.coordinates import names_of
 
-    console = Console()
+    console = printer()
     names = names_of(results)
     for name in dict.fromkeys(names):
         own = [result for result, its in zip(results, names, strict=True) if its == name]
@@ -178,9 +179,9 @@ def show_result(result: Result, *, assumptions: bool = False) -> None:
     assumptions
         Whether what was assumed is shown in full, instead of counted.
     """
-    from rich.console import Console
+    from paceline.cli.terminal import printer
 
-    console = Console()
+    console = printer()
     console.print(_table(result.scenario.strategy.in_words, [result]))
     if result.extrapolated:
         console.print("* beyond what was measured: an extrapolation", style="dim")

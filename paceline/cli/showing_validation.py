@@ -31,11 +31,12 @@ _LONG_TABLE = 24
 
 def show_validation(validation: Validation) -> None:
     """Print what a person needs at the terminal; the page and the JSON have the rest."""
-    from rich.console import Console
     from rich.padding import Padding
     from rich.text import Text
 
-    console = Console()
+    from paceline.cli.terminal import printer
+
+    console = printer()
     console.print(Text(clean(validation.title), style="bold"))
     console.print(Text(" ".join(summary(validation))))
     console.print()
@@ -67,11 +68,10 @@ def show_validation(validation: Validation) -> None:
 
 def show_matrix(matrix: Matrix) -> None:
     """Print the settings of a matrix, with about how long each takes."""
-    from rich.console import Console
-
+    from paceline.cli.terminal import printer
     from simulator.text import format_rough_seconds
 
-    console = Console()
+    console = printer()
     console.print(matrix.to_table().to_rich())
     console.print(
         f"{matrix.name}: {len(matrix.fit)} settings to fit, {len(matrix.held_out)} held out, {matrix.repeats} repeats each; about "

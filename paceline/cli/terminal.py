@@ -5,20 +5,50 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
-from simulator.text import format_rough_seconds
+from simulator.text import format_rough_seconds, printable
 
-__all__ = ["note", "progress_bar", "show_json", "stages_bar"]
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.segment import Segment
+
+__all__ = ["note", "printer", "progress_bar", "say", "show_json", "stages_bar"]
 
 Advance = Callable[[float, int], None]
 
 
 def note(message: str) -> None:
     """A remark for the person at the terminal."""
-    print(message, file=sys.stderr)
+    print(printable(message), file=sys.stderr)
+
+
+def say(text: str = "", *, end: str = "\n") -> None:
+    """Text that is no data on stdout, with what a user has named in it."""
+    print(printable(text), end=end)
+
+
+@cache
+def _console_class() -> type[Console]:
+    from rich.console import Console
+    from rich.segment import Segment
+
+    class Printable(Console):
+        """A console on which nothing that a user has named is obeyed: what is not printable is shown as escapes."""
+
+        def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+            for segment in super().render(renderable, options):
+                yield segment if segment.control else Segment(printable(segment.text), segment.style)
+
+    return Printable
+
+
+def printer(**options: Any) -> Console:
+    """A console of rich for the terminal, with its ``options``; every table and text is shown on one."""
+    return _console_class()(**options)
 
 
 def show_json(data: Any) -> None:
@@ -33,15 +63,14 @@ def progress_bar(title: str) -> Iterator[Advance]:
     A bar where stderr is a terminal; else a line now and then, so that a log shows life. What
     was done before the first call does not count towards the time left.
     """
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-    console = Console(stderr=True)
-    if not console.is_terminal:
+    shown = printer(stderr=True)
+    if not shown.is_terminal:
         yield _progress_lines(title)
         return
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()
-    bar = Progress(*columns, console=console, transient=True, speed_estimate_period=_SPEED_OVER_S)
+    bar = Progress(*columns, console=shown, transient=True, speed_estimate_period=_SPEED_OVER_S)
     task = bar.add_task(title, total=None)
     begun = False
 

@@ -350,7 +350,10 @@ def test_without_sizes_the_profile_is_told_and_the_workload_refused(paceline: An
         (["--from-profile", "logs@16"], "--from-profile 'logs': holds no profile (*.xplane.pb); tf.profiler"),
         (["--from-profile", "note.txt@16"], "--from-profile 'note.txt': must end in .xplane.pb"),
         (["--from-profile", "half.xplane.pb@16"], "half.xplane.pb: is no XPlane protobuf, or was cut off in writing"),
-        (["--from-profile", "nameless.xplane.pb@16"], "nameless.xplane.pb: is damaged: an event of the line 'python' has no name; profile again"),
+        (
+            ["--from-profile", "nameless.xplane.pb@16"],
+            "nameless.xplane.pb: is damaged: an event of the line 'python' has no name; profile again",
+        ),
         (["--from-profile", "empty.xplane.pb@16"], "empty.xplane.pb: has no training steps among its 0 events (nothing)"),
         (
             ["--from-profile", "idle.xplane.pb@16"],
@@ -360,7 +363,7 @@ def test_without_sizes_the_profile_is_told_and_the_workload_refused(paceline: An
         (["--from-profile", "idle.xplane.pb@16", "--from-profile", "idle.xplane.pb@32"], "is named twice; a profile counts once"),
         (["--from-profile", "REAL@64", "--variables", "none.json"], "--variables none.json: cannot be read"),
         (["--from-profile", "REAL@64", "--variables", "note.txt"], "--variables note.txt: is no JSON; give a list such as"),
-        (["--from-profile", "REAL@64", "--variables", "bad.json"], "--variables bad.json: 0.shape: Field required"),
+        (["--from-profile", "REAL@64", "--variables", "bad.json"], "--variables bad.json: 0.shape: is missing"),
         (["--from-profile", "REAL@64", "--variables", "twice.json"], "--variables twice.json 'a' is named twice"),
         (["--from-profile", "REAL@64", "--checkpoint", "logs"], "--checkpoint logs: holds no checkpoint"),
         (["--from-profile", "REAL@64", "--checkpoint", "logs", "--variables", "x"], "--checkpoint and --variables: give one of them"),

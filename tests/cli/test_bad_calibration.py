@@ -102,7 +102,10 @@ _SETTING = {"mode": "ring", "workers": 2, "model": "ladder-4mb"}
 HEADERS: list[tuple[dict[str, Any], str]] = [
     ({"link": {}}, "arguments.link: must have bits_per_s and buffer_ms, which are numbers, sharing and congestion"),
     ({"link": {"bits_per_s": "1", "buffer_ms": 1, "sharing": "fair", "congestion": "cubic"}}, "arguments.link: must have bits_per_s and"),
-    ({"link": {"bits_per_s": 0, "buffer_ms": 1, "sharing": "fair", "congestion": "cubic"}}, "arguments: link.bandwidth_bytes_per_s: 0.0 must be"),
+    (
+        {"link": {"bits_per_s": 0, "buffer_ms": 1, "sharing": "fair", "congestion": "cubic"}},
+        "arguments: link.bandwidth_bytes_per_s: 0.0 must be",
+    ),
     ({"workers": 0}, "arguments: workers: 0 must be at least 1"),
 ]
 

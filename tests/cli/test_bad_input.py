@@ -200,7 +200,12 @@ FILES = [
     Bad("use-number", SIM, ("cluster.use: 3 must be a name or a path in quotes",), edited(USED, "[cluster]\nuse = 3")),
     Bad("use-missing", SIM, ("cluster.use: no file 'none.toml'; give a path",), edited(USED, '[cluster]\nuse = "none.toml"')),
     Bad("use-zero-byte", SIM, (r"cluster.use: no file 'a\x00b.toml'",), edited(USED, '[cluster]\nuse = "a\\u0000b.toml"')),
-    Bad("vanishing", SIM, ("s.toml: 1e-400 is too small to be told from 0: write 0,",), edited(LAB, f'{LAB}\nprice = {{usd_per_node_hour = 1e-400}}')),
+    Bad(
+        "vanishing",
+        SIM,
+        ("s.toml: 1e-400 is too small to be told from 0: write 0,",),
+        edited(LAB, f"{LAB}\nprice = {{usd_per_node_hour = 1e-400}}"),
+    ),
     Bad("use-long-path", SIM, ("cluster.use: no file 'aaaa", "aaa.toml'; give"), edited(USED, f'[cluster]\nuse = "{"a" * 5000}.toml"')),
     Bad("use-broken", SIM, ("c.toml: is no valid TOML: ",), {**edited(USED, '[cluster]\nuse = "c.toml"'), "c.toml": "name = \n"}),
     Bad(
@@ -236,7 +241,9 @@ TYPED = [
     Bad("set-wrong-key", SIM + " --set strategy.wrokers=3", ("strategy.wrokers: is no key", "did you mean workers?")),
     Bad("set-wrong-value", SIM + " --set strategy.workers=many", ("strategy.workers: 'many' must be a whole number",)),
     Bad("set-wrong-unit", SIM + " --set cluster.inter_node.bandwidth=10Gbit", ("inter_node.bandwidth: '10Gbit' must be a bandwidth",)),
-    Bad("set-vanishing", SIM + " --set workload.apply_s=1e-400", ("--set workload.apply_s=1e-400 is too small to be told from 0: write 0,",)),
+    Bad(
+        "set-vanishing", SIM + " --set workload.apply_s=1e-400", ("--set workload.apply_s=1e-400 is too small to be told from 0: write 0,",)
+    ),
     Bad("samples-as-thousands", SIM + " --samples 1.280", ("--samples", "'1.280' may be 1.28 or 1,280: write 1.28 or 1280")),
     Bad("samples-with-a-separator", SIM + " --samples 1_280", ("'1_280' must be a number; write it with a decimal point, and nothing",)),
     Bad("set-section", SIM + " --set strategy=3", ("s.toml: strategy: 3 must be a table",)),

@@ -17,7 +17,6 @@ from simulator.scenario import Scenario
 pytestmark = pytest.mark.slow
 
 
-
 def fine(each_s: float) -> dict[str, Any]:
     """What others send, which changes so often."""
     loads = (0.1, 0.2, 0.3, 0.4)

@@ -121,9 +121,21 @@ WARNED: list[tuple[dict[str, Any], str, str]] = [
         "cluster.inter_node.latency_s is read as 50 s, far from what there is (1 ns to 1 s); a plain number is in seconds, and text has its "
         'unit: latency = "20 us"',
     ),
-    ({"cluster": {"inter_node": {"bandwidth": "1 GB/s", "latency": "1 d"}}}, "implausible", "cluster.inter_node.latency_s is read as 24 h,"),
-    ({"cluster": {"inter_node": {"bandwidth": "10 Gbit per microsecond"}}}, "implausible", "is read as 10,000 Tbit/s, far from what there is"),
-    ({"cluster": {"intra_node": {"bandwidth_bytes_per_s": 25}}}, "implausible", "cluster.intra_node.bandwidth_bytes_per_s is read as 200 bit/s"),
+    (
+        {"cluster": {"inter_node": {"bandwidth": "1 GB/s", "latency": "1 d"}}},
+        "implausible",
+        "cluster.inter_node.latency_s is read as 24 h,",
+    ),
+    (
+        {"cluster": {"inter_node": {"bandwidth": "10 Gbit per microsecond"}}},
+        "implausible",
+        "is read as 10,000 Tbit/s, far from what there is",
+    ),
+    (
+        {"cluster": {"intra_node": {"bandwidth_bytes_per_s": 25}}},
+        "implausible",
+        "cluster.intra_node.bandwidth_bytes_per_s is read as 200 bit/s",
+    ),
     ({"cluster": {"fabric": {**LEAVES, "latency": "3 s"}}}, "implausible", "cluster.fabric.latency_s is read as 3 s"),
     (
         {"cluster": {"node_classes": [{"name": "old", "nodes": 2, "inter_node": {"bandwidth": "1 GB/s", "latency": "5 s"}}]}},
@@ -131,7 +143,11 @@ WARNED: list[tuple[dict[str, Any], str, str]] = [
         "cluster.node_classes.0.inter_node.latency_s is read as 5 s",
     ),
     ({"cluster": {"device_memory_limit": "64 PiB"}}, "implausible", "cluster.device_memory_limit_bytes is read as 65,536 TiB"),
-    ({"cluster": price(usd_per_node_hour=5000)}, "implausible", "cluster.price.usd_per_node_hour is read as $5,000, far from what there is"),
+    (
+        {"cluster": price(usd_per_node_hour=5000)},
+        "implausible",
+        "cluster.price.usd_per_node_hour is read as $5,000, far from what there is",
+    ),
     ({"workload": {"apply": "365 d"}}, "implausible", "workload.apply_s is read as 8,760 h, far from what there is (0.001 ns to 1 h)"),
     ({"workload": {"counted": {"flops_per_sample": 1e21}}}, "implausible", "workload.counted.flops_per_sample is read as"),
     ({"job": {**JOB, "faults": {"worker_mtbf": "1 ms"}}}, "implausible", "job.faults.worker_mtbf_s is read as 1 ms"),

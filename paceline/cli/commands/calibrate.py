@@ -351,7 +351,7 @@ def _note(message: str) -> None:
 
 def _show_profiles(profiled: Profiled, *, as_json: bool, alone: bool) -> None:
     """What profiles tell of a step; as JSON only where no workload follows."""
-    from rich.console import Console
+    from paceline.cli.terminal import printer, say
 
     if as_json:
         if alone:
@@ -361,19 +361,18 @@ def _show_profiles(profiled: Profiled, *, as_json: bool, alone: bool) -> None:
         _note(f"read {one.profile.path}: {len(one.steps)} steps, marked by {one.marks.name!r}")
     for table in profiled.tables():
         if table.rows:
-            Console().print(table.without_empty_columns().to_rich())
-            typer.echo("")
+            printer().print(table.without_empty_columns().to_rich())
+            say()
     for report in profiled.reports:
         if report.gradients:
             first, last = report.gradients[0][0], report.gradients[-1][0]
-            typer.echo(f"batch {report.batch}: {len(report.gradients)} operations compute gradients, from {first} to {last}")
+            say(f"batch {report.batch}: {len(report.gradients)} operations compute gradients, from {first} to {last}")
 
 
 def _show(workload: Workload, path: Path, raw: Path, *, as_json: bool, with_scenario: bool) -> None:
     """The fitted summary on stdout, for a reader or as JSON; and what to type next, unless a scenario says that."""
-    from rich.console import Console
-
     from paceline.cli.measuring import note_of_file, note_of_measurements
+    from paceline.cli.terminal import printer, say
     from simulator.table import Column, Table
     from simulator.text import format_bytes, format_share
 
@@ -396,21 +395,21 @@ def _show(workload: Workload, path: Path, raw: Path, *, as_json: bool, with_scen
         Column("high_s", "seconds", "to"),
     )
     rows = tuple((label, value, *intervals.get(key, (None, None))) for key, (label, value) in parts.items())
-    typer.echo(f"{workload.name}: {len(workload.variables)} variables, {format_bytes(workload.parameter_bytes)}, {workload.description}")
-    Console().print(Table("", columns, rows).to_rich())
+    say(f"{workload.name}: {len(workload.variables)} variables, {format_bytes(workload.parameter_bytes)}, {workload.description}")
+    printer().print(Table("", columns, rows).to_rich())
     if intervals and len(intervals.keys() & parts) < len(parts):
-        typer.echo("  –: what was measured does not determine it")
+        say("  –: what was measured does not determine it")
     residual = workload.fit.relative_residual if workload.fit else 0.0
     alone = "the parts of one profile" if "profiles" in workload.provenance else "the rounds of one run (--runs 3 would show more)"
     between = "runs" if workload.provenance.get("runs", "1") != "1" else alone
     spread = f"spread between {between} {format_share(workload.run_to_run_cv)}"
-    typer.echo(f"  step-time law: {workload.jitter.kind}; {spread}; largest distance from the curve {format_share(residual)}")
+    say(f"  step-time law: {workload.jitter.kind}; {spread}; largest distance from the curve {format_share(residual)}")
     if "load" in workload.provenance:
-        typer.echo(f"  load: {workload.provenance['load']}")
+        say(f"  load: {workload.provenance['load']}")
     if workload.overheads is not None:
-        typer.echo(f"  beside steps: {_beside_steps(workload.overheads)}")
+        say(f"  beside steps: {_beside_steps(workload.overheads)}")
     if workload.layers:
-        typer.echo(f"  {len(workload.layers)} layers: {workload.provenance['layers']}")
+        say(f"  {len(workload.layers)} layers: {workload.provenance['layers']}")
     beside = f"{'fitted to' if 'profiles' in workload.provenance else 'raw measurements in'} {raw}"
     if with_scenario:
         _note(f"wrote {path}; {beside}")

@@ -92,6 +92,7 @@ def calibrate_input(
 def _show(pipeline: InputPipeline, path: Path, raw: Path, *, as_json: bool) -> None:
     """The fitted summary on stdout: for a reader, or as JSON."""
     from paceline.cli.measuring import note_of_file
+    from paceline.cli.terminal import say
     from simulator.text import format_seconds
 
     if as_json:
@@ -100,26 +101,25 @@ def _show(pipeline: InputPipeline, path: Path, raw: Path, *, as_json: bool) -> N
         data = {**pipeline.model_dump(mode="json", exclude_none=True), "file": str(path), "measurements": str(raw)}
         typer.echo(dumps(data, indent=2))
         return
-    typer.echo(f"{pipeline.name}: {pipeline.description}")
-    typer.echo(f"  {pipeline.provenance.get('pipeline', '')}")
-    typer.echo(
-        f"  parallel calls {pipeline.parallel_calls}, prefetch {pipeline.prefetch}, shuffle buffer {pipeline.shuffle_buffer:,} samples"
-    )
+    say(f"{pipeline.name}: {pipeline.description}")
+    say(f"  {pipeline.provenance.get('pipeline', '')}")
+    say(f"  parallel calls {pipeline.parallel_calls}, prefetch {pipeline.prefetch}, shuffle buffer {pipeline.shuffle_buffer:,} samples")
     _show_work("each epoch" if pipeline.cached is None else "first epoch", "work", pipeline.work, pipeline)
     if pipeline.cached is not None:
         _show_work("later epochs", "cached", pipeline.cached, pipeline)
     if pipeline.fit is not None:
-        typer.echo("  epoch  batch  calls    measured      fitted")
+        say("  epoch  batch  calls    measured      fitted")
         for point in pipeline.fit.points:
             work = pipeline.cached if point.epoch == "later" and pipeline.cached is not None else pipeline.work
             fitted_s = max(work.serial(point.batch), work.parallel(point.batch) / point.parallel_calls)
             times = f"{format_seconds(float(point.mean_s)):>10}  {format_seconds(fitted_s):>10}"
-            typer.echo(f"  {point.epoch:<5}  {point.batch:>5g}  {point.parallel_calls:>5}  {times}")
+            say(f"  {point.epoch:<5}  {point.batch:>5g}  {point.parallel_calls:>5}  {times}")
     note_of_file(path, "input", beside=f"raw measurements in {raw}", init=False)
 
 
 def _show_work(label: str, place: str, work: InputWork, pipeline: InputPipeline) -> None:
     """Both parts of a batch's work with their intervals."""
+    from paceline.cli.terminal import say
     from simulator.text import format_bytes, format_seconds
 
     intervals = pipeline.fit.intervals_90 if pipeline.fit else {}
@@ -128,8 +128,6 @@ def _show_work(label: str, place: str, work: InputWork, pipeline: InputPipeline)
             value = float(getattr(law, key))
             low, high = intervals.get(f"{place}.{part}.{key}", (value, value))
             if value or high:
-                typer.echo(
-                    f"  {label:<13}{part:<9}{format_seconds(value):>10} {words}   90%: {format_seconds(low)} to {format_seconds(high)}"
-                )
+                say(f"  {label:<13}{part:<9}{format_seconds(value):>10} {words}   90%: {format_seconds(low)} to {format_seconds(high)}")
     if work.read_bytes_per_sample:
-        typer.echo(f"  {label:<13}reads    {format_bytes(work.read_bytes_per_sample):>10} a sample")
+        say(f"  {label:<13}reads    {format_bytes(work.read_bytes_per_sample):>10} a sample")

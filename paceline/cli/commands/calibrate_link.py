@@ -129,6 +129,7 @@ def _serve(address: str, python: str | None) -> None:
 def _show(cluster: Cluster, path: Path, raw: Path, *, as_json: bool) -> None:
     """The fitted summary on stdout: for a reader, or as JSON."""
     from paceline.cli.measuring import note_of_file
+    from paceline.cli.terminal import say
     from simulator.text import format_rate, format_seconds
 
     if as_json:
@@ -138,11 +139,11 @@ def _show(cluster: Cluster, path: Path, raw: Path, *, as_json: bool) -> None:
         typer.echo(dumps(data, indent=2))
         return
     intervals = cluster.fit.intervals_90 if cluster.fit else {}
-    typer.echo(f"{cluster.name}: {cluster.description}")
+    say(f"{cluster.name}: {cluster.description}")
     for label, key, value, written in (
         ("latency", "latency_s", cluster.inter_node.latency_s, format_seconds),
         ("bandwidth", "bandwidth_bytes_per_s", cluster.inter_node.bandwidth_bytes_per_s, format_rate),
     ):
         low, high = intervals.get(f"inter_node.{key}", (value, value))
-        typer.echo(f"  {label:<10} {written(value):>12}   90%: {written(low)} to {written(high)}")
+        say(f"  {label:<10} {written(value):>12}   90%: {written(low)} to {written(high)}")
     note_of_file(path, "cluster", beside=f"raw measurements in {raw}")

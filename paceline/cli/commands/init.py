@@ -58,7 +58,9 @@ def init(
     ] = None,
     parameters: Annotated[
         float | None,
-        typer.Option(parser=number_typed, metavar="N", help="Trainable parameters, such as 25.6e6.", show_default=False, rich_help_panel=_WORKLOAD),
+        typer.Option(
+            parser=number_typed, metavar="N", help="Trainable parameters, such as 25.6e6.", show_default=False, rich_help_panel=_WORKLOAD
+        ),
     ] = None,
     batch: Annotated[int, typer.Option(metavar="N", help="Samples that each device takes in a step.", rich_help_panel=_WORKLOAD)] = 32,
     cluster: Annotated[
@@ -118,12 +120,18 @@ def init(
     epochs: Annotated[
         float | None,
         typer.Option(
-            parser=number_typed, metavar="N", help="Passes over the data set, for the time of the whole job.", show_default=False, rich_help_panel=_WAY
+            parser=number_typed,
+            metavar="N",
+            help="Passes over the data set, for the time of the whole job.",
+            show_default=False,
+            rich_help_panel=_WAY,
         ),
     ] = None,
     dataset_size: Annotated[
         float | None,
-        typer.Option(parser=number_typed, metavar="N", help="Samples of the data set, such as 1.28e6.", show_default=False, rich_help_panel=_WAY)
+        typer.Option(
+            parser=number_typed, metavar="N", help="Samples of the data set, such as 1.28e6.", show_default=False, rich_help_panel=_WAY
+        ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", "-f", help="Replace the file if it is there already.")] = False,
 ) -> None:

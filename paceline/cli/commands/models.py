@@ -51,9 +51,9 @@ def list_(
     if json:
         typer.echo(json_module.dumps(rows))
         return
-    from rich.console import Console
+    from paceline.cli.terminal import printer
 
-    console = Console()
+    console = printer()
     for each in get_args(_Kind):
         if its := [row for row in rows if f"{row['kind']}s" == each]:
             console.print(_table(each.removesuffix("s"), its).to_rich())

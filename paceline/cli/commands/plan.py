@@ -8,7 +8,18 @@ from typing import Annotated, Literal
 import typer
 
 from paceline.cli.commands import Panel
-from paceline.cli.options import (BACKEND_HELP, JOBS_HELP, PRICE_HELP, SCHEDULER_HELP, YES_HELP, names_of, number_typed, over_of, prices_of, settings_of)
+from paceline.cli.options import (
+    BACKEND_HELP,
+    JOBS_HELP,
+    PRICE_HELP,
+    SCHEDULER_HELP,
+    YES_HELP,
+    names_of,
+    number_typed,
+    over_of,
+    prices_of,
+    settings_of,
+)
 
 __all__ = ["plan"]
 
@@ -51,7 +62,7 @@ def plan(
     ] = None,
     dataset_size: Annotated[
         float | None,
-        typer.Option(parser=number_typed, metavar="N", help="Another name for --samples.", show_default=False, rich_help_panel=_GOAL)
+        typer.Option(parser=number_typed, metavar="N", help="Another name for --samples.", show_default=False, rich_help_panel=_GOAL),
     ] = None,
     deadline: Annotated[
         str | None,

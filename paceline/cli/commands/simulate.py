@@ -59,7 +59,9 @@ def simulate(
     ] = None,
     epochs: Annotated[float | None, typer.Option(parser=number_typed, metavar="N", help=EPOCHS_HELP, show_default=False)] = None,
     samples: Annotated[float | None, typer.Option(parser=number_typed, metavar="N", help=SAMPLES_HELP, show_default=False)] = None,
-    dataset_size: Annotated[float | None, typer.Option(parser=number_typed, metavar="N", help=DATASET_SIZE_HELP, show_default=False)] = None,
+    dataset_size: Annotated[
+        float | None, typer.Option(parser=number_typed, metavar="N", help=DATASET_SIZE_HELP, show_default=False)
+    ] = None,
     prices: Annotated[list[str] | None, typer.Option("--price", help=PRICE_HELP, metavar="[NAME=]PRICE", show_default=False)] = None,
     replications: Annotated[
         int | None, typer.Option(metavar="R", help="Replications of the scenario. Short for --set run.replications=R.", show_default=False)
@@ -155,10 +157,11 @@ def simulate(
 
 def _show_laws(seen: Observation) -> None:
     """The laws that hold, one per line, each with what it says."""
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console()
+    from paceline.cli.terminal import printer
+
+    console = printer()
     tick = "\u2713" if console.encoding.lower().startswith("utf") else "ok"
     lines = Table.grid(padding=(0, 1, 0, 0))
     for name, says in seen.laws.items():
@@ -182,13 +185,13 @@ def _print_program(scenario: Scenario, *, json: bool) -> None:
 
 
 def _show_program(scenario: Scenario, printed: Printed) -> None:
-    from rich.console import Console
     from rich.padding import Padding
     from rich.text import Text
 
+    from paceline.cli.terminal import printer
     from simulator.program.printing import sentences_of, tables_of
 
-    console = Console(highlight=False)
+    console = printer(highlight=False)
     for line in _heading(scenario, printed):
         console.print(Text(line))
     for listing in tables_of(printed):

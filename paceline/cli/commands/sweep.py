@@ -68,7 +68,9 @@ def sweep(
     ] = None,
     epochs: Annotated[float | None, typer.Option(parser=number_typed, metavar="N", help=EPOCHS_HELP, show_default=False)] = None,
     samples: Annotated[float | None, typer.Option(parser=number_typed, metavar="N", help=SAMPLES_HELP, show_default=False)] = None,
-    dataset_size: Annotated[float | None, typer.Option(parser=number_typed, metavar="N", help=DATASET_SIZE_HELP, show_default=False)] = None,
+    dataset_size: Annotated[
+        float | None, typer.Option(parser=number_typed, metavar="N", help=DATASET_SIZE_HELP, show_default=False)
+    ] = None,
     prices: Annotated[list[str] | None, typer.Option("--price", help=PRICE_HELP, metavar="[NAME=]PRICE")] = None,
     replications: Annotated[
         int | None, typer.Option(metavar="R", help="Replications of each scenario. Short for --set run.replications=R.")

@@ -196,7 +196,7 @@ def predict(
     """
     from paceline.api import testbed_predict
     from paceline.cli.options import settings_of
-    from paceline.cli.terminal import show_json
+    from paceline.cli.terminal import say, show_json
 
     found = testbed_predict(platform, setting, settings_of(settings), replications=replications, seed=seed, python=python)
     if json:
@@ -205,7 +205,7 @@ def predict(
     console = _console()
     console.print(found.table().to_rich())
     if found.undetermined:
-        typer.echo(f"rests on priors, which no run of the fit has determined: {', '.join(found.undetermined)}")
+        say(f"rests on priors, which no run of the fit has determined: {', '.join(found.undetermined)}")
 
 
 @contextmanager
@@ -250,6 +250,5 @@ def _print_runs(runs: Sequence[TestbedRun]) -> None:
 
 
 def _console() -> Any:
-    from rich.console import Console
 
     return Console()
