@@ -3,23 +3,43 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import os
+import platform
 import pydoc
 import signal
 import socket
+import tempfile
 import threading
 import time
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
+from functools import cache, partial
+from importlib import metadata
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
+import paceline
+import simulator
 from simulator.errors import InputError, SimulationError
+from simulator.scratch import removed_after_this_process
 
 if TYPE_CHECKING:
     from joblib import Parallel
 
-__all__ = ["KILLED", "Workers", "WorkersLostError", "check_answers", "check_versions", "deaf_to", "local_workers"]
+__all__ = [
+    "KILLED",
+    "Workers",
+    "WorkersLostError",
+    "check_answers",
+    "check_versions",
+    "deaf_to",
+    "local_workers",
+    "ready_tracker",
+    "versions",
+    "without_files",
+]
 
 ItemT = TypeVar("ItemT")
 AnswerT = TypeVar("AnswerT")
@@ -73,8 +93,9 @@ class Workers:
         Whether answers come one by one; else they come by batches, of some seconds each.
     lost
         What to say, and what to try, on exceptions that mean that processes, or the cluster, are gone; the first that fits.
-    here
-        Whether they are of this machine, so that for a single task none need be started.
+    cluster
+        What they are called in messages where they are of a cluster, so that their versions must be looked at before each task:
+        a worker may come late. Left out, they are of this machine, and for a single task none need be started.
     """
 
     def __init__(
@@ -84,9 +105,9 @@ class Workers:
         *,
         lost: Mapping[type[BaseException], tuple[str, str]],
         streaming: bool = True,
-        here: bool = False,
+        cluster: str | None = None,
     ) -> None:
-        self._parallel, self.count, self._lost, self._streaming, self._here = parallel, count, lost, streaming, here
+        self._parallel, self.count, self._lost, self._streaming, self._cluster = parallel, count, lost, streaming, cluster
         self._batch = 2 * count
         self._at_a_time = 1
 
@@ -121,21 +142,41 @@ class Workers:
         ------
         WorkersLostError
             A process was killed, or the cluster lost.
+        InputError
+            A worker of a cluster has another version of something that results depend on.
         """
-        if self._here and len(items) == 1:
-            yield [function(items[0])]
-            return
+        if self._cluster is not None:
+            answers = self._elsewhere(partial(_by_equals, function, versions()), items)
+        elif len(items) > 1:
+            answers = self._in_order(function, items, early)
+        else:
+            answers = ([function(item)] for item in items)
+        with self._explaining():
+            yield from answers
+
+    def ask(self, function: Callable[[ItemT], AnswerT], items: Sequence[ItemT]) -> list[AnswerT]:
+        """What workers of a cluster answer, be they of whatever version; else as :meth:`map`."""
+        with self._explaining():
+            return [answer for answers in self._elsewhere(function, items) for answer in answers]
+
+    @contextmanager
+    def _explaining(self) -> Iterator[None]:
+        """What ends the work, in words."""
         try:
-            if self._here:
-                yield from self._in_order(function, items, early)
-            elif self._streaming:
-                with closing(self._in_parallel(function, ((item,) for item in items))) as answers:
-                    for answer in answers:
-                        yield [answer]
-            else:
-                yield from self._by_batches(function, items)
+            yield
+        except _UnlikeError as error:
+            raise InputError(f"{self._cluster}: {error}") from None
         except tuple(self._lost) as error:
             raise WorkersLostError(*next(text for kind, text in self._lost.items() if isinstance(error, kind))) from None
+
+    def _elsewhere(self, function: Callable[[ItemT], AnswerT], items: Sequence[ItemT]) -> Iterator[list[AnswerT]]:
+        """Answers of a cluster, in order."""
+        if not self._streaming:
+            yield from self._by_batches(function, items)
+            return
+        with closing(self._in_parallel(function, ((item,) for item in items))) as answers:
+            for answer in answers:
+                yield [answer]
 
     def _in_parallel(self, function: Callable[..., GivenT], arguments: Iterable[tuple[Any, ...]]) -> Generator[GivenT, None, None]:
         """What a function gives to each of some arguments, which are asked for when somebody is free."""
@@ -220,25 +261,39 @@ def _environment(**values: str) -> Iterator[None]:
                 os.environ[name] = value
 
 
+def without_files() -> dict[str, Any]:
+    """Arguments that have joblib send arrays as all else, not by files: the folder for these, once named, is never made."""
+    return {"max_nbytes": None, "temp_folder": tempfile.gettempdir()}
+
+
+def ready_tracker() -> None:
+    """Start joblib's tracker of what processes leave behind, where it does not run, so that it says nothing."""
+    from joblib.externals.loky.backend import resource_tracker
+
+    with _environment(PYTHONWARNINGS=",".join(filter(None, (os.environ.get("PYTHONWARNINGS"), _TRACKERS_REMARK))), **_OUTSIDE):
+        resource_tracker.ensure_running()  # not while signals wait: it lets them through
+
+
 @contextmanager
 def local_workers(jobs: int) -> Iterator[Workers]:
     """Processes of this machine: as many as asked for, or where that is 0, as it has cores."""
     from joblib import Parallel
-    from joblib.externals.loky.backend import resource_tracker
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
-    with _environment(PYTHONWARNINGS=",".join(filter(None, (os.environ.get("PYTHONWARNINGS"), _TRACKERS_REMARK))), **_OUTSIDE):
-        resource_tracker.ensure_running()  # not while signals wait: it lets them through
     count = jobs or os.cpu_count() or 1
+    if count > 1:
+        ready_tracker()
+        # which is killed with this process where its whole group is
+        removed_after_this_process(f"/dev/shm/sem.loky-{os.getpid()}-*")  # noqa: S108 - where Linux has semaphores
     # each process watches from its first moment: one that was never given a task would outlive its starter by minutes
     watching = {"initializer": _begin, "initargs": (os.getpid(),)}
     with (
         _environment(**_OUTSIDE),
         Parallel(
-            n_jobs=count, backend="loky", return_as="generator_unordered", batch_size=1, pre_dispatch="2*n_jobs", **watching
+            n_jobs=count, backend="loky", return_as="generator_unordered", batch_size=1, pre_dispatch="2*n_jobs", **without_files(), **watching
         ) as parallel,
     ):
-        yield Workers(parallel, count, lost={TerminatedWorkerError: KILLED}, here=True)
+        yield Workers(parallel, count, lost={TerminatedWorkerError: KILLED})
 
 
 @contextmanager
@@ -322,13 +377,55 @@ def check_answers(address: str, shown: str, hint: str) -> None:
         raise InputError(f"{shown}: nothing answers there ({reason}); {hint}") from None
 
 
-_MUST_AGREE = {
-    "Paceline": "paceline.__version__",
-    "numpy": "numpy.__version__",
-    "scipy": "scipy.__version__",
-    "pydantic": "pydantic.VERSION",
-}
-"""What figures and file format depend on, and where Python finds its version."""
+_PACKAGES = "numpy", "scipy", "pydantic", "simpy"
+"""What results are computed and written with, beside Paceline and Python."""
+_COMPILERS = "numba", "llvmlite"
+"""What makes machine code, where it is there; without them other engines compute the same."""
+
+
+@cache
+def versions() -> Mapping[str, str]:
+    """Version by name of all that the bytes of results depend on, in this process; "" of what is not there."""
+    return {
+        "Paceline": paceline.__version__,
+        "Paceline's sources": _sources(),
+        "Python": f"{platform.python_implementation()} {'.'.join(platform.python_version_tuple()[:2])}",
+        "a processor of kind": platform.machine(),
+        **{name: _version(name) for name in (*_PACKAGES, *_COMPILERS)},
+    }
+
+
+def _version(package: str) -> str:
+    """Of a package, without importing it."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def _sources() -> str:
+    """A digest of what workers compute with."""
+    digest = hashlib.sha256()
+    for folder in (Path(simulator.__file__).parent, Path(__file__).parent):
+        for file in sorted(folder.rglob("*.py")):
+            digest.update(file.relative_to(folder).as_posix().encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+class _UnlikeError(Exception):
+    """A worker would compute something else; the text says why."""
+
+
+def _by_equals(function: Callable[[ItemT], AnswerT], asked: Mapping[str, str], item: ItemT) -> AnswerT:
+    """What a function answers to an item, in a worker that is as whoever asks."""
+    own = versions()
+    if own != asked:
+        for name, here in asked.items():
+            there = own.get(name, "")
+            if there != here and (name not in _COMPILERS or (there and here)):
+                found = f"{name} {there}" if there else f"no {name}"
+                raise _UnlikeError(f"a worker has {found}, but here is {here}, so results could differ; install the same version there")
+    return function(item)
 
 
 def check_versions(workers: Workers, cluster: str) -> None:
@@ -339,16 +436,19 @@ def check_versions(workers: Workers, cluster: str) -> None:
     InputError
         One has no Paceline, or another version of something that results depend on.
     """
-    names = [name for name in _MUST_AGREE.values() for _ in range(workers.count)]
     try:
-        there = list(workers.map(pydoc.locate, names))  # a function that Python has wherever it is
+        # a function that Python has wherever it is: the others are Paceline's
+        there = set(workers.ask(pydoc.locate, ["paceline.__version__"] * workers.count)) - {paceline.__version__}
     except ImportError as error:
         raise InputError(f"{cluster}: a worker cannot run anything ({error}); install paceline where the workers run") from None
-    for package, name in _MUST_AGREE.items():
-        here = pydoc.locate(name)
-        others = {version for asked, version in zip(names, there, strict=True) if asked == name} - {here}
-        if others:
-            found = "no " + package if None in others else f"{package} {min(map(str, others))}"
-            raise InputError(
-                f"{cluster}: a worker has {found}, but here is {here}, so results could differ; install the same version there"
-            )
+    if there:
+        found = "no Paceline" if None in there else f"Paceline {min(map(str, there))}"
+        raise InputError(
+            f"{cluster}: a worker has {found}, but here is {paceline.__version__}, so results could differ; install the same version there"
+        )
+    try:
+        list(workers.map(abs, range(workers.count)))
+    except (ImportError, AttributeError):
+        raise InputError(
+            f"{cluster}: a worker has other sources of Paceline {paceline.__version__}, so results could differ; install the same there"
+        ) from None

@@ -71,7 +71,7 @@ def dask_workers(jobs: int, scheduler: str) -> Iterator[Workers]:
         except TimeoutError:
             raise InputError(f"{where}: this Dask cluster has no worker; start some with: dask worker {scheduler}") from None
         lost = {distributed.KilledWorker: KILLED, CancelledError: _LOST, OSError: _LOST}
-        workers = Workers(parallel, jobs or sum(client.ncores().values()), lost=lost)
+        workers = Workers(parallel, jobs or sum(client.ncores().values()), lost=lost, cluster=where)
         check_versions(workers, where)
         yield workers
 

@@ -7,13 +7,15 @@ import os
 import re
 import signal
 import sys
+import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from importlib import import_module
 from typing import Any
 
-from paceline.sweeping.backends import KILLED, Workers, check_answers, check_versions, deaf_to
+from paceline.sweeping.backends import KILLED, Workers, check_answers, check_versions, deaf_to, ready_tracker, without_files
 from simulator.errors import InputError
+from simulator.scratch import scratch
 
 __all__ = ["check_ray_address", "ray_workers"]
 
@@ -21,6 +23,8 @@ _OWN = "local"
 _ADDRESS = re.compile(r"auto|local|(ray://)?[^\s:/]+:\d{1,5}")
 _LOST = "the Ray cluster was lost", "run again when it is back"
 _STORE_BYTES = 100 * 2**20
+_MOST_OF_PATH = 25
+"""Characters of the folder where Ray may make one for a cluster of its own: paths of sockets in it have 107 at most."""
 
 
 def check_ray_address(scheduler: str | None) -> None:
@@ -63,25 +67,49 @@ def ray_workers(jobs: int, scheduler: str | None) -> Iterator[Workers]:
         check_answers(address, where, hint)
     with ExitStack() as stack:
         if not ray.is_initialized():
-            own: dict[str, Any] = {"num_cpus": jobs or None, "object_store_memory": _STORE_BYTES, "include_dashboard": False}
+            own: dict[str, Any] = {}
+            if address == _OWN:
+                # else what it keeps there would stay, and where this process is killed, some of Ray's for a minute
+                own["_temp_dir"] = str(stack.enter_context(scratch(within=_short_folder())))
+                own.update(num_cpus=jobs or None, object_store_memory=_STORE_BYTES, include_dashboard=False)
+            stack.callback(_shut_down, ray)
             try:
-                with deaf_to(signal.SIGINT), _silent_stderr():
-                    ray.init(address, log_to_driver=False, configure_logging=False, **(own if address == _OWN else {}))
+                # a scheduler's SIGTERM is for all; without them Ray waits a minute, and ends this process in its own way
+                with deaf_to(signal.SIGINT, signal.SIGTERM, signal.SIGHUP), _silent_stderr():
+                    ray.init(address, log_to_driver=False, configure_logging=False, **own)
+            except SystemExit:  # of Ray's own handler of SIGTERM, while it starts: the handler that was there before is there again
+                signal.raise_signal(signal.SIGTERM)
+                raise
             except (ConnectionError, RuntimeError, ValueError) as error:
                 reason = (str(error) or type(error).__name__).splitlines()[0].partition(". ")[0][:200]
                 raise InputError(f"{where}: no Ray cluster answers there ({reason}); {hint}") from None
-            stack.callback(ray.shutdown)
         cores = int(ray.cluster_resources().get("CPU", 0))
         if not cores:
             raise InputError(f"{where}: this Ray cluster has no CPU to give; start a node with: ray start --address {address}")
         count = min(jobs or cores, cores)
+        ready_tracker()
         with parallel_config(backend="ray"):
-            parallel = Parallel(n_jobs=count, batch_size=1, pre_dispatch="all")
+            parallel = Parallel(n_jobs=count, batch_size=1, pre_dispatch="all", **without_files())
         stack.enter_context(parallel)
         lost = {ray.exceptions.RayActorError: KILLED, ray.exceptions.RayError: _LOST, ConnectionError: _LOST}
-        workers = Workers(parallel, count, streaming=False, lost=lost)
+        workers = Workers(parallel, count, streaming=False, lost=lost, cluster=where)
         check_versions(workers, where)
         yield workers
+
+
+def _shut_down(ray: Any) -> None:
+    """End this process's part in a cluster, and the cluster, if it is its own."""
+    with suppress(AttributeError):  # there is none, or another Ray keeps them elsewhere
+        for kind in ray._private.worker._global_node.all_processes.values():
+            for started in kind:  # it would wait a second for each to take a SIGTERM, to which they are deaf
+                started.process.terminate = started.process.kill
+    ray.shutdown()
+
+
+def _short_folder() -> str:
+    """Where Ray's temporary files go: as Ray would choose, unless the path is too long for sockets in it."""
+    folder = os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()
+    return folder if len(os.fsencode(folder)) <= _MOST_OF_PATH else "/tmp"  # noqa: S108 - a folder of its own is made there
 
 
 @contextmanager

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -31,10 +33,11 @@ ENDS_WITHIN_S = 10.0
 """Less than a second on a machine that has nothing else to do."""
 
 
-def started(*arguments: str, ignored: signal.Signals | None = None) -> subprocess.Popen[str]:
+def started(*arguments: str, ignored: signal.Signals | None = None, **variables: str) -> subprocess.Popen[str]:
     """The command in a session of its own; a shell lets what it starts in the background ignore SIGINT."""
     return subprocess.Popen(
         [sys.executable, "-m", "paceline", *arguments],
+        env={**os.environ, **variables},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -43,14 +46,24 @@ def started(*arguments: str, ignored: signal.Signals | None = None) -> subproces
     )
 
 
-def nobody_left(session: int, within_s: float = 5.0) -> bool:
-    """Whether every process of a session has ended, soon."""
+def soon(true: Callable[[], bool], within_s: float = 5.0) -> bool:
+    """Whether something comes true within some seconds."""
     deadline = time.monotonic() + within_s
-    while left := [entry.name for entry in Path("/proc").glob("[0-9]*") if _session_of(entry) == session]:
+    while not true():
         if time.monotonic() > deadline:
-            return not left
+            return False
         time.sleep(0.05)
     return True
+
+
+def nobody_left(session: int) -> bool:
+    """Whether every process of a session has ended, soon."""
+    return soon(lambda: all(_session_of(entry) != session for entry in Path("/proc").glob("[0-9]*")))
+
+
+def nothing_in_memory(process: int) -> bool:
+    """Whether a process, which names what it shares by its own number, has soon nothing of it in the folder that is memory."""
+    return soon(lambda: not any(f"-{process}-" in name or f"_{process}_" in name for name in os.listdir("/dev/shm")))
 
 
 def _session_of(process: Path) -> int | None:
@@ -100,6 +113,7 @@ def stopped(folder: Path, jobs: int, number: signal.Signals, *, everyone: bool, 
     (os.killpg if everyone else os.kill)(child.pid, number)
     stdout, stderr = child.communicate(timeout=ENDS_WITHIN_S)
     assert nobody_left(child.pid)
+    assert nothing_in_memory(child.pid)
     return Answer(child.returncode, stdout, stderr)
 
 
@@ -164,7 +178,52 @@ def test_processes_end_in_the_midst_of_long_simulations(folder: Path, number: si
     child.communicate(timeout=ENDS_WITHIN_S)  # the pipes are at their end: nobody holds them
     assert child.returncode == (143 if number == signal.SIGTERM else -number)
     assert nobody_left(child.pid)
+    assert nothing_in_memory(child.pid)
     assert not (folder / "r.ndjson").exists() or number == signal.SIGKILL
+
+
+RAY_ENDS_WITHIN_S = 60.0
+"""It ends in some seconds where the machine has nothing else to do; what is half started is waited for first."""
+
+
+@pytest.fixture
+def short() -> Iterator[Path]:
+    """A folder in which a socket's path is not too long."""
+    with tempfile.TemporaryDirectory(prefix="p", dir="/tmp") as made:
+        yield Path(made)
+
+
+def _runs(session: int, program: str) -> bool:
+    """Whether a process of a session runs a program of this name."""
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if _session_of(entry) == session and program in (entry / "cmdline").read_text().partition("\0")[0]:
+                return True
+    return False
+
+
+@pytest.mark.parametrize(
+    ("number", "everyone", "starting"),
+    [(signal.SIGTERM, False, True), (signal.SIGTERM, True, False), (signal.SIGKILL, False, False)],
+    ids=["as it starts", "as schedulers do", "killed"],
+)
+def test_a_cluster_of_its_own_ends_with_it(folder: Path, short: Path, number: signal.Signals, everyone: bool, starting: bool) -> None:
+    child = started(*LONG, "--jobs", "2", "--backend", "ray", TMPDIR=str(short), RAY_TMPDIR=str(short))
+    deadline = time.monotonic() + 240
+    while not _runs(child.pid, "gcs_server" if starting else "ray::PoolActor.run_batch"):
+        assert child.poll() is None, child.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert os.listdir(short)
+    (os.killpg if everyone else os.kill)(child.pid, number)
+    stdout, stderr = child.communicate(timeout=RAY_ENDS_WITHIN_S)
+    if number == signal.SIGKILL:
+        assert (child.returncode, stderr) == (-number, "")
+    else:
+        assert (child.returncode, stdout, stderr) == (128 + number, "", "paceline: ended by SIGTERM; nothing was finished yet\n")
+    assert nobody_left(child.pid)
+    assert nothing_in_memory(child.pid)
+    assert soon(lambda: os.listdir(short) == [])
 
 
 @pytest.mark.parametrize(

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import os
-import signal
+import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 from support.command_line import SCENARIO, Answer
+
+import paceline
+import simulator
 
 JITTERS = 'workload.jitter={kind="lognormal", sigma=0.2},{kind="gamma", shape=1e-4}'
 SWEEP = ("sweep", "s.toml", "--over", JITTERS, "--over", "strategy.workers=1,2,3", "--over", "strategy.mode=sync,async")
@@ -42,17 +48,26 @@ def run(folder: Path, *arguments: str) -> Answer:
     return Answer(done.returncode, done.stdout, "".join(said))
 
 
+def before_all_else(folder: Path) -> str:
+    """Where Python looks for modules, a folder first."""
+    return os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))
+
+
 @contextmanager
-def cluster(program: str, *arguments: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """A cluster in processes of its own, and its address."""
-    with subprocess.Popen(
-        [sys.executable, "-c", program, *arguments],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        start_new_session=True,
-    ) as child:
+def cluster(program: str, *arguments: str, path: Path | None = None) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """A cluster in processes of its own, and its address; what lies in ``path`` goes before all else that they import."""
+    with (
+        tempfile.TemporaryDirectory() as own,
+        subprocess.Popen(
+            [sys.executable, "-c", program, *arguments],
+            env={**os.environ, "TMPDIR": own, **({} if path is None else {"PYTHONPATH": before_all_else(path)})},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+        ) as child,
+    ):
         assert child.stdout is not None
         address = child.stdout.readline().strip()
         assert address, "the cluster did not start"
@@ -61,6 +76,13 @@ def cluster(program: str, *arguments: str) -> Iterator[tuple[str, subprocess.Pop
         finally:
             if child.poll() is None:
                 child.communicate("\n", timeout=60)
+
+
+def seeming_version(folder: Path, package: str, version: str) -> Path:
+    """A folder that, imported from, makes a package look like another version of it."""
+    (folder / f"{package}-{version}.dist-info").mkdir()
+    (folder / f"{package}-{version}.dist-info" / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n")
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -140,7 +162,7 @@ def test_a_dask_cluster_that_is_lost_is_one_line_and_keeps_results(folder: Path,
             text=True,
         )
         wait_for_lines(folder / "lost.ndjson", sweeping)
-        os.killpg(child.pid, signal.SIGKILL)
+        child.kill()  # its workers end with it, and what tidies up after them lives on to do so
         stdout, stderr = sweeping.communicate(timeout=60)
         child.wait()
     assert (sweeping.returncode, stdout) == (1, "")
@@ -152,13 +174,37 @@ def test_a_dask_cluster_that_is_lost_is_one_line_and_keeps_results(folder: Path,
     assert (folder / "lost.ndjson").read_bytes() == (folder / "not-lost.ndjson").read_bytes()
 
 
-def test_another_version_on_a_worker_is_noticed(folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "paceline").mkdir()
-    (tmp_path / "paceline" / "__init__.py").write_text('__version__ = "0.0.1"\n')
+def older_paceline(folder: Path) -> Path:
+    (folder / "paceline").mkdir()
+    (folder / "paceline" / "__init__.py").write_text('__version__ = "0.0.1"\n')
+    return folder
+
+
+def changed_sources(folder: Path) -> Path:
+    """The same version, with one word more in what results are computed with."""
+    for package in (paceline, simulator):
+        source = Path(package.__file__).parent
+        shutil.copytree(source, folder / source.name, ignore=shutil.ignore_patterns("__pycache__"))
+    with (folder / "simulator" / "rng.py").open("a") as file:
+        file.write("# changed\n")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("changed", "found"),
+    [
+        (older_paceline, r"Paceline 0\.0\.1, but here is 0\.1\.0"),
+        (changed_sources, r"Paceline's sources [0-9a-f]{12}, but here is [0-9a-f]{12}"),
+        (partial(seeming_version, package="numpy", version="9.9"), r"numpy 9\.9, but here is [\d.]+"),
+    ],
+    ids=["older", "changed", "numpy"],
+)
+def test_another_version_on_a_worker_is_noticed(folder: Path, tmp_path: Path, changed: Callable[[Path], Path], found: str) -> None:
     with cluster(DASK, "0") as (address, _):
         worker = subprocess.Popen(
             [sys.executable, "-m", "dask", "worker", address, "--nthreads", "2", "--no-dashboard", "--no-nanny"],
-            cwd=tmp_path,
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": before_all_else(changed(tmp_path)), "TMPDIR": str(tmp_path)},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
@@ -168,9 +214,21 @@ def test_another_version_on_a_worker_is_noticed(folder: Path, tmp_path: Path) ->
             worker.terminate()
             worker.wait(timeout=60)
     assert (answer.code, answer.stdout) == (2, "")
-    assert "a worker has Paceline 0.0.1, but here is 0.1.0, so results could differ" in answer.stderr
-    assert answer.stderr.count("\n") == 1
+    told = rf"--scheduler '{address}': a worker has {found}, so results could differ; install the same version there"
+    assert re.fullmatch(rf"paceline: {told}\n", answer.stderr), answer.stderr
     assert not (folder / "older.ndjson").exists()
+
+
+def test_another_version_on_a_ray_worker_is_noticed(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "5" * 64)
+    with cluster(RAY, path=seeming_version(tmp_path, "scipy", "9.9")) as (address, _):
+        answer = run(folder, *SWEEP, "--backend", "ray", "--scheduler", address, "--out", "older-ray.ndjson")
+    assert (answer.code, answer.stdout) == (2, "")
+    told = rf"--scheduler '{address}': a worker has scipy 9\.9, but here is [\d.]+, so results could differ; install the same version there"
+    assert re.fullmatch(rf"paceline: {told}\n", answer.stderr), answer.stderr
+    assert not (folder / "older-ray.ndjson").exists()
 
 
 def wait_for_lines(path: Path, child: subprocess.Popen[str]) -> None:

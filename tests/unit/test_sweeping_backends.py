@@ -2,59 +2,115 @@
 
 from __future__ import annotations
 
-import pydoc
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import joblib
+import numpy as np
 import pytest
 
 import paceline
-from paceline.sweeping.backends import Workers, check_versions, local_workers
+from paceline.sweeping.backends import Workers, check_versions, versions
 from simulator.errors import InputError, SimulationError
 
 pytestmark = pytest.mark.slow
 
 
-class Pretended(Workers):
-    """Two workers of a cluster, of which the second answers otherwise."""
+class Pretended:
+    """joblib's, of two workers of a cluster; the second does something else with what it is given."""
 
-    def __init__(self, second: Callable[[Any], object]) -> None:
-        super().__init__(joblib.Parallel(n_jobs=1), 2, lost={})
+    def __init__(self, second: Callable[..., Any]) -> None:
         self._second = second
 
-    def map(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
-        for place, item in enumerate(items):
-            yield self._second(item) if place % 2 else function(item)
+    def __call__(self, tasks: Iterable[Any]) -> Iterator[Any]:
+        for place, (function, arguments, _) in enumerate(tasks):
+            yield self._second(function, *arguments) if place % 2 else function(*arguments)
+
+
+def of_pretended(second: Callable[..., Any]) -> Workers:
+    return Workers(Pretended(second), 2, lost={}, cluster="cluster x")
+
+
+def with_other(monkeypatch: pytest.MonkeyPatch, name: str, there: str) -> Workers:
+    """A second worker that has another version of one thing."""
+
+    def second(function: Callable[[Any], Any], item: Any) -> Any:
+        own = {**versions(), name: there}
+        with monkeypatch.context() as changed:
+            changed.setattr("paceline.sweeping.backends.versions", lambda: own)
+            return function(item)
+
+    return of_pretended(second)
+
+
+@pytest.mark.parametrize(
+    ("name", "there", "found"),
+    [
+        ("numpy", "9.9", "numpy 9.9"),
+        ("Python", "CPython 3.7", "Python CPython 3.7"),
+        ("numba", "0.1", "numba 0.1"),
+        ("simpy", "", "no simpy"),
+        ("a processor of kind", "pdp11", "a processor of kind pdp11"),
+        ("Paceline's sources", "0123456789ab", "Paceline's sources 0123456789ab"),
+    ],
+)
+def test_workers_that_differ_are_refused(name: str, there: str, found: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = versions()[name]
+    told = f"cluster x: a worker has {found}, but here is {here}, so results could differ; install the same version there"
+    with pytest.raises(InputError) as raised:
+        check_versions(with_other(monkeypatch, name, there), "cluster x")
+    assert str(raised.value) == told
+
+
+def test_a_worker_that_comes_late_is_refused_before_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    answered = []
+    with pytest.raises(InputError, match=r"^cluster x: a worker has numpy 9.9, but here is "):
+        list(with_other(monkeypatch, "numpy", "9.9").map(answered.append, [1, 2, 3]))
+    assert answered == [1]
+
+
+def test_workers_without_a_compiler_compute_the_same_by_other_engines(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_versions(with_other(monkeypatch, "numba", ""), "cluster x")
 
 
 @pytest.mark.parametrize(
     ("answer", "told"),
-    [
-        (lambda _: None, f"cluster x: a worker has no Paceline, but here is {paceline.__version__}, so results could differ"),
-        (lambda name: "9.9" if name == "numpy.__version__" else pydoc.locate(name), "a worker has numpy 9.9"),
-    ],
+    [(None, "no Paceline, but here is"), ("0.0.1", "Paceline 0.0.1, but here is"), ("later", "Paceline later, but here is")],
 )
-def test_workers_that_differ_are_refused(answer: Callable[[Any], object], told: str) -> None:
-    with pytest.raises(InputError) as raised:
-        check_versions(Pretended(answer), "cluster x")
-    assert told in str(raised.value)
+def test_workers_with_another_paceline_are_refused(answer: str | None, told: str) -> None:
+    with pytest.raises(InputError, match=f"^cluster x: a worker has {told} {paceline.__version__}, so results could differ"):
+        check_versions(of_pretended(lambda *_: answer), "cluster x")
+
+
+def test_workers_with_an_older_paceline_of_the_same_version_are_refused() -> None:
+    def without_this(function: Callable[[Any], Any], item: Any) -> Any:
+        if item == "paceline.__version__":
+            return function(item)
+        raise AttributeError("Can't get attribute '_by_equals'")
+
+    with pytest.raises(InputError, match=r"^cluster x: a worker has other sources of Paceline [\d.]+, so results could differ; install"):
+        check_versions(of_pretended(without_this), "cluster x")
 
 
 def test_workers_that_cannot_run_anything_are_refused() -> None:
-    def bare(name: str) -> object:
+    def bare(*_: object) -> object:
         raise ModuleNotFoundError("No module named 'joblib'")
 
     with pytest.raises(InputError, match=r"a worker cannot run anything \(No module named 'joblib'\); install paceline"):
-        check_versions(Pretended(bare), "cluster x")
+        check_versions(of_pretended(bare), "cluster x")
 
 
 def test_equal_workers_pass() -> None:
-    with local_workers(1) as workers:
-        check_versions(workers, "here")
+    check_versions(of_pretended(lambda function, *arguments: function(*arguments)), "cluster x")
+
+
+def test_what_is_compared_is_known_of_this_process() -> None:
+    assert versions()["numpy"] == np.__version__
+    assert versions()["Python"] == f"CPython {sys.version_info.major}.{sys.version_info.minor}"
+    assert all(versions().values())
 
 
 @pytest.mark.parametrize(("count", "window"), [(1, 64), (2, 128), (16, 1024), (64, 1024), (1000, 2000)])
@@ -65,7 +121,7 @@ def test_a_window_keeps_all_busy_and_is_bounded(count: int, window: int) -> None
 @pytest.mark.parametrize("streaming", [True, False])
 def test_answers_come_in_order(streaming: bool) -> None:
     with joblib.Parallel(n_jobs=1, return_as="generator" if streaming else "list") as parallel:
-        workers = Workers(parallel, 2, lost={}, streaming=streaming)
+        workers = Workers(parallel, 2, lost={}, streaming=streaming, cluster="cluster x")
         for size in (0, 1, 7, 50):
             assert list(workers.map(str, range(size))) == [str(number) for number in range(size)]
 
@@ -81,7 +137,7 @@ def test_batches_take_some_seconds(took_s: float, sizes: list[int], monkeypatch:
         return [function(*arguments) for function, arguments, _ in batch]
 
     monkeypatch.setattr("paceline.sweeping.backends.time.monotonic", lambda: clock_s[0])
-    workers = Workers(parallel, 2, lost={}, streaming=False)
+    workers = Workers(parallel, 2, lost={}, streaming=False, cluster="cluster x")
     assert list(workers.map(abs, range(50))) == list(range(50))
     assert seen == sizes
 
@@ -99,7 +155,7 @@ def test_a_process_is_given_about_a_quarter_of_a_second_at_a_time(
 
     monkeypatch.setattr("paceline.sweeping.backends.time.monotonic", lambda: clock_s[0])
     with joblib.Parallel(n_jobs=1, return_as="generator_unordered") as parallel:
-        workers = Workers(parallel, jobs, lost={}, here=True)
+        workers = Workers(parallel, jobs, lost={})
         early: list[tuple[int, int]] = []
         groups = list(workers.groups(square, range(len(took_s)), lambda *told: early.append(told)))
     answers = [answer for group in groups for answer in group]
@@ -122,6 +178,7 @@ def test_what_means_that_workers_are_gone_is_one_sentence() -> None:
             parallel,
             2,
             lost={BrokenPipeError: ("the first", "go on"), ConnectionError: ("the second", "go on"), OSError: ("the third", "go on")},
+            cluster="cluster x",
         )
         with pytest.raises(SimulationError, match=r"^the second; go on$"):
             list(workers.map(gone, [1, 2]))

@@ -1,0 +1,117 @@
+"""A folder of a block's own, and names that belong to a process, are gone afterwards, however it ended."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from simulator.scratch import scratch
+
+SLEEPER = "[sys.executable, '-c', 'import time; time.sleep(600)']"
+WORKING = f"""
+import os, subprocess, sys, time
+from pathlib import Path
+from simulator.scratch import removed_after_this_process, scratch
+
+removed_after_this_process(sys.argv[1] + "/named-*")
+Path(sys.argv[1], "named-[1]").touch()
+with scratch(Path("beside"), Path("absent")) as folder:
+    Path("beside").mkdir()
+    (folder / "file").touch()
+    named = subprocess.Popen({SLEEPER}, env={{**os.environ, "TMPDIR": str(folder)}}, start_new_session=True)
+    writing = subprocess.Popen({SLEEPER}, stderr=(folder / "errors").open("w"), start_new_session=True)
+    print(folder, named.pid, writing.pid, flush=True)
+    exec(sys.argv[2])
+print("over", flush=True)
+sys.stdin.read()
+"""
+"""Has something in every place, and two processes that nobody of its group would end."""
+
+
+def until(true: Callable[[], bool], within_s: float = 30.0) -> None:
+    deadline_s = time.monotonic() + within_s
+    while not true():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.02)
+
+
+def ended(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Callable[[str], tuple[subprocess.Popen[str], Path, list[int]]]:
+    def begun(then: str) -> tuple[subprocess.Popen[str], Path, list[int]]:
+        (tmp_path / "t").mkdir()
+        child = subprocess.Popen(
+            [sys.executable, "-c", WORKING, str(tmp_path), then],
+            cwd=tmp_path,
+            env={**os.environ, "TMPDIR": str(tmp_path / "t"), "PYTHONPATH": os.pathsep.join(sys.path)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+        )
+        assert child.stdout is not None
+        folder, *workers = child.stdout.readline().split()
+        return child, Path(folder), list(map(int, workers))
+
+    return begun
+
+
+@pytest.mark.parametrize("then", ["pass", "raise ValueError"])
+def test_nothing_stays_of_a_block(work: Callable[[str], tuple[subprocess.Popen[str], Path, list[int]]], tmp_path: Path, then: str) -> None:
+    child, folder, workers = work(then)
+    if then == "pass":
+        assert child.stdout is not None
+        assert child.stdout.readline() == "over\n"
+        assert (tmp_path / "named-[1]").exists()
+    else:
+        child.wait(timeout=60)
+    assert folder.parent == tmp_path / "t"
+    assert not folder.exists()
+    assert not (tmp_path / "beside").exists()
+    assert all(map(ended, workers))
+    child.communicate(timeout=60)
+    assert not (tmp_path / "named-[1]").exists()
+    assert os.listdir(tmp_path) == ["t"]
+
+
+@pytest.mark.parametrize("everyone", [False, True])
+def test_nothing_stays_of_a_process_that_is_killed(
+    work: Callable[[str], tuple[subprocess.Popen[str], Path, list[int]]], tmp_path: Path, everyone: bool
+) -> None:
+    child, folder, workers = work("time.sleep(600)")
+    assert folder.exists()
+    (os.killpg if everyone else os.kill)(child.pid, signal.SIGKILL)
+    child.communicate(timeout=60)
+    until(lambda: os.listdir(tmp_path) == ["t"] and os.listdir(tmp_path / "t") == [] and all(map(ended, workers)))
+    # whoever has tidied up has ended as well: it is told of the folder when it is started
+    until(lambda: not any(str(tmp_path) in command for command in commands()))
+
+
+def commands() -> list[str]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            found.append(path.read_text())
+    return found
+
+
+def test_what_was_not_there_is_no_error(tmp_path: Path) -> None:
+    with scratch(tmp_path / "absent", within=str(tmp_path)) as folder:
+        assert folder.parent == tmp_path
+        folder.rmdir()
+    assert os.listdir(tmp_path) == []
