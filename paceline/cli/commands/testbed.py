@@ -250,4 +250,4 @@ def _print_runs(runs: Sequence[TestbedRun]) -> None:
 
 def _console() -> Any:
 
-    return Console()
+    return printer()
