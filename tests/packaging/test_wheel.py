@@ -60,8 +60,12 @@ def test_everything_that_is_imported_is_declared(wheel: Path) -> None:
     """The user's Python, in which the probes run, has a TensorFlow of its own; Dask, Ray and the rest are asked for by name."""
     with zipfile.ZipFile(wheel) as archive:
         (about,) = (one for one in archive.namelist() if one.endswith(".dist-info/METADATA"))
-        declared = {canonicalize_name(Requirement(one).name) for one in message_from_bytes(archive.read(about)).get_all("Requires-Dist") or []}
-        files = [one for one in archive.namelist() if one.endswith(".py") and not one.startswith(("calibrate/probes/", "simulator/models/"))]
+        declared = {
+            canonicalize_name(Requirement(one).name) for one in message_from_bytes(archive.read(about)).get_all("Requires-Dist") or []
+        }
+        files = [
+            one for one in archive.namelist() if one.endswith(".py") and not one.startswith(("calibrate/probes/", "simulator/models/"))
+        ]
         trees = [ast.parse(archive.read(one)) for one in files]
     nodes = [node for tree in trees for node in ast.walk(tree)]
     named = [its.name for node in nodes if isinstance(node, ast.Import) for its in node.names]

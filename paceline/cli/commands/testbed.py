@@ -249,5 +249,6 @@ def _print_runs(runs: Sequence[TestbedRun]) -> None:
 
 
 def _console() -> Any:
+    from paceline.cli.terminal import printer
 
     return printer()
