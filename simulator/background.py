@@ -128,7 +128,7 @@ class Background(Terse):
         if not self.changes:
             return 0.0
         if self.repeat_s is not None:
-            return len(self.trace) * run_s / self.repeat_s
+            return float(len(self.trace) * run_s / self.repeat_s)
         return float(bisect.bisect_right(self.trace, run_s, key=lambda point: point.at_s) - 1)
 
     def with_draw(self, rng: np.random.Generator) -> Background:

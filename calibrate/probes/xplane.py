@@ -35,7 +35,7 @@ KEPT = {
 }  # fmt: skip
 
 
-class Damaged(Exception):
+class DamagedError(Exception):
     """A profile that is a protobuf, but refers to what is not in it."""
 
 
@@ -87,7 +87,7 @@ def _lines(space: Any, path: str) -> Iterator[dict[str, Any]]:
             events = []
             for event in line.events:
                 if event.metadata_id not in shared:
-                    raise Damaged("an event of the line %r has no name" % line.name)
+                    raise DamagedError("an event of the line %r has no name" % line.name)
                 label = plane.event_metadata[event.metadata_id]
                 if label.name.startswith("$"):  # a call that the Python tracer saw: no operation
                     continue
@@ -132,7 +132,7 @@ def main() -> int:
             try:
                 for line in _lines(space, path):
                     out.write(json.dumps(line) + "\n")
-            except Damaged as error:
+            except DamagedError as error:
                 print(f"{path}: is damaged: {error}; {INSTEAD}", file=sys.stderr)
                 return EXIT_USAGE
     return 0

@@ -99,6 +99,7 @@ DAMAGES: list[tuple[bytes, str]] = [
     (b'{"kind": "end"}\n', "m.ndjson:1: must be a header"),
 ]
 _SETTING = {"mode": "ring", "workers": 2, "model": "ladder-4mb"}
+_DEVICE = {"tensorflow": "2", "python": "3", "device": "", "device_kind": "CPU", "device_name": ""}
 HEADERS: list[tuple[dict[str, Any], str]] = [
     ({"link": {}}, "arguments.link: must have bits_per_s and buffer_ms, which are numbers, sharing and congestion"),
     ({"link": {"bits_per_s": "1", "buffer_ms": 1, "sharing": "fair", "congestion": "cubic"}}, "arguments.link: must have bits_per_s and"),
@@ -141,6 +142,32 @@ def test_a_header_that_is_no_setting_says_what_of_it(
     assert f"m.ndjson:1: {says}" in answer.stderr
     assert answer.stderr.endswith("was it written by another version?\n") or "fit" in command
     assert "Traceback" not in answer.stderr
+
+
+_UPDATE = {"kind": "update", "repeat": 0, "worker": 0, "start_s": 0, "pulled_s": 1, "computed_s": 2, "applied_s": 3, "read_version": 0}
+_END = {"kind": "repeat", "repeat": 0, "clock_drift_s": 0}
+REPEATS: list[tuple[list[dict[str, Any]], str]] = [
+    ([_END], "m.ndjson: repeat 0: holds no step; delete its lines, or measure again"),
+    ([{**_UPDATE, "version": 1}, _END, _END], "m.ndjson: repeat 0: ends 2 times; keep one of its records"),
+    ([{**_UPDATE, "version": 1, "applied_s": 0}, _END], "m.ndjson: repeat 0: its last step ends 0 s after it began, which must be above 0"),
+    ([{**_UPDATE, "version": 0}, _END], "m.ndjson: repeat 0: its steps have not updated the model, by their versions; measure again"),
+    ([{"kind": "fingerprint", **_DEVICE, "cores": "many"}], "m.ndjson:2: cores: 'many' must be a whole number; delete the line"),
+    ([{"kind": "note", "pulled_dense": 5}], "m.ndjson:2: pulled_dense: 5 must be a list; delete the line"),
+]
+
+
+@pytest.mark.parametrize(("records", "says"), REPEATS)
+def test_a_repeat_that_cannot_have_been_says_which(folder: Path, paceline: Runner, records: list[dict[str, Any]], says: str) -> None:
+    header = {"kind": "header", "schema_version": 1, "probe": "testbed", "started": "", "arguments": _SETTING}
+    (folder / "m.ndjson").write_text("".join(json.dumps(one) + "\n" for one in [header, *records]))
+    refused(paceline("testbed", "show", "m.ndjson"), says)
+
+
+def test_a_machine_that_is_none_says_what_of_it(folder: Path, paceline: Runner) -> None:
+    (folder / "machine.json").write_text('{"schema_version": 99}')
+    refused(paceline("testbed", "predict", "machine.json"), "machine.json: was written by another version of Paceline")
+    (folder / "machine.json").write_text("[]")
+    refused(paceline("testbed", "predict", "machine.json"), "machine.json: must be ")
 
 
 def test_a_file_of_another_kind_is_bad_input(folder: Path, paceline: Runner) -> None:

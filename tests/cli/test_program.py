@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
-from support.command_line import Answer, refused
+from support.command_line import SCENARIO, Answer, refused
 
 from simulator.engine import choosing
 
@@ -42,6 +44,32 @@ def test_it_shows_what_an_expert_checks(paceline: Runner) -> None:
     ):
         assert words in answer.stdout
     assert "Each gradient is applied when its turn comes at its server" in " ".join(answer.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        ("simulate s.toml --program", (r"pla\x1b[31min on la\x9bb",)),
+        ("simulate s.toml", (r"la\x9bb",)),
+        ("simulate s.toml --assumptions", (r"la\x9bb",)),
+        ("memory s.toml", ()),
+        ("advise s.toml --machines 2 --strategies ring --set run.steps=4 --yes", (r"la\x9bb",)),
+        ("plan s.toml --target-throughput 1samples/s --workers 1 --details --yes --set run.replications=19", (r"la\x9bb",)),
+        ("sweep s.toml --over strategy.workers=1,2 --yes", ()),
+    ],
+)
+def test_what_a_name_would_have_a_terminal_do_is_shown_instead(
+    folder: Path, paceline: Runner, command: str, shown: tuple[str, ...]
+) -> None:
+    text = SCENARIO.replace('"plain"', r'"pla\u001b[31min"').replace('"kernel"', r'"ker\u001b[2Jnel"')
+    text = text.replace('name = "lab"', 'name = "la\\u009bb"\nnode_classes = [{name = "old\\u001b[31m\\u202e", nodes = 1, speed = 20}]')
+    (folder / "s.toml").write_text(text)
+    answer = paceline(*command.split())
+    assert answer.code == 0
+    printed = answer.stdout + answer.stderr
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]", printed)
+    for name in shown:
+        assert name in " ".join(printed.split())
 
 
 @pytest.mark.usefixtures("no_run")

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import subprocess
 import sys
+import tarfile
 import zipfile
 from email import message_from_bytes
-from importlib.metadata import distribution, requires, version
+from importlib.metadata import distribution, packages_distributions, requires, version
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
 
@@ -37,6 +40,40 @@ def test_wheel_holds_code_and_models_but_no_package_named_models(wheel):
     assert "simulator/models/keras/cnn.py" in names
     assert "paceline/reporting/templates/report.html" in names
     assert "paceline/cli/keys.json" in names
+
+
+def test_the_licence_comes_along(wheel: Path, tmp_path: Path) -> None:
+    text = (ROOT / "LICENSE").read_text(encoding="utf-8")
+    assert text.lstrip().startswith("Apache License\n                           Version 2.0, January 2004")
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (one for one in archive.namelist() if one.endswith(".dist-info/licenses/LICENSE"))
+        assert archive.read(name).decode() == text
+        (about,) = (one for one in archive.namelist() if one.endswith(".dist-info/METADATA"))
+        assert message_from_bytes(archive.read(about))["License-Expression"] == "Apache-2.0"
+    command = [sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", str(tmp_path), str(ROOT)]
+    subprocess.run(command, check=True, capture_output=True)
+    with tarfile.open(next(tmp_path.glob("*.tar.gz"))) as sources:
+        assert [one for one in sources.getnames() if one.count("/") == 1 and one.endswith("/LICENSE")]
+
+
+def test_everything_that_is_imported_is_declared(wheel: Path) -> None:
+    """The user's Python, in which the probes run, has a TensorFlow of its own; Dask, Ray and the rest are asked for by name."""
+    with zipfile.ZipFile(wheel) as archive:
+        (about,) = (one for one in archive.namelist() if one.endswith(".dist-info/METADATA"))
+        declared = {
+            canonicalize_name(Requirement(one).name) for one in message_from_bytes(archive.read(about)).get_all("Requires-Dist") or []
+        }
+        files = [
+            one for one in archive.namelist() if one.endswith(".py") and not one.startswith(("calibrate/probes/", "simulator/models/"))
+        ]
+        trees = [ast.parse(archive.read(one)) for one in files]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    named = [its.name for node in nodes if isinstance(node, ast.Import) for its in node.names]
+    named += [node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module and not node.level]
+    tops = {name.split(".")[0] for name in named} - set(sys.stdlib_module_names) - {"simulator", "calibrate", "paceline"}
+    owners = packages_distributions()
+    strange = {top for top in tops if not {canonicalize_name(one) for one in owners.get(top, [top])} & declared}
+    assert not strange
 
 
 def required(wheel: Path) -> set[str]:

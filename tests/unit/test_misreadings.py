@@ -118,8 +118,8 @@ WARNED: list[tuple[dict[str, Any], str, str]] = [
     (
         {"cluster": {"inter_node": {"bandwidth": "1 GB/s", "latency_s": 50}}},
         "implausible",
-        "cluster.inter_node.latency_s is read as 50 s, far from what there is (1 ns to 1 s); a plain number is in seconds, and text has its "
-        'unit: latency = "20 us"',
+        "cluster.inter_node.latency_s is read as 50 s, far from what there is (1 ns to 1 s); a plain number is in seconds, and text has "
+        'its unit: latency = "20 us"',
     ),
     (
         {"cluster": {"inter_node": {"bandwidth": "1 GB/s", "latency": "1 d"}}},
