@@ -249,7 +249,8 @@ def _read(text: str, dimension: Dimension) -> float | None:
     plain = text.strip().translate(_SPACES).replace("\u00b5", "u").replace("\u03bc", "u")
     if not _TEXT[dimension].fullmatch(plain):
         return None
-    quantity: Any = _registry().Quantity(plain)
+    number = re.match(_NUMBER, plain)[0]  # type: ignore[index]  # which pint reads as Python does: 007 is 0 times 7
+    quantity: Any = _registry().Quantity(float(number), plain[len(number) :].strip())
     return float(quantity.to(_SI_UNIT[dimension]).magnitude)
 
 

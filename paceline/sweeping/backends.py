@@ -290,7 +290,13 @@ def local_workers(jobs: int) -> Iterator[Workers]:
     with (
         _environment(**_OUTSIDE),
         Parallel(
-            n_jobs=count, backend="loky", return_as="generator_unordered", batch_size=1, pre_dispatch="2*n_jobs", **without_files(), **watching
+            n_jobs=count,
+            backend="loky",
+            return_as="generator_unordered",
+            batch_size=1,
+            pre_dispatch="2*n_jobs",
+            **without_files(),
+            **watching,
         ) as parallel,
     ):
         yield Workers(parallel, count, lost={TerminatedWorkerError: KILLED})

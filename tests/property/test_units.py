@@ -134,6 +134,11 @@ def test_what_is_too_small_is_no_nothing(text: str) -> None:
         parse_quantity(text, "time")
 
 
+@pytest.mark.parametrize(("text", "seconds"), [("007 s", 7.0), ("010 ms", 0.01), ("0050.5us", 50.5e-6), ("+08 h", 28800.0)])
+def test_zeros_in_front_change_nothing(text: str, seconds: float) -> None:
+    assert parse_quantity(text, "time") == pytest.approx(seconds, rel=1e-15)
+
+
 @pytest.mark.parametrize("text", ["0 s", "0.000 s", "0e5 s"])
 def test_nothing_is_nothing(text: str) -> None:
     assert parse_quantity(text, "time") == 0
