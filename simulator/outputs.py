@@ -11,6 +11,7 @@ import csv
 import errno
 import itertools
 import os
+import stat
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ __all__ = [
     "fitted_kind",
     "has_header",
     "marked_kind",
+    "mode_of",
 ]
 
 _MARKED_WITHIN = 4096
@@ -243,7 +245,7 @@ def _write_whole(path: Path, content: str | bytes) -> Path:
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(data)
-            os.chmod(partial, 0o644)
+            os.chmod(partial, mode_of(target))
             os.replace(partial, target)
         except BaseException:
             Path(partial).unlink(missing_ok=True)
@@ -251,6 +253,15 @@ def _write_whole(path: Path, content: str | bytes) -> Path:
     except (OSError, ValueError) as error:
         raise InputError(f"{str(path)[:120]!r}: cannot be written: {_reason(error)}; choose another path") from None
     return path
+
+
+def mode_of(path: Path) -> int:
+    """Who may read and write a file: as before where it is there, else what the user lets be of new files."""
+    if path.exists():
+        return stat.S_IMODE(path.stat().st_mode)
+    hidden = os.umask(0o077)
+    os.umask(hidden)
+    return 0o666 & ~hidden
 
 
 def _is_device(path: Path) -> bool:

@@ -18,7 +18,7 @@ from tensorboardX.proto.event_pb2 import Event
 from tensorboardX.proto.summary_pb2 import HistogramProto, Summary
 from tensorboardX.record_writer import RecordWriter
 
-from simulator.outputs import Output, OutputKind, check_folder
+from simulator.outputs import Output, OutputKind, check_folder, mode_of
 from simulator.records import Record, Step, Update
 from simulator.resolve import resolve
 from simulator.scenario import Scenario
@@ -97,7 +97,7 @@ class TensorBoard:
             self._records.close()
             if kind is None:
                 self._output.check()
-                os.chmod(self._partial, 0o644)
+                os.chmod(self._partial, mode_of(self.file))
                 os.replace(self._partial, self.file)
         finally:
             Path(self._partial).unlink(missing_ok=True)

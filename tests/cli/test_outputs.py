@@ -126,6 +126,22 @@ def test_own_files_and_empty_ones_are_replaced_and_force_replaces_the_rest(input
     assert (inputs / "t.json").read_bytes() == first
 
 
+@pytest.mark.parametrize("command", ["simulate s.toml --trace FILE", "simulate s.toml --tensorboard FILE", "init --workload cnn-cpu --out FILE --force"])
+def test_a_file_is_read_by_those_whom_its_user_lets_read(inputs: Path, paceline: Runner, command: str) -> None:
+    file = inputs / "f"
+    words = shlex.split(command.replace("FILE", str(file)))
+    before = os.umask(0o077)
+    try:
+        assert paceline(*words).code == 0
+    finally:
+        os.umask(before)
+    written = file / EVENT_FILE if file.is_dir() else file
+    assert written.stat().st_mode & 0o777 == 0o600
+    written.chmod(0o640)
+    assert paceline(*words).code == 0
+    assert written.stat().st_mode & 0o777 == 0o640
+
+
 def test_a_plan_replaces_the_answer_of_a_plan(inputs: Path, paceline: Runner) -> None:
     result = plausible(scenario_of(STRATEGIES[0], 2))
     (inputs / "y.plan.json").write_text(planned([result], "before").to_json())
