@@ -126,7 +126,9 @@ def test_own_files_and_empty_ones_are_replaced_and_force_replaces_the_rest(input
     assert (inputs / "t.json").read_bytes() == first
 
 
-@pytest.mark.parametrize("command", ["simulate s.toml --trace FILE", "simulate s.toml --tensorboard FILE", "init --workload cnn-cpu --out FILE --force"])
+@pytest.mark.parametrize(
+    "command", ["simulate s.toml --trace FILE", "simulate s.toml --tensorboard FILE", "init --workload cnn-cpu --out FILE --force"]
+)
 def test_a_file_is_read_by_those_whom_its_user_lets_read(inputs: Path, paceline: Runner, command: str) -> None:
     file = inputs / "f"
     words = shlex.split(command.replace("FILE", str(file)))
