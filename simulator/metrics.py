@@ -182,10 +182,22 @@ def _scatter(runs: Sequence[Measured], rates: Sequence[float], off: Off) -> Scat
     columns = [column for column in np.log([run.drawn_s for run in runs]).T if np.ptp(column) > _EQUAL]
     freedom = len(runs) - 1 - len(columns)
     if columns and freedom > 0 and variance > 0:
-        table = np.column_stack([np.ones(len(runs)), *columns])
-        left = logs - table @ np.linalg.lstsq(table, logs, rcond=None)[0]
-        explained = max(1.0 - float(left @ left) / freedom / variance, 0.0)
+        left = _unexplained(logs, columns)
+        explained = max(1.0 - float(np.add.reduce(left * left)) / freedom / variance, 0.0)
     return Scatter(model=off.sd, parameters=math.sqrt(explained * variance), luck=math.sqrt((1.0 - explained) * variance))
+
+
+def _unexplained(values: NDArray[np.float64], columns: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """What a linear fit to some columns leaves of values: by Gram and Schmidt, since the rounding of BLAS depends on the processor."""
+    left, basis = values - values.mean(), list[NDArray[np.float64]]()
+    for column in columns:
+        along = column - column.mean()
+        for other in basis:
+            along = along - other * (np.add.reduce(along * other) / np.add.reduce(other * other))
+        if np.ptp(along) > _EQUAL:
+            left = left - along * (np.add.reduce(left * along) / np.add.reduce(along * along))
+            basis.append(along)
+    return left
 
 
 _EQUAL = 1e-9
