@@ -21,6 +21,7 @@ __all__ = ["check_ray_address", "ray_workers"]
 
 _OWN = "local"
 _ADDRESS = re.compile(r"auto|local|(ray://)?[^\s:/]+:\d{1,5}")
+_UNLIKE = re.compile(r"Version mismatch.*?Ray: (\S+)\s+Python: (\S+).*?Ray: (\S+)\s+Python: (\S+)", re.DOTALL)
 _LOST = "the Ray cluster was lost", "run again when it is back"
 _STORE_BYTES = 100 * 2**20
 _MOST_OF_PATH = 25
@@ -81,8 +82,7 @@ def ray_workers(jobs: int, scheduler: str | None) -> Iterator[Workers]:
                 signal.raise_signal(signal.SIGTERM)
                 raise
             except (ConnectionError, RuntimeError, ValueError) as error:
-                reason = (str(error) or type(error).__name__).splitlines()[0].partition(". ")[0][:200]
-                raise InputError(f"{where}: no Ray cluster answers there ({reason}); {hint}") from None
+                raise InputError(f"{where}: {_unlike(error) or f'no Ray cluster answers there ({_first_words(error)}); {hint}'}") from None
         cores = int(ray.cluster_resources().get("CPU", 0))
         if not cores:
             raise InputError(f"{where}: this Ray cluster has no CPU to give; start a node with: ray start --address {address}")
@@ -95,6 +95,19 @@ def ray_workers(jobs: int, scheduler: str | None) -> Iterator[Workers]:
         workers = Workers(parallel, count, streaming=False, lost=lost, cluster=where)
         check_versions(workers, where)
         yield workers
+
+
+def _unlike(error: Exception) -> str:
+    """Which versions keep Ray from working together here and there, in words; "" where it is something else."""
+    found = _UNLIKE.search(str(error))
+    if found is None:
+        return ""
+    there, here = (f"Ray {ray} on Python {python}" for ray, python in (found.groups()[:2], found.groups()[2:]))
+    return f"this cluster runs {there}, but here is {here}, which do not work together; install the same versions there"
+
+
+def _first_words(error: Exception) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0].partition(". ")[0][:200]
 
 
 def _shut_down(ray: Any) -> None:

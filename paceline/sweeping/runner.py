@@ -98,7 +98,8 @@ class Runner:
         Raises
         ------
         InputError
-            The cluster cannot be reached, or does not have this version of Paceline; or ``run.engine`` cannot run on this machine.
+            The cluster cannot be reached, or a worker of it has other versions of what results depend on; or ``run.engine``
+            cannot run on this machine.
         SimulationError
             A worker process was killed, or the cluster was lost.
         """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -229,6 +230,22 @@ def test_another_version_on_a_ray_worker_is_noticed(folder: Path, tmp_path: Path
     told = rf"--scheduler '{address}': a worker has scipy 9\.9, but here is [\d.]+, so results could differ; install the same version there"
     assert re.fullmatch(rf"paceline: {told}\n", answer.stderr), answer.stderr
     assert not (folder / "older-ray.ndjson").exists()
+
+
+def test_a_ray_cluster_of_another_version_is_one_line(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "5" * 64)
+    older = RAY.replace("ray.init(", "ray.__version__ = '1.2.3'\nray.init(")
+    with cluster(older) as (address, _):
+        answer = run(folder, *SWEEP, "--backend", "ray", "--scheduler", address, "--out", "unlike.ndjson")
+    assert (answer.code, answer.stdout) == (2, "")
+    python = re.escape(platform.python_version())
+    assert re.fullmatch(
+        rf"paceline: --scheduler '{address}': this cluster runs Ray 1\.2\.3 on Python {python}, but here is Ray [\d.]+ on Python {python}, "
+        r"which do not work together; install the same versions there\n",
+        answer.stderr,
+    ), answer.stderr
 
 
 def wait_for_lines(path: Path, child: subprocess.Popen[str]) -> None:

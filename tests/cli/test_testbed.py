@@ -423,3 +423,17 @@ def test_a_real_cluster_on_loopback(folder: Path, process: Runner) -> None:
     assert facts["file"] == str(file.relative_to(folder))
     again = process("testbed", "show", str(file.relative_to(folder)), "--json")
     assert json.loads(again.stdout) == [facts]
+
+
+@needs_tensorflow
+def test_a_real_cluster_leaves_nothing_in_the_temporary_folder(folder: Path, process: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """TensorFlow writes a file for each function of a ring that it traces."""
+    if obstacle := _isolation_obstacle():
+        pytest.skip(obstacle)
+    (folder / "t").mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder / "t"))
+    keys = ("mode=ring", "workers=2", "model=ladder-1mb", "steps=2", "link=loopback", "compute.mean=1 ms")
+    answer = process("testbed", "run", *(word for key in keys for word in ("--set", key)), "--repeats", "1", "--json")
+    assert (answer.code, answer.stderr) == (0, "")
+    assert list((folder / "t").iterdir()) == []
+    assert [file.suffix for file in (folder / "measurements").iterdir()] == [".ndjson"]

@@ -99,7 +99,8 @@ def sweep(
     The same command keeps the failure; --retry-failed simulates it again.
 
     On a cluster: [bold]--backend dask --scheduler tcp://10.0.0.5:8786[/bold], or [bold]--backend ray
-    --scheduler auto[/bold]. Its workers need this version of Paceline. A Dask or Ray cluster runs
+    --scheduler auto[/bold]. Its workers need this version of Paceline, and the same versions of Python, numpy and
+    what else results depend on: one that differs is refused, since bytes could. A Dask or Ray cluster runs
     whatever it is sent, and this machine runs what it sends back: use one that you trust, on your own
     network, with ports that others cannot reach.
     """
