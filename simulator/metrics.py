@@ -189,9 +189,10 @@ def _scatter(runs: Sequence[Measured], rates: Sequence[float], off: Off) -> Scat
 
 def _unexplained(values: NDArray[np.float64], columns: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
     """What a linear fit to some columns leaves of values: by Gram and Schmidt, since the rounding of BLAS depends on the processor."""
-    left, basis = values - values.mean(), list[NDArray[np.float64]]()
+    left: NDArray[np.float64] = values - values.mean()
+    basis: list[NDArray[np.float64]] = []
     for column in columns:
-        along = column - column.mean()
+        along: NDArray[np.float64] = column - column.mean()
         for other in basis:
             along = along - other * (np.add.reduce(along * other) / np.add.reduce(other * other))
         if np.ptp(along) > _EQUAL:
