@@ -187,10 +187,12 @@ def _written(key: _Key, trial: Trial) -> tuple[str, float | None]:
 
 def _misread(key: _Key, text: str, meant: float | None, ended: Ended) -> Iterator[str]:
     """What is wrong with how a value was taken."""
-    held = json.loads(ended.stdout)["scenario"]
+    result = json.loads(ended.stdout)
+    held = result["scenario"]
     for part in key.read.split("."):
         held = held.get(part) if isinstance(held, dict) else None
-    remarked = key.path.split(".")[-1] in ended.stderr
+    remarks = [ended.stderr, *(warning["text"] for warning in result.get("warnings", ()))]
+    remarked = any(key.path.split(".")[-1] in text for text in remarks)
     if remarked:
         return
     if key.dimension == "date":
