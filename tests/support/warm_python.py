@@ -139,6 +139,7 @@ def _serve(address: str) -> None:
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
+    tempfile.tempdir = None  # which was looked up when TensorFlow was imported
     sys.stdin = open(0)  # noqa: SIM115 - the old one has read ahead
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(write_through=True)  # type: ignore[union-attr]
