@@ -189,7 +189,8 @@ def _scatter(runs: Sequence[Measured], rates: Sequence[float], off: Off) -> Scat
 
 def _unexplained(values: NDArray[np.float64], columns: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
     """What a linear fit to some columns leaves of values: by Gram and Schmidt, since the rounding of BLAS depends on the processor."""
-    left, basis = values - values.mean(), list[NDArray[np.float64]]()
+    basis: list[NDArray[np.float64]] = []
+    left: NDArray[np.float64] = values - values.mean()
     for column in columns:
         along = column - column.mean()
         for other in basis:
