@@ -337,17 +337,22 @@ class Scenario(Short, Terse):
     @cached_property
     def hash(self) -> str:
         """Content hash: scenarios that are equal but for how they are simulated, and only they, have it in common."""
-        return self.hash_of(self.model_dump(mode="json"))
+        return _hash_of(self.model_dump(mode="json"), self.strategy.keys_of_before)
 
-    def hash_of(self, written: Mapping[str, Any]) -> str:
-        """The content hash of this scenario as it was written, which an earlier version may have done with fewer keys."""
-        content = {
-            **written,
-            "run": {key: value for key, value in written.get("run", {}).items() if key not in HOW_SIMULATED},
-            "strategy": {**written.get("strategy", {}), **self.strategy.keys_of_before},
-        }
-        canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+    def has_had_hash(self, given: str, written: Mapping[str, Any]) -> bool:
+        """Whether a content hash is that of this scenario, as it is now or as an earlier version wrote it: with fewer keys."""
+        keys_of_before = self.strategy.keys_of_before
+        return given in (_hash_of(written, keys_of_before), _hash_of(written, {})) or given == self.hash
+
+
+def _hash_of(written: Mapping[str, Any], keys_of_before: Mapping[str, Any]) -> str:
+    content = {
+        **written,
+        "run": {key: value for key, value in written.get("run", {}).items() if key not in HOW_SIMULATED},
+        "strategy": {**written.get("strategy", {}), **keys_of_before},
+    }
+    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
 
 def _check(scenario: Scenario) -> None:

@@ -180,17 +180,11 @@ def checked_outcome_of(text: bytes) -> Outcome:
     except (ValueError, RecursionError) as error:
         why = f"must be JSON, one result a line: {_why_no_json(text, error)}"
         raise (unsure if text.endswith(b"\n") else CutOffError)(why) from None
-    if holds is None and not _is_of_its_scenario(outcome, text):
+    if holds is None and not outcome.scenario.has_had_hash(outcome.scenario_hash, from_json(text)["scenario"]):
         raise DamagedError(f"its scenario is not the one of its scenario_hash, {outcome.scenario_hash}: one of them was changed")
     if isinstance(outcome, Result):
         _check_plausible(outcome)
     return outcome
-
-
-def _is_of_its_scenario(outcome: Outcome, text: bytes) -> bool:
-    """Whether the hash of an outcome is that of its scenario, as it was written or as it is read now."""
-    scenario, said = outcome.scenario, outcome.scenario_hash
-    return said == scenario.hash_of(from_json(text)["scenario"]) or said == scenario.hash
 
 
 def _why_no_outcome(text: bytes, error: ValidationError) -> str:

@@ -187,7 +187,9 @@ def test_a_report_of_every_way_of_training(results: dict[str, Result], folder: P
 
 
 def test_results_of_an_earlier_version_are_still_read(folder: Path, paceline: Runner) -> None:
-    read = read_results(DATA / "results-of-before.ndjson").results
+    file = read_results(DATA / "results-of-before.ndjson")
+    read = file.results
+    assert [note.partition(" of ")[0] for note in file.notes] == ["4 lines"]  # that have no checksum, and none is left out
     assert [result.scenario.strategy.kind for result in read] == ["single", "parameter-server", "parameter-server", "multi-worker-mirrored"]
     assert paceline("report", str(DATA / "results-of-before.ndjson"), "-o", "page.html").code == 0
 
