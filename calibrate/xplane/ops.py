@@ -114,15 +114,12 @@ def _of_stream(line: Timeline) -> Iterator[Op]:
         path, _, kind = named.partition(":")
         # a kernel's own name tells copies and collectives, whatever operation asked for them
         kind = event.name if event.name.startswith("Memcpy") or "nccl" in event.name.lower() else kind or event.name
-        correlation = statistics.get("correlation_id")
-        yield Op(
-            path, kind, role_of(path, kind), event.start_s, event.end_s, _bytes(event), None if correlation is None else int(correlation)
-        )
+        yield Op(path, kind, role_of(path, kind), event.start_s, event.end_s, _bytes(event), event.number("correlation_id"))
 
 
 def _bytes(event: Event) -> float:
     """Bytes moved: ``memcpy_details`` reads ``kind_src:... kind_dst:... size:4096 dest:0 async:1``."""
-    given = event.statistics.get("bytes_transferred")
+    given = event.number("bytes_transferred")
     if given is not None:
         return float(given)
     match = re.search(r"\bsize:(\d+)", str(event.statistics.get("memcpy_details", "")))

@@ -17,10 +17,19 @@ from calibrate.probing import run_reader
 from simulator.errors import InputError
 from simulator.scratch import scratch
 
-__all__ = ["Event", "Profile", "Timeline", "profile_files", "read_profiles"]
+__all__ = ["Event", "Profile", "Timeline", "profile_files", "read_profiles", "whole_number"]
 
 _SUFFIX = ".xplane.pb"
 _HOW_TO = "tf.profiler.experimental.start(LOGDIR) and stop(), or the callback TensorBoard(LOGDIR, profile_batch=(10, 30)), writes one"
+
+
+def whole_number(value: Any) -> int | None:
+    """A statistic as the whole number that it should be, from 0 on; None where it is none."""
+    try:
+        number = int(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if number >= 0 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +56,10 @@ class Event:
     def duration_s(self) -> float:
         """Seconds from start to end."""
         return self.end_s - self.start_s
+
+    def number(self, statistic: str) -> int | None:
+        """A statistic that is a whole number; None where it was not recorded, or as something else."""
+        return whole_number(self.statistics.get(statistic))
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from datetime import datetime
 from statistics import median
 
 from calibrate.xplane.ops import Op, begin, device_ops, host_ops, uncovered_s, union_s
-from calibrate.xplane.reading import Event, Profile, Timeline
+from calibrate.xplane.reading import Event, Profile, Timeline, whole_number
 from simulator.errors import CalibrationError
 
 __all__ = ["InputPipeline", "Marks", "MeasuredStep", "StepsOfProfile", "Window", "steps_of"]
@@ -137,8 +137,8 @@ class StepsOfProfile:
     @property
     def started(self) -> str:
         """When the profiler was started, as ISO 8601; "" where that was not recorded."""
-        given = self.profile.planes.get("Task Environment", {}).get("profile_start_time")
-        return datetime.fromtimestamp(int(given) * 1e-9).astimezone().isoformat(timespec="seconds") if given else ""
+        given = whole_number(self.profile.planes.get("Task Environment", {}).get("profile_start_time"))
+        return datetime.fromtimestamp(given * 1e-9).astimezone().isoformat(timespec="seconds") if given else ""
 
     @property
     def device_name(self) -> str:
@@ -216,10 +216,10 @@ def _device_windows(profile: Profile, device: str, marks: Marks, ops: Sequence[O
         windows, _ = _windows([(_number(event, turn), event.start_s, event.end_s) for turn, event in enumerate(lines[0].events)])
         return _by_time(windows, ops)
     launched = {
-        int(event.statistics["correlation_id"]): event.start_s
+        number: event.start_s
         for line in profile.host_lines
         for event in line.events
-        if "correlation_id" in event.statistics
+        if (number := event.number("correlation_id")) is not None
     }
     starts = [window.start_s for window in marks.windows]
     owned: dict[Window, list[Op]] = defaultdict(list)
@@ -340,8 +340,9 @@ def _fetches(lines: Sequence[Timeline]) -> list[tuple[float, float]]:
 
 
 def _pipeline(lines: Sequence[Timeline], marks: Marks, fetches: Sequence[tuple[float, float]]) -> InputPipeline:
-    sizes = [float(event.statistics["element_size"]) for line in lines for event in line.events if _is_fetch(event.name) and
-             "element_size" in event.statistics]  # fmt: skip
+    sizes = [
+        size for line in lines for event in line.events if _is_fetch(event.name) and (size := event.number("element_size")) is not None
+    ]
     stages: dict[str, list[float]] = defaultdict(list)
     shapes = ""
     for line in lines:

@@ -18,7 +18,7 @@ from support.profiles import HOST, POOL, Sample, classes, gpu_sample, host_sampl
 from calibrate.fit.profile import BACKWARD_SHARE, fit_profiles
 from calibrate.xplane.ops import role_of, uncovered_s
 from calibrate.xplane.profiles import Profiled, read_steps
-from calibrate.xplane.reading import profile_files, read_profiles
+from calibrate.xplane.reading import Event, profile_files, read_profiles
 from calibrate.xplane.steps import StepsOfProfile, steps_of
 from calibrate.xplane.variables import GradientOp, ModelVariable, ModelVariables, gradient_ops, readiness, variables_of
 from paceline.cli.app import main
@@ -155,6 +155,17 @@ def test_communication_and_copies_are_counted_with_their_bytes(tmp_path: Path) -
     assert "100 µs a step, while the device computed nothing, are taken out" in workload.provenance["communication"]
     assert [variable.name for variable in workload.variables] == ["net/head/kernel", "net/first/kernel"]
     assert [variable.ready for variable in workload.variables] == pytest.approx([1 / 3, 1.0], abs=1e-5)
+
+
+def test_a_statistic_that_is_no_number_counts_as_not_recorded(tmp_path: Path) -> None:
+    event = Event("a:b", "b", 0.0, 1.0, {"element_size": "(64,)", "bytes_transferred": "", "correlation_id": 7, "step_num": -1})
+    assert [event.number(name) for name in event.statistics] == [None, None, 7, None]
+    sample = gpu_sample()
+    whole = made(sample, tmp_path / "whole")
+    for events in sample.lines.values():
+        for *_, statistics in events:
+            statistics.update({name: "many" for name in ("bytes_transferred", "element_size") if name in statistics})
+    assert [step.whole_s for step in made(sample, tmp_path / "broken").steps] == [step.whole_s for step in whole.steps]
 
 
 def test_waiting_for_input_is_no_computation_where_it_is_prefetched(tmp_path: Path) -> None:
