@@ -94,6 +94,11 @@ PRIORS: dict[str, tuple[float, float, float]] = {
 CPU machines). In the least squares the interval weighs as one more, weak observation."""
 
 
+_SPREADS = ("weight_sigma", "noise", "loopback_noise", "misfit", "loopback_misfit")
+"""Parameters that are a spread: exponents, which soon leave all numbers behind."""
+_MOST_SPREAD = 5.0
+
+
 def log_width(name: str) -> float:
     """Standard deviation of the logarithm of a parameter under its prior."""
     _, low, high = PRIORS[name]
@@ -144,6 +149,13 @@ class Platform(Short, Spec):
         missing = sorted(set(MEANINGS) - set(self.parameters))
         if missing:
             raise ValueError(f"parameters lacks {missing[0]!r}")
+        values = [(f"parameters.{name}", name, one.value) for name, one in self.parameters.items()]
+        values += [(f"draws.{place}.{name}", name, value) for place, draw in enumerate(self.draws) for name, value in draw.items()]
+        for where, name, value in values:
+            if name not in MEANINGS:
+                raise ValueError(f"{where} is none of {', '.join(MEANINGS)}")
+            if value < 0 or (name in _SPREADS and value > _MOST_SPREAD):
+                raise ValueError(f"{where} ({value:g}) must be at least 0{f' and at most {_MOST_SPREAD:g}' if name in _SPREADS else ''}")
         return self
 
     def write(self, path: Path, *, force: bool = False) -> None:

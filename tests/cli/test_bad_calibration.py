@@ -14,6 +14,7 @@ from support.needs import needs_tensorflow
 
 from calibrate import fit_link, fit_workload
 from calibrate.measurements import MeasurementsError
+from calibrate.testbed.platform import PRIORS
 from simulator.errors import CalibrationError
 
 Runner = Callable[..., Answer]
@@ -168,6 +169,10 @@ def test_a_machine_that_is_none_says_what_of_it(folder: Path, paceline: Runner) 
     refused(paceline("testbed", "predict", "machine.json"), "machine.json: was written by another version of Paceline")
     (folder / "machine.json").write_text("[]")
     refused(paceline("testbed", "predict", "machine.json"), "machine.json: must be ")
+    parameters = {name: {"value": value, "low": low, "high": high} for name, (value, low, high) in PRIORS.items()}
+    parameters["noise"]["value"] = 1e99
+    (folder / "machine.json").write_text(json.dumps({"schema_version": 3, "name": "lab", "cores": 2, "parameters": parameters}))
+    refused(paceline("testbed", "predict", "machine.json"), "machine.json: parameters.noise (1e+99) must be at least 0 and at most 5;")
 
 
 def test_a_file_of_another_kind_is_bad_input(folder: Path, paceline: Runner) -> None:
