@@ -41,7 +41,8 @@ def _roots(kind: Kind) -> tuple[Path, ...]:
     """Where a kind is looked up, first match wins."""
     if kind == "matrices":
         return _brought_along()
-    data_home = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
+    named = Path(os.environ.get("XDG_DATA_HOME", ""))
+    data_home = named if named.is_absolute() else Path.home() / ".local" / "share"  # as the XDG Base Directory Specification has it
     return Path("models"), data_home / "paceline" / "models", *_brought_along()
 
 

@@ -245,6 +245,8 @@ def _write_whole(path: Path, content: str | bytes) -> Path:
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(data)
+                file.flush()
+                os.fsync(handle)  # else a power cut may leave the new name without its content
             os.chmod(partial, mode_of(target))
             os.replace(partial, target)
         except BaseException:

@@ -129,7 +129,9 @@ class Implausible:
         hint = ""
         if found is not None and short_name(name) != name:
             hint = f'; a plain number is in {found[0]}, and text has its unit: {short_name(name)} = "{found[1]}"'
-        return f"{self.path} is read as {written(self.value, kind)}, far from what there is ({format_interval(*self.range, kind)}){hint}"
+        return (
+            f"{self.path} is read as {written(self.value, kind)}, far outside of what exists ({format_interval(*self.range, kind)}){hint}"
+        )
 
 
 def implausible(spec: BaseModel, where: str = "") -> Iterator[Implausible]:

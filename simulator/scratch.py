@@ -24,14 +24,15 @@ __all__ = ["removed_after_this_process", "scratch"]
 
 _ENDED_WITHIN_S = 5.0
 _EACH_S = 0.02
+_NAMED_BY = ("TMPDIR", "RAY_TMPDIR")
 
 
 @contextlib.contextmanager
 def scratch(*beside: Path, within: str | None = None) -> Iterator[Path]:
     """A folder of the block's own; it is removed when the block ends, or this process, be it killed.
 
-    Processes that still work there are ended: those that have a file in the folder open, or name it in their environment, as
-    children do that were started with it as their ``TMPDIR``; never this one.
+    Processes that still work there are ended, where the system tells of them in ``/proc``: those that were started with the folder
+    as their ``TMPDIR`` or ``RAY_TMPDIR``, and no others, though they may have a file of it open; never this one.
 
     Parameters
     ----------
@@ -125,15 +126,12 @@ def _processes() -> set[int]:
 
 
 def _works_in(process: int, folders: Sequence[Path]) -> bool:
-    """Whether a process, of this user, names one of the folders in its environment, or has a file in one open."""
-    known: list[str] = []
+    """Whether a process, of this user, was started with one of the folders as its temporary one."""
     with contextlib.suppress(OSError):  # it has ended, or is another user's
         with open(f"/proc/{process}/environ", "rb") as file:
-            known += [value for _, _, value in (line.partition("=") for line in os.fsdecode(file.read()).split("\0"))]
-        for number in os.listdir(f"/proc/{process}/fd"):
-            with contextlib.suppress(OSError):
-                known.append(os.readlink(f"/proc/{process}/fd/{number}"))
-    return any(folder == path or folder in path.parents for path in map(Path, known) for folder in folders)
+            values = dict(line.partition("=")[::2] for line in os.fsdecode(file.read()).split("\0"))
+        return any(Path(values.get(name, os.sep)) in folders for name in _NAMED_BY)
+    return False
 
 
 def _remove(places: Sequence[Path]) -> None:

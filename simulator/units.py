@@ -102,9 +102,9 @@ _LOOSE: dict[Dimension, re.Pattern[str]] = {
 """What is near enough to a quantity to guess what was meant: letters that are large or small where they should not be, no time."""
 _BITS = re.compile(rf"(?P<rest>{_NUMBER}\s*(?:[kKMGTP]i?|{'|'.join(_SHORT)})?)(?P<unit>b|bits?)", re.ASCII)
 """A size in bits: sizes of memory, buffers and messages are never meant so, rates are."""
-_THOUSANDS = re.compile(r"[1-9]\d{0,2}\.\d{3}(?!\d)", re.ASCII)
+_THOUSANDS = re.compile(r"[1-9]\d{0,2}\.\d{3}(?!\d|[eE][+-]?\d)", re.ASCII)
 """Three digits behind a point: decimals, or in half of the world thousands."""
-_ROUND = re.compile(r"[1-9]\d{0,2}\.\d{2}0(?!\d)", re.ASCII)
+_ROUND = re.compile(r"[1-9]\d{0,2}\.\d{2}0(?!\d|[eE][+-]?\d)", re.ASCII)
 """The same with a zero at the end, which nobody writes after decimals that are meant."""
 _SEPARATED = re.compile(r"\d[,'_\s\u2019]\d|\d\.\d+\.\d")
 """Digits that something else than one point is between."""
@@ -195,8 +195,8 @@ def vanishes(text: str) -> bool:
 def as_thousands(text: str) -> str:
     """The number at the beginning of a text if its point separates thousands; empty where it cannot.
 
-    >>> as_thousands("1.000 USD"), as_thousands("0.500"), as_thousands("1.25")
-    ('1000', '', '')
+    >>> as_thousands("1.000 USD"), as_thousands("0.500"), as_thousands("1.25"), as_thousands("1.281e6")
+    ('1000', '', '', '')
     """
     found = _THOUSANDS.match(text)
     return found[0].replace(".", "") if found is not None else ""

@@ -35,6 +35,7 @@ __all__ = [
     "check_answers",
     "check_versions",
     "deaf_to",
+    "environment",
     "local_workers",
     "ready_tracker",
     "versions",
@@ -247,7 +248,7 @@ _OUTSIDE = {"PYTHONSAFEPATH": "1"}
 
 
 @contextmanager
-def _environment(**values: str) -> Iterator[None]:
+def environment(**values: str) -> Iterator[None]:
     """Inside, these variables of the environment have these values, for processes that are started."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
@@ -270,7 +271,7 @@ def ready_tracker() -> None:
     """Start joblib's tracker of what processes leave behind, where it does not run, so that it says nothing."""
     from joblib.externals.loky.backend import resource_tracker
 
-    with _environment(PYTHONWARNINGS=",".join(filter(None, (os.environ.get("PYTHONWARNINGS"), _TRACKERS_REMARK))), **_OUTSIDE):
+    with environment(PYTHONWARNINGS=",".join(filter(None, (os.environ.get("PYTHONWARNINGS"), _TRACKERS_REMARK))), **_OUTSIDE):
         resource_tracker.ensure_running()  # not while signals wait: it lets them through
 
 
@@ -288,7 +289,7 @@ def local_workers(jobs: int) -> Iterator[Workers]:
     # each process watches from its first moment: one that was never given a task would outlive its starter by minutes
     watching = {"initializer": _begin, "initargs": (os.getpid(),)}
     with (
-        _environment(**_OUTSIDE),
+        environment(**_OUTSIDE),
         Parallel(
             n_jobs=count,
             backend="loky",

@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from importlib import import_module
 from typing import Any
 
-from paceline.sweeping.backends import KILLED, Workers, check_answers, check_versions, deaf_to, ready_tracker, without_files
+from paceline.sweeping.backends import KILLED, Workers, check_answers, check_versions, deaf_to, environment, ready_tracker, without_files
 from simulator.errors import InputError
 from simulator.scratch import scratch
 
@@ -69,14 +69,16 @@ def ray_workers(jobs: int, scheduler: str | None) -> Iterator[Workers]:
     with ExitStack() as stack:
         if not ray.is_initialized():
             own: dict[str, Any] = {}
+            named: dict[str, str] = {}
             if address == _OWN:
                 # else what it keeps there would stay, and where this process is killed, some of Ray's for a minute
                 own["_temp_dir"] = str(stack.enter_context(scratch(within=_short_folder())))
+                named["RAY_TMPDIR"] = own["_temp_dir"]
                 own.update(num_cpus=jobs or None, object_store_memory=_STORE_BYTES, include_dashboard=False)
             stack.callback(_shut_down, ray)
             try:
                 # a scheduler's SIGTERM is for all; without them Ray waits a minute, and ends this process in its own way
-                with deaf_to(signal.SIGINT, signal.SIGTERM, signal.SIGHUP), _silent_stderr():
+                with deaf_to(signal.SIGINT, signal.SIGTERM, signal.SIGHUP), _silent_stderr(), environment(**named):
                     ray.init(address, log_to_driver=False, configure_logging=False, **own)
             except SystemExit:  # of Ray's own handler of SIGTERM, while it starts: the handler that was there before is there again
                 signal.raise_signal(signal.SIGTERM)

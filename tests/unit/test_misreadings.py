@@ -118,7 +118,8 @@ WARNED: list[tuple[dict[str, Any], str, str]] = [
     (
         {"cluster": {"inter_node": {"bandwidth": "1 GB/s", "latency_s": 50}}},
         "implausible",
-        "cluster.inter_node.latency_s is read as 50 s, far from what there is (1 ns to 1 s); a plain number is in seconds, and text has "
+        "cluster.inter_node.latency_s is read as 50 s, far outside of what exists (1 ns to 1 s); a plain number is in seconds, and text "
+        "has "
         'its unit: latency = "20 us"',
     ),
     (
@@ -129,7 +130,7 @@ WARNED: list[tuple[dict[str, Any], str, str]] = [
     (
         {"cluster": {"inter_node": {"bandwidth": "10 Gbit per microsecond"}}},
         "implausible",
-        "is read as 10,000 Tbit/s, far from what there is",
+        "is read as 10,000 Tbit/s, far outside of what exists",
     ),
     (
         {"cluster": {"intra_node": {"bandwidth_bytes_per_s": 25}}},
@@ -146,9 +147,9 @@ WARNED: list[tuple[dict[str, Any], str, str]] = [
     (
         {"cluster": price(usd_per_node_hour=5000)},
         "implausible",
-        "cluster.price.usd_per_node_hour is read as $5,000, far from what there is",
+        "cluster.price.usd_per_node_hour is read as $5,000, far outside of what exists",
     ),
-    ({"workload": {"apply": "365 d"}}, "implausible", "workload.apply_s is read as 8,760 h, far from what there is (0.001 ns to 1 h)"),
+    ({"workload": {"apply": "365 d"}}, "implausible", "workload.apply_s is read as 8,760 h, far outside of what exists (0.001 ns to 1 h)"),
     ({"workload": {"counted": {"flops_per_sample": 1e21}}}, "implausible", "workload.counted.flops_per_sample is read as"),
     ({"job": {**JOB, "faults": {"worker_mtbf": "1 ms"}}}, "implausible", "job.faults.worker_mtbf_s is read as 1 ms"),
     # keys that change nothing beside the others
@@ -324,7 +325,9 @@ def test_every_range_is_of_a_key() -> None:
 def test_a_device_that_is_like_no_other_is_warned_of(tmp_path: Path) -> None:
     text = entries("devices")["t4"].read_text(encoding="utf-8").replace('memory = "16 GB"', 'memory = "64 PiB"')
     (tmp_path / "d.toml").write_text(text, encoding="utf-8")
-    with pytest.warns(ReadingWarning, match=r"d.toml: memory_bytes is read as 65,536 TiB, far from what there is \(1 MiB to 8,192 TiB\)"):
+    with pytest.warns(
+        ReadingWarning, match=r"d.toml: memory_bytes is read as 65,536 TiB, far outside of what exists \(1 MiB to 8,192 TiB\)"
+    ):
         load_accelerator(tmp_path / "d.toml")
 
 

@@ -27,8 +27,8 @@ with scratch(Path("beside"), Path("absent")) as folder:
     Path("beside").mkdir()
     (folder / "file").touch()
     named = subprocess.Popen({SLEEPER}, env={{**os.environ, "TMPDIR": str(folder)}}, start_new_session=True)
-    writing = subprocess.Popen({SLEEPER}, stderr=(folder / "errors").open("w"), start_new_session=True)
-    print(folder, named.pid, writing.pid, flush=True)
+    ray = subprocess.Popen({SLEEPER}, env={{**os.environ, "RAY_TMPDIR": str(folder)}}, start_new_session=True)
+    print(folder, named.pid, ray.pid, flush=True)
     exec(sys.argv[2])
 print("over", flush=True)
 sys.stdin.read()
@@ -108,6 +108,15 @@ def commands() -> list[str]:
         with contextlib.suppress(OSError):
             found.append(path.read_text())
     return found
+
+
+def test_who_only_looks_into_it_goes_on(tmp_path: Path) -> None:
+    with scratch(within=str(tmp_path)) as folder, (folder / "file").open("w") as file:
+        command = [sys.executable, "-c", "input()"]
+        looking = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=file, env={**os.environ, "SEEN": str(folder)})
+    assert not folder.exists()
+    assert looking.communicate(b"\n", timeout=60) == (None, None)
+    assert looking.returncode == 0
 
 
 def test_what_was_not_there_is_no_error(tmp_path: Path) -> None:

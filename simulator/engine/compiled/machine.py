@@ -96,7 +96,8 @@ def entry(function: _Function) -> _Function:
 def _cache_folder() -> tuple[Path | None, str | None]:
     """Where machine code is kept; or none, and why."""
     try:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        named = Path(os.environ.get("XDG_CACHE_HOME", ""))
+        base = named if named.is_absolute() else Path.home() / ".cache"  # as the XDG Base Directory Specification has it
     except RuntimeError:
         return None, "its machine code cannot be kept: there is no home directory; set XDG_CACHE_HOME"
     versions = [numba.__version__, llvmlite.__version__, np.__version__, sys.version, platform.machine()]
