@@ -49,8 +49,10 @@ __all__ = [
 
 SCHEMA_VERSION = 1
 
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+_MOST = 1e100
+"""What is larger cannot be summed or squared, and nothing that a probe measures is."""
+Positive = Annotated[float, Field(gt=0, le=_MOST, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, le=_MOST, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0)]
 Batch = Annotated[int, Field(ge=1)]
 

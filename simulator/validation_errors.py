@@ -196,7 +196,7 @@ def _as_key(part: int | str) -> str:
 
 
 def _plainly(value: object) -> object:
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 1e16 else value
 
 
 def quoted(value: object) -> str:

@@ -43,6 +43,7 @@ def _with(synthetic: Any, line: str) -> Path:
         ("\x1b[31m\x00 \ufffd \u202e", "is no JSON ('\\x1b[31m\\x00 \ufffd \\u202e'); delete the line"),
         ('{"kind": "step", "batch": 16, "round": 0, "seconds": "' + 70 * "x" + '"}', "seconds: '" + 55 * "x" + "...' must be a number"),
         ('{"kind": "step", "batch": "two", "round": 0, "seconds": 0.1}', "batch: 'two' must be a whole number"),
+        ('{"kind": "step", "batch": 16, "round": 0, "seconds": 1.7e308}', "seconds: 1.7e+308 must be at most 1e+100; delete"),
         ('{"kind": "ready", "batch": 1, "index": 0, "observed": true, "ready_s": {"0": -1}}', "ready_s.0: -1 must be at least 0"),
     ],
 )
