@@ -268,10 +268,15 @@ def without_files() -> dict[str, Any]:
 
 
 def ready_tracker() -> None:
-    """Start joblib's tracker of what processes leave behind, where it does not run, so that it says nothing."""
+    """Start joblib's tracker of what processes leave behind, where it does not run, so that it says nothing.
+
+    It takes no notice of SIGINT and SIGTERM by itself, nor of SIGHUP, which a terminal that is closed sends to all: one that is
+    started in place of another says of each name that it does not know it.
+    """
     from joblib.externals.loky.backend import resource_tracker
 
-    with environment(PYTHONWARNINGS=",".join(filter(None, (os.environ.get("PYTHONWARNINGS"), _TRACKERS_REMARK))), **_OUTSIDE):
+    ignoring = environment(PYTHONWARNINGS=",".join(filter(None, (os.environ.get("PYTHONWARNINGS"), _TRACKERS_REMARK))), **_OUTSIDE)
+    with ignoring, deaf_to(signal.SIGHUP):
         resource_tracker.ensure_running()  # not while signals wait: it lets them through
 
 

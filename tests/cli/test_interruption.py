@@ -147,6 +147,7 @@ def goes_on(folder: Path, answer: Answer, how: str, code: int, uninterrupted: by
         (signal.SIGTERM, 2, True, True),
         (signal.SIGTERM, 1, False, False),
         (signal.SIGHUP, 2, False, False),
+        (signal.SIGHUP, 2, True, False),
     ],
 )
 def test_a_signal_ends_it_with_all_its_processes(

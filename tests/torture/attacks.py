@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -138,7 +139,10 @@ class Attack:
         home = trial.folder.parent
         shutil.rmtree(home, ignore_errors=True)
         home.mkdir()
-        self.run(trial)
+        try:
+            self.run(trial)
+        except Exception:  # an attack that breaks must not end the hour
+            trial.find("broken attack", traceback.format_exc())
         if not (trial.found or keep):
             shutil.rmtree(home, ignore_errors=True)
         return trial

@@ -68,7 +68,7 @@ def _beginning(folder: Path, whole: dict[str, bytes]) -> str:
 
 
 def _whole_or_none(folder: Path, _: dict[str, bytes]) -> str:
-    for path in folder.glob("out.*"):
+    for path in filter(Path.is_file, folder.glob("out.*")):
         content = path.read_bytes()
         if path.suffix == ".html" and not content.rstrip().endswith(b"</html>"):
             return f"{path.name} is cut off"
@@ -151,10 +151,9 @@ def _killed(trial: Trial, work: _Work, number: signal.Signals, after_s: float, *
     ours = running.is_ours()
     running.signal(number, group=group)
     ended = running.wait()
-    if number == signal.SIGKILL:  # what nobody can tidy up at once, the next may
-        for left in running.left():
-            if left.startswith("process"):
-                trial.find("leftover", left, work.words)
+    if number == signal.SIGKILL:
+        if left := running.left():
+            trial.find("leftover", ", ".join(left)[:600], work.words)
         return ended
     _judge(trial, running, ended, number, ours=ours)
     return ended
@@ -163,8 +162,8 @@ def _killed(trial: Trial, work: _Work, number: signal.Signals, after_s: float, *
 def _judge(trial: Trial, running: Running, ended: Ended, number: signal.Signals, *, ours: bool) -> None:
     """Note what is wrong with an end that was asked for by a signal, which our code could answer or not."""
     if not ours and ended.code in (1, -number):
-        for left in running.left():
-            trial.find("leftover", left, ended.words)
+        if left := running.left():
+            trial.find("leftover", ", ".join(left)[:600], ended.words)
         return  # Python itself was still starting, or had ended all but its own end: nobody can say anything there
     trial.judged(running, ended, codes=(0, 128 + number))
     if ended.code == 128 + number:
