@@ -101,8 +101,10 @@ def test_every_way_computes_the_model(mode: str, tmp_path: Path) -> None:
     operations = 2 * batch * (3 * 2**18 - 2**16)
     assert min(step.computed_s - step.pulled_s for step in run.steps) > operations / 400e9
     assert run.cpu_s("worker") > 6 * operations / 400e9
-    notes = [note.model_extra for note in readings.files[0].of(Note)]
-    assert [(note["compute"], note["batch"], note["pulled_dense"]) for note in notes if note] == [("real", batch, [])]
+    notes = readings.files[0].of(Note)
+    assert [(note.model_extra["compute"], note.model_extra["batch"], note.pulled_dense) for note in notes if note.model_extra] == [
+        ("real", batch, ())
+    ]
 
 
 @pytest.mark.usefixtures("isolated")
@@ -127,7 +129,7 @@ def test_the_other_ways_compute_a_sparse_model_and_send_what_is_ready(mode: str,
     assert len(readings.runs[0].steps) == 6
     (note,) = readings.files[0].of(Note)
     about = note.model_extra or {}
-    assert (about["compute"], about["batch"], about["pulled_dense"]) == ("real", 8, ["words/embeddings"])
+    assert (about["compute"], about["batch"], note.pulled_dense) == ("real", 8, ("words/embeddings",))
     assert readings.setting == setting
 
 

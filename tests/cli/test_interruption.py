@@ -362,7 +362,9 @@ def test_a_signal_while_a_command_imports_is_one_line(folder: Path, number: sign
 
 def test_a_signal_that_is_ignored_from_the_start_stays_so(folder: Path) -> None:
     text = "import os, signal\nos.kill(os.getpid(), signal.SIGHUP)\nraise SystemExit(7)\n"
-    starts = f"import os, signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); os.execv({sys.executable!r}, ['python', '-m', 'paceline'])"
+    starts = (
+        "import os, signal, sys; signal.signal(signal.SIGHUP, signal.SIG_IGN); os.execv(sys.executable, [sys.executable, '-m', 'paceline'])"
+    )
     assert with_module(folder, "typer", text, "-c", starts) == Answer(7, "", "")
 
 

@@ -170,7 +170,7 @@ def test_a_deadline_and_a_budget(folder: Path, paceline: Paceline) -> None:
         ([*GOAL, "--over", "run.seed="], "has no values"),
         ([*GOAL, "--out", "."], "'.': is a folder"),
         ([*GOAL, "--report", "s.toml"], "is the file that is read"),
-        ([*GOAL, "--report", "a.html", "--out", "a.html"], "--out and --report: both are"),
+        ([*GOAL, "--report", "a.html", "--out", "a.html"], "--report and --out: both are"),
         ([*GOAL, *QUICK, "--scheduler", "tcp://127.0.0.1:1"], "--scheduler"),
         ([*GOAL, "--strategies", "mirrored", "--workers", "2..4"], "must be at most the 1 that one node takes"),
     ],

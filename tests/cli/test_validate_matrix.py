@@ -100,7 +100,7 @@ def test_a_file_of_mine_is_not_replaced(paceline: Runner, folder: Path, command:
         paceline(*asked(folder), "--platform", str(mine)) if command == "validate" else paceline("testbed", "fit", *runs, "-o", str(mine))
     )
     assert answer.code == 2
-    assert "is no such file of Paceline" in answer.stderr
+    assert "is no machine that a fit wrote" in answer.stderr
     assert mine.read_text(encoding="utf-8") == '{"keep": 1}'
 
 
