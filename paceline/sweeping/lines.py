@@ -133,7 +133,9 @@ def is_damage(error: ResultsError, path: Path) -> bool:
 
 
 def holds_lines(path: Path) -> bool:
-    """Whether any line of a file, damaged as it may be, is one of ours."""
+    """Whether any line of a file, damaged as it may be, is one of ours; of a pipe, which is read but once, that is not known."""
+    if not path.is_file():
+        return False
     with path.open("rb") as file:
         return any(map(_is_ours, file))
 

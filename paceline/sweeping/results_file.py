@@ -737,7 +737,7 @@ def iter_results(path: Path, notes: list[str] | None = None) -> Iterator[Outcome
                         notes.append(
                             f"The results file ends in the middle of line {number}, as after an interrupted sweep; that line is left out."
                         )
-                    elif is_damage(error, path) or (read and isinstance(error, UnclearError)):
+                    elif (read and isinstance(error, DamagedError)) or is_damage(error, path):
                         left_out.setdefault(str(error), []).append(number)
                     else:
                         raise ResultsError(f"{path}:{number}: {error}") from None

@@ -323,6 +323,15 @@ def test_lines_without_a_checksum_must_be_of_their_scenario(scenario: Build, tmp
         read_results(path)
 
 
+def test_damage_in_a_pipe_takes_no_other_line_with_it(scenario: Build, tmp_path: Path) -> None:
+    sweep(many(scenario), path := tmp_path / "r.ndjson", jobs=1)
+    lines = path.read_bytes().splitlines(keepends=True)
+    os.mkfifo(pipe := tmp_path / "pipe")
+    path.write_bytes(lines[0] + b"hello\n" + lines[1] + lines[2])
+    with subprocess.Popen(["sh", "-c", 'cat "$0" > "$1"', path, pipe]):
+        assert len(list(iter_results(pipe))) == 3
+
+
 def test_a_damaged_tail_of_zeros_is_named_and_simulated_again(scenario: Build, tmp_path: Path) -> None:
     """A crash of the machine may leave the size of a file on disk, and not what stands in it."""
     scenarios, path = many(scenario), tmp_path / "r.ndjson"
