@@ -7,7 +7,7 @@ import hashlib
 __all__ = ["CHANGED", "KEY", "checksum_holds", "with_checksum", "without_checksum"]
 
 KEY = "checksum"
-CHANGED = "its checksum is not that of the rest of it, so it was damaged, or changed after it was written"
+CHANGED = f"does not match its {KEY} (damaged or edited)"
 """What is wrong with what :func:`checksum_holds` is False of."""
 
 _KEY = f'"{KEY}"'.encode()

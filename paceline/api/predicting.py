@@ -337,7 +337,7 @@ def sweep(
     backend, scheduler
         Where scenarios are simulated: on this machine, or on a Dask or Ray cluster at the address ``scheduler``.
     force
-        Begin anew if ``out`` holds the results of another sweep.
+        Replace ``out`` and the files beside it, whatever they are; results of this very sweep are kept.
     retry_failed
         Simulate again what failed in an earlier run.
     progress

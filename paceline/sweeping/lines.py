@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from simulator.checksums import CHANGED, checksum_holds, with_checksum, without_checksum
+from simulator.checksums import CHANGED, KEY, checksum_holds, with_checksum, without_checksum
 from simulator.cluster import Cluster
 from simulator.errors import ResultsError
 from simulator.results import Failure, Result
@@ -21,8 +22,11 @@ __all__ = [
     "DamagedError",
     "Line",
     "Outcome",
+    "UnclearError",
     "begins_line",
     "checked_outcome_of",
+    "holds_lines",
+    "is_damage",
     "line_in",
     "line_of",
     "outcome_of",
@@ -37,7 +41,11 @@ _BEGINNING = b'{"schema_version":1,"scenario_hash":"'
 _HASH = re.compile(re.escape(_BEGINNING) + rb'([0-9a-f]{16})","scenario":')
 _WORKLOAD, _CLUSTER, _STRATEGY = b'{"schema_version":1,"workload":', b',"cluster":', b',"strategy":{'
 _TIME = b',"wall_time_s":'
-_CHANGED = f'{CHANGED} (a line without the key "checksum" is read as it stands)'
+_TELLING = tuple(f'"{key}"'.encode() for key in ("scenario_hash", "scenario", KEY))
+"""Keys from both ends of a line: two of them are in no other file of Paceline's, and survive what damages one end."""
+_RENAMED = re.compile(rb'"[^"]*":"[0-9a-f]{16}"\}\s*$')
+"""The end of a line whose checksum stands behind a damaged name."""
+_OTHER_VERSION = ("missing", "extra_forbidden")
 _MOST_SHOWN = 60
 
 
@@ -45,7 +53,11 @@ class DamagedError(ResultsError):
     """The line is one of ours, and not as it was written."""
 
 
-class CutOffError(DamagedError):
+class UnclearError(DamagedError):
+    """The line does not show whose it is: it is damaged in a file of ours, and in any other file something else (:func:`is_damage`)."""
+
+
+class CutOffError(UnclearError):
     """The line is no JSON, and has no end either."""
 
 
@@ -77,9 +89,10 @@ def timed(line: Line) -> bytes:
 
 
 def _with_time(text: bytes, took_s: float | None) -> bytes:
-    """The text of a result with another time in it, and the checksum that belongs to that."""
+    """The text of a result with another time in it, and the checksum that belongs to that, if it has one: else nobody has checked it."""
     before = without_checksum(text).rpartition(_TIME)[0] + _TIME
-    return with_checksum(f"{before.decode()}{json.dumps(took_s)}}}").encode() + b"\n"
+    changed = f"{before.decode()}{json.dumps(took_s)}}}"
+    return (changed if checksum_holds(text) is None else with_checksum(changed)).encode() + b"\n"
 
 
 def line_in(text: bytes) -> Line | None:
@@ -88,16 +101,19 @@ def line_in(text: bytes) -> Line | None:
     Raises
     ------
     DamagedError
-        It is one that is not as it was written: its checksum is another, or it has none and is no outcome of its scenario.
+        It is one that is not as it was written: its checksum is another, or it has none and is no outcome of its scenario;
+        or it is no JSON (:class:`UnclearError`).
+    ResultsError
+        It has no checksum, and was written by another version or holds what no simulation gives.
     """
     holds, found = checksum_holds(text), _HASH.match(text)
     if holds is False or (holds is None and found):
         checked_outcome_of(text)
-    if found is None:
-        return None
     try:
-        data = from_json(text)
-    except ValueError:
+        data = from_json(text, allow_inf_nan=False)
+    except (ValueError, RecursionError) as error:
+        raise _no_json(text, error) from None
+    if found is None:
         return None
     took_s = data.get("wall_time_s")
     return Line(text if took_s is None else _with_time(text, None), found[1].decode(), took_s, "failed" in data)
@@ -107,6 +123,25 @@ def begins_line(part: bytes, scenario_hash: str | None = None) -> bool:
     """Whether a half-written text is what the line of a scenario, or of any, begins with."""
     start = _BEGINNING if scenario_hash is None else _BEGINNING + scenario_hash.encode()
     return part.startswith(start) or start.startswith(part)
+
+
+def is_damage(error: ResultsError, path: Path) -> bool:
+    """Whether a line of a file could not be read since it is damaged: one that is unclear goes by the other lines."""
+    if not isinstance(error, UnclearError):
+        return isinstance(error, DamagedError)
+    return holds_lines(path)
+
+
+def holds_lines(path: Path) -> bool:
+    """Whether any line of a file, damaged as it may be, is one of ours; of a pipe, which is read but once, that is not known."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return any(map(_is_ours, file))
+
+
+def _is_ours(text: bytes) -> bool:
+    return sum(key in text for key in _TELLING) > 1
 
 
 def outcome_of(text: bytes) -> Outcome:
@@ -120,7 +155,7 @@ def outcome_of(text: bytes) -> Outcome:
         It holds none; pydantic's own error where the line is JSON, but no outcome.
     """
     if checksum_holds(text) is False:
-        raise DamagedError(_CHANGED)
+        raise DamagedError(CHANGED)
     return _outcome_of(text)
 
 
@@ -163,23 +198,26 @@ def checked_outcome_of(text: bytes) -> Outcome:
     ------
     CutOffError
         It is no JSON, and has no end.
+    UnclearError
+        It is no JSON, or its checksum is another and nothing shows that a sweep wrote it.
     DamagedError
         It is one that a sweep wrote, and not as it was written.
     ResultsError
-        It is no outcome, of a newer schema, or holds what no simulation gives; the message says what.
+        It is no outcome, of another version, or holds what no simulation gives; the message says what.
     """
     holds = checksum_holds(text)
     if holds is False:
-        raise (DamagedError if text.rstrip().endswith(b"}") else CutOffError)(_CHANGED)
-    # without a checksum, its beginning shows that it is one of ours
-    unsure = DamagedError if holds is None and _HASH.match(text) else ResultsError
+        cut = not text.rstrip().endswith(b"}")
+        raise (CutOffError if cut else DamagedError if _is_ours(text) else UnclearError)(CHANGED)
     try:
         outcome = _outcome_of(text)
     except ValidationError as error:
-        raise unsure(_why_no_outcome(text, error)) from None
+        # without a checksum, its beginning shows that it is one of ours; other keys are those of another version
+        other = error.errors()[0]["type"] in _OTHER_VERSION and not _RENAMED.search(text)
+        damaged = holds is None and _HASH.match(text) and not other
+        raise (DamagedError if damaged else ResultsError)(_why_no_outcome(text, error)) from None
     except (ValueError, RecursionError) as error:
-        why = f"must be JSON, one result a line: {_why_no_json(text, error)}"
-        raise (unsure if text.endswith(b"\n") else CutOffError)(why) from None
+        raise _no_json(text, error) from None
     if holds is None and not outcome.scenario.has_had_hash(outcome.scenario_hash, from_json(text)["scenario"]):
         raise DamagedError(f"its scenario is not the one of its scenario_hash, {outcome.scenario_hash}: one of them was changed")
     if isinstance(outcome, Result):
@@ -206,12 +244,19 @@ def _why_no_outcome(text: bytes, error: ValidationError) -> str:
     return f"{where + ': ' if where else ''}{_shown(first['input'])} is not valid: {' '.join(str(first['msg']).split())}"
 
 
+def _no_json(text: bytes, error: ValueError | RecursionError) -> UnclearError:
+    kind = UnclearError if text.endswith(b"\n") else CutOffError
+    return kind(f"must be JSON, one result a line: {_why_no_json(text, error)}")
+
+
 def _why_no_json(text: bytes, error: ValueError | RecursionError) -> str:
     try:
-        json.loads(text)
+        json.loads(text.decode())
     except json.JSONDecodeError as found:
         return found.msg
-    except (ValueError, RecursionError) as found:  # a ValueError where it is no UTF-8
+    except UnicodeDecodeError:
+        return "it is no text (UTF-8)"
+    except (ValueError, RecursionError) as found:
         return type(found).__name__
     return str(error)
 

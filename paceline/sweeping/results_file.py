@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import glob
+import itertools
 import json
 import os
 import warnings
@@ -19,8 +20,11 @@ from paceline.sweeping.lines import (
     DamagedError,
     Line,
     Outcome,
+    UnclearError,
     begins_line,
     checked_outcome_of,
+    holds_lines,
+    is_damage,
     line_in,
     line_of,
     outcome_of,
@@ -44,9 +48,12 @@ if TYPE_CHECKING:
 __all__ = ["ResultsFile", "iter_results", "read_results"]
 
 _TIMES, _AHEAD, _RETRY = ".times.ndjson", ".ahead.ndjson", ".retry"
+_ANOTHER = "holds the results of another sweep"
 _REPLACE = "choose another `out`, or `force=True` to replace it"
-_LEFT_OUT = " left out: "
+_LEFT_OUT = "; left out; the same `paceline sweep` simulates"
 _NAMED, _LINES_NAMED = 3, 20
+_COMPARED = 100
+"""Scenarios that are looked at for the one that a line is the likeliest of."""
 _TIME_BEGINS, _IN_TIME = b'{"scenario_hash": "', 2
 """What a line of the file of times begins with, and how many keys it has."""
 
@@ -175,8 +182,8 @@ class ResultsFile(Short, Sequence[Outcome]):
         Raises
         ------
         ResultsError
-            The file is missing, not readable or holds no result; or a line is no JSON, no
-            result, or of a newer schema.
+            The file is missing, not readable or holds no result; or a line is no result, or of
+            another version, or no JSON in a file without any line of a sweep's.
 
         Examples
         --------
@@ -202,7 +209,7 @@ class ResultsFile(Short, Sequence[Outcome]):
             if its.failed:
                 raise ResultsError(f"{path}: holds no result: {notes[-1]}")
             if any(_LEFT_OUT in note for note in said):
-                raise ResultsError(f"{path}: holds no result that can be used: {said[0].removesuffix('.')}")
+                raise ResultsError(f"{said[0].removesuffix('.')}; no other result is there")
             whole = "complete " if said else ""
             raise ResultsError(f"{path}: holds no {whole}result; `paceline sweep` writes them")
         its.notes = tuple(notes)
@@ -320,17 +327,18 @@ class ResultsFile(Short, Sequence[Outcome]):
             if not text.endswith(b"\n") and begins_line(text):
                 self._tail = text
                 break
-            try:
-                line = line_in(text)
-            except DamagedError as error:
+            line, fault = _line_or_fault(text)
+            if fault is not None and is_damage(fault, self.path):
                 times_s = times_s or self.times_s()
                 self._behind = True
-                self._damaged.append(f"{self.path}:{number}: {error}")
+                self._damaged.append(f"{self.path}:{number}: {fault}")
                 continue
             if line is None:
                 if force:
                     self.clear()
                     return
+                if fault is not None and not isinstance(fault, UnclearError):
+                    raise ResultsError(f"{self.path}:{number}: {fault}; {_REPLACE}")
                 where = f"{self.path}:{number}: is no result" if number > 1 else f"{self.path}: is there already and is no results file"
                 raise ResultsError(f"{where} of this version; {_REPLACE}")
             if self._behind:
@@ -349,12 +357,10 @@ class ResultsFile(Short, Sequence[Outcome]):
             for number, text in enumerate(file, start=1):
                 if not text.endswith(b"\n"):
                     break
-                try:
-                    line = line_in(text)
-                except DamagedError as error:
-                    self._damaged.append(f"{path}:{number}: {error}")
-                    continue
-                if line is None:
+                line, fault = _line_or_fault(text)
+                if fault is not None and is_damage(fault, path):
+                    self._damaged.append(f"{path}:{number}: {fault}")
+                elif line is None:
                     self._foreign = True
                 elif line.scenario_hash not in written:
                     self._waiting[line.scenario_hash] = line
@@ -394,7 +400,7 @@ class ResultsFile(Short, Sequence[Outcome]):
         path = self.ahead_of(self.path)
         if self._waiting or self._foreign:
             if not force:
-                raise ResultsError(f"{self.path if self._behind else path}: holds the results of another sweep; {_REPLACE}")
+                raise ResultsError(f"{self._stray(scenarios)}; {_REPLACE}")
             self._waiting.clear()
             self.ahead.clear()
         if not self.ahead:
@@ -420,6 +426,20 @@ class ResultsFile(Short, Sequence[Outcome]):
         if not self.ahead:
             self.ahead_of(self.path).unlink(missing_ok=True)
 
+    def missing(self, total: int, *, retry_failed: bool = False) -> list[int]:
+        """Places, from 0, of the scenarios that are yet to be simulated, in order.
+
+        Parameters
+        ----------
+        total
+            Number of scenarios.
+        retry_failed
+            Whether failures are too.
+        """
+        tried = self.failed if retry_failed else []
+        ahead = {place for place, line in self.ahead.items() if not (retry_failed and line.failed)}
+        return [*tried, *(place for place in range(len(self), total) if place not in ahead)]
+
     @property
     def leaves_over(self) -> bool:
         """Whether it has lines that nobody has asked for: damaged ones, or such as wait for a turn that they have not."""
@@ -429,15 +449,29 @@ class ResultsFile(Short, Sequence[Outcome]):
         """Where and how it differs from what these scenarios give; None where it does not."""
         for index, found in enumerate(self.hashes):
             if index >= len(scenarios):
-                return f"{self.path}:{index + 1}: holds the results of another sweep, of {len(self):,} scenarios and not {len(scenarios):,}"
+                return f"{self.path}:{index + 1}: {_ANOTHER}, of {len(self):,} scenarios and not {len(scenarios):,}"
             if scenarios[index].hash != found:
-                return f"{self.path}:{index + 1}: holds the results of another sweep{self._difference(index, scenarios[index])}"
+                return f"{self.path}:{index + 1}: {_ANOTHER}{self._difference(index, scenarios[index])}"
         index = len(self)
         if self._behind and index >= len(scenarios):
-            return f"{self.path}:{index + 1}: holds the results of another sweep, of more than {len(scenarios):,} scenarios"
+            return f"{self.path}:{index + 1}: {_ANOTHER}, of more than {len(scenarios):,} scenarios"
         if self._tail and not self._behind and (index >= len(scenarios) or not begins_line(self._tail, scenarios[index].hash)):
-            return f"{self.path}:{index + 1}: holds the results of another sweep"
+            return f"{self.path}:{index + 1}: {_ANOTHER}"
         return None
+
+    def _stray(self, scenarios: Sequence[Scenario]) -> str:
+        """Where the first line stands that waits for a turn which none of these scenarios has, and what it has otherwise."""
+        ahead = self.ahead_of(self.path)
+        for scenario_hash, line in itertools.islice(self._waiting.items(), 1):
+            path, number = next((path, number) for path in (self.path, ahead) if (number := _number_of(scenario_hash, path)))
+            if path == self.path and number > len(scenarios):
+                return f"{path}:{number}: {_ANOTHER}, of more than {len(scenarios):,} scenarios"
+            there = outcome_of(line.text).scenario
+            # damage may have taken the ends of lines, so that the number alone does not tell which it was
+            nearest = sorted(self.missing(len(scenarios)), key=lambda place: abs(place + 1 - number))[:_COMPARED]
+            differences = (_differences(there, scenarios[place]) for place in nearest)
+            return f"{path}:{number}: {_ANOTHER}{_told(min(differences, key=len, default=[]))}"
+        return f"{ahead}: {_ANOTHER}"
 
     def _difference(self, index: int, scenario: Scenario) -> str:
         """What the scenario of a line has otherwise than the one that should be there."""
@@ -445,9 +479,7 @@ class ResultsFile(Short, Sequence[Outcome]):
             there = self[index].scenario
         except ResultsError:
             return ""
-        found = list(_differing(there.model_dump(mode="json"), scenario.model_dump(mode="json")))
-        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-        return f", where {found[0]}{more}" if found else ""
+        return _told(_differences(there, scenario))
 
     def times_s(self) -> dict[str, float | None]:
         """Duration of each simulation by the hash of its scenario, as far as they are known."""
@@ -486,10 +518,10 @@ class ResultsFile(Short, Sequence[Outcome]):
 
     @classmethod
     def _kinds_beside(cls, path: Path) -> Iterator[tuple[Path, OutputKind]]:
-        results = OutputKind("is no results file", lambda file: _all_lines(file, line_in, begins_line))
+        results = OutputKind("is no results file", _is_results_file)
         times = OutputKind(
             "does not hold the times of its simulations",
-            lambda file: _all_lines(file, _time_in, _begins_time) and not _sharing_times(path),
+            lambda file: _holds_times(file) and not _sharing_times(path),
         )
         retry = path.with_name(f".{path.name}{_RETRY}")
         yield from ((cls.times_of(path), times), (cls.ahead_of(path), results), (retry, results), (cls.times_of(retry), times))
@@ -689,7 +721,7 @@ def iter_results(path: Path, notes: list[str] | None = None) -> Iterator[Outcome
     """
     notes = notes if notes is not None else []
     left_out: dict[str, list[int]] = {}
-    unsure = 0
+    read, unsure = False, 0
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, start=1):
@@ -699,17 +731,18 @@ def iter_results(path: Path, notes: list[str] | None = None) -> Iterator[Outcome
                 try:
                     outcome = checked_outcome_of(text)
                 except ResultsError as error:
-                    if number == 1 and (said := mistaken(path, "results")):
+                    if number == 1 and not is_damage(error, path) and (said := mistaken(path, "results")):
                         raise ResultsError(f"{path}: {said}") from None
                     if isinstance(error, CutOffError) and not line.endswith(b"\n"):
                         notes.append(
                             f"The results file ends in the middle of line {number}, as after an interrupted sweep; that line is left out."
                         )
-                    elif isinstance(error, DamagedError):
+                    elif (read and isinstance(error, DamagedError)) or is_damage(error, path):
                         left_out.setdefault(str(error), []).append(number)
                     else:
                         raise ResultsError(f"{path}:{number}: {error}") from None
                 else:
+                    read = True
                     unsure += checksum_holds(text) is None
                     yield outcome
     except FileNotFoundError:
@@ -719,7 +752,7 @@ def iter_results(path: Path, notes: list[str] | None = None) -> Iterator[Outcome
         raise ResultsError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or type(error).__name__}") from None
     for why, numbers in left_out.items():
         places = shortly_listed([f"{path}:{number}" for number in numbers], _LINES_NAMED)
-        notes.append(f"{places} {'is' if len(numbers) == 1 else 'are'}{_LEFT_OUT}{why}.")
+        notes.append(f"{places}: {why}{_LEFT_OUT} {'it' if len(numbers) == 1 else 'them'} again.")
     if unsure:
         notes.append(
             f"{counted(unsure, 'line')} of {path} {'has' if unsure == 1 else 'have'} no checksum, as from an earlier version: "
@@ -750,10 +783,29 @@ def _time_in(text: bytes) -> tuple[str, float | None] | None:
         return None
 
 
-def _all_lines(path: Path, read: Callable[[bytes], object], begins: Callable[[bytes], bool]) -> bool:
-    """Whether a file has such lines alone; the last may be cut off."""
+def _line_or_fault(text: bytes) -> tuple[Line | None, ResultsError | None]:
+    """The line that a text is, or why it cannot be read; neither where it is another program's."""
+    try:
+        return line_in(text), None
+    except ResultsError as error:
+        return None, error
+
+
+def _is_results_file(path: Path) -> bool:
+    """Whether a file has the lines of a sweep alone; some may be damaged, and the last cut off."""
+
+    def counts(text: bytes) -> bool:
+        line, fault = _line_or_fault(text)
+        return line is not None or (fault is not None and is_damage(fault, path))
+
     with path.open("rb") as file:
-        return all(read(text) is not None if text.endswith(b"\n") else begins(text) for text in file)
+        return all((not text.endswith(b"\n") and begins_line(text)) or counts(text) for text in file)
+
+
+def _holds_times(path: Path) -> bool:
+    """Whether a file has times alone; the last may be cut off."""
+    with path.open("rb") as file:
+        return all(_time_in(text) is not None if text.endswith(b"\n") else _begins_time(text) for text in file)
 
 
 def _begins_time(part: bytes) -> bool:
@@ -764,12 +816,25 @@ def _sharing_times(path: Path) -> bool:
     """Whether another results file has its times where those of this one go, as ``r.json`` beside ``r.ndjson``."""
     times = ResultsFile.times_of(path)
     others = (other for other in path.parent.glob(f"{glob.escape(path.stem)}*") if other.is_file() and other.name != path.name)
-    return any(ResultsFile.times_of(other) == times and _first_line(other) is not None for other in others)
+    return any(ResultsFile.times_of(other) == times and holds_lines(other) for other in others)
 
 
-def _first_line(path: Path) -> Line | None:
+def _number_of(scenario_hash: str, path: Path) -> int:
+    """Number, from 1, of the line of a scenario in a file; 0 where there is none."""
+    if not path.exists():
+        return 0
     with path.open("rb") as file:
-        return line_in(file.readline())
+        return next((number for number, text in enumerate(file, start=1) if begins_line(text, scenario_hash)), 0)
+
+
+def _differences(there: Scenario, here: Scenario) -> list[str]:
+    return list(_differing(there.model_dump(mode="json"), here.model_dump(mode="json")))
+
+
+def _told(differences: Sequence[str]) -> str:
+    """What differs, to be put behind a sentence."""
+    more = f" and {len(differences) - 1} more" if len(differences) > 1 else ""
+    return f", where {differences[0]}{more}" if differences else ""
 
 
 def _differing(there: Any, here: Any, where: str = "") -> Iterator[str]:

@@ -125,7 +125,7 @@ def sweep(
     force: bool = False,
     retry_failed: bool = False,
     progress: Progress | None = None,
-    agree: Callable[[range], None] | None = None,
+    agree: Callable[[Sequence[int]], None] | None = None,
 ) -> Sweep:
     """Simulate scenarios in parallel, and write each outcome to a results file.
 
@@ -142,7 +142,7 @@ def sweep(
     jobs, backend, scheduler
         Where and on how many processes, as in :class:`~paceline.sweeping.runner.Runner`.
     force
-        Begin anew if ``out`` holds another sweep.
+        Replace ``out`` and the files beside it, whatever they are; results of this very sweep are kept.
     retry_failed
         Simulate again those that the file has as failures.
     progress
@@ -175,7 +175,7 @@ def sweep(
     with ResultsFile.open(out, force=force) as file:
         file.go_on_with(scenarios, force=force)
         if agree is not None:
-            agree(range(len(file), total))
+            agree(file.missing(total, retry_failed=retry_failed))
         if retry_failed:  # of those that are there before their turn too
             file.drop_failures_ahead()
         if not (retry_failed and file.failed):
@@ -189,7 +189,7 @@ def sweep(
 def _gone_on(file: ResultsFile, scenarios: Sequence[Scenario], runner: Runner, tell: Progress) -> Sweep:
     """The sweep, once what is missing is written: what was finished ahead in an earlier run is not simulated again."""
     total = len(scenarios)
-    rest = [place for place in range(len(file), total) if place not in file.ahead]
+    rest = file.missing(total)
     tell(len(file) + len(file.ahead), total)
 
     def early(number: int, line: Line) -> None:

@@ -471,7 +471,8 @@ def test_what_waits_for_its_turn_is_of_its_own_sweep_alone(folder: Path, pacelin
     other = paceline("sweep", "s.toml", "--over", "run.steps=10,20", "--out", "r.ndjson", "--jobs", "1")
     assert (other.code, other.stderr) == (
         2,
-        f"paceline: {AHEAD}: holds the results of another sweep; choose another --out, or --force to replace it\n",
+        f"paceline: {AHEAD}:1: holds the results of another sweep, where run.replications was 19 and is now 2; "
+        "choose another --out, or --force to replace it\n",
     )
     assert (folder / AHEAD).read_bytes() == b"".join(lines[2:])
     assert paceline("sweep", "s.toml", "--over", "run.steps=10,20", "--out", "r.ndjson", "--jobs", "1", "--force").code == 0

@@ -151,8 +151,16 @@ def test_a_plan_replaces_the_answer_of_a_plan(inputs: Path, paceline: Runner) ->
     assert Plan.model_validate_json((inputs / "y.plan.json").read_bytes()).chosen.name != "before"
     (inputs / "y.plan.json").write_text(MINE)
     refused(paceline(*shlex.split(PLAN), "--out", "y.ndjson"), "y.plan.json", "--force")
-    assert paceline(*shlex.split(PLAN), "--out", "y.ndjson", "--force").code == 0
+    assert paceline(*shlex.split(PLAN), "--out", "y.ndjson", "-f").code == 0
     Plan.model_validate_json((inputs / "y.plan.json").read_bytes())
+
+
+def test_advice_replaces_what_is_there_when_told_to(inputs: Path, paceline: Runner) -> None:
+    advise = "advise", "s.toml", "--machines", "1", "--out", "y.ndjson"
+    (inputs / "y.ndjson").write_text(MINE)
+    refused(paceline(*advise), "y.ndjson: is there already and is no results file", "--force")
+    assert paceline(*advise, "-f").code == 0
+    assert (inputs / "y.ndjson").read_text().startswith('{"schema_version":1,')
 
 
 def test_times_stay_with_the_results_that_they_are_of(inputs: Path, paceline: Runner) -> None:

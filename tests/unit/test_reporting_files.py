@@ -48,15 +48,23 @@ def _without(key: str) -> str:
         ("\n\n", "holds no result"),
         (LINE[:500], "holds no complete result"),
         ("hello\n", ":1: must be JSON, one result a line"),
-        (f"{LINE}\n{{broken\n{LINE}\n", ":2: must be JSON, one result a line"),
+        (f"{LINE}\n[1, 2]\n{LINE}\n", ":2: must be a result"),
+        ("hello\n{}\n", ":1: must be JSON, one result a line"),
+        (
+            f"\0\n{LINE.replace('steps', 'stepz', 1)}\n",
+            ":1: must be JSON.*; left out; the same `paceline sweep` simulates it again; no other",
+        ),
         ("[1, 2]\n", r":1: must be a result \(a JSON object\), not \[1, 2\]"),
         ("{}\n", ":1: scenario_hash is missing, so this is no result"),
         (_without("bottleneck") + "\n", ":1: bottleneck is missing"),
         (_with(schema_version=2) + "\n", ":1: schema_version 2 is newer than 1.*update Paceline"),
         (_with(novelty=1) + "\n", ":1: novelty is no key of a result"),
         (_with(replicas="many") + "\n", ":1: replicas: 'many' is not valid"),
-        (LINE.replace('"monte_carlo_error":', '"monte_carlo_error":NaN,"x":') + "\n", ":1 is left out: its checksum is not that"),
-        (without_checksum(LINE.encode()).decode().replace('"events":', '"x":NaN,"events":') + "\n", ":1 is left out: must be JSON"),
+        (LINE.replace('"monte_carlo_error":', '"monte_carlo_error":NaN,"x":') + "\n", ":1: does not match its checksum"),
+        (
+            without_checksum(LINE.encode()).decode().replace('"events":', '"x":NaN,"events":') + "\n",
+            ":1: must be JSON.*; no other result is there$",
+        ),
         (_with(replicas=0) + "\n", ":1: replicas: 0 must be at least 1"),
         (_with(speedup={"mean": 0, "low": 0, "high": 0}) + "\n", ":1: speedup.mean: 0 must be above zero"),
         (_with(throughput_samples_per_s={"mean": 2, "low": 3, "high": 1}) + "\n", r":1: throughput_samples_per_s: low \(3\)"),
@@ -73,9 +81,13 @@ def test_bad_files_are_refused_with_file_and_line(tmp_path: Path, content: str, 
     assert raised.value.exit_code == 2
 
 
-def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
+def test_bytes_that_are_no_text_are_left_out_of_results_and_else_refused(tmp_path: Path) -> None:
     file = tmp_path / "results.ndjson"
     file.write_bytes(b"\xff\xfe\x00\n" + LINE.encode())
+    assert read_results(file).notes == (
+        f"{file}:1: must be JSON, one result a line: it is no text (UTF-8); left out; the same `paceline sweep` simulates it again.",
+    )
+    file.write_bytes(b"\xff\xfe\x00\n")
     with pytest.raises(ResultsError, match=":1: must be JSON"):
         read_results(file)
 

@@ -8,7 +8,7 @@ import random
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import partial
 from itertools import count
@@ -20,9 +20,9 @@ import pytest
 import paceline
 from paceline.sweeping import Outcome, ResultsFile, Runner, Simulations, grid, iter_results, read_results, results_file, sweep
 from paceline.sweeping.backends import KILLED, WorkersLostError
-from paceline.sweeping.lines import Line, line_of, outcome_of, timed
+from paceline.sweeping.lines import Line, line_in, line_of, outcome_of, timed
 from simulator import Scenario, simulate
-from simulator.checksums import without_checksum
+from simulator.checksums import checksum_holds, without_checksum
 from simulator.errors import InputError, PacelineWarning, ResultsError, SimulationError
 from simulator.resolve import Resolved
 from simulator.results import Failure, Result
@@ -122,7 +122,10 @@ def test_a_new_file_without_a_line_leaves_no_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("content", [b"remember the milk", b"{}\n", b'{"schema_version":2}\n', b"\xff\xfe\n", b"\0" * 100, b"\n"])
+@pytest.mark.parametrize(
+    "content",
+    [b"remember the milk", b"{}\n", b'{"name":"a","checksum":"b"}\n', b'{"schema_version":2}\n', b"\xff\xfe\n", b"\0" * 100, b"\n"],
+)
 def test_what_is_no_results_file_is_refused_and_not_touched(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "j.ndjson"
     path.write_bytes(content)
@@ -136,7 +139,7 @@ def test_what_is_no_results_file_is_refused_and_not_touched(content: bytes, tmp_
 def test_garbage_behind_results_is_refused_with_its_line(scenario: Build, tmp_path: Path) -> None:
     path = tmp_path / "j.ndjson"
     line = simulate(many(scenario)[0]).to_json()
-    path.write_text(f"{line}\nhello\n{line}\n")
+    path.write_text(f'{line}\n{{"hello":1}}\n{line}\n')
     with pytest.raises(ResultsError, match=r"j.ndjson:2: is no result of this version"):
         ResultsFile.open(path)
 
@@ -157,6 +160,9 @@ DAMAGES: list[Callable[[bytes], bytes]] = [
     lambda line: line.replace(b'"checksum"', b'"checksun"'),
     lambda line: line.replace(b'{"schema_version":1,"sc', b'{"schema_versioN":1,"sc'),
     lambda line: line.replace(b',"seed"', b',,"seed"'),
+    lambda line: b"\0" * (len(line) - 1) + b"\n",
+    lambda line: b"\0" * len(line),
+    lambda _: b"hello\n",
 ]
 
 
@@ -169,7 +175,7 @@ def test_a_damaged_line_is_named_and_left_out(scenario: Build, tmp_path: Path, d
     whole = [outcome_of(line) for line in lines]
     assert list(read) in ([whole[0], whole[2]], [whole[0]])  # one without its end takes the next with it
     assert f"{path}:2" in read.notes[0]
-    assert "left out: " in read.notes[0]
+    assert re.search("; left out; the same `paceline sweep` simulates (it|them) again.$", read.notes[0])
 
 
 @pytest.mark.filterwarnings("ignore::simulator.errors.PacelineWarning")  # of a line that was cut in two there are two
@@ -246,7 +252,7 @@ def test_failures_behind_a_damaged_line_are_tried_again(scenario: Build, tmp_pat
     sweep(scenarios, path, jobs=1)
     whole = path.read_bytes()
     path.write_bytes(edited(whole))
-    asked: list[range] = []
+    asked: list[Sequence[int]] = []
     sweep(scenarios, path, jobs=1, retry_failed=True, agree=asked.append)
     assert path.read_bytes() == whole
     path.write_bytes(edited(whole))
@@ -308,13 +314,131 @@ def test_lines_without_a_checksum_must_be_of_their_scenario(scenario: Build, tmp
     path.write_bytes(bare[0] + edited(bare[1]) + bare[2])
     read = read_results(path)
     assert [result.scenario.replicas for result in read.results] == [1, 3]
-    assert f"{path}:2 is left out: its scenario is not the one of its scenario_hash" in read.notes[0]
+    assert f"{path}:2: its scenario is not the one of its scenario_hash" in read.notes[0]
     assert read.notes[1].startswith(f"2 lines of {path} have no checksum, as from an earlier version")
     with pytest.warns(PacelineWarning, match=r"r.ndjson:2: its scenario is not the one of its scenario_hash"):
         sweep(many(scenario), path, jobs=1)
     path.write_bytes(edited(bare[1]))
-    with pytest.raises(ResultsError, match=r"holds no result that can be used: .*r.ndjson:1 is left out: its scenario is not"):
+    with pytest.raises(ResultsError, match=r"r.ndjson:1: its scenario is not .*; left out; .*; no other result is there$"):
         read_results(path)
+
+
+def test_damage_in_a_pipe_takes_no_other_line_with_it(scenario: Build, tmp_path: Path) -> None:
+    sweep(many(scenario), path := tmp_path / "r.ndjson", jobs=1)
+    lines = path.read_bytes().splitlines(keepends=True)
+    os.mkfifo(pipe := tmp_path / "pipe")
+    path.write_bytes(lines[0] + b"hello\n" + lines[1] + lines[2])
+    with subprocess.Popen(["sh", "-c", 'cat "$0" > "$1"', path, pipe]):
+        assert len(list(iter_results(pipe))) == 3
+
+
+def test_a_damaged_tail_of_zeros_is_named_and_simulated_again(scenario: Build, tmp_path: Path) -> None:
+    """A crash of the machine may leave the size of a file on disk, and not what stands in it."""
+    scenarios, path = many(scenario), tmp_path / "r.ndjson"
+    sweep(scenarios, path, jobs=1)
+    whole = path.read_bytes()
+    path.write_bytes(b"".join(whole.splitlines(keepends=True)[:2]) + b"\0" * 4096)
+    with pytest.warns(PacelineWarning, match=r"r.ndjson:3: must be JSON, one result a line: .*; it is simulated again"):
+        sweep(scenarios, path, jobs=1)
+    assert path.read_bytes() == whole
+
+
+def test_damage_beside_a_file_does_not_stop_a_sweep(scenario: Build, tmp_path: Path) -> None:
+    scenarios, path = many(scenario), tmp_path / "r.ndjson"
+    sweep(scenarios, path, jobs=1)
+    whole, lines = path.read_bytes(), [line_of(simulate(one)) for one in scenarios]
+    zeros = b"\0" * 500
+    path.write_bytes(lines[0].text)
+    ResultsFile.ahead_of(path).write_bytes(zeros + b"\n" + timed(lines[2]) + zeros)
+    with pytest.warns(PacelineWarning, match=r"r.ndjson.ahead.ndjson:1: .*; it is simulated again"):
+        sweep(scenarios, path, jobs=1)
+    assert path.read_bytes() == whole
+    assert not ResultsFile.ahead_of(path).exists()
+
+
+@pytest.mark.parametrize("damage", [edited, lambda line: b"\0" * (len(line) - 1) + b"\n"])
+def test_times_stay_with_the_damaged_results_that_they_are_of(scenario: Build, tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
+    sweep(many(scenario), path := tmp_path / "r.json", jobs=1)
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(damage(lines[0]) + lines[1])
+    with pytest.raises(InputError, match=r"r.times.ndjson': is there already and does not hold the times of its simulations; overwrite it"):
+        sweep(many(scenario), tmp_path / "r.ndjson", jobs=1)
+
+
+def test_only_what_will_be_simulated_is_asked_about(scenario: Build, tmp_path: Path) -> None:
+    scenarios, path = failing(scenario), tmp_path / "r.ndjson"
+    sweep(scenarios, path, jobs=1)
+    lines = path.read_bytes().splitlines(keepends=True)
+
+    def asked(*content: bytes, retry_failed: bool) -> list[int]:
+        """Places that a sweep asks about, which is then refused."""
+        path.write_bytes(b"".join(content))
+
+        def refuse(places: Iterable[int]) -> None:
+            raise InputError(" ".join(map(str, places)))
+
+        with pytest.raises(InputError) as refused:
+            sweep(scenarios, path, jobs=1, retry_failed=retry_failed, agree=refuse)
+        assert path.read_bytes() == b"".join(content)
+        return [int(place) for place in str(refused.value).split()]
+
+    assert asked(edited(lines[0]), *lines[1:], retry_failed=False) == [0]
+    assert asked(edited(lines[0]), *lines[1:], retry_failed=True) == [0, 1]
+    assert asked(*lines[:2], retry_failed=True) == [1, 2]
+    assert asked(*lines, retry_failed=True) == [1]
+    assert asked(*lines, retry_failed=False) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"novelty": 1}, "novelty is no key of a result that this Paceline knows; it was written by another version"),
+        ({"bottleneck": None}, "bottleneck is missing, so this is no result"),
+        ({"replicas": 0}, "replicas: 0 must be at least 1"),
+    ],
+)
+def test_a_line_of_another_version_is_refused_with_its_place(scenario: Build, tmp_path: Path, change: dict[str, Any], why: str) -> None:
+    scenarios, path = many(scenario), tmp_path / "r.ndjson"
+    sweep(scenarios, path, jobs=1)
+    whole = path.read_bytes()
+    lines = whole.splitlines(keepends=True)
+    data = {key: value for key, value in (json.loads(without_checksum(lines[1])) | change).items() if value is not None}
+    path.write_bytes(lines[0] + json.dumps(data, separators=(",", ":")).encode() + b"\n" + lines[2])
+    before = path.read_bytes()
+    with pytest.raises(ResultsError, match=re.escape(f"{path}:2: {why}") + ".*; choose another `out`, or `force=True` to replace it$"):
+        sweep(scenarios, path, jobs=1)
+    with pytest.raises(ResultsError, match=re.escape(f"{path}:2: {why}")):
+        read_results(path)
+    assert path.read_bytes() == before
+    sweep(scenarios, path, jobs=1, force=True)
+    assert path.read_bytes() == whole
+
+
+def test_a_line_without_a_checksum_gets_none(scenario: Build, tmp_path: Path) -> None:
+    result = simulate(many(scenario)[0])
+    for text in (timed(line_of(result)), without_checksum(timed(line_of(result))) + b"\n"):
+        line = line_in(text)
+        assert line is not None
+        assert checksum_holds(line.text) is checksum_holds(timed(line)) is checksum_holds(text)
+        assert timed(line) == text
+        assert json.loads(line.text)["wall_time_s"] is None
+
+
+@pytest.mark.filterwarnings("ignore::simulator.errors.PacelineWarning")
+def test_what_differs_behind_a_damaged_line_is_said(scenario: Build, tmp_path: Path) -> None:
+    path = tmp_path / "r.ndjson"
+    sweep(many(scenario), path, jobs=1)
+    lines = path.read_bytes().splitlines(keepends=True)
+    # of the second, damage has taken the first two lines together, so that the third stands in the second's place
+    for damaged in (edited(lines[0]) + lines[1] + lines[2], b"\0" * len(lines[0]) + lines[1] + lines[2]):
+        path.write_bytes(damaged)
+        with pytest.raises(ResultsError, match=r"r.ndjson:2: holds the results of another sweep, where run.steps was 5 and is now 6;"):
+            sweep(grid(many(scenario)[0], [("strategy.workers", [1, 2, 3]), ("run.steps", [6])]), path, jobs=1)
+    path.write_bytes(edited(lines[0]) + lines[1] + lines[2])
+    with pytest.raises(ResultsError, match=r"r.ndjson:3: .* where strategy.workers was 3 and is now 5;"):
+        sweep(many(scenario, (1, 2, 5)), path, jobs=1)
+    with pytest.raises(ResultsError, match=r"r.ndjson:3: holds the results of another sweep, of more than 2 scenarios;"):
+        sweep(many(scenario, (1, 2)), path, jobs=1)
 
 
 def test_no_flipped_bit_gives_another_figure(scenario: Build, tmp_path: Path) -> None:

@@ -53,7 +53,10 @@ def advise(
             show_default=False,
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace --out if it holds other results.")] = False,
+    force: Annotated[
+        bool,
+        typer.Option("--force", "-f", help="Replace --out and the files beside it, whatever they are; results of this advice are kept."),
+    ] = False,
     jobs: Annotated[int, typer.Option(help=JOBS_HELP, min=0, metavar="N")] = 0,
     backend: Annotated[Literal["local", "dask", "ray"], typer.Option(help=BACKEND_HELP)] = "local",
     scheduler: Annotated[str | None, typer.Option(help=SCHEDULER_HELP, metavar="ADDRESS", show_default=False)] = None,

@@ -212,7 +212,10 @@ def plan(
     force: Annotated[
         bool,
         typer.Option(
-            "--force", help="Replace --out if it holds other results, and --report if that file is no report.", rich_help_panel=_WORK
+            "--force",
+            "-f",
+            help="Replace --out, the files beside it and --report, whatever they are; results of this plan are kept.",
+            rich_help_panel=_WORK,
         ),
     ] = False,
     jobs: Annotated[int, typer.Option(help=JOBS_HELP, min=0, metavar="N", rich_help_panel=_WORK)] = 0,

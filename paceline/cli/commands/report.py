@@ -79,7 +79,9 @@ def report(
     ] = True,
     jobs: Annotated[int, typer.Option(help="Processes for these simulations; 0: one per core.", min=0)] = 0,
     open_: Annotated[bool, typer.Option("--open", help="Open the page in your browser when it is written.")] = False,
-    force: Annotated[bool, typer.Option("--force", "-f", help="Replace the file at --out even if it is no report.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", "-f", help="Replace the files of --out, --tables and --figures whatever they are.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON which files were written.")] = False,
 ) -> None:
     """Write a scaling report: one HTML file that opens offline.

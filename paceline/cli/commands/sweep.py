@@ -78,7 +78,10 @@ def sweep(
     jobs: Annotated[int, typer.Option(help=JOBS_HELP, min=0, metavar="N")] = 0,
     backend: Annotated[Literal["local", "dask", "ray"], typer.Option(help=BACKEND_HELP)] = "local",
     scheduler: Annotated[str | None, typer.Option(help=SCHEDULER_HELP, metavar="ADDRESS", show_default=False)] = None,
-    force: Annotated[bool, typer.Option("--force", "-f", help="Replace --out if it holds the results of another sweep.")] = False,
+    force: Annotated[
+        bool,
+        typer.Option("--force", "-f", help="Replace --out and the files beside it, whatever they are; results of this sweep are kept."),
+    ] = False,
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Simulate again the scenarios that failed in an earlier run.")
     ] = False,
