@@ -13,9 +13,10 @@ import itertools
 import os
 import stat
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from simulator.errors import InputError, ScenarioError
 from simulator.files import read_toml
@@ -29,7 +30,9 @@ __all__ = [
     "check_writable",
     "csv_kind",
     "fitted_kind",
+    "fitted_table",
     "has_header",
+    "heading_of",
     "marked_kind",
     "mode_of",
 ]
@@ -45,7 +48,7 @@ class OutputKind:
     Attributes
     ----------
     what
-        With what is said of a file that is not of it, such as ``"is no report of Paceline"``.
+        With what is said of a file that is not of it, such as ``"is no machine that a fit wrote"``.
     holds
         Whether a file that has content is of it.
     """
@@ -59,9 +62,9 @@ EDITED = OutputKind("", lambda _: False)
 
 
 def marked_kind(what: str, mark: str | bytes) -> OutputKind:
-    """Files that have a mark of Paceline's within their first bytes."""
+    """Files, such as a ``"report"``, that have a mark of Paceline's within their first bytes, which those of earlier versions may lack."""
     its = mark.encode() if isinstance(mark, str) else mark
-    return OutputKind(what, lambda path: its in _start_of(path))
+    return OutputKind(f"is no {what} of this version of Paceline", lambda path: its in _start_of(path))
 
 
 def csv_kind(columns: Sequence[str]) -> OutputKind:
@@ -71,24 +74,37 @@ def csv_kind(columns: Sequence[str]) -> OutputKind:
 
 def has_header(path: Path, columns: Sequence[str]) -> bool:
     """Whether a file begins with the heading of a table (CSV) of these columns."""
+    return heading_of(path) == list(columns)
+
+
+def heading_of(path: Path) -> list[str]:
+    """The columns that a table (CSV) has by its first line; none where the file is no text.
+
+    Raises
+    ------
+    OSError
+        It cannot be read.
+    """
     try:
         with path.open(encoding="utf-8", newline="") as file:
-            return next(csv.reader(file), None) == list(columns)
+            return next(csv.reader(file), [])
     except (UnicodeDecodeError, csv.Error):
-        return False
+        return []
 
 
 def fitted_kind(what: str, key: str) -> OutputKind:
     """Files (TOML) that a calibration wrote: they have ``key``, and say where they come from."""
+    return OutputKind(f"is no {what} file that a calibration wrote", lambda path: key in fitted_table(path))
 
-    def holds(path: Path) -> bool:
-        try:
-            table = read_toml(path)
-        except ScenarioError:
-            return False
-        return key in table and "command" in table.get("provenance", {})
 
-    return OutputKind(f"is no {what} file that a calibration wrote", holds)
+def fitted_table(path: Path) -> Mapping[str, Any]:
+    """What a file (TOML) holds whose ``provenance`` tells by which ``command`` it was made; nothing of any other file."""
+    try:
+        table = read_toml(path)
+    except ScenarioError:
+        return {}
+    provenance = table.get("provenance")
+    return table if isinstance(provenance, Mapping) and "command" in provenance else {}
 
 
 class Output:
@@ -190,15 +206,22 @@ def check_writable(path: Path, reads: Path | None = None) -> Path:
     return path
 
 
-def check_folder(folder: Path) -> Path:
+def check_folder(folder: Path, argument: str = "") -> Path:
     """Make sure, before the work, that files can be written into a folder, which is not made yet where it is not there.
+
+    Parameters
+    ----------
+    folder
+        The folder.
+    argument
+        Of the library, by which a user names it; it begins the message.
 
     Raises
     ------
     InputError
         It, or a part of its path, is a file, or it cannot be made or written to.
     """
-    shown = repr(str(folder)[:120])
+    shown = f"`{argument}`: {str(folder)[:120]!r}" if argument else repr(str(folder)[:120])
     try:
         if (obstacle := next((path for path in (folder, *folder.parents) if path.exists() and not path.is_dir()), None)) is not None:
             raise InputError(f"{shown}: {'is' if obstacle == folder else f'{obstacle} is'} a file, not a folder; choose another folder")

@@ -25,6 +25,8 @@ __all__ = ["removed_after_this_process", "scratch"]
 _ENDED_WITHIN_S = 5.0
 _EACH_S = 0.02
 _NAMED_BY = ("TMPDIR", "RAY_TMPDIR")
+_BEGUN_S = time.time() - 0.1
+"""When this process began, as far as the clock of files tells, which may be late by some hundredths of a second."""
 
 
 @contextlib.contextmanager
@@ -47,37 +49,42 @@ def scratch(*beside: Path, within: str | None = None) -> Iterator[Path]:
         The folder cannot be made, or no process be started.
     """
     folder = Path(tempfile.mkdtemp(prefix="paceline-", dir=within))
-    places = [folder, *beside]
     try:
-        keeper = _Keeper([glob.escape(os.path.abspath(place)) for place in places])
+        keeper = _Keeper([glob.escape(os.path.abspath(place)) for place in (folder, *beside)])
     except BaseException:
-        _remove(places)
+        _remove([folder, *beside])
         raise
     try:
         yield folder
     finally:
         keeper.close()
-        _remove(places)  # where somebody has killed the keeper
 
 
 @cache
 def removed_after_this_process(pattern: str) -> None:
     """Have whatever a pattern of :mod:`glob`, an absolute path, fits be removed when this process has ended, be it killed.
 
+    Only what belongs to this user and has come since this process began: of containers that share a folder, several have a
+    process of the same number.
+
     Raises
     ------
     OSError
         No process can be started.
     """
-    atexit.register(_Keeper([pattern]).close)
+    atexit.register(_Keeper([pattern], _BEGUN_S).close)
 
 
 class _Keeper:
-    """The process that tidies up what patterns fit."""
+    """The process that tidies up what patterns fit, for the one that makes it: a child that was forked from that does nothing.
 
-    def __init__(self, patterns: Sequence[str]) -> None:
+    Where ``since_s`` is given, seconds as files have them, it leaves alone what is older, or another user's.
+    """
+
+    def __init__(self, patterns: Sequence[str], since_s: float | None = None) -> None:
+        self._patterns, self._since_s, self._for = patterns, since_s, os.getpid()
         self._process = subprocess.Popen(  # noqa: S603 - this Python
-            [sys.executable, "-I", "-S", "-B", __file__, *patterns],
+            [sys.executable, "-I", "-S", "-B", __file__, "" if since_s is None else repr(since_s), *patterns],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -87,25 +94,37 @@ class _Keeper:
 
     def close(self) -> None:
         """Have it tidy up now, and wait until it has."""
+        if os.getpid() != self._for:
+            return
         assert self._process.stdin is not None
         with contextlib.suppress(OSError):  # somebody has killed it
             self._process.stdin.write(b"\n")  # a child that was forked may hold the pipe open
             self._process.stdin.close()
         self._process.wait()
+        _remove(_found(self._patterns, self._since_s))  # where somebody has killed it
 
 
-def _keep(patterns: Sequence[str]) -> None:
+def _keep(since_s: float | None, patterns: Sequence[str]) -> None:
     """What the keeper does: wait for a word, or for the end of whoever would say it."""
     starter = os.getppid()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     sys.stdin.buffer.read(1)
-    _end_workers([place for place in _found(patterns) if place.is_dir()], {starter, os.getpid()})
-    _remove(_found(patterns))
+    _end_workers([place for place in _found(patterns, since_s) if place.is_dir()], {starter, os.getpid()})
+    _remove(_found(patterns, since_s))
 
 
-def _found(patterns: Sequence[str]) -> list[Path]:
-    return [Path(place) for pattern in patterns for place in glob.glob(pattern)]
+def _found(patterns: Sequence[str], since_s: float | None) -> list[Path]:
+    """What patterns fit; with ``since_s`` as of :class:`_Keeper`."""
+    found = [Path(place) for pattern in patterns for place in glob.glob(pattern)]
+    return found if since_s is None else [place for place in found if _is_own(place, since_s)]
+
+
+def _is_own(place: Path, since_s: float) -> bool:
+    with contextlib.suppress(OSError):  # it is gone
+        its = place.lstat()
+        return its.st_uid == os.getuid() and its.st_mtime >= since_s
+    return False
 
 
 def _end_workers(folders: Sequence[Path], but: set[int]) -> None:
@@ -144,4 +163,4 @@ def _remove(places: Sequence[Path]) -> None:
 
 
 if __name__ == "__main__":
-    _keep(sys.argv[1:])
+    _keep(float(sys.argv[1]) if sys.argv[1] else None, sys.argv[2:])

@@ -14,7 +14,17 @@ from simulator.outputs import Output, fitted_kind
 from simulator.text import format_bytes, format_rate, format_seconds
 from simulator.workload import Workload
 
-__all__ = ["CLUSTER", "INPUT", "WORKLOAD", "write_cluster", "write_input", "write_workload"]
+__all__ = [
+    "CLUSTER",
+    "INPUT",
+    "WORKLOAD",
+    "cluster_text",
+    "input_text",
+    "workload_text",
+    "write_cluster",
+    "write_input",
+    "write_workload",
+]
 
 WORKLOAD, CLUSTER, INPUT = fitted_kind("workload", "forward"), fitted_kind("cluster", "inter_node"), fitted_kind("input", "work")
 """Files that a new calibration may replace."""
@@ -56,26 +66,40 @@ def write_workload(workload: Workload, path: Path, *, force: bool = False) -> Pa
     InputError
         It cannot be written, or without ``force``, something else is there than a workload that was fitted.
     """
-    document = _document(workload.model_dump(mode="json", exclude_none=True), _WORKLOAD_HEAD, workload.name)
-    return Output(path, WORKLOAD, force=force).write(tomlkit.dumps(document))
+    return Output(path, WORKLOAD, force=force).write(workload_text(workload))
 
 
 def write_cluster(cluster: Cluster, path: Path, *, force: bool = False) -> Path:
     """Write a cluster file; errors as of :func:`write_workload`."""
+    return Output(path, CLUSTER, force=force).write(cluster_text(cluster))
+
+
+def write_input(pipeline: InputPipeline, path: Path, *, force: bool = False) -> Path:
+    """Write the file of an input pipeline; errors as of :func:`write_workload`."""
+    return Output(path, INPUT, force=force).write(input_text(pipeline))
+
+
+def workload_text(workload: Workload) -> str:
+    """What a workload file holds."""
+    return tomlkit.dumps(_document(workload.model_dump(mode="json", exclude_none=True), _WORKLOAD_HEAD, workload.name))
+
+
+def cluster_text(cluster: Cluster) -> str:
+    """What a cluster file holds."""
     data = cluster.model_dump(mode="json", exclude_none=True)
     # left out: what was not measured keeps its default, and a reader is not misled
     for key in ("intra_node", "devices_per_node", "replicas_per_device", "node_speed", "device"):
         if key not in cluster.model_fields_set or not data.get(key):
             data.pop(key, None)
-    return Output(path, CLUSTER, force=force).write(tomlkit.dumps(_document(data, _CLUSTER_HEAD, cluster.name)))
+    return tomlkit.dumps(_document(data, _CLUSTER_HEAD, cluster.name))
 
 
-def write_input(pipeline: InputPipeline, path: Path, *, force: bool = False) -> Path:
-    """Write the file of an input pipeline; errors as of :func:`write_workload`."""
+def input_text(pipeline: InputPipeline) -> str:
+    """What the file of an input pipeline holds."""
     data = pipeline.model_dump(mode="json", exclude_none=True)
     shown: dict[str, Any] = {key: data.pop(key) for key in ("name", "description") if key in data}
     settings = {key: getattr(pipeline, key) for key in ("parallel_calls", "prefetch", "shuffle_buffer")}
-    return Output(path, INPUT, force=force).write(tomlkit.dumps(_document({**shown, **settings, **data}, _INPUT_HEAD, pipeline.name)))
+    return tomlkit.dumps(_document({**shown, **settings, **data}, _INPUT_HEAD, pipeline.name))
 
 
 def _document(data: dict[str, Any], head: tuple[str, ...], name: str) -> tomlkit.TOMLDocument:

@@ -41,6 +41,7 @@ __all__ = [
     "hybrid_scenario",
     "hybrid_table",
     "is_composed",
+    "ways_of",
 ]
 
 Way = Literal["from dimensions", "constants fitted", "from its smallest row"]
@@ -209,6 +210,13 @@ def group_of(tables: HybridTables, row: HybridRow, way: Way) -> str:
     return f"{source}, {way}"
 
 
+def ways_of(tables: HybridTables, row: HybridRow) -> tuple[Way, ...]:
+    """In which ways a row can be predicted."""
+    known = tables.model_of(row) is not None and not tables.of(row).from_its_smallest_row_alone
+    can = {DIMENSIONS: known, FITTED: known and not tables.is_fitted(row), SMALLEST: tables.base_of(row) is not None}
+    return tuple(way for way in WAYS if can[way])
+
+
 def hybrid_rows(tables: HybridTables, row: HybridRow, constants: Mapping[str, Known]) -> list[Compared]:
     """A row beside its predictions, in each way that there is for it.
 
@@ -218,13 +226,12 @@ def hybrid_rows(tables: HybridTables, row: HybridRow, constants: Mapping[str, Kn
         Those that are fitted.
     """
     found = []
-    series = tables.of(row)
-    if tables.model_of(row) is not None and not series.from_its_smallest_row_alone:
+    ways = ways_of(tables, row)
+    if DIMENSIONS in ways:
         found.append(_compared(tables, row, DIMENSIONS, hybrid_scenario(tables, row)))
-        if not tables.is_fitted(row):
-            found.append(_compared(tables, row, FITTED, hybrid_scenario(tables, row, constants)))
-    base = tables.base_of(row)
-    if base is not None:
+    if FITTED in ways:
+        found.append(_compared(tables, row, FITTED, hybrid_scenario(tables, row, constants)))
+    if (base := tables.base_of(row)) is not None:
         times = _solved(tables, base)
         found.append(_compared(tables, row, SMALLEST, hybrid_scenario(tables, row, None, times), fitted=row == base, base=base))
     return found

@@ -2,28 +2,44 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from calibrate.probing import Progress
-from calibrate.published.hybrid_prediction import DIMENSIONS, FITTED, SMALLEST, WAYS, Way, fitted_constants, hybrid_rows, is_composed
-from calibrate.published.hybrids import HybridRow, load_hybrids
+from calibrate.published.hybrid_prediction import (
+    DIMENSIONS,
+    FITTED,
+    SMALLEST,
+    WAYS,
+    Way,
+    fitted_constants,
+    group_of,
+    hybrid_rows,
+    is_composed,
+    ways_of,
+)
+from calibrate.published.hybrids import HybridRow, HybridTables, load_hybrids
 from calibrate.published.tables import Excluded
 from calibrate.published.validation import Spread
 from calibrate.validation.comparison import Compared
-from calibrate.validation.validation import Score, Validation, largest_errors, scores_of
+from calibrate.validation.validation import Outline, Score, Validation, largest_errors, scores_of
 from simulator.checksums import checksum_holds, with_checksum
 from simulator.constants import Known
-from simulator.errors import InputError
+from simulator.errors import InputError, SimulationError
 from simulator.nearest import did_you_mean
 from simulator.outputs import Output, OutputKind
 from simulator.table import Column, Table
 
-__all__ = ["validate_hybrids", "validation_of"]
+__all__ = ["outline_of", "validate_hybrids", "validation_of"]
 
+_KEY = "hybrids"
 _WHAT: Mapping[Way, str] = {
     DIMENSIONS: "throughput from dimensions",
     FITTED: "throughput with fitted constants",
@@ -73,16 +89,13 @@ def validate_hybrids(
     ------
     InputError
         There is no such table or series, or the file of ``keep`` is something else.
+    SimulationError
+        A row cannot be kept.
     ScenarioError
         A file of the tables is missing or broken.
     """
     tables = load_hybrids()
-    names = [*tables.tables, *tables.series]
-    for name in only or ():
-        if name not in names:
-            hint = did_you_mean(name, names, f"choose from {', '.join(tables.tables)}, or a series")
-            raise InputError(f"`only`: there is no published table or series {str(name)[:60]!r}; {hint}")
-    wanted = [row for row in tables.rows if not only or {row.series, tables.of(row).table} & set(only)]
+    wanted = _wanted(tables, only)
     constants = fitted_constants(tables)
     kept = _Kept(keep, force=force)
     missing = [row for row in wanted if row.name not in kept]
@@ -94,47 +107,81 @@ def validate_hybrids(
     return validation_of([each for row in wanted for each in kept.rows[row.name]], tables.excluded)
 
 
+def _wanted(tables: HybridTables, only: Sequence[str] | None) -> list[HybridRow]:
+    names = [*tables.tables, *tables.series]
+    for name in only or ():
+        if name not in names:
+            hint = did_you_mean(name, names, f"choose from {', '.join(tables.tables)}, or a series")
+            raise InputError(f"`only`: there is no published table or series {str(name)[:60]!r}; {hint}")
+    return [row for row in tables.rows if not only or {row.series, tables.of(row).table} & set(only)]
+
+
 def _predicted(constants: Mapping[str, Known], row: HybridRow) -> list[Compared]:
     return hybrid_rows(load_hybrids(), row, constants)
 
 
 class _Kept:
-    """Rows by name, one after the other also in a file where there is a folder; what was cut off there is predicted again."""
+    """Rows by name, one after the other also in a file where there is a folder, which other processes may append to as well."""
 
     def __init__(self, folder: Path | None, *, force: bool) -> None:
         self.rows: dict[str, list[Compared]] = {}
-        self._file = None if folder is None else folder / "hybrids.ndjson"
-        self._end = 0
-        if self._file is not None:
-            Output(self._file, _KEPT, force=force, argument="keep", beside=True)
-            if self._file.is_file() and _KEPT.holds(self._file):
-                whole = self._file.read_bytes()
-                self._end = whole.rfind(b"\n") + 1
-                for line in whole[: self._end].splitlines():
-                    if checksum_holds(line):  # others are predicted again
-                        found = json.loads(line)
-                        self.rows[found["name"]] = [Compared.model_validate(each) for each in found["rows"]]
+        self._output: Output | None = None
+        self._anew = False
+        if folder is not None:
+            path = folder / "hybrids.ndjson"
+            self._output = Output(path, _KEPT, force=force, argument="keep")
+            if path.is_file():
+                self._anew = not _KEPT.holds(path)
+                if not self._anew:
+                    self._read(path)
+
+    def _read(self, path: Path) -> None:
+        """Take what is whole, and of this version; the rest is predicted again."""
+        for line in path.read_bytes().splitlines():
+            if checksum_holds(line):
+                found = json.loads(line)
+                with contextlib.suppress(ValidationError):
+                    self.rows[found["name"]] = [Compared.model_validate(each) for each in found["rows"]]
 
     def __contains__(self, name: str) -> bool:
         return name in self.rows
 
     def add(self, row: HybridRow, found: list[Compared]) -> None:
+        """Keep a row.
+
+        Raises
+        ------
+        SimulationError
+            It cannot be written, as on a full disk.
+        """
         self.rows[row.name] = found
-        if self._file is not None:
-            self._file.parent.mkdir(parents=True, exist_ok=True)
-            text = json.dumps({"name": row.name, "rows": [each.model_dump(mode="json") for each in found]})
-            line = f"{with_checksum(text)}\n".encode()
-            with open(self._file, "ab") as file:
-                file.truncate(self._end)
-                file.write(line)
-            self._end += len(line)
+        if self._output is None:
+            return
+        if self._anew:
+            self._output.write(b"")
+            self._anew = False
+        path = self._output.path
+        text = json.dumps({"name": row.name, "rows": [each.model_dump(mode="json") for each in found]})
+        line = f"{with_checksum(text)}\n".encode()
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with open(path, "a+b", buffering=0) as file:  # whole lines, each behind all that is there, whoever wrote it
+                if file.tell() and os.pread(file.fileno(), 1, file.tell() - 1) != b"\n":
+                    line = b"\n" + line
+                while line:
+                    line = line[file.write(line) :]
+        except OSError as error:
+            raise SimulationError(f"{path}: cannot be written: {error.strerror}; predicted rows are kept: run again when it can") from None
 
 
-_BEGINS = b'{"name": '
-_KEPT = OutputKind(
-    "holds no rows that this version predicted",
-    lambda path: all(line.startswith(_BEGINS) or _BEGINS.startswith(line) for line in path.read_bytes().splitlines()),
-)
+_BEGINS, _BEGAN, _WENT_ON = b'{"name": ', b'["', b'", [{"name": '
+"""Of a line, and of one of earlier versions, which had no checksum."""
+_KEPT = OutputKind("holds no predicted rows", lambda path: all(map(_is_line, path.read_bytes().splitlines())))
+
+
+def _is_line(text: bytes) -> bool:
+    """Whether it is a line of predicted rows, or the beginning of one."""
+    return text.startswith(_BEGINS) or _BEGINS.startswith(text) or (text.startswith(_BEGAN) and _WENT_ON in text)
 
 
 def validation_of(rows: Sequence[Compared], excluded: Sequence[Excluded]) -> Validation:
@@ -149,7 +196,7 @@ def validation_of(rows: Sequence[Compared], excluded: Sequence[Excluded]) -> Val
         if found:
             apart.append((found[-1].group, _WHAT[way]))
     return Validation(
-        key="hybrids",
+        key=_KEY,
         title="Published trainings that cut a model",
         rows=tuple(rows),
         scores=tuple(scores),
@@ -165,14 +212,21 @@ def validation_of(rows: Sequence[Compared], excluded: Sequence[Excluded]) -> Val
             _not_fitting(rows),
             _excluded(excluded),
         ),
-        family=_family,
+        family=lambda row: _family(row.group, str(row.settings["table"])),
         details=(_by_layout(rows),),
     )
 
 
-def _family(row: Compared) -> str:
+def _family(group: str, table: str) -> str:
     """The table that a row is from; vTrain's has too many rows for one file."""
-    return row.group if row.group.startswith("vTrain") else str(row.settings["table"])
+    return group if group.startswith("vTrain") else table
+
+
+def outline_of(only: Sequence[str] | None = None) -> Outline:
+    """What tables there may be of some of the published ones, or series; errors as of :func:`validate_hybrids`."""
+    tables = load_hybrids()
+    families = (_family(group_of(tables, row, way), tables.of(row).table) for row in _wanted(tables, only) for way in ways_of(tables, row))
+    return Outline(_KEY, tuple(dict.fromkeys(families)), (_by_layout(()),))
 
 
 def _by_layout(rows: Iterable[Compared]) -> Table:

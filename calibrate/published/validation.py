@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ from calibrate.published.prediction import base_of, compared, left_out, row_name
 from calibrate.published.scenarios import PublishedCase, cases_of
 from calibrate.published.tables import Accounted, Excluded, Row, Tables, load_tables
 from calibrate.validation.comparison import Compared
-from calibrate.validation.validation import Score, Validation, largest_errors, scores_of
+from calibrate.validation.validation import Outline, Score, Validation, largest_errors, scores_of
 from simulator.constants import Constant, Known, constants
 from simulator.errors import InputError
 from simulator.nearest import did_you_mean
@@ -33,6 +34,7 @@ __all__ = [
     "coverage_of",
     "headline_of",
     "names_of_tables",
+    "outlines_of",
     "row_of",
     "validate_published",
 ]
@@ -44,6 +46,7 @@ THROUGHPUT = "throughput"
 HEADLINES = {THROUGHPUT: "throughput", "NCCL": "rate of all-reduces", "staleness": "mean staleness"}
 """What is scored and counted apart, because errors of one say nothing of another, and what each predicts, in words."""
 
+_KEY, _KEY_OF_MOVED = "published", "moved"
 _MOST_REASONS, _MOST_OF_A_SERIES = 12, 2
 _LISTING = "`paceline validate --published --only TABLE --json`"
 _OF_STALENESS, _OF_NCCL = "staleness", "nccl_allreduce"
@@ -84,7 +87,7 @@ class PublishedValidation(Spec):
         headlines = _headlines([row for row in rows if row.group in REGIMES])
         moved = any(row.group in MOVED_BY for row in rows)
         return Validation(
-            key="published",
+            key=_KEY,
             title="Published tables",
             rows=rows,
             scores=(*_scores_apart(rows), *(score for each in headlines for score in each.scores)),
@@ -124,6 +127,25 @@ class PublishedValidation(Spec):
 
 Spread = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
 """A ``map``, perhaps over several processes: answers in the order of what is asked."""
+
+
+def outlines_of(regimes: Sequence[str] = (), only: Sequence[str] = ()) -> tuple[Outline, ...]:
+    """What tables there may be of published ones; a validation of moved trainings alone is one of its own.
+
+    Parameters
+    ----------
+    regimes, only
+        As :func:`validate_published` takes them; none: all.
+    """
+    others = tuple(regime for regime in REGIMES if not regimes or regime in regimes)
+    moved = not regimes or MOVED in regimes
+    found = []
+    if others:
+        details = (*((_WAYS_MOVED,) if moved else ()), _constants(()), _excluded(()))
+        found.append(Outline(_KEY, (*others, *(MOVED_BY if moved else ())), details))
+    if moved and (only or not others):
+        found.append(Outline(_KEY_OF_MOVED, MOVED_BY, (_WAYS_MOVED,)))
+    return tuple(found)
 
 
 def validate_published(
@@ -315,7 +337,7 @@ def _scores_apart(rows: Sequence[Compared]) -> Iterator[Score]:
 def _validation_of_moved(rows: Sequence[Compared]) -> Validation:
     """Moved trainings by themselves."""
     return Validation(
-        key="moved",
+        key=_KEY_OF_MOVED,
         title="Published trainings moved to another device",
         rows=tuple(rows),
         scores=tuple(score for group in MOVED_BY for score in scores_of(row for row in rows if row.group == group)),
@@ -334,15 +356,6 @@ def _moved(rows: Sequence[Compared]) -> tuple[Table, ...]:
         if row.group in MOVED_BY:
             way = f"{row.settings.get('from', 'a processor')} to {row.settings['to']}"
             ways.setdefault((row.group, way, str(row.settings["precision"])), []).append(row)
-    columns = (
-        Column("rule", "text"),
-        Column("way", "text", "from, to"),
-        Column("precision", "text"),
-        Column("trainings", "count"),
-        Column("median_error", "error", "median error"),
-        Column("worst_error", "error", "worst"),
-        Column("inside", "count", "inside 90%", "trainings inside the 90% interval"),
-    )
     cells = tuple(
         (
             group.removeprefix("moved, "),
@@ -355,7 +368,23 @@ def _moved(rows: Sequence[Compared]) -> tuple[Table, ...]:
         )
         for (group, way, precision), its in sorted(ways.items())
     )
-    return (Table("Moved from one device to another", columns, cells, "moved"),) if cells else ()
+    return (replace(_WAYS_MOVED, rows=cells),) if cells else ()
+
+
+_WAYS_MOVED = Table(
+    "Moved from one device to another",
+    (
+        Column("rule", "text"),
+        Column("way", "text", "from, to"),
+        Column("precision", "text"),
+        Column("trainings", "count"),
+        Column("median_error", "error", "median error"),
+        Column("worst_error", "error", "worst"),
+        Column("inside", "count", "inside 90%", "trainings inside the 90% interval"),
+    ),
+    (),
+    "moved",
+)
 
 
 def _constants(known: Sequence[Constant]) -> Table:

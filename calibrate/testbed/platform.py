@@ -25,7 +25,7 @@ from simulator.validation_errors import rule_of
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["MEANINGS", "PRIORS", "Parameter", "Platform", "log_width"]
+__all__ = ["MEANINGS", "PARAMETER_COLUMNS", "PRIORS", "Parameter", "Platform", "log_width"]
 
 MEANINGS: dict[str, str] = {
     "wire_bytes_per_byte": "bytes on a shaped link for each byte of a tensor (headers, acknowledgements, encoding)",
@@ -94,6 +94,15 @@ PRIORS: dict[str, tuple[float, float, float]] = {
 CPU machines). In the least squares the interval weighs as one more, weak observation."""
 
 
+PARAMETER_COLUMNS = (
+    Column("parameter", "any", left=True),
+    Column("value", "number"),
+    Column("low", "number", "90% from"),
+    Column("high", "number", "to"),
+    Column("determined", "any", left=True),
+    Column("meaning", "text", "what it is"),
+)
+"""Of the table of a platform's parameters."""
 _SPREADS = ("weight_sigma", "noise", "loopback_noise", "misfit", "loopback_misfit")
 """Parameters that are a spread: exponents, which soon leave all numbers behind."""
 _MOST_SPREAD = 5.0
@@ -198,15 +207,7 @@ class Platform(Short, Spec):
             (name, one.value, one.low, one.high, "yes" if one.determined else "no: prior", MEANINGS[name])
             for name, one in self.parameters.items()
         )
-        columns = (
-            Column("parameter", "any", left=True),
-            Column("value", "number"),
-            Column("low", "number", "90% from"),
-            Column("high", "number", "to"),
-            Column("determined", "any", left=True),
-            Column("meaning", "text", "what it is"),
-        )
-        return Table("", columns, rows)
+        return Table("", PARAMETER_COLUMNS, rows)
 
     def to_frame(self) -> pd.DataFrame:
         """The parameters as a pandas table, one row each."""

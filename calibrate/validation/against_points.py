@@ -16,7 +16,7 @@ from calibrate.validation.comparison import Compared
 from calibrate.validation.discrepancy import own_discrepancy
 from calibrate.validation.points import Setting, Unit, base_scenario, compared, scenarios_at
 from calibrate.validation.refit import BOUND, Fitted, Refit, refit, refitted_table
-from calibrate.validation.validation import Score, Validation, scores_of
+from calibrate.validation.validation import Outline, Score, Validation, scores_of
 from simulator.outputs import EDITED, Output
 from simulator.resolve import resolve
 from simulator.results import Result
@@ -28,13 +28,15 @@ from simulator.text import Kind, format_interval, format_number, format_share
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["AS_GIVEN", "LEFT_OUT", "REFITTED", "PointsCase", "Refitted", "refit_to_points", "validate_points"]
+__all__ = ["AS_GIVEN", "LEFT_OUT", "OUTLINE", "REFITTED", "PointsCase", "Refitted", "refit_to_points", "validate_points"]
 
 AS_GIVEN = "as given"
 LEFT_OUT = "each point from the others"
 REFITTED = "refitted to all points"
 """Groups of rows of a refit."""
 
+OUTLINE = Outline("points")
+"""What tables there will be."""
 _MUCH_SCATTER = 3.0
 """Residuals of a refit that are more times their noise than this are worth a word."""
 
@@ -102,7 +104,7 @@ class PointsCase:
         if all(len(setting.throughput) == 1 for setting in self.settings):
             notes.insert(0, "No setting was measured twice, so how much of an error is noise cannot be said: repeat some runs.")
         return Validation(
-            key="points",
+            key=OUTLINE.key,
             title=f"{self.base.workload.name}, {self.base.strategy.way}",
             rows=tuple(rows),
             scores=tuple(scores),

@@ -14,7 +14,7 @@ import numpy as np
 from calibrate.fit.intervals import digits
 from calibrate.testbed.busy_cores import busy_cores
 from calibrate.testbed.fitting import fit_platform
-from calibrate.testbed.platform import MEANINGS, Platform
+from calibrate.testbed.platform import MEANINGS, PARAMETER_COLUMNS, Platform
 from calibrate.testbed.prediction import predict_setting
 from calibrate.testbed.readings import Readings, read_run
 from calibrate.testbed.running import measure_setting, retried
@@ -22,7 +22,7 @@ from calibrate.testbed.scenarios import RealCompute, scenario_of
 from calibrate.testbed.setting import Compute, TestbedSetting
 from calibrate.validation.comparison import Compared, histogram_distance, reached_of
 from calibrate.validation.matrix import Matrix, times_compute
-from calibrate.validation.validation import Validation, largest_errors, scores_of
+from calibrate.validation.validation import Outline, Validation, largest_errors, scores_of
 from simulator.distributions import Empirical
 from simulator.errors import CalibrationError
 from simulator.replication import replicate
@@ -85,7 +85,7 @@ class MatrixValidation:
             else f"drawn at random by seed {matrix.drawn_by} from the space that docs/testbed.md declares"
         )
         return Validation(
-            key=f"testbed-{matrix.name}",
+            key=outline_of(matrix).key,
             title=f"Real TensorFlow runs on this machine ({matrix.name})",
             rows=rows,
             scores=tuple(scores_of(rows)),
@@ -125,16 +125,22 @@ def _said_of(unmeasured: Sequence[Unmeasured], settings: int) -> tuple[str, ...]
 
 def _parameters(platform: Platform) -> Table:
     """Each parameter, with what determines it."""
-    its = platform.table()
-    why = tuple(platform.parameters[str(row[0])].why for row in its.rows)
-    return replace(
-        its,
-        title="What was fitted",
-        columns=(*its.columns, Column("why", "text", "by what")),
-        rows=tuple((*row, each) for row, each in zip(its.rows, why, strict=True)),
-        name="parameters",
-        note="Seconds and bytes. A parameter that the runs do not determine keeps a documented prior.",
-    )
+    rows = platform.table().rows
+    return replace(_PARAMETERS, rows=tuple((*row, platform.parameters[str(row[0])].why) for row in rows))
+
+
+_PARAMETERS = Table(
+    "What was fitted",
+    (*PARAMETER_COLUMNS, Column("why", "text", "by what")),
+    (),
+    "parameters",
+    "Seconds and bytes. A parameter that the runs do not determine keeps a documented prior.",
+)
+
+
+def outline_of(matrix: Matrix) -> Outline:
+    """What tables there will be of a matrix."""
+    return Outline(f"testbed-{matrix.name}", details=(_PARAMETERS,))
 
 
 def measure_matrix(

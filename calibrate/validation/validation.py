@@ -26,7 +26,7 @@ from simulator.text import Kind, counted, format_change, format_share, written
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ALL", "Score", "Thresholds", "Validation", "largest_errors", "scores_of", "share_of", "thresholds_of"]
+__all__ = ["ALL", "Outline", "Score", "Thresholds", "Validation", "largest_errors", "scores_of", "share_of", "thresholds_of"]
 
 ALL = "all"
 """Name of the score over all groups, where nothing else is said."""
@@ -159,6 +159,25 @@ def share_of(text: str, where: str, example: str = "2%") -> float:
     if example.endswith("%") and value > 1 and not plain.endswith("%"):
         raise InputError(f"{where}: {text[:40]!r}: is {format_share(value)} as a share; write {plain}% or {value / 100:g}")
     return value
+
+
+@dataclass(frozen=True)
+class Outline:
+    """What tells, before a validation is made, which files its tables become.
+
+    Attributes
+    ----------
+    key
+        Of the validation.
+    families
+        Each that there may be rows of; ``""`` where there are no families.
+    details
+        Its further tables, without rows.
+    """
+
+    key: str
+    families: tuple[str, ...] = ("",)
+    details: tuple[Table, ...] = ()
 
 
 @dataclass(frozen=True, repr=False)

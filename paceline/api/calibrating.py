@@ -158,9 +158,9 @@ def calibrate(
         ...
     simulator.errors.InputError: `model`: no_such_file.py: there is no such file; check the path
     """
-    from calibrate import fit_workload, write_workload
+    from calibrate import fit_workload
     from calibrate.calibration import calibrate_step
-    from calibrate.fit.writing import WORKLOAD
+    from calibrate.fit.writing import WORKLOAD, workload_text
 
     target = step if model is None else model
     if sum((model is not None, step is not None, bool(from_measurements))) != 1:
@@ -169,7 +169,7 @@ def calibrate(
         raise InputError(f"`at_once={at_once}`: nothing is measured where `from_measurements` is given; leave it out")
     if layers and model is None:
         raise InputError("`layers=True`: needs `model`: of a training step of your own, or of what was measured, no layers can be seen")
-    path = _target(out, WORKLOAD, force=force)
+    output = _target(out, WORKLOAD, force=force)
     made_by = command or f"paceline.calibrate({target or [str(file) for file in from_measurements]!r}, name={name!r})"
     if target is None:
         files = [Path(file) for file in from_measurements]
@@ -181,8 +181,8 @@ def calibrate(
             timeout_s=timeout_s, folder=Path(measurements), progress=progress,
         )  # fmt: skip
     _warn_of_measurements(workload.provenance)
-    if path is not None:
-        write_workload(workload, path, force=force)
+    if output is not None:
+        output.write(workload_text(workload))
     return workload
 
 
@@ -258,13 +258,13 @@ def calibrate_input(
         ...
     simulator.errors.InputError: `input`: no_such_file.py: there is no such file; check the path
     """
-    from calibrate import fit_input, write_input
+    from calibrate import fit_input
     from calibrate.calibration import calibrate_input as measure
-    from calibrate.fit.writing import INPUT
+    from calibrate.fit.writing import INPUT, input_text
 
     if (input is None) == (from_measurements is None):
         raise InputError("give one of `input` and `from_measurements`: what is to be measured, or what was")
-    path = _target(out, INPUT, force=force)
+    output = _target(out, INPUT, force=force)
     if input is None:
         pipeline = fit_input(Path(str(from_measurements)), name, command or f"paceline.calibrate_input(name={name!r})")
     else:
@@ -273,8 +273,8 @@ def calibrate_input(
             rounds=rounds, count=count, python=python, timeout_s=timeout_s, folder=Path(measurements), progress=progress,
         )  # fmt: skip
     _warn_of_measurements(pipeline.provenance)
-    if path is not None:
-        write_input(pipeline, path, force=force)
+    if output is not None:
+        output.write(input_text(pipeline))
     return pipeline
 
 
@@ -383,11 +383,10 @@ def calibrate_profile(
         ...
     simulator.errors.InputError: `profiles`: 'no/such/folder': there is no such file or folder; check the path
     """
-    from calibrate import write_workload
     from calibrate.calibration import calibrate_profile as fit
-    from calibrate.fit.writing import WORKLOAD
+    from calibrate.fit.writing import WORKLOAD, workload_text
 
-    path = _target(out, WORKLOAD, force=force)
+    output = _target(out, WORKLOAD, force=force)
     profiled = (
         read_profiles(profiles, profile_run=profile_run, python=python, timeout_s=timeout_s) if isinstance(profiles, Mapping) else profiles
     )
@@ -396,8 +395,8 @@ def calibrate_profile(
         variables=None if variables is None else Path(variables), precision=precision, python=python, timeout_s=timeout_s,
         command=command or f"paceline.calibrate_profile(..., name={name!r})",
     )  # fmt: skip
-    if path is not None:
-        write_workload(workload, path, force=force)
+    if output is not None:
+        output.write(workload_text(workload))
     return workload
 
 
@@ -471,19 +470,18 @@ def calibrate_link(
         ...
     simulator.errors.InputError: `peer`: '10.0.0.2': must be HOST:PORT, such as 10.0.0.2:2222
     """
-    from calibrate import write_cluster
     from calibrate.calibration import calibrate_link as measure
-    from calibrate.fit.writing import CLUSTER
+    from calibrate.fit.writing import CLUSTER, cluster_text
     from calibrate.profiling import DEFAULT_SIZES
 
-    path = _target(out, CLUSTER, force=force)
+    output = _target(out, CLUSTER, force=force)
     cluster = measure(
         name, peer=peer, sizes=sizes or DEFAULT_SIZES, rounds=rounds, logical_devices=logical_devices or 0, python=python,
         timeout_s=timeout_s, folder=Path(measurements), progress=progress, command=command or f"paceline.calibrate_link({name!r})",
     )  # fmt: skip
     _warn_of_measurements(cluster.provenance)
-    if path is not None:
-        write_cluster(cluster, path, force=force)
+    if output is not None:
+        output.write(cluster_text(cluster))
     return cluster
 
 
@@ -616,9 +614,9 @@ def scenario_of_tf_config(
     return scenario
 
 
-def _target(out: str | Path | None, kind: OutputKind, *, force: bool) -> Path | None:
+def _target(out: str | Path | None, kind: OutputKind, *, force: bool) -> Output | None:
     """Where a fit is written, found out before the work; errors as of :class:`simulator.outputs.Output`."""
-    return None if out is None else Output(Path(out), kind, force=force).path
+    return None if out is None else Output(Path(out), kind, force=force)
 
 
 def _warn_of_measurements(provenance: Mapping[str, str]) -> None:

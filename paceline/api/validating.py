@@ -113,14 +113,14 @@ def validate(
     >>> found.to_frame()["measured"].tolist(), found.score.settings, found.missed
     ([7050.0, 13500.0], 2, ())
     """
-    from calibrate.validation.against_points import validate_points
+    from calibrate.validation.against_points import OUTLINE, validate_points
     from calibrate.validation.validation import thresholds_of
     from paceline.reporting.validation import ValidationFiles
 
     limits = thresholds_of(thresholds or {})
     case = _points_case(scenario, measured, settings, unit)
     files = ValidationFiles(path_of(out), path_of(markdown), path_of(rows), path_of(tables), force=force)
-    files.check("points", _read_by(scenario, measured))
+    files.check((OUTLINE,), _read_by(scenario, measured))
     scenarios = case.scenarios
     agree_to_sweep(scenarios, range(len(scenarios)), agree, jobs=0)
     validation = validate_points(case, _simulating(progress)).made_by(command or "paceline.validate").judged(limits)
@@ -188,7 +188,7 @@ def refit(
     >>> low < found.factors["compute"] < high, found.scenario.workload.forward.base_s > 0
     (True, True)
     """
-    from calibrate.validation.against_points import refit_to_points
+    from calibrate.validation.against_points import OUTLINE, refit_to_points
     from calibrate.validation.validation import thresholds_of
     from paceline.reporting.validation import ValidationFiles
     from paceline.sweeping.backends import local_workers
@@ -196,7 +196,7 @@ def refit(
     limits = thresholds_of(thresholds or {})
     case = _points_case(scenario, measured, settings, unit)
     files = ValidationFiles(path_of(out), path_of(markdown), path_of(rows), path_of(tables), path_of(out_scenario), force=force)
-    files.check("points", _read_by(scenario, measured))
+    files.check((OUTLINE,), _read_by(scenario, measured))
     scenarios = case.scenarios
     agree_to_sweep(scenarios, range(len(scenarios)), agree, jobs=0)
     command = command or "paceline.refit"
@@ -338,7 +338,7 @@ def validate_matrix(
     from calibrate.testbed.running import guessed_run_s
     from calibrate.validation.matrix import Matrix, check_matrix, with_models
     from calibrate.validation.random_matrix import matrix_named, random_text
-    from calibrate.validation.running import pending_settings
+    from calibrate.validation.running import outline_of, pending_settings
     from calibrate.validation.running import validate_matrix as measure_and_compare
     from calibrate.validation.validation import thresholds_of
     from paceline.reporting.validation import ValidationFiles
@@ -349,7 +349,7 @@ def validate_matrix(
     files = ValidationFiles(
         path_of(out), path_of(markdown), path_of(rows), path_of(tables), platform=path_of(platform), matrix=target, force=force
     )
-    files.check(f"testbed-{chosen.name}")
+    files.check((outline_of(chosen),))
     seed = None if target is None else _seed_of(chosen)
     chosen = with_models(chosen, python=python)
     folder = Path(measurements)
@@ -412,6 +412,7 @@ def validate_published(
     >>> found.title, len(found.to_frame()) > 100
     ('Published trainings moved to another device', True)
     """
+    from calibrate.published.validation import outlines_of
     from calibrate.published.validation import validate_published as predict_and_compare
     from calibrate.validation.validation import thresholds_of
     from paceline.reporting.validation import ValidationFiles
@@ -419,7 +420,7 @@ def validate_published(
 
     limits = thresholds_of(thresholds or {})
     files = ValidationFiles(path_of(out), path_of(markdown), path_of(rows), path_of(tables), force=force)
-    files.check("published")
+    files.check(outlines_of(regimes, only))
     with local_workers(0) as workers:
         found = predict_and_compare(tuple(regimes) or None, progress, spread=workers.map, only=tuple(only))
     validation = found.validation.made_by(command or "paceline.validate_published").judged(limits)
@@ -516,6 +517,7 @@ def validate_hybrids(
         ...
     simulator.errors.InputError: `only`: there is no published table or series 'torchgpipes'; did you mean torchgpipe?
     """
+    from calibrate.published.hybrid_validation import outline_of
     from calibrate.published.hybrid_validation import validate_hybrids as predict_and_compare
     from calibrate.validation.validation import thresholds_of
     from paceline.reporting.validation import ValidationFiles
@@ -523,7 +525,7 @@ def validate_hybrids(
 
     limits = thresholds_of(thresholds or {})
     files = ValidationFiles(path_of(out), path_of(markdown), path_of(rows), path_of(tables), force=force)
-    files.check("hybrids")
+    files.check((outline_of(only),))
     with local_workers(0) as workers:
         found = predict_and_compare(tuple(only) or None, progress, spread=workers.map, keep=path_of(keep), force=force)
     validation = found.made_by(command or "paceline.validate_hybrids").judged(limits)

@@ -29,7 +29,7 @@ FORMATS: tuple[Format, ...] = get_args(Format)
 """What figures can be written as: pixels, twice as many as on the page in each direction, or lines."""
 
 _MARK = b"drawn by Paceline"
-_IMAGE_KIND = marked_kind("is no figure of Paceline", _MARK)
+_IMAGE_KIND = marked_kind("figure", _MARK)
 _PNG_HEAD_BYTES = 33
 """Of a PNG file's signature and its first chunk, which no other comes before."""
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -117,7 +117,7 @@ def check_images(folder: Path, formats: Sequence[Format] = FORMATS, *, force: bo
     InputError
         One would, or the folder cannot be written to.
     """
-    check_folder(folder)
+    check_folder(folder, "figures")
     names = "|".join(f"{re.escape(name)}[0-9]*" if name.endswith("-") else re.escape(name) for name in figure_names())
     image = re.compile(rf"({names})\.({'|'.join(formats)})")
     for file in sorted(folder.iterdir()) if folder.is_dir() else ():
@@ -126,7 +126,7 @@ def check_images(folder: Path, formats: Sequence[Format] = FORMATS, *, force: bo
 
 
 def _output(folder: Path, name: str, *, force: bool) -> Output:
-    return Output(folder / name, _IMAGE_KIND, force=force, argument="figures", beside=True)
+    return Output(folder / name, _IMAGE_KIND, force=force, argument="figures")
 
 
 def export_figures(
@@ -165,7 +165,7 @@ def export_figures(
         The browser failed.
     """
     check_browser()
-    check_folder(folder)
+    check_folder(folder, "figures")
     written: list[Path] = []
     with headless() as driver:
         names = open_page(driver, page)

@@ -86,7 +86,7 @@ __all__ = ["GENERATOR", "REPORT", "SCRIPTS", "Sections", "environment", "figure_
 
 GENERATOR = '<meta name="generator" content="Paceline">'
 """What tells a report of ours from any other file."""
-REPORT = marked_kind("is no report of Paceline", GENERATOR)
+REPORT = marked_kind("report", GENERATOR)
 """Pages that a new one may replace."""
 
 SCRIPTS = (

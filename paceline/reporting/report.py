@@ -18,7 +18,7 @@ from paceline.reporting.tables import SIMULATED_TABLES, check_tables, tables_of,
 from paceline.sentences import doubled_in_words
 from paceline.sweeping import ResultsFile, Sweep
 from simulator.errors import InputError, SimulationError
-from simulator.outputs import Output, check_folder
+from simulator.outputs import Output
 from simulator.results import Failure, Outcome, Result
 from simulator.short import Short
 from simulator.spec import Spec
@@ -147,10 +147,10 @@ def report(
     if figures is not None:
         check_browser()
         check_images(figures, formats, force=force)
+    outputs: dict[str, Output] = {}
     if tables is not None:
-        check_folder(tables)
         known = tables_of(its.results, labels=its.labels, plan=its.plan, measured=overlay, failures=its.failures)
-        check_tables([*known, *(SIMULATED_TABLES if what_ifs else ())], tables, force=force, reads=[*its.files, *reads])
+        outputs = check_tables([*known, *(SIMULATED_TABLES if what_ifs else ())], tables, force=force, reads=[*its.files, *reads])
     simulated = _simulated(its, jobs, progress) if what_ifs and its.results else SimulatedSections()
     notes = (*its.notes, *simulated.notes)
     write_report(
@@ -169,7 +169,7 @@ def report(
             its.results, labels=its.labels, plan=its.plan, measured=overlay, timeline=simulated.timeline, sensitivity=simulated.sensitivity,
             failures=its.failures,
         )  # fmt: skip
-        written = write_tables(content, tables, force=force)
+        written = write_tables({table.name: table for table in content}, outputs)
     images = export_figures(target, figures, formats, _part(progress, "figures"), force=force) if figures is not None else ()
     return replace(done, tables=written, figures=images)
 

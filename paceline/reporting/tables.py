@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ from paceline.reporting.coordinates import Coordinates, coordinates_of
 from paceline.stages import EXCHANGE_COLUMNS, STAGE_COLUMNS, exchange_rows, stage_rows
 from paceline.whole_job import EPOCH_COLUMNS, PART_COLUMNS, epoch_rows, part_rows
 from simulator.figures import Breakdown, Estimate, Utilisation
-from simulator.outputs import Output, csv_kind
+from simulator.outputs import Output, check_folder, csv_kind
 from simulator.results import Failure, Result
 from simulator.rows import COLUMNS
 from simulator.table import Cell, Column, Table
@@ -134,27 +134,29 @@ def tables_of(
     return tuple(table for table in found if table.rows)
 
 
-def check_tables(tables: Iterable[Table], folder: Path, *, force: bool = False, reads: Iterable[Path] = ()) -> list[Output]:
-    """Where each table goes, ``NAME.csv``: a new file, or with ``force`` any, else one with the same heading, which it replaces.
+def check_tables(tables: Iterable[Table], folder: Path, *, force: bool = False, reads: Iterable[Path] = ()) -> dict[str, Output]:
+    """Where each table goes, by its name, ``NAME.csv``: a new file, or with ``force`` any, else one with the same heading.
 
     Raises
     ------
     InputError
         Something else is there, or the file is read, or the folder cannot be written to.
     """
-    return [
-        Output(
-            folder / f"{table.name}.csv", csv_kind([column.name for column in table.columns]), force=force, argument="tables", beside=True,
-            reads=reads,
+    check_folder(folder, "tables")
+    read = tuple(reads)
+    return {
+        table.name: Output(
+            folder / f"{table.name}.csv", csv_kind([column.name for column in table.columns]), force=force, argument="tables", reads=read
         )
         for table in tables
-    ]  # fmt: skip
+    }
 
 
-def write_tables(tables: Sequence[Table], folder: Path, *, force: bool = False) -> tuple[Path, ...]:
-    """Write each table as ``NAME.csv``, whole or not at all; errors as of :func:`check_tables`, and none is written then."""
-    outputs = check_tables(tables, folder, force=force)
-    return tuple(output.write(table.to_csv()) for output, table in zip(outputs, tables, strict=True))
+def write_tables(tables: Mapping[str, Table], outputs: Mapping[str, Output]) -> tuple[Path, ...]:
+    """Write each table, whole or not at all, where the output of its name says; errors as of these, and none is written then."""
+    for name in tables:
+        outputs[name].check()
+    return tuple(outputs[name].write(table.to_csv()) for name, table in tables.items())
 
 
 # -- results -----------------------------------------------------------------------------

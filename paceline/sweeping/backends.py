@@ -243,6 +243,8 @@ class Workers:
 _TRACKERS_REMARK = "ignore:resource_tracker:UserWarning"
 """joblib's tracker removes what an ended process has left behind; that it does so is nothing for a person at the terminal."""
 
+_SEMAPHORES = "/dev/shm"  # noqa: S108
+"""Where Linux has semaphores."""
 _OUTSIDE = {"PYTHONSAFEPATH": "1"}
 """joblib starts ``python -m joblib...``, which would take a ``joblib`` of the working directory, where strangers may have written."""
 
@@ -268,16 +270,30 @@ def without_files() -> dict[str, Any]:
 
 
 def ready_tracker() -> None:
-    """Start joblib's tracker of what processes leave behind, where it does not run, so that it says nothing.
+    """Start the trackers of what processes leave behind, joblib's and Python's, where they do not run, so that they say nothing.
 
-    It takes no notice of SIGINT and SIGTERM by itself, nor of SIGHUP, which a terminal that is closed sends to all: one that is
+    They take no notice of SIGINT and SIGTERM by themselves, nor of SIGHUP, which a terminal that is closed sends to all: one that is
     started in place of another says of each name that it does not know it.
     """
+    import multiprocessing.resource_tracker
+
     from joblib.externals.loky.backend import resource_tracker
 
     ignoring = environment(PYTHONWARNINGS=",".join(filter(None, (os.environ.get("PYTHONWARNINGS"), _TRACKERS_REMARK))), **_OUTSIDE)
     with ignoring, deaf_to(signal.SIGHUP):
-        resource_tracker.ensure_running()  # not while signals wait: it lets them through
+        for tracker in (resource_tracker, multiprocessing.resource_tracker):
+            tracker.ensure_running()  # not while signals wait: it lets them through
+
+
+def _outside_backend() -> Any:
+    """joblib's own processes, of which none, whenever it is started, takes modules of the working directory."""
+    from joblib.parallel import LokyBackend
+
+    class Outside(LokyBackend):  # type: ignore[misc]
+        def _prepare_worker_env(self, n_jobs: int) -> dict[str, str]:
+            return {**super()._prepare_worker_env(n_jobs), **_OUTSIDE}
+
+    return Outside()
 
 
 @contextmanager
@@ -289,22 +305,19 @@ def local_workers(jobs: int) -> Iterator[Workers]:
     count = jobs or os.cpu_count() or 1
     if count > 1:
         ready_tracker()
-        # which is killed with this process where its whole group is
-        removed_after_this_process(f"/dev/shm/sem.loky-{os.getpid()}-*")  # noqa: S108 - where Linux has semaphores
+        if os.path.isdir(_SEMAPHORES):  # which the tracker removes as well, but is killed with this process where its whole group is
+            removed_after_this_process(f"{_SEMAPHORES}/sem.loky-{os.getpid()}-*")
     # each process watches from its first moment: one that was never given a task would outlive its starter by minutes
     watching = {"initializer": _begin, "initargs": (os.getpid(),)}
-    with (
-        environment(**_OUTSIDE),
-        Parallel(
-            n_jobs=count,
-            backend="loky",
-            return_as="generator_unordered",
-            batch_size=1,
-            pre_dispatch="2*n_jobs",
-            **without_files(),
-            **watching,
-        ) as parallel,
-    ):
+    with Parallel(
+        n_jobs=count,
+        backend=_outside_backend(),
+        return_as="generator_unordered",
+        batch_size=1,
+        pre_dispatch="2*n_jobs",
+        **without_files(),
+        **watching,
+    ) as parallel:
         yield Workers(parallel, count, lost={TerminatedWorkerError: KILLED})
 
 
@@ -314,11 +327,12 @@ def deaf_to(*numbers: signal.Signals) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():  # others may not set signals
         yield
         return
-    before = {number: signal.getsignal(number) for number in _ENDING}
+    # None, of which Python could not set it again: a handler that was set outside Python
+    before = {number: handler for number in _ENDING if (handler := signal.getsignal(number)) is not None}
     signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
-    for number in numbers:
-        signal.signal(number, signal.SIG_IGN)
     try:
+        for number in before.keys() & set(numbers):
+            signal.signal(number, signal.SIG_IGN)
         yield
     finally:
         for number, handler in before.items():  # of all: Ray sets one of its own

@@ -30,7 +30,7 @@ from simulator.records import EVERYBODY, Place, Service, Span, Step, Transfer, U
 __all__ = ["TRACE", "chrome_trace", "lanes", "nested_lanes"]
 
 _WRITTEN_BY = {"written_by": "Paceline"}
-TRACE = marked_kind("is no trace of Paceline", json.dumps({"otherData": _WRITTEN_BY}, separators=(",", ":"))[1:-2])
+TRACE = marked_kind("trace", json.dumps({"otherData": _WRITTEN_BY}, separators=(",", ":"))[1:-2])
 """Traces that a new one may replace."""
 _PROCESSES = ("critical path", "devices", "network", "servers")
 _PATH, _DEVICES, _NETWORK, _SERVERS = range(1, 5)  # 0 is the idle process to Perfetto

@@ -127,7 +127,7 @@ def test_images_of_others_are_refused_and_those_of_reports_replaced(page: Path, 
     (tmp_path / "steps.svg").write_text("<svg>mine</svg>")
     (tmp_path / "calibration-0.png").write_bytes(images["throughput.png"].read_bytes())
     (tmp_path / "holidays.png").write_text("mine")
-    says = r"steps.svg': is there already and is no figure of Paceline; overwrite it with `force=True`, or choose another `figures`"
+    says = r"^`figures`: '.*steps.svg': is there already and is no figure of this version of Paceline; overwrite it with `force=True`, or"
     with pytest.raises(InputError, match=says):
         check_images(tmp_path)
     check_images(tmp_path, ["png"])

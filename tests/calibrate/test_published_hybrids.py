@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -9,10 +10,12 @@ from pathlib import Path
 import pytest
 
 from calibrate.published.hybrid_prediction import WAYS, fitted_constants, hybrid_rows, hybrid_table
-from calibrate.published.hybrid_validation import validate_hybrids
+from calibrate.published.hybrid_validation import _Kept, outline_of, validate_hybrids
 from calibrate.published.hybrids import HybridTables, alpha_beta, base_of_rules, linear, load_hybrids, roofline
 from calibrate.published.tables import load_tables
-from simulator.errors import InputError, ScenarioError
+from paceline.reporting.validation.files import kinds_of_tables
+from simulator.checksums import with_checksum
+from simulator.errors import InputError, ScenarioError, SimulationError
 
 TABLES = load_hybrids()
 ROWS = {row.name: row for row in TABLES.rows}
@@ -220,3 +223,40 @@ def test_an_unknown_table_is_refused():
         InputError, match="there is no published table or series 'megatron'; did you mean megatron_lm, megatron-2020-1b-a100 or"
     ):
         validate_hybrids(["megatron"])
+
+
+def test_two_at_a_time_keep_their_rows_in_one_file(tmp_path: Path):
+    one, other, third = [row for row in TABLES.rows if TABLES.of(row).table == "torchgpipe"][:3]
+    first, second = _Kept(tmp_path, force=False), _Kept(tmp_path, force=False)
+    first.add(one, [])
+    second.add(other, [])
+    first.add(third, [])
+    assert set(_Kept(tmp_path, force=False).rows) == {one.name, other.name, third.name}
+    kept = tmp_path / "hybrids.ndjson"
+    kept.write_bytes(kept.read_bytes()[:-9])  # one was stopped in the midst of a line
+    second.add(third, [])
+    assert set(_Kept(tmp_path, force=False).rows) == {one.name, other.name, third.name}
+
+
+def test_rows_that_earlier_versions_kept_are_predicted_again_and_stay(tmp_path: Path):
+    (first, *_) = validate_hybrids(["torchgpipe"], keep=tmp_path).rows
+    kept = tmp_path / "hybrids.ndjson"
+    new = kept.read_text()
+    old = json.dumps([first.name, [first.model_dump(mode="json")]]) + "\n"
+    unknown = with_checksum(json.dumps({"name": first.name, "rows": [{"name": first.name}]})) + "\n"
+    kept.write_text(old + unknown)
+    assert validate_hybrids(["torchgpipe"], keep=tmp_path).rows[0] == first
+    assert kept.read_text() == old + unknown + new
+
+
+def test_a_row_that_cannot_be_kept_is_told_in_a_line(tmp_path: Path):
+    kept = _Kept(tmp_path, force=False)
+    (tmp_path / "hybrids.ndjson").symlink_to("/dev/full")
+    with pytest.raises(SimulationError, match=r"hybrids.ndjson: cannot be written: No space left on device; predicted rows are kept"):
+        kept.add(TABLES.rows[0], [])
+
+
+def test_which_tables_there_will_be_is_known_before():
+    files = {file.name for file in (Path(__file__).parents[2] / "docs" / "fidelity").glob("hybrids-*.csv")}
+    assert files == set(kinds_of_tables(outline_of()))
+    assert set(kinds_of_tables(outline_of(["torchgpipe"]))) == {"hybrids-torchgpipe.csv", "hybrids-layouts.csv"}

@@ -41,23 +41,51 @@ FOREIGN = [
     (f"{SWEEP} --out y.ndjson", ".y.ndjson.times.ndjson", MINE, "does not hold the times of its simulations"),
     (f"{PLAN} --out y.ndjson", "y.times.ndjson", '{"scenario_hash": "0", "wall_time_s": 1, "mine": 2}\n', "does not hold the times"),
     (f"{PLAN} --out y.ndjson", "y.plan.json", '{"plan": "mine"}', "is no answer of a plan"),
-    (f"{PLAN} --report y.html", "y.html", MINE, "--report 'y.html': is there already and is no report of Paceline"),
+    (f"{PLAN} --report y.html", "y.html", MINE, "--report 'y.html': is there already and is no report of this version of Paceline"),
     ("advise s.toml --machines 1 --out y.ndjson", "y.times.ndjson", MINE, "does not hold the times of its simulations"),
-    ("simulate s.toml --trace t.json", "t.json", MINE, "--trace 't.json': is there already and is no trace of Paceline"),
-    ("simulate s.toml --trace t.json", "t.json", '{"traceEvents":[]}', "is no trace of Paceline"),
-    ("simulate s.toml --trace t.json --tensorboard b", f"b/{EVENT_FILE}", MINE, "is no run of Paceline"),
-    (f"{VALIDATE} --out v.html", "v.html", REPORT, "--out 'v.html': is there already and is no page of a validation of Paceline"),
+    ("simulate s.toml --trace t.json", "t.json", MINE, "--trace 't.json': is there already and is no trace of this version of Paceline"),
+    ("simulate s.toml --trace t.json", "t.json", '{"traceEvents":[]}', "is no trace of this version of Paceline"),
+    (
+        "simulate s.toml --trace t.json --tensorboard b",
+        f"b/{EVENT_FILE}",
+        MINE,
+        f"--tensorboard 'b/{EVENT_FILE}': is there already and is no run of Paceline",
+    ),
+    (
+        f"{VALIDATE} --out v.html",
+        "v.html",
+        REPORT,
+        "--out 'v.html': is there already and is no validation page of this version of Paceline",
+    ),
     (f"{VALIDATE} --markdown m.txt", "m.txt", MINE, "--markdown 'm.txt': is there already and is no Markdown file"),
     (f"{VALIDATE} --rows r.csv", "r.csv", POINTS, "--rows 'r.csv': is there already and holds no such rows"),
-    (f"{VALIDATE} --tables b", "b/points.csv", POINTS, "is no table of a validation's settings"),
+    (
+        f"{VALIDATE} --tables b",
+        "b/points.csv",
+        POINTS,
+        "--tables 'b/points.csv': is there already and is no table of a validation's settings",
+    ),
     (f"{VALIDATE} --refit --out-scenario new.toml", "new.toml", MINE, "--out-scenario 'new.toml': is there already"),
-    ("validate --hybrids --only torchgpipe --keep b", "b/hybrids.ndjson", MINE, "holds no rows that this version predicted"),
-    ("validate --published --tables b", "b/published-nccl.csv", "my notes", "is no table of a validation"),
+    (
+        "validate --hybrids --only torchgpipe --keep b",
+        "b/hybrids.ndjson",
+        MINE,
+        "--keep 'b/hybrids.ndjson': is there already and holds no predicted rows",
+    ),
+    (
+        "validate --published --tables b",
+        "b/published-nccl.csv",
+        "my notes",
+        "--tables 'b/published-nccl.csv': is there already and is no table of a",
+    ),
+    ("validate --published --regime moved --tables b", "b/moved-moved.csv", POINTS, "is no table with the columns of this one"),
     ("validate --matrix random:1 --count 1 --list --out-matrix m.toml", "m.toml", MINE, "--out-matrix 'm.toml': is there already"),
     ("validate --matrix random:1 --count 1 --out-matrix m.toml --platform p.json", "p.json", "{}", "is no machine that a fit wrote"),
     ("testbed fit none.ndjson --out p.json", "p.json", "{}", "--out 'p.json': is there already and is no machine that a fit wrote"),
     ("init --step-time 1ms --parameters 1e6 --out new.toml", "new.toml", MINE, "--out 'new.toml': is there already"),
     ("calibrate c.py:build --name x --out x.toml", "x.toml", BY_HAND, "is no workload file that a calibration wrote"),
+    ("calibrate c.py:build --name x --out x.toml", "x.toml", f"provenance = 5\n{BY_HAND}", "is no workload file that a calibration wrote"),
+    ("quickstart --out q.html", "q.workload.toml", f"provenance = 5\n{BY_HAND}", "is no workload of a quickstart"),
     ("calibrate-link --name x --out x.toml", "x.toml", LINK_BY_HAND, "is no cluster file that a calibration wrote"),
     ("calibrate-input c.py:images --name x --out x.toml", "x.toml", 'work = "mine"\n', "is no input file that a calibration wrote"),
     ("calibrate --from-tf-config tf.json --name x --batch 8", "x-scenario.toml", MINE, "'x-scenario.toml': is there already"),
@@ -92,6 +120,7 @@ def test_a_foreign_file_is_refused_before_the_work_and_nothing_is_written(
     [
         *((f"{PLAN} --out y.ndjson --report", name) for name in ("y.ndjson", "y.times.ndjson", "y.plan.json")),
         ("quickstart --out", "y.ndjson"),
+        (f"{VALIDATE} --tables . --rows", "points.csv"),
     ],
 )
 def test_no_file_is_written_twice(inputs: Path, paceline: Runner, command: str, name: str) -> None:
@@ -187,7 +216,7 @@ def test_tables_replace_tables_of_the_same_heading_alone(inputs: Path, paceline:
     (inputs / "t" / "results.csv").write_text(POINTS)
     (inputs / "r.html").unlink()
     before = everything(inputs)
-    refused(paceline(*command), "t/results.csv", "is no table with the columns of this one", "--force")
+    refused(paceline(*command), "--tables 't/results.csv'", "is no table with the columns of this one", "--force")
     assert everything(inputs) == before
     # what is simulated is known by its heading before it is there
     (inputs / "t" / "results.csv").unlink()
@@ -198,6 +227,31 @@ def test_tables_replace_tables_of_the_same_heading_alone(inputs: Path, paceline:
     # a file that is read
     (inputs / "t" / "measured.csv").write_text("workers,throughput\n2,1000\n")
     refused(paceline(*command, "--measured", "t/measured.csv", "--force"), "t/measured.csv", "is the file that is read")
+
+
+def test_tables_of_a_validation_that_pass_the_check_are_written_whatever_their_further_columns(inputs: Path, paceline: Runner) -> None:
+    command = (*VALIDATE.split(), "--out", "v.html", "--rows", "r.csv", "--markdown", "m.md", "--tables", "t")
+    assert paceline(*command).code == 0
+    table = inputs / "t" / "points.csv"
+    first = table.read_bytes()
+    table.write_bytes(b"\n".join(line + b",more" for line in first.splitlines()))
+    assert paceline(*command).code == 0
+    assert table.read_bytes() == first
+
+
+def test_a_validation_looks_at_the_tables_alone_that_it_can_write(inputs: Path, paceline: Runner) -> None:
+    (inputs / "points-may.csv").write_text(POINTS)
+    (inputs / "points-june.csv").write_text("remember,the,milk\n")
+    answer = paceline("validate", "s.toml", "--measured", "points-may.csv", "--tables", ".")
+    assert answer.code == 0, answer.stderr
+    assert (inputs / "points-may.csv").read_text() == POINTS
+    assert (inputs / "points-june.csv").read_text() == "remember,the,milk\n"
+    assert (inputs / "points.csv").exists()
+
+
+def test_a_report_with_a_bad_byte_is_one_like_any_other(inputs: Path, paceline: Runner) -> None:
+    (inputs / "q.html").write_bytes(REPORT.encode() + b"\xff")
+    refused(paceline("quickstart", "--out", "q.html"), "'q.html': is there already and is no report of a quickstart", "--force")
 
 
 def test_a_validation_never_replaces_what_it_reads(inputs: Path, paceline: Runner) -> None:
@@ -214,7 +268,7 @@ def test_a_page_of_a_validation_is_no_report(inputs: Path, paceline: Runner) -> 
     (inputs / "r.ndjson").write_text(plausible(scenario_of(STRATEGIES[0], 2)).to_json() + "\n")
     assert paceline(*VALIDATE.split(), "--out", "v.html", "--tables", "t").code == 0
     assert paceline(*VALIDATE.split(), "--out", "v.html", "--tables", "t").code == 0
-    refused(paceline("report", "r.ndjson", "--no-simulate", "--out", "v.html"), "is no report of Paceline", "--force")
+    refused(paceline("report", "r.ndjson", "--no-simulate", "--out", "v.html"), "is no report of this version of Paceline", "--force")
 
 
 def test_a_refit_writes_all_that_is_asked_for(inputs: Path, paceline: Runner) -> None:
@@ -229,7 +283,7 @@ def test_kept_predictions_go_on_behind_a_line_that_was_cut_off(inputs: Path, pac
     whole = (inputs / "b" / "hybrids.ndjson").read_bytes()
     (inputs / "b" / "hybrids.ndjson").write_bytes(whole[:-100])
     assert paceline(*command).code == 0
-    assert (inputs / "b" / "hybrids.ndjson").read_bytes() == whole
+    assert (inputs / "b" / "hybrids.ndjson").read_bytes() == whole[:-100] + b"\n" + whole.splitlines(keepends=True)[-1]
     (inputs / "b" / "hybrids.ndjson").write_text(MINE)
     assert paceline(*command, "--force").code == 0
     assert (inputs / "b" / "hybrids.ndjson").read_bytes() == whole
@@ -288,6 +342,7 @@ WRITERS = {
     "calibrate/published/shares.py": "a file of its sources",
     "calibrate/published/fitting.py": "files of its sources, and a cache of its own",
     "calibrate/published/hybrid_validation.py": "rows, one by one, into a file that an Output has looked at",
+    "calibrate/probing.py": "what its own child processes say, in a folder of its own",
     "calibrate/peak_memory.py": "rows, one by one, into a file that an Output has looked at",
     "calibrate/testbed/first_epochs.py": "rows, one by one, into a file that an Output has looked at",
     "calibrate/testbed/fault_check.py": "rows, one by one, into a file that an Output has looked at",

@@ -405,7 +405,9 @@ def test_a_plan_is_kept_and_reported_from_its_files(tmp_path):
 def test_a_report_replaces_a_report_and_nothing_else(result, tmp_path):
     page = tmp_path / "page.html"
     page.write_text("mine")
-    with pytest.raises(InputError, match=r"is no report of Paceline; overwrite it with `force=True`, or choose another `out`"):
+    with pytest.raises(
+        InputError, match=r"is no report of this version of Paceline; overwrite it with `force=True`, or choose another `out`"
+    ):
         paceline.report(result, page, what_ifs=False)
     assert page.read_text() == "mine"
     paceline.report(result, page, what_ifs=False, force=True)

@@ -93,7 +93,10 @@ def scenario_of(table: dict[str, object]) -> paceline.Scenario:
         ({"thresholds": {"min_coverage": 80}}, "`min_coverage`: '80': is 8,000% as a share; write 80% or 0.8"),
         ({"thresholds": {"max_distance": 3}}, "`max_distance`: '3': must be at most 1"),
         ({"thresholds": "2%"}, "`thresholds`: '2%' must be thresholds with their values, such as"),
-        ({"out": "mine"}, "`out`: 'mine': is there already and is no page of a validation of Paceline; overwrite it with `force=True`"),
+        (
+            {"out": "mine"},
+            "`out`: 'mine': is there already and is no validation page of this version of Paceline; overwrite it with `force=True`",
+        ),
         ({"out": "points.csv"}, "`out`: 'points.csv': is the file that is read"),
         ({"out": "x", "rows": "x"}, "`out` and `rows`: both are 'x'; give two names"),
         ({"markdown": "mine/x"}, "`markdown`: 'mine/x': cannot be written"),

@@ -15,7 +15,7 @@ from paceline.planning.goal import Goal
 from paceline.reporting.measured import Beside, Overlay, Unmatched
 from paceline.reporting.sensitivity import Change
 from paceline.reporting.simulated import timeline_of
-from paceline.reporting.tables import tables_of, write_tables
+from paceline.reporting.tables import check_tables, tables_of, write_tables
 from simulator import scenario_from_table, simulate
 from simulator.errors import InputError
 from simulator.results import Failed, Failure, Result
@@ -209,7 +209,7 @@ def test_hostile_names_stay_in_their_cells() -> None:
 
 def test_files_are_written_whole(results: list[Result], tmp_path: Path) -> None:
     tables = tables_of(results)
-    files = write_tables(tables, tmp_path / "new" / "folder")
+    files = write_tables({table.name: table for table in tables}, check_tables(tables, tmp_path / "new" / "folder"))
     assert [file.name for file in files] == [f"{table.name}.csv" for table in tables]
     for file, table in zip(files, tables, strict=True):
         assert file.read_bytes().decode() == table.to_csv()
@@ -218,5 +218,5 @@ def test_files_are_written_whole(results: list[Result], tmp_path: Path) -> None:
 
 def test_a_folder_that_is_a_file_is_refused(results: list[Result], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(InputError, match="file"):
-        write_tables(tables_of(results), tmp_path / "file")
+    with pytest.raises(InputError, match=r"^`tables`: .*/file': is a file, not a folder"):
+        check_tables(tables_of(results), tmp_path / "file")

@@ -124,3 +124,45 @@ def test_what_was_not_there_is_no_error(tmp_path: Path) -> None:
         assert folder.parent == tmp_path
         folder.rmdir()
     assert os.listdir(tmp_path) == []
+
+
+def test_a_child_that_was_forked_leaves_all_to_its_parent(tmp_path: Path) -> None:
+    (tmp_path / "t").mkdir()
+    program = """
+import os, sys
+from pathlib import Path
+from simulator.scratch import removed_after_this_process, scratch
+
+removed_after_this_process(sys.argv[1] + "/named-*")
+Path(sys.argv[1], "named-1").touch()
+with scratch(within=sys.argv[1] + "/t") as folder:
+    child = os.fork()
+    if not child:
+        sys.exit()
+    os.waitpid(child, 0)
+    print(folder.is_dir(), os.path.exists(sys.argv[1] + "/named-1"))
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program, str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.stdout, done.stderr) == ("True True\n", "")
+    assert os.listdir(tmp_path) == ["t"]
+    assert os.listdir(tmp_path / "t") == []
+
+
+def test_what_was_there_before_the_process_is_not_its_own(tmp_path: Path) -> None:
+    older, newer = tmp_path / "named-older", tmp_path / "named-newer"
+    older.touch()
+    os.utime(older, (time.time() - 60,) * 2)
+    program = "import sys; from simulator.scratch import *; removed_after_this_process(sys.argv[1]); open(sys.argv[2], 'w').close()"
+    subprocess.run(
+        [sys.executable, "-c", program, f"{tmp_path}/named-*", newer],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        check=True,
+        timeout=60,
+    )
+    assert os.listdir(tmp_path) == ["named-older"]

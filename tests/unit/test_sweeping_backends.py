@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -13,7 +15,7 @@ import numpy as np
 import pytest
 
 import paceline
-from paceline.sweeping.backends import Workers, check_versions, versions
+from paceline.sweeping.backends import Workers, check_versions, deaf_to, local_workers, versions
 from simulator.errors import InputError, SimulationError
 
 pytestmark = pytest.mark.slow
@@ -214,3 +216,31 @@ def test_nothing_of_the_working_directory_is_run(tmp_path: Path) -> None:
     ended = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120, cwd=shared)
     assert not (tmp_path / "marker").exists()
     assert ended.stdout == "[1, 2, 3]\n", ended.stderr
+
+
+def test_the_environment_is_left_alone_while_workers_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    with local_workers(2) as workers:
+        assert "PYTHONSAFEPATH" not in os.environ
+        assert list(workers.map(os.getenv, ["PYTHONSAFEPATH", "PYTHONSAFEPATH"])) == ["1", "1"]
+
+
+def test_a_handler_that_was_set_outside_python_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = signal.getsignal
+    monkeypatch.setattr(signal, "getsignal", lambda number: None if number == signal.SIGHUP else real(number))
+    before = real(signal.SIGHUP)
+    with deaf_to(signal.SIGINT, signal.SIGHUP):
+        assert real(signal.SIGINT) is signal.SIG_IGN
+        assert real(signal.SIGHUP) is before
+    assert real(signal.SIGINT) is not signal.SIG_IGN
+    assert not signal.pthread_sigmask(signal.SIG_BLOCK, ()) & {signal.SIGINT, signal.SIGHUP}
+
+
+def test_where_there_are_no_semaphores_as_files_nobody_waits_to_remove_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr("paceline.sweeping.backends.removed_after_this_process", asked.append)
+    for places in (tmp_path / "absent", tmp_path):
+        monkeypatch.setattr("paceline.sweeping.backends._SEMAPHORES", str(places))
+        with local_workers(2):
+            pass
+    assert asked == [f"{tmp_path}/sem.loky-{os.getpid()}-*"]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from support.validations import row
 
 from calibrate.published.device_transfer import BY_RATIO
 from calibrate.published.tables import Excluded
-from calibrate.published.validation import Coverage, PublishedValidation
-from paceline.reporting.validation import as_data, render_validation, section
+from calibrate.published.validation import Coverage, PublishedValidation, outlines_of
+from paceline.reporting.validation import ValidationFiles, as_data, render_validation, section
+from paceline.reporting.validation.files import kinds_of_tables
 from simulator.constants import Constant, Prior
 
 PRIOR = Prior(value=0.5, low=0.1, high=0.9, source="made up for this test")
@@ -94,3 +97,26 @@ def test_throughputs_all_reduces_and_staleness_are_three_headlines():
     page = render_validation(validation)
     assert "Rate of all-reduces" in page
     assert "The largest errors, mean staleness" in page
+
+
+def test_which_tables_there_will_be_is_known_before(tmp_path):
+    known = [set(kinds_of_tables(outline)) for outline in outlines_of()]
+    assert known == [{file.name for file in (Path(__file__).parents[2] / "docs" / "fidelity").glob("published-*.csv")}]
+    assert [set(kinds_of_tables(outline)) for outline in outlines_of(["NCCL"])] == [
+        {"published-nccl.csv", "published-constants.csv", "published-excluded.csv"}
+    ]
+    assert [outline.key for outline in outlines_of(["moved"])] == ["moved"]
+    assert [outline.key for outline in outlines_of(only=["a"])] == ["published", "moved"]
+
+
+def test_tables_go_where_they_were_announced_and_replace_their_like(tmp_path):
+    moved = FOUND.model_copy(update={"rows": FOUND.rows[2:3]})
+    for validation, outlines in ((FOUND.validation, outlines_of()), (moved.validation, outlines_of(["moved"]))):
+        for _ in range(2):
+            files = ValidationFiles(tables=tmp_path)
+            files.check(outlines)
+            files.write(validation)
+    assert sorted(file.name for file in tmp_path.iterdir()) == [
+        "moved-moved-two-rooflines.csv", "moved-moved.csv", "published-all-reduce.csv", "published-constants.csv", "published-excluded.csv",
+        "published-moved-two-rooflines.csv", "published-moved.csv", "published-sync-ps.csv",
+    ]  # fmt: skip

@@ -103,7 +103,7 @@ def _check_files(out: Path, *, force: bool) -> None:
     results, workload = out.with_suffix(".ndjson"), out.with_suffix(".workload.toml")
     beside = [("a file beside it", path) for path in (results, workload, *ResultsFile.beside(results))]
     check_apart([("`out`", out), *beside])
-    page = OutputKind("is no report of a quickstart", lambda path: REPORT.holds(path) and _MARK in path.read_text(encoding="utf-8"))
+    page = OutputKind("is no report of a quickstart", lambda path: REPORT.holds(path) and _MARK.encode() in path.read_bytes())
     Output(out, page, force=force)
     Output(workload, OutputKind("is no workload of a quickstart", _is_own_workload), force=force, beside=True)
     Output(results, OutputKind("holds no results of a quickstart", _are_own_results), force=force, beside=True)
@@ -120,14 +120,10 @@ _MARK = f"<dd><bdi>{_COMMAND}</bdi></dd>"
 
 
 def _is_own_workload(path: Path) -> bool:
-    from simulator.errors import ScenarioError
-    from simulator.files import read_toml
+    from simulator.outputs import fitted_table
 
-    try:
-        provenance = read_toml(path).get("provenance")
-    except ScenarioError:
-        return False
-    return isinstance(provenance, dict) and provenance.get("command") == _COMMAND
+    its = fitted_table(path)
+    return bool(its) and its["provenance"]["command"] == _COMMAND
 
 
 def _are_own_results(path: Path) -> bool:

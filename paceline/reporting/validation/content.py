@@ -21,10 +21,12 @@ __all__ = [
     "as_data",
     "check_document",
     "csv_tables",
+    "details_file",
     "place_section",
     "rows_table",
     "scores_table",
     "section",
+    "settings_file",
     "summaries",
     "summary",
     "tables_of",
@@ -106,18 +108,27 @@ def csv_tables(validation: Validation) -> dict[str, Table]:
     """
     found: dict[str, Table] = {}
     for family, its in validation.by_family().items():
-        name = "-".join(filter(None, (validation.key, re.sub(r"[^a-z0-9]+", "-", family.lower()).strip("-"))))
         table = its.to_table().without_empty_columns()
         table = table.only(*(column.name for column in table.columns if column.name not in _ONCE))
-        found[f"{name}.csv"] = replace(table, title=f"Every setting{f', {family}' if family else ''}")
+        found[settings_file(validation.key, family)] = replace(table, title=f"Every setting{f', {family}' if family else ''}")
     for table in validation.details:
-        found[f"{validation.key}-{table.name}.csv"] = table
+        found[details_file(validation.key, table)] = table
     return {
         name: replace(
             table, rows=tuple(tuple(digits(cell, _DIGITS) if isinstance(cell, float) else cell for cell in row) for row in table.rows)
         )
         for name, table in found.items()
     }
+
+
+def settings_file(key: str, family: str) -> str:
+    """The name of the CSV file of a family's settings, by the key of the validation."""
+    return "-".join(filter(None, (key, re.sub(r"[^a-z0-9]+", "-", family.lower()).strip("-")))) + ".csv"
+
+
+def details_file(key: str, table: Table) -> str:
+    """The name of the CSV file of a further table, by the key of the validation."""
+    return f"{key}-{table.name}.csv"
 
 
 def scores_table(validation: Validation) -> Table:

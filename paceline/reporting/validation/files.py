@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import csv
-import glob
 import os
-import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from calibrate.testbed.platform import MACHINE
 from calibrate.validation.comparison import rows_to_csv
-from calibrate.validation.validation import Validation
+from calibrate.validation.validation import Outline, Validation
 from paceline.reporting.tables import write_tables
-from paceline.reporting.validation.content import check_document, csv_tables, place_section
+from paceline.reporting.validation.content import check_document, csv_tables, details_file, place_section, settings_file
 from paceline.reporting.validation.page import VALIDATION_PAGE, write_validation
 from simulator.errors import InputError
-from simulator.outputs import EDITED, Output, OutputKind, check_apart, check_folder, has_header
+from simulator.outputs import EDITED, Output, OutputKind, check_apart, check_folder, csv_kind, has_header, heading_of
 
-__all__ = ["ValidationFiles"]
+__all__ = ["ValidationFiles", "kinds_of_tables"]
 
 
 @dataclass(frozen=True)
@@ -50,14 +48,15 @@ class ValidationFiles:
     platform: Path | None = None
     matrix: Path | None = None
     force: bool = False
+    _tables: dict[str, Output] = field(default_factory=dict, init=False, repr=False)
 
-    def check(self, key: str, reads: Sequence[Path] = ()) -> None:
+    def check(self, outlines: Sequence[Outline], reads: Sequence[Path] = ()) -> None:
         """Make sure, before the work, that all can be written and replace nothing of anybody else's.
 
         Parameters
         ----------
-        key
-            Of the validation, with which the names of its tables begin.
+        outlines
+            Of each validation that it may become, what its tables are.
         reads
             Files that are read.
 
@@ -69,20 +68,14 @@ class ValidationFiles:
         for name, path in self._paths():
             self._output(name, path, reads)
         if self.tables is not None:
-            try:
-                check_folder(self.tables)
-            except InputError as error:
-                raise InputError(f"`tables`: {error}") from None
-            self._check_tables(self.tables, key, reads)
+            check_folder(self.tables, "tables")
+            for outline in outlines:
+                for name, kind in kinds_of_tables(outline).items():
+                    self._tables[name] = Output(self.tables / name, kind, force=self.force, argument="tables", reads=reads)
         if self.markdown is not None:
             check_document(_document(self.markdown), f"`markdown`: {str(self.markdown)!r}")
-        check_apart((f"`{name}`", path) for name, path in self._paths())
-
-    def _check_tables(self, folder: Path, key: str, reads: Sequence[Path]) -> None:
-        """Refuse what has the name of a table and is none; of which columns each is, only the validation will tell."""
-        of_settings, others = folder / f"{key}.csv", sorted(folder.glob(glob.escape(f"{key}-") + "*.csv"))
-        for file, kind in ((of_settings, _OF_SETTINGS), *((other, _OF_ANY) for other in others)):
-            Output(file, kind, force=self.force, argument="tables", beside=True, reads=reads)
+        tables = [("tables", output.path) for output in self._tables.values()]
+        check_apart((f"`{name}`", path) for name, path in (*self._paths(), *tables))
 
     def _paths(self) -> Iterator[tuple[str, Path]]:
         named = (
@@ -99,49 +92,34 @@ class ValidationFiles:
         return Output(path, _KINDS[name], force=self.force, argument=name, reads=reads)
 
     def write(self, validation: Validation) -> None:
-        """Write what was asked for, but the files of somebody else.
+        """Write what was asked for, and :meth:`check` found to be possible, but the files of somebody else; the tables last.
 
         Raises
         ------
         InputError
             A file cannot be written, or something else has come to lie there.
         """
-        links = None
-        if self.tables is not None:
-            made = {name: replace(table, name=name.removesuffix(".csv")) for name, table in csv_tables(validation).items()}
-            write_tables(tuple(made.values()), self.tables, force=self.force)
-            beside = Path() if self.markdown is None else self.markdown.parent
-            links = {name: Path(os.path.relpath(self.tables / name, beside)).as_posix() for name in made}
+        made = {} if self.tables is None else csv_tables(validation)
         if self.out is not None:
             write_validation(validation, self.out, force=self.force)
         if self.markdown is not None:
-            self._output("markdown", self.markdown).write(place_section(_document(self.markdown), validation, links))
+            links = {name: Path(os.path.relpath(self._tables[name].path, self.markdown.parent)).as_posix() for name in made}
+            section = place_section(_document(self.markdown), validation, links if made else None)
+            self._output("markdown", self.markdown).write(section)
         if self.rows is not None:
             self._output("rows", self.rows).write(rows_to_csv(validation.rows))
+        write_tables(made, self._tables)
 
 
-def _heading(path: Path) -> list[str]:
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            return next(csv.reader(file), [])
-    except (UnicodeDecodeError, csv.Error):
-        return []
-
-
-def _is_of_settings(path: Path) -> bool:
-    return _heading(path)[: len(_SETTINGS)] == _SETTINGS
-
-
-def _is_of_any(path: Path) -> bool:
-    heading = _heading(path)
-    return heading[: len(_SETTINGS)] == _SETTINGS or (len(heading) > 2 and all(map(_COLUMN.fullmatch, heading)))
+def kinds_of_tables(outline: Outline) -> dict[str, OutputKind]:
+    """What each file may replace that a table becomes, by its name: of settings, only the validation tells all columns."""
+    settings = {settings_file(outline.key, family): _OF_SETTINGS for family in outline.families}
+    return settings | {details_file(outline.key, its): csv_kind([column.name for column in its.columns]) for its in outline.details}
 
 
 _SETTINGS = ["name", "group", "fitted", "unit", "repeats", "measured"]
 """What the heading of a table of settings begins with."""
-_COLUMN = re.compile(r"[a-z_]+")
-_OF_SETTINGS = OutputKind("is no table of a validation's settings", _is_of_settings)
-_OF_ANY = OutputKind("is no table of a validation", _is_of_any)
+_OF_SETTINGS = OutputKind("is no table of a validation's settings", lambda path: heading_of(path)[: len(_SETTINGS)] == _SETTINGS)
 
 
 def _is_markdown(path: Path) -> bool:

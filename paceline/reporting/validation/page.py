@@ -19,7 +19,7 @@ from simulator.text import NONE, clean, format_share, written
 __all__ = ["VALIDATION_PAGE", "render_validation", "write_validation"]
 
 _GENERATOR = '<meta name="generator" content="Paceline validate">'
-VALIDATION_PAGE = marked_kind("is no page of a validation of Paceline", _GENERATOR)
+VALIDATION_PAGE = marked_kind("validation page", _GENERATOR)
 """Pages that a new one may replace."""
 
 
