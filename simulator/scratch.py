@@ -23,6 +23,10 @@ from pathlib import Path
 __all__ = ["removed_after_this_process", "scratch"]
 
 _ENDED_WITHIN_S = 5.0
+_OTHERS_S = 2.0
+"""For so long names that belong to a process are left to whoever else removes them: its children, which end by themselves, may look
+for them until then.
+"""
 _EACH_S = 0.02
 _NAMED_BY = ("TMPDIR", "RAY_TMPDIR")
 _BEGUN_S = time.time() - 0.1
@@ -109,8 +113,11 @@ def _keep(since_s: float | None, patterns: Sequence[str]) -> None:
     starter = os.getppid()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    sys.stdin.buffer.read(1)
+    said = sys.stdin.buffer.read(1)
     _end_workers([place for place in _found(patterns, since_s) if place.is_dir()], {starter, os.getpid()})
+    deadline_s = time.monotonic() + (_OTHERS_S if since_s is not None and not said else 0.0)
+    while _found(patterns, since_s) and time.monotonic() < deadline_s:
+        time.sleep(_EACH_S)
     _remove(_found(patterns, since_s))
 
 

@@ -347,7 +347,6 @@ WRITERS = {
     "calibrate/testbed/first_epochs.py": "rows, one by one, into a file that an Output has looked at",
     "calibrate/testbed/fault_check.py": "rows, one by one, into a file that an Output has looked at",
     "calibrate/testbed/model_parallel.py": "rows, one by one, into a file that an Output has looked at",
-    "calibrate/probing.py": "what its own child processes say on stderr, in a folder of their own",
     "calibrate/testbed/running.py": "a setting for its own child process",
 }
 
