@@ -28,7 +28,7 @@ _OTHERS_S = 2.0
 for them until then.
 """
 _EACH_S = 0.02
-_NAMED_BY = ("TMPDIR", "RAY_TMPDIR")
+_NAMED_BY, _OF_RAY = ("TMPDIR", "RAY_TMPDIR"), b"ray::"
 _BEGUN_S = time.time() - 0.1
 """When this process began, as far as the clock of files tells, which may be late by some hundredths of a second."""
 
@@ -152,11 +152,18 @@ def _processes() -> set[int]:
 
 
 def _works_in(process: int, folders: Sequence[Path]) -> bool:
-    """Whether a process, of this user, was started with one of the folders as its temporary one."""
+    """Whether a process, of this user, was started with one of the folders as its temporary one.
+
+    Ray's write their titles over what they were started with: those are told by a file in the folder that they have open.
+    """
+    its = Path("/proc", str(process))
     with contextlib.suppress(OSError):  # it has ended, or is another user's
-        with open(f"/proc/{process}/environ", "rb") as file:
-            values = dict(line.partition("=")[::2] for line in os.fsdecode(file.read()).split("\0"))
-        return any(Path(values.get(name, os.sep)) in folders for name in _NAMED_BY)
+        values = dict(line.partition("=")[::2] for line in os.fsdecode((its / "environ").read_bytes()).split("\0"))
+        if any(Path(values.get(name, os.sep)) in folders for name in _NAMED_BY):
+            return True
+        if (its / "cmdline").read_bytes().startswith(_OF_RAY):
+            opened = [os.path.realpath(file) for file in (its / "fd").iterdir()]
+            return any(folder in Path(path).parents for path in opened for folder in folders)
     return False
 
 

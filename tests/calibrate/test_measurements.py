@@ -158,5 +158,5 @@ def test_a_changed_record_is_named(tmp_path: Path) -> None:
     recorder.write("step", batch=16, round=0, seconds=0.1)
     path = tmp_path / "m.ndjson"
     path.write_text(path.read_text().replace("0.1", "0.2"))
-    with pytest.raises(CalibrationError, match=r"m.ndjson:2: its checksum is not that of .*; delete the line, or measure again"):
+    with pytest.raises(CalibrationError, match=r"m.ndjson:2: does not match its checksum .*; delete the line, or measure again"):
         read_measurements(path)

@@ -48,7 +48,7 @@ def test_samples_take_the_place_of_epochs(folder: Path, paceline: Paceline) -> N
         (("--dataset-size", "3"), "(epochs is missing)"),
         (("--epochs", "3", "--samples", "9", "--dataset-size", "3"), "two of them say how long it is: leave one out"),
         (("--samples", "-5"), "job.samples: -5"),
-        (("--samples", "nan"), "job.samples: nan"),
+        (("--samples", "nan"), "nan' must be a number"),
         (("--epochs", "0", "--dataset-size", "3"), "job.epochs: 0"),
         (("--samples", "5", "--set", "job.samples=6"), "--samples and --set job.samples: say the same; leave one of them out"),
         (("--dataset-size", "5", "--set", "job.dataset_size=6"), "--dataset-size and --set job.dataset_size: say the same"),

@@ -126,5 +126,5 @@ def test_some_trials_of_each_attack_find_nothing(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert (tmp_path / "table.md").read_text().splitlines()[-1] == "| all |  | 60 |"
+    assert (tmp_path / "table.md").read_text().splitlines()[-1].startswith("| all |  | 60 |")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["table.md"]

@@ -490,7 +490,7 @@ def test_a_broken_row_is_told_with_its_line(tmp_path: Path, monkeypatch):
     (home / "speed_models.toml").write_text("")
     heads = ",".join(PublishedThroughput.model_fields)
     (home / "speeds.csv").write_text(f"{heads}\na,b,c,float32,d,one,,1,images/s,,,https://example.org\n")
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("simulator.published_throughputs.own_file", lambda name: tmp_path / "models" / name)
     with pytest.raises(ScenarioError, match=r"speeds\.csv: line 2: devices, batch and throughput must be numbers"):
         load_published_throughputs()
 
