@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from paceline.version import __version__ as __version__
+
 TYPE_CHECKING = False  # typing takes longer to import than all else here
 if TYPE_CHECKING:
     from typing import Any
@@ -66,7 +68,6 @@ if TYPE_CHECKING:
     from simulator.memory import Memory
     from simulator.workload import Workload
 
-__version__ = "0.1.0"
 __all__ = [
     "Advice", "Catalogue", "Comparison", "Lengthy", "Matrix", "Memory", "Observation", "Plan", "Refitted", "Report", "Result", "Scenario",
     "StoppedReport", "Sweep", "Validation", "Workload", "advise", "calibrate", "calibrate_input", "calibrate_link", "calibrate_profile",

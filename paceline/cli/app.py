@@ -25,9 +25,9 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command, get_command_from_info
 from typer.models import CommandInfo
 
-from paceline import __version__
 from paceline.cli import commands
 from paceline.cli.ending import Ending, StoppedError, ending_by_signals
+from paceline.version import __version__
 from simulator.errors import PacelineError, PacelineWarning, ScenarioError
 
 __all__ = ["main"]

@@ -20,8 +20,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-import paceline
 import simulator
+from paceline.version import __version__
 from simulator.errors import InputError, SimulationError
 from simulator.scratch import removed_after_this_process
 
@@ -413,7 +413,7 @@ _COMPILERS = "numba", "llvmlite"
 def versions() -> Mapping[str, str]:
     """Version by name of all that the bytes of results depend on, in this process; "" of what is not there."""
     return {
-        "Paceline": paceline.__version__,
+        "Paceline": __version__,
         "Paceline's sources": _sources(),
         "Python": f"{platform.python_implementation()} {'.'.join(platform.python_version_tuple()[:2])}",
         "a processor of kind": platform.machine(),
@@ -464,17 +464,17 @@ def check_versions(workers: Workers, cluster: str) -> None:
     """
     try:
         # a function that Python has wherever it is: the others are Paceline's
-        there = set(workers.ask(pydoc.locate, ["paceline.__version__"] * workers.count)) - {paceline.__version__}
+        there = set(workers.ask(pydoc.locate, ["paceline.__version__"] * workers.count)) - {__version__}
     except ImportError as error:
         raise InputError(f"{cluster}: a worker cannot run anything ({error}); install paceline where the workers run") from None
     if there:
         found = "no Paceline" if None in there else f"Paceline {min(map(str, there))}"
         raise InputError(
-            f"{cluster}: a worker has {found}, but here is {paceline.__version__}, so results could differ; install the same version there"
+            f"{cluster}: a worker has {found}, but here is {__version__}, so results could differ; install the same version there"
         )
     try:
         list(workers.map(abs, range(workers.count)))
     except (ImportError, AttributeError):
         raise InputError(
-            f"{cluster}: a worker has other sources of Paceline {paceline.__version__}, so results could differ; install the same there"
+            f"{cluster}: a worker has other sources of Paceline {__version__}, so results could differ; install the same there"
         ) from None
