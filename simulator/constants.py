@@ -51,6 +51,10 @@ class Known(Spec):
         """The three numbers alone, of a constant that says more."""
         return Known(value=self.value, low=self.low, high=self.high)
 
+    def times(self, factor: float) -> Known:
+        """The number and both ends times a factor."""
+        return Known(value=self.value * factor, low=self.low * factor, high=self.high * factor)
+
     def quantile(self, probability: float, *, of_rate: bool = False) -> float:
         """Of a lognormal whose 5% and 95% points are as far apart as ``low`` and ``high``.
 

@@ -4,6 +4,10 @@ A cluster that says what sort its links are (``cluster.intra_node.sort = "nvlink
 their nominal bandwidth. Before it is simulated each is multiplied by the share that
 software gets of it, with a draw of that share for each replication. What the scenario gives
 as achieved (no sort), and what it sets itself, stays as it is.
+
+Where TensorFlow's gRPC carries tensors, hosts work on each tensor and each byte, and clients
+take some time between steps, unless the scenario says how long that takes, or that nothing
+is to be added (``cluster.transport.software = "given"``).
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from simulator.cluster import Cluster, Link
 from simulator.computed import CONSTANTS
-from simulator.constants import constants, drawn_values, nominal_values
+from simulator.constants import Known, constants, drawn_values, nominal_values
 from simulator.distributions import Normal
 from simulator.figures import Assumed
 from simulator.rng import Streams
@@ -20,7 +24,7 @@ from simulator.scenario import Scenario
 from simulator.text import written
 from simulator.workload import Affine, Workload
 
-__all__ = ["assumed_in_practice", "drawn_in_practice", "felt_by", "in_practice", "is_nominal", "nominally_in_practice"]
+__all__ = ["assumed_in_practice", "drawn_in_practice", "faster_hosts", "felt_by", "in_practice", "is_carried", "is_nominal", "nominally_in_practice"]
 
 _SHARES = {
     "nvlink": "nvlink_share",
@@ -29,6 +33,7 @@ _SHARES = {
     "rdma": "rdma_share",
     "ethernet": "ethernet_share",
 }
+_HOSTS = ("grpc_tensor_s", "grpc_byte_s")
 _OF_PLACES = {
     "nvlink_share": "cluster, links of sort nvlink",
     "pcie_share": "cluster, links of sort pcie",
@@ -37,6 +42,12 @@ _OF_PLACES = {
     "ethernet_share": "cluster, links of sort ethernet",
     "straggler_cv": "workload.jitter",
     "crowding": "workload.forward and workload.backward",
+    "grpc_tensor_s": "cluster.transport",
+    "grpc_byte_s": "cluster.transport",
+    "session_s": "strategy.coordinator",
+    "accumulators_s": "workload.backward",
+    "coordinator_dispatch_s": "strategy.coordinator",
+    "coordinator_latency_s": "strategy.coordinator",
     **dict.fromkeys(CONSTANTS, "workload.forward and workload.backward, computed"),
 }
 """What each constant changes."""
@@ -44,12 +55,12 @@ _OF_PLACES = {
 
 def drawn_in_practice(scenario: Scenario, streams: Streams) -> Scenario:
     """What one replication simulates: the scenario with one joint draw of the constants applied."""
-    return in_practice(scenario, drawn_values(scenario.practice, streams)) if is_nominal(scenario.cluster) else scenario
+    return in_practice(scenario, drawn_values(scenario.practice, streams)) if _is_felt(scenario) else scenario
 
 
 def nominally_in_practice(scenario: Scenario) -> Scenario:
     """The scenario with every constant at its value."""
-    return in_practice(scenario, nominal_values(scenario.practice)) if is_nominal(scenario.cluster) else scenario
+    return in_practice(scenario, nominal_values(scenario.practice)) if _is_felt(scenario) else scenario
 
 
 def assumed_in_practice(scenario: Scenario) -> tuple[Assumed, ...]:
@@ -70,7 +81,7 @@ def felt_by(scenarios: Iterable[Scenario]) -> tuple[str, ...]:
 
 
 def in_practice(scenario: Scenario, values: Mapping[str, float]) -> Scenario:
-    """The scenario with achieved rates in place of nominal ones.
+    """The scenario with achieved rates in place of nominal ones, and with what messages cost hosts.
 
     Parameters
     ----------
@@ -82,9 +93,13 @@ def in_practice(scenario: Scenario, values: Mapping[str, float]) -> Scenario:
     Returns
     -------
     Scenario
-        One whose links are all of the sort ``given``, so that nothing is applied to it a
+        One whose links are all of the sort ``given``, and its transport's software too, so that nothing is applied to it a
         second time; the scenario itself where they were before.
     """
+    return _with_hosts(_with_shares(scenario, values), values)
+
+
+def _with_shares(scenario: Scenario, values: Mapping[str, float]) -> Scenario:
     cluster = scenario.cluster
     if not is_nominal(cluster):
         return scenario
@@ -109,6 +124,42 @@ def in_practice(scenario: Scenario, values: Mapping[str, float]) -> Scenario:
     return scenario.model_copy(
         update={"cluster": cluster.model_copy(update=changes), "workload": _workload(scenario, scenario.workload, values)}
     )
+
+
+def _with_hosts(scenario: Scenario, values: Mapping[str, float]) -> Scenario:
+    """With what gRPC costs hosts and clients, unless it is given."""
+    if not is_carried(scenario):
+        return scenario
+    cluster, load = scenario.cluster, scenario.workload
+    costs: dict[str, object] = {"software": "given"}
+    if not cluster.transport.is_measured and scenario.nodes_needed > 1:
+        costs |= {"cpu_per_message_s": values["grpc_tensor_s"], "copy_per_byte_s": values["grpc_byte_s"]}
+    strategy, longer_s = scenario.strategy.with_clients(values)
+    changes: dict[str, object] = {
+        "cluster": cluster.model_copy(update={"transport": cluster.transport.model_copy(update=costs)}),
+        "strategy": strategy,
+    }
+    if longer_s:
+        backward = load.backward.model_copy(update={"base_s": load.backward.base_s + longer_s})
+        changes["workload"] = load.model_copy(update={"backward": backward})
+    return scenario.model_copy(update=changes)
+
+
+def faster_hosts(scenario: Scenario, factor: float) -> dict[str, Known]:
+    """The scenario's own constants, with hosts that work ``factor`` times as fast on what gRPC carries, where that is from practice."""
+    if not is_carried(scenario) or scenario.cluster.transport.is_measured:
+        return dict(scenario.practice)
+    known = {name: scenario.practice.get(name, constants()[name]) for name in _HOSTS}
+    return {**scenario.practice, **{name: its.times(1.0 / factor) for name, its in known.items()}}
+
+
+def is_carried(scenario: Scenario) -> bool:
+    """Whether TensorFlow's gRPC carries tensors, so that what it costs hosts is taken from practice where it is not given."""
+    return (scenario.cluster.transport.software or scenario.strategy.carrier) == "grpc"
+
+
+def _is_felt(scenario: Scenario) -> bool:
+    return is_nominal(scenario.cluster) or is_carried(scenario)
 
 
 def is_nominal(cluster: Cluster) -> bool:

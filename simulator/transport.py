@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from simulator.spec import Moderate, Rate, Seconds, Spec
+from simulator.spec import Moderate, Rate, Seconds, Terse
 
-__all__ = ["Transport"]
+__all__ = ["Carrier", "Transport"]
+
+Carrier = Literal["grpc", "given"]
+"""What carries tensors between processes, where that decides what they cost hosts; given: what the scenario says."""
 
 
-class Transport(Spec):
+class Transport(Terse):
     """Between nodes: how concurrent messages share a node's link, and their costs beyond their bytes.
 
-    All is off by default: messages share fairly and cost nothing but their bytes.
+    By default messages share fairly. What they cost hosts is taken from practice where
+    TensorFlow's gRPC carries them (docs/practice.md), and is nothing else.
     """
+
+    terse: ClassVar[tuple[str, ...]] = ("software",)
+
+    software: Carrier | None = Field(
+        default=None,
+        description="what carries tensors between processes. grpc: what TensorFlow's gRPC costs the two hosts for each tensor and byte, and "
+        "a client between two steps, is taken from practice where it is not given; given: messages cost hosts what these keys say, "
+        "or nothing; left out: grpc with parameter servers, else given",
+    )
 
     discipline: Literal["fair", "in-order", "streams", "weighted"] = Field(
         default="fair",
@@ -39,7 +52,9 @@ class Transport(Spec):
     wire_bytes_per_byte: float = Field(
         default=1.0, ge=1, le=100, description="bytes that cross the link for each byte of a tensor (headers, encoding)"
     )
-    cpu_per_message_s: Seconds = Field(default=0.0, ge=0, description="work of each of the two hosts on a message, one at a time")
+    cpu_per_message_s: Seconds = Field(
+        default=0.0, ge=0, description="work of each of the two hosts on each tensor of a message, one at a time; 0: as software says"
+    )
     copy_per_byte_s: Annotated[Moderate, Field(ge=0, le=1)] = Field(
         default=0.0,
         description="work of each of the two hosts on a byte of a tensor besides, before the message stands for the link (serialising) "
@@ -86,6 +101,11 @@ class Transport(Spec):
     def works_on_messages(self) -> bool:
         """Whether hosts work on a message before it stands for the link, and after it has come."""
         return self.cpu_per_message_s > 0 or self.copy_per_byte_s > 0
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether what messages cost hosts is given, so that nothing is taken from practice."""
+        return self.works_on_messages or self.cpu_per_byte_s > 0
 
     @property
     def at_a_time(self) -> int | None:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from simulator.cluster import Cluster, Link
+from simulator.constants import Known
+from simulator.practice import faster_hosts
 from simulator.resolve import resolve
 from simulator.scenario import Scenario
 from simulator.spec import Spec
@@ -34,7 +36,7 @@ __all__ = [
 SpecT = TypeVar("SpecT", Workload, Cluster)
 
 
-def changed(scenario: Scenario, where: str = "what if", **parts: Spec) -> Scenario:
+def changed(scenario: Scenario, where: str = "what if", **parts: Spec | Mapping[str, Known]) -> Scenario:
     """The scenario with other sections, validated anew.
 
     Raises
@@ -82,7 +84,7 @@ def with_communication(scenario: Scenario, factor: float) -> Scenario:
         cluster = _times(cluster, f"transport.{name}", 1.0 / factor)
     if cluster.transport.flow_cap_bytes_per_s is not None:
         cluster = _times(cluster, "transport.flow_cap_bytes_per_s", factor)
-    return changed(scenario, cluster=cluster)
+    return changed(scenario, cluster=cluster, practice=faster_hosts(scenario, factor))
 
 
 def with_service(scenario: Scenario, factor: float) -> Scenario:

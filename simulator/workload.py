@@ -61,13 +61,15 @@ class Affine(Terse):
         return max(float(self.base_s + self.per_sample_s * batch), float(self.least_s))
 
 
-class Variable(Spec):
+class Variable(Terse):
     """One trainable variable and its gradient.
 
     The workload lists them in the order in which their gradients become ready in the
     backward pass; ``creation_index`` is the order in which the model created them, which
     is the order in which TensorFlow places them on parameter servers.
     """
+
+    terse: ClassVar[tuple[str, ...]] = ("tensors",)
 
     name: str = Field(min_length=1, max_length=10_000, description="name of the variable; each has its own")
     size_bytes: Bytes = Field(gt=0, description="bytes of the variable")
@@ -84,6 +86,9 @@ class Variable(Spec):
         ge=1,
         le=10**12,
         description="last dimension, by which low-rank compression takes it as one matrix; left out: as rows says",
+    )
+    tensors: int = Field(
+        default=1, ge=1, le=1_000_000, description="tensors of the model that it stands for, where several are written as one: hosts work on each"
     )
 
     def gradient_bytes(self, batch: int) -> float:

@@ -98,10 +98,15 @@ class Network:
             self._queues = Queues(transport.queue_s, transport.buffer_s, transport.requests_per_pull)
         self._begins_anew = self._admission is not None or self._weights is not None
 
-    def send(self, connection: Connection, size: float, arrived: Arrived, left: Arrived | None = None) -> None:
-        """Queue a message of ``size`` bytes; ``arrived`` is called when its last byte is there, ``left`` when it has left the sender."""
+    def send(
+        self, connection: Connection, size: float, arrived: Arrived, left: Arrived | None = None, *, tensors: float = 1.0
+    ) -> None:
+        """Queue a message of ``size`` bytes; ``arrived`` is called when its last byte is there, ``left`` when it has left the sender.
+
+        Hosts work on each of its ``tensors``.
+        """
         if connection.source is not None:
-            self._send_by_hosts(connection, size, arrived, left)
+            self._send_by_hosts(connection, size, tensors, arrived, left)
             return
         if left is not None:
             arrived = _Noted(left, arrived)
@@ -143,11 +148,11 @@ class Network:
 
     # -- between hosts ---------------------------------------------------------------
 
-    def _send_by_hosts(self, connection: Connection, size: float, arrived: Arrived, left: Arrived | None) -> None:
+    def _send_by_hosts(self, connection: Connection, size: float, tensors: float, arrived: Arrived, left: Arrived | None) -> None:
         source, target = connection.source, connection.target
         assert source is not None
         assert target is not None
-        work_s = self._message_s + self._copy_per_byte_s * size
+        work_s = self._message_s * tensors + self._copy_per_byte_s * size
         if not work_s:
             self._stand_for_link(connection, size, arrived if left is None else _Noted(left, arrived))
             return

@@ -275,6 +275,8 @@ class Operation:
         send: which of the rank's paths.
     size_bytes
         send, collective: bytes.
+    tensors
+        send: of the model, that go as this one message; hosts work on each.
     source, target
         send: its ends; the rank's own where their number is :data:`~simulator.records.OWN`.
     departs, lands
@@ -310,6 +312,7 @@ class Operation:
     joins: bool = False
     slot: int = -1
     size_bytes: float = 0.0
+    tensors: float = 1.0
     source: Place = EVERYBODY
     target: Place = EVERYBODY
     departs: bool = False

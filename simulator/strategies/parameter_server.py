@@ -45,6 +45,7 @@ from simulator.strategies.setup import Layout, Setup
 from simulator.strategies.strategy import MOST_MESSAGES, Count, LeftOpen, Pace, Software, Strategy, check_workers, cores_s
 from simulator.strategies.tensors import Cutting, Tensors, tensors_of
 from simulator.text import format_count
+from simulator.transport import Carrier
 from simulator.workload import Workload
 
 __all__ = ["Coordinator", "ParameterServer"]
@@ -68,8 +69,16 @@ _CLIENT = Place("client")
 class Coordinator(Spec):
     """The one process that hands out steps in ParameterServerStrategy (``ClusterCoordinator``)."""
 
-    dispatch_s: Seconds = Field(default=0.0, ge=0, description="the coordinator's own work for a step; it does one at a time")
-    latency_s: Seconds = Field(default=0.0, ge=0, description="further delay between the end of a worker's step and the begin of its next")
+    dispatch_s: Seconds | None = Field(
+        default=None,
+        ge=0,
+        description="the coordinator's own work for a step; it does one at a time; left out: from practice (docs/practice.md)",
+    )
+    latency_s: Seconds | None = Field(
+        default=None,
+        ge=0,
+        description="further delay between the end of a worker's step and the begin of its next; left out: from practice",
+    )
 
 
 class ParameterServer(Strategy):
@@ -268,8 +277,8 @@ class ParameterServer(Strategy):
             asynchronous=True,
             bound=self.bound,
             coordinated=driver is not None,
-            dispatch_s=driver.dispatch_s if driver is not None else 0.0,
-            latency_s=driver.latency_s if driver is not None else 0.0,
+            dispatch_s=(driver.dispatch_s or 0.0) if driver is not None else 0.0,
+            latency_s=(driver.latency_s or 0.0) if driver is not None else 0.0,
             start=start,
             start_reason=reason,
         )
@@ -278,6 +287,28 @@ class ParameterServer(Strategy):
     def copies_to_host(self) -> bool:
         """Servers are hosts."""
         return True
+
+    @property
+    def carrier(self) -> Carrier:
+        """TensorFlow's workers and servers talk by gRPC."""
+        return "grpc"
+
+    def with_clients(self, values: Mapping[str, float]) -> tuple[Self, float]:
+        """With a coordinator's times from practice where they are not given, or what a session takes between two steps of its worker.
+
+        Where workers wait for each other, a session's time and that of the accumulators are part of each step.
+        """
+        driver = self.coordinator
+        if self.mode == "sync":
+            return self, values["session_s"] + values["accumulators_s"]
+        if driver is None:
+            return self.model_copy(update={"coordinator": Coordinator(dispatch_s=0.0, latency_s=values["session_s"])}), 0.0
+        missing = {}
+        if driver.dispatch_s is None:
+            missing["dispatch_s"] = values["coordinator_dispatch_s"]
+        if driver.latency_s is None:
+            missing["latency_s"] = values["coordinator_latency_s"]
+        return self.model_copy(update={"coordinator": driver.model_copy(update=missing)}) if missing else self, 0.0
 
     def sends_apart(self, setup: Setup) -> bool:
         """Whether all gradients for a server travel after the backward pass, and all variables before the forward pass."""
@@ -360,6 +391,10 @@ class ParameterServer(Strategy):
         """Variables, or the shards that they are cut into."""
         return sum(shard_count(variable, self.partitioner) for variable in workload.variables)
 
+    def _whole_tensors(self, workload: Workload) -> int:
+        """Tensors of the model, or the shards that they are cut into: hosts work on each, however many go as one message."""
+        return sum(variable.tensors * shard_count(variable, self.partitioner) for variable in workload.variables)
+
     def messages_a_step(self, setup: Setup) -> int:
         """Of variables to a worker, and of its gradients to the servers."""
         tensors = self._tensors(setup.workload)
@@ -376,7 +411,9 @@ class ParameterServer(Strategy):
         size += math.fsum(variable.pull_bytes(batch) for variable in load.variables) * wire
         copy_s = 2 * cluster.transport.copy_per_byte_s / wire  # of both hosts, for each byte on the wire
         step_s = super().lone_step_s(setup) + (pace.dispatch_s + pace.latency_s)
-        return step_s + float(size / link.bandwidth_bytes_per_s + 2 * link.latency_s + copy_s * size)
+        # tensor after tensor: while one host works on the next, the other works on the one before
+        messages_s = cluster.transport.cpu_per_message_s * (2 * self._whole_tensors(load) + 2)
+        return step_s + float(size / link.bandwidth_bytes_per_s + 2 * link.latency_s + copy_s * size + messages_s)
 
     def full_step_s(self, setup: Setup) -> float:
         """Seconds of a step with all workers under way: what it takes alone, or what a server, link, driver or the cores need for all."""
@@ -386,7 +423,8 @@ class ParameterServer(Strategy):
         pulled = math.fsum(variable.pull_bytes(batch) for variable in load.variables)
         each_s = max(pulled, math.fsum(sizes)) * s_per_byte / self.servers, self._served_s(setup) / self.servers
         copied_s = (pulled + math.fsum(sizes)) * cluster.transport.copy_per_byte_s / self.servers
-        busiest_s = replicas * max(*each_s, self.pace.dispatch_s, copied_s)
+        hosts_s = copied_s + 2 * self._whole_tensors(load) / self.servers * cluster.transport.cpu_per_message_s
+        busiest_s = replicas * max(*each_s, self.pace.dispatch_s, hosts_s)
         return float(max(self.lone_step_s(setup), busiest_s, batch_s(setup), self.cores_s(setup)))
 
     def cores_s(self, setup: Setup) -> float:
@@ -528,7 +566,7 @@ def _routine(setup: Setup, strategy: ParameterServer, tensors: Tensors, slots: _
     first = len(operations)
     pulled = [
         then(_send(("pull", one.index), slots.down + one.server, one.size_bytes, Place("server", one.server), _WORKER, (0,),
-                   departs=True, lands=slots.into is None))
+                   tensors=one.tensors, departs=True, lands=slots.into is None))
         for one in tensors.variables
     ]  # fmt: skip
     shuffled = (first, len(operations)) if strategy.pulls == "random" and len(pulled) > 1 else (0, 0)
@@ -556,7 +594,8 @@ def _routine(setup: Setup, strategy: ParameterServer, tensors: Tensors, slots: _
                 copied = then(_send(("from device", gradient.index), slots.out, gradient.size_bytes, _DEVICE, _HOST,
                                     (computed,), departs=True))  # fmt: skip
             pushed = then(_send(("push", gradient.index), slots.up + gradient.server, gradient.size_bytes, _WORKER,
-                                Place("server", gradient.server), (copied,), departs=slots.out is None, lands=True))  # fmt: skip
+                                Place("server", gradient.server), (copied,), tensors=gradient.tensors,
+                                departs=slots.out is None, lands=True))  # fmt: skip
             served.append(
                 then(
                     Operation(
@@ -582,13 +621,14 @@ def _send(
     target: Place,
     after: tuple[int, ...],
     *,
+    tensors: float = 1.0,
     departs: bool = False,
     lands: bool = False,
     feeds: bool = False,
 ) -> Operation:
     name, number = which
-    return Operation(kind="send", name=name, number=number, after=after, slot=slot, size_bytes=size_bytes, source=source, target=target,
-                     departs=departs, lands=lands, feeds=feeds)  # fmt: skip
+    return Operation(kind="send", name=name, number=number, after=after, slot=slot, size_bytes=size_bytes, tensors=tensors, source=source,
+                     target=target, departs=departs, lands=lands, feeds=feeds)  # fmt: skip
 
 
 # -- the rules ---------------------------------------------------------------------------
@@ -598,7 +638,7 @@ def _rules(setup: Setup, strategy: ParameterServer, tensors: Tensors) -> Rules:
     run, ranks = setup.run, setup.layout.replicas
     dispatcher = None
     if strategy.coordinator is not None:
-        dispatcher = Dispatcher(strategy.coordinator.dispatch_s, strategy.coordinator.latency_s)
+        dispatcher = Dispatcher(strategy.pace.dispatch_s, strategy.pace.latency_s)
     input_s = float(setup.workload.input(setup.batch)) if strategy.replication == "in-graph" else 0.0
     client = Client(input_s) if input_s else None
     if strategy.mode == "sync":

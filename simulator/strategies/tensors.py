@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypeVar
 
 from simulator.compression import Compression
@@ -32,6 +32,8 @@ class Gradient:
         What is served: as much as travels, or what compression has made of it.
     unpack_s
         Time there to make it whole again.
+    tensors
+        Of the model, that go as one.
     """
 
     index: int
@@ -40,6 +42,7 @@ class Gradient:
     cost_s: float
     whole_bytes: float
     unpack_s: float = 0.0
+    tensors: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,7 @@ class Variable:
     index: int
     server: int
     size_bytes: float
+    tensors: float = 1.0
 
 
 Cut = tuple[float, Collection[int]]
@@ -117,8 +121,8 @@ def tensors_of(setup: Setup, cutting: Cutting) -> Tensors:
             if (compression := cutting.compression) is not None:
                 sent = math.fsum(compression.sent_bytes(variable, batch)) * share
                 unpack_s = compression.decompress_s((variable,), None) * share
-            gradients.append(Gradient(len(gradients), server, sent, load.server(size), size, unpack_s))
-            variables.append(Variable(len(variables), server, variable.pull_bytes(batch) * share))
+            gradients.append(Gradient(len(gradients), server, sent, load.server(size), size, unpack_s, variable.tensors))
+            variables.append(Variable(len(variables), server, variable.pull_bytes(batch) * share, variable.tensors))
             ready_at.append(ready)
     if setup.run.grouping == "per-server":
         gradients = [
@@ -129,6 +133,7 @@ def tensors_of(setup: Setup, cutting: Cutting) -> Tensors:
                 math.fsum(g.cost_s for g in its),
                 math.fsum(g.whole_bytes for g in its),
                 math.fsum(g.unpack_s for g in its),
+                math.fsum(g.tensors for g in its),
             )
             for index, (server, its) in enumerate(_by_server(gradients).items())
         ]
@@ -136,7 +141,7 @@ def tensors_of(setup: Setup, cutting: Cutting) -> Tensors:
     order = cutting.pulls
     if setup.run.grouping == "per-server" or order == "together":
         variables = [
-            Variable(index, server, math.fsum(v.size_bytes for v in its))
+            Variable(index, server, math.fsum(v.size_bytes for v in its), math.fsum(v.tensors for v in its))
             for index, (server, its) in enumerate(_by_server(variables).items())
         ]
         needed_at = [0.0] * len(variables)
@@ -147,7 +152,7 @@ def tensors_of(setup: Setup, cutting: Cutting) -> Tensors:
         needed = list(zip(needed_at, reversed(variables), strict=True))
         if (order == "forward" or len(set(needed_at)) == 1) and _alike_in_one_message(setup):
             needed = _together(needed)
-        variables = [Variable(index, variable.server, variable.size_bytes) for index, (_, variable) in enumerate(needed)]
+        variables = [replace(variable, index=index) for index, (_, variable) in enumerate(needed)]
         needed_at = [share for share, _ in needed]
     forward = tuple((share, frozenset(indices)) for share, indices in _cuts(needed_at))
     return Tensors(tuple(gradients), _cuts(ready_at), tuple(variables), forward)

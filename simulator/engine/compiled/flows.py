@@ -41,12 +41,18 @@ from simulator.engine.compiled.ports import (
 from simulator.engine.compiled.queues import begin_in_queues, end_in_queues, wait_s_of
 from simulator.network.flows import SAME_INSTANT
 
-__all__ = ["begin_after_wait", "end_messages", "received", "send", "settle_all", "settle_soon", "soil", "stand_for_link"]
+__all__ = ["begin_after_wait", "end_messages", "received", "send", "send_tensors", "settle_all", "settle_soon", "soil", "stand_for_link"]
 
 
 @compiled
 def send(s: Record, connection: int, size: float, arrived: int, about: int, left: int) -> None:
-    """Queue a message of ``size`` bytes.
+    """Queue a message of ``size`` bytes, one tensor, as :func:`send_tensors` does it."""
+    send_tensors(s, connection, size, 1.0, arrived, about, left)
+
+
+@compiled
+def send_tensors(s: Record, connection: int, size: float, tensors: float, arrived: int, about: int, left: int) -> None:
+    """Queue a message of ``size`` bytes, so many tensors.
 
     ``arrived``, with ``about``, follows when its last byte is there; ``left``, with the
     same ``about``, when it has left the sender; 0 if nothing does.
@@ -71,7 +77,7 @@ def send(s: Record, connection: int, size: float, arrived: int, about: int, left
     m.connection = connection
     m.after = -1
     if sort_at(s.sorts, c.sort).hosted:
-        work_s = s.message_s + s.copy_per_byte_s * size
+        work_s = m.work_s = s.message_s * tensors + s.copy_per_byte_s * size
         if work_s != 0.0:
             _work(s, ends_at(s.ends, connection).source, work_s, pack(codes.STAND_FOR_LINK, message), 0)
         else:
@@ -175,7 +181,7 @@ def received(s: Record, message: int) -> None:
     m = message_at(s.messages, message)
     if s.observed:
         restore_context(s, s.message_contexts, message)
-    _work(s, ends_at(s.ends, m.connection).target, s.message_s + s.copy_per_byte_s * m.size_bytes, m.arrived, m.about)
+    _work(s, ends_at(s.ends, m.connection).target, m.work_s, m.arrived, m.about)
     _free(s, message)
 
 
@@ -366,7 +372,7 @@ def end_messages(s: Record, port: int) -> None:
                 soon(s, left, m.about)
         sort = sort_at(s.sorts, c.sort)
         latency_s = sort.latency_s
-        if sort.hosted and s.message_s + s.copy_per_byte_s * m.size_bytes != 0.0:
+        if sort.hosted and m.work_s != 0.0:
             if latency_s != 0.0:
                 call_later(s, latency_s, pack(codes.RECEIVED, message), 0)
             else:

@@ -8,7 +8,7 @@ from simulator.engine.compiled.calendar import at_end_of_instant, call_later, co
 from simulator.engine.compiled.collectives import advance_member, end_collective, enter, receive_chunk, sent_last
 from simulator.engine.compiled.cores import work
 from simulator.engine.compiled.device import note_message, rank_of, wake
-from simulator.engine.compiled.flows import send
+from simulator.engine.compiled.flows import send, send_tensors
 from simulator.engine.compiled.gatherings import end_gathering, enter_gathering
 from simulator.engine.compiled.inputs import ask as ask_pipeline
 from simulator.engine.compiled.inputs import go_on, part_ended, wait_s
@@ -242,7 +242,7 @@ def _begin(s: Record, rank: int, number: int, step: int) -> None:
             code = codes.DELIVERED
             real_at(s.sent, rank * s.sent_n + its.sent).x = s.now
         path = number_at(s.slots, rank * s.slots_n + its.slot).n
-        send(s, path, its.size_bytes, pack(code, rank), pack_operation(step, number), 0)
+        send_tensors(s, path, its.size_bytes, its.tensors, pack(code, rank), pack_operation(step, number), 0)
     elif kind == codes.COMPUTE:
         if s.observed:
             long_at(s.compute_causes, rank * s.each_operations + number).n = s.cause

@@ -294,7 +294,7 @@ SORT = np.dtype(
 Number n of them has the incidences from ``first + n * shared`` on, and the ports from ``crosses + n * crossed``.
 """
 
-MESSAGE = np.dtype([("size_bytes", "f8"), ("arrived", "i8"), ("about", "i8"), ("connection", "i4"), ("after", "i4")])
+MESSAGE = np.dtype([("size_bytes", "f8"), ("work_s", "f8"), ("arrived", "i8"), ("about", "i8"), ("connection", "i4"), ("after", "i4")])
 """A message: its bytes, and what follows when it has arrived."""
 
 DEPARTURE = np.dtype([("arrival", "i8"), ("left", "i8")])
@@ -348,8 +348,8 @@ WORK = np.dtype([("work_s", "f8"), ("what", "i8"), ("about", "i8"), ("after", "i
 
 OPERATION = np.dtype(
     [
-        ("forward", "f8"), ("backward", "f8"), ("apply", "f8"), ("size_bytes", "f8"), ("cost_s", "f8"), ("lasts_s", "f8"),
-        ("kind", "i4"), ("gate", "i4"), ("missing", "i4"), ("then", "i4"), ("then_n", "i4"),
+        ("forward", "f8"), ("backward", "f8"), ("apply", "f8"), ("size_bytes", "f8"), ("tensors", "f8"), ("cost_s", "f8"),
+        ("lasts_s", "f8"), ("kind", "i4"), ("gate", "i4"), ("missing", "i4"), ("then", "i4"), ("then_n", "i4"),
         ("joins", "i4"), ("slot", "i4"), ("departs", "i4"), ("lands", "i4"), ("feeds", "i4"),
         ("channel", "i4"), ("sent", "i4"), ("server", "i4"), ("tensor", "i4"), ("partition", "i4"), ("bucket", "i4"), ("in_group", "i4"),
         ("every", "i4"), ("from_step", "i4"),

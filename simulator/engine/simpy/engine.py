@@ -340,7 +340,7 @@ class Engine:
         connection = rank.paths[operation.slot]
         assert connection is not None
         arrived = partial(self._arrived, rank, number, step, self._kernel.now, cause)
-        self._network.send(connection, operation.size_bytes, arrived)
+        self._network.send(connection, operation.size_bytes, arrived, tensors=operation.tensors)
 
     def _arrived(self, rank: Rank, number: int, step: int, sent_s: float, cause: int, _: Event | None) -> None:
         operation = rank.plan.operations[number]
