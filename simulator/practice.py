@@ -132,7 +132,7 @@ def _with_hosts(scenario: Scenario, values: Mapping[str, float]) -> Scenario:
         return scenario
     cluster, load = scenario.cluster, scenario.workload
     costs: dict[str, object] = {"software": "given"}
-    if not cluster.transport.is_measured and scenario.nodes_needed > 1:
+    if not cluster.transport.is_measured:
         costs |= {"cpu_per_message_s": values["grpc_tensor_s"], "copy_per_byte_s": values["grpc_byte_s"]}
     strategy, longer_s = scenario.strategy.with_clients(values)
     changes: dict[str, object] = {

@@ -98,6 +98,8 @@ def _cluster(case: PublishedCase, row: Row) -> dict[str, Any]:
     sort = {"none": facts.inter_node.sort, "rdma": "rdma"}.get(stack.between, "ethernet")
     if facts.inter_node.sort != sort:
         table["inter_node"] = {"sort": sort}
+    if stack.kind != "all-reduce" and stack.between != "grpc":
+        table["transport"] = {"software": "given"}
     return table
 
 

@@ -246,10 +246,11 @@ def several(path: Path, key: str, kind: type[SpecT]) -> list[SpecT]:
 
 
 class Tensor(NamedTuple):
-    """One gradient: its elements, and the share of the backward pass after which it is ready."""
+    """One gradient, or several put together: elements, the share of the backward pass after which it is ready, tensors of the model."""
 
     elements: float
     ready: float
+    count: int = 1
 
 
 class Network(Spec):
@@ -313,12 +314,14 @@ def fused(tensors: Sequence[Tensor], pieces: int) -> list[Tensor]:
     total = sum(tensor.elements for tensor in tensors)
     done: list[Tensor] = []
     elements = passed = 0.0
+    count = 0
     for tensor in tensors:
         elements += tensor.elements
+        count += tensor.count
         passed += tensor.elements
         if passed >= total * (len(done) + 1) / pieces * (1 - 1e-12):
-            done.append(Tensor(elements, tensor.ready))
-            elements = 0.0
+            done.append(Tensor(elements, tensor.ready, count))
+            elements, count = 0.0, 0
     return done
 
 
@@ -349,7 +352,7 @@ def variables(parts: Sequence[Sequence[Tensor]], bytes_per_element: float) -> li
     servers = len(parts)
     found = [
         (tensor.ready, place, {"name": f"{server}.{place}", "size_bytes": max(tensor.elements * bytes_per_element, 1.0),
-                               "creation_index": (len(part) - 1 - place) * servers + server, "ready": min(max(tensor.ready, 0.0), 1.0)})
+                               "creation_index": (len(part) - 1 - place) * servers + server, "ready": min(max(tensor.ready, 0.0), 1.0), "tensors": tensor.count})
         for server, part in enumerate(parts)
         for place, tensor in enumerate(part)
     ]  # fmt: skip

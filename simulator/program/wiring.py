@@ -64,6 +64,10 @@ def _key(kind: PortKind, one: Integers | int, other: Integers | int = 0) -> Inte
     return (np.int64(kind) << (2 * _BITS)) | (np.asarray(one, dtype=np.int64) << _BITS) | np.asarray(other, dtype=np.int64)
 
 
+def _process_key(kind: End, number: Integers) -> Integers:
+    return np.int64(kind) * _MOST + np.asarray(number, dtype=np.int64)
+
+
 class Wiring:
     """Collects paths, and gives the tables of all that they cross.
 
@@ -82,6 +86,8 @@ class Wiring:
     device_pace
         Seconds of work that all replicas on a device do together in a second, where one alone does one: they share it equally, and
         none is faster than alone.
+    processes
+        Whether every replica, server and client is a process, which works on its own messages whoever else is on its node.
     """
 
     def __init__(
@@ -92,6 +98,7 @@ class Wiring:
         first_server_node: int = 0,
         client_node: int | None = None,
         device_pace: float = 1.0,
+        processes: bool = False,
     ) -> None:
         transport = cluster.transport
         self._cluster = cluster
@@ -99,6 +106,7 @@ class Wiring:
         self._first_server_node = first_server_node
         self._client_node = client_node
         self._device_pace = device_pace
+        self._processes = processes
         self._has_hosts = transport.has_hosts
         cap = transport.flow_cap_bytes_per_s or math.inf
         # weights are drawn anew for each message, so that the cap of a connection is no multiple of its weight: it has a port of its own
@@ -234,7 +242,22 @@ class Wiring:
         added_s: Floats | float = 0.0,
     ) -> Integers:
         its = self._crossed_by(source, target, source_end, target_end)
-        return self._append(its.keys, its.latency_s + added_s, its.nodes, asked_for=asked_for)
+        hosts = its.nodes
+        if self._hosts_are_processes:
+            hosts = np.stack([self._process(*source_end, len(hosts)), self._process(*target_end, len(hosts))], axis=1)
+        return self._append(its.keys, its.latency_s + added_s, hosts, asked_for=asked_for)
+
+    @property
+    def _hosts_are_processes(self) -> bool:
+        """Whether each process works on its own messages, those inside a node too, and a node has several.
+
+        Turns, weights and queues are of a node's link, so that with these a node is one host.
+        """
+        several = self._cluster.replicas_per_node > 1 or not self._first_server_node
+        return self._processes and several and self._cluster.transport.discipline == "fair"
+
+    def _process(self, kind: End, number: Integers, count: int) -> Integers:
+        return np.broadcast_to(_process_key(kind, number), count)
 
     def _crossed_by(
         self, source: Integers, target: Integers, source_end: tuple[End, Integers], target_end: tuple[End, Integers]
@@ -383,7 +406,8 @@ class Wiring:
             host_nodes, hosts_of = _by_first_use(nodes[between].ravel())
             hosts[between] = hosts_of.reshape(-1, 2)
             source, target = (compact(numbers(hosts[:, end])) for end in (0, 1))
-            names = Names(len(host_nodes), _HostCalled(host_nodes, self._first_server_node, self._client_node))
+            called = _ProcessCalled if self._hosts_are_processes else _HostCalled
+            names = Names(len(host_nodes), called(host_nodes, self._first_server_node, self._client_node))
         paths = Paths(
             numbers(np.cumsum(crossed, dtype=np.int64)),
             numbers(port),
@@ -485,6 +509,12 @@ class _Called:
 class _HostCalled(_Called):
     def __call__(self, number: int) -> PortName:
         return PortName(PortKind.MESSAGES, self._node(int(self.keys[number])))
+
+
+class _ProcessCalled(_Called):
+    def __call__(self, number: int) -> PortName:
+        kind, number = divmod(int(self.keys[number]), _MOST)
+        return PortName(PortKind.MESSAGES, Owner("client") if kind == End.CLIENT else Owner(_OWNERS[End(kind)], number))
 
 
 class _PortCalled(_Called):

@@ -377,6 +377,7 @@ class ParameterServer(Strategy):
             first_server_node=0 if layout.servers_beside else layout.worker_nodes,
             client_node=layout.client_node,
             device_pace=pace_together(setup),
+            processes=True,
         )
         slots, path = _paths(wiring, cluster, layout)
         seat, server_seat = _seats(wiring, cluster, layout)

@@ -8,8 +8,8 @@ from typing import Any
 def scenario_table(**parts: Any) -> dict[str, Any]:
     """A small, deterministic scenario; give sections to overlay them.
 
-    Workers start together and pull in the order of need, as closed forms have it, where real
-    ones do not; intervals hold chance and draws alone, not what the model is off by.
+    Workers start together and pull in the order of need, and messages cost hosts nothing, as
+    closed forms have it, where real ones do not; intervals hold chance and draws alone, not what the model is off by.
     """
     table: dict[str, Any] = {
         "workload": {
@@ -29,4 +29,6 @@ def scenario_table(**parts: Any) -> dict[str, Any]:
         table[section] = values if section == "strategy" else {**table.get(section, {}), **values}
     if table["strategy"].get("kind") == "parameter-server":
         table["strategy"] = {"pull_order": "forward", **table["strategy"]}
+        if isinstance(table["cluster"], dict):
+            table["cluster"] = {**table["cluster"], "transport": {"software": "given", **table["cluster"].get("transport", {})}}
     return table
