@@ -22,7 +22,7 @@ from simulator.figures import Assumed
 from simulator.rng import Streams
 from simulator.scenario import Scenario
 from simulator.text import written
-from simulator.workload import Affine, Workload
+from simulator.workload import Workload
 
 __all__ = ["assumed_in_practice", "drawn_in_practice", "faster_hosts", "felt_by", "in_practice", "is_carried", "is_nominal", "nominally_in_practice"]
 
@@ -194,12 +194,8 @@ def _workload(scenario: Scenario, load: Workload, values: Mapping[str, float]) -
         changes["jitter"] = Normal(cv=min(values["straggler_cv"], 0.3))
     if min(scenario.ranks, scenario.cluster.replicas_per_node) > 1:
         longer = 1.0 + values["crowding"]
-        changes["forward"], changes["backward"] = _longer(load.forward, longer), _longer(load.backward, longer)
+        changes["forward"], changes["backward"] = load.forward.times(longer), load.backward.times(longer)
     return load.model_copy(update=changes)
-
-
-def _longer(time: Affine, factor: float) -> Affine:
-    return Affine(base_s=time.base_s * factor, per_sample_s=time.per_sample_s * factor, least_s=time.least_s * factor)
 
 
 def _assumed(scenario: Scenario, name: str) -> Assumed:

@@ -11,6 +11,7 @@ from typing import Any
 
 from simulator.collectives.collective import Collective
 from simulator.cores import cores_of
+from simulator.distributions import Constant
 from simulator.encoding import as_encoded
 from simulator.engine.choosing import MOST_OPERATIONS, engine_for
 from simulator.engine.choosing import Engine as ByEngine
@@ -251,4 +252,46 @@ def drawn_scenario(scenario: Scenario, streams: Streams) -> Scenario:
         cluster = cluster.model_copy(update={"background": background})
     if drawn is not scenario.workload or cluster is not scenario.cluster:
         scenario = scenario.model_copy(update={"workload": drawn, "cluster": cluster})
-    return as_encoded(as_workers(drawn_in_practice(scenario, streams)))
+    return as_encoded(as_workers(_without_own_exchange(drawn_in_practice(scenario, streams), streams)))
+
+
+_LEAST_COMPUTE = 0.02
+"""Share of a measured step that computing takes at least, whatever pull and push seem to."""
+_CLOSE = 1e-3
+_TURNS = 12
+_LONE = {"steps": 3, "warmup_steps": 1, "job_steps": None, "start": "together", "start_spread_s": None, "drain": False}
+
+
+def _without_own_exchange(scenario: Scenario, streams: Streams) -> Scenario:
+    """With compute alone in the workload's times, where what was measured is a step of one worker with its servers.
+
+    Solved with one worker in the simulator, so that it takes as long as was measured: what is
+    off in its pull and push is then off the other way in its compute, and one worker is right.
+    """
+    load = scenario.workload
+    if load.measured_with == "device" or not scenario.servers:
+        return scenario
+    passes = {"forward": load.forward, "backward": load.backward}
+    step_s, share = load.compute_s(scenario.batch), 1.0
+    for _ in range(_TURNS):
+        of_compute = {name: its.times(share) for name, its in passes.items()}
+        alone = scenario.model_copy(update={"workload": load.model_copy(update={**of_compute, "measured_with": "device"})})
+        wanted = max(share - (_lone_step_s(alone, streams) / step_s - 1.0), _LEAST_COMPUTE)
+        if abs(wanted - share) < _CLOSE:
+            break
+        share = wanted
+    return alone
+
+
+def _lone_step_s(scenario: Scenario, streams: Streams) -> float:
+    """Seconds of a step of one worker with all servers to itself, without jitter."""
+    strategy = scenario.strategy.alone_with_servers()
+    run = scenario.run.model_copy(update=_LONE)
+    load = scenario.workload.model_copy(update={"jitter": Constant(), "run_to_run_cv": 0.0})
+    cluster = scenario.cluster.model_copy(update={"background": None, "slow_nodes": None, "slowdown": None, "nodes": None, "available": None})
+    parts = {"strategy": strategy, "run": run, "workload": load, "cluster": cluster, "job": None, "input": None}
+    alone = as_encoded(as_workers(scenario.model_copy(update=parts)))
+    program = compile_program(alone, streams)
+    its = Run(alone, streams, program, Draws(alone, streams, alone.full_step_s), None, None)
+    measured = its.simpy() if engine_for(alone, 1) == "simpy" or its.only_simpy else its.compiled()
+    return float(measured.window_s / measured.steps)

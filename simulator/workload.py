@@ -56,6 +56,10 @@ class Affine(Terse):
         default=0.0, ge=0, description="least time, however small the batch: what the host needs to start all kernels; left out: nothing"
     )
 
+    def times(self, factor: float) -> Affine:
+        """So many times as long."""
+        return Affine(base_s=self.base_s * factor, per_sample_s=self.per_sample_s * factor, least_s=self.least_s * factor)
+
     def __call__(self, batch: float) -> float:
         """Seconds for a batch of this many samples."""
         return max(float(self.base_s + self.per_sample_s * batch), float(self.least_s))
@@ -268,6 +272,11 @@ class Workload(Short, Spec):
     )
     forward: Affine = Field(description="time of the forward pass of a batch on the measured device")
     backward: Affine = Field(description="time of the backward pass of a batch")
+    measured_with: Literal["device", "servers"] = Field(
+        default="device",
+        description="what a measured step held. device: computing alone, nothing was sent; servers: all that one worker does in a step "
+        "with the strategy's parameter servers, so that its pull and push are in forward and backward, and are taken out once",
+    )
     apply_s: Seconds = Field(default=0.0, ge=0, description="optimizer's update of all variables on the device")
     input: Affine = Field(
         default=Affine(base_s=0.0, per_sample_s=0.0), description="time to prepare a batch, while the one before is computed"
@@ -384,6 +393,8 @@ class Workload(Short, Spec):
         for name in ("device_work", "layers", "overheads", "passes", "recast", *BY_DIMENSIONS, "computed"):
             if not getattr(self, name):
                 written.pop(name, None)
+        if self.measured_with == "device":
+            written.pop("measured_with", None)
         for variable in written.get("variables", ()):
             if variable.get("columns") is None:
                 variable.pop("columns", None)

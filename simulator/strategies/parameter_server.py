@@ -494,6 +494,10 @@ class ParameterServer(Strategy):
         fixed = {key: value for key, value in given.items() if key not in ("bound", "backup_workers") or key not in kept}
         return {**kept, **fixed}
 
+    def alone_with_servers(self) -> Self:
+        """One worker, which nobody waits for."""
+        return self.model_copy(update={"workers": 1, "backup_workers": 0, "late_workers": "finish"})
+
     def fewer(self, replicas: int, before: int) -> Self:
         """With fewer workers, and as large a share of them for backup."""
         backup = self.backup_workers * replicas // before

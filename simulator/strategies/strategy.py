@@ -459,6 +459,10 @@ class Strategy(Terse):
         """With another number of workers (or of replicas, where one process drives all); itself where there is no such number."""
         return self.model_copy(update={self.count_key: count}) if self.count_key else self
 
+    def alone_with_servers(self) -> Self:
+        """With one worker, and all servers; itself where there are none."""
+        return self
+
     def with_servers(self, count: int) -> Self:
         """With another number of parameter servers; itself where it has none."""
         return self.model_copy(update={"servers": count}) if self.has_servers else self
