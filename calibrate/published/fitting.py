@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from calibrate.fit.intervals import digits
 from calibrate.published.prediction import FILE, base_of, compute_that_gives
-from calibrate.published.scenarios import PublishedCase, cases_of, scenario_of
+from calibrate.published.scenarios import PublishedCase, cases_of, scenario_of, with_servers
 from calibrate.published.tables import Row, load_tables
 from simulator import simulate
 from simulator.catalog import own_file
@@ -100,12 +100,14 @@ def measure(case: PublishedCase, rows: Sequence[Row], name: str | None) -> Value
 
 def _errors(case: PublishedCase, rows: Sequence[Row], values: Mapping[str, float]) -> list[float]:
     def rate(row: Row, compute_s: float) -> float:
-        scenario = scenario_of(case, row, compute_s)
+        scenario = scenario_of(case, row, compute_s, whole_step=whole_step)
         run = scenario.run.model_copy(update={"replications": _REPLICATIONS})
         return simulate(in_practice(scenario.model_copy(update={"run": run}), values)).throughput_samples_per_s.mean
 
     base = base_of(rows)
-    compute_s = compute_that_gives(base, lambda its_s: rate(base, its_s)).compute_s / base.batch_per_replica
+    whole_step = with_servers(case, base)
+    step_s = base.step_s if whole_step else compute_that_gives(base, lambda its_s: rate(base, its_s)).compute_s
+    compute_s = step_s / base.batch_per_replica
     scored = [row for row in rows if row is not base and _pairs(case, row) <= _MOST_PAIRS]
     return [math.log(rate(row, compute_s * row.batch_per_replica) / row.mean) for row in scored]
 
@@ -264,8 +266,7 @@ def main() -> None:
     given = parser.parse_args()
     tables = load_tables()
     known = constants()
-    # asynchronous workers of the tables exchange so little that their rows say nothing of rates
-    cases = [(its, rows) for its, rows in cases_of(tables) if its.stack.kind != "asynchronous"]
+    cases = cases_of(tables)
     if given.only:
         _curves(cases, {name: known[name] for name in known if name == given.only}, given.keep)
         return

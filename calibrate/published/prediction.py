@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from calibrate.published.scenarios import PublishedCase, element_bytes, pushes, scenario_of, table_of
+from calibrate.published.scenarios import PublishedCase, element_bytes, pushes, scenario_of, table_of, with_servers
 from calibrate.published.tables import Row
 from calibrate.validation.comparison import Compared, drawn_interval, reached_of, rows_from_csv
 from calibrate.validation.discrepancy import Sample, deviations
@@ -53,7 +53,9 @@ def base_of(rows: Sequence[Row]) -> Row:
 
 
 def solved(case: PublishedCase, base: Row, practice: Mapping[str, Known]) -> Solved:
-    """The compute with which the scenario of the base row gives what was measured."""
+    """The compute with which the scenario of the base row gives what was measured, or its whole step, where that holds a pull and a push."""
+    if with_servers(case, base):
+        return Solved(base.step_s, 0.0)
     return compute_that_gives(base, lambda compute_s: simulate(scenario_of(case, base, compute_s, practice)).throughput_samples_per_s.mean)
 
 
@@ -74,7 +76,7 @@ def tables_of(
     tables = []
     for row in rows:
         its_s = found.compute_s * row.batch_per_replica / base.batch_per_replica
-        its = table_of(case, row, its_s, practice)
+        its = table_of(case, row, its_s, practice, whole_step=with_servers(case, base))
         regime = regime_of(scenario_from_table(its, case.series.id))
         if table is not None and regime:
             its["discrepancy"] = discrepancy_without(table, regime).model_dump(exclude_none=True)

@@ -14,7 +14,7 @@ from simulator.loading import scenario_from_table
 from simulator.scenario import Scenario
 from simulator.spec import Spec
 
-__all__ = ["PublishedCase", "cases_of", "element_bytes", "pushes", "scenario_of", "table_of"]
+__all__ = ["PublishedCase", "cases_of", "element_bytes", "pushes", "scenario_of", "table_of", "with_servers"]
 
 _FORWARD_SHARE = 1.0 / 3.0
 """The backward pass computes two products for each one of the forward pass."""
@@ -38,7 +38,14 @@ class PublishedCase(Spec):
     tensors: tuple[Tensor, ...]
 
 
-def scenario_of(case: PublishedCase, row: Row, compute_s: float, practice: Mapping[str, Known] | None = None) -> Scenario:
+def with_servers(case: PublishedCase, base: Row) -> bool:
+    """Whether the row that a series' workload is taken from is of one worker that pulls from and pushes to servers."""
+    return case.stack.alone_with_servers and base.replicas == 1 and base.servers is not None
+
+
+def scenario_of(
+    case: PublishedCase, row: Row, compute_s: float, practice: Mapping[str, Known] | None = None, *, whole_step: bool = False
+) -> Scenario:
     """The scenario of a row.
 
     Parameters
@@ -47,21 +54,26 @@ def scenario_of(case: PublishedCase, row: Row, compute_s: float, practice: Mappi
         Seconds that a device computes in a step.
     practice
         Constants in place of the catalogue's.
+    whole_step
+        Whether these are seconds of a whole step of one worker with its servers.
     """
-    return scenario_from_table(table_of(case, row, compute_s, practice), case.series.id)
+    return scenario_from_table(table_of(case, row, compute_s, practice, whole_step=whole_step), case.series.id)
 
 
-def table_of(case: PublishedCase, row: Row, compute_s: float, practice: Mapping[str, Known] | None = None) -> dict[str, Any]:
+def table_of(
+    case: PublishedCase, row: Row, compute_s: float, practice: Mapping[str, Known] | None = None, *, whole_step: bool = False
+) -> dict[str, Any]:
     """The same as nested tables, as a file of the scenario has them."""
     build = _servers if pushes(case.stack, row) else _all_reduce
     strategy, gradients = build(case, row)
-    if row.replicas == 1:
-        strategy = {"kind": "single"}  # a row of one device is a run without servers in every table
+    if row.replicas == 1 and not with_servers(case, row):
+        strategy = {"kind": "single"}  # a row of one device is a run without servers in most tables
     every = case.stack.every  # where workers exchange only every few steps, these are one step of the scenario
     table: dict[str, Any] = {
         "workload": {
             "name": case.series.network,
             "precision": "mixed_float16" if case.series.mixed else "float32",
+            "measured_with": "servers" if whole_step else "device",
             "batch_per_replica": row.batch_per_replica * every,
             "forward": {"base_s": compute_s * every * _FORWARD_SHARE, "per_sample_s": 0.0},
             "backward": {"base_s": compute_s * every * (1.0 - _FORWARD_SHARE), "per_sample_s": 0.0},

@@ -123,6 +123,7 @@ class Stack(Spec):
     even: bool = False
     placement: Literal["colocated", "dedicated"] = "colocated"
     halves: bool = False
+    alone_with_servers: bool = Field(default=False, description="a row of one worker has servers too, so that its step holds a pull and a push")
     every: int = Field(default=1, ge=1, description="steps between exchanges")
     source: str
 
