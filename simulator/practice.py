@@ -22,6 +22,7 @@ from simulator.figures import Assumed
 from simulator.rng import Streams
 from simulator.scenario import Scenario
 from simulator.text import written
+from simulator.transport import Transport
 from simulator.workload import Workload
 
 __all__ = ["assumed_in_practice", "drawn_in_practice", "faster_hosts", "felt_by", "in_practice", "is_carried", "is_nominal", "nominally_in_practice"]
@@ -33,7 +34,6 @@ _SHARES = {
     "rdma": "rdma_share",
     "ethernet": "ethernet_share",
 }
-_HOSTS = ("grpc_tensor_s", "grpc_byte_s")
 _OF_PLACES = {
     "nvlink_share": "cluster, links of sort nvlink",
     "pcie_share": "cluster, links of sort pcie",
@@ -132,8 +132,7 @@ def _with_hosts(scenario: Scenario, values: Mapping[str, float]) -> Scenario:
         return scenario
     cluster, load = scenario.cluster, scenario.workload
     costs: dict[str, object] = {"software": "given"}
-    if not cluster.transport.is_measured:
-        costs |= {"cpu_per_message_s": values["grpc_tensor_s"], "copy_per_byte_s": values["grpc_byte_s"]}
+    costs |= {key: values[name] for key, name in _open_costs(cluster.transport).items()}
     strategy, longer_s = scenario.strategy.with_clients(values)
     changes: dict[str, object] = {
         "cluster": cluster.model_copy(update={"transport": cluster.transport.model_copy(update=costs)}),
@@ -147,10 +146,16 @@ def _with_hosts(scenario: Scenario, values: Mapping[str, float]) -> Scenario:
 
 def faster_hosts(scenario: Scenario, factor: float) -> dict[str, Known]:
     """The scenario's own constants, with hosts that work ``factor`` times as fast on what gRPC carries, where that is from practice."""
-    if not is_carried(scenario) or scenario.cluster.transport.is_measured:
+    if not is_carried(scenario):
         return dict(scenario.practice)
-    known = {name: scenario.practice.get(name, constants()[name]) for name in _HOSTS}
+    known = {name: scenario.practice.get(name, constants()[name]) for name in _open_costs(scenario.cluster.transport).values()}
     return {**scenario.practice, **{name: its.times(1.0 / factor) for name, its in known.items()}}
+
+
+def _open_costs(transport: Transport) -> dict[str, str]:
+    """Keys of what messages cost hosts that are not given, each with its constant."""
+    found = {} if transport.cpu_per_message_s else {"cpu_per_message_s": "grpc_tensor_s"}
+    return found if transport.copy_per_byte_s or transport.cpu_per_byte_s else {**found, "copy_per_byte_s": "grpc_byte_s"}
 
 
 def is_carried(scenario: Scenario) -> bool:

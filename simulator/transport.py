@@ -103,11 +103,6 @@ class Transport(Terse):
         return self.cpu_per_message_s > 0 or self.copy_per_byte_s > 0
 
     @property
-    def is_measured(self) -> bool:
-        """Whether what messages cost hosts is given, so that nothing is taken from practice."""
-        return self.works_on_messages or self.cpu_per_byte_s > 0
-
-    @property
     def at_a_time(self) -> int | None:
         """Messages that a direction of a node carries at a time; none if there is no such limit."""
         return 1 if self.discipline == "in-order" else self.streams
