@@ -8,6 +8,7 @@ that, nearly, without simulating again (:func:`factor`).
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Annotated
 
@@ -17,6 +18,7 @@ from simulator.catalog import own_file
 from simulator.discrepancy import Z_90, Discrepancy, Doubt, Part
 from simulator.figures import Breakdown, Utilisation
 from simulator.files import read_toml
+from simulator.practice import is_carried
 from simulator.scenario import Scenario
 from simulator.spec import Spec
 from simulator.validation_errors import validated
@@ -26,8 +28,12 @@ __all__ = [
     "ASYNCHRONOUS",
     "CATALOGUE",
     "CONTENDED",
+    "BETWEEN",
     "CUT",
+    "GRPC",
+    "KINDS_OF_LINKS",
     "MEASURED",
+    "ONE_NODE",
     "SYNCHRONOUS",
     "Regime",
     "discrepancy_of",
@@ -43,6 +49,15 @@ ALL_REDUCE, SYNCHRONOUS, ASYNCHRONOUS = "all-reduce", "synchronous servers", "as
 CUT = "cut models"
 """Stages, split tensors, experts, shared state."""
 MEASURED, CONTENDED, CATALOGUE = "measured links", "measured, contended", "catalogue"
+ONE_NODE, BETWEEN, GRPC = "inside one node", "between nodes", "over gRPC"
+"""Links of a catalogue, by what errors were found to differ with; of models that are cut, all are :data:`CATALOGUE`."""
+KINDS_OF_LINKS: Mapping[str, tuple[str, ...]] = {
+    ALL_REDUCE: (MEASURED, CONTENDED, ONE_NODE, BETWEEN),
+    SYNCHRONOUS: (MEASURED, CONTENDED, ONE_NODE, BETWEEN, GRPC),
+    ASYNCHRONOUS: (MEASURED, CONTENDED, ONE_NODE, BETWEEN, GRPC),
+    CUT: (MEASURED, CONTENDED, CATALOGUE),
+}
+"""Of each kind of training those that there are; together they are the name of a regime."""
 
 
 class Regime(Discrepancy):
@@ -66,8 +81,8 @@ def regimes() -> dict[str, Regime]:
 def regime_of(scenario: Scenario) -> str:
     """The kind of training and what is known of its links; empty for one replica alone.
 
-    Links of a catalogue; measured ones; and measured ones where transport decides who gets
-    how much of them, or all hosts share cores. A kind that was never held against runs is taken
+    Links of a catalogue, by where they lead and what carries tensors over them; measured ones;
+    and measured ones where transport decides who gets how much of them, or all hosts share cores. A kind that was never held against runs is taken
     to be off by as much as the nearest that was (:func:`is_borrowed`).
     """
     strategy = scenario.strategy
@@ -81,9 +96,16 @@ def regime_of(scenario: Scenario) -> str:
         kind = ALL_REDUCE
     cluster = scenario.cluster
     if cluster.basis != "measured":
-        return f"{kind}, {CATALOGUE}"
+        return f"{kind}, {CATALOGUE if kind == CUT else _known_by_sort(scenario)}"
     contended = cluster.transport.discipline != "fair" or cluster.shared_cores is not None
     return f"{kind}, {CONTENDED if contended else MEASURED}"
+
+
+def _known_by_sort(scenario: Scenario) -> str:
+    """What links that nobody measured are."""
+    if is_carried(scenario):
+        return GRPC
+    return ONE_NODE if scenario.nodes_needed == 1 else BETWEEN
 
 
 def is_borrowed(scenario: Scenario) -> bool:
