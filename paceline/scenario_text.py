@@ -21,7 +21,7 @@ from simulator.text import format_bytes, format_seconds, listed
 from simulator.units import Dimension, parse_quantity
 from simulator.validation_errors import quoted
 
-__all__ = ["BEGUN_WITH", "NODES", "OWN", "SORTS", "Figures", "quantity_of", "scenario_of", "text_of"]
+__all__ = ["BEGUN_WITH", "MEASURED_WITH", "NODES", "OWN", "SORTS", "Figures", "quantity_of", "scenario_of", "text_of"]
 
 OWN = "own"
 """Stands for a workload or cluster that is described in the scenario itself."""
@@ -39,8 +39,15 @@ _EXAMPLES: dict[Dimension, str] = {"time": "'250 ms'", "rate": "'10 Gbit/s'", "i
 NODES = 4
 """Machines, where nothing says how many."""
 _BYTES_PER_PARAMETER = 4
-_TENSORS = 8
+_PARTS = 8
 """Equal parts of the variables of a workload of which no more than their size is known."""
+_TENSORS, _MOST_TENSORS = 160, 100_000
+"""Variables of such a workload: ResNet-50 has 161, BERT-base some 200."""
+MEASURED_WITH: Mapping[str, str] = {
+    "device": "computing alone",
+    "servers": "one worker with the parameter servers, its pull and push included",
+}
+"""What a step's time may hold."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +64,11 @@ class Figures:
         Trainable parameters of the model.
     batch
         Samples of that step.
+    tensors
+        Trainable variables of the model, on each of which hosts work where parameter servers hold them; left out: 160, as many as a
+        network of some fifty layers has.
+    measured_with
+        What that step held: ``device``, computing alone, or ``servers``, one worker's pull and push as well.
     cluster
         A cluster of the catalogue, or a path of its file; :data:`OWN`: ``devices``, ``bandwidth``, ``latency`` and ``sort`` say what it
         is.
@@ -84,6 +96,8 @@ class Figures:
     step_time: str | float | None = None
     parameters: float | None = None
     batch: int = 32
+    tensors: int | None = None
+    measured_with: str = "device"
     cluster: str = OWN
     nodes: int | None = None
     devices: int = 1
@@ -98,7 +112,7 @@ class Figures:
     dataset_size: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("batch", "nodes", "devices", "workers", "servers"):
+        for name in ("batch", "tensors", "nodes", "devices", "workers", "servers"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise InputError(f"`{name}`: {value} must be at least 1")
@@ -112,6 +126,13 @@ class Figures:
             raise InputError(f"`strategy` {quoted(self.strategy)}: is no name of a strategy; {hint}")
         if self.sort not in SORTS:
             raise InputError(f"`sort` {quoted(self.sort)}: must be one of {', '.join(SORTS)}; {did_you_mean(self.sort, SORTS, _OF_SORTS)}")
+        if self.measured_with not in MEASURED_WITH:
+            hint = did_you_mean(self.measured_with, MEASURED_WITH, "device: computing alone")
+            raise InputError(f"`measured_with` {quoted(self.measured_with)}: must be one of {', '.join(MEASURED_WITH)}; {hint}")
+        if self.measured_with == "servers" and not self.has_servers:
+            raise InputError("`measured_with` servers: needs a strategy with parameter servers, such as async-ps; or give device")
+        if self.tensors is not None and self.tensors > _MOST_TENSORS:
+            raise InputError(f"`tensors`: {self.tensors} must be at most {_MOST_TENSORS:,}")
         if self.has_servers and self.machines <= self.servers:
             raise InputError(
                 f"`nodes`: {self.machines} must be at least {self.servers + 1}: each of `servers` {self.servers} takes a machine of its "
@@ -255,11 +276,17 @@ def _workload(figures: Figures) -> Iterator[Line]:
         else "how much steps differ: an assumption; kinds: constant, lognormal, gamma, exponential",
         out=figures.is_nominal,
     )
-    tensors = max(_TENSORS, figures.servers)
-    yield "variables = [", f"{format_bytes(size)} of float32 in {tensors} parts; gradients get ready evenly during the backward pass"
-    for place in range(tensors):
-        ready = round((place + 1) / tensors, 6)
-        its = {"name": f"part {tensors - place}", "size": f"{size / tensors:.0f} B", "creation_index": tensors - place - 1, "ready": ready}
+    if figures.measured_with != "device":
+        yield _key("measured_with", figures.measured_with, MEASURED_WITH[figures.measured_with])
+    tensors = figures.tensors or max(_TENSORS, figures.servers)
+    parts = min(max(_PARTS, figures.servers), tensors)
+    each = [tensors // parts + (place < tensors % parts) for place in range(parts)]
+    said = f"{format_bytes(size)} of float32 in {parts} parts; gradients get ready evenly during the backward pass"
+    of_model = f"{tensors} tensors" if figures.tensors else f"{tensors} tensors, an assumption: hosts of parameter servers work on each"
+    yield "variables = [", f"{said}; {of_model}"
+    for place in range(parts):
+        its = {"name": f"part {parts - place}", "size": f"{size / parts:.0f} B", "creation_index": parts - place - 1,
+               "ready": round((place + 1) / parts, 6), "tensors": each[place]}  # fmt: skip
         yield f"    {_toml(its)},", ""
     yield "]", ""
 

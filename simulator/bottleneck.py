@@ -301,8 +301,9 @@ def _network(scenario: Scenario, use: Utilisation, busiest: PortName | None, rea
         return _links(reason)
     if busiest.kind in (PortKind.CPU, PortKind.MESSAGES):
         what = "messages" if busiest.kind == PortKind.MESSAGES else "the bytes that it sends and gets"
-        text = f"The host of {busiest.owner} works {format_share(use.busiest_link)} of the time on {what}; fewer and larger messages, "
-        text += "a cheaper transport or more hosts would help."
+        servers = ", more parameter servers" if _holds_server(scenario, busiest) else ""
+        text = f"The host of {busiest.owner} works {format_share(use.busiest_link)} of the time on {what}; fewer and larger messages"
+        text += f"{servers} or faster cores would help."
         return Bottleneck(name="host-cpu", text=text)
     if _holds_server(scenario, busiest):
         text = f"{reason}; the links of the parameter servers are the limit: {_lighter(scenario)} would help."

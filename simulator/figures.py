@@ -434,6 +434,11 @@ WARNINGS: Mapping[str, WarningKind] = {
         "cluster.rails is given without cluster.fabric, so the rails join one switch that is never the bottleneck",
         "give cluster.fabric with rail_optimised = true where each rail has leaves of its own",
     ),
+    "step-with-servers": WarningKind(
+        "A step that held more than compute",
+        "the step was measured with parameter servers, which this scenario has not, so that its pull and push count as compute",
+        "measure a step on one device, with paceline calibrate",
+    ),
     "other-device": WarningKind(
         "Another device",
         "workload and cluster name different devices, and the workload's times are used unchanged",

@@ -26,9 +26,9 @@ from simulator.validation_errors import validated
 __all__ = [
     "ALL_REDUCE",
     "ASYNCHRONOUS",
+    "BETWEEN",
     "CATALOGUE",
     "CONTENDED",
-    "BETWEEN",
     "CUT",
     "GRPC",
     "KINDS_OF_LINKS",
@@ -82,8 +82,8 @@ def regime_of(scenario: Scenario) -> str:
     """The kind of training and what is known of its links; empty for one replica alone.
 
     Links of a catalogue, by where they lead and what carries tensors over them; measured ones;
-    and measured ones where transport decides who gets how much of them, or all hosts share cores. A kind that was never held against runs is taken
-    to be off by as much as the nearest that was (:func:`is_borrowed`).
+    and measured ones where transport decides who gets how much of them, or all hosts share cores.
+    A kind that was never held against runs is taken to be off by as much as the nearest that was (:func:`is_borrowed`).
     """
     strategy = scenario.strategy
     if scenario.ranks == 1 and not scenario.servers:

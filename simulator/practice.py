@@ -25,7 +25,16 @@ from simulator.text import written
 from simulator.transport import Transport
 from simulator.workload import Workload
 
-__all__ = ["assumed_in_practice", "drawn_in_practice", "faster_hosts", "felt_by", "in_practice", "is_carried", "is_nominal", "nominally_in_practice"]
+__all__ = [
+    "assumed_in_practice",
+    "drawn_in_practice",
+    "faster_hosts",
+    "felt_by",
+    "in_practice",
+    "is_carried",
+    "is_nominal",
+    "nominally_in_practice",
+]
 
 _SHARES = {
     "nvlink": "nvlink_share",

@@ -288,7 +288,9 @@ def _lone_step_s(scenario: Scenario, streams: Streams) -> float:
     strategy = scenario.strategy.alone_with_servers()
     run = scenario.run.model_copy(update=_LONE)
     load = scenario.workload.model_copy(update={"jitter": Constant(), "run_to_run_cv": 0.0})
-    cluster = scenario.cluster.model_copy(update={"background": None, "slow_nodes": None, "slowdown": None, "nodes": None, "available": None})
+    cluster = scenario.cluster.model_copy(
+        update={"background": None, "slow_nodes": None, "slowdown": None, "nodes": None, "available": None}
+    )
     parts = {"strategy": strategy, "run": run, "workload": load, "cluster": cluster, "job": None, "input": None}
     alone = as_encoded(as_workers(scenario.model_copy(update=parts)))
     program = compile_program(alone, streams)

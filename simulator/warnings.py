@@ -251,6 +251,12 @@ def _on_the_device(scenario: Scenario) -> Iterator[Warned]:
 
 def _on_the_cluster(scenario: Scenario) -> Iterator[Warned]:
     cluster = scenario.cluster
+    if scenario.workload.measured_with == "servers" and not scenario.servers:
+        yield Warned(
+            code="step-with-servers", path="workload.measured_with", value="servers",
+            text="the measured step held a pull from and a push to parameter servers, which this strategy has not, and all of it is "
+            "taken as compute here: predictions come out too slow",
+        )  # fmt: skip
     if scenario.replicas == 1 and not scenario.servers:
         return
     if cluster.overridden:

@@ -92,7 +92,10 @@ class Variable(Terse):
         description="last dimension, by which low-rank compression takes it as one matrix; left out: as rows says",
     )
     tensors: int = Field(
-        default=1, ge=1, le=1_000_000, description="tensors of the model that it stands for, where several are written as one: hosts work on each"
+        default=1,
+        ge=1,
+        le=1_000_000,
+        description="tensors of the model that it stands for, where several are written as one: hosts work on each",
     )
 
     def gradient_bytes(self, batch: int) -> float:

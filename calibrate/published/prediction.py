@@ -53,7 +53,7 @@ def base_of(rows: Sequence[Row]) -> Row:
 
 
 def solved(case: PublishedCase, base: Row, practice: Mapping[str, Known]) -> Solved:
-    """The compute with which the scenario of the base row gives what was measured, or its whole step, where that holds a pull and a push."""
+    """The compute with which the scenario of the base row gives what was measured; its whole step, where that holds a pull and push."""
     if with_servers(case, base):
         return Solved(base.step_s, 0.0)
     return compute_that_gives(base, lambda compute_s: simulate(scenario_of(case, base, compute_s, practice)).throughput_samples_per_s.mean)

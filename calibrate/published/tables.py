@@ -123,7 +123,7 @@ class Stack(Spec):
     even: bool = False
     placement: Literal["colocated", "dedicated"] = "colocated"
     halves: bool = False
-    alone_with_servers: bool = Field(default=False, description="a row of one worker has servers too, so that its step holds a pull and a push")
+    alone_with_servers: bool = Field(default=False, description="a row of one worker that names servers was measured with them")
     every: int = Field(default=1, ge=1, description="steps between exchanges")
     source: str
 
@@ -247,11 +247,11 @@ def several(path: Path, key: str, kind: type[SpecT]) -> list[SpecT]:
 
 
 class Tensor(NamedTuple):
-    """One gradient, or several put together: elements, the share of the backward pass after which it is ready, tensors of the model."""
+    """One gradient, or several put together: elements, share of the backward pass after which it is ready, tensors of the model."""
 
     elements: float
     ready: float
-    count: int = 1
+    of_model: int = 1
 
 
 class Network(Spec):
@@ -318,7 +318,7 @@ def fused(tensors: Sequence[Tensor], pieces: int) -> list[Tensor]:
     count = 0
     for tensor in tensors:
         elements += tensor.elements
-        count += tensor.count
+        count += tensor.of_model
         passed += tensor.elements
         if passed >= total * (len(done) + 1) / pieces * (1 - 1e-12):
             done.append(Tensor(elements, tensor.ready, count))
@@ -353,7 +353,8 @@ def variables(parts: Sequence[Sequence[Tensor]], bytes_per_element: float) -> li
     servers = len(parts)
     found = [
         (tensor.ready, place, {"name": f"{server}.{place}", "size_bytes": max(tensor.elements * bytes_per_element, 1.0),
-                               "creation_index": (len(part) - 1 - place) * servers + server, "ready": min(max(tensor.ready, 0.0), 1.0), "tensors": tensor.count})
+                               "creation_index": (len(part) - 1 - place) * servers + server, "ready": min(max(tensor.ready, 0.0), 1.0),
+                               "tensors": tensor.of_model})
         for server, part in enumerate(parts)
         for place, tensor in enumerate(part)
     ]  # fmt: skip

@@ -21,6 +21,8 @@ def new_scenario(
     step_time: Quantity | None = None,
     parameters: float | None = None,
     batch: Count = 32,
+    tensors: Count | None = None,
+    measured_with: Text = "device",
     cluster: Text | None = None,
     nodes: Count | None = None,
     devices: Count = 1,
@@ -48,6 +50,11 @@ def new_scenario(
         Number of trainable parameters of the model.
     batch
         Samples that each replica takes per step; ``step_time`` is the time of such a step.
+    tensors
+        Number of trainable variables of the model, such as 161 of ResNet-50: hosts of parameter servers work on each. None: 160.
+    measured_with
+        What ``step_time`` holds: ``"device"``, computing alone, or ``"servers"``, one worker with the parameter servers, whose pull
+        and push are then taken out once.
     cluster
         A cluster of the catalogue, or the path of its file; None: ``devices``, ``bandwidth``,
         ``latency`` and ``sort`` describe one.
@@ -102,8 +109,9 @@ def new_scenario(
     path = None if output is None else output.path
     figures = Figures(
         workload=OWN if workload is None else workload, step_time=step_time, parameters=parameters, batch=batch,
-        cluster=OWN if cluster is None else cluster, nodes=nodes, devices=devices, bandwidth=bandwidth, latency=latency, sort=sort,
-        price=price, strategy=strategy, workers=workers, servers=servers, epochs=epochs, dataset_size=dataset_size,
+        tensors=tensors, measured_with=measured_with, cluster=OWN if cluster is None else cluster, nodes=nodes, devices=devices,
+        bandwidth=bandwidth, latency=latency, sort=sort, price=price, strategy=strategy, workers=workers, servers=servers,
+        epochs=epochs, dataset_size=dataset_size,
     )  # fmt: skip
     text = text_of(figures, "scenario.toml" if path is None else str(path))
     scenario = scenario_of(text, "scenario" if path is None else str(path), None if path is None else path.parent)

@@ -98,9 +98,7 @@ class Network:
             self._queues = Queues(transport.queue_s, transport.buffer_s, transport.requests_per_pull)
         self._begins_anew = self._admission is not None or self._weights is not None
 
-    def send(
-        self, connection: Connection, size: float, arrived: Arrived, left: Arrived | None = None, *, tensors: float = 1.0
-    ) -> None:
+    def send(self, connection: Connection, size: float, arrived: Arrived, left: Arrived | None = None, *, tensors: float = 1.0) -> None:
         """Queue a message of ``size`` bytes; ``arrived`` is called when its last byte is there, ``left`` when it has left the sender.
 
         Hosts work on each of its ``tensors``.

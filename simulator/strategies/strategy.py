@@ -30,6 +30,7 @@ from simulator.strategies.pipelines import batch_s, input_cores_s
 from simulator.strategies.setup import Bubble, InCommon, Layout, Setup, StageOf
 from simulator.strategies.tensors import Tensors
 from simulator.text import listed
+from simulator.transport import Carrier
 from simulator.workload import Workload
 
 __all__ = [

@@ -63,6 +63,24 @@ def init(
         ),
     ] = None,
     batch: Annotated[int, typer.Option(metavar="N", help="Samples that each device takes in a step.", rich_help_panel=_WORKLOAD)] = 32,
+    tensors: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Trainable variables of the model, such as 161 of ResNet-50: hosts of parameter servers work on each.",
+            show_default="160",
+            rich_help_panel=_WORKLOAD,
+        ),
+    ] = None,
+    measured_with: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="What that time holds. device: computing alone; servers: one worker with the parameter servers, whose pull and push "
+            "are then taken out once.",
+            rich_help_panel=_WORKLOAD,
+        ),
+    ] = "device",
     cluster: Annotated[
         str | None,
         typer.Option(
@@ -149,12 +167,13 @@ def init(
     from simulator.outputs import EDITED, Output
 
     figures: dict[str, Any] = {
-        "workload": workload, "step_time": step_time, "parameters": parameters, "batch": batch, "cluster": cluster, "nodes": nodes,
+        "workload": workload, "step_time": step_time, "parameters": parameters, "batch": batch, "tensors": tensors,
+        "measured_with": measured_with, "cluster": cluster, "nodes": nodes,
         "devices": devices, "bandwidth": bandwidth, "latency": latency, "sort": sort, "price": price, "strategy": strategy,
         "workers": workers, "servers": servers, "epochs": epochs, "dataset_size": dataset_size,
     }  # fmt: skip
     if workload is not None:
-        useless(context, "--workload", ("step_time", "parameters"))
+        useless(context, "--workload", ("step_time", "parameters", "tensors", "measured_with"))
     if cluster is not None:
         useless(context, "--cluster", ("devices", "bandwidth", "latency", "sort"))
     if not any(is_given(context, name) for name in figures):
@@ -168,7 +187,7 @@ def init(
 def _asked(usual: dict[str, Any]) -> dict[str, Any]:
     """The same figures, as answered at the terminal."""
     from paceline.cli.terminal import note
-    from paceline.scenario_text import NODES, OWN, SORTS, Figures, quantity_of
+    from paceline.scenario_text import MEASURED_WITH, NODES, OWN, SORTS, Figures, quantity_of
     from simulator.catalog import entries, find
     from simulator.prices import price_of_text
 
@@ -213,6 +232,11 @@ def _asked(usual: dict[str, Any]) -> dict[str, Any]:
         lambda text: _found(lambda: Figures(workload="any", strategy=text), text))  # fmt: skip
     if figures["strategy"] in ("sync-ps", "backup", "async-ps", "ssp"):
         ask("servers", "Parameter servers, each on a machine of its own", usual["servers"], _whole)
+        if figures["workload"] is None:
+            ask("tensors", "Trainable variables of the model, on each of which their hosts work", 160, _whole)
+            meanings = "; ".join(f"{name}: {words}" for name, words in MEASURED_WITH.items())
+            ask("measured_with", f"What the time of a step holds ({meanings})", usual["measured_with"],
+                lambda text: _found(lambda: Figures(workload="any", measured_with=text), text))  # fmt: skip
     ask("epochs", "Passes over the data set, for time and cost of the whole training; 0: steps alone", 0, _number_or_none)
     if figures["epochs"] is not None:
         ask("dataset_size", "Samples of the data set, such as 1.28e6", None, _number)

@@ -164,8 +164,8 @@ class Simulation(State):
             for number, (row, operation) in enumerate(zip(operations[first:], routine.operations, strict=False)):
                 for before in operation.after:
                     following[before].append(number)
-                for name in ("forward", "backward", "apply", "size_bytes", "tensors", "cost_s", "joins", "slot", "departs", "lands", "feeds",
-                             "channel", "server", "tensor", "partition", "every", "from_step"):  # fmt: skip
+                for name in ("forward", "backward", "apply", "size_bytes", "tensors", "cost_s", "joins", "slot", "departs", "lands",
+                             "feeds", "channel", "server", "tensor", "partition", "every", "from_step"):  # fmt: skip
                     row[name] = getattr(operation, name)
                 row["lasts_s"] = -1.0 if operation.lasts_s is None else operation.lasts_s
                 row["in_group"] = operation.bucket
