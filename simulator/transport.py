@@ -25,7 +25,7 @@ class Transport(Terse):
 
     software: Carrier | None = Field(
         default=None,
-        description="what carries tensors between processes. grpc: what TensorFlow's gRPC costs the two hosts for each tensor and byte, and "
+        description="what carries tensors between processes. grpc: what gRPC of TensorFlow costs hosts for each tensor and byte, and "
         "a client between two steps, is taken from practice where it is not given; given: messages cost hosts what these keys say, "
         "or nothing; left out: grpc with parameter servers, else given",
     )

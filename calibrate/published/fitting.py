@@ -266,7 +266,8 @@ def main() -> None:
     given = parser.parse_args()
     tables = load_tables()
     known = constants()
-    cases = cases_of(tables)
+    # asynchronous workers on CPUs exchange so little, and share so much with their servers, that their rows say nothing of rates or hosts
+    cases = [(its, rows) for its, rows in cases_of(tables) if its.stack.kind != "asynchronous" or its.stack.alone_with_servers]
     if given.only:
         _curves(cases, {name: known[name] for name in known if name == given.only}, given.keep)
         return
