@@ -64,7 +64,8 @@ class Known(Spec):
         Parameters
         ----------
         of_rate
-            Whether times are inversely proportional to it.
+            Whether times are inversely proportional to it, or it is a time that a rate is inversely proportional to, and
+            that rate in the mean is to be what it is with ``value``.
         """
         spread = math.log(self.high / self.low) / (2 * _NORMAL_95)
         middle = spread**2 / 2 if of_rate else -(spread**2) / 2
@@ -115,6 +116,10 @@ def _known(own: Mapping[str, Known]) -> dict[str, Known]:
     return {**constants(), **own}
 
 
+_INVERSE = "_share", "_tensor_s", "_byte_s"
+"""Ends of names of those whose inverse keeps its mean: times over a share, and rates of hosts over the seconds of a message."""
+
+
 def nominal_values(own: Mapping[str, Known]) -> dict[str, float]:
     """Every constant at its value, those that a scenario sets itself in place of the file's."""
     return {name: known.value for name, known in _known(own).items()}
@@ -133,7 +138,7 @@ def drawn_values(own: Mapping[str, Known], streams: Streams) -> dict[str, float]
     for number, (name, known) in enumerate(_known(own).items()):
         shift = float(streams.of_the_seed("practice", number).random())
         place = (shift + (streams.replication + 1) * math.sqrt(_prime(number))) % 1.0
-        values[name] = known.quantile(min(max(place, 1e-9), 1.0 - 1e-9), of_rate=name.endswith("_share"))
+        values[name] = known.quantile(min(max(place, 1e-9), 1.0 - 1e-9), of_rate=name.endswith(_INVERSE))
     return values
 
 

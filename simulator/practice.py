@@ -5,8 +5,8 @@ their nominal bandwidth. Before it is simulated each is multiplied by the share 
 software gets of it, with a draw of that share for each replication. What the scenario gives
 as achieved (no sort), and what it sets itself, stays as it is.
 
-Where TensorFlow's gRPC carries tensors, hosts work on each tensor and each byte, and clients
-take some time between steps, unless the scenario says how long that takes, or that nothing
+Where TensorFlow's gRPC carries tensors, hosts work on each tensor and each byte, and a
+coordinator takes some time to hand out a step, unless the scenario says how long that takes, or that nothing
 is to be added (``cluster.transport.software = "given"``).
 """
 
@@ -53,8 +53,6 @@ _OF_PLACES = {
     "crowding": "workload.forward and workload.backward",
     "grpc_tensor_s": "cluster.transport",
     "grpc_byte_s": "cluster.transport",
-    "session_s": "strategy.coordinator",
-    "accumulators_s": "workload.backward",
     "coordinator_dispatch_s": "strategy.coordinator",
     "coordinator_latency_s": "strategy.coordinator",
     **dict.fromkeys(CONSTANTS, "workload.forward and workload.backward, computed"),
@@ -139,18 +137,11 @@ def _with_hosts(scenario: Scenario, values: Mapping[str, float]) -> Scenario:
     """With what gRPC costs hosts and clients, unless it is given."""
     if not is_carried(scenario):
         return scenario
-    cluster, load = scenario.cluster, scenario.workload
+    cluster = scenario.cluster
     costs: dict[str, object] = {"software": "given"}
     costs |= {key: values[name] for key, name in _open_costs(cluster.transport).items()}
-    strategy, longer_s = scenario.strategy.with_clients(values)
-    changes: dict[str, object] = {
-        "cluster": cluster.model_copy(update={"transport": cluster.transport.model_copy(update=costs)}),
-        "strategy": strategy,
-    }
-    if longer_s:
-        backward = load.backward.model_copy(update={"base_s": load.backward.base_s + longer_s})
-        changes["workload"] = load.model_copy(update={"backward": backward})
-    return scenario.model_copy(update=changes)
+    cluster = cluster.model_copy(update={"transport": cluster.transport.model_copy(update=costs)})
+    return scenario.model_copy(update={"cluster": cluster, "strategy": scenario.strategy.with_clients(values)})
 
 
 def faster_hosts(scenario: Scenario, factor: float) -> dict[str, Known]:

@@ -94,9 +94,19 @@ class Variable(Terse):
     tensors: int = Field(
         default=1,
         ge=1,
-        le=1_000_000,
-        description="tensors of the model that it stands for, where several are written as one: hosts work on each",
+        le=100_000,
+        description="equal tensors of the model that it stands for, where several are written as one: hosts of parameter servers work on "
+        "each, and each is on one server",
     )
+
+    @property
+    def each(self) -> tuple[Variable, ...]:
+        """The tensors that it stands for, of equal size, one after the other; itself alone, if it is one."""
+        if self.tensors == 1:
+            return (self,)
+        sparse = None if self.sparse_bytes_per_sample is None else self.sparse_bytes_per_sample / self.tensors
+        one = {"size_bytes": self.size_bytes / self.tensors, "sparse_bytes_per_sample": sparse, "rows": None, "tensors": 1}
+        return tuple(self.model_copy(update={**one, "name": f"{self.name} {number}"}) for number in range(1, self.tensors + 1))
 
     def gradient_bytes(self, batch: int) -> float:
         """Bytes of the gradient of a batch: dense as the variable, or the rows touched."""

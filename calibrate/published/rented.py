@@ -105,8 +105,8 @@ def _of_shape(machines: Sequence[Machine], shape: float) -> tuple[float, Law]:
     """Logarithm of the likelihood, and the law of this shape with the likeliest mean."""
     hours = [max(machine.hours, _SHORTEST_H) for machine in machines]
     taken = [each for each, machine in zip(hours, machines, strict=True) if machine.taken]
-    scale = (sum(each**shape for each in hours) / len(taken)) ** (1.0 / shape)
-    likelihood = sum(math.log(shape / scale) + (shape - 1.0) * math.log(each / scale) for each in taken) - len(taken)
+    scale = (math.fsum(each**shape for each in hours) / len(taken)) ** (1.0 / shape)
+    likelihood = math.fsum(math.log(shape / scale) + (shape - 1.0) * math.log(each / scale) for each in taken) - len(taken)
     return likelihood, Law(scale * math.gamma(1.0 + 1.0 / shape), shape)
 
 
@@ -156,7 +156,7 @@ def _of_lifetimes() -> Iterator[str]:
         yield f"| {hours} h | {seen:.0%} | " + " | ".join(f"{law.alive(hours):.0%}" for law in laws) + " |"
     for kind in ("K80, job of 2", "K80, job of 8"):
         its = [each for each in lifetimes() if each.kind == kind]
-        due = " | ".join(f"{sum(1.0 - law.alive(each.hours) for each in its):.1f}" for law in laws)
+        due = " | ".join(f"{math.fsum(1.0 - law.alive(each.hours) for each in its):.1f}" for law in laws)
         yield f"| {kind}: taken of {len(its)} | {sum(each.taken for each in its)} | {due} |"
 
 

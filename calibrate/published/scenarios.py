@@ -158,11 +158,15 @@ def _servers(case: PublishedCase, row: Row) -> tuple[dict[str, Any], list[dict[s
         parts = [fused(case.tensors, min(pieces, len(case.tensors)))]
         if servers > 1:
             strategy["partitioner"] = {"kind": "fixed-shards", "shards": servers}
+    elif stack.between == "grpc":  # whose hosts work on each
+        servers = min(servers, len(case.tensors))
+        parts = [list(case.tensors)]
     else:
         servers = min(servers, len(case.tensors))
         parts = held_by(case.tensors, servers, pieces)
     strategy["servers"] = servers
-    strategy["pull_order"] = "forward"  # of pieces that hold many tensors
+    if stack.even or stack.between != "grpc":
+        strategy["pull_order"] = "forward"  # of pieces that hold many tensors
     return strategy, variables(parts, element_bytes(stack))
 
 

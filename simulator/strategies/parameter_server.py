@@ -293,22 +293,17 @@ class ParameterServer(Strategy):
         """TensorFlow's workers and servers talk by gRPC."""
         return "grpc"
 
-    def with_clients(self, values: Mapping[str, float]) -> tuple[Self, float]:
-        """With a coordinator's times from practice where they are not given, or what a session takes between two steps of its worker.
-
-        Where workers wait for each other, a session's time and that of the accumulators are part of each step.
-        """
+    def with_clients(self, values: Mapping[str, float]) -> Self:
+        """With a coordinator's times from practice where they are not given."""
         driver = self.coordinator
-        if self.mode == "sync":
-            return self, values["session_s"] + values["accumulators_s"]
         if driver is None:
-            return self.model_copy(update={"coordinator": Coordinator(dispatch_s=0.0, latency_s=values["session_s"])}), 0.0
+            return self
         missing = {}
         if driver.dispatch_s is None:
             missing["dispatch_s"] = values["coordinator_dispatch_s"]
         if driver.latency_s is None:
             missing["latency_s"] = values["coordinator_latency_s"]
-        return self.model_copy(update={"coordinator": driver.model_copy(update=missing)}) if missing else self, 0.0
+        return self.model_copy(update={"coordinator": driver.model_copy(update=missing)}) if missing else self
 
     def sends_apart(self, setup: Setup) -> bool:
         """Whether all gradients for a server travel after the backward pass, and all variables before the forward pass."""
@@ -390,11 +385,7 @@ class ParameterServer(Strategy):
 
     def _tensors(self, workload: Workload) -> int:
         """Variables, or the shards that they are cut into."""
-        return sum(shard_count(variable, self.partitioner) for variable in workload.variables)
-
-    def _whole_tensors(self, workload: Workload) -> int:
-        """Tensors of the model, or the shards that they are cut into: hosts work on each, however many go as one message."""
-        return sum(variable.tensors * shard_count(variable, self.partitioner) for variable in workload.variables)
+        return sum(variable.tensors * shard_count(variable.each[0], self.partitioner) for variable in workload.variables)
 
     def messages_a_step(self, setup: Setup) -> int:
         """Of variables to a worker, and of its gradients to the servers."""
@@ -413,7 +404,7 @@ class ParameterServer(Strategy):
         copy_s = 2 * cluster.transport.copy_per_byte_s / wire  # of both hosts, for each byte on the wire
         step_s = super().lone_step_s(setup) + (pace.dispatch_s + pace.latency_s)
         # tensor after tensor: while one host works on the next, the other works on the one before
-        messages_s = cluster.transport.cpu_per_message_s * (2 * self._whole_tensors(load) + 2)
+        messages_s = cluster.transport.cpu_per_message_s * (2 * self._tensors(load) + 2)
         return step_s + float(size / link.bandwidth_bytes_per_s + 2 * link.latency_s + copy_s * size + messages_s)
 
     def full_step_s(self, setup: Setup) -> float:
@@ -424,7 +415,7 @@ class ParameterServer(Strategy):
         pulled = math.fsum(variable.pull_bytes(batch) for variable in load.variables)
         each_s = max(pulled, math.fsum(sizes)) * s_per_byte / self.servers, self._served_s(setup) / self.servers
         copied_s = (pulled + math.fsum(sizes)) * cluster.transport.copy_per_byte_s / self.servers
-        hosts_s = copied_s + 2 * self._whole_tensors(load) / self.servers * cluster.transport.cpu_per_message_s
+        hosts_s = copied_s + 2 * self._tensors(load) / self.servers * cluster.transport.cpu_per_message_s
         busiest_s = replicas * max(*each_s, self.pace.dispatch_s, hosts_s)
         return float(max(self.lone_step_s(setup), busiest_s, batch_s(setup), self.cores_s(setup)))
 

@@ -317,15 +317,9 @@ class Strategy(Terse):
         """What carries tensors between its processes, where that decides what they cost hosts."""
         return "given"
 
-    def with_clients(self, values: Mapping[str, float]) -> tuple[Self, float]:  # noqa: ARG002
-        """With what its clients take between steps, from practice, and the seconds by which that makes each step longer.
-
-        Parameters
-        ----------
-        values
-            Constants of practice by name.
-        """
-        return self, 0.0
+    def with_clients(self, values: Mapping[str, float]) -> Self:  # noqa: ARG002
+        """With what its clients take between steps, where that is not given: constants of practice by name."""
+        return self
 
     def sends_apart(self, setup: Setup) -> bool:  # noqa: ARG002
         """Whether nothing is ever sent while a replica computes, by what is asked for."""

@@ -98,11 +98,12 @@ def tensors_of(setup: Setup, cutting: Cutting) -> Tensors:
     gradient if it ran the other way: at share 1 - ready.
     """
     load, batch = setup.workload, setup.batch
-    shards = [shards_of(variable, cutting.partitioner) for variable in load.variables]
-    created = sorted(range(len(shards)), key=lambda number: load.variables[number].creation_index)
+    whole = [each for variable in load.variables for each in variable.each]
+    shards = [shards_of(variable, cutting.partitioner) for variable in whole]
+    created = sorted(range(len(shards)), key=lambda number: whole[number].creation_index)
     placed = iter(
         place(
-            [share * load.variables[number].size_bytes for number in created for share in shards[number]],
+            [share * whole[number].size_bytes for number in created for share in shards[number]],
             cutting.servers,
             cutting.variable_placement,
         )
@@ -111,8 +112,8 @@ def tensors_of(setup: Setup, cutting: Cutting) -> Tensors:
     gradients: list[Gradient] = []
     ready_at: list[float] = []
     variables: list[Variable] = []
-    last = load.variables[-1].ready
-    for number, variable in enumerate(load.variables):
+    last = whole[-1].ready
+    for number, variable in enumerate(whole):
         # the last gradient ends the backward pass, whatever the clock of the measurement said
         ready = 1.0 if variable.ready == last else variable.ready
         for share, server in zip(shards[number], homes[number], strict=True):
@@ -121,8 +122,8 @@ def tensors_of(setup: Setup, cutting: Cutting) -> Tensors:
             if (compression := cutting.compression) is not None:
                 sent = math.fsum(compression.sent_bytes(variable, batch)) * share
                 unpack_s = compression.decompress_s((variable,), None) * share
-            gradients.append(Gradient(len(gradients), server, sent, load.server(size), size, unpack_s, variable.tensors))
-            variables.append(Variable(len(variables), server, variable.pull_bytes(batch) * share, variable.tensors))
+            gradients.append(Gradient(len(gradients), server, sent, load.server(size), size, unpack_s))
+            variables.append(Variable(len(variables), server, variable.pull_bytes(batch) * share))
             ready_at.append(ready)
     if setup.run.grouping == "per-server":
         gradients = [
