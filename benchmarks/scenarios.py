@@ -30,7 +30,11 @@ def asynchronous(
                 "jitter": {"kind": "exponential"},
                 "variables": variables,
             },
-            "cluster": {"name": "star", "inter_node": {"bandwidth_bytes_per_s": BANDWIDTH, "latency_s": 0.0}},
+            "cluster": {
+                "name": "star",
+                "inter_node": {"bandwidth_bytes_per_s": BANDWIDTH, "latency_s": 0.0},
+                "transport": {"software": "given"},  # the peers know of no hosts
+            },
             "strategy": {"kind": "parameter-server", "mode": "async", "workers": workers, "servers": servers},
             "run": {"steps": steps, "warmup_steps": 1, "replications": 2, **run},
         },

@@ -38,9 +38,14 @@ class PublishedCase(Spec):
     tensors: tuple[Tensor, ...]
 
 
-def with_servers(case: PublishedCase, base: Row) -> bool:
-    """Whether the row that a series' workload is taken from is of one worker that pulls from and pushes to servers."""
-    return case.stack.alone_with_servers and base.replicas == 1 and base.servers is not None
+def with_servers(case: PublishedCase, row: Row) -> bool:
+    """Whether a row is of one worker that pulls from and pushes to servers, so that its step holds both."""
+    return row.replicas == 1 and _served(case.stack, row)
+
+
+def _served(stack: Stack, row: Row) -> bool:
+    """Whether a row has servers of its own, whatever the number of its workers."""
+    return stack.alone_with_servers and row.servers is not None
 
 
 def scenario_of(
@@ -90,7 +95,7 @@ def table_of(
 
 def pushes(stack: Stack, row: Row) -> bool:
     """Whether a row has parameter servers: not where the devices of its one node reduce among themselves alone."""
-    return stack.kind != "all-reduce" and (stack.worker == "device" or row.nodes > 1)
+    return stack.kind != "all-reduce" and (stack.worker == "device" or row.nodes > 1 or _served(stack, row))
 
 
 def element_bytes(stack: Stack) -> float:

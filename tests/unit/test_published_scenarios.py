@@ -11,6 +11,7 @@ from calibrate.published.prediction import alpha_beta, compared, compute_that_gi
 from calibrate.published.scenarios import cases_of, scenario_of, table_of
 from calibrate.published.tables import Tensor, fused, held_by, load_tables, variables
 from calibrate.published.validation import validate_published
+from simulator.constants import Known
 from simulator.errors import InputError
 from simulator.placement import place
 
@@ -54,13 +55,28 @@ def test_every_scenario_has_the_devices_and_the_samples_of_its_row(series):
 
 
 def test_tensors_put_together_by_server_give_what_all_of_them_give():
-    """Inception of 190 tensors on two servers: eight pieces a server are 1.7% slower than every tensor by itself."""
-    case, rows = CASES["cscs-p2-xlarge-inception3-synthetic"]
-    row = next(row for row in rows if row.replicas == 2)
+    """ResNet-50 of 161 tensors on a server beside eight devices: eight pieces or every tensor by itself."""
+    case, rows = CASES["tensorpack-p100-resnet50-tensorpack-parameter-server"]
+    row = rows[1]
     table = table_of(case, row, row.step_s)
     every = {**table, "workload": {**table["workload"], "variables": variables([case.tensors], 4.0)}}
     few, all_of_them = (paceline.simulate(paceline.load(its)).throughput_samples_per_s.mean for its in (table, every))
     assert few == pytest.approx(all_of_them, rel=0.02)
+
+
+def test_where_hosts_work_on_tensors_each_is_a_message():
+    case, rows = CASES["cscs-p2-xlarge-inception3-synthetic"]
+    assert len(scenario_of(case, rows[1], 1.0).workload.variables) == len(case.tensors) == 190
+
+
+def test_a_row_of_one_worker_with_its_server_holds_a_pull_and_a_push():
+    """It comes out as measured, whatever hosts are taken to cost, and is the workload of the others as it stands."""
+    case, rows = CASES["cmdare-p100-resnet-32-1-server"]
+    for constants in ({}, {"grpc_tensor_s": Known(value=1e-5, low=1e-5, high=1e-5)}):
+        scenario = scenario_of(case, rows[0], rows[0].step_s, constants, whole_step=True)
+        assert scenario.servers == 1
+        assert scenario.workload.measured_with == "servers"
+        assert paceline.simulate(scenario).throughput_samples_per_s.mean == pytest.approx(rows[0].mean, rel=0.01)
 
 
 def test_the_smallest_row_comes_out_as_measured():

@@ -19,6 +19,7 @@ LOAD = {
 CLUSTER = {
     "name": "lab", "devices_per_node": 4, "inter_node": {"bandwidth": "1 GB/s", "latency": "0 s"},
     "intra_node": {"bandwidth": "2 GB/s", "latency": "0 s"}, "host_link": {"bandwidth": "10 GB/s", "latency": "0 s"},
+    "transport": {"software": "given"},
 }  # fmt: skip
 TEAMS = {"kind": "parameter-server", "mode": "sync", "workers": 3, "replicas_per_worker": 4, "servers": 1}
 

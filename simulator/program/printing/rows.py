@@ -169,7 +169,7 @@ def _needed(needs: Needs, lane: int) -> list[dict[str, int]]:
 _OF_KIND: dict[str, tuple[str, ...]] = {
     "gate": (),
     "compute": ("forward", "backward", "apply", "joins"),
-    "send": ("slot", "size_bytes", "source", "target", "departs", "lands", "feeds", "channel", "from_step"),
+    "send": ("slot", "size_bytes", "tensors", "source", "target", "departs", "lands", "feeds", "channel", "from_step"),
     "receive": ("channel", "from_step"),
     "serve": ("server", "tensor", "cost_s"),
     "collective": ("does", "partition", "bucket", "size_bytes", "every", "ready", "departs", "lands", "lasts_s"),
