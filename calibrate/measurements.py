@@ -16,6 +16,7 @@ from calibrate.records import (
     SCHEMA_VERSION,
     Batches,
     End,
+    Exchange,
     Failure,
     Fingerprint,
     Header,
@@ -90,7 +91,7 @@ class Measurements:
     @property
     def empty(self) -> bool:
         """Nothing was timed."""
-        return not any(isinstance(record, WarmUp | StepTime | Split | ServerTime | Transfer | Repeat | Batches) for record in self.records)
+        return not any(isinstance(record, WarmUp | StepTime | Split | ServerTime | Transfer | Exchange | Repeat | Batches) for record in self.records)
 
     @property
     def complete(self) -> bool:
