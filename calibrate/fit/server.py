@@ -17,7 +17,7 @@ from calibrate.records import Exchange, Note
 from simulator.cluster import CalibrationFitHosts, Cluster, ExchangePoint, HostCost
 from simulator.constants import constants
 from simulator.errors import CalibrationError
-from simulator.text import format_rate, format_seconds
+from simulator.text import format_rate, format_seconds, format_share
 
 __all__ = ["fit_server"]
 
@@ -36,6 +36,8 @@ _SHORTEST_S = 1e-6
 """No latency is taken to be less."""
 _LEAST_SHARE = 0.1
 """Of what a byte took on a link by ``paceline calibrate-link``, which holds the hosts' work: what at least remains to the link."""
+_POOR = 0.25
+"""Of the times of half of the pulls and pushes: a fit that is further off is warned about."""
 _SMALLEST = 1e-15
 """Seconds of a draw at least: zero would mean that practice is to be taken."""
 _OF_LINK = "link_"
@@ -275,6 +277,10 @@ def _facts(base: Cluster, measured: Measurements, command: str, link: _Link, fit
         facts["bytes"] = "the link is slower than the hosts, so that copy_per_byte_s is not known: it is taken from practice"
     if left_out := [str(extra["left_out"]) for note in measured.of(Note) if (extra := note.model_extra or {}).get("left_out")]:
         facts["left_out"] = "; ".join(left_out)
+    off = float(np.median([abs(point.fitted_s / point.median_s - 1.0) for point in fitted.points]))
+    if off > _POOR:
+        whose = f" (is the link between these two hosts that of {base.name!r}?)" if measured.header.arguments.get("peer") else ""
+        facts["weak"] = f"half of the pulls and pushes are off the fit by more than {format_share(off)}{whose}"
     if base.fit_hosts is not None:  # a server was put into it before
         facts |= {key: value for key, value in base.provenance.items() if key.startswith(_OF_LINK)}
     else:

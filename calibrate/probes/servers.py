@@ -27,7 +27,7 @@ EXIT_NO_TENSORFLOW = 4
 WARM_UP = 3
 MOST_CALLS = 20
 """Calls of one setting in a round."""
-LONGEST_SHARE = 0.1
+LONGEST_SHARE = 0.2
 """Of all the time, what one setting may take in one direction; those that would take more are left out."""
 WORKER, SERVER = "/job:link/task:0/device:CPU:0", "/job:link/task:1/device:CPU:0"
 

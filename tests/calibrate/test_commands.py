@@ -116,7 +116,7 @@ def test_a_link_is_asked_for_wrongly(paceline: Paceline, tmp_path: Path, argumen
     assert said in err
 
 
-@pytest.mark.parametrize("command", ["calibrate", "calibrate-link"])
+@pytest.mark.parametrize("command", ["calibrate", "calibrate-link", "calibrate-server"])
 def test_help_teaches_with_an_example(paceline: Paceline, command: str) -> None:
     code, out, _ = paceline(command, "--help")
     assert code == 0
@@ -125,7 +125,8 @@ def test_help_teaches_with_an_example(paceline: Paceline, command: str) -> None:
 
 def test_the_commands_import_nothing_heavy() -> None:
     code = (
-        f"import sys; sys.path.insert(0, {str(ROOT)!r}); import paceline.cli.commands.calibrate, paceline.cli.commands.calibrate_link; "
+        f"import sys; sys.path.insert(0, {str(ROOT)!r}); import paceline.cli.commands.calibrate, "
+        "paceline.cli.commands.calibrate_link, paceline.cli.commands.calibrate_server; "
         "print(sorted({'tensorflow', 'scipy', 'tomlkit', 'rich.progress'} & set(sys.modules)))"
     )
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -100,9 +100,7 @@ def _show(cluster: Cluster, path: Path, raw: Path, *, as_json: bool) -> None:
     assert cluster.fit_hosts is not None
     fit, transport = cluster.fit_hosts, cluster.transport
     known = {"transport.cpu_per_message_s": constants()["grpc_tensor_s"], "transport.copy_per_byte_s": constants()["grpc_byte_s"]}
-    load = ServerLoad(
-        *_EXAMPLE, transport.cpu_per_message_s, transport.copy_per_byte_s or known["transport.copy_per_byte_s"].value
-    )
+    load = ServerLoad(*_EXAMPLE, transport.cpu_per_message_s, transport.copy_per_byte_s or known["transport.copy_per_byte_s"].value)
     note_of_measurements(cluster.provenance)
     if as_json:
         from json import dumps
@@ -116,9 +114,9 @@ def _show(cluster: Cluster, path: Path, raw: Path, *, as_json: bool) -> None:
         Column("pull", "text"), Column("push", "text"), Column("practice", "text", "in practice"),
     )  # fmt: skip
     rows = tuple(
-        (label, write(value), _between(fit.intervals_90.get(key), write), write(pull), write(push),
-         f"{write(known[key].value)} ({_between((known[key].low, known[key].high), write)})")
-        for label, key, write, value, pull, push in (
+        (label, written(value), written(*fit.intervals_90.get(key, (None,))), written(pull), written(push),
+         f"{written(known[key].value)} ({written(known[key].low, known[key].high)})")
+        for label, key, written, value, pull, push in (
             ("on a tensor", "transport.cpu_per_message_s", _micro, transport.cpu_per_message_s, fit.pull.per_tensor_s, fit.push.per_tensor_s),
             ("on a byte", "transport.copy_per_byte_s", _nano, transport.copy_per_byte_s or None, fit.pull.per_byte_s, fit.push.per_byte_s),
         )
@@ -132,20 +130,21 @@ def _show(cluster: Cluster, path: Path, raw: Path, *, as_json: bool) -> None:
     say(f"  {load.as_rate}")
     if "link" in cluster.provenance:
         say(f"  link: {cluster.provenance['link']}")
-    note_of_file(path, "cluster", beside=f"raw measurements in {raw}")
+    note_of_file(path, "cluster", beside=f"raw measurements in {raw}", scenario="async-ps")
 
 
-def _micro(value_s: float | None) -> str:
+def _micro(*values_s: float | None) -> str:
+    """A time in microseconds, or both ends of an interval."""
+    return _in_units(values_s, 1e6, "µs")
+
+
+def _nano(*values_s: float | None) -> str:
+    """The same in nanoseconds."""
+    return _in_units(values_s, 1e9, "ns")
+
+
+def _in_units(values: tuple[float | None, ...], factor: float, unit: str) -> str:
     from simulator.text import format_number
 
-    return "–" if value_s is None else f"{format_number(value_s * 1e6)} µs"
-
-
-def _nano(value_s: float | None) -> str:
-    from simulator.text import format_number
-
-    return "–" if value_s is None else f"{format_number(value_s * 1e9)} ns"
-
-
-def _between(interval: tuple[float, float] | None, write: object) -> str:
-    return "–" if interval is None else f"{write(interval[0])} to {write(interval[1])}"  # type: ignore[operator]
+    known = [format_number(value * factor) for value in values if value is not None]
+    return f"{' to '.join(known)} {unit}" if known else "–"
