@@ -343,6 +343,7 @@ def profile_server(
     tensors: Sequence[int] = DEFAULT_TENSORS,
     sizes: Sequence[int] = DEFAULT_TENSOR_SIZES,
     rounds: int = 7,
+    seconds: float = 15.0,
     python: str | None = None,
     timeout_s: float | None = None,
     folder: Path = MEASUREMENTS,
@@ -364,6 +365,8 @@ def profile_server(
         Bytes of each variable, multiples of 4, at least two.
     rounds
         How often all of these are measured, in turn.
+    seconds
+        About so long they are measured; combinations that would take a fifth of it are left out.
     python, timeout_s, folder, out, progress
         As for :func:`profile_step`.
 
@@ -392,7 +395,7 @@ def profile_server(
         )
     path = _made(folder, out or new_file(folder, name, "server"))
     arguments = ["--tensors", ",".join(map(str, tensors)), "--sizes", ",".join(map(str, sizes)), "--rounds", str(rounds)]
-    arguments += ["--peer", peer] if peer else []
+    arguments += ["--seconds", str(seconds), *(["--peer", peer] if peer else [])]
     with keeping(path):
         run_probe("servers.py", arguments, path, python, timeout_s, progress)
     return path

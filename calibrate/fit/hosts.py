@@ -80,10 +80,13 @@ class HostWork:
         units = np.array([np.min(t), np.max(t[k == np.max(k)]) / np.max(k), np.max(t / (k * s + s))])
 
         def residuals(parameters: Array) -> Array:
-            return np.log(self._seconds(*(parameters * units), k, s) / t)
+            base, per_tensor, per_byte = (parameters * units).tolist()
+            return np.asarray(np.log(self._seconds(base, per_tensor, per_byte, k, s) / t), np.float64)
 
         def jacobian(parameters: Array) -> Array:
-            return np.asarray(self._slopes(*(parameters * units), k, s) * units / self._seconds(*(parameters * units), k, s)[:, None], float)
+            base, per_tensor, per_byte = (parameters * units).tolist()
+            slopes = self._slopes(per_tensor, per_byte, k, s) * units
+            return np.asarray(slopes / self._seconds(base, per_tensor, per_byte, k, s)[:, None], np.float64)
 
         starts = [np.array([0.5, 0.1, 0.5]), np.array([0.1, 0.5, 0.1])]
         if near is not None:
@@ -107,9 +110,8 @@ class HostWork:
         work, wire = per_tensor + per_byte * s, self._wire(per_byte) * s
         return np.asarray(base + 2 * work + (k - 1) * np.maximum(work, wire) + wire, float)
 
-    def _slopes(self, base: float, per_tensor: float, per_byte: float, k: Array, s: Array) -> Array:
+    def _slopes(self, per_tensor: float, per_byte: float, k: Array, s: Array) -> Array:
         """Derivatives of the seconds by each of the three, shape (n, 3)."""
-        del base
         step = max(per_byte, 1e-12) * 1e-6
         wire, slope = self._wire(per_byte), (self._wire(per_byte + step) - self._wire(per_byte)) / step
         by_hosts = per_tensor + per_byte * s >= wire * s

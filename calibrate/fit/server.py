@@ -74,7 +74,9 @@ def fit_server(measurements: Path, name: str, base: Cluster, command: str = "", 
     """
     measured = read_measurements(measurements)
     if measured.header.probe != "servers":
-        raise MeasurementsError(f"{measurements}: holds no measurements of a server; they are made by `paceline calibrate-server`")
+        raise MeasurementsError(
+            f"{measurements}: holds measurements of {measured.about}, not of a parameter server; use a file of `paceline calibrate-server`"
+        )
     link = _Link.of(base)
     wire = link.wire if measured.header.arguments.get("peer") else no_wire
     try:
@@ -218,7 +220,9 @@ class _Link:
 
 def _columns(base: Cluster) -> dict[str, tuple[float, ...]]:
     """Draws of a cluster by parameter."""
-    return {} if base.uncertainty is None else dict(zip(base.uncertainty.parameters, zip(*base.uncertainty.draws, strict=True), strict=True))
+    return (
+        {} if base.uncertainty is None else dict(zip(base.uncertainty.parameters, zip(*base.uncertainty.draws, strict=True), strict=True))
+    )
 
 
 def _with_server(base: Cluster, name: str, link: _Link, fitted: _Fitted, facts: dict[str, str]) -> Cluster:

