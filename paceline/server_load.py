@@ -15,6 +15,10 @@ RATE_BYTES_PER_S = 10e9 / 8
 """Of the link that a server's host is held against: 10 Gbit/s, in each direction."""
 
 
+_CLEARLY = 1.25
+"""Times as long as the link is the host at work, at least, before it is called the limit."""
+
+
 @dataclass(frozen=True)
 class ServerLoad:
     """A pull and a push of one worker, of all variables of a model, over TensorFlow's gRPC.
@@ -65,8 +69,8 @@ class ServerLoad:
 
     @property
     def hosts_limit(self) -> bool:
-        """Whether there are so many tensors that they alone keep the host longer than their bytes keep such a link."""
-        return 2 * self.tensors * self.per_tensor_s > self.wire_s
+        """Whether the host is kept longer than such a link, by so much that it is sure to be the limit: work on few tensors about ties."""
+        return self.host_s > _CLEARLY * self.wire_s
 
     def to_dict(self) -> dict[str, Any]:
         """What is said of it, as plain data."""
