@@ -232,12 +232,11 @@ def _with_server(base: Cluster, name: str, link: _Link, fitted: _Fitted, facts: 
     intervals = intervals_90(known, costs[:, : len(known)], [per_tensor_s, per_byte_s][: len(known)])
     columns = {key: np.resize(np.array(its), len(costs)) for key, its in _columns(base).items() if key not in (_TENSOR, _BYTE)}
     changes: dict[str, object] = {}
+    between_nodes = base.inter_node
     if link.holds_hosts:
         center = _Link(link.latency_s, link.byte_s, None, True, 1.0).without_hosts(np.array([[per_tensor_s, per_byte_s]]))[0]
         links = link.without_hosts(costs)
-        changes["inter_node"] = base.inter_node.model_copy(
-            update={"latency_s": digits(center[0]), "bandwidth_bytes_per_s": digits(center[1])}
-        )
+        between_nodes = base.inter_node.model_copy(update={"latency_s": digits(center[0]), "bandwidth_bytes_per_s": digits(center[1])})
         if link.draws is not None:
             columns |= {_LATENCY: links[:, 0], _RATE: links[:, 1]}
         between = intervals_90((_LATENCY, _RATE), links, [float(value) for value in center])
@@ -250,8 +249,9 @@ def _with_server(base: Cluster, name: str, link: _Link, fitted: _Fitted, facts: 
     a_byte = f" and {per_byte_s * 1e9:.3g} ns a byte" if fitted.knows_bytes else ""
     changes |= {
         "name": name,
-        "description": f"link of {base.provenance.get(f'{_OF_LINK}name', base.name)}; TensorFlow's gRPC costs each host "
-        f"{format_seconds(per_tensor_s)} a tensor{a_byte}",
+        "description": f"{format_rate(between_nodes.bandwidth_bytes_per_s)} and {format_seconds(between_nodes.latency_s)} between nodes; "
+        f"TensorFlow's gRPC costs each host {format_seconds(per_tensor_s)} a tensor{a_byte}",
+        "inter_node": between_nodes,
         "transport": base.transport.model_copy(update=transport),
         "uncertainty": drawn(tuple(columns), np.column_stack(list(columns.values()))[:DRAWS_KEPT]),
         "fit_hosts": CalibrationFitHosts(
