@@ -1,4 +1,4 @@
-"""From a model, a link or profiles to a fitted specification, in one call each."""
+"""From a model, a link, a server or profiles to a fitted specification, in one call each."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Any
 from calibrate.fit.input_pipeline import fit_input
 from calibrate.fit.link import fit_link
 from calibrate.fit.profile import fit_profiles
+from calibrate.fit.server import fit_server
 from calibrate.fit.step import fit_workload
 from calibrate.measurements import read_measurements
 from calibrate.probing import Progress
-from calibrate.profiling import obstacle_to_at_once, profile_at_once, profile_input, profile_link, profile_runs
+from calibrate.profiling import obstacle_to_at_once, profile_at_once, profile_input, profile_link, profile_runs, profile_server
 from calibrate.xplane.profiles import Profiled
 from calibrate.xplane.variables import variables_of
 from simulator.cluster import Cluster
@@ -20,7 +21,7 @@ from simulator.errors import InputError, PacelineWarning
 from simulator.input_pipeline import InputPipeline
 from simulator.workload import Workload
 
-__all__ = ["calibrate_input", "calibrate_link", "calibrate_profile", "calibrate_step"]
+__all__ = ["calibrate_input", "calibrate_link", "calibrate_profile", "calibrate_server", "calibrate_step"]
 
 
 def calibrate_step(
@@ -83,6 +84,23 @@ def calibrate_link(name: str, *, command: str = "", progress: Progress | None = 
         Called with transfers done and in all, and ``"transfers"``.
     """
     return fit_link(profile_link(name, progress=_counting("transfers", progress), **options), name, command)
+
+
+def calibrate_server(name: str, base: Cluster, *, command: str = "", progress: Progress | None = None, **options: Any) -> Cluster:
+    """Time pulls and pushes, and fit what they cost the hosts of a cluster.
+
+    Parameters
+    ----------
+    name, options
+        As for :func:`calibrate.profile_server`.
+    base
+        The cluster that the server is put into, as for :func:`calibrate.fit_server`.
+    command
+        What made it, for the provenance.
+    progress
+        Called with pulls and pushes done and in all, and ``"pulls and pushes"``.
+    """
+    return fit_server(profile_server(name, progress=_counting("pulls and pushes", progress), **options), name, base, command)
 
 
 def calibrate_input(target: str, name: str, *, command: str = "", progress: Progress | None = None, **options: Any) -> InputPipeline:

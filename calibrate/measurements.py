@@ -16,6 +16,7 @@ from calibrate.records import (
     SCHEMA_VERSION,
     Batches,
     End,
+    Exchange,
     Failure,
     Fingerprint,
     Header,
@@ -40,6 +41,7 @@ __all__ = ["CUT_SHORT", "Measurements", "MeasurementsError", "begin_rows", "new_
 RecordT = TypeVar("RecordT")
 CUT_SHORT = "the file was cut short, or the probe stopped too early; take the whole file, or measure again"
 """Why measurements lack what comes late in a run, and what to try, whether they were taken just now or lie stored."""
+_ABOUT = {"step": "a training step", "links": "links", "servers": "a parameter server", "input": "an input pipeline"}
 _OTHER_FILE = "is this a measurement file of this version of Paceline?"
 
 
@@ -88,9 +90,16 @@ class Measurements:
         return found[0]
 
     @property
+    def about(self) -> str:
+        """What was measured, in words."""
+        return _ABOUT.get(self.header.probe, f"a {self.header.probe}")
+
+    @property
     def empty(self) -> bool:
         """Nothing was timed."""
-        return not any(isinstance(record, WarmUp | StepTime | Split | ServerTime | Transfer | Repeat | Batches) for record in self.records)
+        return not any(
+            isinstance(record, WarmUp | StepTime | Split | ServerTime | Transfer | Exchange | Repeat | Batches) for record in self.records
+        )
 
     @property
     def complete(self) -> bool:

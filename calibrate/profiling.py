@@ -1,7 +1,8 @@
-"""Measures a training step or a link: runs the probes, returns the measurement files."""
+"""Measures a training step, a link or a server: runs the probes, returns the measurement files."""
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,10 +13,13 @@ from calibrate.probing import Progress, keeping, run_probe, run_probes, serve_pr
 from simulator.errors import CalibrationError, InputError
 from simulator.nearest import no_such_file
 from simulator.scratch import scratch
+from simulator.text import format_bytes
 
 __all__ = [
     "DEFAULT_BATCHES",
     "DEFAULT_SIZES",
+    "DEFAULT_TENSORS",
+    "DEFAULT_TENSOR_SIZES",
     "MEASUREMENTS",
     "check_address",
     "check_batches",
@@ -25,6 +29,7 @@ __all__ = [
     "profile_input",
     "profile_link",
     "profile_runs",
+    "profile_server",
     "profile_step",
     "serve_link",
 ]
@@ -32,7 +37,13 @@ __all__ = [
 DEFAULT_BATCHES = (16, 32, 64)
 DEFAULT_SIZES = (2**10, 2**12, 2**14, 2**16, 2**18, 2**20, 2**22, 2**24, 2**26)
 """Bytes of the messages that a link is measured with: 1 KiB to 64 MiB."""
+DEFAULT_TENSORS = (1, 4, 16, 64)
+"""How many variables are pulled and pushed at once."""
+DEFAULT_TENSOR_SIZES = (256, 2**14, 2**18, 2**20)
+"""Bytes of each of these variables: 256 B to 1 MiB."""
 MEASUREMENTS = Path("measurements")
+_MOST_BYTES = 2**30
+"""Of all variables that a server holds while it is measured; the worker has as many gradients."""
 
 
 def profile_step(
@@ -322,6 +333,71 @@ def profile_link(
     arguments += ["--logical-devices", str(logical_devices)] if logical_devices else []
     with keeping(path):
         run_probe("links.py", arguments, path, python, timeout_s, progress)
+    return path
+
+
+def profile_server(
+    name: str,
+    *,
+    peer: str | None = None,
+    tensors: Sequence[int] = DEFAULT_TENSORS,
+    sizes: Sequence[int] = DEFAULT_TENSOR_SIZES,
+    rounds: int = 7,
+    seconds: float = 15.0,
+    python: str | None = None,
+    timeout_s: float | None = None,
+    folder: Path = MEASUREMENTS,
+    out: Path | None = None,
+    progress: Progress | None = None,
+) -> Path:
+    """Time pulls and pushes between a worker and a parameter server, through TensorFlow's own gRPC transport.
+
+    Parameters
+    ----------
+    name
+        Start of the measurement file's name.
+    peer
+        ``HOST:PORT`` where ``paceline calibrate-link --serve`` runs, which is the server then; None measures between
+        two processes of this machine, on the loopback of a network namespace of their own.
+    tensors
+        How many variables are pulled or pushed at once, at least two different numbers.
+    sizes
+        Bytes of each variable, multiples of 4, at least two.
+    rounds
+        How often all of these are measured, in turn.
+    seconds
+        About so long they are measured; combinations that would take a fifth of it are left out.
+    python, timeout_s, folder, out, progress
+        As for :func:`profile_step`.
+
+    Returns
+    -------
+    Path
+        The measurement file.
+
+    Raises
+    ------
+    InputError
+        An argument cannot be used.
+    CalibrationError
+        The probe failed; what was measured is kept.
+    """
+    if peer is not None:
+        check_address(peer, "`peer`")
+    if len(set(tensors)) < 2 or len(set(tensors)) != len(tensors) or min(tensors) < 1 or max(tensors) > 1000:
+        raise InputError("`tensors` must name at least two different numbers of variables from 1 to 1000")
+    if len(set(sizes)) < 2 or len(set(sizes)) != len(sizes) or min(sizes) < 4 or any(size % 4 for size in sizes):
+        raise InputError("`sizes` must name at least two different sizes of 4 bytes or more, each a multiple of 4")
+    if max(tensors) * math.fsum(sizes) > _MOST_BYTES:
+        raise InputError(
+            f"`tensors`, `sizes`: {max(tensors)} variables of each size are {format_bytes(max(tensors) * math.fsum(sizes))}, "
+            f"more than {format_bytes(_MOST_BYTES)}; take fewer or smaller ones"
+        )
+    path = _made(folder, out or new_file(folder, name, "server"))
+    arguments = ["--tensors", ",".join(map(str, tensors)), "--sizes", ",".join(map(str, sizes)), "--rounds", str(rounds)]
+    arguments += ["--seconds", str(seconds), *(["--peer", peer] if peer else [])]
+    with keeping(path):
+        run_probe("servers.py", arguments, path, python, timeout_s, progress)
     return path
 
 

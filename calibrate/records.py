@@ -14,6 +14,7 @@ __all__ = [
     "CountedStep",
     "End",
     "EvaluationTime",
+    "Exchange",
     "Failure",
     "Fingerprint",
     "FirstBatch",
@@ -66,7 +67,7 @@ class Header(_Record):
 
     kind: Literal["header"]
     schema_version: Literal[1]
-    probe: Literal["step", "links", "testbed", "job", "input"]
+    probe: Literal["step", "links", "servers", "testbed", "job", "input"]
     started: str
     arguments: dict[str, Any]
 
@@ -282,6 +283,17 @@ class Transfer(_Record):
     seconds: Positive
 
 
+class Exchange(_Record):
+    """Seconds of one call in which a worker pulls that many variables of one size from a server, or pushes as many gradients to it."""
+
+    kind: Literal["exchange"]
+    direction: Literal["pull", "push"]
+    tensors: Annotated[int, Field(ge=1)]
+    size_bytes: Positive
+    round: Count
+    seconds: Positive
+
+
 class Updated(_Record):
     """One step of one worker of the testbed; times are seconds since the common start."""
 
@@ -494,6 +506,7 @@ Record = Annotated[
     | CountedStep
     | ServerTime
     | Transfer
+    | Exchange
     | Updated
     | JobEvent
     | StagePass

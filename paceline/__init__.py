@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         calibrate_input,
         calibrate_link,
         calibrate_profile,
+        calibrate_server,
         compare,
         load,
         memory,
@@ -71,9 +72,9 @@ if TYPE_CHECKING:
 __all__ = [
     "Advice", "Catalogue", "Comparison", "Lengthy", "Matrix", "Memory", "Observation", "Plan", "Refitted", "Report", "Result", "Scenario",
     "StoppedReport", "Sweep", "Validation", "Workload", "advise", "calibrate", "calibrate_input", "calibrate_link", "calibrate_profile",
-    "compare", "load", "memory", "models", "new_scenario", "observe", "plan", "preview", "published_scenario", "read_matrix",
-    "read_profiles", "read_results", "read_tf_config", "refit", "report", "scenario_of_tf_config", "schema", "serve_link", "simulate",
-    "sweep", "testbed", "testbed_fit", "testbed_predict", "testbed_read", "validate", "validate_hybrids", "validate_matrix",
+    "calibrate_server", "compare", "load", "memory", "models", "new_scenario", "observe", "plan", "preview", "published_scenario",
+    "read_matrix", "read_profiles", "read_results", "read_tf_config", "refit", "report", "scenario_of_tf_config", "schema", "serve_link",
+    "simulate", "sweep", "testbed", "testbed_fit", "testbed_predict", "testbed_read", "validate", "validate_hybrids", "validate_matrix",
     "validate_published",
 ]  # fmt: skip
 

@@ -43,7 +43,7 @@ NO_BOUNDS = GainBounds(0.0, math.inf)
 """Of scenarios that differ in more than speeds; and of equal ones, which chance alone tells apart."""
 
 _SKIPPED = frozenset(
-    {"name", "description", "basis", "price", "server_price", "calibrated", "fit", "provenance", "overridden", "uncertainty"}
+    {"name", "description", "basis", "price", "server_price", "calibrated", "fit", "fit_hosts", "provenance", "overridden", "uncertainty"}
 )
 """Keys that change nothing of what is simulated; and draws."""
 

@@ -24,10 +24,13 @@ from simulator.transport import Transport
 from simulator.uncertainty import Uncertainty
 
 __all__ = [
+    "CalibrationFitHosts",
     "CalibrationFitLink",
     "Cluster",
     "ClusterRange",
+    "ExchangePoint",
     "Fabric",
+    "HostCost",
     "Islands",
     "Link",
     "LinkPoint",
@@ -225,6 +228,36 @@ class CalibrationFitLink(Spec):
     intervals_90: dict[str, tuple[float, float]] = Field(default_factory=dict, description="90% interval of each parameter")
 
 
+class HostCost(Spec):
+    """What the two hosts of pulls, or of pushes, need for a tensor and for a byte."""
+
+    per_tensor_s: Seconds = Field(ge=0, description="work of each host on a tensor")
+    per_byte_s: Annotated[Moderate, Field(ge=0)] | None = Field(
+        default=None, description="work of each host on a byte; left out: the link was slower, so it is not known"
+    )
+    base_s: Seconds = Field(ge=0, description="what each call took besides, however many tensors it moved")
+
+
+class ExchangePoint(Spec):
+    """Times measured for one pull or push."""
+
+    direction: Literal["pull", "push"] = Field(description="from the server to the worker, or back")
+    tensors: int = Field(ge=1, description="tensors that it moved")
+    size_bytes: Bytes = Field(gt=0, description="size of each of them")
+    median_s: Seconds = Field(gt=0, description="median time")
+    fitted_s: Seconds = Field(gt=0, description="time by the fitted costs")
+
+
+class CalibrationFitHosts(Spec):
+    """How well seconds for a tensor and for a byte describe pulls and pushes between a worker and a server."""
+
+    pull: HostCost = Field(description="what was fitted to pulls alone")
+    push: HostCost = Field(description="what was fitted to pushes alone, which the server applies")
+    points: tuple[ExchangePoint, ...] = Field(default=(), description="what was measured, for each number and size of tensors")
+    relative_residual: Annotated[float, Field(ge=0)] = Field(description="largest relative distance of a measured median from the fit")
+    intervals_90: dict[str, tuple[float, float]] = Field(default_factory=dict, description="90% interval of each parameter")
+
+
 class Storage(Spec):
     """What data sets are read from and checkpoints are written to."""
 
@@ -245,7 +278,7 @@ class Cluster(Short, Terse):
 
     terse: ClassVar[tuple[str, ...]] = (
         "storage", "host_cores", "device_sharing", "device_memory_limit_bytes", "intra_device", "slow_nodes", "slowdown", "background",
-        "rails", "pxn", "islands", "nvls", "available",
+        "rails", "pxn", "islands", "nvls", "available", "fit_hosts",
     )  # fmt: skip
     see: ClassVar[str] = "to_frame() has every key; paceline.load('ring', {'cluster': cluster}) puts it into a scenario"
 
@@ -369,6 +402,9 @@ class Cluster(Short, Terse):
     )
     uncertainty: Uncertainty | None = Field(default=None, description="what the fit of the link leaves open")
     fit: CalibrationFitLink | None = Field(default=None, description="how well latency and bandwidth describe what was measured")
+    fit_hosts: CalibrationFitHosts | None = Field(
+        default=None, description="how well the hosts' work on each tensor and byte (transport) describes what was measured"
+    )
     provenance: dict[str, str] = Field(default_factory=dict, description="where each figure is from")
     overridden: tuple[str, ...] = Field(default=(), description="fitted or measured parts that the scenario has set itself")
 

@@ -97,7 +97,7 @@ RANGES: Mapping[str, Range] = {
 }
 """Ranges by the last names of a key's dotted path, of which the longest counts; in SI units and US dollars."""
 
-_NOT_GIVEN = ("fit", "uncertainty", "calibrated", "provenance", "computed", "moved", "recast", "passes")
+_NOT_GIVEN = ("fit", "fit_hosts", "uncertainty", "calibrated", "provenance", "computed", "moved", "recast", "passes")
 """What nobody writes by hand."""
 _EXAMPLES = (("_bytes_per_s", "bytes per second", "25 Gbit/s"), ("_bytes", "bytes", "64 MiB"), ("_s", "seconds", "20 us"))
 

@@ -31,7 +31,7 @@ Cell = str | int | float | bool | None
 Row = dict[str, Cell]
 """Values by column."""
 
-_NOT_SHOWN = frozenset({"schema_version", "provenance", "uncertainty", "fit"})
+_NOT_SHOWN = frozenset({"schema_version", "provenance", "uncertainty", "fit", "fit_hosts"})
 _MOST_ITEMS = 32
 _MOST_ROWS = 20
 _LONGEST_CELL = 200

@@ -176,7 +176,7 @@ def tables_at(model: type[BaseModel], path: Sequence[int | str]) -> tuple[Tables
     return tables, others, kind
 
 
-_FITTED = ("calibrated", "fit", "uncertainty")
+_FITTED = ("calibrated", "fit", "fit_hosts", "uncertainty")
 
 
 def _places_of(key: str, model: type[BaseModel], where: str = "") -> Iterator[str]:

@@ -55,7 +55,9 @@ def fit_link(measurements: Path, name: str, command: str = "", seed: int = 0) ->
     """
     measured = read_measurements(measurements)
     if measured.header.probe != "links":
-        raise MeasurementsError(f"{measurements}: holds measurements of a training step, not of links; use `paceline calibrate`")
+        raise MeasurementsError(
+            f"{measurements}: holds measurements of {measured.about}, not of links; use a file of `paceline calibrate-link`"
+        )
     rng = np.random.default_rng(seed)
     chain = _chain(measured, _NETWORK)
     try:

@@ -34,6 +34,10 @@ _WORKLOAD_HEAD = (
     'Use it in a scenario: [workload] use = "{name}"',
 )
 _CLUSTER_HEAD = ("Fitted by `paceline calibrate-link`. Seconds, bytes, bytes per second.", 'Use it in a scenario: [cluster] use = "{name}"')
+_SERVER_HEAD = (
+    "Fitted by `paceline calibrate-server`: what gRPC costs hosts (transport), beside a link. Seconds, bytes, bytes per second.",
+    'Use it in a scenario: [cluster] use = "{name}"',
+)
 _INPUT_HEAD = (
     "Fitted by `paceline calibrate-input`. Seconds and bytes; a batch takes max(serial, parallel / parallel_calls).",
     'Use it in a scenario: [input] use = "{name}"',
@@ -52,6 +56,8 @@ _COMMENTS = {
     "calibrated": "measured within; results beyond warn",
     "uncertainty": "joint bootstrap draws of the fitted parameters",
     "fit": "how well the curves describe what was measured",
+    "transport": "what messages between nodes cost hosts",
+    "fit_hosts": "how well the hosts' work on tensors and bytes describes pulls and pushes",
     "inter_node": "between nodes",
     "work": "of a batch: in every epoch, or where the pipeline caches, in the first",
     "cached": "of a batch in epochs after the first",
@@ -91,7 +97,7 @@ def cluster_text(cluster: Cluster) -> str:
     for key in ("intra_node", "devices_per_node", "replicas_per_device", "node_speed", "device"):
         if key not in cluster.model_fields_set or not data.get(key):
             data.pop(key, None)
-    return tomlkit.dumps(_document(data, _CLUSTER_HEAD, cluster.name))
+    return tomlkit.dumps(_document(data, _SERVER_HEAD if cluster.fit_hosts is not None else _CLUSTER_HEAD, cluster.name))
 
 
 def input_text(pipeline: InputPipeline) -> str:

@@ -91,7 +91,8 @@ def serve(tf: Any, address: str) -> None:
     threading.Event().wait()
 
 
-def _second_process() -> tuple[subprocess.Popen[str], str]:
+def second_process() -> tuple[subprocess.Popen[str], str]:
+    """The serving half as a process of this machine, and its address."""
     address = f"127.0.0.1:{free_port('127.0.0.1')}"
     command = [sys.executable, os.path.abspath(__file__), "--serve", address]
     child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -126,7 +127,7 @@ def measure(tf: Any, arguments: argparse.Namespace, recorder: Any) -> None:
         if arguments.peer:
             peer, host = arguments.peer, own_address(arguments.peer)
         else:
-            child, peer = _second_process()
+            child, peer = second_process()
             host = "127.0.0.1"
         own = f"{host}:{free_port(host)}"
         # another job name than the session's: TensorFlow refuses a cluster that renames a task to itself

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from simulator.workload import Workload
 
 __all__ = [
-    "calibrate", "calibrate_input", "calibrate_link", "calibrate_profile", "read_profiles", "read_tf_config", "scenario_of_tf_config",
-    "serve_link",
+    "calibrate", "calibrate_input", "calibrate_link", "calibrate_profile", "calibrate_server", "read_profiles", "read_tf_config",
+    "scenario_of_tf_config", "serve_link",
 ]  # fmt: skip
 
 _HINTS = {
@@ -486,6 +486,99 @@ def calibrate_link(
 
 
 @checked
+def calibrate_server(
+    name: Name,
+    *,
+    cluster: Text | None = None,
+    peer: Address | None = None,
+    tensors: Annotated[Sequence[int], MustBe("a list of numbers of variables, such as [1, 16]")] | None = None,
+    sizes: Annotated[Sequence[int], MustBe("a list of sizes of variables in bytes, such as [256, 1048576]")] | None = None,
+    rounds: Annotated[int, Field(ge=2), MustBe("a whole number from 2 on")] = 7,
+    python: Python = None,
+    timeout_s: Timeout = 900.0,
+    measurements: Folder = "measurements",
+    out: File | None = None,
+    force: bool = False,
+    command: Text = "",
+    progress: Stages = None,
+) -> Cluster:
+    """Measure what each tensor and byte by TensorFlow's gRPC costs the hosts of a worker and a server, and put it into a cluster.
+
+    A worker pulls variables from a server and pushes gradients to it: few and many, small and large ones.
+    Both hosts count as equally fast.
+
+    Parameters
+    ----------
+    name
+        Name of the cluster: letters, digits, and ``. _ + -``.
+    cluster
+        A cluster of the catalogue, or the path of a file, whose link and machines it has. None takes
+        ``models/clusters/NAME.toml``, such as :func:`calibrate_link` wrote. What that measured holds the hosts' work on a message,
+        which is taken out of its latency and of its time a byte.
+    peer
+        ``HOST:PORT`` where :func:`serve_link` runs on another host, which is the server then, and must be able to connect
+        back to this one. None measures between two processes of this machine, in a network namespace that nobody else can reach.
+    tensors
+        How many variables are pulled and pushed at once, at least two numbers; None takes 1, 4, 16 and 64.
+    sizes
+        Bytes of each variable, multiples of 4, at least two; None takes 256 B to 1 MiB.
+    rounds
+        How often all of these are measured, in turn.
+    python
+        A Python that has TensorFlow; None takes the one that runs this.
+    timeout_s
+        Seconds after which measuring is given up.
+    measurements
+        Folder for raw measurements.
+    out
+        A cluster file to write too, such as ``models/clusters/NAME.toml``, which scenarios then ``use``. One that was fitted before
+        is replaced.
+    force
+        Replace a file at ``out`` that is something else.
+    command
+        What made the cluster, for ``provenance["command"]``; empty: this call.
+    progress
+        Called with the number of pulls and pushes done, the number of all, and ``"pulls and pushes"``.
+
+    Returns
+    -------
+    Cluster
+        ``transport`` with ``cpu_per_message_s``, seconds of each host on a tensor, and ``copy_per_byte_s``, on a byte (0 where the
+        link is slower than the hosts, so that it is not known); pulls and pushes apart and 90% intervals in ``fit_hosts``.
+
+    Raises
+    ------
+    InputError
+        An argument cannot be used, or there is no cluster to put the server into.
+    CalibrationError
+        The peer cannot be reached, a process failed, or too little was measured to be fitted.
+    KeyboardInterrupt
+        Ctrl-C; its text says what of the measurements is kept, and where.
+
+    Examples
+    --------
+    >>> calibrate_server("lab", cluster="ethernet-10g", peer="10.0.0.2")
+    Traceback (most recent call last):
+        ...
+    simulator.errors.InputError: `peer`: '10.0.0.2': must be HOST:PORT, such as 10.0.0.2:2222
+    """
+    from calibrate.calibration import calibrate_server as measure
+    from calibrate.fit.writing import CLUSTER, cluster_text
+    from calibrate.profiling import DEFAULT_TENSOR_SIZES, DEFAULT_TENSORS
+
+    output = _target(out, CLUSTER, force=force)
+    its = measure(
+        name, _base_of(name, cluster), peer=peer, tensors=tensors or DEFAULT_TENSORS, sizes=sizes or DEFAULT_TENSOR_SIZES, rounds=rounds,
+        python=python, timeout_s=timeout_s, folder=Path(measurements), progress=progress,
+        command=command or f"paceline.calibrate_server({name!r})",
+    )  # fmt: skip
+    _warn_of_measurements(its.provenance)
+    if output is not None:
+        output.write(cluster_text(its))
+    return its
+
+
+@checked
 def serve_link(
     address: Address, *, python: Python = None, ready: Annotated[Callable[[], None] | None, MustBe("a function")] = None
 ) -> None:
@@ -617,6 +710,22 @@ def scenario_of_tf_config(
 def _target(out: str | Path | None, kind: OutputKind, *, force: bool) -> Output | None:
     """Where a fit is written, found out before the work; errors as of :class:`simulator.outputs.Output`."""
     return None if out is None else Output(Path(out), kind, force=force)
+
+
+def _base_of(name: str, cluster: str | None) -> Cluster:
+    """The cluster that a server is put into; errors as of :func:`calibrate_server`."""
+    from simulator.catalog import find
+    from simulator.loading import load_cluster
+
+    if cluster is not None:
+        return load_cluster(find("clusters", cluster, "`cluster`"))
+    path = Path("models/clusters") / f"{name}.toml"
+    if not path.is_file():
+        raise InputError(
+            f"`cluster`: there is no {path} to put the server into; measure the link first with `paceline calibrate-link --name {name}`, "
+            'or name a cluster, such as "ethernet-10g"'
+        )
+    return load_cluster(path)
 
 
 def _warn_of_measurements(provenance: Mapping[str, str]) -> None:

@@ -366,7 +366,19 @@ _SHELLS: Mapping[str, tuple[Callable[[], _Typed], Callable[[Sequence[Word]], str
 
 # -- keys, from the models ------------------------------------------------------------------
 
-_NOT_SET = ("schema_version", "calibrated", "fit", "uncertainty", "provenance", "overridden", "computed", "moved", "recast", "checked")
+_NOT_SET = (
+    "schema_version",
+    "calibrated",
+    "fit",
+    "fit_hosts",
+    "uncertainty",
+    "provenance",
+    "overridden",
+    "computed",
+    "moved",
+    "recast",
+    "checked",
+)
 """What calibration and Paceline write; nobody sets it by hand."""
 
 

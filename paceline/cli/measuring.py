@@ -53,7 +53,7 @@ def warning_loudly() -> Iterator[None]:
         printer(stderr=True).print(Panel(f"WARNING: {text}", style="bold red", expand=False), markup=False)
 
 
-def note_of_file(path: Path, section: str, *, beside: str, init: bool = True) -> None:
+def note_of_file(path: Path, section: str, *, beside: str, init: bool = True, scenario: str = "ring") -> None:
     """What was written, and what to type next.
 
     Parameters
@@ -66,12 +66,14 @@ def note_of_file(path: Path, section: str, *, beside: str, init: bool = True) ->
         Where the measurements are, in words.
     init
         Whether ``paceline init`` takes it too.
+    scenario
+        Of the catalogue, to try it with.
     """
     note(f"wrote {path}; {beside}")
     its = path.stem if path.parent == Path("models") / f"{section}s" else path
     use = shlex.quote(str(its))
     mine = f", or make a scenario of your own with it: paceline init --{section} {use}" if init else ""
-    note(f"next: paceline simulate ring --set {section}.use={use}{mine}")
+    note(f"next: paceline simulate {scenario} --set {section}.use={use}{mine}")
 
 
 def note_of_measurements(provenance: Mapping[str, str]) -> None:

@@ -27,7 +27,7 @@ __all__ = [
     "varied_settings",
 ]
 
-_PROSE = ("description", "provenance", "fit", "calibrated", "uncertainty", "variables", "schema_version")
+_PROSE = ("description", "provenance", "fit", "fit_hosts", "calibrated", "uncertainty", "variables", "schema_version")
 _OF_ANY_DEVICE = ("workload.name", "workload.batch_per_replica", "workload.global_batch", "workload.precision")
 
 ABSENT = -1

@@ -116,7 +116,7 @@ def test_a_link_is_asked_for_wrongly(paceline: Paceline, tmp_path: Path, argumen
     assert said in err
 
 
-@pytest.mark.parametrize("command", ["calibrate", "calibrate-link"])
+@pytest.mark.parametrize("command", ["calibrate", "calibrate-link", "calibrate-server"])
 def test_help_teaches_with_an_example(paceline: Paceline, command: str) -> None:
     code, out, _ = paceline(command, "--help")
     assert code == 0
@@ -125,7 +125,8 @@ def test_help_teaches_with_an_example(paceline: Paceline, command: str) -> None:
 
 def test_the_commands_import_nothing_heavy() -> None:
     code = (
-        f"import sys; sys.path.insert(0, {str(ROOT)!r}); import paceline.cli.commands.calibrate, paceline.cli.commands.calibrate_link; "
+        f"import sys; sys.path.insert(0, {str(ROOT)!r}); import paceline.cli.commands.calibrate, "
+        "paceline.cli.commands.calibrate_link, paceline.cli.commands.calibrate_server; "
         "print(sorted({'tensorflow', 'scipy', 'tomlkit', 'rich.progress'} & set(sys.modules)))"
     )
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -145,3 +146,37 @@ def test_a_fitted_link_is_shown_with_its_interval(
     data = json.loads(paceline("calibrate-link", "--name", "lab", "--json")[1])
     assert data["inter_node"]["bandwidth_bytes_per_s"] == cluster.inter_node.bandwidth_bytes_per_s
     assert data["file"] == "models/clusters/lab.toml"
+
+
+def test_a_fitted_server_is_shown_beside_practice(
+    paceline: Paceline, synthetic: Synthetic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = calibrate.fit_server(synthetic.exchanges(100e-6, 5e-10), "lab", calibrate.fit_link(synthetic.links(400e-6, 1.25e9), "lab"))
+    monkeypatch.setattr("paceline.api.calibrate_server", lambda *_, **__: cluster)
+    monkeypatch.setenv("COLUMNS", "100")
+    code, out, err = paceline("calibrate-server", "--name", "lab")
+    assert code == 0, err
+    said = " ".join(out.split())
+    assert re.search(r"on a tensor +\d+(\.\d)? µs +[\d.]+ to [\d.]+ µs .* 140 µs", said)
+    assert re.search(r"on a byte +0\.\d+ ns +[\d.]+ to [\d.]+ ns .* 0\.4 ns", said)
+    assert re.search(
+        r"a model of 161 tensors and 102 MB: a server's host works 13\d ms .* at most about 7\.\d updates/s, however fast", said
+    )
+    assert "2 x cpu_per_message_s from its latency" in said
+    assert "wrote models/clusters/lab.toml" in err
+    assert "paceline simulate async-ps --set cluster.use=lab" in err
+    data = json.loads(paceline("calibrate-server", "--name", "lab", "--json")[1])
+    assert data["transport"]["cpu_per_message_s"] == cluster.transport.cpu_per_message_s
+    assert data["fit_hosts"]["push"]["per_tensor_s"] > data["fit_hosts"]["pull"]["per_tensor_s"]
+    assert data["parameter_server"]["updates_per_s"] == pytest.approx(1 / (2 * (161 * 100e-6 + 102e6 * 5e-10)), rel=0.05)
+
+
+def test_a_step_says_when_hosts_limit_before_the_network(paceline: Paceline, synthetic: Synthetic) -> None:
+    command = ("calibrate", "--from-measurements", str(synthetic.steps()), "--name", "mine", "--accept-disturbed")
+    code, out, err = paceline(*command)
+    assert code == 0, err
+    assert "with parameter servers over gRPC a server's host takes" in " ".join(out.split())
+    assert "(3 tensors and 0.0325 MB), a link of 10 Gbit/s 26.0 µs: hosts limit first, at about" in " ".join(out.split())
+    data = json.loads(paceline(*command, "--json")[1])["parameter_server"]
+    assert data["hosts_limit_first"]
+    assert data["server_host_s"] > data["link_s"] == pytest.approx(26e-6, rel=0.01)

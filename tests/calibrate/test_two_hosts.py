@@ -16,6 +16,7 @@ import pytest
 from support.needs import needs_tensorflow
 
 import calibrate
+from simulator.cluster import Cluster, Link
 from simulator.errors import CalibrationError
 
 pytestmark = needs_tensorflow
@@ -104,6 +105,29 @@ def test_a_shaped_link_between_two_hosts_is_measured_right(tmp_path: Path) -> No
     assert cluster.inter_node.bandwidth_bytes_per_s == pytest.approx(RATE_BYTES_PER_S / 1.05, rel=0.10)
     assert cluster.inter_node.latency_s < 5e-3
     assert "10.231.7.2 and 10.231.7.1" in cluster.provenance["remark"]
+
+
+def test_a_server_behind_a_slow_link_tells_tensors_but_no_bytes(tmp_path: Path) -> None:
+    obstacle = _obstacle()
+    if obstacle:
+        pytest.skip(obstacle)
+    ladder = "tensors=(1, 4, 16, 48), sizes=(256, 2**14, 2**18), rounds=3, seconds=5"
+    call = f"calibrate.profile_server('two', peer='10.231.7.1:2222', {ladder}, folder=pathlib.Path({str(tmp_path)!r}))"
+    measure = f"import calibrate, pathlib; print({call})"
+    with _two_hosts() as (here, there), _serving(here):
+        command = ["ip", "netns", "exec", there, sys.executable, "-c", measure]
+        answer = subprocess.run(
+            command, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=120, check=False
+        )
+        assert answer.returncode == 0, answer.stderr
+    base = Cluster(name="two", inter_node=Link(bandwidth_bytes_per_s=RATE_BYTES_PER_S, sort="ethernet"))
+    cluster = calibrate.fit_server(Path(answer.stdout.strip()), "two", base)
+    assert 5e-6 < cluster.transport.cpu_per_message_s < 5e-3
+    assert cluster.transport.copy_per_byte_s == 0.0
+    assert "the link is slower than the hosts" in cluster.provenance["bytes"]
+    assert cluster.fit_hosts is not None
+    many = next(point for point in cluster.fit_hosts.points if (point.direction, point.tensors, point.size_bytes) == ("pull", 48, 2**18))
+    assert many.median_s == pytest.approx(many.fitted_s, rel=0.15)  # where the link alone decides
 
 
 def test_a_peer_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -22,8 +22,9 @@ from paceline.cli.app import app
 from simulator.results import Result
 
 ROOT = Path(__file__).parents[2]
-COMMANDS = ["quickstart", "init", "calibrate", "calibrate-input", "calibrate-link", "memory", "simulate", "sweep", "report", "schema",
-            "models list", "models show", "validate", "testbed run", "testbed show", "testbed fit", "testbed predict"]  # fmt: skip
+COMMANDS = ["quickstart", "init", "calibrate", "calibrate-input", "calibrate-link", "calibrate-server", "memory", "simulate",
+            "sweep", "report", "schema", "models list", "models show", "validate", "testbed run", "testbed show", "testbed fit",
+            "testbed predict"]  # fmt: skip
 Runner = Callable[..., Answer]
 
 

@@ -87,6 +87,7 @@ FOREIGN = [
     ("calibrate c.py:build --name x --out x.toml", "x.toml", f"provenance = 5\n{BY_HAND}", "is no workload file that a calibration wrote"),
     ("quickstart --out q.html", "q.workload.toml", f"provenance = 5\n{BY_HAND}", "is no workload of a quickstart"),
     ("calibrate-link --name x --out x.toml", "x.toml", LINK_BY_HAND, "is no cluster file that a calibration wrote"),
+    ("calibrate-server --name x --cluster ethernet-1g --out x.toml", "x.toml", LINK_BY_HAND, "is no cluster file that a calibration wrote"),
     ("calibrate-input c.py:images --name x --out x.toml", "x.toml", 'work = "mine"\n', "is no input file that a calibration wrote"),
     ("calibrate --from-tf-config tf.json --name x --batch 8", "x-scenario.toml", MINE, "'x-scenario.toml': is there already"),
 ]

@@ -128,7 +128,7 @@ def test_each_kind_of_message(
     ("command", "functions"),
     [
         *((name, (name,)) for name in ("simulate", "memory", "sweep", "advise", "plan", "report")),
-        *((name, (name.replace("-", "_"),)) for name in ("calibrate", "calibrate-input", "calibrate-link")),
+        *((name, (name.replace("-", "_"),)) for name in ("calibrate", "calibrate-input", "calibrate-link", "calibrate-server")),
         ("init", ("new_scenario",)),
         (
             "validate",

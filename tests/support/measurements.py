@@ -101,6 +101,24 @@ def link_records(latency_s: float, bandwidth: float, cv: float = 0.05, seed: int
     return records
 
 
+def exchange_records(
+    per_tensor_s: float, per_byte_s: float, wire: Callable[[float], float] = lambda _: 0.0, cv: float = 0.05, seed: int = 0, peer: str = ""
+) -> list[dict[str, Any]]:
+    """Pulls and pushes of tensors on which hosts work one after the other, pushes a quarter longer; ``wire``: seconds of so many bytes."""
+    rng = np.random.default_rng(seed)
+    records: list[dict[str, Any]] = [{**header("servers"), "arguments": {"peer": peer or None}}, FINGERPRINT]
+    for turn in range(7):
+        for tensors in (1, 4, 16, 64):
+            for size in (256, 2**14, 2**18, 2**20):
+                for direction, longer in (("pull", 0.875), ("push", 1.125)):
+                    work = longer * (per_tensor_s + per_byte_s * size)
+                    mean = 1e-3 + 2 * work + (tensors - 1) * max(work, wire(size)) + wire(size)
+                    setting = {"direction": direction, "tensors": tensors, "size_bytes": size, "round": turn}
+                    seconds = (mean * np.exp(cv * rng.standard_normal(3))).tolist()
+                    records += [{"kind": "exchange", **setting, "seconds": one} for one in seconds]
+    return [*records, {"kind": "end"}]
+
+
 def gamma_of(cv: float) -> Callable[[np.random.Generator, int], np.ndarray]:
     return lambda rng, n: rng.gamma(cv**-2, cv**2, n)
 
@@ -116,6 +134,9 @@ class Synthetic:
 
     def links(self, latency_s: float, bandwidth: float, **kwargs: Any) -> Path:
         return write_lines(self.folder / "links.ndjson", link_records(latency_s, bandwidth, **kwargs))
+
+    def exchanges(self, per_tensor_s: float, per_byte_s: float, **kwargs: Any) -> Path:
+        return write_lines(self.folder / "exchanges.ndjson", exchange_records(per_tensor_s, per_byte_s, **kwargs))
 
     def lines(self, records: list[dict[str, Any]], name: str = "lines.ndjson") -> Path:
         return write_lines(self.folder / name, records)

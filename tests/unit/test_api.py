@@ -180,6 +180,7 @@ NEEDED = {
     "calibrate": {"model": "model.py:build", "name": "mine"},
     "calibrate_profile": {"profiles": {32: "logs"}, "name": "mine"},
     "calibrate_link": {"name": "mine"},
+    "calibrate_server": {"name": "mine"},
     "observe": {"scenario": "ring"},
     "preview": {"scenario": "ring"},
     "schema": {"format": "cluster"},

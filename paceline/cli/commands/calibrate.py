@@ -373,12 +373,14 @@ def _show(workload: Workload, path: Path, raw: Path, *, as_json: bool, with_scen
     """The fitted summary on stdout, for a reader or as JSON; and what to type next, unless a scenario says that."""
     from paceline.cli.measuring import note_of_file, note_of_measurements
     from paceline.cli.terminal import printer, say
+    from paceline.server_load import ServerLoad
     from simulator.table import Column, Table
     from simulator.text import format_bytes, format_share
 
     note_of_measurements(workload.provenance)
     if as_json:
-        _print_json({**workload.model_dump(mode="json", exclude={"uncertainty"}), "file": str(path), "measurements": str(raw)})
+        data = {**workload.model_dump(mode="json", exclude={"uncertainty"}), "file": str(path), "measurements": str(raw)}
+        _print_json({**data, "parameter_server": ServerLoad.of(workload).to_dict()})
         return
     intervals = workload.fit.intervals_90 if workload.fit else {}
     parts = {
@@ -411,6 +413,8 @@ def _show(workload: Workload, path: Path, raw: Path, *, as_json: bool, with_scen
     if workload.layers:
         say(f"  {len(workload.layers)} layers: {workload.provenance['layers']}")
     beside = f"{'fitted to' if 'profiles' in workload.provenance else 'raw measurements in'} {raw}"
+    if (load := ServerLoad.of(workload)).hosts_limit:
+        say(f"  {load.against_network}; measure yours with paceline calibrate-server")
     if with_scenario:
         _note(f"wrote {path}; {beside}")
     else:

@@ -118,7 +118,10 @@ def _serve(address: str, python: str | None) -> None:
         api.serve_link(
             address,
             python=python,
-            ready=lambda: note(f"ready: on the other host run `paceline calibrate-link --peer {address} --name NAME`"),
+            ready=lambda: note(
+                f"ready: on the other host run `paceline calibrate-link --peer {address} --name NAME`, "
+                "and `paceline calibrate-server` with the same for what messages cost the hosts"
+            ),
         )
     except Terminated:
         raise
