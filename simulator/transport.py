@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from simulator.spec import Moderate, Rate, Seconds, Spec
+from simulator.spec import Moderate, Rate, Seconds, Terse
 
 __all__ = ["Transport"]
 
 
-class Transport(Spec):
+class Transport(Terse):
     """Between nodes: how concurrent messages share a node's link, and their costs beyond their bytes.
 
     All is off by default: messages share fairly and cost nothing but their bytes.
     """
+
+    terse: ClassVar[tuple[str, ...] | None] = ("weights_of",)
 
     discipline: Literal["fair", "in-order", "streams", "weighted"] = Field(
         default="fair",
@@ -25,6 +27,11 @@ class Transport(Spec):
     streams: int | None = Field(default=None, ge=1, le=100_000, description="messages at a time, with discipline = streams")
     weight_sigma: Annotated[float, Field(gt=0, le=3)] | None = Field(
         default=None, description="with discipline = weighted: the standard deviation of the logarithm of a message's lognormal weight"
+    )
+    weights_of: Literal["message", "transfer"] = Field(
+        default="message",
+        description="with discipline = weighted: what draws a weight: each message, or all messages together that a node has asked for, "
+        "or sends, at the same time (a pull from all servers, a push to all)",
     )
     queue_s: Seconds | None = Field(
         default=None,
@@ -69,6 +76,8 @@ class Transport(Spec):
                 raise ValueError(f'discipline = "{discipline}" needs {key}; give it, such as {example}')
             if self.discipline != discipline and given is not None:
                 raise ValueError(f'{key} ({given}) is of discipline = "{discipline}", not of "{self.discipline}"; leave one of them out')
+        if self.weights_of != "message" and self.weight_sigma is None:
+            raise ValueError(f'weights_of ("{self.weights_of}") is of discipline = "weighted", not of "{self.discipline}"; leave it out')
         if self.queue_s is not None and (self.weight_sigma is None or self.buffer_s is None):
             raise ValueError(f'queue_s ({self.queue_s}) needs discipline = "weighted" and buffer_s; give them, such as buffer = "20 ms"')
         if self.buffer_s is not None and self.queue_s is None:

@@ -157,7 +157,7 @@ def _cluster(setting: TestbedSetting, values: dict[str, float], cores: float, *,
     if link is not None and link.sharing == "tcp":
         queue_s = min(values["queue_s"], link.buffer_s)
         transport |= {"discipline": "weighted", "weight_sigma": values["weight_sigma"], "queue_s": queue_s, "buffer_s": link.buffer_s}
-        transport["requests_per_pull"] = _REQUESTS
+        transport |= {"weights_of": "transfer", "requests_per_pull": _REQUESTS}
     cluster: dict[str, Any] = {
         "name": "testbed",
         "basis": "measured",

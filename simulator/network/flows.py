@@ -25,7 +25,7 @@ from simulator.cores import Cores, Task
 from simulator.kernel import Kernel
 from simulator.network.admission import Admission
 from simulator.network.fairness import settle, settle_plain
-from simulator.network.hosts import Host
+from simulator.network.hosts import Host, Transfer
 from simulator.network.ports import Arrived, Connection, Port, exact_weight
 from simulator.network.queues import Queues
 from simulator.program.program import Changes
@@ -92,6 +92,7 @@ class Network:
         if transport is not None and transport.weight_sigma is not None:
             assert rng is not None, "random weights need a random stream"
             self._weights = (weight for block in weights_of(transport.weight_sigma, rng) for weight in block.tolist())
+        self._by_transfer = transport is not None and transport.weights_of == "transfer"
         self._queues: Queues | None = None
         if transport is not None and transport.queue_s is not None:
             assert transport.buffer_s is not None
@@ -181,7 +182,7 @@ class Network:
     def _prepare(self, connection: Connection, arrival: int) -> None:
         """A message between hosts is in front: it draws its weight, and begins once it has its turns."""
         if self._weights is not None:
-            connection.weight = next(self._weights)
+            connection.weight = self._weight_in_transfer(connection, self._weights) if self._by_transfer else next(self._weights)
         if self._queues is not None:
             self._wait_in_queues(connection, self._queues)
         elif self._admission is None:
@@ -189,6 +190,14 @@ class Network:
         else:
             self._admission.ask(connection, arrival)
             self._admit_soon()
+
+    def _weight_in_transfer(self, connection: Connection, weights: Iterator[float]) -> float:
+        """The weight of the transfer that the message in front belongs to; the first message of a transfer draws it."""
+        transfer = _transfer_of(connection)
+        if not transfer.messages:
+            transfer.weight = next(weights)
+        transfer.messages += 1
+        return transfer.weight
 
     def _wait_in_queues(self, connection: Connection, queues: Queues) -> None:
         """The message in front waits behind what others have queued, then begins."""
@@ -215,6 +224,8 @@ class Network:
             if not connection.later:
                 connection.later = None
             self._prepare(connection, arrival)
+        if self._by_transfer:  # after the next message of the connection has joined it
+            _transfer_of(connection).messages -= 1
 
     def _admit_soon(self) -> None:
         if not self._admitting:
@@ -365,6 +376,14 @@ class Network:
                 port.busy_s += now - port.busy_since
                 port.owned = port.load = port.beside
             self._dirty[port] = None
+
+
+def _transfer_of(connection: Connection) -> Transfer:
+    """The transfer of its messages: of the host that asked for them, else of the one that sends them."""
+    source, target = connection.source, connection.target
+    assert source is not None
+    assert target is not None
+    return target.asked if connection.asked_for else source.sent
 
 
 def weights_of(sigma: float, rng: np.random.Generator) -> Iterator[NDArray[np.float64]]:
