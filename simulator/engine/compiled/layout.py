@@ -315,7 +315,7 @@ HOST = np.dtype(
         # its transfers in progress: what it has asked others for, and what it sends
         ("asked_weight", "f8"), ("sent_weight", "f8"), ("asked", "i8"), ("sent", "i8"),
         # the queues before its link
-        ("waiting_s", "f8"), ("growth", "f8"), ("since_s", "f8"), ("leaving", "i8"),
+        ("waiting_s", "f8"), ("growth", "f8"), ("since_s", "f8"), ("leaving", "i8"), ("coming", "i8"), ("peak", "i8"),
         ("targets", "i4"), ("targets_last", "i4"), ("sources", "i4"), ("sources_last", "i4"),
     ],
     align=True,
