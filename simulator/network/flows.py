@@ -177,14 +177,17 @@ class Network:
             return
         connection.size = size
         connection.arrived = arrived
-        self._prepare(connection, arrival)
+        self._prepare(connection, arrival, follows=False)
 
-    def _prepare(self, connection: Connection, arrival: int) -> None:
-        """A message between hosts is in front: it draws its weight, and begins once it has its turns."""
+    def _prepare(self, connection: Connection, arrival: int, *, follows: bool) -> None:
+        """A message between hosts is in front: it draws its weight, and begins once it has its turns.
+
+        One that follows another on its connection has its data in the queues already, behind that one's.
+        """
         if self._weights is not None:
             connection.weight = self._weight_in_transfer(connection, self._weights) if self._by_transfer else next(self._weights)
         if self._queues is not None:
-            self._wait_in_queues(connection, self._queues)
+            self._wait_in_queues(connection, self._queues, follows=follows)
         elif self._admission is None:
             self._begin(connection)
         else:
@@ -199,14 +202,14 @@ class Network:
         transfer.messages += 1
         return transfer.weight
 
-    def _wait_in_queues(self, connection: Connection, queues: Queues) -> None:
+    def _wait_in_queues(self, connection: Connection, queues: Queues, *, follows: bool) -> None:
         """The message in front waits behind what others have queued, then begins."""
 
         def begin(_: Event | None) -> None:
             queues.begin(connection, self._kernel.now)
             self._begin(connection)
 
-        wait_s = queues.wait_s(connection, self._kernel.now)
+        wait_s = 0.0 if follows else queues.wait_s(connection, self._kernel.now)
         if wait_s:
             self._kernel.call_later(wait_s, begin)
         else:
@@ -223,7 +226,7 @@ class Network:
             connection.size, connection.arrived, arrival = connection.later.popleft()
             if not connection.later:
                 connection.later = None
-            self._prepare(connection, arrival)
+            self._prepare(connection, arrival, follows=True)
         if self._by_transfer:  # after the next message of the connection has joined it
             _transfer_of(connection).messages -= 1
 

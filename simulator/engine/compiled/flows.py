@@ -192,16 +192,16 @@ def stand_for_link(s: Record, message: int) -> None:
         c.last = message
         return
     c.front = c.last = message
-    _prepare(s, c, connection)
+    _prepare(s, c, connection, False)
 
 
 @compiled
-def _prepare(s: Record, c: Record, connection: int) -> None:
+def _prepare(s: Record, c: Record, connection: int, follows: bool) -> None:
     """A message between hosts is in front: it draws its weight, and begins once it has its turns."""
     if s.weighted:
         sort_at(s.sorts, c.sort).weight = _weight_in_transfer(s, c, connection) if s.by_transfer else _next_weight(s)
     if s.queued:
-        wait_s = wait_s_of(s, connection, s.now)
+        wait_s = 0.0 if follows else wait_s_of(s, connection, s.now)
         if wait_s != 0.0:
             call_later(s, wait_s, pack(codes.BEGIN, connection), 0)
         else:
@@ -266,7 +266,7 @@ def _has_crossed(s: Record, connection: int) -> None:
         _admit_soon(s)
     c = connection_at(s.connections, connection)
     if c.front >= 0:
-        _prepare(s, c, connection)
+        _prepare(s, c, connection, True)
     if s.by_transfer:  # after the next message of the connection has joined it
         _leave_transfer(s, c, connection)
 
