@@ -19,7 +19,7 @@ __all__ = ["fit_tcp_sharing", "shows_tcp"]
 
 Array = NDArray[np.float64]
 
-_TRIED = {"queue_s": (1e-3, 2e-3, 3.5e-3, 5e-3, 7.5e-3, 1.2e-2), "weight_sigma": (0.05, 0.1, 0.2, 0.4)}
+_TRIED = {"queue_s": (5e-4, 1e-3, 2e-3, 3.5e-3, 5e-3, 7.5e-3), "weight_sigma": (0.15, 0.3, 0.5, 0.8)}
 _RUNS = 6
 _ERROR = 0.05
 """Relative, with which a simulated rate stands for a measured one."""
