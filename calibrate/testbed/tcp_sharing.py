@@ -37,6 +37,9 @@ def fit_tcp_sharing(
 ) -> tuple[dict[str, Parameter], list[dict[str, float]]]:
     """How long a transfer keeps waiting in its sender's queue, and the spread of weights: from 2 workers whose transfers meet.
 
+    The spread is that of a connection which has room for one packet in the buffer; that of a
+    setting follows from its own room (:func:`calibrate.testbed.scenarios.scenario_of`).
+
     Both move the workers' phases, which change seldom, so that a rate can have two values
     for the same numbers. So the whole range is tried, and every pair counts by how well it
     describes the runs (its likelihood with normal errors, times the prior): the draws of

@@ -30,10 +30,6 @@ _LEAST_LEFT = 0.1
 """Share of a setting's miss; where the fit leaves less in its residual, the residual tells nothing."""
 _CAP = 1.5
 """Standard deviations that one setting counts at most with (Huber's usual choice)."""
-_SHARED_BY_TCP = 0.06
-"""Standard deviation of the logarithm of predicted over measured where TCP shares the links, beyond that of fair ones: root mean square
-over eight settings with 2 to 8 workers and 1 to 4 servers on which the law was developed (docs/fidelity.md). Runs of two workers and
-one server, which the fit has, do not show it."""
 _OUTLYING = 3.0
 """Standard deviations from which on a setting is named."""
 
@@ -143,6 +139,4 @@ def factors_of(platform: Platform, setting: TestbedSetting, count: int, rng: np.
         one = platform.parameters[of_link(setting, name)]
         quantiles = norm.ppf(shares) if one.freedom is None else t.ppf(shares, one.freedom)
         logs += one.value * rng.permutation(quantiles)
-    if setting.link is not None and setting.link.sharing == "tcp":
-        logs += _SHARED_BY_TCP * rng.permutation(norm.ppf(shares))
     return np.exp(logs)

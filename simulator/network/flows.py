@@ -7,8 +7,8 @@ the latency of the path.
 
 Between nodes a transport may add to that: the hosts' work on each message, before it
 stands for the link and after it has arrived; turns, so that a host begins only a given number of
-messages at a time; a random weight for each message; one queue for all that cross a
-link, behind which later messages wait.
+messages at a time; a random weight for each message, or for all that a host asks for or
+sends at the same time; one queue for all that cross a link, behind which later messages wait.
 """
 
 from __future__ import annotations

@@ -6,6 +6,9 @@ of its connections as much as that is allowed to have on its way at once, as soo
 starts. A receiver's link gets from each sender no more than that one's link carries:
 nothing waits there as long as a single sender has its full rate, and what several send
 beyond the link's rate waits, up to the buffer, and stays until the link has caught up.
+It is made of windows. Losses cut them when the most connections shared the buffer, so that
+each has its part of it, and they are kept between transfers (RFC 5681, sections 3.1 and
+4.1; RFC 9438): when some of the connections have ended, no more than the others' parts waits.
 Shares of messages under way are not changed by it: data of all leave the queue at the
 rates at which they come in.
 """
