@@ -17,7 +17,7 @@ class Transport(Terse):
     All is off by default: messages share fairly and cost nothing but their bytes.
     """
 
-    terse: ClassVar[tuple[str, ...] | None] = ("weights_of", "request_share")
+    terse: ClassVar[tuple[str, ...] | None] = ("weights_of",)
 
     discipline: Literal["fair", "in-order", "streams", "weighted"] = Field(
         default="fair",
@@ -42,11 +42,6 @@ class Transport(Terse):
     buffer_s: Annotated[Seconds, Field(gt=0)] | None = Field(default=None, description="with queue_s: the most that waits in one queue")
     requests_per_pull: int = Field(
         default=1, ge=0, le=100, description="with queue_s: short messages to a server, one after the other, that a pull waits for"
-    )
-    request_share: Annotated[float, Field(ge=0, le=1)] = Field(
-        default=1.0,
-        description="with queue_s: the share of what stands before a server's link that a pull's requests wait for; less where a pull "
-        "comes from several servers, since a part that comes late has the worker's link to itself",
     )
     wire_bytes_per_byte: float = Field(
         default=1.0, ge=1, le=100, description="bytes that cross the link for each byte of a tensor (headers, encoding)"
@@ -87,8 +82,6 @@ class Transport(Terse):
             raise ValueError(f'queue_s ({self.queue_s}) needs discipline = "weighted" and buffer_s; give them, such as buffer = "20 ms"')
         if self.buffer_s is not None and self.queue_s is None:
             raise ValueError(f"buffer_s ({self.buffer_s}) changes nothing without queue_s; give that too, or leave it out")
-        if self.request_share != 1.0 and self.queue_s is None:
-            raise ValueError(f"request_share ({self.request_share}) changes nothing without queue_s; give that too, or leave it out")
         if self.incast_flows > 1 and not self.incast_loss:
             raise ValueError(f"incast_flows ({self.incast_flows}) changes nothing without incast_loss; give that too, such as 0.05")
         return self

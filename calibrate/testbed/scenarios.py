@@ -28,7 +28,7 @@ _IN_MEMORY_BYTES_PER_S = 1e15
 _PACKET_BYTES = 45 * 1448
 """Payload of the longest packet that the kernel hands on in one piece: 64 KiB with headers, in whole segments of an Ethernet frame."""
 _REQUESTS = 1
-"""Short messages to the server that a pull waits for behind what others push: the request itself. In traces of pushes that end
+"""Short messages to a single server that a pull waits for behind what others push: the request itself. In traces of pushes that end
 while others go on, the first byte of the pull follows after as long as what stands before the server's link takes, or a little more."""
 _MOST_SIGMA = 1.0
 """Spread of weights where the room of a connection is less than a packet; more changes next to nothing."""
@@ -189,9 +189,9 @@ def _shared_by_tcp(setting: TestbedSetting, link: ShapedLink, values: dict[str, 
         "weight_sigma": min(values["weight_sigma"] / packets, _MOST_SIGMA),
         "queue_s": min(values["queue_s"], link.buffer_s),
         "buffer_s": link.buffer_s,
-        "requests_per_pull": _REQUESTS,
-        # the queues of several servers are full at different times
-        "request_share": 1.0 / max(setting.servers, 1),
+        # where parts of a pull come from several servers, whose queues are full at different times, one that comes late holds up
+        # next to nothing: the others fill the worker's link meanwhile, and then it has that link to itself
+        "requests_per_pull": _REQUESTS if setting.servers == 1 else 0,
     }
 
 

@@ -96,7 +96,7 @@ class Network:
         self._queues: Queues | None = None
         if transport is not None and transport.queue_s is not None:
             assert transport.buffer_s is not None
-            self._queues = Queues(transport.queue_s, transport.buffer_s, transport.requests_per_pull * transport.request_share)
+            self._queues = Queues(transport.queue_s, transport.buffer_s, transport.requests_per_pull)
         self._begins_anew = self._admission is not None or self._weights is not None
 
     def send(self, connection: Connection, size: float, arrived: Arrived, left: Arrived | None = None) -> None:

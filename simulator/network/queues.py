@@ -79,10 +79,10 @@ class Queues:
     most_s
         The most that waits in one queue.
     requests
-        Short messages to the sender that a message which is asked for waits for; a fraction of one for a share of its wait.
+        Short messages to the sender that a message which is asked for waits for.
     """
 
-    def __init__(self, own_s: float, most_s: float, requests: float) -> None:
+    def __init__(self, own_s: float, most_s: float, requests: int) -> None:
         self._own_s = own_s
         self._most_s = most_s
         self._requests = requests

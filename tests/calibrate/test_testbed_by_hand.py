@@ -86,7 +86,9 @@ def test_weights_spread_as_a_packet_is_to_the_room_of_a_connection() -> None:
     more = setting("between-graph", 8, {**LINK, "sharing": "tcp"}, **ONE)
     assert scenario_of(more, TRUE | {"weight_sigma": 0.1}, 2.0).cluster.transport.weight_sigma == pytest.approx(4 * sigma)
     most = scenario_of(more, TRUE | {"weight_sigma": 100.0}, 2.0).cluster.transport
-    assert (most.weight_sigma, most.weights_of, most.request_share) == (1.0, "transfer", 1.0)
+    assert (most.weight_sigma, most.weights_of, most.requests_per_pull) == (1.0, "transfer", 1)
+    several = setting("between-graph", 2, {**LINK, "sharing": "tcp"}, "ladder-4mb", servers=2)
+    assert scenario_of(several, TRUE, 2.0).cluster.transport.requests_per_pull == 0
 
 
 def test_over_loopback_the_cores_move_every_byte() -> None:

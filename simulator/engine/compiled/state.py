@@ -271,7 +271,7 @@ class State:
             self.add("edges", np.zeros(0, layout.EDGE))
             self.add("edge_of", np.zeros(0, layout.NUMBER))
             return
-        s.own_s, s.most_s, s.requests = transport.queue_s, transport.buffer_s, transport.requests_per_pull * transport.request_share
+        s.own_s, s.most_s, s.requests = transport.queue_s, transport.buffer_s, transport.requests_per_pull
         pairs, edge_of = np.unique(paths.source.astype(np.int64) * (hosts + 1) + paths.target, return_inverse=True)
         edges = np.zeros(len(pairs), layout.EDGE)
         edges["source"], edges["target"] = pairs // (hosts + 1), pairs % (hosts + 1)
