@@ -21,12 +21,12 @@ class Transport(Terse):
     TensorFlow's gRPC carries them (docs/practice.md), and is nothing else.
     """
 
-    terse: ClassVar[tuple[str, ...]] = ("software",)
+    terse: ClassVar[tuple[str, ...]] = ("software", "weights_of")
 
     software: Carrier | None = Field(
         default=None,
         description="what carries tensors between processes. grpc: what gRPC of TensorFlow costs hosts for each tensor and byte, and "
-        "a client between two steps, is taken from practice where it is not given; given: messages cost hosts what these keys say, "
+        "a coordinator for a step, is taken from practice where it is not given; given: messages cost hosts what these keys say, "
         "or nothing; left out: grpc with parameter servers, else given",
     )
 
@@ -38,6 +38,11 @@ class Transport(Terse):
     streams: int | None = Field(default=None, ge=1, le=100_000, description="messages at a time, with discipline = streams")
     weight_sigma: Annotated[float, Field(gt=0, le=3)] | None = Field(
         default=None, description="with discipline = weighted: the standard deviation of the logarithm of a message's lognormal weight"
+    )
+    weights_of: Literal["message", "transfer"] = Field(
+        default="message",
+        description="with discipline = weighted: what draws a weight: each message, or all messages together that a node has asked for, "
+        "or sends, at the same time (a pull from all servers, a push to all)",
     )
     queue_s: Seconds | None = Field(
         default=None,
@@ -84,6 +89,8 @@ class Transport(Terse):
                 raise ValueError(f'discipline = "{discipline}" needs {key}; give it, such as {example}')
             if self.discipline != discipline and given is not None:
                 raise ValueError(f'{key} ({given}) is of discipline = "{discipline}", not of "{self.discipline}"; leave one of them out')
+        if self.weights_of != "message" and self.weight_sigma is None:
+            raise ValueError(f'weights_of ("{self.weights_of}") is of discipline = "weighted", not of "{self.discipline}"; leave it out')
         if self.queue_s is not None and (self.weight_sigma is None or self.buffer_s is None):
             raise ValueError(f'queue_s ({self.queue_s}) needs discipline = "weighted" and buffer_s; give them, such as buffer = "20 ms"')
         if self.buffer_s is not None and self.queue_s is None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from calibrate.testbed.setting import TestbedSetting
+from calibrate.testbed.setting import ShapedLink, TestbedSetting
 from simulator import scenario_from_table
 from simulator.distributions import Distribution
 from simulator.errors import InputError
@@ -27,8 +27,11 @@ _IN_MEMORY_BYTES_PER_S = 1e15
 """Rate of a link on which bytes are handed over by address: all that they cost is the cores' work."""
 _PACKET_BYTES = 45 * 1448
 """Payload of the longest packet that the kernel hands on in one piece: 64 KiB with headers, in whole segments of an Ethernet frame."""
-_REQUESTS = 2
-"""Short messages to the server, one after the other, between a push and the next pull: the update's count, and the request."""
+_REQUESTS = 1
+"""Short messages to a single server that a pull waits for behind what others push: the request itself. In traces of pushes that end
+while others go on, the first byte of the pull follows after as long as what stands before the server's link takes, or a little more."""
+_MOST_SIGMA = 1.0
+"""Spread of weights where the room of a connection is less than a packet; more changes next to nothing."""
 _MOST_SAVED = 0.9
 """Share of a message; one of a single packet hardly waits for the wire, but a rate has to be finite."""
 
@@ -156,9 +159,7 @@ def _cluster(setting: TestbedSetting, values: dict[str, float], cores: float, *,
         "copy_per_byte_s": each_end_per_byte_s,
     }
     if link is not None and link.sharing == "tcp":
-        queue_s = min(values["queue_s"], link.buffer_s)
-        transport |= {"discipline": "weighted", "weight_sigma": values["weight_sigma"], "queue_s": queue_s, "buffer_s": link.buffer_s}
-        transport["requests_per_pull"] = _REQUESTS
+        transport |= _shared_by_tcp(setting, link, values)
     cluster: dict[str, Any] = {
         "name": "testbed",
         "basis": "measured",
@@ -171,6 +172,28 @@ def _cluster(setting: TestbedSetting, values: dict[str, float], cores: float, *,
     if one_gpu:
         cluster |= {"shared_cores": None, "device_is_host": False, "replicas_per_device": setting.workers}
     return cluster
+
+
+def _shared_by_tcp(setting: TestbedSetting, link: ShapedLink, values: dict[str, float]) -> dict[str, Any]:
+    """How transfers share a link behind which TCP decides.
+
+    A queue drops packets of up to 64 KiB whole, and of the connections that share it each has
+    its part of the buffer as room. A window of many packets loses little with one of them;
+    one of a single packet loses itself. So the spread of weights is that of a room of one
+    packet, over the packets that a connection has room for.
+    """
+    sharers = max(setting.workers, setting.servers)
+    packets = link.bandwidth_bytes_per_s * link.buffer_s / (_PACKET_BYTES * sharers)
+    return {
+        "discipline": "weighted",
+        "weights_of": "transfer",
+        "weight_sigma": min(values["weight_sigma"] / packets, _MOST_SIGMA),
+        "queue_s": min(values["queue_s"], link.buffer_s),
+        "buffer_s": link.buffer_s,
+        # where parts of a pull come from several servers, whose queues are full at different times, one that comes late holds up
+        # next to nothing: the others fill the worker's link meanwhile, and then it has that link to itself
+        "requests_per_pull": _REQUESTS if setting.servers == 1 else 0,
+    }
 
 
 def _chunk_bytes(setting: TestbedSetting) -> float:

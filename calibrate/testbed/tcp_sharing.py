@@ -19,7 +19,7 @@ __all__ = ["fit_tcp_sharing", "shows_tcp"]
 
 Array = NDArray[np.float64]
 
-_TRIED = {"queue_s": (1e-3, 2e-3, 3.5e-3, 5e-3, 7.5e-3, 1.2e-2), "weight_sigma": (0.05, 0.1, 0.2, 0.4)}
+_TRIED = {"queue_s": (5e-4, 1e-3, 2e-3, 3.5e-3, 5e-3, 7.5e-3), "weight_sigma": (0.15, 0.3, 0.5, 0.8)}
 _RUNS = 6
 _ERROR = 0.05
 """Relative, with which a simulated rate stands for a measured one."""
@@ -36,6 +36,9 @@ def fit_tcp_sharing(
     readings: Sequence[Readings], found: Mapping[str, Parameter], cores: float, *, count: int, seed: int
 ) -> tuple[dict[str, Parameter], list[dict[str, float]]]:
     """How long a transfer keeps waiting in its sender's queue, and the spread of weights: from 2 workers whose transfers meet.
+
+    The spread is that of a connection which has room for one packet in the buffer; that of a
+    setting follows from its own room (:func:`calibrate.testbed.scenarios.scenario_of`).
 
     Both move the workers' phases, which change seldom, so that a rate can have two values
     for the same numbers. So the whole range is tried, and every pair counts by how well it

@@ -7,8 +7,8 @@ the latency of the path.
 
 Between nodes a transport may add to that: the hosts' work on each message, before it
 stands for the link and after it has arrived; turns, so that a host begins only a given number of
-messages at a time; a random weight for each message; one queue for all that cross a
-link, behind which later messages wait.
+messages at a time; a random weight for each message, or for all that a host asks for or
+sends at the same time; one queue for all that cross a link, behind which later messages wait.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from simulator.cores import Cores, Task
 from simulator.kernel import Kernel
 from simulator.network.admission import Admission
 from simulator.network.fairness import settle, settle_plain
-from simulator.network.hosts import Host
+from simulator.network.hosts import Host, Transfer
 from simulator.network.ports import Arrived, Connection, Port, exact_weight
 from simulator.network.queues import Queues
 from simulator.program.program import Changes
@@ -92,6 +92,7 @@ class Network:
         if transport is not None and transport.weight_sigma is not None:
             assert rng is not None, "random weights need a random stream"
             self._weights = (weight for block in weights_of(transport.weight_sigma, rng) for weight in block.tolist())
+        self._by_transfer = transport is not None and transport.weights_of == "transfer"
         self._queues: Queues | None = None
         if transport is not None and transport.queue_s is not None:
             assert transport.buffer_s is not None
@@ -179,28 +180,39 @@ class Network:
             return
         connection.size = size
         connection.arrived = arrived
-        self._prepare(connection, arrival)
+        self._prepare(connection, arrival, follows=False)
 
-    def _prepare(self, connection: Connection, arrival: int) -> None:
-        """A message between hosts is in front: it draws its weight, and begins once it has its turns."""
+    def _prepare(self, connection: Connection, arrival: int, *, follows: bool) -> None:
+        """A message between hosts is in front: it draws its weight, and begins once it has its turns.
+
+        One that follows another on its connection has its data in the queues already, behind that one's.
+        """
         if self._weights is not None:
-            connection.weight = next(self._weights)
+            connection.weight = self._weight_in_transfer(connection, self._weights) if self._by_transfer else next(self._weights)
         if self._queues is not None:
-            self._wait_in_queues(connection, self._queues)
+            self._wait_in_queues(connection, self._queues, follows=follows)
         elif self._admission is None:
             self._begin(connection)
         else:
             self._admission.ask(connection, arrival)
             self._admit_soon()
 
-    def _wait_in_queues(self, connection: Connection, queues: Queues) -> None:
+    def _weight_in_transfer(self, connection: Connection, weights: Iterator[float]) -> float:
+        """The weight of the transfer that the message in front belongs to; the first message of a transfer draws it."""
+        transfer = _transfer_of(connection)
+        if not transfer.messages:
+            transfer.weight = next(weights)
+        transfer.messages += 1
+        return transfer.weight
+
+    def _wait_in_queues(self, connection: Connection, queues: Queues, *, follows: bool) -> None:
         """The message in front waits behind what others have queued, then begins."""
 
         def begin(_: Event | None) -> None:
             queues.begin(connection, self._kernel.now)
             self._begin(connection)
 
-        wait_s = queues.wait_s(connection, self._kernel.now)
+        wait_s = 0.0 if follows else queues.wait_s(connection, self._kernel.now)
         if wait_s:
             self._kernel.call_later(wait_s, begin)
         else:
@@ -217,7 +229,9 @@ class Network:
             connection.size, connection.arrived, arrival = connection.later.popleft()
             if not connection.later:
                 connection.later = None
-            self._prepare(connection, arrival)
+            self._prepare(connection, arrival, follows=True)
+        if self._by_transfer:  # after the next message of the connection has joined it
+            _transfer_of(connection).messages -= 1
 
     def _admit_soon(self) -> None:
         if not self._admitting:
@@ -368,6 +382,14 @@ class Network:
                 port.busy_s += now - port.busy_since
                 port.owned = port.load = port.beside
             self._dirty[port] = None
+
+
+def _transfer_of(connection: Connection) -> Transfer:
+    """The transfer of its messages: of the host that asked for them, else of the one that sends them."""
+    source, target = connection.source, connection.target
+    assert source is not None
+    assert target is not None
+    return target.asked if connection.asked_for else source.sent
 
 
 def weights_of(sigma: float, rng: np.random.Generator) -> Iterator[NDArray[np.float64]]:

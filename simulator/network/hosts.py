@@ -7,7 +7,7 @@ from typing import Any
 from simulator.cores import Task
 from simulator.program.port_names import PortName
 
-__all__ = ["Host", "Turns"]
+__all__ = ["Host", "Transfer", "Turns"]
 
 
 class Turns:
@@ -28,6 +28,24 @@ class Turns:
         self.parked: list[tuple[int, Any]] = []
 
 
+class Transfer:
+    """What a host asks others for, or sends, at the same time: all messages of one pull or one push.
+
+    Attributes
+    ----------
+    messages
+        Those that have come to the front of their connection and are not across yet.
+    weight
+        What each of them has.
+    """
+
+    __slots__ = ("messages", "weight")
+
+    def __init__(self) -> None:
+        self.messages = 0
+        self.weight = 1.0
+
+
 class Host:
     """A node that spends time on each message, or takes on only a given number at a time.
 
@@ -37,16 +55,20 @@ class Host:
         For results.
     sending, receiving
         The turns of its two directions; none if it takes on any number.
+    asked, sent
+        Its transfers in progress: messages that it has asked others for, and all others that it sends.
     task
         Works on messages where hosts share cores; none as long as there was nothing to do.
     """
 
-    __slots__ = ("_free_s", "_worked_s", "name", "receiving", "sending", "task")
+    __slots__ = ("_free_s", "_worked_s", "asked", "name", "receiving", "sending", "sent", "task")
 
     def __init__(self, name: str | PortName, at_a_time: int | None = None) -> None:
         self.name = name
         self.sending = Turns(at_a_time) if at_a_time is not None else None
         self.receiving = Turns(at_a_time) if at_a_time is not None else None
+        self.asked = Transfer()
+        self.sent = Transfer()
         self.task: Task | None = None
         self._free_s = 0.0
         self._worked_s = 0.0

@@ -6,6 +6,9 @@ of its connections as much as that is allowed to have on its way at once, as soo
 starts. A receiver's link gets from each sender no more than that one's link carries:
 nothing waits there as long as a single sender has its full rate, and what several send
 beyond the link's rate waits, up to the buffer, and stays until the link has caught up.
+It is made of windows. Losses cut them when the most connections shared the buffer, so that
+each has its part of it, and they are kept between transfers (RFC 5681, sections 3.1 and
+4.1; RFC 9438): when some of the connections have ended, no more than the others' parts waits.
 Shares of messages under way are not changed by it: data of all leave the queue at the
 rates at which they come in.
 """
@@ -29,25 +32,32 @@ class _Link:
         Messages on their way in, by the host that they come from.
     leaving
         How many are on their way out.
+    coming
+        How many are on their way in.
+    peak
+        The most that have ever been on their way in at the same time.
     waiting_s
         What waits before the way in, as time at its rate, when it was last looked at.
     growth
         Seconds that it grows by each second since then.
     """
 
-    __slots__ = ("growth", "leaving", "since_s", "sources", "targets", "waiting_s")
+    __slots__ = ("coming", "growth", "leaving", "peak", "since_s", "sources", "targets", "waiting_s")
 
     def __init__(self) -> None:
         self.targets: dict[_Link, int] = {}
         self.sources: dict[_Link, int] = {}
         self.leaving = 0
+        self.coming = 0
+        self.peak = 0
         self.waiting_s = 0.0
         self.growth = 0.0
         self.since_s = 0.0
 
     def catch_up(self, now: float, most_s: float) -> float:
         """Bring what waits before the way in up to date, and return it."""
-        self.waiting_s = min(max(self.waiting_s + self.growth * (now - self.since_s), 0.0), most_s) if self.sources else 0.0
+        most_s = most_s * self.coming / self.peak if self.coming else 0.0
+        self.waiting_s = min(max(self.waiting_s + self.growth * (now - self.since_s), 0.0), most_s)
         self.since_s = now
         return self.waiting_s
 
@@ -98,6 +108,8 @@ class Queues:
         for link in touched:
             link.catch_up(now, self._most_s)
         source.leaving += by
+        target.coming += by
+        target.peak = max(target.peak, target.coming)
         for counts, other in ((source.targets, target), (target.sources, source)):
             counts[other] = counts.get(other, 0) + by
             if not counts[other]:

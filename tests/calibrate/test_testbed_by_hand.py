@@ -77,6 +77,20 @@ def test_where_tcp_decides_all_wait_in_one_queue() -> None:
     assert transport.queue_s == transport.buffer_s == 0.020  # no more than there is room for
 
 
+def test_weights_spread_as_a_packet_is_to_the_room_of_a_connection() -> None:
+    """LINK has room for 20 ms; more workers, or more servers, share it, but a spread of 1 is the most."""
+    tcp = setting("between-graph", 2, {**LINK, "sharing": "tcp"}, **ONE)
+    sigma = scenario_of(tcp, TRUE | {"weight_sigma": 0.1}, 2.0).cluster.transport.weight_sigma
+    assert tcp.link is not None
+    assert sigma == pytest.approx(0.1 * 2 * 45 * 1448 / (tcp.link.bandwidth_bytes_per_s * 0.020))
+    more = setting("between-graph", 8, {**LINK, "sharing": "tcp"}, **ONE)
+    assert scenario_of(more, TRUE | {"weight_sigma": 0.1}, 2.0).cluster.transport.weight_sigma == pytest.approx(4 * sigma)
+    most = scenario_of(more, TRUE | {"weight_sigma": 100.0}, 2.0).cluster.transport
+    assert (most.weight_sigma, most.weights_of, most.requests_per_pull) == (1.0, "transfer", 1)
+    several = setting("between-graph", 2, {**LINK, "sharing": "tcp"}, "ladder-4mb", servers=2)
+    assert scenario_of(several, TRUE, 2.0).cluster.transport.requests_per_pull == 0
+
+
 def test_over_loopback_the_cores_move_every_byte() -> None:
     given = setting("between-graph", 1, **ONE)
     waited_s = SIZE * TRUE["loopback_per_byte_s"] * TRUE["loopback_waited_share"]

@@ -28,7 +28,9 @@ TRANSPORTS = st.sampled_from(
         {"discipline": "in-order"},
         {"discipline": "streams", "streams": 2},
         {"discipline": "weighted", "weight_sigma": 0.5},
+        {"discipline": "weighted", "weight_sigma": 0.5, "weights_of": "transfer"},
         {"discipline": "weighted", "weight_sigma": 0.5, "queue_s": 0.25, "buffer_s": 0.6},
+        {"discipline": "weighted", "weight_sigma": 0.5, "weights_of": "transfer", "queue_s": 0.25, "buffer_s": 0.6, "requests_per_pull": 2},
         {"discipline": "weighted", "weight_sigma": 0.5, "queue_s": 0.5, "buffer_s": 2.0, "requests_per_pull": 2},
         {"discipline": "fair"},
     ]

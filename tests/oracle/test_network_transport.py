@@ -128,6 +128,22 @@ def test_each_message_has_a_weight_of_its_own():
     assert abs(np.mean(gaps)) < 3.0
 
 
+def test_all_that_a_node_sends_at_the_same_time_has_one_weight():
+    """Node 0's message to node 3 draws none, being of the same transfer as that to node 2; what comes after all of it draws anew."""
+    sigma = 0.5
+    weights = np.exp(sigma * np.random.default_rng(7).standard_normal(256)[:4])
+    nodes = Nodes(discipline="weighted", weight_sigma=sigma, weights_of="transfer", seed=7)
+    for at_s in (0.0, 100.0):
+        nodes.send(f"mine, {at_s}", 0, 2, 10.0, at_s)
+        nodes.send(f"aside, {at_s}", 0, 3, 1e-9, at_s)
+        nodes.send(f"other, {at_s}", 1, 2, 10.0, at_s)
+    ends = nodes.run()
+    for at_s, (mine, other) in ((0.0, weights[:2]), (100.0, weights[2:])):
+        first, last = ("mine", "other") if mine > other else ("other", "mine")
+        assert ends[f"{first}, {at_s}"] - at_s == pytest.approx(1.0 + min(mine, other) / max(mine, other), rel=1e-6)
+        assert ends[f"{last}, {at_s}"] - at_s == pytest.approx(2.0, rel=1e-6)
+
+
 def test_bytes_on_the_wire():
     nodes = Nodes(wire_bytes_per_byte=1.25)
     nodes.send("message", 0, 1, 10.0)

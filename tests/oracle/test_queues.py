@@ -94,6 +94,28 @@ def test_it_drains_while_less_comes_in_than_the_link_carries() -> None:
     assert ends["behind"] == pytest.approx(6.0)
 
 
+def test_windows_bound_what_waits_and_remember_how_many_shared_the_buffer() -> None:
+    """Three fill 3 s; when A ends at 3 s two are left, so that 2 s wait; C ends at 6 s, and then B's window of 1 s is all that waits."""
+    nodes = Nodes(most_s=3.0)
+    nodes.send("A", 0, 4, 10.0)
+    nodes.send("B", 1, 4, 50.0)
+    nodes.send("C", 2, 4, 25.0)
+    nodes.send("behind", 3, 4, 1.0, at_s=6.5)
+    ends = nodes.run()
+    assert (ends["A"], ends["C"]) == pytest.approx((3.0, 6.0))
+    assert ends["behind"] == pytest.approx(7.5 + 0.2)  # half of the link, once it has begun
+
+
+def test_a_message_that_follows_another_on_its_connection_does_not_wait() -> None:
+    """Its data stand behind the first one's already. The third, to another node, waits for the second's."""
+    nodes = Nodes(own_s=1.0)
+    nodes.send("first", 0, 1, 10.0)
+    nodes.send("second", 0, 1, 10.0)
+    nodes.send("third", 0, 2, 5.0, at_s=1.5)
+    # the third begins at 2.5 s
+    assert nodes.run() == pytest.approx({"first": 1.0, "second": 2.0, "third": 3.0})
+
+
 @pytest.mark.parametrize("requests", [0, 1, 2])
 def test_an_answer_waits_for_its_requests_behind_what_comes_in_at_its_sender(requests: int) -> None:
     nodes = Nodes(most_s=5.0, requests=requests)
@@ -113,7 +135,7 @@ def test_many_senders_against_small_steps_of_time(seed: int) -> None:
         nodes.send(str(number), number, 4, sizes[number], at_s=starts[number])
     ends = nodes.run()
 
-    left, begins, waiting_s, now = sizes.copy(), np.full(senders, math.inf), 0.0, 0.0
+    left, begins, waiting_s, now, peak = sizes.copy(), np.full(senders, math.inf), 0.0, 0.0, 1
     found: dict[str, Any] = {}
     while len(found) < senders:
         for number in range(senders):
@@ -124,7 +146,8 @@ def test_many_senders_against_small_steps_of_time(seed: int) -> None:
             left[number] -= RATE / len(active) * step_s
             if left[number] <= 0:
                 found[str(number)] = now
-        waiting_s = min(waiting_s + (len(active) - 1) * step_s, most_s) if active else 0.0
+        peak = max(peak, len(active))
+        waiting_s = min(waiting_s + (len(active) - 1) * step_s, most_s * len(active) / peak) if active else 0.0
         now += step_s
     assert ends == pytest.approx(found, abs=0.02)
 

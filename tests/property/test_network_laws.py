@@ -20,6 +20,7 @@ DISCIPLINES = (
     {"discipline": "in-order"},
     {"discipline": "streams", "streams": 2},
     {"discipline": "weighted", "weight_sigma": 1.0},
+    {"discipline": "weighted", "weight_sigma": 1.0, "weights_of": "transfer"},
 )
 
 

@@ -57,6 +57,11 @@ MODES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "async, slower beside messages": (_ASYNC, {"overlap_slowdown": 0.5}, {}),
     "async, classes of nodes": (_ASYNC, _CLASSES, {}),
     "async, random weights": (_ASYNC, {"transport": {"discipline": "weighted", "weight_sigma": 0.5}}, {}),
+    "async, weights of transfers": (
+        {**_ASYNC, "servers": 2},
+        {"transport": {"discipline": "weighted", "weight_sigma": 0.5, "weights_of": "transfer"}},
+        {},
+    ),
     "async, in order": (_ASYNC, {"transport": {"discipline": "in-order", "cpu_per_message": "10 us"}}, {}),
     "async, streams": (_ASYNC, {"transport": {"discipline": "streams", "streams": 2, "cpu_per_byte_s": 1e-10}}, {}),
     "async, capped flows": (_ASYNC, {"transport": {"flow_cap": "0.4 GB/s", "wire_bytes_per_byte": 1.05}}, {}),

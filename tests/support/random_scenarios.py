@@ -280,6 +280,7 @@ def _transport(pick: Pick, rules: _Rules, shape: Table) -> Table:
         if pick((False, True)):
             transport |= {"queue_s": rules.time_s(0.5, 0, 2), "buffer_s": rules.time_s(1, 4)}
             transport["requests_per_pull"] = pick((1, 0, 2))
+        transport["weights_of"] = pick(("message", "transfer"))
     for options, key in (
         ((0.0, 0.0, 0.0, rules.time_s(0.125, 0.5)), "cpu_per_message_s"),
         ((0.0, 0.0, 0.0, rules.per_byte_s(0.25, 1)), "copy_per_byte_s"),

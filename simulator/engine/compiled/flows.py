@@ -198,17 +198,16 @@ def stand_for_link(s: Record, message: int) -> None:
         c.last = message
         return
     c.front = c.last = message
-    _prepare(s, c, connection)
+    _prepare(s, c, connection, False)
 
 
 @compiled
-def _prepare(s: Record, c: Record, connection: int) -> None:
+def _prepare(s: Record, c: Record, connection: int, follows: bool) -> None:
     """A message between hosts is in front: it draws its weight, and begins once it has its turns."""
     if s.weighted:
-        sort_at(s.sorts, c.sort).weight = real_at(s.weights, s.weights_next).x
-        s.weights_next += 1
+        sort_at(s.sorts, c.sort).weight = _weight_in_transfer(s, c, connection) if s.by_transfer else _next_weight(s)
     if s.queued:
-        wait_s = wait_s_of(s, connection, s.now)
+        wait_s = 0.0 if follows else wait_s_of(s, connection, s.now)
         if wait_s != 0.0:
             call_later(s, wait_s, pack(codes.BEGIN, connection), 0)
         else:
@@ -218,6 +217,42 @@ def _prepare(s: Record, c: Record, connection: int) -> None:
     else:
         ask(s, connection, departure_at(s.departures, c.front).arrival)
         _admit_soon(s)
+
+
+@compiled
+def _next_weight(s: Record) -> float:
+    weight: float = real_at(s.weights, s.weights_next).x
+    s.weights_next += 1
+    return weight
+
+
+@compiled
+def _weight_in_transfer(s: Record, c: Record, connection: int) -> float:
+    """The weight of the transfer that the message in front belongs to; the first message of a transfer draws it."""
+    ends = ends_at(s.ends, connection)
+    if sort_at(s.sorts, c.sort).asked_for:
+        asker = host_at(s.hosts, ends.target)
+        if asker.asked == 0:
+            asker.asked_weight = _next_weight(s)
+        asker.asked += 1
+        asked: float = asker.asked_weight
+        return asked
+    sender = host_at(s.hosts, ends.source)
+    if sender.sent == 0:
+        sender.sent_weight = _next_weight(s)
+    sender.sent += 1
+    sent: float = sender.sent_weight
+    return sent
+
+
+@compiled
+def _leave_transfer(s: Record, c: Record, connection: int) -> None:
+    """A message of a transfer is across."""
+    ends = ends_at(s.ends, connection)
+    if sort_at(s.sorts, c.sort).asked_for:
+        host_at(s.hosts, ends.target).asked -= 1
+    else:
+        host_at(s.hosts, ends.source).sent -= 1
 
 
 @compiled
@@ -237,7 +272,9 @@ def _has_crossed(s: Record, connection: int) -> None:
         _admit_soon(s)
     c = connection_at(s.connections, connection)
     if c.front >= 0:
-        _prepare(s, c, connection)
+        _prepare(s, c, connection, True)
+    if s.by_transfer:  # after the next message of the connection has joined it
+        _leave_transfer(s, c, connection)
 
 
 @compiled

@@ -168,7 +168,7 @@ STATE = np.dtype(
         ("message_s", "f8"), ("copy_per_byte_s", "f8"), ("begins_anew", "i8"), ("hosts_n", "i8"),
         ("turned", "i8"), ("admitting", "i8"), ("arrivals", "i8"), ("came_n", "i8"), ("gave_back_n", "i8"), ("due_n", "i8"),
         ("queued", "i8"), ("own_s", "f8"), ("most_s", "f8"), ("requests", "i8"),
-        ("weighted", "i8"), ("weights_next", "i8"), ("weights_n", "i8"),
+        ("weighted", "i8"), ("by_transfer", "i8"), ("weights_next", "i8"), ("weights_n", "i8"),
         # cores
         ("cores", "i8"), ("number", "f8"), ("slice_s", "f8"), ("busy_s", "f8"), ("paced_for", "i8"), ("running_n", "i8"),
         ("running", "i8"),
@@ -312,8 +312,10 @@ REAL = np.dtype([("x", "f8")])
 HOST = np.dtype(
     [
         ("free_s", "f8"), ("worked_s", "f8"),
+        # its transfers in progress: what it has asked others for, and what it sends
+        ("asked_weight", "f8"), ("sent_weight", "f8"), ("asked", "i8"), ("sent", "i8"),
         # the queues before its link
-        ("waiting_s", "f8"), ("growth", "f8"), ("since_s", "f8"), ("leaving", "i8"),
+        ("waiting_s", "f8"), ("growth", "f8"), ("since_s", "f8"), ("leaving", "i8"), ("coming", "i8"), ("peak", "i8"),
         ("targets", "i4"), ("targets_last", "i4"), ("sources", "i4"), ("sources_last", "i4"),
     ],
     align=True,

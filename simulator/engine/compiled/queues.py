@@ -12,7 +12,8 @@ __all__ = ["begin_in_queues", "end_in_queues", "wait_s_of"]
 def _catch_up(s: Record, host: int, now: float) -> float:
     """Bring what waits before the way in up to date, and return it."""
     h = host_at(s.hosts, host)
-    h.waiting_s = min(max(h.waiting_s + h.growth * (now - h.since_s), 0.0), s.most_s) if h.sources >= 0 else 0.0
+    most_s = s.most_s * h.coming / h.peak if h.coming > 0 else 0.0
+    h.waiting_s = min(max(h.waiting_s + h.growth * (now - h.since_s), 0.0), most_s)
     h.since_s = now
     return h.waiting_s
 
@@ -66,6 +67,9 @@ def _change(s: Record, connection: int, now: float, by: int) -> None:
         _catch_up(s, other.target, now)
         at = other.target_after
     source.leaving += by
+    t = host_at(s.hosts, target)
+    t.coming += by
+    t.peak = max(t.peak, t.coming)
     before = e.messages
     e.messages = before + by
     if before == 0:

@@ -254,6 +254,7 @@ class State:
         s.copy_per_byte_s = transport.copy_per_byte_s
         s.turned = transport.at_a_time is not None
         s.weighted = transport.weight_sigma is not None
+        s.by_transfer = transport.weights_of == "transfer"
         s.begins_anew = s.turned or s.weighted
         s.queued = transport.queue_s is not None
         table = np.zeros(hosts, layout.HOST)
