@@ -29,8 +29,11 @@ _SHARES = {
     "rdma": "rdma_share",
     "ethernet": "ethernet_share",
 }
+_ALONE = {"nvlink": "nvlink_alone_share"}
+"""What collectives get of a link's nominal rate where devices wait for them, in place of what they get beside kernels."""
 _OF_PLACES = {
     "nvlink_share": "cluster, links of sort nvlink",
+    "nvlink_alone_share": "cluster, links of sort nvlink, where tensors are split",
     "pcie_share": "cluster, links of sort pcie",
     "host_memory_share": "cluster, links of sort host-memory",
     "rdma_share": "cluster, links of sort rdma",
@@ -90,7 +93,11 @@ def in_practice(scenario: Scenario, values: Mapping[str, float]) -> Scenario:
         return scenario
     between = values if scenario.nodes_needed > 1 else None
     changes: dict[str, object] = {
-        "intra_node": _achieved(cluster.intra_node, values if scenario.strategy.uses_inner_links(scenario.layout) else None),
+        "intra_node": _achieved(
+            cluster.intra_node,
+            values if scenario.strategy.uses_inner_links(scenario.layout) else None,
+            waits="tensor" in scenario.strategy.cuts,
+        ),
         "inter_node": _achieved(cluster.inter_node, between),
         "host_link": _achieved(cluster.host_link, values if scenario.strategy.copies_to_host else None)
         if cluster.host_link is not None
@@ -126,14 +133,20 @@ def _links(cluster: Cluster) -> Iterator[Link]:
     yield from (kind.inter_node for kind in cluster.node_classes if kind.inter_node is not None)
 
 
-def _achieved(link: Link, values: Mapping[str, float] | None) -> Link:
-    """A link with what transfers get of its nominal rate; no values: nothing goes over it."""
+def _achieved(link: Link, values: Mapping[str, float] | None, *, waits: bool = False) -> Link:
+    """A link with what transfers get of its nominal rate; no values: nothing goes over it.
+
+    ``waits``: over it go collectives, too, that devices wait for, with nothing to compute meanwhile.
+    """
     if link.sort == "given":
         return link
     if values is None:
         return link.model_copy(update={"sort": "given"})
-    achieved = link.bandwidth_bytes_per_s * min(values[_SHARES[link.sort]], 1.0)
-    return link.model_copy(update={"bandwidth_bytes_per_s": achieved, "sort": "given"})
+    share = min(values[_SHARES[link.sort]], 1.0)
+    found = link.model_copy(update={"bandwidth_bytes_per_s": link.bandwidth_bytes_per_s * share, "sort": "given"})
+    if waits and link.sort in _ALONE:
+        found = found.times_alone(max(min(values[_ALONE[link.sort]], 1.0) / share, 1.0))
+    return found
 
 
 def _workload(scenario: Scenario, load: Workload, values: Mapping[str, float]) -> Workload:
