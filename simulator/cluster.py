@@ -267,6 +267,20 @@ class Cluster(Short, Terse):
     )  # fmt: skip
     see: ClassVar[str] = "to_frame() has every key; paceline.load('ring', {'cluster': cluster}) puts it into a scenario"
 
+    _overlap_cost: float = PrivateAttr(default=0.0)
+    """Seconds that compute loses for each second of a collective beside it (:mod:`simulator.practice`)."""
+
+    @property
+    def overlap_cost(self) -> float:
+        """Seconds that compute loses for each second of a collective beside it; 0: what is hidden costs nothing."""
+        return self._overlap_cost
+
+    def with_overlap_cost(self, cost: float) -> Cluster:
+        """The same cluster, on which collectives cost compute so much."""
+        found = self.model_copy()
+        found._overlap_cost = cost
+        return found
+
     schema_version: Literal[1] = Field(default=1, description="version of this format")
     name: str = Field(default="own cluster", min_length=1, max_length=10_000, description="for readers")
     description: str = Field(default="", description="for readers")

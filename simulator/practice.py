@@ -38,6 +38,7 @@ _OF_PLACES = {
     "host_memory_share": "cluster, links of sort host-memory",
     "rdma_share": "cluster, links of sort rdma",
     "ethernet_share": "cluster, links of sort ethernet",
+    "overlap_cost": "workload.forward and workload.backward, where parameters are shared out",
     "straggler_cv": "workload.jitter",
     "crowding": "workload.forward and workload.backward",
     **dict.fromkeys(CONSTANTS, "workload.forward and workload.backward, computed"),
@@ -113,9 +114,10 @@ def in_practice(scenario: Scenario, values: Mapping[str, float]) -> Scenario:
     if cluster.protocols.auto is None and cluster.devices_per_node > 1 and cluster.intra_node.sort not in ("given", "nvlink"):
         # NCCL's tuning.cc enables LL128 by itself with NVLink between the devices of a node alone, since elsewhere data may be corrupted
         changes["protocols"] = cluster.protocols.model_copy(update={"auto": ("ll", "simple")})
-    return scenario.model_copy(
-        update={"cluster": cluster.model_copy(update=changes), "workload": _workload(scenario, scenario.workload, values)}
-    )
+    achieved = cluster.model_copy(update=changes)
+    if "sharded" in scenario.strategy.cuts:
+        achieved = achieved.with_overlap_cost(min(values["overlap_cost"], 1.0))
+    return scenario.model_copy(update={"cluster": achieved, "workload": _workload(scenario, scenario.workload, values)})
 
 
 def is_nominal(cluster: Cluster) -> bool:

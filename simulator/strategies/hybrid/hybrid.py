@@ -564,6 +564,7 @@ class Hybrid(Strategy):
                     prefetch=self.prefetch,
                     seconds=lambda among, does, size: ours.seconds(among, among_ranks(among), does, size),
                     exchange_s=exchange_s,
+                    overlap_cost=setup.cluster.overlap_cost,
                     delay=self.delays[stage],
                     flushed=self.schedule != "pipedream",
                 )
