@@ -42,7 +42,8 @@ DEFAULT_DEVICE = "A100-SXM4-80GB"
 NEWER = "newer_matrix_share", "newer_attention_share"
 """What a device of a newer generation (:attr:`~simulator.accelerator.Accelerator.newer`) gets of the shares that older ones reach."""
 CONSTANTS = (
-    "matrix_share", "elementwise_share", "fused_elementwise_share", "normalisation_share", "fused_attention_share", "kernel_start_s", *NEWER,
+    "matrix_share", "elementwise_share", "fused_elementwise_share", "normalisation_share", "fused_attention_share", "kernel_start_s",
+    *NEWER,
 )  # fmt: skip
 """Constants of ``models/practice.toml`` that times are computed with, each model with its own (:attr:`Dimensions.constants`)."""
 PARAMETER_BYTES = 4
@@ -51,7 +52,8 @@ _DRAWS = 60
 _FILLING = 32.0
 """Steps along the inner dimension that filling a tile's pipeline and writing its result cost a product.
 
-With it products of 1,024 to 28,672 inner steps on an A100 reach the same share of the peak within 6% (Vidur's, tests/oracle/test_products.py).
+With it products with 8,192 columns reach the same share of an A100's peak within 2.5% whether they sum 1,024 or 28,672 products (those
+of tests/oracle/test_products.py).
 """
 _ATTENDING = 150.0
 """Tokens whose keys a query would have to attend to for half of the speed of a fused attention with endless ones."""
@@ -60,7 +62,7 @@ _MASKED, _BACK = 0.92, 0.87
 """What a causal mask and the backward pass leave of the speed.
 
 All of these are of FlashAttention-2 on an H100 (Shah et al., "FlashAttention-3", arXiv:2407.08608, figures 5 and 6): sequences of 512 to
-16,384, heads of 64 and 128, forward with and without mask, backward; within 13% of each of the 24 figures but the shortest backward one.
+16,384, heads of 64 and 128, forward with and without mask, backward; within 12% of each of the 30 figures but the shortest backward one.
 """
 
 
@@ -308,9 +310,7 @@ def step_of(dimensions: Dimensions, precision: str, device: str, own: Mapping[st
         newer, newer_fused = (values.get(name, 1.0) for name in NEWER)
         if dimensions.constants[2] == dimensions.constants[0]:  # no kernels of their own
             newer_fused = newer
-        return device_times._replace(
-            product_share=products * newer, moving_share=moving, fused_share=fused * newer_fused, start_s=start
-        )
+        return device_times._replace(product_share=products * newer, moving_share=moving, fused_share=fused * newer_fused, start_s=start)
 
     nominal = times({name: each.value for name, each in used.items()})
     forward, backward = ([getattr(block, which) for block in blocks] for which in ("forward", "backward"))

@@ -76,27 +76,13 @@ def test_the_table_agrees_with_itself(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["22B", "175B", "1T"])
-def test_split_along_the_sequence_steps_are_a_tenth_slower_than_measured(name: str) -> None:
-    """No constant was fitted to any of this: links between devices and kernels that memory limits are taken to be slower than here."""
-    error = step_s(name, present=True) / TRAINED[name].present_s - 1.0
-    assert 0.0 < error < (0.13 if TRAINED[name].pipeline > 1 else 0.18)
+def test_split_along_the_sequence_steps_take_what_was_measured(name: str) -> None:
+    """No constant was fitted to any of this."""
+    assert step_s(name, present=True) == pytest.approx(TRAINED[name].present_s, rel=0.07)
 
 
 @pytest.mark.parametrize("name", ["22B", "175B"])
-def test_recomputed_in_full_steps_are_a_fifth_slower_than_measured(name: str) -> None:
+def test_recomputed_in_full_steps_take_a_little_more_than_was_measured(name: str) -> None:
     """More than the others, since norms and dropout, which each device does whole, are limited by memory."""
     error = step_s(name, present=False) / TRAINED[name].full_s - 1.0
-    assert step_s(name, present=True) / TRAINED[name].present_s - 1.0 < error < (0.2 if TRAINED[name].pipeline > 1 else 0.29)
-
-
-@pytest.mark.parametrize("name", ["22B", "175B"])
-@pytest.mark.parametrize("present", [True, False])
-def test_with_rates_of_single_kernels_steps_take_what_was_measured(name: str, present: bool) -> None:
-    """So the cause is in two shares, not in the sizes of matrices: nothing is fitted to these rows here either.
-
-    Links between devices at what nccl-tests reach alone (models/practice.toml: 130 of 150 GB/s), and
-    kernels that memory limits at what a sum reaches alone (Vidur, A100: 0.88, test_products.py).
-    """
-    measured_s = TRAINED[name].present_s if present else TRAINED[name].full_s
-    found_s = step_s(name, present, nvlink_share=130 / 150, elementwise_share=0.88)
-    assert found_s == pytest.approx(measured_s, rel=0.07)
+    assert step_s(name, present=True) / TRAINED[name].present_s - 1.0 < error < 0.08
