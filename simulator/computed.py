@@ -62,7 +62,7 @@ _MASKED, _BACK = 0.92, 0.87
 """What a causal mask and the backward pass leave of the speed.
 
 All of these are of FlashAttention-2 on an H100 (Shah et al., "FlashAttention-3", arXiv:2407.08608, figures 5 and 6): sequences of 512 to
-16,384, heads of 64 and 128, forward with and without mask, backward; within 12% of each of the 30 figures but the shortest backward one.
+16,384, heads of 64 and 128, forward with and without mask, backward; within 13% of each of the 30 figures but the shortest backward one.
 """
 
 

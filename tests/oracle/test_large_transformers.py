@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from simulator import simulate
+from simulator.constants import constants
 from simulator.loading import scenario_from_table
 
 
@@ -43,7 +44,8 @@ _TENSOR, _SEQUENCE, _VOCABULARY = 8, 2048, 51200
 
 
 @functools.cache
-def step_s(name: str, present: bool, **practice: float) -> float:
+def step_s(name: str, present: bool) -> float:
+    """Seconds of a step with every constant at its value."""
     its = TRAINED[name]
     schedule: dict[str, Any] = {"schedule": "interleaved", "chunks": its.chunks} if its.chunks > 1 else {}
     table = {
@@ -60,7 +62,7 @@ def step_s(name: str, present: bool, **practice: float) -> float:
             "sequence_parallel": present, **schedule,
         },
         "training": {"micro_batches": its.micro_batches, "recompute": "selective" if present else "full"},
-        "practice": practice,
+        "practice": {name: constant.value for name, constant in constants().items()},
         "run": {"steps": 2, "replications": 2, "memory": "ignore"},
     }  # fmt: skip
     return simulate(scenario_from_table(table, name)).step_time_s.mean

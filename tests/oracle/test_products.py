@@ -83,13 +83,13 @@ def test_the_share_of_the_peak_hardly_depends_on_the_size_of_large_products():
 
 
 def test_products_of_a_thousand_rows_are_within_the_interval():
-    """Waves of tiles that do not come out even cost up to a fifth there; the model does not know of them."""
+    """Waves of tiles that do not come out even cost up to a quarter there; the model does not know of them."""
     known = constants()["matrix_share"]
     for device, its in SMALL.items():
         for *sizes, measured_ms in its:
             reached = at_roofline_s(device, *sizes) / (measured_ms / 1e3)
             assert known.low < reached < known.high
-            assert reached / known.value == pytest.approx(1.0, abs=0.21)
+            assert 0.75 < reached / known.value < 1.05
 
 
 def test_no_published_product_is_faster_than_its_roofline():

@@ -205,7 +205,7 @@ def test_a_fused_attention_is_as_fast_as_length_head_mask_and_pass_leave(kind):
     backward, causal, head = kind
     for power, speed in enumerate(FLASH_ATTENTION[kind]):
         reach = attention_reach(512 << power, head, causal=causal, backward=backward)
-        assert 370 * reach == pytest.approx(speed, rel=0.165 if backward and not power else 0.12)
+        assert 370 * reach == pytest.approx(speed, rel=0.165 if backward and not power else 0.13)
 
 
 def test_attention_of_a_few_tokens_is_slow_and_no_head_is_faster_than_one_of_128():
