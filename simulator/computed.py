@@ -320,6 +320,7 @@ def step_of(dimensions: Dimensions, precision: str, device: str, own: Mapping[st
         (*(figure for each in asked for figure in (drawn.of_asked(each), drawn.least_of(each))), drawn.apply_s(count))
         for drawn in (times(dict(zip(used, row, strict=True))) for row in _joint_draws(used))
     ]
+    draws.sort(key=lambda draw: draw[0] + draw[2])  # by time: replications take draws that are spread evenly over this order
     return {
         "variables": _variables(blocks, nominal),
         "layers": _layers(blocks, nominal),
