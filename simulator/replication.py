@@ -235,7 +235,7 @@ def _drawn(load: Workload, streams: Streams) -> Workload:
     if load.uncertainty is None:
         return load
     if load.is_computed:
-        return with_even_draw(load, load.uncertainty, streams)
+        return with_even_draw(load, load.uncertainty, float(streams.of_the_seed("even draw").random()), streams.replication)
     return with_draw(load, load.uncertainty, streams.generator("workload"))
 
 

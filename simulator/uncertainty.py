@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 import numpy as np
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
-from simulator.rng import Streams
 from simulator.spec import Spec
 
 __all__ = ["Uncertainty", "with_draw", "with_even_draw"]
@@ -65,13 +64,13 @@ def with_draw(spec: SpecT, uncertainty: Uncertainty | None, rng: np.random.Gener
     return _with(spec, uncertainty, int(rng.integers(len(uncertainty.draws))))
 
 
-def with_even_draw(spec: SpecT, uncertainty: Uncertainty, streams: Streams) -> SpecT:
+def with_even_draw(spec: SpecT, uncertainty: Uncertainty, shift: float, replication: int) -> SpecT:
     """The same of draws that stand in order: those of successive replications are spread evenly over them rather than at random.
 
-    The mean over a few replications so hardly depends on the seed. Number k is at the fraction of
-    s + k (sqrt(5) - 1) / 2 of their count, s from the seed (Richtmyer, "The evaluation of definite integrals", 1951).
+    The mean over a few replications so hardly depends on the seed. That of replication k is at the fraction of
+    ``shift`` + (k + 1) (sqrt(5) - 1) / 2 of their count (Richtmyer, "The evaluation of definite integrals", 1951).
     """
-    place = (float(streams.of_the_seed("even draw").random()) + (streams.replication + 1) * _GOLDEN) % 1.0
+    place = (shift + (replication + 1) * _GOLDEN) % 1.0
     return _with(spec, uncertainty, int(place * len(uncertainty.draws)))
 
 
