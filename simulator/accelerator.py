@@ -39,6 +39,9 @@ Arithmetic = Literal["float32", "tf32", "float16", "bfloat16"]
 """What a device multiplies in: TensorFlow's own words, and the 19-bit TF32 of Ampere and later."""
 
 
+_KNOWN_GENERATIONS = ("Kepler", "Maxwell", "Pascal", "Volta", "Turing", "Ampere", "Ada Lovelace")
+
+
 class PeakFlops(Spec):
     """Floating-point operations per second, a multiplication and an addition being two; matrices dense, never sparse."""
 
@@ -92,6 +95,15 @@ class Accelerator(Spec):
         peaks = [f"peak_flops_per_s.{name}" for name, value in self.peak_flops_per_s if value is not None]
         memory = ["memory"] if self.memory_bytes is not None else []
         return (*memory, "memory_bandwidth", *peaks, *(["cores"] if self.cores else []))
+
+    @property
+    def newer(self) -> bool:
+        """Whether its generation came after those whose trainings tell what share of their peaks products and attention reach.
+
+        Its datasheet's peak is further from what kernels, clocks under load and hosts allow, and by how much is known of
+        few trainings (``newer_matrix_share`` and ``newer_attention_share`` of models/practice.toml). Processors are not meant.
+        """
+        return self.cores is None and self.generation not in _KNOWN_GENERATIONS
 
     def arithmetic(self, precision: str) -> Arithmetic | None:
         """What a training of this precision multiplies in on this device.

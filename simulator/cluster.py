@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, field_validator, model_validator
+from pydantic import Field, PrivateAttr, ValidationError, ValidatorFunctionWrapHandler, field_validator, model_validator
 
 from simulator.background import Background
 from simulator.distributions import Distribution
@@ -63,6 +63,24 @@ class Link(Terse):
         description="what sort of link it is, where the bandwidth is nominal, so that transfers get a share of it (docs/practice.md); "
         "left out: the bandwidth is what transfers get, as measured or given",
     )
+
+    _alone: float = PrivateAttr(default=1.0)
+    """How many times the bandwidth transfers get where nothing computes beside them (:mod:`simulator.practice`)."""
+
+    @property
+    def alone(self) -> Link:
+        """The link as transfers find it while no device computes."""
+        if self._alone == 1.0:
+            return self
+        found = self.model_copy(update={"bandwidth_bytes_per_s": self.bandwidth_bytes_per_s * self._alone})
+        found._alone = 1.0
+        return found
+
+    def times_alone(self, factor: float) -> Link:
+        """The same link, of which transfers get ``factor`` times the bandwidth while no device computes."""
+        found = self.model_copy()
+        found._alone = factor
+        return found
 
 
 class Fabric(Terse):
@@ -281,6 +299,20 @@ class Cluster(Short, Terse):
         "rails", "pxn", "islands", "nvls", "available", "fit_hosts",
     )  # fmt: skip
     see: ClassVar[str] = "to_frame() has every key; paceline.load('ring', {'cluster': cluster}) puts it into a scenario"
+
+    _overlap_cost: float = PrivateAttr(default=0.0)
+    """Seconds that compute loses for each second of a collective beside it (:mod:`simulator.practice`)."""
+
+    @property
+    def overlap_cost(self) -> float:
+        """Seconds that compute loses for each second of a collective beside it; 0: what is hidden costs nothing."""
+        return self._overlap_cost
+
+    def with_overlap_cost(self, cost: float) -> Cluster:
+        """The same cluster, on which collectives cost compute so much."""
+        found = self.model_copy()
+        found._overlap_cost = cost
+        return found
 
     schema_version: Literal[1] = Field(default=1, description="version of this format")
     name: str = Field(default="own cluster", min_length=1, max_length=10_000, description="for readers")

@@ -5,11 +5,14 @@ operations of matrix products, bytes of what memory limits, kernels to start), w
 variables it has, and what it hands on and keeps. On a device a pass takes
 
     roofline of its products / share of it + bytes of what memory limits / (memory bandwidth x share of it)
+    + operations of fused attention / (peak x share of it x what its length, its heads and its mask leave)
 
 and no less than the host needs to start its kernels. The roofline of a product is the longer of
 its operations at the device's peak and its operands at the memory's bandwidth: a kernel loads one
 tile while it multiplies another (Williams et al., "Roofline", CACM 2009; NVIDIA, "Matrix
-Multiplication Background User's Guide", 2020). The constants, each with a 90%
+Multiplication Background User's Guide", 2020). So each kind of kernel has an efficiency of its own,
+and on a device of a generation that the trainings behind them do not tell of, products and
+fused attention get less again. The constants, each with a 90%
 interval and its source, stand in ``models/practice.toml``; joint draws of them are the
 workload's uncertainty. docs/computed-workloads.md has every formula with its source.
 """
@@ -31,16 +34,36 @@ from simulator.nearest import did_you_mean
 from simulator.spec import Spec
 
 __all__ = [
-    "CONSTANTS", "DEFAULT_DEVICE", "Block", "Computed", "Dimensions", "Parameter", "Pass", "Product", "known_device", "step_of",
-    "value_bytes_of",
+    "CONSTANTS", "DEFAULT_DEVICE", "NEWER", "Block", "Computed", "Dimensions", "Fused", "Parameter", "Pass", "Product", "attention_reach",
+    "known_device", "step_of", "value_bytes_of",
 ]  # fmt: skip
 
 DEFAULT_DEVICE = "A100-SXM4-80GB"
-CONSTANTS = ("matrix_share", "elementwise_share", "normalisation_share", "fused_attention_share", "kernel_start_s")
+NEWER = "newer_matrix_share", "newer_attention_share"
+"""What a device of a newer generation (:attr:`~simulator.accelerator.Accelerator.newer`) gets of the shares that older ones reach."""
+CONSTANTS = (
+    "matrix_share", "elementwise_share", "fused_elementwise_share", "normalisation_share", "fused_attention_share", "kernel_start_s",
+    *NEWER,
+)  # fmt: skip
 """Constants of ``models/practice.toml`` that times are computed with, each model with its own (:attr:`Dimensions.constants`)."""
 PARAMETER_BYTES = 4
 """Variables and their gradients are float32 in TensorFlow's mixed precision too."""
 _DRAWS = 60
+_FILLING = 32.0
+"""Steps along the inner dimension that filling a tile's pipeline and writing its result cost a product.
+
+With it products with 8,192 columns reach the same share of an A100's peak within 2.5% whether they sum 1,024 or 28,672 products (those
+of tests/oracle/test_products.py).
+"""
+_ATTENDING = 150.0
+"""Tokens whose keys a query would have to attend to for half of the speed of a fused attention with endless ones."""
+_FULL_HEAD, _HEAD = 128, 16.0
+_MASKED, _BACK = 0.92, 0.87
+"""What a causal mask and the backward pass leave of the speed.
+
+All of these are of FlashAttention-2 on an H100 (Shah et al., "FlashAttention-3", arXiv:2407.08608, figures 5 and 6): sequences of 512 to
+16,384, heads of 64 and 128, forward with and without mask, backward; within 13% of each of the 30 figures but the shortest backward one.
+"""
 
 
 class Parameter(NamedTuple):
@@ -65,10 +88,41 @@ class Product(NamedTuple):
 
     flops: float
     operand_bytes: float
+    inner: float = math.inf
+    """Products that are summed for each number of the result: the operands' common dimension."""
 
     def roofline_s(self, peak_flops_per_s: float, bandwidth_bytes_per_s: float) -> float:
-        """Seconds that it takes at least: at the peak, or at the bandwidth of the memory."""
-        return max(self.flops / peak_flops_per_s, self.operand_bytes / bandwidth_bytes_per_s)
+        """Seconds that it takes at least: at the peak, tiles being filled and emptied, or at the bandwidth of the memory."""
+        return max(self.flops * (1.0 + _FILLING / self.inner) / peak_flops_per_s, self.operand_bytes / bandwidth_bytes_per_s)
+
+
+class Fused(NamedTuple):
+    """Matrix products inside a kernel that does more, such as a fused attention: operations per sample, and how fast they are.
+
+    ``reach`` is the speed as a share of that of long sequences without mask in the forward pass, with heads of 128 values.
+    """
+
+    flops: float
+    reach: float = 1.0
+
+
+def attention_reach(sequence: int, head: float, *, causal: bool, backward: bool) -> float:
+    """Speed of a fused attention as a share of its best (:attr:`Fused.reach`).
+
+    Parameters
+    ----------
+    sequence
+        Tokens of a sample.
+    head
+        Values of a head.
+    causal
+        Whether a token attends to those before it alone, which are half of them.
+    backward
+        Whether it is the backward pass.
+    """
+    attended = sequence / 2 if causal else sequence
+    filled = min((head / (head + _HEAD)) / (_FULL_HEAD / (_FULL_HEAD + _HEAD)), 1.0)
+    return attended / (attended + _ATTENDING) * filled * (_MASKED if causal else 1.0) * (_BACK if backward else 1.0)
 
 
 class Pass(NamedTuple):
@@ -79,8 +133,8 @@ class Pass(NamedTuple):
     moved_bytes: float = 0.0
     """Read and written by all other kernels, which the memory limits."""
     kernels: float = 0.0
-    fused_flops: float = 0.0
-    """Of matrix products inside a kernel that does more, such as a fused attention."""
+    fused: tuple[Fused, ...] = ()
+    """Matrix products inside kernels that do more."""
 
     def __add__(self, other: object) -> Pass:
         """Both, one after the other."""
@@ -89,12 +143,12 @@ class Pass(NamedTuple):
             self.products + other.products,
             self.moved_bytes + other.moved_bytes,
             self.kernels + other.kernels,
-            self.fused_flops + other.fused_flops,
+            self.fused + other.fused,
         )
 
     def times(self, number: int) -> Pass:
         """The same so many times."""
-        return Pass(self.products * number, self.moved_bytes * number, self.kernels * number, self.fused_flops * number)
+        return Pass(self.products * number, self.moved_bytes * number, self.kernels * number, self.fused * number)
 
     def roofline_s(self, peak_flops_per_s: float, bandwidth_bytes_per_s: float) -> float:
         """Seconds of its products, each at its roofline."""
@@ -104,6 +158,11 @@ class Pass(NamedTuple):
     def flops(self) -> float:
         """Of products that are kernels of their own."""
         return math.fsum(each.flops for each in self.products)
+
+    @property
+    def fused_flops(self) -> float:
+        """Of products inside kernels that do more."""
+        return math.fsum(each.flops for each in self.fused)
 
     @property
     def all_flops(self) -> float:
@@ -239,7 +298,7 @@ def step_of(dimensions: Dimensions, precision: str, device: str, own: Mapping[st
     if peak is None:
         raise ValueError(f"must state a peak for {precision} (models/devices), or no times can be computed for it")
     known = {**constants(), **(own or {})}
-    used = {name: known[name].plain for name in dict.fromkeys(dimensions.constants)}
+    used = {name: known[name].plain for name in dict.fromkeys((*dimensions.constants, *(NEWER if on.newer else ())))}
     blocks = dimensions.blocks(value_bytes_of(precision))
     parameters = [each for block in blocks for each in block.parameters]
     count = sum(each.size for each in parameters)
@@ -248,7 +307,10 @@ def step_of(dimensions: Dimensions, precision: str, device: str, own: Mapping[st
 
     def times(values: Mapping[str, float]) -> _Times:
         products, moving, fused, start = (values[name] for name in dimensions.constants)
-        return device_times._replace(product_share=products, moving_share=moving, fused_share=fused, start_s=start)
+        newer, newer_fused = (values.get(name, 1.0) for name in NEWER)
+        if dimensions.constants[2] == dimensions.constants[0]:  # no kernels of their own
+            newer_fused = newer
+        return device_times._replace(product_share=products * newer, moving_share=moving, fused_share=fused * newer_fused, start_s=start)
 
     nominal = times({name: each.value for name, each in used.items()})
     forward, backward = ([getattr(block, which) for block in blocks] for which in ("forward", "backward"))
@@ -258,6 +320,7 @@ def step_of(dimensions: Dimensions, precision: str, device: str, own: Mapping[st
         (*(figure for each in asked for figure in (drawn.of_asked(each), drawn.least_of(each))), drawn.apply_s(count))
         for drawn in (times(dict(zip(used, row, strict=True))) for row in _joint_draws(used))
     ]
+    draws.sort(key=lambda draw: draw[0] + draw[2])  # by time: replications take draws that are spread evenly over this order
     return {
         "variables": _variables(blocks, nominal),
         "layers": _layers(blocks, nominal),
@@ -299,7 +362,7 @@ class _Times(NamedTuple):
     def asked(self, passes: Iterable[Pass]) -> _Asked:
         """What some passes ask of the device, together."""
         rates = self.peak_flops_per_s, self.bandwidth_bytes_per_s
-        each = [(its.roofline_s(*rates), its.moved_bytes, its.fused_flops, its.kernels) for its in passes]
+        each = [(its.roofline_s(*rates), its.moved_bytes, _fused_flops_at_best(its), its.kernels) for its in passes]
         products_s, moved_bytes, fused_flops, kernels = (math.fsum(column) for column in zip(*each, strict=True)) if each else (0.0,) * 4
         return _Asked(products_s, moved_bytes / self.bandwidth_bytes_per_s, fused_flops / self.peak_flops_per_s, kernels)
 
@@ -320,13 +383,18 @@ class _Times(NamedTuple):
         return 7 * PARAMETER_BYTES * parameters / (self.bandwidth_bytes_per_s * self.moving_share)
 
 
+def _fused_flops_at_best(its: Pass) -> float:
+    """As many as take, at the best speed of such kernels, as long as those that there are."""
+    return math.fsum(each.flops / each.reach for each in its.fused)
+
+
 def _joint_draws(used: Mapping[str, Known]) -> list[tuple[float, ...]]:
     """Joint draws of independent constants: quantiles of each at equal steps, in an order from a stream of its name."""
     columns = []
     for name, known in used.items():
         order = np.random.default_rng(np.random.SeedSequence(zlib.crc32(f"computed {name}".encode()))).permutation(_DRAWS)
         drawn = [known.quantile((int(place) + 0.5) / _DRAWS, of_rate=name.endswith("_share")) for place in order]
-        columns.append([min(value, 1.0) for value in drawn] if name == "matrix_share" else drawn)
+        columns.append([min(value, 1.0) for value in drawn] if name in ("matrix_share", *NEWER) else drawn)
     return list(zip(*columns, strict=True))
 
 

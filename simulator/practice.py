@@ -43,12 +43,16 @@ _SHARES = {
     "rdma": "rdma_share",
     "ethernet": "ethernet_share",
 }
+_ALONE = {"nvlink": "nvlink_alone_share"}
+"""What collectives get of a link's nominal rate where devices wait for them, in place of what they get beside kernels."""
 _OF_PLACES = {
     "nvlink_share": "cluster, links of sort nvlink",
+    "nvlink_alone_share": "cluster, links of sort nvlink, where tensors are split",
     "pcie_share": "cluster, links of sort pcie",
     "host_memory_share": "cluster, links of sort host-memory",
     "rdma_share": "cluster, links of sort rdma",
     "ethernet_share": "cluster, links of sort ethernet",
+    "overlap_cost": "workload.forward and workload.backward, where parameters are shared out",
     "straggler_cv": "workload.jitter",
     "crowding": "workload.forward and workload.backward",
     "grpc_tensor_s": "cluster.transport",
@@ -112,7 +116,11 @@ def _with_shares(scenario: Scenario, values: Mapping[str, float]) -> Scenario:
         return scenario
     between = values if scenario.nodes_needed > 1 else None
     changes: dict[str, object] = {
-        "intra_node": _achieved(cluster.intra_node, values if scenario.strategy.uses_inner_links(scenario.layout) else None),
+        "intra_node": _achieved(
+            cluster.intra_node,
+            values if scenario.strategy.uses_inner_links(scenario.layout) else None,
+            waits="tensor" in scenario.strategy.cuts,
+        ),
         "inter_node": _achieved(cluster.inter_node, between),
         "host_link": _achieved(cluster.host_link, values if scenario.strategy.copies_to_host else None)
         if cluster.host_link is not None
@@ -128,9 +136,10 @@ def _with_shares(scenario: Scenario, values: Mapping[str, float]) -> Scenario:
     if cluster.protocols.auto is None and cluster.devices_per_node > 1 and cluster.intra_node.sort not in ("given", "nvlink"):
         # NCCL's tuning.cc enables LL128 by itself with NVLink between the devices of a node alone, since elsewhere data may be corrupted
         changes["protocols"] = cluster.protocols.model_copy(update={"auto": ("ll", "simple")})
-    return scenario.model_copy(
-        update={"cluster": cluster.model_copy(update=changes), "workload": _workload(scenario, scenario.workload, values)}
-    )
+    achieved = cluster.model_copy(update=changes)
+    if "sharded" in scenario.strategy.cuts:
+        achieved = achieved.with_overlap_cost(min(values["overlap_cost"], 1.0))
+    return scenario.model_copy(update={"cluster": achieved, "workload": _workload(scenario, scenario.workload, values)})
 
 
 def _with_hosts(scenario: Scenario, values: Mapping[str, float]) -> Scenario:
@@ -182,14 +191,20 @@ def _links(cluster: Cluster) -> Iterator[Link]:
     yield from (kind.inter_node for kind in cluster.node_classes if kind.inter_node is not None)
 
 
-def _achieved(link: Link, values: Mapping[str, float] | None) -> Link:
-    """A link with what transfers get of its nominal rate; no values: nothing goes over it."""
+def _achieved(link: Link, values: Mapping[str, float] | None, *, waits: bool = False) -> Link:
+    """A link with what transfers get of its nominal rate; no values: nothing goes over it.
+
+    ``waits``: over it go collectives, too, that devices wait for, with nothing to compute meanwhile.
+    """
     if link.sort == "given":
         return link
     if values is None:
         return link.model_copy(update={"sort": "given"})
-    achieved = link.bandwidth_bytes_per_s * min(values[_SHARES[link.sort]], 1.0)
-    return link.model_copy(update={"bandwidth_bytes_per_s": achieved, "sort": "given"})
+    share = min(values[_SHARES[link.sort]], 1.0)
+    found = link.model_copy(update={"bandwidth_bytes_per_s": link.bandwidth_bytes_per_s * share, "sort": "given"})
+    if waits and link.sort in _ALONE:
+        found = found.times_alone(max(min(values[_ALONE[link.sort]], 1.0) / share, 1.0))
+    return found
 
 
 def _workload(scenario: Scenario, load: Workload, values: Mapping[str, float]) -> Workload:

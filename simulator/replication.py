@@ -35,7 +35,8 @@ from simulator.rng import Streams
 from simulator.scenario import Scenario
 from simulator.strategies.reducing import collective_of
 from simulator.teams import as_workers
-from simulator.uncertainty import with_draw
+from simulator.uncertainty import with_draw, with_even_draw
+from simulator.workload import Workload
 
 __all__ = ["Run", "Shared", "drawn_scenario", "replicate"]
 
@@ -230,6 +231,15 @@ class Run:
         measured.algorithms = tuple((size, choice.algorithm, choice.protocol) for size, choice in choices.items())
 
 
+def _drawn(load: Workload, streams: Streams) -> Workload:
+    """The workload with a draw of what its fit, or the constants that its times are computed with, leave open."""
+    if load.uncertainty is None:
+        return load
+    if load.is_computed:
+        return with_even_draw(load, load.uncertainty, float(streams.of_the_seed("even draw").random()), streams.replication)
+    return with_draw(load, load.uncertainty, streams.generator("workload"))
+
+
 def drawn_scenario(scenario: Scenario, streams: Streams) -> Scenario:
     """What one replication simulates: the scenario resolved, one draw of all that fits leave open, achieved rates, teams as workers.
 
@@ -239,7 +249,7 @@ def drawn_scenario(scenario: Scenario, streams: Streams) -> Scenario:
     load = scenario.workload
     if load.draws_its_law:
         load = load.with_drawn_law(streams.generator("law"))
-    drawn = with_draw(load, load.uncertainty, streams.generator("workload")) if load.uncertainty is not None else load
+    drawn = _drawn(load, streams)
     if load.jitter_least is not None and not load.not_seen:
         # the fastest step seen stays where it is, whatever mean is drawn; where none was seen it is as uncertain as the mean
         seen_s, drawn_s = (each.compute_s(scenario.batch) + each.apply_s for each in (load, drawn))

@@ -81,7 +81,7 @@ class Residual(Spec):
                 found.append(self._block(f"stage_{number + 1}/block_{block + 1}", channels, width, side, halves, block == 0, size))
                 side, channels = _halved(side) if halves else side, _EXPANSION * width
         values = channels * side**2 * size
-        head = Product(2.0 * channels * self.classes, (channels + self.classes) * size)
+        head = Product(2.0 * channels * self.classes, (channels + self.classes) * size, channels)
         kernel = Parameter("kernel", (channels, self.classes)), Parameter("bias", (self.classes,))
         found.append(
             Block("head", kernel, Pass((head,), values, 4), Pass((head, head), values, 4), output_bytes=0.0,
@@ -149,7 +149,7 @@ class _Convolution(NamedTuple):
 
     def product(self, size: int) -> Product:
         """Input is read, result is written."""
-        return Product(self.flops, self.bytes_in(size) + self.bytes_out(size))
+        return Product(self.flops, self.bytes_in(size) + self.bytes_out(size), self.kernel**2 * self.channels)
 
     def forward(self, size: int) -> Pass:
         """Its result is read for its mean and variance, read again and written normalised."""

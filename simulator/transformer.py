@@ -8,12 +8,13 @@ al., "Reducing Activation Recomputation in Large Transformer Models" (arXiv:2205
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from simulator.computed import DEFAULT_DEVICE, Block, Parameter, Pass, Product, known_device
+from simulator.computed import DEFAULT_DEVICE, Block, Fused, Parameter, Pass, Product, attention_reach, known_device
 from simulator.spec import Spec
 
 __all__ = ["ExpertsOf", "Transformer"]
@@ -99,7 +100,8 @@ class Transformer(Spec):
     def constants(self) -> tuple[str, str, str, str]:
         """What decides its times: shares of the peak, of the bandwidth, of the peak in fused attention, and a kernel's start."""
         fused = "fused_attention_share" if self.attention == "fused" else "matrix_share"
-        return "matrix_share", "elementwise_share", fused, "kernel_start_s"
+        moving = "fused_elementwise_share" if self.kernels == "fused" else "elementwise_share"
+        return "matrix_share", moving, fused, "kernel_start_s"
 
     @property
     def input_bytes_per_sample(self) -> float:
@@ -180,23 +182,25 @@ class Transformer(Spec):
         matrices = 3 if self.gated else 2
         # softmax reads and writes its scores once, dropout too; backward softmax reads two and writes one
         scores = 0 if fused else self.heads * s * s
-        core = 4.0 * s * s * h * (0.5 if fused and self.architecture == "decoder" else 1.0)
+        causal = self.architecture == "decoder"
+        core = 4.0 * s * s * h * (0.5 if fused and causal else 1.0)
         dropped = drops * (2 * size + _MASK_BYTES)
-        attending, attending_back = Pass((), s * size * (2 * h + 2 * kv), 1, core), Pass((), 2 * s * size * (2 * h + 2 * kv), 1, 2.5 * core)
+        head = h // self.heads
+        there, back = (attention_reach(s, head, causal=causal, backward=backward) for backward in (False, True))
+        attending = Pass((), s * size * (2 * h + 2 * kv), 1, (Fused(core, there),))
+        attending_back = Pass((), 2 * s * size * (2 * h + 2 * kv), 1, (Fused(2.5 * core, back),))
         if not fused:
-            of_scores, of_values = (Product(core / 2, size * (s * (h + kv) + scores)),) * 2
+            of_scores, of_values = (Product(core / 2, size * (s * (h + kv) + scores), inner) for inner in (head, s))
             attending = Pass((of_scores, of_values), scores * (2 * size + dropped), 3 + drops)
             attending_back = Pass((of_scores, of_values) * 2, scores * (3 * size + dropped), 5 + drops)
-        projecting = (
-            Product(2.0 * s * h * (h + 2 * kv), s * size * (2 * h + 2 * kv)),  # query, key and value at once
-            Product(2.0 * s * h * h, s * size * 2 * h),
-        )
+        # query, key and value at once, and what comes of them
+        projecting, projecting_back = _products(s, size, (h, h + 2 * kv), (h, h))
         routing = Pass()
         if experts is not None:
-            routing = Pass((Product(2.0 * s * h * experts.count, s * size * (h + experts.count)),), 4.0 * used * s * h * size, 4)
-        feeding_products = (Product(2.0 * used * s * h * f, used * s * size * (h + f)),) * matrices
+            routing = Pass((Product(2.0 * s * h * experts.count, s * size * (h + experts.count), h),), 4.0 * used * s * h * size, 4)
+        feeding_products, feeding_products_back = _products(used * s, size, *((h, f),) * (matrices - 1), (f, h))
         feeding = Pass(feeding_products, used * s * f * size * matrices, matrices * copies + 1)
-        feeding_back = Pass(feeding_products * 2, used * s * f * size * (2 * matrices - 1), 2 * matrices * copies + 1)
+        feeding_back = Pass(feeding_products_back, used * s * f * size * (2 * matrices - 1), 2 * matrices * copies + 1)
         # two norms, and two sums with what came in, behind dropout; a device of a split layer does all of these
         turned = rotated * 2 * s * (h + kv) * size
         around = Pass((), s * h * 2 * (2 * size + 3 * size + drops * _MASK_BYTES) + turned, 4 + rotated)
@@ -212,7 +216,7 @@ class Transformer(Spec):
             f"layer_{number}",
             tuple(self._parameters(experts)),
             forward=Pass(projecting, 0.0, 4) + attending + routing + feeding + around + apart,
-            backward=Pass(projecting * 2, 0.0, 8) + attending_back + routing.times(2) + feeding_back + around_back + summing + apart_back,
+            backward=Pass(projecting_back, 0.0, 8) + attending_back + routing.times(2) + feeding_back + around_back + summing + apart_back,
             output_bytes=s * h * size,
             kept_bytes=kept_whole + kept_split + kept_scores,
             kept_selectively_bytes=None if fused else kept_whole + kept_split,
@@ -288,15 +292,31 @@ class Transformer(Spec):
             has.append(Parameter("bias", (v,)))
         if not self.tied:
             has.append(Parameter("kernel", (h, v)))
-        products: tuple[Product, ...] = (Product(2.0 * s * h * v, s * size * (h + v)),)
+        products, products_back = _products(s, size, (h, v), *((h, h),) * encoder)
         if encoder:
-            products = (*products, Product(2.0 * s * h * h, s * size * 2 * h), Product(2.0 * h * h, size * 2 * h))
+            of_pooler = Product(2.0 * h * h, size * 2 * h, h)
+            products, products_back = (*products, of_pooler), (*products_back, of_pooler, of_pooler)
         norm = s * h * size
         kept = s * h * size * (4 if encoder else 2) + s * v * _LOGIT_BYTES
         return Block(
             "head", tuple(has),
             Pass(products, (4 if encoder else 2) * norm + s * v * 2 * _LOGIT_BYTES, 5 + 5 * encoder),
-            Pass(products * 2, (6 if encoder else 3) * norm + s * v * _LOGIT_BYTES, 5 + 8 * encoder),
+            Pass(products_back, (6 if encoder else 3) * norm + s * v * _LOGIT_BYTES, 5 + 8 * encoder),
             output_bytes=0.0, kept_bytes=kept, whole=Pass((), (4 if encoder else 2) * norm, 0), kept_whole_bytes=s * h * size * 2,
             all_reduces=((3.0 * s * _LOGIT_BYTES,), (s * h * size,)), tied=("embedding/tokens",) if self.tied else (),
         )  # fmt: skip
+
+
+def _products(rows: float, value_bytes: int, *matrices: tuple[int, int]) -> tuple[tuple[Product, ...], tuple[Product, ...]]:
+    """Forward and backward products of so many rows of activations with matrices of variables, each by its rows and columns.
+
+    Backward the gradient of what came in sums over the matrix's columns, and that of the matrix over the
+    batch's rows, which are taken as endless.
+    """
+    there: list[Product] = []
+    back: list[Product] = []
+    for inner, columns in matrices:
+        its = Product(2.0 * rows * inner * columns, rows * value_bytes * (inner + columns), inner)
+        there.append(its)
+        back += [its._replace(inner=columns), its._replace(inner=math.inf)]
+    return tuple(there), tuple(back)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, TypeVar
 
 import numpy as np
@@ -9,7 +10,7 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from simulator.spec import Spec
 
-__all__ = ["Uncertainty", "with_draw"]
+__all__ = ["Uncertainty", "with_draw", "with_even_draw"]
 
 SpecT = TypeVar("SpecT", bound=BaseModel)
 
@@ -60,8 +61,24 @@ def with_draw(spec: SpecT, uncertainty: Uncertainty | None, rng: np.random.Gener
     """A copy of ``spec`` with one joint draw of its uncertain parameters in place."""
     if uncertainty is None:
         return spec
-    draw = uncertainty.draws[int(rng.integers(len(uncertainty.draws)))]
-    for name, value in zip(uncertainty.parameters, draw, strict=True):
+    return _with(spec, uncertainty, int(rng.integers(len(uncertainty.draws))))
+
+
+def with_even_draw(spec: SpecT, uncertainty: Uncertainty, shift: float, replication: int) -> SpecT:
+    """The same of draws that stand in order: those of successive replications are spread evenly over them rather than at random.
+
+    The mean over a few replications so hardly depends on the seed. That of replication k is at the fraction of
+    ``shift`` + (k + 1) (sqrt(5) - 1) / 2 of their count (Richtmyer, "The evaluation of definite integrals", 1951).
+    """
+    place = (shift + (replication + 1) * _GOLDEN) % 1.0
+    return _with(spec, uncertainty, int(place * len(uncertainty.draws)))
+
+
+_GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
+
+
+def _with(spec: SpecT, uncertainty: Uncertainty, number: int) -> SpecT:
+    for name, value in zip(uncertainty.parameters, uncertainty.draws[number], strict=True):
         spec = _replaced(spec, name.split("."), value)
     return spec
 

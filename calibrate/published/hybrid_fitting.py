@@ -5,8 +5,10 @@ four micro-batches and 24 layers that cuts its model is simulated as
 :mod:`calibrate.published.hybrid_prediction` predicts it, all other constants at their values; sizes
 of logarithmic errors of step times are minimised, those beyond 10% counting less. Other rows
 say nothing more: the table's step times are linear in micro-batches and replicas to the last
-digit, and in layers within 0.1%. Intervals make times scatter as much as these rows scatter
-around the fit.
+digit, and in layers within 0.1%. All rows are of one source, which counts as the root of their
+number, and each constant keeps to what it is taken to be without them, within its interval:
+rows that the host limits do not say what products reach. Intervals are those of constants that rest on one
+source (:func:`~calibrate.published.fitting.interval_of`).
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 from calibrate.fit.intervals import digits
+from calibrate.published.fitting import interval_of
 from calibrate.published.hybrid_prediction import FITTED_FILE, hybrid_table
 from calibrate.published.hybrids import HybridRow, HybridTables, load_hybrids
 from simulator import simulate
@@ -31,12 +34,13 @@ from simulator.outputs import EDITED, Output
 
 __all__ = ["NAMES", "errors_with", "fitted", "main"]
 
-NAMES = ("matrix_share", "elementwise_share", "kernel_start_s")
+NAMES = ("matrix_share", "fused_elementwise_share", "kernel_start_s")
 _MICRO_BATCHES, _LAYERS = 4, 24
 _SCALE = 0.1
 _STEP = 0.05
 _MOST_TURNS = 12
-_NORMAL_95 = 1.6448536269514722
+_NORMAL_90 = 2 * 1.6448536269514722
+"""Standard deviations of a normal distribution in its 90% interval."""
 
 
 def errors_with(tables: HybridTables, rows: Sequence[HybridRow], values: dict[str, float]) -> NDArray[np.float64]:
@@ -56,26 +60,28 @@ def _error(tables: HybridTables, row: HybridRow, known: dict[str, Known]) -> flo
 
 def fitted(tables: HybridTables, rows: Sequence[HybridRow]) -> tuple[dict[str, Known], NDArray[np.float64]]:
     """The constants that fit best, each with its interval, and the errors that are left."""
+    before = [constants()[name] for name in NAMES]
+    middle = np.log([each.value for each in before])
+    spread = np.array([math.log(each.high / each.low) / _NORMAL_90 for each in before])
+    counts = len(rows) ** -0.25  # so that all squares together count as the root of their number
 
     def errors(logs: NDArray[np.float64]) -> NDArray[np.float64]:
         return errors_with(tables, rows, dict(zip(NAMES, np.exp(logs).tolist(), strict=True)))
 
+    def weighed(logs: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.concatenate((counts * errors(logs), _SCALE * (logs - middle) / spread))
+
     # small layers are bound by the host in most of these rows, so that the search begins where kernels start slowly
-    first = np.log([constants()[name].high if name == "kernel_start_s" else constants()[name].value for name in NAMES])
+    first = np.log([each.high if each.name == "kernel_start_s" else each.value for each in before])
     found = least_squares(
-        errors, first, bounds=(-np.inf, [0.0, np.inf, np.inf]), loss="soft_l1", f_scale=_SCALE, diff_step=_STEP / np.abs(first),
+        weighed, first, bounds=(-np.inf, [0.0, np.inf, np.inf]), loss="soft_l1", f_scale=_SCALE, diff_step=_STEP / np.abs(first),
         x_scale=[0.2, 0.2, 1.0], max_nfev=_MOST_TURNS,
     )  # fmt: skip
-    left = errors(found.x)
-    wider = math.exp(_NORMAL_95 * math.sqrt(float(np.mean(left**2))))
     known = {}
-    for name, value in zip(NAMES, np.exp(found.x).tolist(), strict=True):
-        middle = digits(value, 3)
-        high = digits(value * wider, 3)
-        known[name] = Known(
-            value=middle, low=min(digits(value / wider, 3), middle), high=max(min(high, 1.0) if name == "matrix_share" else high, middle)
-        )
-    return known, left
+    for each, value in zip(before, np.exp(found.x).tolist(), strict=True):
+        its = interval_of(each, value, [value])
+        known[each.name] = Known(value=digits(its.value, 3), low=digits(its.low, 3), high=digits(its.high, 3))
+    return known, errors(found.x)
 
 
 def _tells(tables: HybridTables, row: HybridRow) -> bool:

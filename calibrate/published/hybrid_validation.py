@@ -48,14 +48,16 @@ _WHAT: Mapping[Way, str] = {
 _ABOUT = (
     "Every row is predicted by simulating a scenario of kind hybrid: the model by its dimensions, a machine of the catalogue, degrees, "
     "micro-batches and what is computed again as published. From dimensions: with the constants that users get, to which no row of these "
-    "tables was fitted. Constants fitted: with matrix_share, elementwise_share and kernel_start_s fitted to two thirds of the layouts of "
+    "tables was fitted; but fused_attention_share lies between what llm-foundry's longer sequences show and what kernels reach alone. "
+    "Constants fitted: with matrix_share, fused_elementwise_share and kernel_start_s fitted to two thirds of the layouts of "
     "one node in vTrain's table; all other tables, and its rows of several nodes, took no part. From its smallest row: compute is scaled "
     "so that the row of the same training with the fewest devices comes out, which is not scored.",
     "vTrain's rows of one node are no independent measurements: their step times are linear in the number of micro-batches to nine digits, "
     "and replicas of data add the same constant to each, so that the file must be composed of measured parts. They test a composition, and "
     "have no part in what is said of all. Its rows of several nodes are not linear, and test a prediction.",
-    "That a pass takes at least as long as its host needs to start it was seen on vTrain's rows before it was built; the formulas of "
-    "layers and the constants that users get were made without these rows.",
+    "That a pass takes at least as long as its host needs to start it was seen on vTrain's rows before it was built, and that kinds of "
+    "kernel need shares of their own on those of llm-foundry and Megatron-LM. The formulas of layers, and all other constants that users "
+    "get, are from other sources: single kernels, trainings on single devices, what others measured of overlap.",
     "Simpler rules beside them: linear, every device does the same share of its peak as in the median of the fitted rows, or of the "
     "smallest row; alpha-beta, that with the pipeline's bubble and all messages at nominal rates, nothing overlapped; roofline, every "
     "device computes at its peak.",

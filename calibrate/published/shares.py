@@ -29,7 +29,7 @@ from calibrate.fit.intervals import digits
 from simulator.accelerator import accelerator_named
 from simulator.catalog import own_file
 from simulator.computed import Dimensions, value_bytes_of
-from simulator.constants import Known
+from simulator.constants import Known, constants
 from simulator.published_throughputs import PublishedThroughputs, load_published_throughputs
 from simulator.residual import Residual
 from simulator.transformer import Transformer
@@ -70,7 +70,7 @@ class SharesRow(NamedTuple):
     software: str
     moves_at: str
     product_s: float
-    """Of a sample, each product at its roofline."""
+    """Of a sample, each product at its roofline; on a device of a newer generation at what that gets of it."""
     moving_s: float
     """Of a sample, at the full bandwidth."""
     measured_s: float
@@ -103,6 +103,8 @@ def rows_of(speeds: PublishedThroughputs) -> tuple[SharesRow, ...]:
         key = (model.id, row.precision, device.name, row.source, row.software, dimensions.constants[1])
         bandwidth = device.memory_bandwidth_bytes_per_s
         product_s = math.fsum(each.roofline_s(peak, bandwidth) for each in passes)
+        if device.newer:
+            product_s /= constants()["newer_matrix_share"].value
         times = product_s, math.fsum(each.moved_bytes for each in passes) / bandwidth, 1.0 / row.throughput
         found.setdefault(key, []).append(times)
     return tuple(_row(key, np.exp(np.mean(np.log(times), axis=0)).tolist()) for key, times in found.items())

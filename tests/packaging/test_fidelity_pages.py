@@ -238,7 +238,7 @@ def test_tables_by_hand_say_what_the_scores_say():
     for source, name in (
         ("vTrain, several nodes", "vTrain, 64 and 512 A100"),
         ("Megatron-LM", "Megatron-LM, to 3,072 V100 and A100"),
-        ("llm-foundry", "llm-foundry, fully sharded, 8 to 256 A100 and H100"),
+        ("llm-foundry", "llm-foundry, fully sharded, 8 to 128 A100"),
     ):
         its, fitted = printed[f"{source}, from dimensions"], printed[f"{source}, constants fitted"]
         median = "median size of error"

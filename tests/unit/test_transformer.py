@@ -10,9 +10,10 @@ import pytest
 
 from calibrate.published.shares import SHARES, fitted, rows_of
 from simulator import simulate
+from simulator.accelerator import accelerator_named
 from simulator.catalog import entries
-from simulator.computed import CONSTANTS
-from simulator.constants import constants
+from simulator.computed import CONSTANTS, NEWER, attention_reach, step_of
+from simulator.constants import Known, constants
 from simulator.device_transfer import moved_to
 from simulator.errors import ScenarioError
 from simulator.evidence import coverage
@@ -181,11 +182,72 @@ def test_times_are_operations_and_bytes_over_their_shares_of_the_datasheet():
     found, known = workload(), constants()
     passes = [block.forward for block in Transformer.model_validate(GPT).blocks(2)]
     products = [product for each in passes for product in each.products]
-    bare_s = sum(max(flops / 312e12, moved / 2039e9) for flops, moved in products) / known["matrix_share"].value
-    moving_s = sum(each.moved_bytes for each in passes) / (2039e9 * known["elementwise_share"].value)
+    bare_s = sum(max(flops * (1 + 32 / inner) / 312e12, moved / 2039e9) for flops, moved, inner in products) / known["matrix_share"].value
+    moving_s = sum(each.moved_bytes for each in passes) / (2039e9 * known["fused_elementwise_share"].value)
     assert found.forward.per_sample_s == pytest.approx(bare_s + moving_s, rel=1e-12)
     assert found.forward.least_s == pytest.approx(sum(each.kernels for each in passes) * known["kernel_start_s"].value)
     assert found.counted.flops_per_sample == flops(Transformer.model_validate(GPT))
+
+
+# TFLOP/s of FlashAttention-2 on an H100: Shah et al., "FlashAttention-3", arXiv:2407.08608, figures 5 and 6, by whether backward,
+# whether masked, and values of a head; sequences of 512, 1,024, ... 16,384
+FLASH_ATTENTION = {
+    (False, False, 64): (282, 306, 318, 321, 322, 324),
+    (False, False, 128): (309, 350, 362, 368, 370, 370),
+    (False, True, 64): (180, 229, 262, 284, 295, 299),
+    (False, True, 128): (191, 260, 298, 319, 333, 335),
+    (True, False, 128): (214, 260, 291, 310, 318, 322),
+}
+
+
+@pytest.mark.parametrize("kind", FLASH_ATTENTION)
+def test_a_fused_attention_is_as_fast_as_length_head_mask_and_pass_leave(kind):
+    backward, causal, head = kind
+    for power, speed in enumerate(FLASH_ATTENTION[kind]):
+        reach = attention_reach(512 << power, head, causal=causal, backward=backward)
+        assert 370 * reach == pytest.approx(speed, rel=0.165 if backward and not power else 0.13)
+
+
+def test_attention_of_a_few_tokens_is_slow_and_no_head_is_faster_than_one_of_128():
+    reaches = [attention_reach(tokens, 128, causal=True, backward=False) for tokens in (1, 64, 512, 8192, 10**6)]
+    assert reaches == sorted(reaches)
+    assert reaches[0] < 0.01
+    assert reaches[-1] == pytest.approx(0.92, rel=1e-3)
+    assert attention_reach(4096, 256, causal=False, backward=False) == attention_reach(4096, 128, causal=False, backward=False)
+
+
+@pytest.mark.parametrize(
+    ("hidden", "heads", "layers", "shorter", "longer"),
+    [
+        (768, 12, 12, (2048, 40 * 2048 * 2, 1.1471), (65536, 65536 * 2, 6.435)),
+        (2048, 16, 24, (2048, 14 * 2048 * 4, 5.591), (32768, 32768 * 4, 20.885)),
+        (2560, 20, 32, (2048, 10 * 2048 * 2, 3.7886), (16384, 16384 * 6, 17.779)),
+    ],
+)
+def test_a_token_of_a_long_sequence_takes_longer_by_what_attention_does(hidden, heads, layers, shorter, longer):
+    """llm-foundry, MPT of 125M, 1B and 3B on A100 of 80 GB (models/published/hybrids.csv): tokens of a device's step, and its seconds."""
+    seconds = []
+    for sequence, tokens, measured_s in (shorter, longer):
+        table = {"layers": layers, "hidden": hidden, "heads": heads, "sequence": sequence, "vocabulary": 50368, "attention": "fused"}
+        step = step_of(Transformer(**table, dropout=False, bias=False, kernels="separate"), "mixed_bfloat16", "A100-SXM4-80GB")
+        seconds.append(((step["forward"]["per_sample_s"] + step["backward"]["per_sample_s"]) / sequence, measured_s / tokens))
+    (predicted, measured), (predicted_longer, measured_longer) = seconds
+    assert predicted_longer - predicted == pytest.approx(measured_longer - measured, rel=0.2)
+
+
+def test_devices_of_newer_generations_get_less_of_their_peak():
+    assert [accelerator_named(name).newer for name in ("Tesla V100-SXM2", "A100-SXM4-80GB", "RTX 4090", "H100-SXM5-80GB", "H200")] == [
+        False, False, False, True, True,
+    ]  # fmt: skip
+    assert not accelerator_named("2 x Xeon Platinum 8124M").newer
+    known = {name: constants()[name].plain for name in CONSTANTS}
+    whole = {**known, **dict.fromkeys(NEWER, Known(value=1.0, low=1.0, high=1.0))}
+    for table, name in ((GPT, "newer_matrix_share"), (LLAMA, "newer_attention_share")):
+        load = Transformer.model_validate(table)
+        less, all_of_it = (step_of(load, "mixed_bfloat16", "H100-SXM5-80GB", own)["forward"]["per_sample_s"] for own in (known, whole))
+        assert 1.02 < less / all_of_it < 1.0 / constants()[name].value
+        on_a100 = [step_of(load, "mixed_bfloat16", "A100-SXM4-80GB", own)["forward"]["per_sample_s"] for own in (known, whole)]
+        assert on_a100[0] == on_a100[1]
 
 
 def test_draws_spread_as_the_constants_do():
@@ -264,7 +326,7 @@ def test_times_are_computed_for_the_clusters_device_and_with_the_scenarios_const
     assert on_v100.workload.compute_s(1) > 1.9 * on_a100.workload.compute_s(1)
     assert on_v100.workload.moved is None
     assert resolve(on_v100).scenario == on_v100
-    half = resolve(load_scenario(SCENARIO, {"practice.elementwise_share": 0.22})).scenario.workload
+    half = resolve(load_scenario(SCENARIO, {"practice.fused_elementwise_share": 0.31})).scenario.workload
     assert half.compute_s(1) > 1.3 * on_a100.workload.compute_s(1)
     assert half.layers[1].tensor.divided != on_a100.workload.layers[1].tensor.divided
     given = load_scenario(SCENARIO, {"workload.moved": {"factor": [2.0, 2.0], "source": "mine"}})
@@ -325,6 +387,10 @@ def test_two_tables_of_dimensions_are_one_too_many():
 
 
 def test_every_constant_is_used_by_some_model():
-    used = {name for table in (GPT, LLAMA) for name in Transformer.model_validate(table).constants} | set(Residual(stages=(1,)).constants)
-    assert used == set(CONSTANTS)
+    tables = GPT, LLAMA, {**GPT, "kernels": "separate"}
+    used = {name for table in tables for name in Transformer.model_validate(table).constants} | set(Residual(stages=(1,)).constants)
+    assert used | set(NEWER) == set(CONSTANTS)
+    newer, older = (set(step_of(Transformer(**GPT), "mixed_float16", on)["computed"]["constants"]) for on in ("H100-SXM", "A100-SXM-80GB"))
+    assert newer > set(NEWER)
+    assert not older & set(NEWER)
     assert ExpertsOf(count=4).used == 2

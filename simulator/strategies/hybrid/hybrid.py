@@ -520,7 +520,9 @@ class Hybrid(Strategy):
 
         tied = self._tied(setup)[1]
         ours = timing(setup.cluster, self.algorithm, self.tensor, self.pipeline, copies, self.shard_group or copies, self.expert, *tied)
-        inner = timing(self._whole or setup.cluster, "ring", self.tensor)
+        whole_cluster = self._whole or setup.cluster
+        # those that split tensors wait for what they exchange, and compute nothing meanwhile
+        inner = timing(whole_cluster.model_copy(update={"intra_node": whole_cluster.intra_node.alone}), "ring", self.tensor)
         whole = _Costs(self, setup)
         between = {part.first for part in whole.parts[1:]}
         among_tensors = tensor_groups(self._whole or setup.cluster, self.tensor)
@@ -562,6 +564,7 @@ class Hybrid(Strategy):
                     prefetch=self.prefetch,
                     seconds=lambda among, does, size: ours.seconds(among, among_ranks(among), does, size),
                     exchange_s=exchange_s,
+                    overlap_cost=setup.cluster.overlap_cost,
                     delay=self.delays[stage],
                     flushed=self.schedule != "pipedream",
                 )

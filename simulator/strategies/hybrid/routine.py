@@ -70,6 +70,9 @@ class StageCosts(NamedTuple):
         How long a collective takes: with whom, what, and bytes.
     exchange_s
         Seconds of what a part exchanges amid a pass: part, and whether forward.
+    overlap_cost
+        Seconds that passes lose for each second of the collectives beside them, of parameters that copies share: transfers take
+        multiprocessors and memory bandwidth from kernels, and power.
     delay
         Steps by which its backward passes are behind its forward passes.
     flushed
@@ -93,6 +96,7 @@ class StageCosts(NamedTuple):
     prefetch: int
     seconds: Callable[[Among, Collective, float], float]
     exchange_s: Callable[[Part, bool], float]
+    overlap_cost: float = 0.0
     delay: int = 0
     flushed: bool = True
 
@@ -194,7 +198,8 @@ class _Maker:
             self._gathered.add(each.chunk)
             for layer in stage.layers[each.chunk]:
                 self._gather_ahead(layer)
-                self._compute("forward", each.micro_batch, forward=self._share(layer.forward_s, stage.forward_s))
+                lost_s = stage.overlap_cost * self._gather_s(layer)
+                self._compute("forward", each.micro_batch, forward=self._share(layer.forward_s + lost_s, stage.forward_s))
                 self._exchange(layer, 1.0, forward=True)
         else:
             self._compute("forward", each.micro_batch, forward=self._share(part.forward_s, stage.forward_s))
@@ -211,12 +216,17 @@ class _Maker:
         exchanges = float(each.does == "backward")
         if self._gathers:
             for layer in reversed(stage.layers[each.chunk]):
+                beside_s = 0.0
                 if not stage.keeps and each.does == "backward":  # gradients of weights need none of them
                     self._gather_ahead(layer)
+                    beside_s += self._gather_s(layer)
+                reduces = ends or (makes and stage.each_micro_batch)
+                if reduces:
+                    beside_s += self._scatter_s(layer)
                 of_layer = layer.again_s if each.does == "backward" else 0.0
-                self._compute_back(each, of_layer, layer.backward_s * share)
+                self._compute_back(each, of_layer, layer.backward_s * share + stage.overlap_cost * beside_s)
                 self._exchange(layer, exchanges, forward=False)
-                if ends or (makes and stage.each_micro_batch):
+                if reduces:
                     self._reduce(layer.dense.gradient_bytes, layer.experts.gradient_bytes, ends=ends)
         else:
             its = [one for one in stage.reduced if one.chunk == each.chunk] if ends or (makes and stage.each_micro_batch) else []
@@ -229,6 +239,19 @@ class _Maker:
             if done < 1.0:
                 self._compute_back(each, again, part.backward_s * share * (1.0 - done))
                 self._exchange(part, exchanges * (1.0 - done), forward=False)
+
+    def _gather_s(self, layer: Part) -> float:
+        """Seconds of the collectives that gather the parameters of a layer."""
+        return self._shared_s("all-gather", layer.dense.parameter_bytes, layer.experts.parameter_bytes)
+
+    def _scatter_s(self, layer: Part) -> float:
+        """Seconds of the collectives that sum the gradients of a layer among those that share them."""
+        return self._shared_s("reduce-scatter", layer.dense.gradient_bytes, layer.experts.gradient_bytes)
+
+    def _shared_s(self, does: Collective, dense_bytes: float, expert_bytes: float) -> float:
+        stage = self._stage
+        its: tuple[tuple[Among, Sharing, float], ...] = ("shard", stage.dense, dense_bytes), ("expert shard", stage.experts, expert_bytes)
+        return math.fsum(stage.seconds(among, does, size) for among, sharing, size in its if size and sharing.shards > 1)
 
     def _compute_back(self, each: Pass, again_s: float, backward_s: float) -> None:
         stage = self._stage
