@@ -50,7 +50,8 @@ class ServerLoad:
         True
         """
         known = constants()
-        return cls(sum(each.tensors for each in workload.variables), workload.parameter_bytes, known["grpc_tensor_s"].value, known["grpc_byte_s"].value)
+        tensors = sum(each.tensors for each in workload.variables)
+        return cls(tensors, workload.parameter_bytes, known["grpc_tensor_s"].value, known["grpc_byte_s"].value)
 
     @property
     def host_s(self) -> float:
