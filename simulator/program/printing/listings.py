@@ -188,8 +188,8 @@ def _what(printed: Printed, its: Operation) -> str:
             return _computed(printed, its)
         case "send":
             besides = "; brings the batch" if its.feeds else f"; channel {its.channel}" if its.channel >= 0 else ""
-            several = f" ({its.tensors:g} tensors)" if its.tensors != 1 else ""
-            return f"{format_bytes(its.size_bytes)}{several}, slot {its.slot}: {_rank(its.source)} to {_rank(its.target)}{besides}"
+            tensors = f" ({its.tensors:g} tensors)" if its.tensors != 1 else ""
+            return f"{format_bytes(its.size_bytes)}{tensors}, slot {its.slot}: {_rank(its.source)} to {_rank(its.target)}{besides}"
         case "receive":
             return f"the next message of channel {its.channel}"
         case "serve":
