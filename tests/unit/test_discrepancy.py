@@ -85,8 +85,8 @@ def test_one_replica_alone_has_none(scenario) -> None:
 def test_left_out_it_is_that_of_the_regime_and_no_part_of_the_hash(scenario) -> None:
     own, none = scenario(strategy=RING, discrepancy=TERM), scenario(strategy=RING)
     left_out = none.model_copy(update={"discrepancy": None})
-    assert regime_of(left_out) == "all-reduce, catalogue"
-    assert discrepancy_of(left_out) == regimes()["all-reduce, catalogue"]
+    assert regime_of(left_out) == "all-reduce, between nodes"
+    assert discrepancy_of(left_out) == regimes()["all-reduce, between nodes"]
     assert discrepancy_of(own).compute.per_doubling == 0.02
     assert len({own.hash, none.hash, left_out.hash}) == 3
     assert "discrepancy" not in json.loads(left_out.model_dump_json())
@@ -97,10 +97,12 @@ def test_left_out_it_is_that_of_the_regime_and_no_part_of_the_hash(scenario) -> 
 @pytest.mark.parametrize(
     ("strategy", "cluster", "regime"),
     [
-        (RING, {}, "all-reduce, catalogue"),
+        (RING, {}, "all-reduce, between nodes"),
+        ({**RING, "workers": 1, "replicas_per_worker": 2}, {"devices_per_node": 2}, "all-reduce, inside one node"),
         (RING, {"basis": "measured"}, "all-reduce, measured links"),
         ({**ASYNC, "mode": "sync"}, {"basis": "measured", "shared_cores": 2.0}, "synchronous servers, measured, contended"),
-        (ASYNC, {"basis": "published"}, "asynchronous servers, catalogue"),
+        (ASYNC, {"basis": "published"}, "asynchronous servers, between nodes"),
+        (ASYNC, {"basis": "published", "transport": {"software": "grpc"}}, "asynchronous servers, over gRPC"),
         ({"kind": "single"}, {}, ""),
     ],
 )
