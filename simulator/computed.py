@@ -393,7 +393,7 @@ def _joint_draws(used: Mapping[str, Known]) -> list[tuple[float, ...]]:
     columns = []
     for name, known in used.items():
         order = np.random.default_rng(np.random.SeedSequence(zlib.crc32(f"computed {name}".encode()))).permutation(_DRAWS)
-        drawn = [known.quantile((int(place) + 0.5) / _DRAWS, of_rate=name.endswith("_share")) for place in order]
+        drawn = [known.quantile((int(place) + 0.5) / _DRAWS, keeps="inverse" if name.endswith("_share") else "mean") for place in order]
         columns.append([min(value, 1.0) for value in drawn] if name in ("matrix_share", *NEWER) else drawn)
     return list(zip(*columns, strict=True))
 

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from functools import lru_cache
 from statistics import NormalDist
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -22,6 +22,9 @@ from simulator.validation_errors import validated
 __all__ = ["Constant", "Known", "Prior", "constants", "drawn_values", "nominal_values"]
 
 _NORMAL_95 = NormalDist().inv_cdf(0.95)
+
+Kept = Literal["mean", "inverse", "median"]
+"""What of a lognormal draw a constant's value is."""
 
 Number = Annotated[Moderate, Field(gt=0, le=1e15)]
 
@@ -55,20 +58,18 @@ class Known(Spec):
         """The number and both ends times a factor."""
         return Known(value=self.value * factor, low=self.low * factor, high=self.high * factor)
 
-    def quantile(self, probability: float, *, of_rate: bool = False) -> float:
+    def quantile(self, probability: float, *, keeps: Kept = "mean") -> float:
         """Of a lognormal whose 5% and 95% points are as far apart as ``low`` and ``high``.
-
-        Times are in the mean what they are with ``value``: that is the mean of a time or of a
-        share of one, and of a rate the mean of one over it.
 
         Parameters
         ----------
-        of_rate
-            Whether times are inversely proportional to it, or it is a time that a rate is inversely proportional to, and
-            that rate in the mean is to be what it is with ``value``.
+        keeps
+            What ``value`` is of it: the mean; the inverse of the mean inverse, of a share or a rate, so that times are in
+            the mean what they are with ``value``; or the median, of what one time in the mean and one rate in the mean
+            would pull to different sides.
         """
         spread = math.log(self.high / self.low) / (2 * _NORMAL_95)
-        middle = spread**2 / 2 if of_rate else -(spread**2) / 2
+        middle = {"mean": -(spread**2) / 2, "inverse": spread**2 / 2, "median": 0.0}[keeps]
         return self.value * math.exp(spread * NormalDist().inv_cdf(probability) + middle) if spread else self.value
 
 
@@ -116,8 +117,9 @@ def _known(own: Mapping[str, Known]) -> dict[str, Known]:
     return {**constants(), **own}
 
 
-_INVERSE = "_share", "_tensor_s", "_byte_s"
-"""Ends of names of those whose inverse keeps its mean: times over a share, and rates of hosts over the seconds of a message."""
+def _kept(name: str) -> Kept:
+    """Of a share, times over it keep their mean; what hosts take for a message is a time of one step and a rate of a server."""
+    return "inverse" if name.endswith("_share") else "median" if name.startswith("grpc_") else "mean"
 
 
 def nominal_values(own: Mapping[str, Known]) -> dict[str, float]:
@@ -138,7 +140,7 @@ def drawn_values(own: Mapping[str, Known], streams: Streams) -> dict[str, float]
     for number, (name, known) in enumerate(_known(own).items()):
         shift = float(streams.of_the_seed("practice", number).random())
         place = (shift + (streams.replication + 1) * math.sqrt(_prime(number))) % 1.0
-        values[name] = known.quantile(min(max(place, 1e-9), 1.0 - 1e-9), of_rate=name.endswith(_INVERSE))
+        values[name] = known.quantile(min(max(place, 1e-9), 1.0 - 1e-9), keeps=_kept(name))
     return values
 
 

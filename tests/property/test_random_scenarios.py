@@ -30,7 +30,7 @@ TOLD_ONLY = {
     "Workload": "schema_version name description model precision calibrated fit provenance overridden counted moved jitter_steps"
     " transformer residual computed passes recast overheads",  # made into layers and times when it is validated, or resolved
     "Cluster": "schema_version name description basis device nodes price server_price calibrated fit provenance overridden protocols"
-    " device_memory_limit_bytes",
+    " device_memory_limit_bytes fit_hosts",
     "Layer": "name flops_per_sample kept_bytes_per_sample kept_selectively_bytes_per_sample",
     "TensorSplit": "kept_whole",
     "Variable": "name",

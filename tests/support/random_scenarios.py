@@ -100,6 +100,8 @@ def random_table(pick: Pick) -> Table:
     if pick((False,) * 12 + (True,)):
         del load["batch_per_replica"]
         load["global_batch"] = 4 * (workers * team if kind != "mirrored" else strategy["replicas"])
+    if servers:
+        _hosts(pick, load, cluster)
     table = {"workload": load, "cluster": cluster, "strategy": strategy, "run": run, "discrepancy": {}}
     if kind in ("mirrored", "multi-worker-mirrored", "parameter-server") and pick((False, True)):
         strategy["compression"] = _compression(pick, rules)
@@ -223,6 +225,17 @@ def _law(pick: Pick) -> Table:
             {"kind": "shifted-exponential", "tail": 0.5},
         ))
     )  # fmt: skip
+
+
+def _hosts(pick: Pick, load: Table, cluster: Table) -> None:
+    """What carries tensors, variables that stand for several, and a step that held its own pull and push."""
+    if software := pick((None, None, "grpc", "given", "given")):
+        cluster["transport"] = {**cluster.get("transport", {}), "software": software}
+    if pick((False,) * 5 + (True,)):
+        variable = pick(load["variables"])
+        variable["tensors"] = pick((2, 3))
+    if pick((False,) * 11 + (True,)):
+        load["measured_with"] = "servers"
 
 
 def _workload(pick: Pick, rules: _Rules, shape: Table) -> Table:

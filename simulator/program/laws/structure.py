@@ -10,7 +10,7 @@ import numpy as np
 from simulator.program.laws.walk import SLACK, broken, ports_of, same, walks_of
 from simulator.program.neighbours import PORTS_OF
 from simulator.program.port_names import Owner, PortKind, PortName
-from simulator.program.program import Asynchronous, Program, Synchronous
+from simulator.program.program import Asynchronous, Operation, Program, Synchronous
 from simulator.scenario import Scenario
 from simulator.strategies.setup import Layout
 
@@ -206,8 +206,15 @@ def machines_are_those_of_the_cluster(program: Program, scenario: Scenario) -> N
     links = np.array([name.kind == PortKind.NODE_OUT for name in program.ports.names], dtype=bool)
     if len(paths):
         between = np.logical_or.reduceat(links[paths.port], paths.first[:-1])
+    if scenario.servers and transport.discipline == "fair":  # whose processes work on messages inside a node too
+        slots = {its.slot for routine in program.routines for its in routine.operations if its.kind == "send" and "server" in _ends_of(its)}
+        between[program.ranks.path[:, sorted(slots)].ravel()] = True
     if np.any(ends != (between & hosts)):
-        raise broken(law, "paths: between nodes have hosts at their ends where those cost something, and nowhere else; these do not")
+        raise broken(law, "paths: between processes have hosts at their ends where those cost something, and nowhere else; these do not")
+
+
+def _ends_of(its: Operation) -> tuple[str, str]:
+    return its.source.kind, its.target.kind
 
 
 def _others_take_what_they_should(program: Program, scenario: Scenario) -> None:
