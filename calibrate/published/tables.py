@@ -113,7 +113,7 @@ class Stack(Spec):
 
     id: str
     kind: Literal["all-reduce", "parameter-server", "asynchronous"]
-    between: Literal["none", "rdma", "tcp", "grpc", "ps-lite"]
+    between: Literal["none", "rdma", "tcp", "grpc", "paddle-rpc", "ps-lite"]
     overlap: bool
     bucket_bytes: Bytes | None = None
     cycle_s: Seconds | None = None
