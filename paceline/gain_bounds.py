@@ -25,6 +25,7 @@ from pydantic import BaseModel
 
 from simulator.errors import ScenarioError
 from simulator.figures import Estimate
+from simulator.practice import host_costs
 from simulator.resolve import resolve
 from simulator.scenario import Scenario
 from simulator.uncertainty import Uncertainty
@@ -81,6 +82,7 @@ class Speeds(NamedTuple):
 
 def speeds_of(scenario: Scenario) -> Speeds | None:
     """How fast the parts of a scenario are, and everything else; None where it cannot be resolved on this machine."""
+    given = scenario
     try:
         scenario = resolve(scenario).scenario
     except ScenarioError:
@@ -90,19 +92,33 @@ def speeds_of(scenario: Scenario) -> Speeds | None:
     # not as they are written to files: a workload whose times are computed leaves them out there
     for section in (scenario.workload, scenario.cluster):
         for path, values in _columns("workload" if section is scenario.workload else "cluster", section.uncertainty):
-            speed = _log_speed(path, values[0])
-            if speed is None or not all(values):
+            largest = max(values)
+            speed = _log_speed(path, largest)
+            if speed is None or not largest:
                 rest[f"{path} drawn"] = values
             else:
                 of[f"{path} drawn"] = speed
-                rest[f"{path} drawn"] = [f"{value / values[0]:.{_DIGITS}g}" for value in values]
+                rest[f"{path} drawn"] = [f"{value / largest:.{_DIGITS}g}" for value in values]
+    for name, known in host_costs(scenario).items():
+        of[f"practice.{name}"] = -math.log(known.value)
+        rest[f"practice.{name} drawn"] = [f"{end / known.value:.{_DIGITS}g}" for end in (known.low, known.high)]
+    if scenario.workload.measured_with == "servers":
+        rest["measured in"] = _sections_of(given if given.measured_in is None else Scenario.model_validate(given.measured_in))
     for path, value in _leaves(scenario):
+        if path.startswith(("measured_in", *(f"practice.{name}." for name in host_costs(scenario)))):
+            continue
         speed = _log_speed(path, value)
         if speed is None:
             rest[path] = value
         else:
             of[path] = speed
     return Speeds(of, hashlib.sha256(json.dumps(rest, sort_keys=True, default=str).encode()).hexdigest())
+
+
+def _sections_of(scenario: Scenario) -> str:
+    """All that decides what a scenario gives, but for how it is simulated."""
+    written = resolve(scenario).scenario.model_dump(mode="json", context={"filled": True})
+    return json.dumps({name: its for name, its in written.items() if name not in ("measured_in", "run", "discrepancy")}, sort_keys=True)
 
 
 def gain_bounds(ours: Scenario, theirs: Scenario) -> GainBounds:

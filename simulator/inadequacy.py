@@ -49,12 +49,12 @@ ALL_REDUCE, SYNCHRONOUS, ASYNCHRONOUS = "all-reduce", "synchronous servers", "as
 CUT = "cut models"
 """Stages, split tensors, experts, shared state."""
 MEASURED, CONTENDED, CATALOGUE = "measured links", "measured, contended", "catalogue"
-ONE_NODE, BETWEEN, GRPC = "inside one node", "between nodes", "over gRPC"
+ONE_NODE, BETWEEN, GRPC, HOSTS = "inside one node", "between nodes", "over gRPC", "where hosts compute"
 """Links of a catalogue, by what errors were found to differ with; of models that are cut, all are :data:`CATALOGUE`."""
 KINDS_OF_LINKS: Mapping[str, tuple[str, ...]] = {
     ALL_REDUCE: (MEASURED, CONTENDED, ONE_NODE, BETWEEN),
-    SYNCHRONOUS: (MEASURED, CONTENDED, ONE_NODE, BETWEEN, GRPC),
-    ASYNCHRONOUS: (MEASURED, CONTENDED, ONE_NODE, BETWEEN, GRPC),
+    SYNCHRONOUS: (MEASURED, CONTENDED, ONE_NODE, BETWEEN, GRPC, HOSTS),
+    ASYNCHRONOUS: (MEASURED, CONTENDED, ONE_NODE, BETWEEN, GRPC, HOSTS),
     CUT: (MEASURED, CONTENDED, CATALOGUE),
 }
 """Of each kind of training those that there are; together they are the name of a regime."""
@@ -102,7 +102,9 @@ def regime_of(scenario: Scenario) -> str:
 
 
 def _known_by_sort(scenario: Scenario) -> str:
-    """What links that nobody measured are."""
+    """What links that nobody measured are; servers beside workers that compute on the hosts' own processors are another matter."""
+    if scenario.servers and scenario.cluster.device_is_host:
+        return HOSTS
     if is_carried(scenario):
         return GRPC
     return ONE_NODE if scenario.nodes_needed == 1 else BETWEEN

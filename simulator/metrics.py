@@ -179,7 +179,8 @@ def _scatter(runs: Sequence[Measured], rates: Sequence[float], off: Off) -> Scat
     """
     logs = np.log(rates)
     variance, explained = float(logs.var(ddof=1)), 0.0
-    columns = [column for column in np.log([run.drawn_s for run in runs]).T if np.ptp(column) > _EQUAL]
+    drawn = (np.log(column) for column in np.array([run.drawn_s for run in runs]).T if column.min() > 0)
+    columns = [column for column in drawn if np.ptp(column) > _EQUAL]
     freedom = len(runs) - 1 - len(columns)
     if columns and freedom > 0 and variance > 0:
         left = _unexplained(logs, columns)

@@ -30,6 +30,7 @@ __all__ = [
     "drawn_in_practice",
     "faster_hosts",
     "felt_by",
+    "host_costs",
     "in_practice",
     "is_carried",
     "is_nominal",
@@ -155,10 +156,14 @@ def _with_hosts(scenario: Scenario, values: Mapping[str, float]) -> Scenario:
 
 def faster_hosts(scenario: Scenario, factor: float) -> dict[str, Known]:
     """The scenario's own constants, with hosts that work ``factor`` times as fast on what gRPC carries, where that is from practice."""
+    return {**scenario.practice, **{name: its.times(1.0 / factor) for name, its in host_costs(scenario).items()}}
+
+
+def host_costs(scenario: Scenario) -> dict[str, Known]:
+    """What gRPC costs hosts, by the constant's name: of what the scenario leaves to practice, its own or Paceline's."""
     if not is_carried(scenario):
-        return dict(scenario.practice)
-    known = {name: scenario.practice.get(name, constants()[name]) for name in _open_costs(scenario.cluster.transport).values()}
-    return {**scenario.practice, **{name: its.times(1.0 / factor) for name, its in known.items()}}
+        return {}
+    return {name: scenario.practice.get(name, constants()[name].plain) for name in _open_costs(scenario.cluster.transport).values()}
 
 
 def _open_costs(transport: Transport) -> dict[str, str]:

@@ -243,8 +243,17 @@ def _drawn(load: Workload, streams: Streams) -> Workload:
 def drawn_scenario(scenario: Scenario, streams: Streams) -> Scenario:
     """What one replication simulates: the scenario resolved, one draw of all that fits leave open, achieved rates, teams as workers.
 
-    What compression costs is in the times of its passes. What is resolved and leaves nothing open is returned itself.
+    What compression costs is in the times of its passes, and what a measured step held beside compute is not.
+    What is resolved and leaves nothing open is returned itself.
     """
+    drawn = _of_draw(scenario, streams)
+    if drawn.workload.measured_with == "servers" and drawn.servers:
+        drawn = _without_own_exchange(drawn, streams)
+    return as_encoded(as_workers(drawn))
+
+
+def _of_draw(scenario: Scenario, streams: Streams) -> Scenario:
+    """The scenario resolved, with one draw of all that fits and practice leave open."""
     scenario = resolve(scenario).scenario
     load = scenario.workload
     if load.draws_its_law:
@@ -262,7 +271,7 @@ def drawn_scenario(scenario: Scenario, streams: Streams) -> Scenario:
         cluster = cluster.model_copy(update={"background": background})
     if drawn is not scenario.workload or cluster is not scenario.cluster:
         scenario = scenario.model_copy(update={"workload": drawn, "cluster": cluster})
-    return as_encoded(as_workers(_without_own_exchange(drawn_in_practice(scenario, streams), streams)))
+    return drawn_in_practice(scenario, streams)
 
 
 _LEAST_COMPUTE = 0.02
@@ -278,19 +287,25 @@ def _without_own_exchange(scenario: Scenario, streams: Streams) -> Scenario:
     Solved with one worker in the simulator, so that it takes as long as was measured: what is
     off in its pull and push is then off the other way in its compute, and one worker is right.
     """
+    given = scenario.measured_in
+    share = _share_of_compute(scenario if given is None else _of_draw(Scenario.model_validate(given), streams), streams)
     load = scenario.workload
-    if load.measured_with == "device" or not scenario.servers:
-        return scenario
-    passes = {"forward": load.forward, "backward": load.backward}
+    passes = {"forward": load.forward.times(share), "backward": load.backward.times(share)}
+    return scenario.model_copy(update={"workload": load.model_copy(update={**passes, "measured_with": "device"}), "measured_in": None})
+
+
+def _share_of_compute(scenario: Scenario, streams: Streams) -> float:
+    """Of a step of one worker with its servers, what it does not wait for them."""
+    load = scenario.workload
     step_s, share = load.compute_s(scenario.batch), 1.0
     for _ in range(_TURNS):
-        of_compute = {name: its.times(share) for name, its in passes.items()}
-        alone = scenario.model_copy(update={"workload": load.model_copy(update={**of_compute, "measured_with": "device"})})
+        passes = {"forward": load.forward.times(share), "backward": load.backward.times(share)}
+        alone = scenario.model_copy(update={"workload": load.model_copy(update={**passes, "measured_with": "device"})})
         wanted = max(share - (_lone_step_s(alone, streams) / step_s - 1.0), _LEAST_COMPUTE)
         if abs(wanted - share) < _CLOSE:
-            break
+            return share
         share = wanted
-    return alone
+    return share
 
 
 def _lone_step_s(scenario: Scenario, streams: Streams) -> float:

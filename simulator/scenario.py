@@ -126,7 +126,7 @@ def _or_none(schema: dict[str, Any]) -> None:
 class Scenario(Short, Terse):
     """Workload, cluster, strategy and run; validated together."""
 
-    terse: ClassVar[tuple[str, ...]] = ("training", "discrepancy", "practice", "input", "job")
+    terse: ClassVar[tuple[str, ...]] = ("training", "discrepancy", "practice", "input", "job", "measured_in")
     see: ClassVar[str] = "to_frame() has every key; paceline.simulate(scenario) answers it, paceline.load(scenario, {...}) changes it"
 
     schema_version: Literal[1] = Field(default=1, description="version of this format")
@@ -153,6 +153,11 @@ class Scenario(Short, Terse):
         default_factory=dict,
         description="what software gets of nominal rates, by the name of the constant, in place of Paceline's own (docs/practice.md); "
         "a number, or value, low and high of a 90% interval",
+    )
+    measured_in: dict[str, Any] | None = Field(
+        default=None,
+        description='with workload.measured_with = "servers", the scenario that the step was measured in; filled in where a change is '
+        "tried; left out: this one",
     )
 
     @model_validator(mode="before")

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from simulator.cluster import Cluster, Link
-from simulator.constants import Known
 from simulator.practice import faster_hosts
 from simulator.resolve import resolve
 from simulator.scenario import Scenario
@@ -36,7 +35,7 @@ __all__ = [
 SpecT = TypeVar("SpecT", Workload, Cluster)
 
 
-def changed(scenario: Scenario, where: str = "what if", **parts: Spec | Mapping[str, Known]) -> Scenario:
+def changed(scenario: Scenario, where: str = "what if", **parts: Spec | Mapping[str, Any]) -> Scenario:
     """The scenario with other sections, validated anew.
 
     Raises
@@ -44,6 +43,8 @@ def changed(scenario: Scenario, where: str = "what if", **parts: Spec | Mapping[
     ScenarioError
         They break a rule together.
     """
+    if scenario.workload.measured_with == "servers" and scenario.measured_in is None:
+        parts["measured_in"] = scenario.model_dump(mode="json", context={"filled": True})  # whose pull and push the step held
     return validated(Scenario, {**scenario.sections, **parts}, where)
 
 

@@ -79,4 +79,4 @@ def test_of_links_that_nobody_measured_the_next_source_is_taken_to_be_further_of
         for regime in (REGIME, "all-reduce, between nodes")
     )
     for narrow, wide in zip((known[0].per_doubling, known[1].at), (sort[0].per_doubling, sort[1].at), strict=True):
-        assert wide == pytest.approx(1.4 * narrow, rel=0.02)
+        assert wide == pytest.approx(1.4 * narrow, rel=0.05), "to two digits"

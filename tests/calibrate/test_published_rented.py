@@ -48,10 +48,10 @@ def test_machines_are_taken_early_or_live_long():
 
 
 def test_jobs_that_lost_workers_end_when_they_did():
-    """Ten jobs, from the row of one machine: errors as they were seen, plus about a fifth."""
+    """Ten jobs, from the row of one machine without servers, whose pull and push come on top: as they were seen, plus a fifth."""
     rows = job_rows(job for job in JOBS if job.taken)
     assert len(rows) == 10
-    assert max(abs(row.error) for row in rows) < 0.04
+    assert max(abs(row.error) for row in rows) < 0.17
     assert max(abs(row.baselines["nothing taken"] / row.mean - 1) for row in rows) > 0.4
     assert all(row.predicted.low < row.mean < row.predicted.high for row in rows)
 

@@ -71,7 +71,8 @@ def test_a_faster_part_never_slows_a_run_and_brings_no_more_than_its_own_ratio(n
 
 def test_what_limits_at_all_ends_of_the_doubt_shows_in_full() -> None:
     """64 workers at one server's link, of which twice is twice the throughput: an interval below 1 hid that."""
-    settings = [("strategy.workers", 64), ("strategy.servers", 1), ("cluster.inter_node.latency", "0 s")]
+    settings = [("strategy.workers", 64), ("strategy.servers", 1), ("cluster.inter_node.latency", "0 s"),
+                ("cluster.transport.software", "given")]  # fmt: skip
     theirs = simulate(load_scenario("async-ps", settings))
     ours = simulate(load_scenario("async-ps", [*settings, ("cluster.inter_node.bandwidth", "50 Gbit/s")]))
     found = compare(ours, theirs)
