@@ -254,10 +254,12 @@ def test_constants_stand_in_the_documents_as_they_are_used():
     shown = {}
     for page in ("practice", "computed-workloads"):
         text = (ROOT / "docs" / f"{page}.md").read_text()
-        shown |= {name: values for name, *values in re.findall(r"^\| `(\w+)` \| ([\d.]+) \(([\d.]+) to ([\d.]+)\) \|", text, re.MULTILINE)}
-    assert shown.keys() == constants.keys() - {"kernel_start_s"}  # which has a unit
+        found = re.findall(r"^\| `(\w+)` \| ([\d.]+)(?: (ms|ns))? \(([\d.]+) to ([\d.]+)\) \|", text, re.MULTILINE)
+        shown |= {name: [float(each) * {"ms": 1e-3, "ns": 1e-9, "": 1.0}[unit] for each in values] for name, value, unit, *ends in found
+                  for values in [(value, *ends)]}  # fmt: skip
+    assert shown.keys() == constants.keys() - {"kernel_start_s"}  # which stands in a sentence
     for name, values in shown.items():
-        assert [float(value) for value in values] == [constants[name][key] for key in ("value", "low", "high")], name
+        assert values == pytest.approx([constants[name][key] for key in ("value", "low", "high")]), name
 
 
 def cells_of(page: Path) -> list[list[str]]:
