@@ -157,7 +157,10 @@ def deviations(sample: Sample, regime: str, without: str = "") -> tuple[Deviatio
     compute, communication = (0.0 if value < _NOTHING else digits(value * further, 2) for value in np.exp(found.x))
     if kind == CUT:  # of few sources: no less than of all-reduces, which a cut model has as well
         least = deviations(sample, f"{ALL_REDUCE}, {BETWEEN if links == CATALOGUE else links}", without)
-        compute, communication = max(compute, digits(least[0].per_doubling / _NEXT, 2)), max(communication, digits(least[1].at / _NEXT, 2))
+        further = _NEXT if links == CATALOGUE else 1.0  # has rows of its own
+        compute, communication = (
+            max(own, digits(other / further, 2)) for own, other in ((compute, least[0].per_doubling), (communication, least[1].at))
+        )
     return Deviation(per_doubling=compute), Deviation(at=communication)
 
 

@@ -75,7 +75,9 @@ def test_of_links_that_nobody_measured_the_next_source_is_taken_to_be_further_of
     """By as much as sources that were left out show; where links lead decides which rows are alike."""
     made = rows(0.03, 0.2)
     known, sort = (
-        deviations(Sample.of([row.model_copy(update={"reached": row.reached.model_copy(update={"regime": regime})}) for row in made]), regime)
+        deviations(
+            Sample.of([row.model_copy(update={"reached": row.reached.model_copy(update={"regime": regime})}) for row in made]), regime
+        )
         for regime in (REGIME, "all-reduce, between nodes")
     )
     for narrow, wide in zip((known[0].per_doubling, known[1].at), (sort[0].per_doubling, sort[1].at), strict=True):
