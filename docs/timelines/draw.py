@@ -96,7 +96,8 @@ def _ring(**keys: Any) -> dict[str, dict[str, Any]]:
 
 
 def _servers(**keys: Any) -> dict[str, dict[str, Any]]:
-    return {"strategy": {"kind": "parameter-server", "workers": 4, "servers": 2, **keys}}
+    """Hosts that take no time: a picture is of what waits for what."""
+    return {"strategy": {"kind": "parameter-server", "workers": 4, "servers": 2, **keys}, **NO_HOSTS}
 
 
 def _hybrid(micro_batches: int = 1, **keys: Any) -> dict[str, dict[str, Any]]:
@@ -113,7 +114,9 @@ NODE_OF_FOUR: dict[str, dict[str, Any]] = {"cluster": {"devices_per_node": 4}}
 FILLED = {"run": {"warmup_steps": 3}}
 SPLIT = {"forward_bytes_per_sample": [30_000], "backward_bytes_per_sample": [30_000]}
 EXPERTS = {"count": 4, "used": 1, "work": 0.8, "bytes_per_sample": 30_000}
-ONE_SLOW = {"cluster": {"node_speed": [1, 1, 1, 0.5]}}
+NO_HOSTS: dict[str, dict[str, Any]] = {"cluster": {"transport": {"software": "given"}}}
+ONE_SLOW: dict[str, dict[str, Any]] = {"cluster": {"node_speed": [1, 1, 1, 0.5]}}
+ONE_SLOW_OF_SERVERS = {"cluster": {**ONE_SLOW["cluster"], **NO_HOSTS["cluster"]}}
 TWO_OF_TWO = {"cluster": {"devices_per_node": 2}}
 NEIGHBOURS: dict[str, dict[str, Any]] = {
     "workload": {
@@ -126,6 +129,7 @@ NEIGHBOURS: dict[str, dict[str, Any]] = {
     },
     "cluster": {
         "inter_node": {"bandwidth": "1 GB/s", "latency": "0 s"},
+        "transport": {"software": "given"},
         "background": {"trace": [{"at": "0 s"}, {"at": "20 ms", "flows": 1}, {"at": "40 ms", "load": 0.75}]},
     },
     "strategy": {"kind": "parameter-server", "mode": "async", "workers": 1, "servers": 1},
@@ -141,8 +145,8 @@ PICTURES: dict[str, Picture] = {
     "hierarchical": Picture("Two nodes of two devices", _ring(algorithm="hierarchical") | TWO_OF_TWO),
     "sync-servers": Picture("Four workers and two servers, synchronous", _servers(mode="sync")),
     "async-servers": Picture("Four workers and two servers, asynchronous", _servers(mode="async")),
-    "ssp": Picture("One slow worker, and a bound of one step", _servers(mode="ssp", bound=1) | ONE_SLOW),
-    "backup": Picture("One slow worker that is not waited for", _servers(mode="sync", backup_workers=1) | ONE_SLOW),
+    "ssp": Picture("One slow worker, and a bound of one step", _servers(mode="ssp", bound=1) | ONE_SLOW_OF_SERVERS),
+    "backup": Picture("One slow worker that is not waited for", _servers(mode="sync", backup_workers=1) | ONE_SLOW_OF_SERVERS),
     "slow-worker": Picture("One slow worker in a ring", _ring() | ONE_SLOW),
     "slow-input": Picture(
         "Four workers that wait for their batches", _ring() | {"workload": {"input": {"base": "30 ms", "per_sample": "0 s"}}}

@@ -82,3 +82,8 @@ def test_of_links_that_nobody_measured_the_next_source_is_taken_to_be_further_of
     )
     for narrow, wide in zip((known[0].per_doubling, known[1].at), (sort[0].per_doubling, sort[1].at), strict=True):
         assert wide == pytest.approx(1.4 * narrow, rel=0.05), "to two digits"
+
+
+def _of(row: Compared, regime: str) -> Compared:
+    assert row.reached is not None
+    return row.model_copy(update={"reached": row.reached.model_copy(update={"regime": regime})})
