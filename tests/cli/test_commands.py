@@ -179,7 +179,7 @@ def test_a_result_begins_with_the_answer_and_counts_what_was_assumed(paceline: R
         short.index(text) for text in ("90% interval", "\nlimit ", "\nwarning ", "Details of the prediction", "\nplacement ", "\nassumed ")
     ]
     assert places == sorted(places)
-    assert "assumed     3 values that the scenario does not give; --assumptions shows each" in short
+    assert "assumed     5 values that the scenario does not give; --assumptions shows each" in short
     assert "strategy.pull_order" not in short
     assert "assumed     strategy.pull_order = random: " in full
     assert short[: short.index("\nassumed")] == full[: full.index("\nassumed")]

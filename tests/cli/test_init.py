@@ -248,6 +248,8 @@ def test_at_a_terminal_it_asks(folder: Path) -> None:
         "rnig",
         "async-ps",
         "1",
+        "161",
+        "",
         "90",
         "1.28e6",
     ]

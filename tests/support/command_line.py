@@ -22,6 +22,7 @@ variables = [
 [cluster]
 name = "lab"
 inter_node = {bandwidth = "1 GB/s", latency = "20 us"}
+transport = {software = "given"}
 
 [strategy]
 kind = "parameter-server"

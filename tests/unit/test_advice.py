@@ -46,7 +46,8 @@ def test_what_is_for_certain_faster_is_advised_beside_a_higher_mean_that_is_not(
         "strategy.servers": 2,
         "strategy.server_placement": "colocated",
         "cluster.inter_node.bandwidth": "10 Gbit/s",
-        "cluster.inter_node.latency": "1.5 ms",
+        "cluster.inter_node.latency": "1.3 ms",
+        "practice.grpc_tensor_s": {"value": 1e-4, "low": 1e-5, "high": 1e-3},  # so that nobody knows what servers' hosts cost
     }
     found = paceline.advise("sync-ps", machines=[1, 4], strategies=["single", "ring", "sync-ps"], settings=settings, jobs=1)
     best, top = found.rows[found.best], max(found.rows, key=lambda its: its.result.throughput_samples_per_s.mean)
