@@ -326,8 +326,10 @@ def _links(reason: str) -> Bottleneck:
 
 def _holds_server(scenario: Scenario, link: PortName) -> bool:
     """Whether a link is that of a node with a parameter server, and not of each of the workers' nodes."""
+    if link.owner.kind in ("server node", "server"):
+        return True
     if not scenario.layout.servers_beside:
-        return link.owner.kind in ("server node", "server")
+        return False
     return link.owner.kind == "node" and link.owner.number < scenario.servers < scenario.worker_nodes
 
 

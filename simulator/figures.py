@@ -436,7 +436,7 @@ WARNINGS: Mapping[str, WarningKind] = {
     ),
     "step-with-servers": WarningKind(
         "A step that held more than compute",
-        "the step was measured with parameter servers, which this scenario has not, so that its pull and push count as compute",
+        "the step was measured with parameter servers, which this scenario has not, or whose pull and push last longer than it",
         "measure a step on one device, with paceline calibrate",
     ),
     "other-device": WarningKind(

@@ -40,6 +40,7 @@ __all__ = [
     "read_toml",
     "scenario_from_table",
     "table_of",
+    "with_measured",
 ]
 
 SpecT = TypeVar("SpecT", bound=BaseModel)
@@ -323,6 +324,19 @@ def table_of(scenario: Source, settings: Settings = (), over: Iterable[str] = ()
             whole[section] = {key: value for key, value in table.get(section, {}).items() if key in kept}
     rest = [(key, value) for key, value in pairs if not isinstance(value, Spec)]
     return apply_settings({**table, **whole}, rest, f"{source}: ", say=True), source, beside
+
+
+def with_measured(table: Table, source: str, beside: Path | None) -> Table:
+    """A table that others are made from by changing keys: with what its workload was measured in, where that held a pull and a push."""
+    if table.get("measured_in") is not None or not isinstance(table.get("workload"), Mapping):
+        return table
+    if table["workload"].get("measured_with", "device") == "device":
+        return table
+    try:
+        base = scenario_from_table(table, source, beside)
+    except ScenarioError:  # which is told of what is made from it
+        return table
+    return {**table, "measured_in": base.model_dump(mode="json", context={"filled": True})} if base.servers else table
 
 
 _KEPT = {"workload": ("batch_per_replica", "global_batch"), "cluster": ("nodes", "available"), "input": ("per",)}

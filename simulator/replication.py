@@ -36,7 +36,7 @@ from simulator.scenario import Scenario
 from simulator.strategies.reducing import collective_of
 from simulator.teams import as_workers
 from simulator.uncertainty import with_draw, with_even_draw
-from simulator.workload import Workload
+from simulator.workload import Affine, Workload
 
 __all__ = ["Run", "Shared", "drawn_scenario", "replicate"]
 
@@ -246,14 +246,15 @@ def drawn_scenario(scenario: Scenario, streams: Streams) -> Scenario:
     What compression costs is in the times of its passes, and what a measured step held beside compute is not.
     What is resolved and leaves nothing open is returned itself.
     """
-    drawn = _of_draw(scenario, streams)
-    if drawn.workload.measured_with == "servers" and drawn.servers:
-        drawn = _without_own_exchange(drawn, streams)
+    before = _before_practice(scenario, streams)
+    drawn = drawn_in_practice(before, streams)
+    if drawn.workload.measured_with == "servers" and (drawn.servers or drawn.measured_in is not None):
+        drawn = _without_own_exchange(drawn, before, streams)
     return as_encoded(as_workers(drawn))
 
 
-def _of_draw(scenario: Scenario, streams: Streams) -> Scenario:
-    """The scenario resolved, with one draw of all that fits and practice leave open."""
+def _before_practice(scenario: Scenario, streams: Streams) -> Scenario:
+    """The scenario resolved, with one draw of all that fits leave open."""
     scenario = resolve(scenario).scenario
     load = scenario.workload
     if load.draws_its_law:
@@ -271,7 +272,7 @@ def _of_draw(scenario: Scenario, streams: Streams) -> Scenario:
         cluster = cluster.model_copy(update={"background": background})
     if drawn is not scenario.workload or cluster is not scenario.cluster:
         scenario = scenario.model_copy(update={"workload": drawn, "cluster": cluster})
-    return drawn_in_practice(scenario, streams)
+    return scenario
 
 
 _LEAST_COMPUTE = 0.02
@@ -281,17 +282,25 @@ _TURNS = 12
 _LONE = {"steps": 3, "warmup_steps": 1, "job_steps": None, "start": "together", "start_spread_s": None, "drain": False}
 
 
-def _without_own_exchange(scenario: Scenario, streams: Streams) -> Scenario:
+def _without_own_exchange(drawn: Scenario, before: Scenario, streams: Streams) -> Scenario:
     """With compute alone in the workload's times, where what was measured is a step of one worker with its servers.
 
     Solved with one worker in the simulator, so that it takes as long as was measured: what is
     off in its pull and push is then off the other way in its compute, and one worker is right.
+
+    Parameters
+    ----------
+    drawn, before
+        The scenario with its draw of practice, and without it: the worker that was measured was alone on its host.
     """
-    given = scenario.measured_in
-    share = _share_of_compute(scenario if given is None else _of_draw(Scenario.model_validate(given), streams), streams)
-    load = scenario.workload
+    measured, alone = drawn, before
+    if drawn.measured_in is not None:
+        alone = _before_practice(Scenario.model_validate(drawn.measured_in), streams)
+        measured = drawn_in_practice(alone, streams)
+    share = _share_of_compute(measured.model_copy(update={"workload": alone.workload}), streams)
+    load = drawn.workload
     passes = {"forward": load.forward.times(share), "backward": load.backward.times(share)}
-    return scenario.model_copy(update={"workload": load.model_copy(update={**passes, "measured_with": "device"}), "measured_in": None})
+    return drawn.model_copy(update={"workload": load.model_copy(update={**passes, "measured_with": "device"}), "measured_in": None})
 
 
 def _share_of_compute(scenario: Scenario, streams: Streams) -> float:
@@ -312,10 +321,14 @@ def _lone_step_s(scenario: Scenario, streams: Streams) -> float:
     """Seconds of a step of one worker with all servers to itself, without jitter."""
     strategy = scenario.strategy.alone_with_servers()
     run = scenario.run.model_copy(update=_LONE)
-    load = scenario.workload.model_copy(update={"jitter": Constant(), "run_to_run_cv": 0.0})
-    cluster = scenario.cluster.model_copy(
-        update={"background": None, "slow_nodes": None, "slowdown": None, "nodes": None, "available": None}
-    )
+    changes: dict[str, object] = {
+        "jitter": Constant(), "run_to_run_cv": 0.0, "batch_per_replica": scenario.batch, "global_batch": None
+    }  # fmt: skip
+    if scenario.layout.client_node is None:  # whose input is part of each step
+        changes["input"] = Affine(base_s=0.0, per_sample_s=0.0)
+    load = scenario.workload.model_copy(update=changes)
+    even = dict.fromkeys(("background", "slow_nodes", "slowdown", "nodes", "available"))
+    cluster = scenario.cluster.model_copy(update={**even, "node_speed": (), "node_classes": ()})
     parts = {"strategy": strategy, "run": run, "workload": load, "cluster": cluster, "job": None, "input": None}
     alone = as_encoded(as_workers(scenario.model_copy(update=parts)))
     program = compile_program(alone, streams)

@@ -23,6 +23,7 @@ from simulator.strategies.catalogue import KINDS, AnyStrategy
 from simulator.strategies.setup import Layout
 from simulator.text import counted, listed
 from simulator.training import Training
+from simulator.validation_errors import is_valid
 from simulator.workload import Workload
 
 __all__ = ["HOW_SIMULATED", "NAMED_BEFORE", "Run", "Scenario"]
@@ -195,6 +196,14 @@ class Scenario(Short, Terse):
                 raise ValueError(f"{name} ({given[name].high:g}) is a share of a step: it must be at most {_AT_MOST[name]:g}; 5% is 0.05")
             if name.endswith("_share") and given[name].high > 1:
                 raise ValueError(f"{name} ({given[name].high:g}) is a share of a nominal rate: it must be at most 1")
+        return given
+
+    @field_validator("measured_in")
+    @classmethod
+    def _a_whole_scenario(cls, given: dict[str, Any] | None) -> dict[str, Any] | None:
+        """That it is a scenario with parameter servers, written out."""
+        if given is not None and not (is_valid(cls, given) and cls.model_validate(given).servers):
+            raise ValueError("must be a whole scenario with parameter servers; leave it out, then it is this one")
         return given
 
     @field_validator("discrepancy", mode="before")

@@ -11,7 +11,7 @@ from simulator.evidence import coverage
 from simulator.figures import Exchange, Phase, Warned
 from simulator.intervals import FEWEST_REPLICATIONS
 from simulator.misread import misread
-from simulator.practice import felt_by
+from simulator.practice import felt_by, nominally_in_practice
 from simulator.published_throughputs import same_device
 from simulator.resolve import resolve
 from simulator.scenario import Scenario
@@ -251,12 +251,14 @@ def _on_the_device(scenario: Scenario) -> Iterator[Warned]:
 
 def _on_the_cluster(scenario: Scenario) -> Iterator[Warned]:
     cluster = scenario.cluster
-    if scenario.workload.measured_with == "servers" and not scenario.servers:
+    if scenario.workload.measured_with == "servers" and not scenario.servers and scenario.measured_in is None:
         yield Warned(
             code="step-with-servers", path="workload.measured_with", value="servers",
             text="the measured step held a pull from and a push to parameter servers, which this strategy has not, and all of it is "
             "taken as compute here: predictions come out too slow",
         )  # fmt: skip
+    if scenario.workload.measured_with == "servers" and scenario.servers and scenario.measured_in is None:
+        yield from _too_short_for_its_exchange(scenario)
     if scenario.replicas == 1 and not scenario.servers:
         return
     if cluster.overridden:
@@ -287,6 +289,19 @@ def _on_the_cluster(scenario: Scenario) -> Iterator[Warned]:
         yield from _outside(
             "cluster.inter_node.bandwidth_bytes_per_s", rate, known.bandwidth_bytes_per_s, "bandwidth between nodes, bytes/s"
         )
+
+
+def _too_short_for_its_exchange(scenario: Scenario) -> Iterator[Warned]:
+    """A measured step in which no time is left for compute."""
+    its = nominally_in_practice(scenario)
+    step_s = its.workload.compute_s(scenario.batch)
+    exchange_s = its.lone_step_s - step_s
+    if exchange_s > 0.9 * step_s:
+        yield Warned(
+            code="step-with-servers", path="workload.measured_with", value="servers",
+            text=f"a pull and a push take one worker about {format_seconds(exchange_s)} on this cluster, so that hardly any of a measured "
+            f"step of {format_seconds(step_s)} is left for compute: one worker may come out slower than it was measured",
+        )  # fmt: skip
 
 
 def _taken_as_given(scenario: Scenario) -> Iterator[Warned]:

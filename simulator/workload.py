@@ -102,11 +102,22 @@ class Variable(Terse):
     @property
     def each(self) -> tuple[Variable, ...]:
         """The tensors that it stands for, of equal size, one after the other; itself alone, if it is one."""
+        return (self.one,) * self.tensors
+
+    @property
+    def one(self) -> Variable:
+        """One of the tensors that it stands for; itself, if it is one."""
         if self.tensors == 1:
-            return (self,)
+            return self
         sparse = None if self.sparse_bytes_per_sample is None else self.sparse_bytes_per_sample / self.tensors
-        one = {"size_bytes": self.size_bytes / self.tensors, "sparse_bytes_per_sample": sparse, "rows": None, "tensors": 1}
-        return tuple(self.model_copy(update={**one, "name": f"{self.name} {number}"}) for number in range(1, self.tensors + 1))
+        part = {
+            "size_bytes": self.size_bytes / self.tensors,
+            "sparse_bytes_per_sample": sparse,
+            "rows": None,
+            "columns": None,
+            "tensors": 1,
+        }
+        return self.model_copy(update=part)
 
     def gradient_bytes(self, batch: int) -> float:
         """Bytes of the gradient of a batch: dense as the variable, or the rows touched."""

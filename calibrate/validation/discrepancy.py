@@ -47,10 +47,10 @@ Array = NDArray[np.float64]
 
 _OUTSIDE = 2.0 / 0.1
 """What a value outside costs for each unit of its distance: 2 / alpha."""
-_OTHERS = 1.0
 _NEXT = 1.4
 """How many times as far a source that nobody has seen is off, where links are known by their sort alone: with as much, intervals of
 sources that were left out hold nine of ten of their rows."""
+_OTHERS = 1.0
 """Sources that all other regimes together count as."""
 
 

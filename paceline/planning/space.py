@@ -18,7 +18,7 @@ from paceline.sweeping import Axis, several_clusters
 from simulator.catalog import find
 from simulator.cluster import Cluster
 from simulator.errors import InputError, ScenarioError
-from simulator.loading import Source, apply_settings, scenario_from_table, table_of
+from simulator.loading import Source, apply_settings, scenario_from_table, table_of, with_measured
 from simulator.nearest import did_you_mean
 from simulator.prices import Prices, for_several
 from simulator.published_throughputs import kind_of as device_kind_of
@@ -246,6 +246,7 @@ def space_of(
     if len(clusters) > 1 or several_clusters(over):
         settings, prices = for_several(settings, prices)
     base_table, source, beside = table_of(scenario, settings)
+    base_table = with_measured(base_table, source, beside)
     settings = [(key, value) for key, value in settings if not isinstance(value, Spec)]
     over, workers, servers = _routed(over, workers, servers)
     given, tried = _keys_of(settings), _keys_of((key, value) for key, values in over for value in values)

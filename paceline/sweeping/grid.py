@@ -11,7 +11,7 @@ from typing import Any, TypeVar, overload
 from paceline.ranges import numbers_in, range_of
 from simulator.cluster import Cluster
 from simulator.errors import InputError, ScenarioError
-from simulator.loading import Source, apply_settings, plain, scenario_from_table, table_of
+from simulator.loading import Source, apply_settings, plain, scenario_from_table, table_of, with_measured
 from simulator.prices import Prices, for_several
 from simulator.scenario import HOW_SIMULATED, NAMED_BEFORE, Scenario
 from simulator.validation_errors import quoted
@@ -227,7 +227,7 @@ def grid(
     if several_clusters(axes):
         settings, prices = for_several(list(settings), prices)
     table, source, beside = table_of(scenario, settings, [key for key, _ in axes])
-    made = Grid(table, axes, source=source, beside=beside, prices=prices)
+    made = Grid(with_measured(table, source, beside), axes, source=source, beside=beside, prices=prices)
     made.check()
     if prices is not None:
         prices.check()

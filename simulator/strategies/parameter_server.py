@@ -350,7 +350,7 @@ class ParameterServer(Strategy):
         """Bytes of each variable's gradient as it is pushed: compressed, or as it is."""
         if self.compression is None:
             return super().pushed_bytes(setup)
-        return [math.fsum(self.compression.sent_bytes(variable, setup.batch)) for variable in setup.workload.variables]
+        return [its.tensors * math.fsum(self.compression.sent_bytes(its.one, setup.batch)) for its in setup.workload.variables]
 
     def encoding_s(self, setup: Setup) -> tuple[float, float]:
         """Seconds in which a worker compresses; servers make gradients of what comes, as part of their service."""
@@ -385,7 +385,7 @@ class ParameterServer(Strategy):
 
     def _tensors(self, workload: Workload) -> int:
         """Variables, or the shards that they are cut into."""
-        return sum(variable.tensors * shard_count(variable.each[0], self.partitioner) for variable in workload.variables)
+        return sum(variable.tensors * shard_count(variable.one, self.partitioner) for variable in workload.variables)
 
     def messages_a_step(self, setup: Setup) -> int:
         """Of variables to a worker, and of its gradients to the servers."""
@@ -428,7 +428,7 @@ class ParameterServer(Strategy):
     def _served_s(self, setup: Setup) -> float:
         """Seconds of servers for a worker's gradients."""
         load = setup.workload
-        served_s = math.fsum(load.server(variable.gradient_bytes(setup.batch)) for variable in load.variables)
+        served_s = math.fsum(its.tensors * load.server(its.one.gradient_bytes(setup.batch)) for its in load.variables)
         return served_s + (self.compression.decompress_s(load.variables, None) if self.compression is not None else 0.0)
 
     def least_exchange_s(self, setup: Setup, bandwidth_bytes_per_s: float, latency_s: float) -> float | None:
@@ -437,10 +437,10 @@ class ParameterServer(Strategy):
             return None
         variables, batch = setup.workload.variables, setup.batch
         # compute can begin with what the forward pass needs first, and the last gradient follows it
-        first = min(variable.pull_bytes(batch) for variable in variables)
+        first = min(variable.one.pull_bytes(batch) for variable in variables)
         if self.pulls == "together" or setup.run.grouping == "per-server":
             first = math.fsum(variable.pull_bytes(batch) for variable in variables) / self.servers
-        last = min(self.pushed_bytes(setup))
+        last = min(size / variable.tensors for size, variable in zip(self.pushed_bytes(setup), variables, strict=True))
         cut = 1 if self.partitioner is None else math.inf
         return (first + last) / cut / bandwidth_bytes_per_s + 2 * latency_s
 

@@ -71,7 +71,7 @@ def calibrate_server(
     [bold]paceline simulate async-ps --set cluster.use=lab[/bold]
 
     A worker pulls variables from a server and pushes gradients to it, through TensorFlow's own gRPC, for some
-    20 seconds. Without --peer both are processes of this machine, in a network namespace that
+    half a minute. Without --peer both are processes of this machine, in a network namespace that
     nobody else can reach. The link is that of --cluster, or what calibrate-link wrote under this name.
     """
     from paceline import api
