@@ -184,7 +184,7 @@ FILES = [
     Bad("utf-16", SIM, ("s.toml: is no text in UTF-8 (byte 0)",), {"s.toml": SCENARIO.encode("utf-16")}),
     Bad("no-toml", SIM, ("s.toml: is no valid TOML: ", "line 1, column 9"), {"s.toml": "workload: {name: plain}\n"}),
     Bad("json", SIM, ("s.toml: is no valid TOML: ",), {"s.toml": '{"workload": {}}'}),
-    Bad("key-twice", SIM, ("s.toml: is no valid TOML: ", "line 20"), edited("workers = 2", "workers = 2\nworkers = 3")),
+    Bad("key-twice", SIM, ("s.toml: is no valid TOML: ", "line 21"), edited("workers = 2", "workers = 2\nworkers = 3")),
     Bad("cut-in-half", SIM, ("s.toml: is no valid TOML: ", "end of document"), {"s.toml": SCENARIO[:250]}),
     Bad("empty", SIM, ("s.toml: is empty; a scenario has the tables [workload]",), {"s.toml": ""}),
     Bad("deep", SIM, ("s.toml: is nested too deeply",), {"s.toml": "a = " + "[" * 3000 + "]" * 3000}),
