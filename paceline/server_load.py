@@ -47,7 +47,7 @@ class ServerLoad:
         >>> from simulator.catalog import find
         >>> from simulator.loading import load_workload
         >>> ServerLoad.of(load_workload(find("workloads", "resnet-50", ""))).hosts_limit
-        True
+        False
         """
         known = constants()
         tensors = sum(each.tensors for each in workload.variables)

@@ -79,7 +79,7 @@ def resolve(scenario: Scenario) -> Resolved:
     >>> given = load_scenario("async-ps", [("run.start", "together")])
     >>> found = resolve(given)
     >>> found.scenario.strategy.pull_order, [each.path for each in found.assumed]
-    ('random', ['strategy.pull_order', 'cluster, links of sort ethernet'])
+    ('random', ['strategy.pull_order', 'cluster, links of sort ethernet', 'cluster.transport', 'cluster.transport'])
     >>> found.scenario == resolve(found.scenario).scenario
     True
     """

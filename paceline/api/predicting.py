@@ -487,7 +487,7 @@ def plan(
     ...     "ring", target_throughput="10000 samples/s", workers=[1, 2, 4, 8], settings={"run.steps": 20}, jobs=1
     ... )
     >>> found.feasible, found.chosen.result.replicas, found.chosen.scaling
-    (True, 4, 'weak')
+    (True, 8, 'weak')
     """
     from paceline.planning import goal_of, length_of, space_of
     from paceline.planning import plan as search
