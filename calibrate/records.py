@@ -19,6 +19,7 @@ __all__ = [
     "Fingerprint",
     "FirstBatch",
     "Header",
+    "IteratorEnd",
     "JobEvent",
     "LayerRecord",
     "LayerTimes",
@@ -134,11 +135,20 @@ class CheckpointTime(_Record):
     snapshot_s: NotNegative
 
 
+class IteratorEnd(_Record):
+    """The end of one ``tf.data`` iterator: how old it was, and how long that took."""
+
+    kind: Literal["iterator"]
+    index: Count
+    age_s: Positive
+    wait_s: NotNegative
+
+
 class Unmeasured(_Record):
     """Something beside the steps could not be measured."""
 
     kind: Literal["unmeasured"]
-    what: Literal["evaluation", "checkpoint"]
+    what: Literal["evaluation", "checkpoint", "iterators"]
     why: str
 
 
@@ -493,6 +503,7 @@ Record = Annotated[
     | StartUpTime
     | EvaluationTime
     | CheckpointTime
+    | IteratorEnd
     | Unmeasured
     | StepTime
     | Load

@@ -32,6 +32,7 @@ PART_LABELS = {
     "tracing": "Tracing",
     "first_epoch": "Slower first epoch",
     "filling": "First batches",
+    "iterators": "Ends of iterators",
     "steps": "Steps",
     "evaluation": "Evaluation",
     "checkpoints": "Checkpoints",

@@ -198,6 +198,7 @@ class JobParts(Spec):
     tracing: float = Field(description="by how much first steps, of training and of evaluation, take longer than later ones")
     first_epoch: float = Field(description="by how much the first epoch's steps take longer, while the input pipeline fills its cache")
     filling: float = Field(description="waiting for the first batch of each epoch")
+    iterators: float = Field(default=0.0, description="waiting for the end of the last epoch's tf.data iterators, and of evaluations'")
     steps: float = Field(description="steps whose work lasts")
     evaluation: float = Field(description="passes over other data between epochs")
     checkpoints: float = Field(description="time for which training waits for checkpoints")
@@ -388,6 +389,11 @@ WARNINGS: Mapping[str, WarningKind] = {
         "A figure that nothing has",
         "a latency, bandwidth, time, size or price is far from all that there is, so that another unit or prefix may have been meant",
         'write it with its unit, such as latency = "50 us"; a plain number under latency_s is one of seconds',
+    ),
+    "iterator-ends": WarningKind(
+        "Epochs may stand still before they begin",
+        "the end of a tf.data iterator may wait until the thread that tunes it wakes up, and how often that happens was not measured",
+        'measure it with paceline calibrate; or let the data set repeat, with steps_per_epoch, and say job.iterators = "kept"',
     ),
     "moved-device": WarningKind(
         "Moved to another device",

@@ -12,7 +12,7 @@ from simulator.constants import Known
 from simulator.spec import Bytes, Rate, Seconds, Spec, Terse
 from simulator.validation_errors import rule_of
 
-__all__ = ["Duration", "Overheads"]
+__all__ = ["Duration", "IteratorEnds", "Overheads"]
 
 
 class _Exact(Spec):
@@ -61,6 +61,19 @@ class Duration(Spec):
         return Known(value=self.value_s, low=self.low_s, high=self.high_s).quantile(probability)
 
 
+class IteratorEnds(Spec):
+    """How often the end of a ``tf.data`` iterator waited for the thread that tunes it."""
+
+    ended: int = Field(ge=1, description="iterators that were ended while their thread slept")
+    waited: int = Field(ge=0, description="of them, those whose end waited until the thread woke up by itself")
+
+    @model_validator(mode="after")
+    def _within(self) -> IteratorEnds:
+        if self.waited > self.ended:
+            raise ValueError(f"waited ({self.waited}) must be at most ended ({self.ended})")
+        return self
+
+
 class Overheads(Terse):
     """``[overheads]`` of a workload: what its jobs spend beside steps, measured on the user's own code."""
 
@@ -74,3 +87,4 @@ class Overheads(Terse):
     snapshot: Duration | None = Field(
         default=None, description="time for which an asynchronous checkpoint stops the training, to copy what it then writes"
     )
+    iterators: IteratorEnds | None = Field(default=None, description="how often the end of a tf.data iterator stops the training")

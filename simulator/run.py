@@ -12,7 +12,7 @@ from simulator.effort import check_memory
 from simulator.engine.choosing import Engine, engine_for, likely_engine
 from simulator.engine.recorder import Measured
 from simulator.errors import InputError, SimulationError
-from simulator.job.outcome import job_of, window_of
+from simulator.job.outcome import job_of, warned_of, window_of
 from simulator.memory import does_not_fit
 from simulator.metrics import Window, alone_scenario, summarise
 from simulator.records import Observer
@@ -73,8 +73,15 @@ def simulate(scenario: Scenario | Resolved, *, observer: Observer | None = None,
         window = _Window(Resolved(window_of(resolved.given), window_of(resolved.scenario)), progress)
         steps = _kept(window) if observer is None else _of_steps(window.resolved, observer, progress)
         job = job_of(resolved.scenario, steps, _rates)
+        warned = (*steps.warnings, *warned_of(resolved.scenario, job))
         result = steps.model_copy(
-            update={"scenario": resolved.given, "scenario_hash": resolved.given.hash, "assumed": resolved.assumed, "job": job}
+            update={
+                "scenario": resolved.given,
+                "scenario_hash": resolved.given.hash,
+                "assumed": resolved.assumed,
+                "job": job,
+                "warnings": warned,
+            }
         )
     return result.model_copy(update={"wall_time_s": time.perf_counter() - begun})
 

@@ -12,10 +12,11 @@ from scipy import stats
 from calibrate.fit.intervals import digits
 from calibrate.fit.step_times import StepTable
 from calibrate.measurements import Measurements
-from calibrate.records import CheckpointTime, EvaluationTime, StartUpTime, Unmeasured, WarmUp
-from simulator.overheads import Duration, Overheads
+from calibrate.records import CheckpointTime, EvaluationTime, IteratorEnd, StartUpTime, Unmeasured, WarmUp
+from simulator.job.iterators import longest_wait_s
+from simulator.overheads import Duration, IteratorEnds, Overheads
 
-__all__ = ["duration_of", "fit_overheads"]
+__all__ = ["duration_of", "fit_overheads", "iterator_ends"]
 
 
 def fit_overheads(runs: Sequence[Measurements], table: StepTable) -> tuple[Overheads | None, dict[str, str]]:
@@ -53,6 +54,7 @@ def fit_overheads(runs: Sequence[Measurements], table: StepTable) -> tuple[Overh
         "startup": duration_of(startups),
         "tracing": duration_of(tracings),
         "evaluation_tracing": duration_of(evaluations),
+        "iterators": iterator_ends([record for run in runs for record in run.of(IteratorEnd)]),
         **_of_checkpoints(runs, written),
     }
     found = {key: value for key, value in fields.items() if value is not None}
@@ -85,6 +87,21 @@ def duration_of(values: Sequence[float]) -> Duration | None:
             low, high = max(0.0, mean - half), mean + half
     value = digits(mean)
     return Duration(value_s=value, low_s=min(value, digits(low)), high_s=max(value, digits(high)))
+
+
+def iterator_ends(records: Sequence[IteratorEnd]) -> IteratorEnds | None:
+    """How many ends of iterators waited for the next turn of the thread that tunes them, of those that came well before it.
+
+    One that waited took as long as was left until that turn, half of which nothing else takes; None without any that can be judged.
+    """
+    judged = [(record.wait_s, left_s) for record in records if (left_s := longest_wait_s(record.age_s)) >= _JUDGED_S]
+    if not judged:
+        return None
+    return IteratorEnds(ended=len(judged), waited=sum(1 for wait_s, left_s in judged if wait_s > left_s / 2))
+
+
+_JUDGED_S = 0.02
+"""Time to the next turn from which on a wait for it is told from the work of ending an iterator, a millisecond or so."""
 
 
 def _tracings(runs: Sequence[Measurements], table: StepTable) -> list[float]:

@@ -19,6 +19,10 @@ EVALUATIONS = 4
 CHECKPOINTS = 5
 CHECKPOINTS_LIMIT_S = 3.0
 """After so long no further checkpoint is begun: one of a large model takes longer than steps."""
+ITERATORS = 24
+ITERATORS_LIMIT_S = 5.0
+ITERATOR_AGE_S = 0.065
+"""Age at which an iterator is ended, at least: its tuning thread has turns at 0.06 and 0.14 s."""
 OLDEST_S = 86400.0
 
 
@@ -67,6 +71,26 @@ def evaluation(step: Callable[[], Any], timed: Callable[[Callable[[], Any]], flo
             recorder.write("evaluation", batch=batch, index=index, seconds=timed(step))
     except Exception as error:  # the user's code may raise anything; the measurement stands
         unmeasured("evaluation", error, recorder)
+
+
+def iterator_ends(tf: Any, step: Callable[[], Any], timed: Callable[[Callable[[], Any]], float], recorder: Any) -> None:
+    """Step through short data sets, and time how long the end of each one's iterator takes."""
+    try:
+        count = max(2, math.ceil(ITERATOR_AGE_S / max(timed(step), 1e-6)))
+        data = tf.data.Dataset.from_tensors(tf.zeros(())).repeat(count).prefetch(2)
+        began = time.perf_counter()
+        for index in range(ITERATORS):
+            born = time.perf_counter()
+            iterator = iter(data)
+            for _ in iterator:
+                timed(step)
+            ended = time.perf_counter()
+            del iterator  # it goes with its last reference, as when fit makes the next epoch's
+            recorder.write("iterator", index=index, age_s=ended - born, wait_s=time.perf_counter() - ended)
+            if time.perf_counter() - began > ITERATORS_LIMIT_S:
+                break
+    except Exception as error:  # the measurement stands
+        unmeasured("iterators", error, recorder)
 
 
 def unmeasured(what: str, error: Any, recorder: Any) -> None:

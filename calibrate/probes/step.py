@@ -295,8 +295,9 @@ class Probe:
             self.progress(done, total, "layers")
 
     def beside_steps(self, step: Callable[[], Any]) -> None:
-        """First evaluations, where the model is known, and checkpoints."""
+        """Ends of iterators; first evaluations, where the model is known; and checkpoints."""
         overheads, recorder = self.overheads, self.recorder
+        overheads.iterator_ends(self.tf, step, self._timed, recorder)
         if self.model is not None:
             batch = self.batches[0]
             overheads.evaluation(self.model.evaluation(batch, self.device, self.arguments.jit), self._timed, batch, recorder)

@@ -109,6 +109,7 @@ def _whole(job: JobOutcome, epochs: Sequence[Epoch]) -> Iterator[Piece]:
         yield Piece("tracing", parts.tracing, "first steps, by which they take longer")
         yield Piece("first_epoch", parts.first_epoch, "by which the first epoch's steps take longer")
         yield Piece("filling", parts.filling, "first batches of all epochs together")
+        yield Piece("iterators", parts.iterators, "ends of tf.data iterators, of all epochs together")
         yield Piece("steps", parts.steps, "steps of all epochs together")
         yield Piece("evaluation", parts.evaluation, "evaluations together")
         yield Piece("checkpoints", parts.checkpoints, "checkpoints together")

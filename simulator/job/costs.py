@@ -11,6 +11,7 @@ import numpy as np
 
 from simulator.errors import ScenarioError
 from simulator.job.intervals import best_interval_s
+from simulator.job.iterators import Iterators
 from simulator.job.spec import Checkpoint, Faults, Job
 from simulator.memory import slot_bytes, state_bytes
 from simulator.overheads import Duration, Overheads
@@ -65,6 +66,8 @@ class Course:
         Of checkpoints; none: none is written.
     write_steps, write_epochs
         Steps, or epochs, between them; 0 for the one that does not count.
+    iterators
+        What their ends may cost between epochs; none: nothing.
     """
 
     epochs: tuple[float, ...]
@@ -80,6 +83,7 @@ class Course:
     writing: Writing | None
     write_steps: float
     write_epochs: int
+    iterators: Iterators | None = None
 
     @property
     def steps(self) -> float:

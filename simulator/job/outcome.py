@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter
@@ -13,20 +13,22 @@ from operator import attrgetter
 from simulator.cost import usd_per_hour
 from simulator.discrepancy import off_of
 from simulator.errors import SimulationError
-from simulator.figures import Checkpointing, Epoch, Estimate, JobOutcome, JobParts
+from simulator.figures import Checkpointing, Epoch, Estimate, JobOutcome, JobParts, Warned
 from simulator.input_epochs import Fill, fill_of, first_epoch
 from simulator.intervals import prediction_interval
 from simulator.job.costs import Course, course_of, evaluation_batch, step_samples, stopping_mtbf_s, whole_mtbf_s
 from simulator.job.faults import arrivals, effect_of
 from simulator.job.intervals import best_interval_s, daly_interval_s, young_interval_s
+from simulator.job.iterators import Iterators, longest_wait_s
 from simulator.job.renewal import Crew, Ended, Renewal, checkpoints_of
 from simulator.job.spec import Faults
 from simulator.results import Result
 from simulator.rng import Streams
 from simulator.scenario import Scenario
 from simulator.strategies.assembling import crowding
+from simulator.text import format_seconds
 
-__all__ = ["job_of", "window_of"]
+__all__ = ["job_of", "warned_of", "window_of"]
 
 _HOUR_S = 3600.0
 _FEWEST_ENDED = 2
@@ -82,12 +84,46 @@ def job_of(scenario: Scenario, window: Result, rates_of: Rates) -> JobOutcome:
         filling, filling_first = (
             _filling_s(its, at_once * max(each_s - apart_s, 0.0)) for its, each_s in ((fill, step_s), (fill_first, first_s))
         )
-        course = replace(course, filling_s=filling, first_filling_s=filling_first)
+        course = replace(course, filling_s=filling, first_filling_s=filling_first, iterators=_iterators(scenario, streams))
         crew = crews.of(replication) if crews is not None else None
         faults = arrivals(scenario, crew.faults, streams) if crew is not None else ()
         courses.append(course)
         ends.append(Renewal(course, crew, faults).run())
     return _outcome(scenario, window, courses, ends)
+
+
+def _iterators(scenario: Scenario, streams: Streams) -> Iterators | None:
+    """What ends between epochs: of all processes, which wait for one another; none where nothing is known of it, or nothing ends."""
+    known, layout = scenario.workload.overheads, scenario.layout
+    if known is None or known.iterators is None or not _renews_iterators(scenario):
+        return None
+    return Iterators.of_run(known.iterators, layout.replicas_per_process, layout.processes, streams.generator("iterators"))
+
+
+def _renews_iterators(scenario: Scenario) -> bool:
+    """Whether all stop for the ends of iterators: those of asynchronous workers stop for none but their own, and servers' data sets repeat."""
+    job = scenario.job
+    return job is not None and job.iterators == "renewed" and not scenario.strategy.pace.asynchronous and not scenario.layout.servers
+
+
+def warned_of(scenario: Scenario, job: JobOutcome) -> Iterator[Warned]:
+    """What a reader must know of a job beside what is said of its steps: waits that nobody has measured."""
+    known = scenario.workload.overheads
+    if job.epochs <= 1 or not _renews_iterators(scenario) or (known is not None and known.iterators is not None):
+        return
+    epoch_s = job.each_epoch[-1].time_s
+    longest_s = longest_wait_s(epoch_s)
+    if longest_s < _NOTABLE * epoch_s:
+        return
+    yield Warned(
+        code="iterator-ends", path="job.iterators", value="renewed",
+        text=f"each epoch ends a tf.data iterator, which may stop the training for up to {format_seconds(longest_s)} each time "
+        f"(an epoch takes {format_seconds(epoch_s)}); how often was not measured, so the job's time is without it",
+    )  # fmt: skip
+
+
+_NOTABLE = 0.1
+"""Of an epoch: a wait that is worth a warning."""
 
 
 def _filling_s(fill: Fill, waits_s: float) -> float:
@@ -261,6 +297,12 @@ def _epoch(courses: Sequence[Course], number: int, checkpoint_s: float) -> Epoch
     first_s = step_s + (0.0 if number else mean(lambda its: its.tracing_s))
     first_s += mean(lambda its: its.filling_s if number else its.first_filling_s)
     evaluation_s = mean(lambda its: its.evaluation_s) if one.evaluates(number) else 0.0
+    busy_s = first_s + max(steps - 1.0, 0.0) * step_s + evaluation_s + checkpoint_s  # iterators of an epoch like it are as old
+    if number:
+        first_s += mean(lambda its: its.iterators.mean_wait_s(busy_s) if its.iterators is not None else 0.0)
+    if one.evaluates(number) and number + 1 > one.evaluation_every:
+        age_s = busy_s * one.evaluation_every
+        evaluation_s += mean(lambda its: its.iterators.mean_wait_s(age_s) if its.iterators is not None else 0.0)
     if evaluation_s and number + 1 == one.evaluation_every:
         evaluation_s += mean(lambda its: its.evaluation_tracing_s)
     return Epoch(

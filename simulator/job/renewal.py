@@ -13,7 +13,7 @@ import heapq
 import itertools
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from simulator.errors import SimulationError
 from simulator.figures import JobParts
@@ -25,9 +25,9 @@ __all__ = ["Crew", "Ended", "Renewal", "checkpoints_of"]
 
 _MOST_FAULTS = 100_000
 _ROUNDING = 1e-9
-_KEPT = ("tracing", "first_epoch", "filling", "steps", "evaluation", "checkpoints", "fewer_workers")
+_KEPT = ("tracing", "first_epoch", "filling", "iterators", "steps", "evaluation", "checkpoints", "fewer_workers")
 """Parts of which a fault takes back what came after the last checkpoint."""
-_TRACING, _FIRST, _FILLING, _STEPS, _EVALUATION, _CHECKPOINTS, _FEWER = range(len(_KEPT))
+_TRACING, _FIRST, _FILLING, _ITERATORS, _STEPS, _EVALUATION, _CHECKPOINTS, _FEWER = range(len(_KEPT))
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +127,7 @@ class Renewal:
         self._count = self._restarts = 0
         self._rolled_back = self._down = False
         self._traced = self._evaluated = self._filled = False  # by the processes that run now
+        self._iterating: dict[str, float] = {}  # since when they have the iterators that they have
 
     def run(self) -> Ended:
         """Until its last step, or until it is given up.
@@ -175,12 +176,14 @@ class Renewal:
         """From where the training is to the end of the epoch."""
         course, epoch = self._course, self._place.epoch
         if self._place.step < course.epochs[epoch]:
+            self._renew_iterators("training")
             self._spend(_FILLING, course.filling_s if self._filled else course.first_filling_s)
             if not self._traced:
                 self._spend(_TRACING, course.tracing_s)
                 self._traced = True
             self._make_steps()
         if course.evaluates(epoch):
+            self._renew_iterators("evaluation")
             if not self._evaluated:
                 self._spend(_TRACING, course.evaluation_tracing_s)
                 self._evaluated = True
@@ -191,6 +194,13 @@ class Renewal:
         self._filled = True
         if course.writes_after(epoch):
             self._write()
+
+    def _renew_iterators(self, purpose: str) -> None:
+        """End those of the epoch or the evaluation before, where there are any, and begin others."""
+        began_s = self._iterating.get(purpose)
+        if self._course.iterators is not None and began_s is not None:
+            self._spend(_ITERATORS, self._course.iterators.wait_s(self._now - began_s))
+        self._iterating[purpose] = self._now
 
     def _spend(self, part: int, seconds: float) -> None:
         """Do something that takes a fixed time."""
@@ -422,6 +432,7 @@ class Renewal:
             self._away.clear()
             self._back.clear()
             self._traced, self._evaluated, self._filled = True, False, False  # its steps are traced before it goes on
+            self._iterating.clear()
             return float(ready_s + self._read_s)
         for worker in missing:
             self._away[worker] = now + back_s
@@ -471,7 +482,7 @@ def checkpoints_of(course: Course) -> list[float]:
     writing = course.writing
     if writing is None or not writing.lasts_s:  # none waits for another
         return [written * (writing.stop_s if writing is not None else 0.0) for written in course.written_in()]
-    one, found = Renewal(course), []
+    one, found = Renewal(replace(course, iterators=None)), []
     one.begin()
     for _ in course.epochs:
         before_s = one.checkpoints_s

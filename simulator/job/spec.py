@@ -147,6 +147,11 @@ class Job(Terse):
     evaluation_tracing: Duration | None = Field(
         default=None, description="by how much the first evaluation takes longer than later ones; left out: as measured, else none"
     )
+    iterators: Literal["renewed", "kept"] = Field(
+        default="renewed",
+        description="renewed: each epoch, and each evaluation, ends a tf.data iterator and begins another, as Keras does with a finite "
+        "data set; kept: one goes on, as of a data set that repeats, with steps_per_epoch",
+    )
     evaluation: Evaluation | None = Field(default=None, description="evaluations between epochs; left out: none")
     checkpoint: Checkpoint | None = Field(default=None, description="how often checkpoints are written, and how; left out: none is written")
     faults: Faults | None = Field(default=None, description="what fails, how often, and what it takes to go on; left out: nothing fails")

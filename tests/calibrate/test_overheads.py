@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +18,11 @@ import calibrate
 import paceline
 from calibrate.fit.overheads import duration_of
 from calibrate.measurements import read_measurements
-from calibrate.records import CheckpointTime, EvaluationTime, StartUpTime, Unmeasured
+from calibrate.records import CheckpointTime, EvaluationTime, IteratorEnd, StartUpTime, Unmeasured
 from simulator.errors import CalibrationWarning
+from simulator.job.iterators import longest_wait_s, next_turn_s
 from simulator.loading import load_workload
+from simulator.overheads import IteratorEnds
 
 MODELS = Path(calibrate.__file__).parent.parent / "models" / "keras"
 
@@ -67,6 +72,9 @@ def _beside(startup_s: float, tracing_s: float, truth: Truth) -> list[dict[str, 
     for index, (write_s, sync_s) in enumerate(((0.03, 0.01), (0.05, 0.03), (0.02, 0.04), (0.01, 0.01))):
         checkpoint = {"kind": "checkpoint", "index": index, "size_bytes": 5e6, "write_s": write_s, "sync_s": sync_s, "restore_s": 0.025}
         found.append({**checkpoint, "cold": True, "snapshot_s": 0.004})
+    # of three that end well before the next turn, at 0.14 s, one waits for it; of what ends just before it nothing can be said
+    for index, (age_s, wait_s) in enumerate(((0.08, 0.001), (0.1, 0.041), (0.11, 0.012), (0.135, 0.005))):
+        found.append({"kind": "iterator", "index": index, "age_s": age_s, "wait_s": wait_s})
     return [*found, {"kind": "end"}]
 
 
@@ -88,6 +96,7 @@ def test_overheads_are_fitted_as_they_were_measured(tmp_path: Path) -> None:
     assert found.restore_bytes_per_s == pytest.approx(5e6 / 0.025)
     assert found.snapshot is not None
     assert found.snapshot.value_s == pytest.approx(0.004)
+    assert found.iterators == IteratorEnds(ended=9, waited=3)
     assert workload.provenance["overheads"] == "3 processes, 12 checkpoints"
     assert load_workload(tmp_path / "beside.toml").overheads == found
 
@@ -144,8 +153,11 @@ def test_a_real_model_is_started_evaluated_and_written(tmp_path: Path) -> None:
     assert [one.index for one in measured.of(EvaluationTime)] == [0, 1, 2, 3]
     written = measured.of(CheckpointTime)
     assert written
+    assert all(one.age_s > 0.06 for one in measured.of(IteratorEnd))
     workload = calibrate.fit_workload(path, "mlp", accept_disturbed=True)
     assert workload.overheads is not None
+    assert workload.overheads.iterators is not None
+    assert 0 < workload.overheads.iterators.ended <= len(measured.of(IteratorEnd))
     assert workload.overheads.checkpoint_bytes is not None
     assert workload.parameter_bytes < workload.overheads.checkpoint_bytes < workload.parameter_bytes + 10_000
     assert list(tmp_path.iterdir()) == [path], "nothing of the checkpoints stays"
@@ -183,3 +195,39 @@ def test_a_step_of_ones_own_is_written_with_the_slots_of_its_optimizer(tmp_path:
     measured = read_measurements(calibrate.profile_step(f"{target}:not_traceable", "eager", **options))
     assert [one.what for one in measured.of(Unmeasured)] == ["checkpoint"]
     assert measured.complete
+
+
+REAL = """
+import json, os, sys, time
+os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
+import tensorflow as tf
+found = []
+for tuned in (True, False):
+    options = tf.data.Options()
+    options.autotune.enabled = tuned
+    data = tf.data.Dataset.from_tensors(tf.zeros(())).repeat(8).prefetch(2).with_options(options)
+    for _ in range(12):
+        began = time.perf_counter()
+        iterator = iter(data)
+        for _ in iterator:
+            until = time.perf_counter() + 0.02
+            while time.perf_counter() < until:
+                pass
+        ended = time.perf_counter()
+        del iterator
+        found.append([tuned, ended - began, time.perf_counter() - ended])
+json.dump(found, sys.stdout)
+"""
+
+
+@needs_tensorflow
+def test_tensorflow_waits_for_the_next_turn_on_one_core() -> None:
+    """Who shares its core with the thread that it wakes up, and has been at work, gives it up at once; without tuning there is no thread."""
+    ran = subprocess.run([sys.executable, "-c", REAL], capture_output=True, check=True, text=True, timeout=120)
+    found = json.loads(ran.stdout)
+    tuned = [(age_s, wait_s) for its, age_s, wait_s in found if its and longest_wait_s(age_s) > 0.03]
+    waited = [(age_s, wait_s) for age_s, wait_s in tuned if wait_s > longest_wait_s(age_s) / 2]
+    assert len(waited) > len(tuned) / 2
+    late = sorted(age_s + wait_s - next_turn_s(age_s) for age_s, wait_s in waited)
+    assert abs(late[len(late) // 2]) < 0.02
+    assert sorted(wait_s for its, _, wait_s in found if not its)[6] < 0.01

@@ -436,6 +436,8 @@ def _beside_steps(overheads: Overheads) -> str:
         speeds = f"written in {format_seconds(size / write)} ({format_rate(write)}) and read in {format_seconds(size / restore)}"
         copied = f", copied in {format_seconds(overheads.snapshot.value_s)}" if overheads.snapshot is not None else ""
         parts.append(f"a checkpoint of {format_bytes(size)} {speeds}{copied}")
+    if (ends := overheads.iterators) is not None:
+        parts.append(f"{ends.waited} of {ends.ended} ends of tf.data iterators wait")
     return ", ".join(parts)
 
 
