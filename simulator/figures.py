@@ -198,7 +198,7 @@ class JobParts(Spec):
     tracing: float = Field(description="by how much first steps, of training and of evaluation, take longer than later ones")
     first_epoch: float = Field(description="by how much the first epoch's steps take longer, while the input pipeline fills its cache")
     filling: float = Field(description="waiting for the first batch of each epoch")
-    iterators: float = Field(default=0.0, description="waiting for the end of the last epoch's tf.data iterators, and of evaluations'")
+    iterators: float = Field(default=0.0, description="waiting for the end of tf.data iterators, after evaluations and between epochs")
     steps: float = Field(description="steps whose work lasts")
     evaluation: float = Field(description="passes over other data between epochs")
     checkpoints: float = Field(description="time for which training waits for checkpoints")

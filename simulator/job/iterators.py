@@ -1,15 +1,15 @@
 """Ends of ``tf.data`` iterators between epochs, for which a training may stand still.
 
-Keras' ``fit`` makes a new iterator for each epoch of a finite data set, and one for each evaluation, and so does a loop of
-``for batch in dataset``. Where an iterator is tuned (``tf.data.Options().autotune``, on by default), a thread of its own wakes up
-every so often, and the end of the iterator waits for that thread. TensorFlow wakes it for that
-(``Model::OptimizeLoop`` in ``tensorflow/core/framework/model.cc`` waits on a condition that a callback of the cancellation
-signals), but marks the cancellation as made only when all callbacks have run (``CancellationManager::StartCancelWithStatus`` in
-``xla/tsl/framework/cancellation.cc``). A thread that is quick to wake up sees no cancellation, and sleeps on: until its next turn,
-which is as far off as the iterator is old, and 60 s at the most.
+Keras' ``fit`` makes a new iterator for each epoch of a finite data set, and ends the last one before the first step
+(``EpochIterator`` in ``keras/src/trainers/epoch_iterator.py``, whose iterator the loop of ``fit`` keeps until then). One of an
+evaluation ends with it, as does one of a loop ``for batch in dataset``. Where an iterator is tuned
+(``tf.data.Options().autotune``, on by default), a thread of its own wakes up every so often, and the end of the iterator waits
+for that thread. TensorFlow wakes it for that (``Model::OptimizeLoop`` in ``tensorflow/core/framework/model.cc`` waits on a
+condition that a callback of the cancellation signals), but marks the cancellation as made only when all callbacks have run
+(``CancellationManager::StartCancelWithStatus`` in ``xla/tsl/framework/cancellation.cc``). A thread that is quick to wake up sees
+no cancellation, and sleeps on: until its next turn, which is as far off as the iterator is old, and 60 s at the most.
 
-How often that happens is a matter of who gets which core: always on one core, on two with nothing else to do about once in four
-(docs/first-epochs.md). It is measured, and never assumed.
+How often that happens is a matter of who gets which core (docs/first-epochs.md). It is measured, and never assumed.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy import stats
@@ -81,7 +82,7 @@ class Iterators:
         alone = replicas_per_process * processes == 1
         return cls(1 if alone else 1 + replicas_per_process, processes, share, draw)
 
-    @property
+    @cached_property
     def _most_waits(self) -> np.ndarray:
         """Chance that no process waits for more than 0, 1, 2, ... turns."""
         return np.asarray(stats.binom.cdf(np.arange(self.of_process + 1), self.of_process, self.share)) ** self.processes

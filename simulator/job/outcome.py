@@ -300,9 +300,8 @@ def _epoch(courses: Sequence[Course], number: int, checkpoint_s: float) -> Epoch
     busy_s = first_s + max(steps - 1.0, 0.0) * step_s + evaluation_s + checkpoint_s  # iterators of an epoch like it are as old
     if number:
         first_s += mean(lambda its: its.iterators.mean_wait_s(busy_s) if its.iterators is not None else 0.0)
-    if one.evaluates(number) and number + 1 > one.evaluation_every:
-        age_s = busy_s * one.evaluation_every
-        evaluation_s += mean(lambda its: its.iterators.mean_wait_s(age_s) if its.iterators is not None else 0.0)
+    if evaluation_s:
+        evaluation_s += mean(lambda its: its.iterators.mean_wait_s(its.evaluation_s) if its.iterators is not None else 0.0)
     if evaluation_s and number + 1 == one.evaluation_every:
         evaluation_s += mean(lambda its: its.evaluation_tracing_s)
     return Epoch(

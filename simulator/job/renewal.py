@@ -127,7 +127,7 @@ class Renewal:
         self._count = self._restarts = 0
         self._rolled_back = self._down = False
         self._traced = self._evaluated = self._filled = False  # by the processes that run now
-        self._iterating: dict[str, float] = {}  # since when they have the iterators that they have
+        self._iterating_since_s: float | None = None  # when they began the iterators that they have
 
     def run(self) -> Ended:
         """Until its last step, or until it is given up.
@@ -176,18 +176,19 @@ class Renewal:
         """From where the training is to the end of the epoch."""
         course, epoch = self._course, self._place.epoch
         if self._place.step < course.epochs[epoch]:
-            self._renew_iterators("training")
+            self._renew_iterators()
             self._spend(_FILLING, course.filling_s if self._filled else course.first_filling_s)
             if not self._traced:
                 self._spend(_TRACING, course.tracing_s)
                 self._traced = True
             self._make_steps()
         if course.evaluates(epoch):
-            self._renew_iterators("evaluation")
             if not self._evaluated:
                 self._spend(_TRACING, course.evaluation_tracing_s)
                 self._evaluated = True
             self._spend(_EVALUATION, course.evaluation_s)
+            if course.iterators is not None:  # those of an evaluation are ended with it
+                self._spend(_ITERATORS, course.iterators.wait_s(course.evaluation_s))
         if course.writes_after(epoch) and course.writing is not None:
             self._spend(_CHECKPOINTS, self._unwritten_s(self._now) + course.writing.stop_s)
         self._place.epoch, self._place.step = epoch + 1, 0.0
@@ -195,12 +196,11 @@ class Renewal:
         if course.writes_after(epoch):
             self._write()
 
-    def _renew_iterators(self, purpose: str) -> None:
-        """End those of the epoch or the evaluation before, where there are any, and begin others."""
-        began_s = self._iterating.get(purpose)
-        if self._course.iterators is not None and began_s is not None:
-            self._spend(_ITERATORS, self._course.iterators.wait_s(self._now - began_s))
-        self._iterating[purpose] = self._now
+    def _renew_iterators(self) -> None:
+        """Begin those of an epoch, and end those of the one before, where there are any."""
+        if self._course.iterators is not None and self._iterating_since_s is not None:
+            self._spend(_ITERATORS, self._course.iterators.wait_s(self._now - self._iterating_since_s))
+        self._iterating_since_s = self._now
 
     def _spend(self, part: int, seconds: float) -> None:
         """Do something that takes a fixed time."""
@@ -432,7 +432,7 @@ class Renewal:
             self._away.clear()
             self._back.clear()
             self._traced, self._evaluated, self._filled = True, False, False  # its steps are traced before it goes on
-            self._iterating.clear()
+            self._iterating_since_s = None
             return float(ready_s + self._read_s)
         for worker in missing:
             self._away[worker] = now + back_s

@@ -75,19 +75,15 @@ def test_a_job_waits_for_each_end() -> None:
     assert never.job.parts_s.iterators == 0.0
     plain = never.job.each_epoch[0]
     epoch_s, evaluation_s = plain.time_s, plain.evaluation_s
-    # the second epoch ends what the first has used, and its evaluation what the first one has; the third epoch what the second has
-    waited_s, began_s, evaluated_s, now_s = 0.0, 0.0, None, 0.0
+    # an evaluation ends what it has used itself; a later epoch what the one before it has used
+    waited_s, began_s, now_s = 0.0, 0.0, 0.0
     for number in range(3):
         if number:
             wait_s = longest_wait_s(now_s - began_s)
             waited_s, now_s = waited_s + wait_s, now_s + wait_s
         began_s = now_s
-        now_s += epoch_s - evaluation_s
-        if evaluated_s is not None:
-            wait_s = longest_wait_s(now_s - evaluated_s)
-            waited_s, now_s = waited_s + wait_s, now_s + wait_s
-        evaluated_s = now_s
-        now_s += evaluation_s
+        wait_s = longest_wait_s(evaluation_s)
+        waited_s, now_s = waited_s + wait_s, now_s + epoch_s + wait_s
     assert always.job.parts_s.iterators == pytest.approx(waited_s, rel=0.02)
     assert always.job.time_s.mean == pytest.approx(now_s, rel=0.02)
     assert math.fsum(always.job.parts_s.model_dump().values()) == pytest.approx(always.job.time_s.mean)
