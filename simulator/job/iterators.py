@@ -28,7 +28,7 @@ __all__ = ["Iterators", "longest_wait_s", "next_turn_s"]
 
 _FIRST_S, _LONGEST_S = 0.02, 60.0
 """Between the first two turns of a tuning thread, each later time being twice as long; and at the most (``model.h``)."""
-_TURNS_S = tuple(_FIRST_S * (2**number - 1) for number in range(1, 13))
+_TURNS_S = tuple(_FIRST_S * (2.0**number - 1.0) for number in range(1, 13))
 """Ages of an iterator at its turns until their distance grows no more: 0.02, 0.06, 0.14, ... 81.9 s."""
 
 

@@ -101,7 +101,7 @@ def _iterators(scenario: Scenario, streams: Streams) -> Iterators | None:
 
 
 def _renews_iterators(scenario: Scenario) -> bool:
-    """Whether all stop for the ends of iterators: those of asynchronous workers stop for none but their own, and servers' data sets repeat."""
+    """Whether all stop for the ends of iterators: asynchronous workers stop for their own alone, and servers' data sets repeat."""
     job = scenario.job
     return job is not None and job.iterators == "renewed" and not scenario.strategy.pace.asynchronous and not scenario.layout.servers
 

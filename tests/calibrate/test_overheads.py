@@ -153,7 +153,7 @@ def test_a_real_model_is_started_evaluated_and_written(tmp_path: Path) -> None:
     assert [one.index for one in measured.of(EvaluationTime)] == [0, 1, 2, 3]
     written = measured.of(CheckpointTime)
     assert written
-    assert all(one.age_s > 0.06 for one in measured.of(IteratorEnd))
+    assert any(0.06 < one.age_s < 0.12 for one in measured.of(IteratorEnd))
     workload = calibrate.fit_workload(path, "mlp", accept_disturbed=True)
     assert workload.overheads is not None
     assert workload.overheads.iterators is not None
@@ -222,7 +222,7 @@ json.dump(found, sys.stdout)
 
 @needs_tensorflow
 def test_tensorflow_waits_for_the_next_turn_on_one_core() -> None:
-    """Who shares its core with the thread that it wakes up, and has been at work, gives it up at once; without tuning there is no thread."""
+    """Who has been at work gives its core up at once to the thread that it wakes; without tuning there is no such thread."""
     ran = subprocess.run([sys.executable, "-c", REAL], capture_output=True, check=True, text=True, timeout=120)
     found = json.loads(ran.stdout)
     tuned = [(age_s, wait_s) for its, age_s, wait_s in found if its and longest_wait_s(age_s) > 0.03]

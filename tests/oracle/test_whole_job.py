@@ -314,7 +314,7 @@ def test_a_job_of_nothing_but_samples_takes_as_long_as_its_steps():
 
 def test_faults_that_never_come_change_nothing():
     """Byte for byte, and the steps of a job are those of the scenario without it."""
-    plain = [("strategy.workers", 4), ("job.epochs", 2), ("job.dataset_size", 10_000), ("job.startup", "3 s")]
+    plain = [("strategy.workers", 4), ("job.epochs", 2), ("job.dataset_size", 10_000), ("job.startup", "3 s"), ("job.iterators", "kept")]
     without = simulate(load_scenario("ring", plain))
     later = simulate(load_scenario("ring", [*plain, ("job.faults.trace", [{"at": "30 d", "of": "node", "number": 1}])]))
     steps = simulate(load_scenario("ring", plain[:1]))
