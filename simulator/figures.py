@@ -198,9 +198,9 @@ class JobParts(Spec):
     tracing: float = Field(description="by how much first steps, of training and of evaluation, take longer than later ones")
     first_epoch: float = Field(description="by how much the first epoch's steps take longer, while the input pipeline fills its cache")
     filling: float = Field(description="waiting for the first batch of each epoch")
-    iterators: float = Field(default=0.0, description="waiting for the end of tf.data iterators, after evaluations and between epochs")
+    iterators: float = Field(default=0.0, description="waiting for the end of the last epoch's tf.data iterators")
     steps: float = Field(description="steps whose work lasts")
-    evaluation: float = Field(description="passes over other data between epochs")
+    evaluation: float = Field(description="passes over other data between epochs, until their tf.data iterators have ended")
     checkpoints: float = Field(description="time for which training waits for checkpoints")
     lost_work: float = Field(description="steps whose work a fault destroyed")
     down: float = Field(description="after faults: until they are noticed, and until what crashed is there again and has read a checkpoint")
@@ -223,6 +223,7 @@ class Epoch(Spec):
     steps: float = Field(description="how many steps it has")
     evaluation_s: float = Field(description="evaluation after it")
     checkpoint_s: float = Field(description="waiting for checkpoints during it")
+    iterators_s: float = Field(default=0.0, description="waiting for the end of the last epoch's tf.data iterators, before it")
 
 
 class Checkpointing(Spec):
@@ -393,7 +394,7 @@ WARNINGS: Mapping[str, WarningKind] = {
     "iterator-ends": WarningKind(
         "Epochs may stand still before they begin",
         "the end of a tf.data iterator may wait until the thread that tunes it wakes up, and how often that happens was not measured",
-        'measure it with paceline calibrate; or let the data set repeat, with steps_per_epoch, and say job.iterators = "kept"',
+        'measure it with paceline calibrate; or let the training\'s data set repeat, with steps_per_epoch, and say job.iterators = "kept"',
     ),
     "moved-device": WarningKind(
         "Moved to another device",

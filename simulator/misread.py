@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from simulator.figures import Warned
+from simulator.job.iterators import waited_for
 from simulator.plausible import implausible
 from simulator.scenario import Scenario
 from simulator.text import counted, written
@@ -111,6 +112,8 @@ def _of_the_rest(scenario: Scenario) -> Iterator[Unfelt]:
             yield path, interval, f"the job ends before, after {written(epochs, 'setting')} epochs"
     if job.checkpoint is not None and job.checkpoint.mode == "blocking" and job.checkpoint.snapshot is not None:
         yield "job.checkpoint.snapshot", "given", 'it is of job.checkpoint.mode = "asynchronous"'
+    if job.iterators == "kept" and not waited_for(scenario):
+        yield "job.iterators", job.iterators, "with parameter servers, or asynchronous workers, nobody waits for all iterators to end"
     faults = job.faults
     if faults is not None and faults.min_workers > 1 and not faults.elastic and not pace.asynchronous:
         yield "job.faults.min_workers", faults.min_workers, "all wait for a worker that crashed (job.faults.elastic)"

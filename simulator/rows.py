@@ -167,7 +167,7 @@ _ALL = (
     ResultColumn("job_filling_s", "seconds", "First batches",
                  "of the job's time: waiting for the first batch of each epoch", of="job.parts_s.filling"),
     ResultColumn("job_iterators_s", "seconds", "Ends of iterators",
-                 "of the job's time: waiting for the end of tf.data iterators, after evaluations and between epochs",
+                 "of the job's time: waiting for the end of the last epoch's tf.data iterators",
                  of="job.parts_s.iterators"),
     ResultColumn("job_steps_s", "seconds", "Steps that last", "of the job's time: steps whose work lasts", of="job.parts_s.steps"),
     ResultColumn("job_evaluation_s", "seconds", "Evaluation", "of the job's time: evaluation", of="job.parts_s.evaluation"),

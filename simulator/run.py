@@ -15,6 +15,7 @@ from simulator.errors import InputError, SimulationError
 from simulator.job.outcome import job_of, warned_of, window_of
 from simulator.memory import does_not_fit
 from simulator.metrics import Window, alone_scenario, summarise
+from simulator.misread import misread
 from simulator.records import Observer
 from simulator.replication import Shared, replicate
 from simulator.resolve import Resolved, resolve
@@ -73,7 +74,8 @@ def simulate(scenario: Scenario | Resolved, *, observer: Observer | None = None,
         window = _Window(Resolved(window_of(resolved.given), window_of(resolved.scenario)), progress)
         steps = _kept(window) if observer is None else _of_steps(window.resolved, observer, progress)
         job = job_of(resolved.scenario, steps, _rates)
-        warned = (*steps.warnings, *warned_of(resolved.scenario, job))
+        of_the_job = (one for one in misread(resolved.given) if one.path.startswith("job."))  # which the window has not
+        warned = (*steps.warnings, *of_the_job, *warned_of(resolved.scenario, job))
         result = steps.model_copy(
             update={
                 "scenario": resolved.given,

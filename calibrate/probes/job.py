@@ -150,7 +150,7 @@ def _fit(tf: Any, arguments: argparse.Namespace, recorder: Any, clock: Any, devi
             overheads.write_state(state, os.path.join(folder, str(epoch)))
 
         watch = _callback(keras, spans, write if arguments.checkpoint else None)
-        # the batches of all epochs are one stream, as with repeat(): an epoch has steps_per_epoch of them
+        # a finite data set, of which each epoch has an iterator of its own
         data = _dataset(tf, one, arguments.steps, arguments.replicas)
         model.fit(data, epochs=arguments.epochs, verbose=0, callbacks=[watch], **options)
         spans.add("job", 0.0, clock.seconds())

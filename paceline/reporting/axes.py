@@ -43,7 +43,7 @@ JOB_COLOURS = {
     "tracing": "var(--part-weights)",
     "first_epoch": "var(--part-input)",
     "filling": "var(--series-6)",
-    "iterators": "var(--series-3)",
+    "iterators": "var(--series-2)",
     "steps": "var(--part-compute)",
     "evaluation": "var(--part-apply)",
     "checkpoints": "var(--part-waiting)",

@@ -119,9 +119,10 @@ def _whole(job: JobOutcome, epochs: Sequence[Epoch]) -> Iterator[Piece]:
 
 def _epoch(its: Epoch, usual: Epoch | None) -> Iterator[Piece]:
     """One epoch: what its first step takes beyond a later one, its steps, and what follows; slower steps than usual apart."""
-    steps_s = max(its.time_s - its.evaluation_s - its.checkpoint_s, 0.0)
+    steps_s = max(its.time_s - its.evaluation_s - its.checkpoint_s - its.iterators_s, 0.0)
     opening_s = min(max(its.first_step_s - its.step_s, 0.0), steps_s)
     traced = its.number == 1
+    yield Piece("iterators", its.iterators_s, "until the last epoch's tf.data iterators have ended")
     yield Piece("tracing" if traced else "filling", opening_s, "by which its first step takes longer than later ones")
     slower_s = max(its.step_s - usual.step_s, 0.0) * its.steps if usual is not None and traced else 0.0
     slower_s = min(slower_s, steps_s - opening_s)

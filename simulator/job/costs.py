@@ -67,7 +67,9 @@ class Course:
     write_steps, write_epochs
         Steps, or epochs, between them; 0 for the one that does not count.
     iterators
-        What their ends may cost between epochs; none: nothing.
+        What the ends of ``tf.data`` iterators cost; none: nothing.
+    renews
+        Whether each epoch ends those of the one before; an evaluation ends its own in any case.
     """
 
     epochs: tuple[float, ...]
@@ -84,6 +86,7 @@ class Course:
     write_steps: float
     write_epochs: int
     iterators: Iterators | None = None
+    renews: bool = True
 
     @property
     def steps(self) -> float:

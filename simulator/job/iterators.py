@@ -14,6 +14,7 @@ How often that happens is a matter of who gets which core (docs/first-epochs.md)
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import math
 from dataclasses import dataclass
@@ -23,31 +24,50 @@ import numpy as np
 from scipy import stats
 
 from simulator.overheads import IteratorEnds
+from simulator.scenario import Scenario
 
-__all__ = ["Iterators", "longest_wait_s", "next_turn_s"]
+__all__ = ["Iterators", "ended_by", "longest_wait_s", "next_turn_s", "waited_for"]
 
-_FIRST_S, _LONGEST_S = 0.02, 60.0
+_FIRST_MS, _LONGEST_MS = 20, 60_000
 """Between the first two turns of a tuning thread, each later time being twice as long; and at the most (``model.h``)."""
-_TURNS_S = tuple(_FIRST_S * (2.0**number - 1.0) for number in range(1, 13))
-"""Ages of an iterator at its turns until their distance grows no more: 0.02, 0.06, 0.14, ... 81.9 s."""
+_TURNS_MS = tuple(_FIRST_MS * ((1 << number) - 1) for number in range(1, 13))
+"""Ages of an iterator at its turns until their distance grows no more: 20, 60, 140, ... 81,900 ms."""
+_DIGITS = 6
+"""Of a millisecond; a sum that falls on a turn is that turn."""
 
 
 def next_turn_s(age_s: float) -> float:
     """Age at the next turn of an iterator's tuning thread.
 
-    >>> round(next_turn_s(0.1), 2), round(next_turn_s(30.0), 2), round(next_turn_s(100.0), 1)
-    (0.14, 40.94, 141.9)
+    >>> next_turn_s(0.1), next_turn_s(0.14), next_turn_s(30.0), next_turn_s(100.0), next_turn_s(261.9)
+    (0.14, 0.3, 40.94, 141.9, 321.9)
     """
-    early = next((turn_s for turn_s in _TURNS_S if turn_s > age_s), None)
-    if early is not None:
-        return early
-    last_s = _TURNS_S[-1]
-    return last_s + _LONGEST_S * (math.floor((age_s - last_s) / _LONGEST_S) + 1)
+    age_ms, last_ms = round(1000.0 * age_s, _DIGITS), _TURNS_MS[-1]
+    if age_ms < last_ms:
+        return _TURNS_MS[bisect.bisect_right(_TURNS_MS, age_ms)] / 1000.0
+    return (last_ms + _LONGEST_MS * (math.floor((age_ms - last_ms) / _LONGEST_MS) + 1)) / 1000.0
 
 
 def longest_wait_s(age_s: float) -> float:
-    """For which the end of one iterator of that age may last: as long as it is old, or nearly, and 60 s at the most."""
+    """For which the end of one iterator of that age may last: until that turn."""
     return next_turn_s(age_s) - age_s
+
+
+def ended_by(scenario: Scenario) -> tuple[int, int]:
+    """Iterators that a process ends, and processes that wait for one another.
+
+    One that trains alone has one. Under a ``tf.distribute`` strategy it has one on the host and one for each of its replicas
+    (``OwnedMultiDeviceIterator``). Of a model that is cut each copy has one, on the host that reads its batches.
+    """
+    layout = scenario.layout
+    if layout.ranks_per_replica > 1:
+        return 1, layout.replicas
+    return (1 if layout.replicas == 1 else 1 + layout.replicas_per_process), layout.processes
+
+
+def waited_for(scenario: Scenario) -> bool:
+    """Whether all stop for the ends of iterators: asynchronous workers stop for their own alone, and servers' data sets repeat."""
+    return not scenario.strategy.pace.asynchronous and not scenario.layout.servers
 
 
 @dataclass(frozen=True)
@@ -59,11 +79,8 @@ class Iterators:
 
     Attributes
     ----------
-    of_process
-        Iterators that a process ends: one, or under a ``tf.distribute`` strategy that of the host and one for each of its replicas
-        (``OwnedMultiDeviceIterator``).
-    processes
-        That wait for one another.
+    of_process, processes
+        As :func:`ended_by` has them.
     share
         Of ends for which a thread sleeps on.
     draw
@@ -76,29 +93,30 @@ class Iterators:
     draw: np.random.Generator | None = None
 
     @classmethod
-    def of_run(cls, measured: IteratorEnds, replicas_per_process: int, processes: int, draw: np.random.Generator) -> Iterators:
+    def of_run(cls, measured: IteratorEnds, ended: tuple[int, int], draw: np.random.Generator) -> Iterators:
         """Of one run, which draws a share that the measured counts allow for: Beta(waited + 1/2, ended - waited + 1/2), by Jeffreys."""
         share = float(draw.beta(measured.waited + 0.5, measured.ended - measured.waited + 0.5))
-        alone = replicas_per_process * processes == 1
-        return cls(1 if alone else 1 + replicas_per_process, processes, share, draw)
+        return cls(*ended, share, draw)
 
     @cached_property
-    def _most_waits(self) -> np.ndarray:
+    def _most_waits(self) -> tuple[float, ...]:
         """Chance that no process waits for more than 0, 1, 2, ... turns."""
-        return np.asarray(stats.binom.cdf(np.arange(self.of_process + 1), self.of_process, self.share)) ** self.processes
+        return tuple(stats.binom.cdf(range(self.of_process + 1), self.of_process, self.share) ** self.processes)
 
     def wait_s(self, age_s: float) -> float:
         """Seconds for which iterators of one age stop the training when they end, in this run."""
         assert self.draw is not None
-        turns = int(np.searchsorted(self._most_waits, self.draw.random()))
+        turns = bisect.bisect_left(self._most_waits, self.draw.random())
         return self._after_s(age_s, min(turns, self.of_process))
 
     def mean_wait_s(self, age_s: float) -> float:
         """The same in the mean over draws."""
-        chances = np.diff(self._most_waits, prepend=0.0)
-        return math.fsum(float(chance) * self._after_s(age_s, turns) for turns, chance in enumerate(chances))
+        chances = (most - fewer for fewer, most in itertools.pairwise((0.0, *self._most_waits)))
+        return math.fsum(chance * self._after_s(age_s, turns) for turns, chance in enumerate(chances))
 
     @staticmethod
     def _after_s(age_s: float, turns: int) -> float:
-        *_, ended_s = itertools.accumulate(range(turns), lambda at_s, _: next_turn_s(at_s), initial=age_s)
+        ended_s = age_s
+        for _ in range(turns):
+            ended_s = next_turn_s(ended_s)
         return ended_s - age_s

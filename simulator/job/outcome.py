@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter
+from typing import Any
 
 from simulator.cost import usd_per_hour
 from simulator.discrepancy import off_of
@@ -19,7 +20,7 @@ from simulator.intervals import prediction_interval
 from simulator.job.costs import Course, course_of, evaluation_batch, step_samples, stopping_mtbf_s, whole_mtbf_s
 from simulator.job.faults import arrivals, effect_of
 from simulator.job.intervals import best_interval_s, daly_interval_s, young_interval_s
-from simulator.job.iterators import Iterators, longest_wait_s
+from simulator.job.iterators import Iterators, ended_by, waited_for
 from simulator.job.renewal import Crew, Ended, Renewal, checkpoints_of
 from simulator.job.spec import Faults
 from simulator.results import Result
@@ -84,7 +85,13 @@ def job_of(scenario: Scenario, window: Result, rates_of: Rates) -> JobOutcome:
         filling, filling_first = (
             _filling_s(its, at_once * max(each_s - apart_s, 0.0)) for its, each_s in ((fill, step_s), (fill_first, first_s))
         )
-        course = replace(course, filling_s=filling, first_filling_s=filling_first, iterators=_iterators(scenario, streams))
+        course = replace(
+            course,
+            filling_s=filling,
+            first_filling_s=filling_first,
+            iterators=_iterators(scenario, streams),
+            renews=job.iterators == "renewed",
+        )
         crew = crews.of(replication) if crews is not None else None
         faults = arrivals(scenario, crew.faults, streams) if crew is not None else ()
         courses.append(course)
@@ -93,35 +100,34 @@ def job_of(scenario: Scenario, window: Result, rates_of: Rates) -> JobOutcome:
 
 
 def _iterators(scenario: Scenario, streams: Streams) -> Iterators | None:
-    """What ends between epochs: of all processes, which wait for one another; none where nothing is known of it, or nothing ends."""
-    known, layout = scenario.workload.overheads, scenario.layout
-    if known is None or known.iterators is None or not _renews_iterators(scenario):
+    """What the ends of iterators cost in one run; none where nothing is known of it, or nobody waits for all."""
+    known = scenario.workload.overheads
+    if known is None or known.iterators is None or not waited_for(scenario):
         return None
-    return Iterators.of_run(known.iterators, layout.replicas_per_process, layout.processes, streams.generator("iterators"))
-
-
-def _renews_iterators(scenario: Scenario) -> bool:
-    """Whether all stop for the ends of iterators: asynchronous workers stop for their own alone, and servers' data sets repeat."""
-    job = scenario.job
-    return job is not None and job.iterators == "renewed" and not scenario.strategy.pace.asynchronous and not scenario.layout.servers
+    return Iterators.of_run(known.iterators, ended_by(scenario), streams.generator("iterators"))
 
 
 def warned_of(scenario: Scenario, job: JobOutcome) -> Iterator[Warned]:
     """What a reader must know of a job beside what is said of its steps: waits that nobody has measured."""
-    known = scenario.workload.overheads
-    if job.epochs <= 1 or not _renews_iterators(scenario) or (known is not None and known.iterators is not None):
+    known, asked = scenario.workload.overheads, scenario.job
+    if asked is None or not waited_for(scenario) or (known is not None and known.iterators is not None):
         return
-    epoch_s = job.each_epoch[-1].time_s
-    longest_s = longest_wait_s(epoch_s)
-    if longest_s < _NOTABLE * epoch_s:
+    usual = max(job.each_epoch, key=lambda its: its.like_it)
+    renewed = asked.iterators == "renewed" and job.epochs > 1
+    age_s = usual.time_s if renewed else max(its.evaluation_s for its in job.each_epoch)
+    if min(age_s, _MINUTE_S) <= _NOTABLE * usual.time_s:
         return
+    when = "between two epochs" if renewed else "after an evaluation"
+    each, _ = ended_by(scenario)
+    several = f"; each process has {each}, which end one after the other" if each > 1 else ""
     yield Warned(
-        code="iterator-ends", path="job.iterators", value="renewed",
-        text=f"each epoch ends a tf.data iterator, which may stop the training for up to {format_seconds(longest_s)} each time "
-        f"(an epoch takes {format_seconds(epoch_s)}); how often was not measured, so the job's time is without it",
+        code="iterator-ends", path="job.iterators", value=asked.iterators,
+        text=f"the end of a tf.data iterator {when} may stop the training for as long as the iterator is old, here up to "
+        f"{format_seconds(min(age_s, _MINUTE_S))}{several}; how often was not measured, so the job's time is without it",
     )  # fmt: skip
 
 
+_MINUTE_S = 60.0
 _NOTABLE = 0.1
 """Of an epoch: a wait that is worth a warning."""
 
@@ -274,46 +280,57 @@ def _each_epoch(courses: Sequence[Course], checkpoints_s: Sequence[float]) -> tu
     one = courses[0]
     found: list[Epoch] = []
     like_it: Counter[int] = Counter()
-    place_of: dict[tuple[bool, float, bool, bool, float], int] = {}
+    place_of: dict[tuple[Any, ...], int] = {}
+    lived_s: dict[tuple[Any, ...], float] = {}
+    before: tuple[Any, ...] = ()
     for number, (steps, written_s) in enumerate(zip(one.epochs, checkpoints_s, strict=True)):
         evaluates = one.evaluates(number)
         kind = number == 0, steps, evaluates, evaluates and number + 1 == one.evaluation_every, written_s
-        if kind not in place_of:
-            its = _epoch(courses, number, written_s)
+        key = (*kind, before) if one.iterators is not None else kind
+        if key not in place_of:
+            its = _epoch(courses, number, written_s, lived_s.get(before, 0.0))
+            lived_s[kind] = its.time_s - its.iterators_s - (0.0 if number else _mean_tracing_s(courses))
             alike = (at for at, other in enumerate(found) if other.model_copy(update={"number": its.number}) == its)
-            place_of[kind] = next(alike, len(found))
-            if place_of[kind] == len(found):
+            place_of[key] = next(alike, len(found))
+            if place_of[key] == len(found):
                 found.append(its)
-        like_it[place_of[kind]] += 1
+        like_it[place_of[key]] += 1
+        before = kind
     return tuple(its.model_copy(update={"like_it": like_it[at]}) for at, its in enumerate(found))
 
 
-def _epoch(courses: Sequence[Course], number: int, checkpoint_s: float) -> Epoch:
-    """One of them, in which training waits for so long for checkpoints."""
+def _epoch(courses: Sequence[Course], number: int, checkpoint_s: float, age_s: float) -> Epoch:
+    """One of them, in which training waits for so long for checkpoints; it ends iterators of that age."""
     one = courses[0]
     steps = one.epochs[number]
     mean = partial(_mean, courses)
     step_s = mean(lambda its: its.step_s if number else its.first_step_s)
-    first_s = step_s + (0.0 if number else mean(lambda its: its.tracing_s))
+    first_s = step_s + (0.0 if number else _mean_tracing_s(courses))
     first_s += mean(lambda its: its.filling_s if number else its.first_filling_s)
-    evaluation_s = mean(lambda its: its.evaluation_s) if one.evaluates(number) else 0.0
-    busy_s = first_s + max(steps - 1.0, 0.0) * step_s + evaluation_s + checkpoint_s  # iterators of an epoch like it are as old
-    if number:
-        first_s += mean(lambda its: its.iterators.mean_wait_s(busy_s) if its.iterators is not None else 0.0)
-    if evaluation_s:
-        evaluation_s += mean(lambda its: its.iterators.mean_wait_s(its.evaluation_s) if its.iterators is not None else 0.0)
+    evaluation_s = mean(lambda its: its.evaluation_s + _ending_s(its, its.evaluation_s)) if one.evaluates(number) else 0.0
     if evaluation_s and number + 1 == one.evaluation_every:
         evaluation_s += mean(lambda its: its.evaluation_tracing_s)
+    iterators_s = mean(lambda its: _ending_s(its, age_s)) if number and one.renews else 0.0
     return Epoch(
         number=number + 1,
         like_it=1,
-        time_s=first_s + max(steps - 1.0, 0.0) * step_s + evaluation_s + checkpoint_s,
+        time_s=first_s + max(steps - 1.0, 0.0) * step_s + evaluation_s + checkpoint_s + iterators_s,
         first_step_s=first_s,
         step_s=step_s,
         steps=steps,
         evaluation_s=evaluation_s,
         checkpoint_s=checkpoint_s,
+        iterators_s=iterators_s,
     )
+
+
+def _ending_s(course: Course, age_s: float) -> float:
+    """For which the end of iterators of that age stops the training, in the mean over draws."""
+    return course.iterators.mean_wait_s(age_s) if course.iterators is not None else 0.0
+
+
+def _mean_tracing_s(courses: Sequence[Course]) -> float:
+    return _mean(courses, attrgetter("tracing_s"))
 
 
 def _mean(courses: Sequence[Course], of: Callable[[Course], float]) -> float:

@@ -176,19 +176,20 @@ class Renewal:
         """From where the training is to the end of the epoch."""
         course, epoch = self._course, self._place.epoch
         if self._place.step < course.epochs[epoch]:
-            self._renew_iterators()
-            self._spend(_FILLING, course.filling_s if self._filled else course.first_filling_s)
+            self._end_iterators()
+            filling_s = course.filling_s if self._filled else course.first_filling_s
+            self._spend(_FILLING, filling_s)
             if not self._traced:
                 self._spend(_TRACING, course.tracing_s)
                 self._traced = True
+            self._iterating_since_s = self._now - filling_s  # they are first asked for a batch when the step has been traced
             self._make_steps()
         if course.evaluates(epoch):
             if not self._evaluated:
                 self._spend(_TRACING, course.evaluation_tracing_s)
                 self._evaluated = True
-            self._spend(_EVALUATION, course.evaluation_s)
-            if course.iterators is not None:  # those of an evaluation are ended with it
-                self._spend(_ITERATORS, course.iterators.wait_s(course.evaluation_s))
+            ending_s = course.iterators.wait_s(course.evaluation_s) if course.iterators is not None else 0.0
+            self._spend(_EVALUATION, course.evaluation_s + ending_s)
         if course.writes_after(epoch) and course.writing is not None:
             self._spend(_CHECKPOINTS, self._unwritten_s(self._now) + course.writing.stop_s)
         self._place.epoch, self._place.step = epoch + 1, 0.0
@@ -196,11 +197,11 @@ class Renewal:
         if course.writes_after(epoch):
             self._write()
 
-    def _renew_iterators(self) -> None:
-        """Begin those of an epoch, and end those of the one before, where there are any."""
-        if self._course.iterators is not None and self._iterating_since_s is not None:
-            self._spend(_ITERATORS, self._course.iterators.wait_s(self._now - self._iterating_since_s))
-        self._iterating_since_s = self._now
+    def _end_iterators(self) -> None:
+        """End those of the epoch before, where there are any that do not go on."""
+        course = self._course
+        if course.iterators is not None and course.renews and self._iterating_since_s is not None:
+            self._spend(_ITERATORS, course.iterators.wait_s(self._now - self._iterating_since_s))
 
     def _spend(self, part: int, seconds: float) -> None:
         """Do something that takes a fixed time."""

@@ -149,8 +149,8 @@ class Job(Terse):
     )
     iterators: Literal["renewed", "kept"] = Field(
         default="renewed",
-        description="renewed: each epoch, and each evaluation, ends a tf.data iterator and begins another, as Keras does with a finite "
-        "data set; kept: one goes on, as of a data set that repeats, with steps_per_epoch",
+        description="renewed: each epoch ends a tf.data iterator and begins another, as Keras does with a finite data set; "
+        "kept: one goes on, as of a data set that repeats, with steps_per_epoch; evaluations end theirs either way",
     )
     evaluation: Evaluation | None = Field(default=None, description="evaluations between epochs; left out: none")
     checkpoint: Checkpoint | None = Field(default=None, description="how often checkpoints are written, and how; left out: none is written")
