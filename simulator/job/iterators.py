@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy import stats
 
 from simulator.overheads import IteratorEnds
 from simulator.scenario import Scenario
@@ -101,6 +100,8 @@ class Iterators:
     @cached_property
     def _most_waits(self) -> tuple[float, ...]:
         """Chance that no process waits for more than 0, 1, 2, ... turns."""
+        from scipy import stats  # most scenarios need none of it
+
         return tuple(stats.binom.cdf(range(self.of_process + 1), self.of_process, self.share) ** self.processes)
 
     def wait_s(self, age_s: float) -> float:
