@@ -405,7 +405,7 @@ def test_a_plan_says_what_it_keeps(folder: Path) -> None:
     assert stderr.endswith(" results are kept in p.ndjson; the same command goes on there\n")
 
 
-UNEVEN = ("sweep", "s.toml", "--set", "run.replications=19", "--over", "run.steps=5000,10,20,30", "--out", "r.ndjson", "--yes")
+UNEVEN = ("sweep", "s.toml", "--set", "run.replications=19", "--over", "run.steps=15000,10,20,30", "--out", "r.ndjson", "--yes")
 AHEAD = ".r.ndjson.ahead.ndjson"
 
 
