@@ -84,13 +84,9 @@ def epoch_rows(result: Result) -> Iterator[tuple[Cell, ...]]:
 
 
 def epochs_table(result: Result) -> Table:
-    """The epochs, those that are alike as one; evaluation, checkpoints and waits for iterators only where there are any.
-
-    Where iterators are waited for, steps are left out: the sentences above have their number, and a terminal no room.
-    """
+    """The epochs, those that are alike as one; evaluation, checkpoints and waits for iterators only where there are any."""
     its = result.job.each_epoch if result.job is not None else ()
-    idle = ["steps"] if any(one.iterators_s for one in its) else []
-    idle += [name for name in ("evaluation_s", "checkpoint_s", "iterators_s") if not any(getattr(one, name) for one in its)]
+    idle = [name for name in ("evaluation_s", "checkpoint_s", "iterators_s") if not any(getattr(one, name) for one in its)]
     names = [column.name for column in EPOCH_COLUMNS if column.name not in idle]
     whole = all(float(one.steps).is_integer() for one in its)
     columns = tuple(replace(column, kind="count") if whole and column.name == "steps" else column for column in EPOCH_COLUMNS)

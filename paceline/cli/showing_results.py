@@ -196,7 +196,11 @@ def show_result(result: Result, *, assumptions: bool = False) -> None:
     _print_lines(console, _details(result, assumptions=assumptions))
     tables = [stages_table(result), exchanges_table(result)]
     if result.job is not None:
-        tables += [parts_table(result).only("part", "seconds", "share"), epochs_table(result)]
+        epochs = epochs_table(result)
+        names = [column.name for column in epochs.columns]
+        if "iterators_s" in names:  # there is no room for all; the lines above have the number of steps
+            epochs = epochs.only(*(name for name in names if name != "steps"))
+        tables += [parts_table(result).only("part", "seconds", "share"), epochs]
     for table in tables:
         if table.rows:
             console.print()

@@ -83,13 +83,13 @@ class Iterators:
     share
         Of ends for which a thread sleeps on.
     draw
-        Decides which; none: nothing is drawn, of what is a mean.
+        Decides which.
     """
 
     of_process: int
     processes: int
     share: float
-    draw: np.random.Generator | None = None
+    draw: np.random.Generator
 
     @classmethod
     def of_run(cls, measured: IteratorEnds, ended: tuple[int, int], draw: np.random.Generator) -> Iterators:
@@ -106,7 +106,6 @@ class Iterators:
 
     def wait_s(self, age_s: float) -> float:
         """Seconds for which iterators of one age stop the training when they end, in this run."""
-        assert self.draw is not None
         turns = bisect.bisect_left(self._most_waits, self.draw.random())
         return self._after_s(age_s, min(turns, self.of_process))
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter
-from typing import Any
 
 from simulator.cost import usd_per_hour
 from simulator.discrepancy import off_of
@@ -280,15 +279,15 @@ def _each_epoch(courses: Sequence[Course], checkpoints_s: Sequence[float]) -> tu
     one = courses[0]
     found: list[Epoch] = []
     like_it: Counter[int] = Counter()
-    place_of: dict[tuple[Any, ...], int] = {}
-    lived_s: dict[tuple[Any, ...], float] = {}
-    before: tuple[Any, ...] = ()
+    place_of: dict[tuple[_Kind, _Kind | None], int] = {}
+    lived_s: dict[_Kind | None, float] = {None: 0.0}
+    before: _Kind | None = None
     for number, (steps, written_s) in enumerate(zip(one.epochs, checkpoints_s, strict=True)):
         evaluates = one.evaluates(number)
         kind = number == 0, steps, evaluates, evaluates and number + 1 == one.evaluation_every, written_s
-        key = (*kind, before) if one.iterators is not None else kind
+        key = kind, before if one.iterators is not None else None  # one ends the iterators of the one before
         if key not in place_of:
-            its = _epoch(courses, number, written_s, lived_s.get(before, 0.0))
+            its = _epoch(courses, number, written_s, lived_s[before])
             lived_s[kind] = its.time_s - its.iterators_s - (0.0 if number else _mean_tracing_s(courses))
             alike = (at for at, other in enumerate(found) if other.model_copy(update={"number": its.number}) == its)
             place_of[key] = next(alike, len(found))
@@ -297,6 +296,10 @@ def _each_epoch(courses: Sequence[Course], checkpoints_s: Sequence[float]) -> tu
         like_it[place_of[key]] += 1
         before = kind
     return tuple(its.model_copy(update={"like_it": like_it[at]}) for at, its in enumerate(found))
+
+
+_Kind = tuple[bool, float, bool, bool, float]
+"""What an epoch has of its own: whether it is the first, its steps, whether an evaluation follows, the first one, and checkpoints."""
 
 
 def _epoch(courses: Sequence[Course], number: int, checkpoint_s: float, age_s: float) -> Epoch:
