@@ -32,7 +32,7 @@ from scenarios import BANDWIDTH, COMPUTE_S, LATENCY_S, RING_BYTES, SIGMA, SIZE_B
 
 from paceline.sweeping.backends import local_workers
 from simulator import Scenario, load_scenario, simulate
-from simulator.replication import replicate
+from simulator.engine.replication import replicate
 
 __all__ = ["CASES", "Case", "Report"]
 
@@ -298,7 +298,7 @@ def _engine_s(file: Path, count: int) -> float:
 
 def _engine_s_here(file: Path, count: int) -> float:
     from simulator import load_scenario, simulate
-    from simulator.replication import Run
+    from simulator.engine.replication import Run
 
     spent_s = 0.0
 

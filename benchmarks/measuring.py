@@ -16,7 +16,7 @@ from scenarios import asynchronous, ring
 
 from simulator import Scenario
 from simulator.engine.choosing import Engine, unavailable
-from simulator.replication import replicate
+from simulator.engine.replication import replicate
 
 __all__ = ["Engine", "Finding", "Ran", "alone", "in_turn", "missing", "simulated", "timed", "with_engine"]
 

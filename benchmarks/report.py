@@ -21,9 +21,9 @@ from paceline.reporting import write_report
 from paceline.reporting.exporting import headless, open_page
 from paceline.reporting.tables import tables_of
 from paceline.sweeping import Runner
-from simulator.catalog import scenario_file
-from simulator.loading import apply_settings, read_toml, scenario_from_table
-from simulator.results import Result
+from simulator.base.catalog import scenario_file
+from simulator.catalogue.loading import apply_settings, read_toml, scenario_from_table
+from simulator.results.results import Result
 
 STRATEGIES = (
     {"kind": "multi-worker-mirrored"},

@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import simgrid_peer as peer
 from scenarios import asynchronous
 
-from simulator.replication import replicate
+from simulator.engine.replication import replicate
 
 CASES = [(2, 200), (4, 200), (8, 400), (16, 400), (32, 600), (64, 1000)]
 

@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from simgrid_peer import COMPILER, OPTIONS
 
+from simulator.checks.collectives import dependencies
 from simulator.collectives.exchanges import Plan, exchanges_of
-from simulator.collectives.laws import dependencies
 
 __all__ = ["Graph", "build", "ends_s", "graph_of"]
 

@@ -14,8 +14,8 @@ import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
-from simulator.kernel import Kernel
 from simulator.network.flows import Network
+from simulator.network.kernel import Kernel
 from simulator.network.ports import Connection, Port, leave_out_ample
 from simulator.program.program import Changes
 

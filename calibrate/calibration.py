@@ -16,10 +16,10 @@ from calibrate.probing import Progress
 from calibrate.profiling import obstacle_to_at_once, profile_at_once, profile_input, profile_link, profile_runs, profile_server
 from calibrate.xplane.profiles import Profiled
 from calibrate.xplane.variables import variables_of
-from simulator.cluster import Cluster
-from simulator.errors import InputError, PacelineWarning
-from simulator.input_pipeline import InputPipeline
-from simulator.workload import Workload
+from simulator.base.errors import InputError, PacelineWarning
+from simulator.spec.cluster import Cluster
+from simulator.spec.input_pipeline import InputPipeline
+from simulator.spec.workload import Workload
 
 __all__ = ["calibrate_input", "calibrate_link", "calibrate_profile", "calibrate_server", "calibrate_step"]
 

@@ -23,9 +23,9 @@ import numpy as np
 
 from calibrate.probing import probing
 from simulator import simulate
-from simulator.input_epochs import fill_of, first_epoch
-from simulator.loading import load_scenario
-from simulator.outputs import Output, csv_kind
+from simulator.base.outputs import Output, csv_kind
+from simulator.catalogue.loading import load_scenario
+from simulator.resolve.input_epochs import fill_of, first_epoch
 
 __all__ = ["PIPELINES", "Compared", "Loop", "compare", "predicted", "read_loops"]
 

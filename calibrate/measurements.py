@@ -28,13 +28,13 @@ from calibrate.records import (
     WarmUp,
     record_adapter,
 )
-from simulator.checksums import CHANGED, checksum_holds
-from simulator.checksums import KEY as CHECKSUM
-from simulator.errors import CalibrationError
-from simulator.file_kinds import mistaken
-from simulator.outputs import Output, OutputKind, has_header
-from simulator.text import printable
-from simulator.validation_errors import quoted, rule_of
+from simulator.base.checksums import CHANGED, checksum_holds
+from simulator.base.checksums import KEY as CHECKSUM
+from simulator.base.errors import CalibrationError
+from simulator.base.file_kinds import mistaken
+from simulator.base.outputs import Output, OutputKind, has_header
+from simulator.base.text import printable
+from simulator.base.validation_errors import quoted, rule_of
 
 __all__ = ["CUT_SHORT", "Measurements", "MeasurementsError", "begin_rows", "new_file", "read_measurements"]
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import IO, Any, TypeAlias
 
 from calibrate.measurements import read_measurements
-from simulator.errors import CalibrationError, InputError
-from simulator.scratch import scratch
+from simulator.base.errors import CalibrationError, InputError
+from simulator.base.scratch import scratch
 
 __all__ = [
     "PROBES",
@@ -233,7 +233,7 @@ def probing(*beside: Path) -> Iterator[tuple[Path, Mapping[str, str]]]:
     Parameters
     ----------
     *beside
-        What is removed afterwards too, as by :func:`~simulator.scratch.scratch`.
+        What is removed afterwards too, as by :func:`~simulator.base.scratch.scratch`.
 
     Yields
     ------

@@ -10,10 +10,10 @@ from typing import Any
 
 from calibrate.measurements import new_file
 from calibrate.probing import Progress, keeping, run_probe, run_probes, serve_probe
-from simulator.errors import CalibrationError, InputError
-from simulator.nearest import no_such_file
-from simulator.scratch import scratch
-from simulator.text import format_bytes
+from simulator.base.errors import CalibrationError, InputError
+from simulator.base.nearest import no_such_file
+from simulator.base.scratch import scratch
+from simulator.base.text import format_bytes
 
 __all__ = [
     "DEFAULT_BATCHES",

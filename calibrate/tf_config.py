@@ -20,11 +20,11 @@ from typing import Any, ClassVar, Literal
 import tomlkit
 
 from calibrate.profiling import check_address
-from simulator.errors import InputError
-from simulator.loading import scenario_from_table
+from simulator.base.errors import InputError
+from simulator.base.short import Short
+from simulator.base.text import counted, listed
+from simulator.catalogue.loading import scenario_from_table
 from simulator.scenario import Scenario
-from simulator.short import Short
-from simulator.text import counted, listed
 
 __all__ = ["TfCluster", "read_tf_config", "scenario_of", "scenario_text"]
 

@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from paceline.sweeping import Sweep, read_results
     from simulator import Result, Scenario
     from simulator.memory import Memory
-    from simulator.workload import Workload
+    from simulator.spec.workload import Workload
 
 __all__ = [
     "Advice", "Catalogue", "Comparison", "Lengthy", "Matrix", "Memory", "Observation", "Plan", "Refitted", "Report", "Result", "Scenario",
@@ -94,7 +94,7 @@ _HOME = {
     "StoppedReport": "paceline.reporting.report",
     "Sweep": "paceline.sweeping",
     "Validation": "calibrate.validation.validation",
-    "Workload": "simulator.workload",
+    "Workload": "simulator.spec.workload",
     "read_results": "paceline.sweeping",
 }
 """Where a public name is defined that is no function of :mod:`paceline.api`."""

@@ -19,17 +19,17 @@ import numpy as np
 from pydantic import ConfigDict, Field, InstanceOf, PlainValidator, ValidationError, validate_call
 
 from paceline.lengthy import Lengthy
-from simulator.catalog import scenario_file
-from simulator.cluster import Price
-from simulator.errors import InputError
-from simulator.nearest import did_you_mean
-from simulator.outputs import check_writable
-from simulator.records import Observer
-from simulator.results import Result
+from simulator.base.catalog import scenario_file
+from simulator.base.errors import InputError
+from simulator.base.nearest import did_you_mean
+from simulator.base.outputs import check_writable
+from simulator.base.records import Observer
+from simulator.base.spec import Spec
+from simulator.base.text import listed
+from simulator.base.validation_errors import quoted, rule_of
+from simulator.results.results import Result
 from simulator.scenario import Scenario
-from simulator.spec import Spec
-from simulator.text import listed
-from simulator.validation_errors import quoted, rule_of
+from simulator.spec.cluster import Price
 
 __all__ = [
     "Address",
@@ -238,7 +238,7 @@ def checked(function: Callable[ParamsT, AnswerT]) -> Callable[ParamsT, AnswerT]:
     >>> twice("four")
     Traceback (most recent call last):
         ...
-    simulator.errors.InputError: `jobs`: 'four' must be a whole number from 0 on; 0 takes all cores
+    simulator.base.errors.InputError: `jobs`: 'four' must be a whole number from 0 on; 0 takes all cores
     """
     signature = inspect.signature(function)
 

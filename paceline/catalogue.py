@@ -9,19 +9,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args, overload
 
 from calibrate.testbed.setting import TestbedSetting
-from simulator import catalog
-from simulator.accelerator import Accelerator, load_accelerator
-from simulator.cluster import Cluster
-from simulator.errors import PacelineError, ScenarioError
-from simulator.file_kinds import kind_of_table, mistaken_table
-from simulator.input_pipeline import InputPipeline
-from simulator.loading import load_cluster, load_input, load_scenario, load_workload, read_toml
-from simulator.results import Result
+from simulator.base import catalog
+from simulator.base.errors import PacelineError, ScenarioError
+from simulator.base.file_kinds import kind_of_table, mistaken_table
+from simulator.base.short import Short
+from simulator.base.table import Table
+from simulator.base.text import counted, listed
+from simulator.catalogue.loading import load_cluster, load_input, load_scenario, load_workload, read_toml
+from simulator.results.results import Result
 from simulator.scenario import Scenario
-from simulator.short import Short
-from simulator.table import Table
-from simulator.text import counted, listed
-from simulator.workload import Workload
+from simulator.spec.accelerator import Accelerator, load_accelerator
+from simulator.spec.cluster import Cluster
+from simulator.spec.input_pipeline import InputPipeline
+from simulator.spec.workload import Workload
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from paceline.gain_bounds import GainBounds, bounded, gain_bounds
-from simulator.discrepancy import between
-from simulator.figures import Estimate
-from simulator.intervals import paired_ratio, wins
-from simulator.results import Result
-from simulator.short import Short
-from simulator.text import Kind, format_interval, format_number, format_share, written
+from simulator.base.short import Short
+from simulator.base.text import Kind, format_interval, format_number, format_share, written
+from simulator.results.intervals import paired_ratio, wins
+from simulator.results.results import Result
+from simulator.spec.discrepancy import between
+from simulator.spec.figures import Estimate
 
 __all__ = [
     "LITTLE", "NOTHING", "Comparison", "compare", "has_effect", "never_held", "of_more_devices", "rivals_of", "share_draws",
@@ -67,7 +67,7 @@ def compare(ours: Result, theirs: Result) -> Comparison:
     """Throughput of ours over theirs, run by run where they share their draws.
 
     What the model is off by counts as far as it differs between the two
-    (:func:`simulator.discrepancy.between`). Of a pair that differs in speeds of links and devices
+    (:func:`simulator.spec.discrepancy.between`). Of a pair that differs in speeds of links and devices
     alone, the interval leaves out what no such change can bring (:mod:`paceline.gain_bounds`).
     """
     if not share_draws(ours, theirs):

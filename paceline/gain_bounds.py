@@ -23,12 +23,12 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
-from simulator.errors import ScenarioError
-from simulator.figures import Estimate
-from simulator.practice import host_costs
-from simulator.resolve import resolve
+from simulator.base.errors import ScenarioError
+from simulator.resolve.practice import host_costs
+from simulator.resolve.resolve import resolve
 from simulator.scenario import Scenario
-from simulator.uncertainty import Uncertainty
+from simulator.spec.figures import Estimate
+from simulator.spec.uncertainty import Uncertainty
 
 __all__ = ["INSTANT", "NO_BOUNDS", "GainBounds", "Speeds", "bounded", "gain_bounds", "speeds_of"]
 

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from simulator.base.text import format_bytes, format_count, format_rate, format_rough_seconds, written
 from simulator.effort import check_memory, effort_s, memory_bytes, timed_effort_s
 from simulator.engine.choosing import likely_engine
-from simulator.resolve import resolve
+from simulator.resolve.resolve import resolve
 from simulator.scenario import Scenario
-from simulator.text import format_bytes, format_count, format_rate, format_rough_seconds, written
 
 __all__ = ["Agree", "Lengthy", "agree_to_measure", "agree_to_one", "agree_to_plan", "agree_to_sweep"]
 

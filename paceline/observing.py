@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from simulator.base.outputs import Output
+from simulator.base.records import Observer
+from simulator.base.short import Short
+from simulator.base.text import counted
 from simulator.observing.recording import FanOut, Recording
-from simulator.outputs import Output
-from simulator.records import Observer
-from simulator.results import Result
+from simulator.results.results import Result
 from simulator.run import simulate
 from simulator.scenario import Scenario
-from simulator.short import Short
-from simulator.text import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -95,7 +95,7 @@ def observe(
     bound = "" if page is None else _write_trace(page, scenario, recording)
     laws: Mapping[str, str] = {}
     if audit:
-        from simulator.invariants import check_laws
+        from simulator.checks.invariants import check_laws
 
         laws = check_laws(scenario, recording)
     return Observation(result, laws, _counted(recording) if audit else {}, trace, bound, tensorboard)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from simulator.errors import InputError
+from simulator.base.errors import InputError
 
 __all__ = ["MOST", "doubled", "is_range", "numbers_in", "range_of"]
 

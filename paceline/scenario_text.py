@@ -7,19 +7,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from simulator.catalog import find
-from simulator.cluster import Price
-from simulator.constants import constants
-from simulator.errors import InputError, UnitError
-from simulator.loading import load_cluster, scenario_from_table
-from simulator.nearest import did_you_mean
-from simulator.practice import is_nominal
-from simulator.prices import price_of_text
+from simulator.base.catalog import find
+from simulator.base.errors import InputError, UnitError
+from simulator.base.nearest import did_you_mean
+from simulator.base.text import format_bytes, format_seconds, listed
+from simulator.base.units import Dimension, parse_quantity
+from simulator.base.validation_errors import quoted
+from simulator.catalogue.loading import load_cluster, scenario_from_table
+from simulator.resolve.practice import is_nominal
 from simulator.scenario import Scenario
+from simulator.spec.cluster import Price
+from simulator.spec.constants import constants
+from simulator.spec.prices import price_of_text
 from simulator.strategies.catalogue import KINDS, SHORT_NAMES, kind_of, strategy_table
-from simulator.text import format_bytes, format_seconds, listed
-from simulator.units import Dimension, parse_quantity
-from simulator.validation_errors import quoted
 
 __all__ = ["BEGUN_WITH", "MEASURED_WITH", "NODES", "OWN", "SORTS", "Figures", "quantity_of", "scenario_of", "text_of"]
 

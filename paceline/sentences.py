@@ -1,6 +1,6 @@
 """Sentences about results and plans that more than one place says: the terminal, the report, a plan.
 
-How numbers are written stands in :mod:`simulator.text`.
+How numbers are written stands in :mod:`simulator.base.text`.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from paceline.comparing import of_more_devices
-from simulator.cost import placement_of, usd_per_hour, usd_per_million_samples
-from simulator.discrepancy import between
-from simulator.figures import Estimate, Limit
-from simulator.intervals import paired_ratio
+from simulator.base.text import Kind, counted, format_bytes, format_count, format_hourly, format_share, format_usd, written
 from simulator.memory import PARTS, Memory, samples_in_words
-from simulator.results import Result
-from simulator.text import Kind, counted, format_bytes, format_count, format_hourly, format_share, format_usd, written
+from simulator.results.cost import placement_of, usd_per_hour, usd_per_million_samples
+from simulator.results.intervals import paired_ratio
+from simulator.results.results import Result
+from simulator.spec.discrepancy import between
+from simulator.spec.figures import Estimate, Limit
 
 if TYPE_CHECKING:
     from paceline.planning.answer import Candidate, Improvement, JobCount, Plan, ServerCount, WorkerCount

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from simulator.constants import constants
-from simulator.text import counted, format_number, format_rate, format_seconds
-from simulator.workload import Workload
+from simulator.base.text import counted, format_number, format_rate, format_seconds
+from simulator.spec.constants import constants
+from simulator.spec.workload import Workload
 
 __all__ = ["RATE_BYTES_PER_S", "ServerLoad"]
 
@@ -44,8 +44,8 @@ class ServerLoad:
 
         Examples
         --------
-        >>> from simulator.catalog import find
-        >>> from simulator.loading import load_workload
+        >>> from simulator.base.catalog import find
+        >>> from simulator.catalogue.loading import load_workload
         >>> ServerLoad.of(load_workload(find("workloads", "resnet-50", ""))).hosts_limit
         False
         """

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from simulator.results import Result
-from simulator.table import Cell, Column, Table
+from simulator.base.table import Cell, Column, Table
+from simulator.results.results import Result
 
 __all__ = ["EXCHANGE_COLUMNS", "STAGE_COLUMNS", "exchange_rows", "exchanges_table", "stage_rows", "stages_table"]
 

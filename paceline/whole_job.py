@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from simulator.figures import Checkpointing, Epoch, JobOutcome, JobParts
-from simulator.results import Result
-from simulator.table import Cell, Column, Table
-from simulator.text import Kind, format_bytes, format_interval, format_seconds, format_share, format_throughput, format_usd, written
+from simulator.base.table import Cell, Column, Table
+from simulator.base.text import Kind, format_bytes, format_interval, format_seconds, format_share, format_throughput, format_usd, written
+from simulator.results.results import Result
+from simulator.spec.figures import Checkpointing, Epoch, JobOutcome, JobParts
 
 __all__ = [
     "EPOCH_COLUMNS",
@@ -40,7 +40,7 @@ PART_LABELS = {
     "down": "Down",
     "fewer_workers": "Fewer workers",
 }
-"""What each of :class:`~simulator.figures.JobParts` is called, in their order."""
+"""What each of :class:`~simulator.spec.figures.JobParts` is called, in their order."""
 
 PART_COLUMNS = (
     Column("part", "text", "Part", "the parts of a job, which together are its time"),

@@ -29,22 +29,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from simulator.errors import PacelineError
-    from simulator.loading import load_cluster, load_scenario, load_workload, scenario_from_table
-    from simulator.results import Result
+    from simulator.base.errors import PacelineError
+    from simulator.catalogue.loading import load_cluster, load_scenario, load_workload, scenario_from_table
+    from simulator.results.results import Result
     from simulator.run import simulate
     from simulator.scenario import Scenario
 
 __all__ = ["PacelineError", "Result", "Scenario", "load_cluster", "load_scenario", "load_workload", "scenario_from_table", "simulate"]
 
 _HOME = {
-    "PacelineError": "errors",
-    "Result": "results",
+    "PacelineError": "base.errors",
+    "Result": "results.results",
     "Scenario": "scenario",
-    "load_cluster": "loading",
-    "load_scenario": "loading",
-    "load_workload": "loading",
-    "scenario_from_table": "loading",
+    "load_cluster": "catalogue.loading",
+    "load_scenario": "catalogue.loading",
+    "load_workload": "catalogue.loading",
+    "scenario_from_table": "catalogue.loading",
     "simulate": "run",
 }
 """The module of each public name."""

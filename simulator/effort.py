@@ -12,16 +12,16 @@ from __future__ import annotations
 import math
 import time
 
-from simulator.available import available_bytes
+from simulator.base.available import available_bytes
+from simulator.base.errors import InputError, SimulationError
+from simulator.base.text import format_bytes
 from simulator.engine.choosing import Engine, background_events, engine_for, expected_events, is_made, likely_engine
 from simulator.engine.draws import ahead_of, block_of
-from simulator.errors import InputError, SimulationError
-from simulator.input_epochs import first_epoch
-from simulator.metrics import alone_scenario
-from simulator.next_change import tried
-from simulator.replication import replicate
+from simulator.engine.replication import replicate
+from simulator.resolve.input_epochs import first_epoch
+from simulator.results.metrics import alone_scenario
+from simulator.results.next_change import tried
 from simulator.scenario import Scenario
-from simulator.text import format_bytes
 
 __all__ = ["check_memory", "effort_s", "memory_bytes", "timed_effort_s"]
 

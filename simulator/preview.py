@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.encoding import as_encoded
-from simulator.practice import nominally_in_practice
-from simulator.program.compile import compile_program
+from simulator.base.rng import Streams
 from simulator.program.printing import Printed, Reduced
 from simulator.program.program import Program
-from simulator.resolve import resolve
-from simulator.rng import Streams
+from simulator.resolve.compile import compile_program
+from simulator.resolve.encoding import as_encoded
+from simulator.resolve.practice import nominally_in_practice
+from simulator.resolve.resolve import resolve
+from simulator.resolve.teams import as_workers
 from simulator.scenario import Scenario
 from simulator.strategies.reducing import collective_of
-from simulator.teams import as_workers
 
 __all__ = ["preview"]
 

@@ -8,18 +8,18 @@ import time
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 
+from simulator.base.errors import InputError, SimulationError
+from simulator.base.records import Observer
 from simulator.effort import check_memory
 from simulator.engine.choosing import Engine, engine_for, likely_engine
 from simulator.engine.recorder import Measured
-from simulator.errors import InputError, SimulationError
+from simulator.engine.replication import Shared, replicate
 from simulator.job.outcome import job_of, warned_of, window_of
 from simulator.memory import does_not_fit
-from simulator.metrics import Window, alone_scenario, summarise
-from simulator.misread import misread
-from simulator.records import Observer
-from simulator.replication import Shared, replicate
-from simulator.resolve import Resolved, resolve
-from simulator.results import Result
+from simulator.resolve.resolve import Resolved, resolve
+from simulator.results.metrics import Window, alone_scenario, summarise
+from simulator.results.misread import misread
+from simulator.results.results import Result
 from simulator.scenario import Scenario
 
 __all__ = ["simulate"]
@@ -52,7 +52,7 @@ def simulate(scenario: Scenario | Resolved, *, observer: Observer | None = None,
     Raises
     ------
     ScenarioError
-        It cannot be resolved (:func:`simulator.resolve.resolve`).
+        It cannot be resolved (:func:`simulator.resolve.resolve.resolve`).
     InputError
         It does not fit into its devices' memory, or simulating it into this machine's, or ``run.engine`` asks for an engine that
         cannot run here.

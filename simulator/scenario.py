@@ -12,19 +12,19 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from simulator.cluster import Cluster
-from simulator.constants import Known, constants
-from simulator.discrepancy import Discrepancy
-from simulator.input_pipeline import InputPipeline, InputWork
-from simulator.job.spec import Job
-from simulator.short import Short
-from simulator.spec import Seconds, Terse
+from simulator.base.short import Short
+from simulator.base.spec import Seconds, Terse
+from simulator.base.text import counted, listed
+from simulator.base.validation_errors import is_valid
+from simulator.spec.cluster import Cluster
+from simulator.spec.constants import Known, constants
+from simulator.spec.discrepancy import Discrepancy
+from simulator.spec.input_pipeline import InputPipeline, InputWork
+from simulator.spec.job import Job
+from simulator.spec.training import Training
+from simulator.spec.workload import Workload
 from simulator.strategies.catalogue import KINDS, AnyStrategy
 from simulator.strategies.setup import Layout
-from simulator.text import counted, listed
-from simulator.training import Training
-from simulator.validation_errors import is_valid
-from simulator.workload import Workload
 
 __all__ = ["HOW_SIMULATED", "NAMED_BEFORE", "Run", "Scenario"]
 
@@ -253,6 +253,11 @@ class Scenario(Short, Terse):
     def processes(self) -> int:
         """Worker processes."""
         return self.layout.processes
+
+    @property
+    def waits_for_iterators(self) -> bool:
+        """Whether all stop for the ends of iterators: asynchronous workers stop for their own alone, and servers' data sets repeat."""
+        return not self.strategy.pace.asynchronous and not self.layout.servers
 
     def machines_of(self, replicas: NDArray[np.int64]) -> NDArray[np.int64]:
         """The machines that replicas' processes run on: their nodes, or the one on which all nodes are processes."""

@@ -14,8 +14,8 @@ from calibrate.fit.disturbance import choose_rounds
 from calibrate.fit.intervals import Z90
 from calibrate.measurements import Measurements
 from calibrate.records import StepTime
-from simulator.errors import CalibrationError
-from simulator.text import format_interval, format_share
+from simulator.base.errors import CalibrationError
+from simulator.base.text import format_interval, format_share
 
 __all__ = ["BusyCoreSlowdown", "ConcurrentProcesses", "SharedSpread", "concurrent_processes", "is_concurrent"]
 

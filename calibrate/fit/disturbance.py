@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from calibrate.fit.step_times import StepTable
 from calibrate.measurements import Measurements
 from calibrate.records import Load, StepTime
-from simulator.errors import CalibrationError
-from simulator.text import format_share
+from simulator.base.errors import CalibrationError
+from simulator.base.text import format_share
 
 __all__ = ["LEVELS_APART", "Chosen", "DisturbedError", "check_levels", "choose_rounds"]
 

@@ -15,9 +15,9 @@ from scipy import special, stats
 from scipy.optimize import brentq, least_squares, nnls
 
 from calibrate.fit.intervals import digits
-from simulator.distributions import Constant, Distribution, Empirical, Gamma, LogNormal, Normal, ShiftedExponential
-from simulator.errors import CalibrationError
-from simulator.workload import LawScore
+from simulator.base.errors import CalibrationError
+from simulator.spec.distributions import Constant, Distribution, Empirical, Gamma, LogNormal, Normal, ShiftedExponential
+from simulator.spec.workload import LawScore
 
 __all__ = ["FEWEST_FACTORS", "AffineCost", "AffineMean", "ChainSlope", "StepTimeLaw", "drawn_laws"]
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import least_squares
 
-from simulator.errors import CalibrationError
+from simulator.base.errors import CalibrationError
 
 __all__ = ["HostWork", "no_wire"]
 

@@ -26,9 +26,9 @@ from calibrate.fit.intervals import DRAWS, digits, intervals_90
 from calibrate.fit.provenance import provenance
 from calibrate.measurements import CUT_SHORT, Measurements, MeasurementsError, read_measurements
 from calibrate.records import Ahead, Batches, FirstBatch, Load, PipelineRecord, Stages
-from simulator.distributions import Constant, Distribution
-from simulator.input_pipeline import InputFit, InputPipeline, InputPoint, InputRange, InputWork
-from simulator.workload import Affine
+from simulator.spec.distributions import Constant, Distribution
+from simulator.spec.input_pipeline import InputFit, InputPipeline, InputPoint, InputRange, InputWork
+from simulator.spec.workload import Affine
 
 __all__ = ["PARTS", "fit_input"]
 

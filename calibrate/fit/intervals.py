@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from simulator.uncertainty import Uncertainty
+from simulator.spec.uncertainty import Uncertainty
 
 __all__ = ["DRAWS", "DRAWS_KEPT", "Z90", "digits", "drawn", "intervals_90", "quantiles"]
 

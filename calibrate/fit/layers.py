@@ -12,9 +12,9 @@ from calibrate.fit.intervals import digits
 from calibrate.fit.step_times import StepTable, smooth
 from calibrate.measurements import CUT_SHORT, Measurements
 from calibrate.records import LayerRecord, LayerTimes
-from simulator.errors import CalibrationError
-from simulator.layers import Layer
-from simulator.text import format_change
+from simulator.base.errors import CalibrationError
+from simulator.base.text import format_change
+from simulator.spec.layers import Layer
 
 __all__ = ["fit_layers"]
 

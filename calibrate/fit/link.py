@@ -12,9 +12,9 @@ from calibrate.fit.intervals import DRAWS, digits, drawn, intervals_90, quantile
 from calibrate.fit.provenance import provenance
 from calibrate.measurements import Measurements, MeasurementsError, read_measurements
 from calibrate.records import Transfer
-from simulator.cluster import CalibrationFitLink, Cluster, ClusterRange, Link, LinkPoint
-from simulator.errors import CalibrationError
-from simulator.text import format_rate, format_seconds, format_share
+from simulator.base.errors import CalibrationError
+from simulator.base.text import format_rate, format_seconds, format_share
+from simulator.spec.cluster import CalibrationFitLink, Cluster, ClusterRange, Link, LinkPoint
 
 __all__ = ["fit_link"]
 

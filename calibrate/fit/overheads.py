@@ -14,7 +14,7 @@ from calibrate.fit.step_times import StepTable
 from calibrate.measurements import Measurements
 from calibrate.records import CheckpointTime, EvaluationTime, IteratorEnd, StartUpTime, Unmeasured, WarmUp
 from simulator.job.iterators import longest_wait_s
-from simulator.overheads import Duration, IteratorEnds, Overheads
+from simulator.spec.overheads import Duration, IteratorEnds, Overheads
 
 __all__ = ["duration_of", "fit_overheads", "iterator_ends"]
 

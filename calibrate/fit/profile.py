@@ -17,9 +17,9 @@ from calibrate.fit.step_times import StepFit, StepTable
 from calibrate.xplane.profiles import Profiled
 from calibrate.xplane.steps import MeasuredStep, StepsOfProfile
 from calibrate.xplane.variables import ModelVariables, gradient_ops, readiness
-from simulator.errors import CalibrationError
-from simulator.text import format_seconds
-from simulator.workload import Affine, Variable, Workload, WorkloadRange
+from simulator.base.errors import CalibrationError
+from simulator.base.text import format_seconds
+from simulator.spec.workload import Affine, Variable, Workload, WorkloadRange
 
 __all__ = ["BACKWARD_SHARE", "fit_profiles"]
 

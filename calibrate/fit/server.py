@@ -14,10 +14,10 @@ from calibrate.fit.intervals import DRAWS, DRAWS_KEPT, digits, drawn, intervals_
 from calibrate.fit.provenance import provenance
 from calibrate.measurements import Measurements, MeasurementsError, read_measurements
 from calibrate.records import Exchange, Note
-from simulator.cluster import CalibrationFitHosts, Cluster, ExchangePoint, HostCost
-from simulator.constants import constants
-from simulator.errors import CalibrationError
-from simulator.text import format_rate, format_seconds, format_share
+from simulator.base.errors import CalibrationError
+from simulator.base.text import format_rate, format_seconds, format_share
+from simulator.spec.cluster import CalibrationFitHosts, Cluster, ExchangePoint, HostCost
+from simulator.spec.constants import constants
 
 __all__ = ["fit_server"]
 

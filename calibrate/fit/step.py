@@ -20,9 +20,9 @@ from calibrate.fit.provenance import provenance
 from calibrate.fit.step_times import StepFit, StepTable
 from calibrate.measurements import CUT_SHORT, Measurements, MeasurementsError, read_measurements
 from calibrate.records import CountedStep, Header, Load, Memory, Ready, Rows, ServerTime, StepTime, VariableRecord
-from simulator.errors import CalibrationError
-from simulator.validation_errors import rule_of
-from simulator.workload import Affine, Counted, ServerCost, Variable, Workload, WorkloadRange
+from simulator.base.errors import CalibrationError
+from simulator.base.validation_errors import rule_of
+from simulator.spec.workload import Affine, Counted, ServerCost, Variable, Workload, WorkloadRange
 
 __all__ = ["fit_workload", "in_order_of_readiness"]
 

@@ -16,9 +16,9 @@ from calibrate.fit.estimators import FEWEST_FACTORS, AffineMean, StepTimeLaw, dr
 from calibrate.fit.intervals import DRAWS, digits, quantiles
 from calibrate.measurements import CUT_SHORT, Measurements
 from calibrate.records import Split, StepTime
-from simulator.distributions import Constant, Distribution
-from simulator.errors import CalibrationError
-from simulator.workload import Affine, CalibrationFit, CalibrationPoint, LawScore
+from simulator.base.errors import CalibrationError
+from simulator.spec.distributions import Constant, Distribution
+from simulator.spec.workload import Affine, CalibrationFit, CalibrationPoint, LawScore
 
 __all__ = ["StepCost", "StepFit", "StepTable", "smooth"]
 

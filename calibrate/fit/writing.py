@@ -8,11 +8,11 @@ from typing import Any
 import tomlkit
 from tomlkit.items import Array, Table
 
-from simulator.cluster import Cluster
-from simulator.input_pipeline import InputPipeline
-from simulator.outputs import Output, fitted_kind
-from simulator.text import format_bytes, format_rate, format_seconds
-from simulator.workload import Workload
+from simulator.base.outputs import Output, fitted_kind
+from simulator.base.text import format_bytes, format_rate, format_seconds
+from simulator.spec.cluster import Cluster
+from simulator.spec.input_pipeline import InputPipeline
+from simulator.spec.workload import Workload
 
 __all__ = [
     "CLUSTER",

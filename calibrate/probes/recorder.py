@@ -29,7 +29,7 @@ class Recorder:
 
 
 def _with_checksum(text: str) -> str:
-    """As simulator.checksums has it, which the user's Python need not have."""
+    """As simulator.base.checksums has it, which the user's Python need not have."""
     before = text[:-1]
     return f'{before},"checksum":"{hashlib.sha256(before.encode()).hexdigest()[:16]}"}}'
 

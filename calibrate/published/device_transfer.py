@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from calibrate.validation.comparison import Compared
-from simulator.accelerator import Accelerator, accelerators, spelled
-from simulator.device_transfer import moved_to, pair_range
-from simulator.figures import Estimate
-from simulator.published_throughputs import Pair, PublishedThroughputs, load_published_throughputs
-from simulator.roofline import Range, achieved, efficiency
-from simulator.workload import Affine, Variable, Workload, WorkloadRange
+from simulator.resolve.device_transfer import moved_to, pair_range
+from simulator.resolve.published_throughputs import Pair, PublishedThroughputs, load_published_throughputs
+from simulator.resolve.roofline import Range, achieved, efficiency
+from simulator.spec.accelerator import Accelerator, accelerators, spelled
+from simulator.spec.figures import Estimate
+from simulator.spec.workload import Affine, Variable, Workload, WorkloadRange
 
 __all__ = ["BY_PAIR", "BY_RATIO", "BY_ROOFLINE", "MOVED_BY", "moved_rows"]
 

@@ -32,9 +32,9 @@ from calibrate.published.prediction import FILE, base_of, compute_that_gives
 from calibrate.published.scenarios import PublishedCase, cases_of, scenario_of, with_servers
 from calibrate.published.tables import Row, load_tables
 from simulator import simulate
-from simulator.catalog import own_file
-from simulator.constants import Constant, Known, constants
-from simulator.practice import felt_by, in_practice
+from simulator.base.catalog import own_file
+from simulator.resolve.practice import felt_by, in_practice
+from simulator.spec.constants import Constant, Known, constants
 
 __all__ = ["Curves", "Fit", "choose", "grid_of", "interval_of", "main", "measure"]
 

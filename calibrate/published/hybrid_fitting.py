@@ -28,9 +28,9 @@ from calibrate.published.fitting import interval_of
 from calibrate.published.hybrid_prediction import FITTED_FILE, hybrid_table
 from calibrate.published.hybrids import HybridRow, HybridTables, load_hybrids
 from simulator import simulate
-from simulator.constants import Known, constants
-from simulator.loading import scenario_from_table
-from simulator.outputs import EDITED, Output
+from simulator.base.outputs import EDITED, Output
+from simulator.catalogue.loading import scenario_from_table
+from simulator.spec.constants import Known, constants
 
 __all__ = ["NAMES", "errors_with", "fitted", "main"]
 

@@ -18,15 +18,15 @@ from calibrate.published.hybrids import HybridRow, HybridTables, alpha_beta, bas
 from calibrate.published.prediction import discrepancy_without
 from calibrate.validation.comparison import Compared, drawn_interval, reached_of
 from simulator import simulate
-from simulator.constants import Known
-from simulator.errors import ScenarioError
-from simulator.inadequacy import CATALOGUE, CUT, regime_of
-from simulator.loading import read_toml, scenario_from_table
+from simulator.base.errors import ScenarioError
+from simulator.base.spec import Spec
+from simulator.base.validation_errors import validated
+from simulator.catalogue.loading import read_toml, scenario_from_table
 from simulator.memory import does_not_fit
-from simulator.resolve import resolve
+from simulator.resolve.resolve import resolve
+from simulator.results.inadequacy import CATALOGUE, CUT, regime_of
 from simulator.scenario import Scenario
-from simulator.spec import Spec
-from simulator.validation_errors import validated
+from simulator.spec.constants import Known
 
 __all__ = [
     "DIMENSIONS",

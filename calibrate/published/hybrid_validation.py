@@ -30,12 +30,12 @@ from calibrate.published.tables import Excluded
 from calibrate.published.validation import Spread
 from calibrate.validation.comparison import Compared
 from calibrate.validation.validation import Outline, Score, Validation, largest_errors, scores_of
-from simulator.checksums import checksum_holds, with_checksum
-from simulator.constants import Known
-from simulator.errors import InputError, SimulationError
-from simulator.nearest import did_you_mean
-from simulator.outputs import Output, OutputKind
-from simulator.table import Column, Table
+from simulator.base.checksums import checksum_holds, with_checksum
+from simulator.base.errors import InputError, SimulationError
+from simulator.base.nearest import did_you_mean
+from simulator.base.outputs import Output, OutputKind
+from simulator.base.table import Column, Table
+from simulator.spec.constants import Known
 
 __all__ = ["outline_of", "validate_hybrids", "validation_of"]
 

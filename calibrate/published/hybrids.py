@@ -18,13 +18,13 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import Field
 
 from calibrate.published.tables import Excluded, data_file, number_of, several
-from simulator.accelerator import accelerator_named
-from simulator.cluster import Cluster
-from simulator.errors import ScenarioError
-from simulator.loading import load_cluster, read_toml
-from simulator.spec import Spec
+from simulator.base.errors import ScenarioError
+from simulator.base.spec import Spec
+from simulator.base.validation_errors import validated
+from simulator.catalogue.loading import load_cluster, read_toml
+from simulator.spec.accelerator import accelerator_named
+from simulator.spec.cluster import Cluster
 from simulator.strategies.holding import ReducePrecision
-from simulator.validation_errors import validated
 
 __all__ = [
     "Base", "HybridRow", "HybridSeries", "HybridTables", "Model", "alpha_beta", "base_of_rules", "linear", "load_hybrids", "roofline",

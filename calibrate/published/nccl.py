@@ -33,8 +33,8 @@ from numpy.typing import NDArray
 
 from calibrate.published.nccl_model import LAWS, MODELS, Point, Series, bytes_on_bus, fit, read_series
 from calibrate.validation.comparison import Compared
-from simulator.figures import Estimate
-from simulator.text import format_share
+from simulator.base.text import format_share
+from simulator.spec.figures import Estimate
 
 __all__ = ["GROUP", "Answer", "Trial", "answer", "larger_sizes", "more_ranks", "nccl_rows", "spreads_inside"]
 

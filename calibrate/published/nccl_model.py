@@ -42,7 +42,7 @@ from pydantic import Field
 from scipy.optimize import least_squares
 
 from calibrate.published.tables import data_file
-from simulator.spec import Rate, Spec
+from simulator.base.spec import Rate, Spec
 
 __all__ = [
     "LAWS",
@@ -146,7 +146,7 @@ def _protocols(latency: Values, moving: Values, extra: Values) -> Values:
 MODELS = (
     Model("line", (), _line),
     Model("pipeline", (Assumed(math.log(0.5), 1.0),), _pipeline),
-    # NCCL's hwLat and the bytes of its flags (simulator.cluster.Protocols); its tuner has LL at a quarter of the bandwidth
+    # NCCL's hwLat and the bytes of its flags (simulator.spec.cluster.Protocols); its tuner has LL at a quarter of the bandwidth
     Model(
         "protocols",
         (

@@ -12,11 +12,11 @@ from calibrate.published.scenarios import PublishedCase, cases_of, table_of
 from calibrate.published.tables import Row, Tables, load_tables
 from calibrate.validation.comparison import Compared
 from simulator import simulate
-from simulator.accelerator import accelerator_named
-from simulator.constants import Known
-from simulator.loading import scenario_from_table
-from simulator.precision import precision_gain
-from simulator.published_throughputs import PublishedThroughputs, load_published_throughputs, plain
+from simulator.catalogue.loading import scenario_from_table
+from simulator.resolve.precision import precision_gain
+from simulator.resolve.published_throughputs import PublishedThroughputs, load_published_throughputs, plain
+from simulator.spec.accelerator import accelerator_named
+from simulator.spec.constants import Known
 
 __all__ = ["precision_rows"]
 

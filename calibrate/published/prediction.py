@@ -11,14 +11,15 @@ from calibrate.published.scenarios import PublishedCase, element_bytes, pushes, 
 from calibrate.published.tables import Row
 from calibrate.validation.comparison import Compared, drawn_interval, reached_of, rows_from_csv
 from calibrate.validation.discrepancy import Sample, deviations
-from simulator import catalog, simulate
-from simulator.constants import Known
-from simulator.discrepancy import Discrepancy
-from simulator.inadequacy import regime_of
-from simulator.loading import read_toml, scenario_from_table
+from simulator import simulate
+from simulator.base import catalog
+from simulator.base.spec import Spec
+from simulator.base.validation_errors import validated
+from simulator.catalogue.loading import read_toml, scenario_from_table
+from simulator.results.inadequacy import regime_of
 from simulator.scenario import Scenario
-from simulator.spec import Spec
-from simulator.validation_errors import validated
+from simulator.spec.constants import Known
+from simulator.spec.discrepancy import Discrepancy
 
 __all__ = [
     "FILE",

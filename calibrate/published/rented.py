@@ -17,7 +17,7 @@ from calibrate.published.scenarios import cases_of
 from calibrate.published.tables import Tables, data_file, load_tables
 from calibrate.validation.comparison import Compared
 from simulator import simulate
-from simulator.loading import scenario_from_table
+from simulator.catalogue.loading import scenario_from_table
 
 __all__ = ["SERIES", "WATCHED", "Law", "Machine", "Preempted", "fitted", "job_rows", "job_table", "lifetimes", "main", "preempted_jobs"]
 

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from calibrate.published.tables import Row, Series, Stack, Tables, Tensor, fused, held_by, load_networks, variables
-from simulator.cluster import Cluster
-from simulator.constants import Known
-from simulator.loading import scenario_from_table
+from simulator.base.spec import Spec
+from simulator.catalogue.loading import scenario_from_table
 from simulator.scenario import Scenario
-from simulator.spec import Spec
+from simulator.spec.cluster import Cluster
+from simulator.spec.constants import Known
 
 __all__ = ["PublishedCase", "cases_of", "element_bytes", "pushes", "scenario_of", "table_of", "with_servers"]
 

@@ -26,13 +26,13 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 from calibrate.fit.intervals import digits
-from simulator.accelerator import accelerator_named
-from simulator.catalog import own_file
-from simulator.computed import Dimensions, value_bytes_of
-from simulator.constants import Known, constants
-from simulator.published_throughputs import PublishedThroughputs, load_published_throughputs
-from simulator.residual import Residual
-from simulator.transformer import Transformer
+from simulator.base.catalog import own_file
+from simulator.resolve.published_throughputs import PublishedThroughputs, load_published_throughputs
+from simulator.spec.accelerator import accelerator_named
+from simulator.spec.computed import Dimensions, value_bytes_of
+from simulator.spec.constants import Known, constants
+from simulator.spec.residual import Residual
+from simulator.spec.transformer import Transformer
 
 __all__ = ["MODELS", "SHARES", "Shares", "SharesRow", "fitted", "main", "rows_of"]
 

@@ -28,11 +28,11 @@ from scipy.stats import t as student
 from calibrate.published.tables import data_file
 from calibrate.validation.comparison import Compared, histogram_distance
 from simulator import scenario_from_table
-from simulator.figures import Estimate
-from simulator.replication import replicate
-from simulator.spec import Spec
-from simulator.statistics import CountHistogram
-from simulator.text import format_number
+from simulator.base.spec import Spec
+from simulator.base.statistics import CountHistogram
+from simulator.base.text import format_number
+from simulator.engine.replication import replicate
+from simulator.spec.figures import Estimate
 
 __all__ = ["GROUP", "StalenessSeries", "read_staleness", "staleness_rows"]
 

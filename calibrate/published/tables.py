@@ -11,12 +11,12 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, Field
 
-from simulator import catalog
-from simulator.cluster import Cluster
-from simulator.errors import CalibrationError, ScenarioError
-from simulator.loading import load_cluster, read_toml
-from simulator.spec import Bytes, Seconds, Spec
-from simulator.validation_errors import validated
+from simulator.base import catalog
+from simulator.base.errors import CalibrationError, ScenarioError
+from simulator.base.spec import Bytes, Seconds, Spec
+from simulator.base.validation_errors import validated
+from simulator.catalogue.loading import load_cluster, read_toml
+from simulator.spec.cluster import Cluster
 
 __all__ = [
     "Accounted",

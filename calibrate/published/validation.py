@@ -17,12 +17,12 @@ from calibrate.published.scenarios import PublishedCase, cases_of
 from calibrate.published.tables import Accounted, Excluded, Row, Tables, load_tables
 from calibrate.validation.comparison import Compared
 from calibrate.validation.validation import Outline, Score, Validation, largest_errors, scores_of
-from simulator.constants import Constant, Known, constants
-from simulator.errors import InputError
-from simulator.nearest import did_you_mean
-from simulator.spec import Spec
-from simulator.table import Column, Table
-from simulator.text import format_throughput, listed
+from simulator.base.errors import InputError
+from simulator.base.nearest import did_you_mean
+from simulator.base.spec import Spec
+from simulator.base.table import Column, Table
+from simulator.base.text import format_throughput, listed
+from simulator.spec.constants import Constant, Known, constants
 
 __all__ = [
     "HEADLINES",

@@ -28,9 +28,9 @@ from calibrate.testbed.readings import OneRun, Readings, read_run
 from calibrate.testbed.running import measure_setting, retried
 from calibrate.testbed.setting import TestbedSetting
 from simulator import simulate
-from simulator.figures import JobOutcome
-from simulator.loading import read_toml
-from simulator.text import format_change
+from simulator.base.text import format_change
+from simulator.catalogue.loading import read_toml
+from simulator.spec.figures import JobOutcome
 
 __all__ = ["Compared", "Experiment", "compared", "costs_for", "lines", "read_experiments"]
 

@@ -23,11 +23,11 @@ from calibrate.measurements import Measurements, MeasurementsError, begin_rows, 
 from calibrate.probing import run_probe
 from calibrate.profiling import check_target
 from calibrate.records import Load, Span
-from simulator.errors import InputError
-from simulator.files import read_toml
-from simulator.outputs import check_folder
-from simulator.spec import Spec
-from simulator.validation_errors import validated
+from simulator.base.errors import InputError
+from simulator.base.files import read_toml
+from simulator.base.outputs import check_folder
+from simulator.base.spec import Spec
+from simulator.base.validation_errors import validated
 
 __all__ = ["COLUMNS", "EpochTimes", "JobSetting", "JobTimes", "measure_job", "read_job", "read_job_settings"]
 

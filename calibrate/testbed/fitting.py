@@ -23,7 +23,7 @@ from calibrate.testbed.scenarios import NO_JOBS, scenario_of
 from calibrate.testbed.tcp_sharing import fit_tcp_sharing
 from calibrate.testbed.unexplained import fit_misfit, fit_noise, of_link
 from simulator import simulate
-from simulator.errors import CalibrationError, InputError
+from simulator.base.errors import CalibrationError, InputError
 
 __all__ = ["fit_platform"]
 

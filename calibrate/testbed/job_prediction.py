@@ -14,9 +14,9 @@ from calibrate.testbed.readings import OneRun
 from calibrate.testbed.scenarios import scenario_of
 from calibrate.testbed.setting import TestbedSetting
 from simulator import scenario_from_table
-from simulator.errors import InputError
+from simulator.base.errors import InputError
+from simulator.base.spec import Spec
 from simulator.scenario import Scenario
-from simulator.spec import Spec
 
 __all__ = ["JobCosts", "costs_of", "job_scenario", "job_table"]
 

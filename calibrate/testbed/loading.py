@@ -8,13 +8,13 @@ from typing import Any
 
 from calibrate.testbed.model import Describe, is_function, of_workload, whole_path
 from calibrate.testbed.setting import NOT_BUILT, SYNTHETIC, WITH_SERVERS, TestbedSetting, synthetic_variables
-from simulator.errors import InputError, ScenarioError
-from simulator.file_kinds import mistaken_table
-from simulator.loading import read_toml
-from simulator.nearest import did_you_mean
-from simulator.settings import set_in, unset
-from simulator.spec import Spec
-from simulator.validation_errors import quoted, validated
+from simulator.base.errors import InputError, ScenarioError
+from simulator.base.file_kinds import mistaken_table
+from simulator.base.nearest import did_you_mean
+from simulator.base.spec import Spec
+from simulator.base.validation_errors import quoted, validated
+from simulator.catalogue.loading import read_toml
+from simulator.catalogue.settings import set_in, unset
 
 __all__ = ["EMULATED_LAWS", "load_setting", "validated_setting", "with_model"]
 

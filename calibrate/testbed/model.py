@@ -14,13 +14,13 @@ from calibrate.measurements import read_measurements
 from calibrate.probing import run_probe
 from calibrate.records import Rows, VariableRecord
 from calibrate.testbed.setting import TestbedVariable, synthetic_variables
-from simulator import catalog
-from simulator.distributions import Distribution, Empirical, Normal, ShiftedExponential
-from simulator.errors import InputError, ScenarioError
-from simulator.loading import load_workload
-from simulator.scratch import scratch
-from simulator.validation_errors import quoted
-from simulator.workload import Variable, Workload
+from simulator.base import catalog
+from simulator.base.errors import InputError, ScenarioError
+from simulator.base.scratch import scratch
+from simulator.base.validation_errors import quoted
+from simulator.catalogue.loading import load_workload
+from simulator.spec.distributions import Distribution, Empirical, Normal, ShiftedExponential
+from simulator.spec.workload import Variable, Workload
 
 __all__ = ["Describe", "builder_of", "describe_model", "is_function", "of_workload", "whole_path"]
 

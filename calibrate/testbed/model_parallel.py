@@ -28,14 +28,14 @@ from calibrate.records import LinkCheck, Note, Repeat, StagePass, Updated
 from calibrate.testbed.platform import PRIORS
 from calibrate.testbed.setting import ShapedLink
 from simulator import scenario_from_table, simulate
-from simulator.errors import CalibrationError, InputError
-from simulator.files import read_toml
-from simulator.outputs import check_folder
+from simulator.base.errors import CalibrationError, InputError
+from simulator.base.files import read_toml
+from simulator.base.outputs import check_folder
+from simulator.base.scratch import scratch
+from simulator.base.spec import Spec
+from simulator.base.text import format_change
+from simulator.base.validation_errors import validated
 from simulator.scenario import Scenario
-from simulator.scratch import scratch
-from simulator.spec import Spec
-from simulator.text import format_change
-from simulator.validation_errors import validated
 
 __all__ = ["COLUMNS", "StagedRun", "StagedSetting", "compared", "measure_staged", "read_settings", "read_staged", "scenario_of"]
 

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import Field, ValidationError, model_validator
 
 from calibrate.fit.intervals import Z90
-from simulator.errors import InputError
-from simulator.outputs import Output, OutputKind
-from simulator.short import Short
-from simulator.spec import Spec
-from simulator.table import Column, Table
-from simulator.text import counted
-from simulator.validation_errors import rule_of
+from simulator.base.errors import InputError
+from simulator.base.outputs import Output, OutputKind
+from simulator.base.short import Short
+from simulator.base.spec import Spec
+from simulator.base.table import Column, Table
+from simulator.base.text import counted
+from simulator.base.validation_errors import rule_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -15,15 +15,15 @@ from calibrate.testbed.readings import mean_of
 from calibrate.testbed.scenarios import RealCompute, scenario_of
 from calibrate.testbed.setting import TestbedSetting
 from calibrate.testbed.unexplained import factors_of
-from simulator.discrepancy import Doubt, off_of
+from simulator.base.short import Short
+from simulator.base.table import Cell, Column, Table
+from simulator.base.text import estimated, listed
 from simulator.engine.recorder import Measured
-from simulator.figures import Estimate
-from simulator.intervals import prediction_interval, widened
-from simulator.metrics import doubt_of_runs
-from simulator.replication import replicate
-from simulator.short import Short
-from simulator.table import Cell, Column, Table
-from simulator.text import estimated, listed
+from simulator.engine.replication import replicate
+from simulator.results.intervals import prediction_interval, widened
+from simulator.results.metrics import doubt_of_runs
+from simulator.spec.discrepancy import Doubt, off_of
+from simulator.spec.figures import Estimate
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -124,7 +124,7 @@ def predict_setting(
     Each replication has a joint draw of the fitted parameters and its own compute times. The
     mean is theirs; the interval also holds what nothing explains, the misfit that all runs
     of this setting have in common and the noise of a single run, and what predictions of
-    such trainings are off by (:func:`simulator.metrics.doubt_of_runs`).
+    such trainings are off by (:func:`simulator.results.metrics.doubt_of_runs`).
 
     Parameters
     ----------

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from calibrate.measurements import Measurements, MeasurementsError, read_measurements
 from calibrate.records import JobEvent, LinkCheck, Repeat, Updated, Used
 from calibrate.testbed.setting import TestbedSetting
-from simulator.errors import CalibrationError, ScenarioError
-from simulator.validation_errors import validated
+from simulator.base.errors import CalibrationError, ScenarioError
+from simulator.base.validation_errors import validated
 
 __all__ = ["OneRun", "Readings", "mean_of", "read_run"]
 

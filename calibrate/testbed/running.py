@@ -25,10 +25,10 @@ from calibrate.records import Repeat
 from calibrate.testbed.model import builder_of
 from calibrate.testbed.readings import Readings, read_run
 from calibrate.testbed.setting import TestbedSetting
-from simulator.distributions import Distribution
-from simulator.errors import CalibrationError, InputError, PacelineWarning
-from simulator.outputs import check_folder
-from simulator.scratch import scratch
+from simulator.base.errors import CalibrationError, InputError, PacelineWarning
+from simulator.base.outputs import check_folder
+from simulator.base.scratch import scratch
+from simulator.spec.distributions import Distribution
 
 __all__ = [
     "busiest_share",

@@ -10,10 +10,10 @@ from pydantic import Field
 
 from calibrate.testbed.setting import ShapedLink, TestbedSetting
 from simulator import scenario_from_table
-from simulator.distributions import Distribution
-from simulator.errors import InputError
+from simulator.base.errors import InputError
+from simulator.base.spec import Spec
 from simulator.scenario import Scenario
-from simulator.spec import Spec
+from simulator.spec.distributions import Distribution
 
 __all__ = ["NO_JOBS", "RealCompute", "scenario_of"]
 

@@ -15,8 +15,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from simulator.distributions import Constant, Distribution
-from simulator.spec import Rate, Seconds, Spec, Terse
+from simulator.base.spec import Rate, Seconds, Spec, Terse
+from simulator.spec.distributions import Constant, Distribution
 
 __all__ = [
     "NOT_BUILT",

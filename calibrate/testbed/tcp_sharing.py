@@ -13,7 +13,7 @@ from calibrate.testbed.platform import PRIORS, Parameter, log_width
 from calibrate.testbed.readings import Readings
 from calibrate.testbed.scenarios import scenario_of
 from calibrate.testbed.setting import TestbedSetting
-from simulator.replication import replicate
+from simulator.engine.replication import replicate
 
 __all__ = ["fit_tcp_sharing", "shows_tcp"]
 

@@ -17,7 +17,7 @@ from scipy.stats import chi2, norm, t
 
 from calibrate.testbed.platform import Parameter, Platform
 from calibrate.testbed.setting import TestbedSetting
-from simulator.text import format_change
+from simulator.base.text import format_change
 
 __all__ = ["factors_of", "fit_misfit", "fit_noise", "of_link"]
 

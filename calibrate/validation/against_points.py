@@ -17,13 +17,13 @@ from calibrate.validation.discrepancy import own_discrepancy
 from calibrate.validation.points import Setting, Unit, base_scenario, compared, scenarios_at
 from calibrate.validation.refit import BOUND, Fitted, Refit, refit, refitted_table
 from calibrate.validation.validation import Outline, Score, Validation, scores_of
-from simulator.outputs import EDITED, Output
-from simulator.resolve import resolve
-from simulator.results import Result
+from simulator.base.outputs import EDITED, Output
+from simulator.base.short import Short
+from simulator.base.table import Column, Table
+from simulator.base.text import Kind, format_interval, format_number, format_share
+from simulator.resolve.resolve import resolve
+from simulator.results.results import Result
 from simulator.scenario import Scenario
-from simulator.short import Short
-from simulator.table import Column, Table
-from simulator.text import Kind, format_interval, format_number, format_share
 
 if TYPE_CHECKING:
     import pandas as pd

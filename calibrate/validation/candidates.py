@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 
 from calibrate.validation.points import Setting, Unit
-from simulator.replication import replicate
-from simulator.resolve import resolve
+from simulator.base.spec import Spec
+from simulator.engine.replication import replicate
+from simulator.resolve.resolve import resolve
 from simulator.scenario import Scenario
-from simulator.spec import Spec
 
 __all__ = ["Array", "Candidate", "Map", "Model", "candidates_of", "value_at", "with_factors"]
 

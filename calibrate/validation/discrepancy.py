@@ -32,14 +32,24 @@ from scipy import optimize
 
 from calibrate.fit.intervals import digits
 from calibrate.validation.comparison import Compared, rows_from_csv
-from simulator import catalog
-from simulator.discrepancy import Z_90, Deviation, Discrepancy, LeftOutRows
-from simulator.figures import Estimate
-from simulator.inadequacy import ALL_REDUCE, ASYNCHRONOUS, BETWEEN, CATALOGUE, CONTENDED, CUT, KINDS_OF_LINKS, MEASURED, discrepancy_of
-from simulator.intervals import widened
-from simulator.outputs import EDITED, Output
-from simulator.results import Result
-from simulator.text import format_change, format_number, format_share
+from simulator.base import catalog
+from simulator.base.outputs import EDITED, Output
+from simulator.base.text import format_change, format_number, format_share
+from simulator.results.inadequacy import (
+    ALL_REDUCE,
+    ASYNCHRONOUS,
+    BETWEEN,
+    CATALOGUE,
+    CONTENDED,
+    CUT,
+    KINDS_OF_LINKS,
+    MEASURED,
+    discrepancy_of,
+)
+from simulator.results.intervals import widened
+from simulator.results.results import Result
+from simulator.spec.discrepancy import Z_90, Deviation, Discrepancy, LeftOutRows
+from simulator.spec.figures import Estimate
 
 __all__ = ["PRIOR_POINTS", "Held", "Own", "Sample", "deviations", "held_out", "main", "own_discrepancy"]
 

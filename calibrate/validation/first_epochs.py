@@ -20,13 +20,13 @@ from typing import Any, NamedTuple
 
 from calibrate.testbed.first_epochs import EpochTimes, JobSetting, JobTimes, read_job_settings
 from simulator import scenario_from_table, simulate
-from simulator.errors import InputError
-from simulator.figures import Epoch, JobOutcome
-from simulator.files import read_toml
-from simulator.outputs import EDITED, Output
-from simulator.results import Result
+from simulator.base.errors import InputError
+from simulator.base.files import read_toml
+from simulator.base.outputs import EDITED, Output
+from simulator.base.text import format_change, format_seconds
+from simulator.results.results import Result
 from simulator.scenario import Scenario
-from simulator.text import format_change, format_seconds
+from simulator.spec.figures import Epoch, JobOutcome
 
 __all__ = [
     "MARKS",

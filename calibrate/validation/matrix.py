@@ -20,14 +20,14 @@ from calibrate.testbed.running import faults_of_machine, guessed_run_s, guessed_
 from calibrate.testbed.scenarios import NO_JOBS
 from calibrate.testbed.setting import NOT_BUILT, TestbedSetting
 from calibrate.testbed.tcp_sharing import shows_tcp
-from simulator.errors import InputError, ScenarioError
-from simulator.file_kinds import mistaken_table
-from simulator.loading import read_toml
-from simulator.short import Short
-from simulator.spec import Spec
-from simulator.table import Column, Table
-from simulator.text import counted, format_rough_seconds
-from simulator.validation_errors import validated
+from simulator.base.errors import InputError, ScenarioError
+from simulator.base.file_kinds import mistaken_table
+from simulator.base.short import Short
+from simulator.base.spec import Spec
+from simulator.base.table import Column, Table
+from simulator.base.text import counted, format_rough_seconds
+from simulator.base.validation_errors import validated
+from simulator.catalogue.loading import read_toml
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -16,9 +16,10 @@ from typing import Any
 
 from calibrate.testbed.model_parallel import StagedSetting, read_settings, scenario_of
 from calibrate.validation.comparison import Compared, drawn_interval, reached_of, rows_to_csv
-from simulator import catalog, simulate
-from simulator.files import read_toml
-from simulator.outputs import EDITED, Output
+from simulator import simulate
+from simulator.base import catalog
+from simulator.base.files import read_toml
+from simulator.base.outputs import EDITED, Output
 
 __all__ = ["compared_rows", "main"]
 

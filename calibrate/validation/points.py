@@ -14,14 +14,14 @@ from typing import Any, Literal
 from pydantic import Field
 
 from calibrate.validation.comparison import Compared, drawn_interval, reached_of
-from simulator.errors import InputError, ReadingWarning
-from simulator.loading import apply_settings, scenario_from_table
-from simulator.nearest import did_you_mean, no_such_file
-from simulator.results import Result
+from simulator.base.errors import InputError, ReadingWarning
+from simulator.base.nearest import did_you_mean, no_such_file
+from simulator.base.spec import Spec
+from simulator.base.units import as_thousands, check_thousands, without_separators
+from simulator.catalogue.loading import apply_settings, scenario_from_table
+from simulator.results.results import Result
 from simulator.scenario import Scenario
-from simulator.spec import Spec
 from simulator.strategies.catalogue import kind_of
-from simulator.units import as_thousands, check_thousands, without_separators
 
 __all__ = ["COLUMNS", "Setting", "Unit", "base_scenario", "compared", "read_points", "scenarios_at"]
 

@@ -37,9 +37,9 @@ from calibrate.testbed.model import Describe, of_workload
 from calibrate.testbed.running import busiest_share, guessed_step_s
 from calibrate.testbed.setting import TestbedSetting, TestbedVariable, synthetic_variables
 from calibrate.validation.matrix import Matrix, matrix_of, read_matrix
-from simulator import catalog
-from simulator.errors import InputError
-from simulator.loading import read_toml
+from simulator.base import catalog
+from simulator.base.errors import InputError
+from simulator.catalogue.loading import read_toml
 
 __all__ = ["DEFAULT_COUNT", "GROUPS", "TURNS", "matrix_named", "random_matrix", "random_table", "random_text"]
 

@@ -30,11 +30,11 @@ from scipy import optimize
 from calibrate.fit.intervals import digits
 from calibrate.validation.candidates import Array, Candidate, Map, Model, candidates_of, value_at
 from calibrate.validation.points import Setting, Unit
-from simulator import catalog
-from simulator.errors import CalibrationError
+from simulator.base import catalog
+from simulator.base.errors import CalibrationError
+from simulator.base.spec import short_name
 from simulator.scenario import Scenario
-from simulator.spec import short_name
-from simulator.uncertainty import Uncertainty
+from simulator.spec.uncertainty import Uncertainty
 
 __all__ = ["BOUND", "Fitted", "Refit", "noise_of", "refit", "refitted_table"]
 

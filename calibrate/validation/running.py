@@ -23,12 +23,12 @@ from calibrate.testbed.setting import Compute, TestbedSetting
 from calibrate.validation.comparison import Compared, Reached, histogram_distance, reached_of
 from calibrate.validation.matrix import Matrix, times_compute
 from calibrate.validation.validation import Outline, Validation, largest_errors, scores_of
-from simulator.distributions import Empirical
-from simulator.errors import CalibrationError
-from simulator.inadequacy import CONTENDED, MEASURED
-from simulator.replication import replicate
-from simulator.table import Column, Table
-from simulator.text import counted
+from simulator.base.errors import CalibrationError
+from simulator.base.table import Column, Table
+from simulator.base.text import counted
+from simulator.engine.replication import replicate
+from simulator.results.inadequacy import CONTENDED, MEASURED
+from simulator.spec.distributions import Empirical
 
 __all__ = ["MatrixValidation", "Unmeasured", "compute_of", "measure_matrix", "pending_settings", "validate_matrix"]
 

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pydantic import Field
 
 from calibrate.validation.comparison import Compared
-from simulator.errors import InputError
-from simulator.nearest import did_you_mean
-from simulator.short import Short
-from simulator.spec import Spec
-from simulator.table import Cell, Column, Table
-from simulator.text import Kind, counted, format_change, format_share, written
+from simulator.base.errors import InputError
+from simulator.base.nearest import did_you_mean
+from simulator.base.short import Short
+from simulator.base.spec import Spec
+from simulator.base.table import Cell, Column, Table
+from simulator.base.text import Kind, counted, format_change, format_share, written
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -24,10 +24,11 @@ from calibrate.fit.step import fit_workload
 from calibrate.fit.writing import write_cluster, write_workload
 from calibrate.measurements import Measurements, read_measurements
 from calibrate.records import Load, StepTime
-from simulator import catalog, simulate
-from simulator.errors import InputError
-from simulator.loading import scenario_from_table
-from simulator.outputs import Output, csv_kind
+from simulator import simulate
+from simulator.base import catalog
+from simulator.base.errors import InputError
+from simulator.base.outputs import Output, csv_kind
+from simulator.catalogue.loading import scenario_from_table
 from simulator.scenario import Scenario
 
 __all__ = ["COLUMNS", "FOLDER", "Steps", "main", "row_of", "scenario_of"]

@@ -15,10 +15,10 @@ from calibrate.xplane.ops import Op
 from calibrate.xplane.reading import profile_files, read_profiles
 from calibrate.xplane.steps import MeasuredStep, StepsOfProfile, steps_of
 from calibrate.xplane.variables import gradient_ops
-from simulator.errors import InputError
-from simulator.short import Short
-from simulator.table import Column, Table
-from simulator.text import counted, listed
+from simulator.base.errors import InputError
+from simulator.base.short import Short
+from simulator.base.table import Column, Table
+from simulator.base.text import counted, listed
 
 if TYPE_CHECKING:
     import pandas as pd

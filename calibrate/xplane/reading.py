@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from calibrate.probing import run_reader
-from simulator.errors import InputError
-from simulator.scratch import scratch
+from simulator.base.errors import InputError
+from simulator.base.scratch import scratch
 
 __all__ = ["Event", "Profile", "Timeline", "profile_files", "read_profiles", "whole_number"]
 

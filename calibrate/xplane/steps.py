@@ -13,7 +13,7 @@ from statistics import median
 
 from calibrate.xplane.ops import Op, begin, device_ops, host_ops, uncovered_s, union_s
 from calibrate.xplane.reading import Event, Profile, Timeline, whole_number
-from simulator.errors import CalibrationError
+from simulator.base.errors import CalibrationError
 
 __all__ = ["InputPipeline", "Marks", "MeasuredStep", "StepsOfProfile", "Window", "steps_of"]
 

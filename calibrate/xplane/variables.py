@@ -24,9 +24,9 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from calibrate.probing import run_reader
 from calibrate.profiling import check_target
 from calibrate.xplane.steps import MeasuredStep
-from simulator.errors import InputError
-from simulator.scratch import scratch
-from simulator.validation_errors import rule_of
+from simulator.base.errors import InputError
+from simulator.base.scratch import scratch
+from simulator.base.validation_errors import rule_of
 
 __all__ = ["GradientOp", "ModelVariable", "ModelVariables", "gradient_ops", "readiness", "variables_of"]
 

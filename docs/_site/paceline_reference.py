@@ -17,10 +17,10 @@ from rich.text import Text
 
 import paceline
 from paceline.cli.app import app
-from simulator.figures import WARNINGS
-from simulator.rows import COLUMNS
-from simulator.spec import short_name
-from simulator.text import kind_of_setting, written
+from simulator.base.spec import short_name
+from simulator.base.text import kind_of_setting, written
+from simulator.results.rows import COLUMNS
+from simulator.spec.figures import WARNINGS
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx

@@ -20,7 +20,7 @@ from paceline.reporting.simulated import timeline_of
 from paceline.reporting.timeline import Bar, Kind, Timeline
 from paceline.whole_job import PART_LABELS
 from simulator import Scenario, load_scenario, scenario_from_table, simulate
-from simulator.figures import Estimate
+from simulator.spec.figures import Estimate
 
 __all__ = ["NAMES", "PICTURES", "Curves", "Picture", "drawn"]
 

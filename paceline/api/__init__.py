@@ -3,7 +3,7 @@
 Each function checks its arguments, does one thing, and returns a frozen object. Most of these
 have ``to_frame()`` (a pandas table) and show themselves as tables in notebooks. A function prints
 nothing: progress goes to a function that you give, and what you should know to :mod:`warnings`.
-What it cannot do it refuses: it raises a :class:`simulator.errors.PacelineError` with one
+What it cannot do it refuses: it raises a :class:`simulator.base.errors.PacelineError` with one
 sentence, which names arguments in backticks: `` `out` ``, `` `force=True` ``.
 
 Figures of results are in seconds, bytes, bytes per second, samples per second and US dollars; the

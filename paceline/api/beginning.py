@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from paceline.arguments import Count, File, Quantity, Text, checked
-from simulator.outputs import EDITED, Output
+from simulator.base.outputs import EDITED, Output
 
 if TYPE_CHECKING:
     from simulator import Scenario

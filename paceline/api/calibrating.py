@@ -27,16 +27,16 @@ from paceline.arguments import (
     Timeout,
     checked,
 )
-from simulator.errors import CalibrationWarning, InputError
-from simulator.outputs import EDITED, Output, OutputKind
+from simulator.base.errors import CalibrationWarning, InputError
+from simulator.base.outputs import EDITED, Output, OutputKind
 from simulator.scenario import Scenario
 
 if TYPE_CHECKING:
     from calibrate.tf_config import TfCluster
     from calibrate.xplane.profiles import Profiled
-    from simulator.cluster import Cluster
-    from simulator.input_pipeline import InputPipeline
-    from simulator.workload import Workload
+    from simulator.spec.cluster import Cluster
+    from simulator.spec.input_pipeline import InputPipeline
+    from simulator.spec.workload import Workload
 
 __all__ = [
     "calibrate", "calibrate_input", "calibrate_link", "calibrate_profile", "calibrate_server", "read_profiles", "read_tf_config",
@@ -156,7 +156,7 @@ def calibrate(
     >>> calibrate("no_such_file.py:build", name="mine")
     Traceback (most recent call last):
         ...
-    simulator.errors.InputError: `model`: no_such_file.py: there is no such file; check the path
+    simulator.base.errors.InputError: `model`: no_such_file.py: there is no such file; check the path
     """
     from calibrate import fit_workload
     from calibrate.calibration import calibrate_step
@@ -256,7 +256,7 @@ def calibrate_input(
     >>> calibrate_input("no_such_file.py:images", name="mine")
     Traceback (most recent call last):
         ...
-    simulator.errors.InputError: `input`: no_such_file.py: there is no such file; check the path
+    simulator.base.errors.InputError: `input`: no_such_file.py: there is no such file; check the path
     """
     from calibrate import fit_input
     from calibrate.calibration import calibrate_input as measure
@@ -313,7 +313,7 @@ def read_profiles(
     >>> read_profiles({32: "no/such/folder"})
     Traceback (most recent call last):
         ...
-    simulator.errors.InputError: `profiles`: 'no/such/folder': there is no such file or folder; check the path
+    simulator.base.errors.InputError: `profiles`: 'no/such/folder': there is no such file or folder; check the path
     """
     from calibrate.xplane.profiles import read_steps
 
@@ -381,7 +381,7 @@ def calibrate_profile(
     >>> calibrate_profile({32: "no/such/folder"}, name="mine", variables="variables.json")
     Traceback (most recent call last):
         ...
-    simulator.errors.InputError: `profiles`: 'no/such/folder': there is no such file or folder; check the path
+    simulator.base.errors.InputError: `profiles`: 'no/such/folder': there is no such file or folder; check the path
     """
     from calibrate.calibration import calibrate_profile as fit
     from calibrate.fit.writing import WORKLOAD, workload_text
@@ -468,7 +468,7 @@ def calibrate_link(
     >>> calibrate_link("lab", peer="10.0.0.2")
     Traceback (most recent call last):
         ...
-    simulator.errors.InputError: `peer`: '10.0.0.2': must be HOST:PORT, such as 10.0.0.2:2222
+    simulator.base.errors.InputError: `peer`: '10.0.0.2': must be HOST:PORT, such as 10.0.0.2:2222
     """
     from calibrate.calibration import calibrate_link as measure
     from calibrate.fit.writing import CLUSTER, cluster_text
@@ -560,7 +560,7 @@ def calibrate_server(
     >>> calibrate_server("lab", cluster="ethernet-10g", peer="10.0.0.2")
     Traceback (most recent call last):
         ...
-    simulator.errors.InputError: `peer`: '10.0.0.2': must be HOST:PORT, such as 10.0.0.2:2222
+    simulator.base.errors.InputError: `peer`: '10.0.0.2': must be HOST:PORT, such as 10.0.0.2:2222
     """
     from calibrate.calibration import calibrate_server as measure
     from calibrate.fit.writing import CLUSTER, cluster_text
@@ -610,7 +610,7 @@ def serve_link(
     >>> serve_link("10.0.0.2")
     Traceback (most recent call last):
         ...
-    simulator.errors.InputError: `address`: '10.0.0.2': must be HOST:PORT, such as 10.0.0.2:2222
+    simulator.base.errors.InputError: `address`: '10.0.0.2': must be HOST:PORT, such as 10.0.0.2:2222
     """
     from calibrate.profiling import serve_link as serve
 
@@ -708,14 +708,14 @@ def scenario_of_tf_config(
 
 
 def _target(out: str | Path | None, kind: OutputKind, *, force: bool) -> Output | None:
-    """Where a fit is written, found out before the work; errors as of :class:`simulator.outputs.Output`."""
+    """Where a fit is written, found out before the work; errors as of :class:`simulator.base.outputs.Output`."""
     return None if out is None else Output(Path(out), kind, force=force)
 
 
 def _base_of(name: str, cluster: str | None) -> Cluster:
     """The cluster that a server is put into; errors as of :func:`calibrate_server`."""
-    from simulator.catalog import find
-    from simulator.loading import load_cluster
+    from simulator.base.catalog import find
+    from simulator.catalogue.loading import load_cluster
 
     if cluster is not None:
         return load_cluster(find("clusters", cluster, "`cluster`"))

@@ -36,11 +36,11 @@ from paceline.arguments import (
 )
 from paceline.lengthy import agree_to_one, agree_to_plan, agree_to_sweep
 from paceline.planning.answer import Plan
-from simulator.loading import load_scenario, pairs_of
-from simulator.outputs import Output
-from simulator.prices import parse_prices
-from simulator.results import Result
+from simulator.base.outputs import Output
+from simulator.catalogue.loading import load_scenario, pairs_of
+from simulator.results.results import Result
 from simulator.scenario import Scenario
+from simulator.spec.prices import parse_prices
 
 if TYPE_CHECKING:
     from paceline.observing import Observation
@@ -267,7 +267,7 @@ def memory(scenario: Source, settings: Settings = ()) -> Memory:
     (1057, None, "the workload 'cnn-cpu' has neither layers nor measured peak memory")
     """
     from simulator.memory import memory as made
-    from simulator.plausible import warn_of_implausible
+    from simulator.spec.plausible import warn_of_implausible
 
     loaded = load_scenario(scenario, settings)
     warn_of_implausible(loaded)
@@ -458,7 +458,7 @@ def plan(
         is among these, or in ``over``.
     prices
         Price of a node per hour, by the name of its cluster or the path of its file: ``"0.40/h"``, a
-        number of US dollars, a :class:`~simulator.cluster.Price`, or for machines that you own
+        number of US dollars, a :class:`~simulator.spec.cluster.Price`, or for machines that you own
         ``"BUY:4000USD,years:4,power:0.5kW"`` (also ``electricity:0.30USD/kWh``, ``use:0.6`` of all
         hours). A price alone, or under ``"*"``, is for every cluster that has none.
     out

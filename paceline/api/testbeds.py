@@ -20,9 +20,9 @@ from paceline.arguments import (
     Text,
     checked,
 )
-from simulator.errors import CalibrationError, InputError, PacelineWarning
-from simulator.loading import pairs_of
-from simulator.outputs import Output
+from simulator.base.errors import CalibrationError, InputError, PacelineWarning
+from simulator.base.outputs import Output
+from simulator.catalogue.loading import pairs_of
 
 if TYPE_CHECKING:
     from calibrate.testbed.platform import Platform
@@ -97,7 +97,7 @@ def testbed(
     >>> testbed(settings={"workers": 0})
     Traceback (most recent call last):
         ...
-    simulator.errors.ScenarioError: setting: workers: 0 must be at least 1
+    simulator.base.errors.ScenarioError: setting: workers: 0 must be at least 1
     """
     from calibrate.testbed.loading import load_setting
     from calibrate.testbed.model import describe_model
@@ -143,7 +143,7 @@ def testbed_read(file: File) -> TestbedRun:
     >>> testbed_read("nowhere.ndjson")
     Traceback (most recent call last):
         ...
-    simulator.errors.InputError: nowhere.ndjson: cannot be read: No such file or directory; check the path
+    simulator.base.errors.InputError: nowhere.ndjson: cannot be read: No such file or directory; check the path
     """
     from calibrate.testbed.summary import TestbedRun
 
@@ -204,7 +204,7 @@ def testbed_fit(
     >>> testbed_fit([])
     Traceback (most recent call last):
         ...
-    simulator.errors.InputError: `files`: none of them can be fitted; measure with `paceline testbed run`
+    simulator.base.errors.InputError: `files`: none of them can be fitted; measure with `paceline testbed run`
     """
     from calibrate.testbed.fitting import fit_platform
     from calibrate.testbed.platform import MACHINE

@@ -26,10 +26,10 @@ from paceline.arguments import (
     path_of,
 )
 from paceline.lengthy import agree_to_measure, agree_to_sweep
-from simulator.errors import InputError
-from simulator.loading import table_of
-from simulator.outputs import EDITED, Output
-from simulator.results import Result
+from simulator.base.errors import InputError
+from simulator.base.outputs import EDITED, Output
+from simulator.catalogue.loading import table_of
+from simulator.results.results import Result
 from simulator.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -333,7 +333,7 @@ def validate_matrix(
     >>> validate_matrix("quikc")
     Traceback (most recent call last):
         ...
-    simulator.errors.ScenarioError: `matrix`: there is no matrix named 'quikc'; did you mean quick?
+    simulator.base.errors.ScenarioError: `matrix`: there is no matrix named 'quikc'; did you mean quick?
     """
     from calibrate.testbed.running import guessed_run_s
     from calibrate.validation.matrix import Matrix, check_matrix, with_models
@@ -459,12 +459,12 @@ def published_scenario(row: Text, *, out_scenario: File | None = None, force: bo
     >>> published_scenario("fsdp: 8 on 9")
     Traceback (most recent call last):
         ...
-    simulator.errors.InputError: `row`: no published row that a scenario predicts is named 'fsdp: 8 on 9'; ...
+    simulator.base.errors.InputError: `row`: no published row that a scenario predicts is named 'fsdp: 8 on 9'; ...
     """
     import tomlkit
 
     from calibrate.published.validation import row_of
-    from simulator.loading import scenario_from_table
+    from simulator.catalogue.loading import scenario_from_table
 
     target = None if out_scenario is None else Output(Path(out_scenario), EDITED, force=force, argument="out_scenario")
     published = row_of(row)
@@ -515,7 +515,7 @@ def validate_hybrids(
     >>> validate_hybrids(["torchgpipes"])
     Traceback (most recent call last):
         ...
-    simulator.errors.InputError: `only`: there is no published table or series 'torchgpipes'; did you mean torchgpipe?
+    simulator.base.errors.InputError: `only`: there is no published table or series 'torchgpipes'; did you mean torchgpipe?
     """
     from calibrate.published.hybrid_validation import outline_of
     from calibrate.published.hybrid_validation import validate_hybrids as predict_and_compare

@@ -28,7 +28,7 @@ from typer.models import CommandInfo
 from paceline.cli import commands
 from paceline.cli.ending import Ending, StoppedError, ending_by_signals
 from paceline.version import __version__
-from simulator.errors import PacelineError, PacelineWarning, ScenarioError
+from simulator.base.errors import PacelineError, PacelineWarning, ScenarioError
 
 __all__ = ["main"]
 
@@ -162,7 +162,7 @@ _UNIT_LOST = re.compile(r"unexpected extra argument\S* \((samples/s|USD|h|hours?
 
 def _say(message: str) -> None:
     """One line on stderr, whatever the message is made of."""
-    from simulator.text import printable
+    from simulator.base.text import printable
 
     line = printable(" ".join(message.split()))
     if len(line) > _LONGEST_LINE:
@@ -281,7 +281,7 @@ def _explain(error: Any) -> int:
 
 def _with_what_was_meant(error: Any) -> str:
     """The message of a usage error; of a command, option or choice that there is not with the nearest."""
-    from simulator.nearest import did_you_mean
+    from simulator.base.nearest import did_you_mean
 
     message: str = error.format_message()
     command = getattr(getattr(error, "ctx", None), "command", None)

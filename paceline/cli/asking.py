@@ -33,8 +33,8 @@ def asking(where: object, *, yes: bool) -> Agree:
 
     def agree(work: Lengthy) -> None:
         from paceline.cli.terminal import note
-        from simulator.errors import InputError
-        from simulator.text import format_rough_seconds
+        from simulator.base.errors import InputError
+        from simulator.base.text import format_rough_seconds
 
         if work.limit_s is None:
             note(f"{where}: {work.what}")

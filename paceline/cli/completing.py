@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import typer
 from typer.core import TyperCommand
 
-from simulator.catalog import Kind, entries
+from simulator.base.catalog import Kind, entries
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -391,7 +391,7 @@ def data_of_keys() -> dict[str, Any]:
     from calibrate.published.validation import names_of_tables
     from calibrate.testbed.setting import TestbedSetting
     from paceline.scenario_text import BEGUN_WITH, SORTS
-    from simulator.loading import NAMED
+    from simulator.catalogue.loading import NAMED
     from simulator.scenario import Scenario
     from simulator.strategies.catalogue import SHORT_NAMES
     from simulator.strategies.strategy import SOFTWARE
@@ -424,7 +424,7 @@ def _keys_of(table: type[BaseModel], where: str = "") -> Iterator[tuple[str, dic
     """Dotted keys of a table and of those inside it; of kinds of a table, all of their keys."""
     from pydantic import BaseModel
 
-    from simulator.spec import keys_of, parts_of, short_name
+    from simulator.base.spec import keys_of, parts_of, short_name
 
     both = keys_of(table)
     found: dict[str, dict[str, Any]] = {}

@@ -11,7 +11,7 @@ from typing import Any
 
 from paceline.cli.ending import keeping
 from paceline.cli.terminal import note, stages_bar
-from simulator.errors import CalibrationWarning
+from simulator.base.errors import CalibrationWarning
 
 __all__ = ["measuring", "note_of_file", "note_of_measurements", "warning_loudly"]
 

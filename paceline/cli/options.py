@@ -14,7 +14,7 @@ from typing import Any
 import typer
 
 from paceline.ranges import numbers_in
-from simulator.errors import InputError, ScenarioError
+from simulator.base.errors import InputError, ScenarioError
 
 __all__ = [
     "BACKEND_HELP",
@@ -128,7 +128,7 @@ def prices_of(texts: Iterable[str] | None) -> dict[str, str] | None:
     InputError
         There is no name before ``=``, or a name is given twice.
     """
-    from simulator.validation_errors import quoted
+    from simulator.base.validation_errors import quoted
 
     found: dict[str, str] = {}
     for text in texts or ():
@@ -230,7 +230,7 @@ def parse_setting(text: str) -> tuple[str, Any]:
     ScenarioError
         There is no ``=``, or no key.
     """
-    from simulator.validation_errors import quoted
+    from simulator.base.validation_errors import quoted
 
     key, equals, raw = text.partition("=")
     key = key.strip()
@@ -265,7 +265,7 @@ def parse_axis(text: str) -> tuple[str, list[Any]]:
         raise ScenarioError(f"--over {text[:80]!r}: must be key=v1,v2,..., such as strategy.workers=1,2,4,8 or strategy.workers=1..8")
     values: list[Any] | None = numbers_in(raw, f"--over {key}=")
     if values is None:
-        from simulator.files import exact
+        from simulator.base.files import exact
 
         try:
             values = list(tomllib.loads(f"values = [{raw}]\n", parse_float=exact)["values"])
@@ -288,8 +288,8 @@ def number_typed(text: str) -> float:
     typer.BadParameter
         It is no number, or may be read in two ways.
     """
-    from simulator.errors import UnitError
-    from simulator.units import number_of
+    from simulator.base.errors import UnitError
+    from simulator.base.units import number_of
 
     try:
         return number_of(text, repr(text[:40]))
@@ -306,14 +306,14 @@ def _is_dotted(text: str) -> bool:
 def _warn_of_thousands(raw: str, value: object, where: str) -> None:
     """Warn where a number that is typed may mean thousands: a file is TOML, which knows decimals alone, a command line need not be."""
     if isinstance(value, float):
-        from simulator.units import warn_of_thousands
+        from simulator.base.units import warn_of_thousands
 
         warn_of_thousands(raw.strip(), where)
 
 
 def _parse_value(raw: str) -> Any:
     """TOML where it parses as TOML, else text; None where there is nothing."""
-    from simulator.files import exact
+    from simulator.base.files import exact
 
     try:
         table = tomllib.loads(f"value = {raw}\n", parse_float=exact)

@@ -10,14 +10,14 @@ from paceline.comparing import has_effect
 from paceline.planning.answer import Candidate, Plan, Refused, refused_once
 from paceline.planning.tables import candidates_in_rows, plan_tables
 from paceline.sentences import NOT_CERTAIN, paired_in_words, servers_note, staleness_in_words, time_note, work_note, workers_note
-from simulator.left_out import left_out_in_words
-from simulator.text import listed
+from simulator.base.text import listed
+from simulator.results.left_out import left_out_in_words
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from paceline.planning.advice import Advice
-    from simulator.table import Table
+    from simulator.base.table import Table
 
 __all__ = ["show_advice", "show_plan"]
 

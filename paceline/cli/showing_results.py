@@ -10,11 +10,7 @@ from paceline.comparing import rivals_of, verdict
 from paceline.sentences import cost_in_words, memory_in_words, variance_in_words
 from paceline.stages import exchanges_table, stages_table
 from paceline.whole_job import epochs_table, job_in_words, jobs_table, parts_table
-from simulator.cost import placement_of
-from simulator.figures import Phase, Placement, Staleness
-from simulator.left_out import left_out, left_out_in_words
-from simulator.results import Result
-from simulator.text import (
+from simulator.base.text import (
     format_bytes,
     format_interval,
     format_number,
@@ -23,6 +19,10 @@ from simulator.text import (
     format_throughput,
     written,
 )
+from simulator.results.cost import placement_of
+from simulator.results.left_out import left_out, left_out_in_words
+from simulator.results.results import Result
+from simulator.spec.figures import Phase, Placement, Staleness
 
 if TYPE_CHECKING:
     from rich.console import Console

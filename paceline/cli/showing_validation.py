@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from calibrate.validation.validation import Validation
 from paceline.reporting.validation.content import rows_table, scores_table, summary
-from simulator.table import Cell, Table
-from simulator.text import clean, written
+from simulator.base.table import Cell, Table
+from simulator.base.text import clean, written
 
 if TYPE_CHECKING:
     from rich.table import Table as Grid
@@ -69,7 +69,7 @@ def show_validation(validation: Validation) -> None:
 def show_matrix(matrix: Matrix) -> None:
     """Print the settings of a matrix, with about how long each takes."""
     from paceline.cli.terminal import printer
-    from simulator.text import format_rough_seconds
+    from simulator.base.text import format_rough_seconds
 
     console = printer()
     console.print(matrix.to_table().to_rich())

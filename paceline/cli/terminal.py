@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from simulator.text import format_rough_seconds, printable
+from simulator.base.text import format_rough_seconds, printable
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType

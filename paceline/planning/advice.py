@@ -17,19 +17,19 @@ from paceline.planning.tuning import best_bucket, bucket_in_words, can_fuse
 from paceline.ranges import doubled
 from paceline.sentences import change_in_words, staleness_in_words
 from paceline.sweeping import Backend, ResultsFile, Runner, Simulations
-from simulator.cost import placement_of, usd_per_hour, usd_per_million_samples
-from simulator.errors import SimulationError
-from simulator.loading import Source
+from simulator.base.errors import SimulationError
+from simulator.base.short import Short
+from simulator.base.spec import Spec
+from simulator.base.table import Cell, Column, Table
+from simulator.base.text import counted, estimated, format_hourly, format_usd, sentence
+from simulator.catalogue.loading import Source
 from simulator.memory import does_not_fit
-from simulator.prices import Prices
-from simulator.resolve import resolve
-from simulator.results import Result
+from simulator.resolve.resolve import resolve
+from simulator.results.cost import placement_of, usd_per_hour, usd_per_million_samples
+from simulator.results.results import Result
 from simulator.scenario import Scenario
-from simulator.short import Short
-from simulator.spec import Spec
+from simulator.spec.prices import Prices
 from simulator.strategies.catalogue import SHORT_NAMES, kind_of
-from simulator.table import Cell, Column, Table
-from simulator.text import counted, estimated, format_hourly, format_usd, sentence
 
 if TYPE_CHECKING:
     import pandas as pd

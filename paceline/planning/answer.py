@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from paceline.planning.goal import Goal
-from simulator.cluster import Price
-from simulator.discrepancy import Doubt
-from simulator.figures import Estimate
-from simulator.left_out import LeftOut
-from simulator.results import Result
-from simulator.rows import BRIEF, OF_JOB
-from simulator.short import Short
-from simulator.spec import Checksummed, Spec
-from simulator.table import Row, Table
-from simulator.text import counted, estimated, format_share, shortly_listed
+from simulator.base.short import Short
+from simulator.base.spec import Checksummed, Spec
+from simulator.base.table import Row, Table
+from simulator.base.text import counted, estimated, format_share, shortly_listed
+from simulator.results.left_out import LeftOut
+from simulator.results.results import Result
+from simulator.results.rows import BRIEF, OF_JOB
+from simulator.spec.cluster import Price
+from simulator.spec.discrepancy import Doubt
+from simulator.spec.figures import Estimate
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -83,7 +83,7 @@ class Candidate(Short, Spec):
 
     @classmethod
     def rows_of(cls, items: Iterable[Candidate]) -> list[Row]:
-        """A row each: how it stands to the goal, then its result's settings and :data:`simulator.rows.COLUMNS`."""
+        """A row each: how it stands to the goal, then its result's settings and :data:`simulator.results.rows.COLUMNS`."""
         held = list(items)
         return [its._standing() | row for its, row in zip(held, Result.rows_of([its.result for its in held]), strict=True)]
 

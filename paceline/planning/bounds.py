@@ -18,22 +18,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline.planning.hybrid_bounds import Chain, Cut
-from simulator.cluster import Cluster
+from simulator.base.rng import Streams
 from simulator.collectives.factory import IN_SWITCHES
-from simulator.distributions import Distribution, Empirical, Gamma, LogNormal, Normal, ShiftedExponential
 from simulator.engine.draws import node_factors, process_factors
+from simulator.engine.replication import drawn_scenario
 from simulator.program.program import Integers
-from simulator.replication import drawn_scenario
-from simulator.resolve import resolve
-from simulator.rng import Streams
+from simulator.resolve.resolve import resolve
+from simulator.resolve.teams import as_workers
 from simulator.scenario import Scenario
-from simulator.stragglers import Slowdown
+from simulator.spec.cluster import Cluster
+from simulator.spec.distributions import Distribution, Empirical, Gamma, LogNormal, Normal, ShiftedExponential
+from simulator.spec.stragglers import Slowdown
+from simulator.spec.workload import Affine
 from simulator.strategies.catalogue import ALONE, kind_of
 from simulator.strategies.hybrid import Hybrid
 from simulator.strategies.hybrid.groups import Timing
 from simulator.strategies.pipelines import pipelines
-from simulator.teams import as_workers
-from simulator.workload import Affine
 
 __all__ = ["Ceilings", "JitterBounds", "least_mean"]
 

@@ -10,11 +10,11 @@ from paceline.planning.goal import Goal
 from paceline.planning.space import Line
 from paceline.planning.whole_job import job_of
 from paceline.sweeping import Simulate
-from simulator.cost import placement_of, usd_per_hour
-from simulator.errors import ScenarioError
-from simulator.results import Result
+from simulator.base.errors import ScenarioError
+from simulator.results.cost import placement_of, usd_per_hour
+from simulator.results.results import Result
+from simulator.results.what_if import with_strategy
 from simulator.scenario import Scenario
-from simulator.what_if import with_strategy
 
 __all__ = ["count_servers", "count_workers", "enough_servers", "paying_workers"]
 

@@ -15,13 +15,13 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from simulator.cost import LEAST_PER_S
-from simulator.discrepancy import CERTAIN, Off
-from simulator.errors import InputError, UnitError
-from simulator.intervals import combined
-from simulator.spec import Seconds, Spec
-from simulator.units import check_thousands, parse_quantity, warn_of_thousands, without_separators
-from simulator.validation_errors import quoted, validated
+from simulator.base.errors import InputError, UnitError
+from simulator.base.spec import Seconds, Spec
+from simulator.base.units import check_thousands, parse_quantity, warn_of_thousands, without_separators
+from simulator.base.validation_errors import quoted, validated
+from simulator.results.cost import LEAST_PER_S
+from simulator.results.intervals import combined
+from simulator.spec.discrepancy import CERTAIN, Off
 
 __all__ = [
     "Goal",
@@ -222,7 +222,7 @@ def reached_with(confidence: float, rates: Sequence[float], off: Off) -> float:
     for setting tolerance limits", 1941; as of the prediction intervals). What the model is
     off by moves a normal quantile of the same confidence from the mean; the two distances, in
     logarithms, are put together as those of the intervals are
-    (:func:`simulator.intervals.combined`).
+    (:func:`simulator.results.intervals.combined`).
     """
     ordered = np.sort(rates)[::-1]
     by_chance = float(ordered[min(enough_of(len(rates), confidence), len(rates)) - 1])

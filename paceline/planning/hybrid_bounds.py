@@ -24,8 +24,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.cluster import Cluster
 from simulator.program.program import Integers
+from simulator.spec.cluster import Cluster
 from simulator.strategies.hybrid.parts import Part
 from simulator.strategies.hybrid.routine import StageCosts
 from simulator.strategies.hybrid.schedules import Pass

@@ -12,15 +12,13 @@ from paceline.planning.tuning import bucket_in_words, fastest_of, with_buckets
 from paceline.planning.whole_job import job_of
 from paceline.sentences import LARGER_BATCH, nodes_beyond
 from paceline.sweeping import Simulate
-from simulator.cost import placement_of, server_nodes, usd_per_hour
-from simulator.errors import ScenarioError
-from simulator.figures import Estimate
+from simulator.base.errors import ScenarioError
+from simulator.base.text import format_number, format_rate, written
 from simulator.memory import does_not_fit
-from simulator.precision import precision_gain
-from simulator.results import Result
-from simulator.scenario import Scenario
-from simulator.text import format_number, format_rate, written
-from simulator.what_if import (
+from simulator.resolve.precision import precision_gain
+from simulator.results.cost import placement_of, server_nodes, usd_per_hour
+from simulator.results.results import Result
+from simulator.results.what_if import (
     with_batch,
     with_compute,
     with_host_link,
@@ -31,6 +29,8 @@ from simulator.what_if import (
     with_network,
     with_one_more_server,
 )
+from simulator.scenario import Scenario
+from simulator.spec.figures import Estimate
 
 __all__ = ["improved", "improvements"]
 

@@ -15,13 +15,13 @@ from paceline.planning.goal import Goal, confidence_of, enough_of, reached_by, r
 from paceline.planning.space import Line
 from paceline.planning.whole_job import cost_of, job_of, off_by, rates_of, sample_s_of, time_of
 from paceline.sweeping import Outcome
-from simulator.cost import placement_of, purchase_usd, usd_per_hour, usd_per_million_samples
-from simulator.inadequacy import discrepancy_of, is_borrowed, reach_of
-from simulator.intervals import wins
-from simulator.resolve import resolve
-from simulator.results import Result
+from simulator.base.text import format_number, written
+from simulator.resolve.resolve import resolve
+from simulator.results.cost import placement_of, purchase_usd, usd_per_hour, usd_per_million_samples
+from simulator.results.inadequacy import discrepancy_of, is_borrowed, reach_of
+from simulator.results.intervals import wins
+from simulator.results.results import Result
 from simulator.scenario import Scenario
-from simulator.text import format_number, written
 
 __all__ = ["Judge", "Point"]
 

@@ -22,14 +22,14 @@ from paceline.planning.tuning import best_bucket, bucket_in_words, can_fuse, wit
 from paceline.planning.way_answers import answers_of_ways, best_way
 from paceline.planning.ways import WAYS, Way
 from paceline.sweeping import Backend, ResultsFile, Runner, Simulations
-from simulator.cost import why_no_cost
-from simulator.errors import InputError, ScenarioError, SimulationError
-from simulator.left_out import left_out
+from simulator.base.errors import InputError, ScenarioError, SimulationError
+from simulator.base.text import format_number
 from simulator.memory import does_not_fit, not_checked
-from simulator.results import Failure
+from simulator.results.cost import why_no_cost
+from simulator.results.left_out import left_out
+from simulator.results.results import Failure
 from simulator.scenario import Scenario
 from simulator.strategies.strategy import Strategy
-from simulator.text import format_number
 
 __all__ = ["plan"]
 

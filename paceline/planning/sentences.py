@@ -20,12 +20,7 @@ from paceline.sentences import (
     staleness_in_words,
 )
 from paceline.whole_job import PART_LABELS, overhead_share
-from simulator.cost import bought, purchase_usd
-from simulator.figures import JobOutcome
-from simulator.memory import memory_of
-from simulator.results import Failure
-from simulator.strategies.strategy import software_in_words
-from simulator.text import (
+from simulator.base.text import (
     counted,
     format_bytes,
     format_hourly,
@@ -38,6 +33,11 @@ from simulator.text import (
     sentence,
     written,
 )
+from simulator.memory import memory_of
+from simulator.results.cost import bought, purchase_usd
+from simulator.results.results import Failure
+from simulator.spec.figures import JobOutcome
+from simulator.strategies.strategy import software_in_words
 
 __all__ = [
     "beside_the_answer",

@@ -15,22 +15,22 @@ from paceline.planning.tuning import BUCKET_KEY
 from paceline.planning.ways import NAMES, NOT_CUT, Fixed, Maker, Way, trained_in_words, way_of, without_layers
 from paceline.ranges import doubled, is_range, numbers_in
 from paceline.sweeping import Axis, several_clusters
-from simulator.catalog import find
-from simulator.cluster import Cluster
-from simulator.errors import InputError, ScenarioError
-from simulator.loading import Source, apply_settings, scenario_from_table, table_of, with_measured
-from simulator.nearest import did_you_mean
-from simulator.prices import Prices, for_several
-from simulator.published_throughputs import kind_of as device_kind_of
-from simulator.resolve import resolve
+from simulator.base.catalog import find
+from simulator.base.errors import InputError, ScenarioError
+from simulator.base.nearest import did_you_mean
+from simulator.base.spec import Spec, short_name
+from simulator.base.text import counted, listed
+from simulator.base.validation_errors import quoted, validated
+from simulator.catalogue.loading import Source, apply_settings, scenario_from_table, table_of, with_measured
+from simulator.resolve.published_throughputs import kind_of as device_kind_of
+from simulator.resolve.resolve import resolve
 from simulator.scenario import Scenario
-from simulator.spec import Spec, short_name
+from simulator.spec.cluster import Cluster
+from simulator.spec.prices import Prices, for_several
+from simulator.spec.training import Training
+from simulator.spec.workload import Workload
 from simulator.strategies.catalogue import kind_of, strategy_table
 from simulator.strategies.strategy import SOFTWARE, Strategy, software_in_words
-from simulator.text import counted, listed
-from simulator.training import Training
-from simulator.validation_errors import quoted, validated
-from simulator.workload import Workload
 
 __all__ = ["Counts", "Line", "Space", "base_of", "check_devices", "counts_of", "space_of"]
 

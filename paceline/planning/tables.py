@@ -18,10 +18,10 @@ from paceline.planning.answer import (
     refused_once,
 )
 from paceline.sentences import nodes_beyond
-from simulator.figures import Estimate
-from simulator.rows import COLUMNS
-from simulator.table import Cell, Column, Table
-from simulator.text import format_number
+from simulator.base.table import Cell, Column, Table
+from simulator.base.text import format_number
+from simulator.results.rows import COLUMNS
+from simulator.spec.figures import Estimate
 
 __all__ = ["brief", "candidates_in_rows", "candidates_table", "plan_tables"]
 

@@ -11,12 +11,12 @@ import math
 from collections.abc import Sequence
 
 from paceline.sweeping import Simulate
-from simulator.errors import ScenarioError
-from simulator.results import Result
+from simulator.base.errors import ScenarioError
+from simulator.base.text import written
+from simulator.base.validation_errors import validated
+from simulator.results.results import Result
 from simulator.scenario import Scenario
 from simulator.strategies.strategy import Strategy
-from simulator.text import written
-from simulator.validation_errors import validated
 
 __all__ = ["BUCKET_KEY", "best_bucket", "bucket_in_words", "can_fuse", "fastest_of", "with_bucket", "with_bucket_of", "with_buckets"]
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from paceline.planning.answer import Candidate, Refused, WayAnswer
 from paceline.planning.judging import Judge, Point
 from paceline.planning.ways import WAYS, Way
+from simulator.base.text import format_throughput, written
 from simulator.memory import memory_of
-from simulator.results import Result
-from simulator.text import format_throughput, written
+from simulator.results.results import Result
 
 __all__ = ["answers_of_ways", "best_way"]
 

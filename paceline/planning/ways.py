@@ -15,17 +15,17 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, cast
 
-from simulator.errors import ScenarioError
+from simulator.base.errors import ScenarioError
+from simulator.base.validation_errors import validated
 from simulator.memory import does_not_fit
 from simulator.memory.parts import device_of, devices_of
-from simulator.resolve import resolve
+from simulator.resolve.resolve import resolve
 from simulator.scenario import Scenario
+from simulator.spec.training import Training
+from simulator.spec.workload import Workload
 from simulator.strategies.catalogue import SHORT_NAMES, kind_of
 from simulator.strategies.hybrid import Hybrid
 from simulator.strategies.strategy import Strategy
-from simulator.training import Training
-from simulator.validation_errors import validated
-from simulator.workload import Workload
 
 __all__ = [
     "NAMES",

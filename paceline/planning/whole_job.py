@@ -13,13 +13,13 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from paceline.planning.goal import Goal
-from simulator.cost import LEAST_PER_S, cost_of_samples, time_of_samples_s
-from simulator.discrepancy import Off, off_of
-from simulator.errors import InputError
-from simulator.figures import Estimate, JobOutcome
-from simulator.loading import Source, load_scenario, table_of
-from simulator.results import Result
-from simulator.validation_errors import quoted
+from simulator.base.errors import InputError
+from simulator.base.validation_errors import quoted
+from simulator.catalogue.loading import Source, load_scenario, table_of
+from simulator.results.cost import LEAST_PER_S, cost_of_samples, time_of_samples_s
+from simulator.results.results import Result
+from simulator.spec.discrepancy import Off, off_of
+from simulator.spec.figures import Estimate, JobOutcome
 
 __all__ = ["Length", "cost_of", "job_of", "length_of", "off_by", "rates_of", "sample_s_of", "time_of"]
 

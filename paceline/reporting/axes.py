@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from simulator.text import NONE, formats_data
+from simulator.base.text import NONE, formats_data
 
 __all__ = [
     "INK",

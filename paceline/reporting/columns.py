@@ -1,7 +1,7 @@
 """All points of a report as plain data: what the page's script draws figures and fills tables from.
 
 The script knows no column, heading, unit or format of its own: it gets the columns of
-:mod:`simulator.rows` that it shows, the formats of :mod:`simulator.text`, and how figures look
+:mod:`simulator.results.rows` that it shows, the formats of :mod:`simulator.base.text`, and how figures look
 from :mod:`paceline.reporting.axes`.
 """
 
@@ -18,13 +18,13 @@ from paceline.gain_bounds import INSTANT, speeds_of
 from paceline.reporting.axes import JOB_COLOURS, band_colour, marker_symbol, series_colour, text_colour, what_scripts_need
 from paceline.reporting.coordinates import ABSENT, Coordinates, Key
 from paceline.sentences import NOT_CERTAIN
-from simulator.discrepancy import Z_90
-from simulator.figures import Breakdown, Histogram
-from simulator.intervals import FEWEST_REPLICATIONS, normal_half_width
-from simulator.results import Result
-from simulator.rows import COLUMNS
-from simulator.table import FORMULA, Cell, Column
-from simulator.text import clean, kind_of_setting, written
+from simulator.base.table import FORMULA, Cell, Column
+from simulator.base.text import clean, kind_of_setting, written
+from simulator.results.intervals import FEWEST_REPLICATIONS, normal_half_width
+from simulator.results.results import Result
+from simulator.results.rows import COLUMNS
+from simulator.spec.discrepancy import Z_90
+from simulator.spec.figures import Breakdown, Histogram
 
 __all__ = ["MOST_BINS", "MOST_RUNS", "PARTS", "columns_of", "first_runs"]
 
@@ -108,7 +108,7 @@ _FURTHER = {
         Column("seed", "text", COLUMNS["seed"].heading, "with all its digits"),
     )
 }
-"""Columns that the page has beside those of :data:`simulator.rows.COLUMNS`, or in another form."""
+"""Columns that the page has beside those of :data:`simulator.results.rows.COLUMNS`, or in another form."""
 
 
 def columns_of(results: Sequence[Result], at: Coordinates, chosen: int = 0, measured: Sequence[tuple[int, float]] = ()) -> dict[str, Any]:
@@ -147,7 +147,7 @@ def columns_of(results: Sequence[Result], at: Coordinates, chosen: int = 0, meas
             replications; one for the move of its workload to another device, -1 for none; the parts of its
             discrepancy, [number of the cause, slower, faster].
         ``half_widths``, ``z_90``, ``nothing``
-            For each number of runs below 19 :func:`simulator.intervals.normal_half_width`; standard deviations to an end of
+            For each number of runs below 19 :func:`simulator.results.intervals.normal_half_width`; standard deviations to an end of
             a normal 90% interval; the change that reads as none.
         ``formats``, ``none``, ``formula``, ``style``, ``words``
             How it is written, drawn and said.

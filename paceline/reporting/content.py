@@ -12,11 +12,11 @@ from paceline.reporting.coordinates import Coordinates, coordinates_of
 from paceline.reporting.reproduce import Recipe, recipe_of
 from paceline.reporting.warnings import WarningGroup, warnings_of
 from paceline.sentences import doubled_in_words
-from simulator.cost import usd_per_hour, why_no_cost
-from simulator.errors import ResultsError
-from simulator.results import Result
-from simulator.text import clean
-from simulator.workload import Workload
+from simulator.base.errors import ResultsError
+from simulator.base.text import clean
+from simulator.results.cost import usd_per_hour, why_no_cost
+from simulator.results.results import Result
+from simulator.spec.workload import Workload
 
 if TYPE_CHECKING:
     from paceline.planning.answer import Plan

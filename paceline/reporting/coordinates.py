@@ -8,10 +8,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from simulator.results import Result
+from simulator.base.text import clean, kind_of_setting, written
+from simulator.results.results import Result
 from simulator.scenario import Scenario
 from simulator.strategies.catalogue import KEYS_OF_NAMES
-from simulator.text import clean, kind_of_setting, written
 
 __all__ = [
     "ABSENT",
@@ -65,7 +65,7 @@ class Key:
     name
         What a reader calls it.
     values
-        All that occur, ascending, in SI units; written as :func:`simulator.text.kind_of_setting` has it of the path.
+        All that occur, ascending, in SI units; written as :func:`simulator.base.text.kind_of_setting` has it of the path.
     """
 
     path: str

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Literal, get_args
 from urllib.parse import unquote
 
 from paceline.reporting.render import figure_names
-from simulator.errors import InputError, PacelineError
-from simulator.outputs import Output, check_folder, marked_kind
+from simulator.base.errors import InputError, PacelineError
+from simulator.base.outputs import Output, check_folder, marked_kind
 
 if TYPE_CHECKING:
     from selenium import webdriver

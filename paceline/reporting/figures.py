@@ -9,16 +9,26 @@ import plotly.graph_objects as go
 
 from paceline.reporting.axes import INK, MUTED, PAPER, layout, linear_axis, log_axis, text_colour
 from paceline.sentences import NOT_CERTAIN
+from simulator.base.text import (
+    counted,
+    format_bytes,
+    format_change,
+    format_number,
+    format_seconds,
+    format_share,
+    format_usd,
+    plot_text,
+    written,
+)
 from simulator.memory import PARTS, Memory, PartName
-from simulator.text import counted, format_bytes, format_change, format_number, format_seconds, format_share, format_usd, plot_text, written
-from simulator.workload import Workload
+from simulator.spec.workload import Workload
 
 if TYPE_CHECKING:
     from paceline.planning.answer import Candidate, Plan
     from paceline.reporting.pieces import Kind
     from paceline.reporting.sensitivity import Change
     from paceline.reporting.timeline import Bar, Timeline
-    from simulator.figures import Stage
+    from simulator.spec.figures import Stage
 
 __all__ = [
     "KIND_LABELS",

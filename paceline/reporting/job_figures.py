@@ -10,9 +10,9 @@ import plotly.graph_objects as go
 
 from paceline.reporting.axes import JOB_COLOURS, PAPER, layout, text_colour
 from paceline.whole_job import PART_LABELS
-from simulator.figures import Epoch, JobOutcome
-from simulator.results import Result
-from simulator.text import format_seconds, plot_text
+from simulator.base.text import format_seconds, plot_text
+from simulator.results.results import Result
+from simulator.spec.figures import Epoch, JobOutcome
 
 __all__ = ["Piece", "Strip", "job_timeline_figure", "strips_of"]
 
@@ -31,7 +31,7 @@ class Piece:
     Attributes
     ----------
     part
-        Of :class:`~simulator.figures.JobParts`, whose colour it has.
+        Of :class:`~simulator.spec.figures.JobParts`, whose colour it has.
     text
         What it is, in words.
     """

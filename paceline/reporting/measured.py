@@ -9,9 +9,9 @@ from pathlib import Path
 
 from calibrate.validation.points import Setting, read_points
 from paceline.reporting.coordinates import coordinates_of
-from simulator.figures import Estimate
-from simulator.results import Result
-from simulator.text import listed_numbers
+from simulator.base.text import listed_numbers
+from simulator.results.results import Result
+from simulator.spec.figures import Estimate
 
 __all__ = ["Beside", "Overlay", "Unmatched", "overlay_of"]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
 
-from simulator.records import Work
+from simulator.base.records import Work
 
 __all__ = ["Kind", "Piece", "Spans", "clipped", "coarse", "joined"]
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from paceline.planning.answer import Plan
-from simulator.checksums import CHANGED, checksum_holds
-from simulator.errors import ResultsError
-from simulator.file_kinds import is_json_of, mistaken
-from simulator.outputs import OutputKind
-from simulator.results import Result
-from simulator.validation_errors import rule_of
+from simulator.base.checksums import CHANGED, checksum_holds
+from simulator.base.errors import ResultsError
+from simulator.base.file_kinds import is_json_of, mistaken
+from simulator.base.outputs import OutputKind
+from simulator.base.validation_errors import rule_of
+from simulator.results.results import Result
 
 __all__ = ["PLAN", "plan_file_of", "read_plan", "without_what_ifs"]
 

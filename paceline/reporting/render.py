@@ -48,15 +48,8 @@ from paceline.sentences import (
 )
 from paceline.stages import exchanges_table, stages_table
 from paceline.whole_job import PART_LABELS, epochs_table, job_in_words, length_in_words, parts_table
-from simulator.cluster import Cluster
-from simulator.cost import placement_of, usd_per_hour, usd_per_million_samples
-from simulator.left_out import left_out
-from simulator.memory import PARTS as PARTS_OF_MEMORY
-from simulator.memory import memory
-from simulator.outputs import Output, marked_kind
-from simulator.results import Result
-from simulator.scenario import Scenario
-from simulator.text import (
+from simulator.base.outputs import Output, marked_kind
+from simulator.base.text import (
     clause,
     clean,
     format_bytes,
@@ -73,7 +66,14 @@ from simulator.text import (
     sentence,
     written,
 )
-from simulator.workload import Workload
+from simulator.memory import PARTS as PARTS_OF_MEMORY
+from simulator.memory import memory
+from simulator.results.cost import placement_of, usd_per_hour, usd_per_million_samples
+from simulator.results.left_out import left_out
+from simulator.results.results import Result
+from simulator.scenario import Scenario
+from simulator.spec.cluster import Cluster
+from simulator.spec.workload import Workload
 
 if TYPE_CHECKING:
     from paceline.planning.answer import Plan

@@ -17,13 +17,13 @@ from paceline.reporting.simulated import SimulatedSections, simulated_sections
 from paceline.reporting.tables import SIMULATED_TABLES, check_tables, tables_of, write_tables
 from paceline.sentences import doubled_in_words
 from paceline.sweeping import ResultsFile, Sweep
-from simulator.errors import InputError, SimulationError
-from simulator.outputs import Output
-from simulator.results import Failure, Outcome, Result
-from simulator.short import Short
-from simulator.spec import Spec
-from simulator.table import Row, Table, frame_of
-from simulator.text import counted, format_bytes
+from simulator.base.errors import InputError, SimulationError
+from simulator.base.outputs import Output
+from simulator.base.short import Short
+from simulator.base.spec import Spec
+from simulator.base.table import Row, Table, frame_of
+from simulator.base.text import counted, format_bytes
+from simulator.results.results import Failure, Outcome, Result
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -76,7 +76,7 @@ class Report(Short):
             yield f"{counted(len(files), what)} as files" if files else ""
 
     def to_frame(self) -> pd.DataFrame:
-        """A row each of what it shows, columns as in :data:`simulator.rows.COLUMNS`."""
+        """A row each of what it shows, columns as in :data:`simulator.results.rows.COLUMNS`."""
         return frame_of(self.outcomes)
 
     def _repr_html_(self) -> str:

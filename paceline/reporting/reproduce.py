@@ -12,7 +12,7 @@ from typing import Any
 import tomlkit
 
 from paceline.reporting.coordinates import settings_of, varied_settings
-from simulator.results import Result
+from simulator.results.results import Result
 from simulator.scenario import Scenario
 
 __all__ = ["Origin", "Recipe", "RecipeStep", "recipe_of", "scenario_toml"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from paceline.comparing import has_effect
-from simulator.figures import Estimate
+from simulator.spec.figures import Estimate
 
 __all__ = ["Change"]
 

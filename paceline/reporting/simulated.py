@@ -18,15 +18,15 @@ from paceline.reporting.coordinates import coordinates_of
 from paceline.reporting.sensitivity import Change
 from paceline.reporting.timeline import Timeline, laid_out
 from paceline.sweeping import Outcome, Runner, Simulations
-from simulator.errors import ScenarioError, SimulationError
-from simulator.figures import Estimate
-from simulator.intervals import FEWEST_REPLICATIONS
+from simulator.base.errors import ScenarioError, SimulationError
+from simulator.base.text import format_rate, written
+from simulator.engine.replication import replicate
 from simulator.observing.recording import Recording
-from simulator.replication import replicate
-from simulator.results import Result
+from simulator.results.intervals import FEWEST_REPLICATIONS
+from simulator.results.results import Result
+from simulator.results.what_if import changed, with_compute, with_host_link, with_inner_links, with_latency, with_network
 from simulator.scenario import Scenario
-from simulator.text import format_rate, written
-from simulator.what_if import changed, with_compute, with_host_link, with_inner_links, with_latency, with_network
+from simulator.spec.figures import Estimate
 
 if TYPE_CHECKING:
     from paceline.planning.answer import Improvement, Plan

@@ -13,12 +13,12 @@ from paceline.reporting.content import answer_of
 from paceline.reporting.coordinates import Coordinates, coordinates_of
 from paceline.stages import EXCHANGE_COLUMNS, STAGE_COLUMNS, exchange_rows, stage_rows
 from paceline.whole_job import EPOCH_COLUMNS, PART_COLUMNS, epoch_rows, part_rows
-from simulator.figures import Breakdown, Estimate, Utilisation
-from simulator.outputs import Output, check_folder, csv_kind
-from simulator.results import Failure, Result
-from simulator.rows import COLUMNS
-from simulator.table import Cell, Column, Table
-from simulator.workload import Workload
+from simulator.base.outputs import Output, check_folder, csv_kind
+from simulator.base.table import Cell, Column, Table
+from simulator.results.results import Failure, Result
+from simulator.results.rows import COLUMNS
+from simulator.spec.figures import Breakdown, Estimate, Utilisation
+from simulator.spec.workload import Workload
 
 if TYPE_CHECKING:
     from paceline.planning.answer import Plan

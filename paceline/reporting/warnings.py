@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from paceline.reporting.coordinates import setting_name
-from simulator.figures import WARNINGS, Warned
-from simulator.results import Result
-from simulator.text import written
+from simulator.base.text import written
+from simulator.results.results import Result
+from simulator.spec.figures import WARNINGS, Warned
 
 __all__ = ["WarningGroup", "warnings_of"]
 

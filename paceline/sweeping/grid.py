@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any, TypeVar, overload
 
 from paceline.ranges import numbers_in, range_of
-from simulator.cluster import Cluster
-from simulator.errors import InputError, ScenarioError
-from simulator.loading import Source, apply_settings, plain, scenario_from_table, table_of, with_measured
-from simulator.prices import Prices, for_several
+from simulator.base.errors import InputError, ScenarioError
+from simulator.base.validation_errors import quoted
+from simulator.catalogue.loading import Source, apply_settings, plain, scenario_from_table, table_of, with_measured
 from simulator.scenario import HOW_SIMULATED, NAMED_BEFORE, Scenario
-from simulator.validation_errors import quoted
-from simulator.workload import Workload
+from simulator.spec.cluster import Cluster
+from simulator.spec.prices import Prices, for_several
+from simulator.spec.workload import Workload
 
 __all__ = ["Axis", "Grid", "axes_of", "grid", "several_clusters"]
 

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from simulator.checksums import CHANGED, KEY, checksum_holds, with_checksum, without_checksum
-from simulator.cluster import Cluster
-from simulator.errors import ResultsError
-from simulator.results import Failure, Result
-from simulator.workload import Workload
+from simulator.base.checksums import CHANGED, KEY, checksum_holds, with_checksum, without_checksum
+from simulator.base.errors import ResultsError
+from simulator.results.results import Failure, Result
+from simulator.spec.cluster import Cluster
+from simulator.spec.workload import Workload
 
 __all__ = [
     "CutOffError",

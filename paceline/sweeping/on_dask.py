@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Any
 
 from paceline.sweeping.backends import KILLED, Workers, check_answers, check_versions
-from simulator.errors import InputError
+from simulator.base.errors import InputError
 
 __all__ = ["check_dask_address", "dask_workers"]
 

@@ -14,8 +14,8 @@ from importlib import import_module
 from typing import Any
 
 from paceline.sweeping.backends import KILLED, Workers, check_answers, check_versions, deaf_to, environment, ready_tracker, without_files
-from simulator.errors import InputError
-from simulator.scratch import scratch
+from simulator.base.errors import InputError
+from simulator.base.scratch import scratch
 
 __all__ = ["check_ray_address", "ray_workers"]
 

@@ -30,17 +30,17 @@ from paceline.sweeping.lines import (
     outcome_of,
     timed,
 )
-from simulator.checksums import checksum_holds
-from simulator.errors import InputError, PacelineWarning, ResultsError, SimulationError
-from simulator.file_kinds import mistaken
-from simulator.nearest import no_such_file
-from simulator.outputs import Output, OutputKind
-from simulator.results import Failure, Result
+from simulator.base.checksums import checksum_holds
+from simulator.base.errors import InputError, PacelineWarning, ResultsError, SimulationError
+from simulator.base.file_kinds import mistaken
+from simulator.base.nearest import no_such_file
+from simulator.base.outputs import Output, OutputKind
+from simulator.base.short import Short
+from simulator.base.table import frame_of, html_of
+from simulator.base.text import counted, shortly_listed
+from simulator.base.validation_errors import quoted
+from simulator.results.results import Failure, Result
 from simulator.scenario import Scenario
-from simulator.short import Short
-from simulator.table import frame_of, html_of
-from simulator.text import counted, shortly_listed
-from simulator.validation_errors import quoted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -146,7 +146,7 @@ class ResultsFile(Short, Sequence[Outcome]):
         yield f"{len(self.failed):,} failed" if self.failed else ""
 
     def to_frame(self) -> pd.DataFrame:
-        """A row per outcome, failures last: the settings that differ, then :data:`simulator.rows.COLUMNS`."""
+        """A row per outcome, failures last: the settings that differ, then :data:`simulator.results.rows.COLUMNS`."""
         return frame_of((*self.results, *self.failures))
 
     def _repr_html_(self) -> str:

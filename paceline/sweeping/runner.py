@@ -14,10 +14,10 @@ from paceline.sweeping.backends import Workers, local_workers
 from paceline.sweeping.lines import Line, Outcome, line_of
 from paceline.sweeping.on_dask import check_dask_address, dask_workers
 from paceline.sweeping.on_ray import check_ray_address, ray_workers
+from simulator.base.errors import EngineWarning, InputError, PacelineError
 from simulator.engine.choosing import check
-from simulator.errors import EngineWarning, InputError, PacelineError
-from simulator.resolve import Resolved, resolve
-from simulator.results import Failed, Failure, Result
+from simulator.resolve.resolve import Resolved, resolve
+from simulator.results.results import Failed, Failure, Result
 from simulator.run import simulate
 from simulator.scenario import Scenario
 
@@ -93,7 +93,7 @@ class Runner:
         ------
         Result or Failure
             A failure where the simulation of a scenario ended in an error of
-            :class:`~simulator.errors.PacelineError`; the others go on.
+            :class:`~simulator.base.errors.PacelineError`; the others go on.
 
         Raises
         ------

@@ -9,7 +9,7 @@ from contextlib import closing, nullcontext
 from paceline.sweeping.lines import Outcome, outcome_of, timeless
 from paceline.sweeping.results_file import ResultsFile
 from paceline.sweeping.runner import Runner
-from simulator.errors import ResultsError
+from simulator.base.errors import ResultsError
 from simulator.scenario import Scenario
 
 __all__ = ["Simulate", "Simulations"]

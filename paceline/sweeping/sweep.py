@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, ClassVar, overload
 from paceline.sweeping.lines import Line, Outcome, timeless
 from paceline.sweeping.results_file import ResultsFile
 from paceline.sweeping.runner import Backend, Runner
-from simulator.errors import SimulationError
-from simulator.results import Failure, Result
+from simulator.base.errors import SimulationError
+from simulator.base.short import Short
+from simulator.base.table import frame_of, html_of
+from simulator.base.text import counted, shortly_listed
+from simulator.results.results import Failure, Result
 from simulator.scenario import Scenario
-from simulator.short import Short
-from simulator.table import frame_of, html_of
-from simulator.text import counted, shortly_listed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,7 +66,7 @@ class Sweep(Short, Sequence[Outcome]):
         return self._outcomes[places] if isinstance(places, int) else [self._outcomes[place] for place in places]
 
     def to_frame(self) -> pd.DataFrame:
-        """A row per scenario: the settings that differ, then :data:`simulator.rows.COLUMNS`."""
+        """A row per scenario: the settings that differ, then :data:`simulator.results.rows.COLUMNS`."""
         return frame_of(self)
 
     def _repr_html_(self) -> str:

@@ -1,6 +1,6 @@
 """Collectives: what the ranks of a group send one another, and when each has ended.
 
-An algorithm is a :class:`~simulator.collectives.schedule.Schedule` of messages. A
+An algorithm is a :class:`~simulator.program.schedule.Schedule` of messages. A
 :class:`~simulator.collectives.collective.Collective`, which
 :func:`~simulator.collectives.factory.collective_for` makes, joins it to a group of ranks, a
 network and a protocol, and knows two ways to its times: message by message

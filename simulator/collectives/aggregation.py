@@ -15,11 +15,11 @@ from functools import partial
 
 import numpy as np
 
-from simulator.cluster import Cluster
-from simulator.collectives.schedule import Await, Stream
 from simulator.collectives.wire import Group
 from simulator.program.program import Integers
+from simulator.program.schedule import Await, Stream
 from simulator.program.switches import SwitchKind, number_of
+from simulator.spec.cluster import Cluster
 
 __all__ = ["Trees", "lanes_of_tree", "switches_of_trees", "trees_of"]
 

@@ -17,10 +17,10 @@ import numpy as np
 from simulator.collectives.around import Times
 from simulator.collectives.collective import Scheduled
 from simulator.collectives.exchanges import Plan
-from simulator.collectives.operations import Operation
-from simulator.collectives.schedule import Await, Schedule, Stream
 from simulator.collectives.trial import at_a_steady_pace_s, together_s
 from simulator.collectives.wire import Wire
+from simulator.program.operations import Operation
+from simulator.program.schedule import Await, Schedule, Stream
 
 __all__ = ["Chain", "chain_schedule", "pieces_of"]
 

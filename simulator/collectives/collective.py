@@ -16,9 +16,9 @@ import numpy as np
 
 from simulator.collectives.around import Times
 from simulator.collectives.exchanges import Plan
-from simulator.collectives.schedule import Schedule, columns
 from simulator.collectives.use import Load, Use, load_of
 from simulator.collectives.wire import Wire
+from simulator.program.schedule import Schedule, columns
 
 __all__ = ["Choice", "Collective", "Memory", "Scheduled"]
 
@@ -42,7 +42,7 @@ class Choice(NamedTuple):
 
 
 class Collective(ABC):
-    """One operation (:data:`~simulator.collectives.operations.Operation`) of any size in one group; ranks are counted within it."""
+    """One operation (:data:`~simulator.program.operations.Operation`) of any size in one group; ranks are counted within it."""
 
     @abstractmethod
     def choice(self, size_bytes: float) -> Choice:

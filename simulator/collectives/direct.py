@@ -13,9 +13,9 @@ import numpy as np
 
 from simulator.collectives.around import Times
 from simulator.collectives.collective import Scheduled
-from simulator.collectives.schedule import Schedule, Stream, columns
 from simulator.collectives.trial import together_s
 from simulator.collectives.wire import ConnectionTimes, Wire, equal_share_s, seconds_per_byte
+from simulator.program.schedule import Schedule, Stream, columns
 
 __all__ = ["Direct", "direct_schedule"]
 

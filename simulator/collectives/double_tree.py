@@ -18,9 +18,9 @@ from functools import lru_cache
 from simulator.collectives.around import Times
 from simulator.collectives.collective import Scheduled
 from simulator.collectives.exchanges import Plan
-from simulator.collectives.schedule import Await, Schedule, Stream
 from simulator.collectives.trial import at_a_steady_pace_s, together_s
 from simulator.collectives.wire import Wire
+from simulator.program.schedule import Await, Schedule, Stream
 
 __all__ = ["DoubleTree", "double_tree_schedule", "parents"]
 

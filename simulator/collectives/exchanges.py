@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.collectives.schedule import Schedule, flattened
 from simulator.collectives.wire import Cabling, Wire
 from simulator.program.program import Exchange, Integers
+from simulator.program.schedule import Schedule, flattened
 
 __all__ = ["Plan", "exchanges_of", "exchanges_of_groups"]
 

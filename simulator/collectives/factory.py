@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.cluster import Cluster
 from simulator.collectives.aggregation import switches_of_trees, trees_of
 from simulator.collectives.auto import Auto
 from simulator.collectives.chain import Chain, chain_schedule, pieces_of
@@ -20,15 +19,16 @@ from simulator.collectives.double_tree import DoubleTree
 from simulator.collectives.halving_doubling import HalvingDoubling, halving_doubling_schedule
 from simulator.collectives.hierarchical import Hierarchical, hierarchical_schedule
 from simulator.collectives.nvls import Nvls
-from simulator.collectives.operations import ALGORITHMS, Operation, algorithms_of
 from simulator.collectives.ring import Rings, bidirectional_ring_schedule, rail_ring_schedule, ring_schedule
-from simulator.collectives.schedule import Await, Schedule, Stream
 from simulator.collectives.sharp import Sharp
 from simulator.collectives.trial import ByTrial
 from simulator.collectives.use import Use
 from simulator.collectives.wire import Cabling, Group, Wire
+from simulator.program.operations import ALGORITHMS, Operation, algorithms_of
 from simulator.program.program import Integers
+from simulator.program.schedule import Await, Schedule, Stream
 from simulator.program.switches import SwitchKind, number_of
+from simulator.spec.cluster import Cluster
 
 __all__ = ["IN_SWITCHES", "collective_for", "hierarchical_copy_schedule", "reduce_to_one_schedule"]
 
@@ -64,7 +64,7 @@ def collective_for(
     Parameters
     ----------
     algorithm
-        A name of :data:`~simulator.collectives.operations.ALGORITHMS`, or ``auto``: whichever
+        A name of :data:`~simulator.program.operations.ALGORITHMS`, or ``auto``: whichever
         is fastest for each size. With one of NCCL's protocols it chooses among what NCCL
         has, otherwise among all that are sensible.
     protocol, chunk_bytes

@@ -18,9 +18,9 @@ import numpy as np
 
 from simulator.collectives.around import Times
 from simulator.collectives.collective import Scheduled
-from simulator.collectives.schedule import Await, Schedule, Stream
 from simulator.collectives.trial import together_s
 from simulator.collectives.wire import Wire
+from simulator.program.schedule import Await, Schedule, Stream
 
 __all__ = ["HalvingDoubling", "halving_doubling_schedule"]
 

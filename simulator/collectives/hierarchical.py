@@ -15,8 +15,8 @@ import numpy as np
 
 from simulator.collectives.around import Times, around_the_ring, evenly_around_the_ring
 from simulator.collectives.collective import Scheduled
-from simulator.collectives.schedule import Await, Schedule, Stream, columns
 from simulator.collectives.wire import ConnectionTimes, Wire
+from simulator.program.schedule import Await, Schedule, Stream, columns
 
 __all__ = ["Hierarchical", "hierarchical_schedule"]
 

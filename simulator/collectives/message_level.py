@@ -2,7 +2,7 @@
 
 What is known of a collective that goes on stands in a few numbers for each rank and each
 lane, and nothing calls itself: whatever changes (data ready, a message received, a last
-message gone) appends the ranks that may now go on to :meth:`simulator.kernel.Kernel.soon`.
+message gone) appends the ranks that may now go on to :meth:`simulator.network.kernel.Kernel.soon`.
 
 How far apart can ranks be? A rank that has ended a bucket has got something that came of
 every other rank's data (all-reduce, reduce-scatter, all-gather, all-to-all), so all have
@@ -24,13 +24,13 @@ from itertools import pairwise
 
 from simpy.events import Event
 
-from simulator.collectives.schedule import Needs, Tables
-from simulator.engine.log import Log
-from simulator.kernel import Kernel
+from simulator.base.log import Log
+from simulator.base.records import NOTHING
 from simulator.network.flows import Network
+from simulator.network.kernel import Kernel
 from simulator.network.ports import Connection
 from simulator.program.program import Exchange
-from simulator.records import NOTHING
+from simulator.program.schedule import Needs, Tables
 
 __all__ = ["MessageLevel"]
 
@@ -38,7 +38,7 @@ _ALWAYS = 1 << 62
 """Buckets that a switch is asked to do: it has nothing to wait for but messages."""
 
 _Row = tuple[int, int, int, int]
-"""Stream, base, slope, onward: see :class:`~simulator.collectives.schedule.Needs`."""
+"""Stream, base, slope, onward: see :class:`~simulator.program.schedule.Needs`."""
 
 
 class _Lanes:

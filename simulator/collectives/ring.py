@@ -19,10 +19,10 @@ import numpy as np
 
 from simulator.collectives.around import Times, around_the_ring, evenly_around_the_ring, turned
 from simulator.collectives.collective import Scheduled
-from simulator.collectives.operations import Operation
-from simulator.collectives.schedule import Await, Columns, Schedule, Stream
 from simulator.collectives.wire import Wire
+from simulator.program.operations import Operation
 from simulator.program.program import Integers
+from simulator.program.schedule import Await, Columns, Schedule, Stream
 
 __all__ = ["Rings", "bidirectional_ring_schedule", "rail_ring_schedule", "ring_schedule"]
 

@@ -15,8 +15,8 @@ import numpy as np
 from simulator.collectives.aggregation import Trees, lanes_of_tree
 from simulator.collectives.around import Times, around_the_ring
 from simulator.collectives.collective import Scheduled
-from simulator.collectives.schedule import Await, Columns, Schedule, Stream, columns
 from simulator.collectives.wire import ConnectionTimes, Wire
+from simulator.program.schedule import Await, Columns, Schedule, Stream, columns
 
 __all__ = ["Sharp", "sharp_pieces", "sharp_schedule"]
 

@@ -10,14 +10,14 @@ from simulator.collectives.around import Times
 from simulator.collectives.collective import Scheduled
 from simulator.collectives.exchanges import Plan, exchanges_of
 from simulator.collectives.message_level import MessageLevel
-from simulator.collectives.schedule import Schedule
 from simulator.collectives.wire import Wire
-from simulator.cores import cores_of
-from simulator.kernel import Kernel
+from simulator.network.cores import cores_of
 from simulator.network.flows import Network
+from simulator.network.kernel import Kernel
 from simulator.network.objects import network_of
 from simulator.network.ports import leave_out_ample
-from simulator.transport import Transport
+from simulator.program.schedule import Schedule
+from simulator.spec.transport import Transport
 
 __all__ = ["ByTrial", "at_a_steady_pace_s", "together_s"]
 

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.collectives.schedule import Schedule, columns
 from simulator.collectives.wire import Cabling, Wire
 from simulator.program.port_names import PortName
 from simulator.program.program import Floats, Paths, Ports
+from simulator.program.schedule import Schedule, columns
 
 __all__ = ["Load", "Use", "load_of"]
 

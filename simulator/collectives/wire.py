@@ -1,6 +1,6 @@
 """What the messages of a collective cross: the group's ranks, connections, and the protocol's cost of a message.
 
-NCCL's protocols trade latency for bytes: see :class:`simulator.cluster.Protocols`.
+NCCL's protocols trade latency for bytes: see :class:`simulator.spec.cluster.Protocols`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.cluster import Protocol as Cost
 from simulator.collectives.around import Times
 from simulator.program.program import Flags, Floats, Hosts, Integers, Paths, Ports
 from simulator.program.switches import SwitchKind, kind_of
+from simulator.spec.cluster import Protocol as Cost
 
 __all__ = ["Cabling", "ConnectionTimes", "Group", "Laid", "Wire", "equal_share_s", "seconds_per_byte"]
 

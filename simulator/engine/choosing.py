@@ -16,7 +16,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal
 
-from simulator.errors import EngineWarning, InputError
+from simulator.base.errors import EngineWarning, InputError
 from simulator.strategies.pipelines import pipelines
 
 if TYPE_CHECKING:

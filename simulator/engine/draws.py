@@ -1,6 +1,6 @@
 """All that one replication draws, as arrays, the same for every engine.
 
-Each worker has streams of its own, named and numbered (``simulator/rng.py``), so that no
+Each worker has streams of its own, named and numbered (``simulator/base/rng.py``), so that no
 draw depends on how many workers there are, on the order in which engines ask, or on how
 many draws they ask for at a time.
 """
@@ -14,17 +14,17 @@ from threading import local
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.compact import compact
-from simulator.defaults import start_of
-from simulator.distributions import Distribution
+from simulator.base.compact import compact
+from simulator.base.errors import SimulationError
+from simulator.base.pcg64 import Sampler, Words, doubles
+from simulator.base.rng import Streams
 from simulator.engine.slowdowns import Apart, SharedDraws, Together, slowed
-from simulator.errors import SimulationError
 from simulator.network.flows import weights_of
-from simulator.pcg64 import Sampler, Words, doubles
-from simulator.rng import Streams
+from simulator.resolve.defaults import start_of
 from simulator.scenario import Scenario
-from simulator.stragglers import Slowdown, SlowNodes
-from simulator.workload import Workload
+from simulator.spec.distributions import Distribution
+from simulator.spec.stragglers import Slowdown, SlowNodes
+from simulator.spec.workload import Workload
 
 __all__ = ["BatchFactors", "Draws", "Jitter", "JitterFactors", "ahead_of", "block_of", "node_factors", "process_factors"]
 

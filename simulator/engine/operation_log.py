@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from simulator.engine.log import Log
+from simulator.base.log import Log
+from simulator.base.records import NOTHING
 from simulator.program.program import Program, Synchronous
-from simulator.records import NOTHING
 
 __all__ = ["OperationLog"]
 

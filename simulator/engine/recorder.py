@@ -19,11 +19,11 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.errors import SimulationError
-from simulator.phases import Phases
+from simulator.base.errors import SimulationError
+from simulator.base.records import NOTHING, Observer, Step, Update
+from simulator.base.statistics import CountHistogram, GroupedCounts, TimeSketch
+from simulator.engine.phases import Phases
 from simulator.program.port_names import PortName
-from simulator.records import NOTHING, Observer, Step, Update
-from simulator.statistics import CountHistogram, GroupedCounts, TimeSketch
 
 __all__ = ["LISTED_WORKERS", "STEP_COLUMNS", "UPDATE_COLUMNS", "InUse", "Kind", "Measured", "Name", "Parts", "Recorder"]
 
@@ -190,7 +190,7 @@ class Recorder:
     def step(self, replica: int, start_s: float, end_s: float, parts: Parts, cause: int = NOTHING) -> None:
         """A replica has ended a step; :meth:`open` or :meth:`close` must follow where the window does.
 
-        ``cause`` is for the observer: the number of the work that ended the step (:mod:`simulator.records`).
+        ``cause`` is for the observer: the number of the work that ended the step (:mod:`simulator.base.records`).
         """
         if self.ended >= self.closes_at:
             return

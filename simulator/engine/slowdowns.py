@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.pcg64 import Sampler, doubles
-from simulator.rng import Streams
-from simulator.stragglers import Slowdown
+from simulator.base.pcg64 import Sampler, doubles
+from simulator.base.rng import Streams
+from simulator.spec.stragglers import Slowdown
 from simulator.strategies.setup import InCommon
 
 __all__ = ["Apart", "SharedDraws", "Together", "slowed"]

@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from simulator.errors import ScenarioError
+from simulator.base.errors import ScenarioError
 from simulator.job.intervals import best_interval_s
 from simulator.job.iterators import Iterators
-from simulator.job.spec import Checkpoint, Faults, Job
 from simulator.memory import slot_bytes, state_bytes
-from simulator.overheads import Duration, Overheads
 from simulator.program.program import Floats
 from simulator.scenario import Scenario
+from simulator.spec.job import Checkpoint, Faults, Job
+from simulator.spec.overheads import Duration, Overheads
 from simulator.strategies.holding import layers_of, values_of
 
 __all__ = ["Course", "Writing", "course_of", "evaluation_batch", "step_samples", "stopping_mtbf_s", "whole_mtbf_s", "writing_of"]

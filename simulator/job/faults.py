@@ -7,10 +7,10 @@ import math
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
+from simulator.base.rng import Streams
 from simulator.job.costs import counted
-from simulator.job.spec import Faults
-from simulator.rng import Streams
 from simulator.scenario import Scenario
+from simulator.spec.job import Faults
 
 __all__ = ["Arrival", "Effect", "arrivals", "effect_of"]
 

@@ -22,10 +22,10 @@ from functools import cached_property
 
 import numpy as np
 
-from simulator.overheads import IteratorEnds
 from simulator.scenario import Scenario
+from simulator.spec.overheads import IteratorEnds
 
-__all__ = ["Iterators", "ended_by", "longest_wait_s", "next_turn_s", "waited_for"]
+__all__ = ["Iterators", "ended_by", "longest_wait_s", "next_turn_s"]
 
 _FIRST_MS, _LONGEST_MS = 20, 60_000
 """Between the first two turns of a tuning thread, each later time being twice as long; and at the most (``model.h``)."""
@@ -62,11 +62,6 @@ def ended_by(scenario: Scenario) -> tuple[int, int]:
     if layout.ranks_per_replica > 1:
         return 1, layout.replicas
     return (1 if layout.replicas == 1 else 1 + layout.replicas_per_process), layout.processes
-
-
-def waited_for(scenario: Scenario) -> bool:
-    """Whether all stop for the ends of iterators: asynchronous workers stop for their own alone, and servers' data sets repeat."""
-    return not scenario.strategy.pace.asynchronous and not scenario.layout.servers
 
 
 @dataclass(frozen=True)

@@ -10,23 +10,23 @@ from dataclasses import replace
 from functools import partial
 from operator import attrgetter
 
-from simulator.cost import usd_per_hour
-from simulator.discrepancy import off_of
-from simulator.errors import SimulationError
-from simulator.figures import Checkpointing, Epoch, Estimate, JobOutcome, JobParts, Warned
-from simulator.input_epochs import Fill, fill_of, first_epoch
-from simulator.intervals import prediction_interval
+from simulator.base.errors import SimulationError
+from simulator.base.rng import Streams
+from simulator.base.text import format_seconds
 from simulator.job.costs import Course, course_of, evaluation_batch, step_samples, stopping_mtbf_s, whole_mtbf_s
 from simulator.job.faults import arrivals, effect_of
 from simulator.job.intervals import best_interval_s, daly_interval_s, young_interval_s
-from simulator.job.iterators import Iterators, ended_by, waited_for
+from simulator.job.iterators import Iterators, ended_by
 from simulator.job.renewal import Crew, Ended, Renewal, checkpoints_of
-from simulator.job.spec import Faults
-from simulator.results import Result
-from simulator.rng import Streams
+from simulator.resolve.input_epochs import Fill, fill_of, first_epoch
+from simulator.results.cost import usd_per_hour
+from simulator.results.intervals import prediction_interval
+from simulator.results.results import Result
 from simulator.scenario import Scenario
+from simulator.spec.discrepancy import off_of
+from simulator.spec.figures import Checkpointing, Epoch, Estimate, JobOutcome, JobParts, Warned
+from simulator.spec.job import Faults
 from simulator.strategies.assembling import crowding
-from simulator.text import format_seconds
 
 __all__ = ["job_of", "warned_of", "window_of"]
 
@@ -101,7 +101,7 @@ def job_of(scenario: Scenario, window: Result, rates_of: Rates) -> JobOutcome:
 def _iterators(scenario: Scenario, streams: Streams) -> Iterators | None:
     """What the ends of iterators cost in one run; none where nothing is known of it, or nobody waits for all."""
     known = scenario.workload.overheads
-    if known is None or known.iterators is None or not waited_for(scenario):
+    if known is None or known.iterators is None or not scenario.waits_for_iterators:
         return None
     return Iterators.of_run(known.iterators, ended_by(scenario), streams.generator("iterators"))
 
@@ -109,7 +109,7 @@ def _iterators(scenario: Scenario, streams: Streams) -> Iterators | None:
 def warned_of(scenario: Scenario, job: JobOutcome) -> Iterator[Warned]:
     """What a reader must know of a job beside what is said of its steps: waits that nobody has measured."""
     known, asked = scenario.workload.overheads, scenario.job
-    if asked is None or not waited_for(scenario) or (known is not None and known.iterators is not None):
+    if asked is None or not scenario.waits_for_iterators or (known is not None and known.iterators is not None):
         return
     usual = max(job.each_epoch, key=lambda its: its.like_it)
     renewed = asked.iterators == "renewed" and job.epochs > 1

@@ -15,11 +15,11 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
-from simulator.errors import SimulationError
-from simulator.figures import JobParts
+from simulator.base.errors import SimulationError
 from simulator.job.costs import Course
 from simulator.job.faults import Arrival, Effect
-from simulator.job.spec import Faults
+from simulator.spec.figures import JobParts
+from simulator.spec.job import Faults
 
 __all__ = ["Crew", "Ended", "Renewal", "checkpoints_of"]
 

@@ -8,13 +8,13 @@ from typing import ClassVar
 
 from pydantic import Field
 
+from simulator.base.short import Short
+from simulator.base.spec import Spec
+from simulator.base.table import Column, Row, Table
+from simulator.base.text import counted, format_bytes, listed
 from simulator.memory.parts import PARTS, DeviceMemory, PartName, device_of, devices_of, memory_of, samples_in_words
-from simulator.resolve import resolve
+from simulator.resolve.resolve import resolve
 from simulator.scenario import Scenario
-from simulator.short import Short
-from simulator.spec import Spec
-from simulator.table import Column, Row, Table
-from simulator.text import counted, format_bytes, listed
 
 __all__ = ["Memory", "does_not_fit", "largest_batch", "memory", "not_checked"]
 
@@ -91,7 +91,7 @@ def memory(scenario: Scenario) -> Memory:
 
     Examples
     --------
-    >>> from simulator.loading import load_scenario
+    >>> from simulator.catalogue.loading import load_scenario
     >>> found = memory(load_scenario("ring"))
     >>> [part.name for part in found.tightest.parts if part.size_bytes], found.free_bytes is None
     (['parameters', 'gradients', 'buckets'], True)

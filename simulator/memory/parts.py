@@ -18,16 +18,16 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from simulator.accelerator import Accelerator, accelerator_named
-from simulator.buckets import buckets
-from simulator.defaults import optimizer_of
-from simulator.layers import Layer
-from simulator.resolve import resolve
+from simulator.base.spec import Bytes, Spec
+from simulator.resolve.defaults import optimizer_of
+from simulator.resolve.resolve import resolve
 from simulator.scenario import Scenario
-from simulator.spec import Bytes, Spec
+from simulator.spec.accelerator import Accelerator, accelerator_named
+from simulator.spec.buckets import buckets
+from simulator.spec.layers import Layer
+from simulator.spec.training import ASSUMED_OPTIMIZER, Optimizer
+from simulator.spec.workload import Variable, Workload
 from simulator.strategies.holding import Held, Owned, fused, layers_of, most_in_flight, values_of
-from simulator.training import ASSUMED_OPTIMIZER, Optimizer
-from simulator.workload import Variable, Workload
 
 __all__ = [
     "PARTS",

@@ -21,15 +21,15 @@ import numpy as np
 from numpy.typing import NDArray
 from simpy.events import Event
 
-from simulator.cores import Cores, Task
-from simulator.kernel import Kernel
 from simulator.network.admission import Admission
+from simulator.network.cores import Cores, Task
 from simulator.network.fairness import settle, settle_plain
 from simulator.network.hosts import Host, Transfer
+from simulator.network.kernel import Kernel
 from simulator.network.ports import Arrived, Connection, Port, exact_weight
 from simulator.network.queues import Queues
 from simulator.program.program import Changes
-from simulator.transport import Transport
+from simulator.spec.transport import Transport
 
 __all__ = ["SAME_INSTANT", "Network", "weights_of"]
 

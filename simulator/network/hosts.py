@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from simulator.cores import Task
+from simulator.network.cores import Task
 from simulator.program.port_names import PortName
 
 __all__ = ["Host", "Transfer", "Turns"]

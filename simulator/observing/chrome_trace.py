@@ -21,11 +21,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from simulator.base.outputs import marked_kind
+from simulator.base.records import EVERYBODY, Place, Service, Span, Step, Transfer, Update, Wait, Work, begin_of
 from simulator.observing.critical_path import CriticalPath, replica_place
 from simulator.observing.recording import Recording
 from simulator.observing.step_bound import bound_of_step
-from simulator.outputs import marked_kind
-from simulator.records import EVERYBODY, Place, Service, Span, Step, Transfer, Update, Wait, Work, begin_of
 
 __all__ = ["TRACE", "chrome_trace", "lanes", "nested_lanes"]
 

@@ -1,7 +1,7 @@
 """The critical path of a step: the chain of work and waits that made it as long as it was.
 
 Read off backward from the work that ended the step: each piece of work says which other
-one's end let it begin (:mod:`simulator.records`), until the step's start. The path may
+one's end let it begin (:mod:`simulator.base.records`), until the step's start. The path may
 lead through the compute, the messages and the services of others. Shortening anything
 beside it does not shorten the step.
 """
@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from simulator.base.records import EVERYBODY, Place, Span, Step, Transfer, Wait, Work, begin_of, end_of
 from simulator.observing.recording import Recording
-from simulator.records import EVERYBODY, Place, Span, Step, Transfer, Wait, Work, begin_of, end_of
 
 __all__ = ["CriticalPath", "Segment", "critical_path", "median_step", "replica_place"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from simulator.records import NOTHING, Observer, Place, Record, Service, Span, Step, Transfer, Update, Wait, Work
-from simulator.resolve import resolve
+from simulator.base.records import NOTHING, Observer, Place, Record, Service, Span, Step, Transfer, Update, Wait, Work
+from simulator.resolve.resolve import resolve
+from simulator.resolve.teams import as_workers
 from simulator.scenario import Scenario
-from simulator.teams import as_workers
 
 __all__ = ["FanOut", "Recording"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 
+from simulator.base.records import Service
+from simulator.base.text import format_seconds, format_share
 from simulator.observing.critical_path import CriticalPath, Segment
-from simulator.records import Service
-from simulator.text import format_seconds, format_share
 
 __all__ = ["bound_of_step"]
 

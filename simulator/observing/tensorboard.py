@@ -18,11 +18,11 @@ from tensorboardX.proto.event_pb2 import Event
 from tensorboardX.proto.summary_pb2 import HistogramProto, Summary
 from tensorboardX.record_writer import RecordWriter
 
-from simulator.outputs import Output, OutputKind, check_folder, mode_of
-from simulator.records import Record, Step, Update
-from simulator.resolve import resolve
+from simulator.base.outputs import Output, OutputKind, check_folder, mode_of
+from simulator.base.records import Record, Step, Update
+from simulator.resolve.resolve import resolve
+from simulator.resolve.teams import as_workers
 from simulator.scenario import Scenario
-from simulator.teams import as_workers
 
 __all__ = ["EVENT_FILE", "EventHistogram", "TensorBoard"]
 

@@ -13,8 +13,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from simulator.base.records import EVERYBODY, Service, Span, Step, Transfer, Wait, Work, end_of
 from simulator.observing.recording import Recording
-from simulator.records import EVERYBODY, Service, Span, Step, Transfer, Wait, Work, end_of
 
 __all__ = ["Stood", "waits_for_others"]
 

@@ -1,4 +1,4 @@
-"""What others send over the links of a cluster, put on the ports of its tables (:mod:`simulator.background`)."""
+"""What others send over the links of a cluster, put on the ports of its tables (:mod:`simulator.spec.background`)."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from zlib import crc32
 
 import numpy as np
 
-from simulator.cluster import Cluster
-from simulator.compact import compact, numbers
-from simulator.pcg64 import doubles
+from simulator.base.compact import compact, numbers
+from simulator.base.pcg64 import doubles
+from simulator.base.rng import Streams
 from simulator.program.port_names import PortKind
 from simulator.program.program import Changes, Floats, Integers, Ports
-from simulator.rng import Streams
+from simulator.spec.cluster import Cluster
 
 __all__ = ["PORTS_OF", "Neighbours"]
 

@@ -15,11 +15,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.collectives.operations import Operation as Does
-from simulator.collectives.schedule import Tables
+from simulator.base.records import EVERYBODY, NOTHING, Place
+from simulator.program.operations import Operation as Does
 from simulator.program.port_names import PortName
-from simulator.records import EVERYBODY, NOTHING, Place
-from simulator.transport import Transport
+from simulator.program.schedule import Tables
+from simulator.spec.transport import Transport
 
 __all__ = [
     "Asynchronous",
@@ -159,7 +159,7 @@ class Hosts:
 
 @dataclass(frozen=True)
 class Cores:
-    """The cores of the one machine that all nodes are processes of (:mod:`simulator.cores`)."""
+    """The cores of the one machine that all nodes are processes of (:mod:`simulator.network.cores`)."""
 
     number: float
     slice_s: float
@@ -278,7 +278,7 @@ class Operation:
     tensors
         send: of the model, that go as this one message; hosts work on each.
     source, target
-        send: its ends; the rank's own where their number is :data:`~simulator.records.OWN`.
+        send: its ends; the rank's own where their number is :data:`~simulator.base.records.OWN`.
     departs, lands
         From the beginning of the one to the end of the other the rank communicates. Collectives say so where ranks meet in several
         groups, or amid their passes; else they are known to follow the passes.
@@ -291,7 +291,7 @@ class Operation:
     server, tensor, cost_s
         serve: where, which, and seconds.
     does
-        collective: what is done (:mod:`simulator.collectives.operations`).
+        collective: what is done (:mod:`simulator.program.operations`).
     partition
         collective: the ranks that take part are those of the group that the rank is in, of this partition of all ranks.
     bucket, every, ready

@@ -23,14 +23,14 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.cluster import Cluster
-from simulator.compact import compact, numbers
-from simulator.names import Names
+from simulator.base.compact import compact, numbers
+from simulator.base.names import Names
+from simulator.base.rng import Streams
 from simulator.program.neighbours import Neighbours
 from simulator.program.port_names import Owner, PortKind, PortName
 from simulator.program.program import Changes, Floats, Hosts, Integers, Paths, Ports
 from simulator.program.switches import SwitchKind, is_switch, kind_of, place_of
-from simulator.rng import Streams
+from simulator.spec.cluster import Cluster
 
 __all__ = ["End", "Wiring"]
 

@@ -16,26 +16,26 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
-from simulator.accelerator import memory_bandwidth_of
-from simulator.buckets import Bucket
-from simulator.cluster import Cluster
+from simulator.base.rng import Streams
+from simulator.base.spec import Bytes, Seconds
+from simulator.base.text import format_bytes, format_count, written
 from simulator.collectives.collective import Collective
 from simulator.collectives.exchanges import exchanges_of
 from simulator.collectives.factory import IN_SWITCHES
-from simulator.collectives.operations import Operation as Does
-from simulator.collectives.operations import algorithms_of
-from simulator.compression import Compression
+from simulator.program.operations import Operation as Does
+from simulator.program.operations import algorithms_of
 from simulator.program.program import Exchange, HostCopies, Operation, Program, Routine, Rules
 from simulator.program.program import Reduction as Rule
 from simulator.program.wiring import Wiring
-from simulator.rng import Streams
-from simulator.spec import Bytes, Seconds
+from simulator.spec.accelerator import memory_bandwidth_of
+from simulator.spec.buckets import Bucket
+from simulator.spec.cluster import Cluster
+from simulator.spec.compression import Compression
 from simulator.strategies.assembling import assembled, pace_together, seats
 from simulator.strategies.compressing import cost_left_open, device_of_training
 from simulator.strategies.reducing import collective_of
 from simulator.strategies.setup import Setup
 from simulator.strategies.strategy import MOST_MESSAGES, LeftOpen, Pace, Reduction, Software, Strategy, cores_s
-from simulator.text import format_bytes, format_count, written
 
 __all__ = ["NOTHING", "Algorithm", "AllReduceStrategy", "program_together"]
 

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from simulator.errors import InputError
-from simulator.nearest import did_you_mean
+from simulator.base.errors import InputError
+from simulator.base.nearest import did_you_mean
 from simulator.strategies.gossip import Gossip
 from simulator.strategies.hybrid.hybrid import Hybrid
 from simulator.strategies.mirrored import Mirrored

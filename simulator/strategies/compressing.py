@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from simulator.accelerator import memory_bandwidth_of
-from simulator.compression import Compression
+from simulator.base.text import format_rate, format_seconds
+from simulator.spec.accelerator import memory_bandwidth_of
+from simulator.spec.compression import Compression
 from simulator.strategies.setup import Setup
 from simulator.strategies.strategy import LeftOpen
-from simulator.text import format_rate, format_seconds
 
 __all__ = ["cost_left_open", "device_of_training"]
 

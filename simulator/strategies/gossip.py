@@ -16,11 +16,11 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from simulator.cluster import Cluster
+from simulator.base.records import OWN, PEER, Place
+from simulator.base.rng import Streams
 from simulator.program.program import Operation, Program, Routine, Rules
 from simulator.program.wiring import Wiring
-from simulator.records import OWN, PEER, Place
-from simulator.rng import Streams
+from simulator.spec.cluster import Cluster
 from simulator.strategies.assembling import assembled, pace_together, seats
 from simulator.strategies.holding import Held
 from simulator.strategies.setup import Layout, Setup

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
-from simulator.workload import Variable, Workload
+from simulator.spec.workload import Variable, Workload
 
 __all__ = ["Held", "Owned", "ReducePrecision", "Sharing", "Values", "fused", "layers_of", "most_in_flight", "values_of"]
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
-from simulator.cluster import Cluster
+from simulator.spec.cluster import Cluster
 from simulator.strategies.all_reduce import AllReduceStrategy
 from simulator.strategies.setup import Layout, Setup
 from simulator.strategies.strategy import Count, check_workers

@@ -16,11 +16,11 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from simulator.accelerator import memory_bandwidth_of
-from simulator.cluster import Cluster
-from simulator.compact import compact
-from simulator.compression import Compression
-from simulator.placement import Partitioner, shard_count
+from simulator.base.compact import compact
+from simulator.base.records import NOTHING, OWN, Place
+from simulator.base.rng import Streams
+from simulator.base.spec import Seconds, Spec
+from simulator.base.text import format_count
 from simulator.program.program import (
     Asynchronous,
     Client,
@@ -34,9 +34,12 @@ from simulator.program.program import (
     Synchronous,
 )
 from simulator.program.wiring import Wiring
-from simulator.records import NOTHING, OWN, Place
-from simulator.rng import Streams
-from simulator.spec import Seconds, Spec
+from simulator.spec.accelerator import memory_bandwidth_of
+from simulator.spec.cluster import Cluster
+from simulator.spec.compression import Compression
+from simulator.spec.placement import Partitioner, shard_count
+from simulator.spec.transport import Carrier
+from simulator.spec.workload import Workload
 from simulator.strategies.assembling import assembled, pace_together
 from simulator.strategies.compressing import cost_left_open, device_of_training
 from simulator.strategies.holding import Held
@@ -44,9 +47,6 @@ from simulator.strategies.pipelines import batch_s
 from simulator.strategies.setup import Layout, Setup
 from simulator.strategies.strategy import MOST_MESSAGES, Count, LeftOpen, Pace, Software, Strategy, check_workers, cores_s
 from simulator.strategies.tensors import Cutting, Tensors, tensors_of
-from simulator.text import format_count
-from simulator.transport import Carrier
-from simulator.workload import Workload
 
 __all__ = ["Coordinator", "ParameterServer"]
 

@@ -15,9 +15,9 @@ from typing import Literal
 
 import numpy as np
 
-from simulator.input_pipeline import InputWork
 from simulator.program.program import Feed, Floats, Integers
 from simulator.program.wiring import Wiring
+from simulator.spec.input_pipeline import InputWork
 from simulator.strategies.setup import Setup
 
 __all__ = ["Part", "Pipelines", "batch_s", "cpu_s", "feed_of", "input_cores_s", "pipelines"]

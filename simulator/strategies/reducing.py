@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 
+from simulator.base.rng import Streams
 from simulator.collectives.collective import Collective
 from simulator.collectives.factory import collective_for
 from simulator.collectives.wire import Group
 from simulator.program.wiring import Wiring
-from simulator.rng import Streams
 from simulator.strategies.setup import Setup
 from simulator.strategies.strategy import Reduction
 

@@ -7,11 +7,11 @@ from typing import Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.cluster import Cluster
-from simulator.distributions import Distribution
-from simulator.input_pipeline import InputPipeline, InputWork
-from simulator.training import Training
-from simulator.workload import Workload
+from simulator.spec.cluster import Cluster
+from simulator.spec.distributions import Distribution
+from simulator.spec.input_pipeline import InputPipeline, InputWork
+from simulator.spec.training import Training
+from simulator.spec.workload import Workload
 
 __all__ = ["Bubble", "Copies", "InCommon", "Layout", "Length", "Setup", "StageOf"]
 

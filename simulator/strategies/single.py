@@ -7,9 +7,9 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from simulator.cluster import Cluster
+from simulator.base.rng import Streams
 from simulator.program.program import Program
-from simulator.rng import Streams
+from simulator.spec.cluster import Cluster
 from simulator.strategies.all_reduce import program_together
 from simulator.strategies.setup import Layout, Setup
 from simulator.strategies.strategy import SOFTWARE, Software, Strategy

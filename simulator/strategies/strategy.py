@@ -17,21 +17,21 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from simulator.buckets import Bucket, buckets
-from simulator.cluster import Cluster
-from simulator.collectives.operations import Operation
-from simulator.compression import Compression
-from simulator.figures import Exchange, Warned
+from simulator.base.rng import Streams
+from simulator.base.spec import Terse
+from simulator.base.text import listed
+from simulator.program.operations import Operation
 from simulator.program.program import Program
-from simulator.rng import Streams
-from simulator.spec import Terse
+from simulator.spec.buckets import Bucket, buckets
+from simulator.spec.cluster import Cluster
+from simulator.spec.compression import Compression
+from simulator.spec.figures import Exchange, Warned
+from simulator.spec.transport import Carrier
+from simulator.spec.workload import Workload
 from simulator.strategies.holding import Held
 from simulator.strategies.pipelines import batch_s, input_cores_s
 from simulator.strategies.setup import Bubble, InCommon, Layout, Setup, StageOf
 from simulator.strategies.tensors import Tensors
-from simulator.text import listed
-from simulator.transport import Carrier
-from simulator.workload import Workload
 
 __all__ = [
     "MOST_MESSAGES",

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypeVar
 
-from simulator.compression import Compression
-from simulator.placement import Partitioner, place, shards_of
+from simulator.spec.compression import Compression
+from simulator.spec.placement import Partitioner, place, shards_of
 from simulator.strategies.setup import Setup
 
 __all__ = ["Cut", "Cutting", "Gradient", "Tensors", "tensors_of"]

@@ -15,7 +15,7 @@ from paceline.reporting.exporting import check_images, export_figures, headless,
 from paceline.reporting.render import figure_names
 from paceline.reporting.sensitivity import Change
 from paceline.reporting.timeline import Bar, Timeline
-from simulator.errors import InputError, PacelineError
+from simulator.base.errors import InputError, PacelineError
 
 pytestmark = pytest.mark.skipif(os.environ.get("PACELINE_NO_BROWSER") == "1", reason="PACELINE_NO_BROWSER=1")
 

@@ -10,7 +10,7 @@ from random import Random
 from support.pages import Page
 
 import paceline.reporting
-from simulator.text import FORMATS, NONE, formats_data, written
+from simulator.base.text import FORMATS, NONE, formats_data, written
 
 FORMAT_JS = Path(paceline.reporting.__file__).parent / "templates" / "format.js"
 TIES = (

@@ -11,8 +11,8 @@ from support.pages import Page
 from support.results import RATES, STRATEGIES, grid, sweep
 
 from paceline.reporting import write_report
-from simulator.results import Result
-from simulator.text import format_number, format_seconds, format_share
+from simulator.base.text import format_number, format_seconds, format_share
+from simulator.results.results import Result
 
 LIVE = ("throughput", "efficiency", "against", "cost", "staleness", "distribution", "steps-here", "steps", "around", "links", "busy")
 RING = "Ring all-reduce (multi-worker mirrored)"

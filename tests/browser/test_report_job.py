@@ -10,7 +10,7 @@ from support.pages import BEYOND_FIRST_SCREEN, CONTRAST, EVERY_SCREEN, FIGURES, 
 from support.results import PRICE, sweep
 
 from paceline.reporting import write_report
-from simulator.results import Result
+from simulator.results.results import Result
 
 PARTS = ("Start-up", "Tracing", "Slower first epoch", "Steps that last", "Evaluation", "Checkpoints", "Lost work", "Down")
 

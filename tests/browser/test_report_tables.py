@@ -14,8 +14,8 @@ from support.results import PRICE, STRATEGIES, grid, hostile_sweep, planned, swe
 
 from paceline.comparing import compare
 from paceline.reporting import write_report
-from simulator.cost import placement_of, usd_per_million_samples
-from simulator.results import Result
+from simulator.results.cost import placement_of, usd_per_million_samples
+from simulator.results.results import Result
 
 FIGURES = ("throughput", "efficiency", "against", "cost", "staleness", "distribution", "steps-here", "steps", "around", "links", "busy")
 SAVED = """

@@ -15,8 +15,8 @@ from calibrate.fit.concurrent import SharedSpread
 from calibrate.measurements import read_measurements
 from calibrate.profiling import obstacle_to_at_once
 from calibrate.records import StepTime
-from simulator.errors import CalibrationError, InputError
-from simulator.loading import load_workload
+from simulator.base.errors import CalibrationError, InputError
+from simulator.catalogue.loading import load_workload
 
 
 def _levels(rng: np.random.Generator, share: float, launches: int, processes: int, noise: float = 0.0) -> np.ndarray:

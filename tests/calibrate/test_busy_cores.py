@@ -19,8 +19,8 @@ from calibrate.testbed.setting import TestbedSetting
 from calibrate.validation.matrix import read_matrix
 from calibrate.validation.running import compute_of
 from simulator import simulate
-from simulator.distributions import Constant
-from simulator.errors import ScenarioError
+from simulator.base.errors import ScenarioError
+from simulator.spec.distributions import Constant
 
 ALONE_S = 0.01
 

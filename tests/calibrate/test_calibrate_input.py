@@ -18,7 +18,7 @@ from calibrate.fit.input_stages import stages_of
 from calibrate.measurements import read_measurements
 from calibrate.records import Batches, PipelineRecord, Stages
 from paceline.cli.app import main
-from simulator.loading import load_input, load_scenario
+from simulator.catalogue.loading import load_input, load_scenario
 
 PIPELINES = Path(__file__).parent / "data" / "pipelines.py"
 PROBES = Path(calibrate.__file__).parent / "probes"

@@ -14,8 +14,8 @@ from support.profiles import host_sample
 import paceline
 from calibrate import fit_workload
 from calibrate.probing import keeping
-from simulator.errors import CalibrationError, CalibrationWarning, InputError, PacelineWarning
-from simulator.loading import load_cluster, load_scenario, load_workload
+from simulator.base.errors import CalibrationError, CalibrationWarning, InputError, PacelineWarning
+from simulator.catalogue.loading import load_cluster, load_scenario, load_workload
 
 DATA = Path(__file__).parent / "data"
 RUNS = sorted(DATA.glob("cnn-cpu-step-*.ndjson"))

@@ -21,7 +21,7 @@ from calibrate.published.nccl_model import MODELS, Point, Series, bytes_on_bus, 
 from calibrate.published.staleness import read_staleness
 from calibrate.published.tables import Accounted, Excluded, data_file
 from calibrate.validation.validation import scores_of
-from simulator.loading import read_toml
+from simulator.catalogue.loading import read_toml
 
 SERIES = read_series()
 

@@ -16,7 +16,7 @@ from support.needs import needs_tensorflow
 
 import calibrate
 from paceline.cli.app import main
-from simulator.loading import load_workload
+from simulator.catalogue.loading import load_workload
 
 Paceline: TypeAlias = Callable[..., tuple[int, str, str]]
 

@@ -9,7 +9,7 @@ from support.measurements import FINGERPRINT, Truth, header, link_records, step_
 
 import calibrate
 from calibrate.measurements import MeasurementsError
-from simulator.errors import InputError
+from simulator.base.errors import InputError
 
 CORES = 2
 LOAD = {"kind": "load", "stage": "before", "wall_s": 1.0, "cores": CORES, "own_s": 0.0, "others_s": 0.0, "stolen_s": 0.0, "switches": 0,

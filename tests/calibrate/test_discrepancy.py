@@ -10,8 +10,8 @@ import pytest
 
 from calibrate.validation.comparison import Compared, Reached, rows_from_csv, rows_to_csv
 from calibrate.validation.discrepancy import Sample, deviations, held_out
-from simulator.errors import InputError
-from simulator.figures import Estimate
+from simulator.base.errors import InputError
+from simulator.spec.figures import Estimate
 
 REGIME = "all-reduce, measured links"
 

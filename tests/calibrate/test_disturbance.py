@@ -17,7 +17,7 @@ from support.needs import needs_tensorflow
 import calibrate
 from calibrate.measurements import read_measurements
 from calibrate.records import Load, StepTime
-from simulator.errors import CalibrationError
+from simulator.base.errors import CalibrationError
 
 CALM: dict[str, Any] = {
     "wall_s": 0.5,

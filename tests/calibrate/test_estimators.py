@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.examples import examples
 
 from calibrate.fit.estimators import AffineCost, ChainSlope
-from simulator.errors import CalibrationError
+from simulator.base.errors import CalibrationError
 
 
 @examples(40)

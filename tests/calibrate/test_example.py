@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import calibrate
-from simulator.loading import load_workload
+from simulator.catalogue.loading import load_workload
 
 ROOT = Path(calibrate.__file__).parent.parent
 

@@ -16,7 +16,7 @@ from calibrate.records import Span
 from calibrate.testbed.first_epochs import JobSetting, measure_job, read_job, read_job_settings
 from calibrate.validation.first_epochs import MARKS, compared, compared_jobs, in_parts, into_page, jobs_of_rows, scenario_of, whole_jobs
 from simulator import simulate
-from simulator.errors import InputError
+from simulator.base.errors import InputError
 
 ROOT = Path(calibrate.__file__).parent.parent
 MEASURED = ROOT / "models" / "measured"

@@ -11,8 +11,8 @@ import pytest
 import calibrate
 from calibrate.fit.step_times import StepTable
 from calibrate.measurements import read_measurements
-from simulator.errors import CalibrationError
-from simulator.loading import load_cluster, load_workload
+from simulator.base.errors import CalibrationError
+from simulator.catalogue.loading import load_cluster, load_workload
 
 
 def test_known_parameters_are_recovered(synthetic: Any) -> None:

@@ -22,8 +22,8 @@ from calibrate.xplane.reading import Event, profile_files, read_profiles
 from calibrate.xplane.steps import StepsOfProfile, steps_of
 from calibrate.xplane.variables import GradientOp, ModelVariable, ModelVariables, gradient_ops, readiness, variables_of
 from paceline.cli.app import main
-from simulator.errors import CalibrationError, InputError
-from simulator.loading import load_scenario, load_workload
+from simulator.base.errors import CalibrationError, InputError
+from simulator.catalogue.loading import load_scenario, load_workload
 
 pytestmark = [needs_tensorflow, pytest.mark.usefixtures("warm_probes")]
 

@@ -15,7 +15,7 @@ from calibrate.fit.input_stages import stages_of
 from calibrate.fit.writing import write_input
 from calibrate.measurements import MeasurementsError
 from calibrate.records import StageNode
-from simulator.loading import load_input, load_scenario
+from simulator.catalogue.loading import load_input, load_scenario
 
 SERIAL, PARALLEL = (0.5e-3, 20e-6), (1e-3, 400e-6)
 """Base and slope of a batch's seconds."""

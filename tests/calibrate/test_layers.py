@@ -18,9 +18,9 @@ import paceline
 from calibrate.fit.writing import write_workload
 from calibrate.measurements import read_measurements
 from calibrate.records import LayerTimes
-from simulator.errors import CalibrationError, InputError
-from simulator.files import read_toml
-from simulator.workload import Workload
+from simulator.base.errors import CalibrationError, InputError
+from simulator.base.files import read_toml
+from simulator.spec.workload import Workload
 
 PROBES = Path(calibrate.__file__).parent / "probes"
 MODELS = PROBES.parent.parent / "models" / "keras"
@@ -131,7 +131,7 @@ def test_a_model_is_cut_where_one_tensor_is_all_that_passes(script: str) -> None
 
 @needs_tensorflow
 @pytest.mark.usefixtures("warm_probes")
-@pytest.mark.filterwarnings("ignore::simulator.errors.CalibrationWarning")  # a machine that runs tests is no quiet one
+@pytest.mark.filterwarnings("ignore::simulator.base.errors.CalibrationWarning")  # a machine that runs tests is no quiet one
 def test_a_real_model_gives_a_workload_with_layers(tmp_path: Path) -> None:
     out = tmp_path / "cnn.toml"
     workload = paceline.calibrate(

@@ -16,7 +16,7 @@ from calibrate.measurements import read_measurements
 from calibrate.probing import run_probe
 from calibrate.profiling import serve_link
 from calibrate.records import Transfer
-from simulator.errors import CalibrationError, InputError
+from simulator.base.errors import CalibrationError, InputError
 
 pytestmark = [needs_tensorflow, pytest.mark.usefixtures("warm_probes")]
 

@@ -16,7 +16,7 @@ from calibrate.validation.comparison import Reached
 from calibrate.validation.matrix import Matrix, read_matrix, with_models
 from calibrate.validation.running import _as_it_ran, measure_matrix, validate_matrix
 from paceline.reporting.validation import as_data
-from simulator.errors import CalibrationError, InputError, PacelineWarning, ScenarioError
+from simulator.base.errors import CalibrationError, InputError, PacelineWarning, ScenarioError
 
 pytestmark = pytest.mark.usefixtures("fits_shared")
 
@@ -205,7 +205,7 @@ def test_a_real_model_needs_a_run_alone(measured: tuple[Matrix, Path]) -> None:
         running.compute_of(real, measure_matrix(matrix, folder)[:2])
 
 
-@pytest.mark.filterwarnings("default::simulator.errors.PacelineWarning")
+@pytest.mark.filterwarnings("default::simulator.base.errors.PacelineWarning")
 def test_a_setting_that_fails_once_is_run_again_and_one_that_fails_twice_is_left_out_and_shown(
     measured: tuple[Matrix, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -237,7 +237,7 @@ def test_a_setting_that_fails_once_is_run_again_and_one_that_fails_twice_is_left
     assert not whole.validation.notes
 
 
-@pytest.mark.filterwarnings("default::simulator.errors.PacelineWarning")
+@pytest.mark.filterwarnings("default::simulator.base.errors.PacelineWarning")
 def test_a_machine_on_which_nothing_can_be_measured_is_not_tried_to_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     matrix = matrix_of(tmp_path, FIT + HELD_OUT)
     tries: list[str] = []
@@ -252,7 +252,7 @@ def test_a_machine_on_which_nothing_can_be_measured_is_not_tried_to_the_end(tmp_
     assert len(tries) == 2 * 3 < 2 * len(matrix.settings)
 
 
-@pytest.mark.filterwarnings("default::simulator.errors.PacelineWarning")
+@pytest.mark.filterwarnings("default::simulator.base.errors.PacelineWarning")
 def test_a_matrix_too_small_for_three_failures_in_a_row_says_why_nothing_was_fitted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

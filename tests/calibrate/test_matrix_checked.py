@@ -11,7 +11,7 @@ import calibrate.testbed.running as running
 from calibrate.testbed.running import faults_of_machine
 from calibrate.testbed.setting import TestbedSetting
 from calibrate.validation.matrix import NEEDS, HeldOut, Matrix, check_matrix, faults_of, read_matrix
-from simulator.errors import ScenarioError
+from simulator.base.errors import ScenarioError
 
 TCP = {"bandwidth": "400 Mbit/s", "sharing": "tcp"}
 REAL = {"kind": "real"}

@@ -16,7 +16,7 @@ from support.examples import examples
 import calibrate
 from calibrate.measurements import new_file, read_measurements
 from calibrate.probes.recorder import Recorder
-from simulator.errors import CalibrationError, PacelineError
+from simulator.base.errors import CalibrationError, PacelineError
 
 
 def _with(synthetic: Any, line: str) -> Path:

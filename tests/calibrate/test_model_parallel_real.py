@@ -16,8 +16,8 @@ from support.needs import needs_tensorflow
 import calibrate
 from calibrate.testbed.model_parallel import COLUMNS, StagedRun, StagedSetting, measure_staged, read_settings, scenario_of
 from simulator import simulate
-from simulator.errors import InputError, ScenarioError
-from simulator.files import read_toml
+from simulator.base.errors import InputError, ScenarioError
+from simulator.base.files import read_toml
 
 PROBES = Path(calibrate.__file__).parent / "probes"
 MODELS = PROBES.parent.parent / "models"

@@ -19,10 +19,10 @@ import paceline
 from calibrate.fit.overheads import duration_of
 from calibrate.measurements import read_measurements
 from calibrate.records import CheckpointTime, EvaluationTime, IteratorEnd, StartUpTime, Unmeasured
-from simulator.errors import CalibrationWarning
+from simulator.base.errors import CalibrationWarning
+from simulator.catalogue.loading import load_workload
 from simulator.job.iterators import longest_wait_s, next_turn_s
-from simulator.loading import load_workload
-from simulator.overheads import IteratorEnds
+from simulator.spec.overheads import IteratorEnds
 
 MODELS = Path(calibrate.__file__).parent.parent / "models" / "keras"
 

@@ -10,7 +10,7 @@ import pytest
 from calibrate.validation.comparison import Compared, drawn_interval, reached_of
 from calibrate.validation.discrepancy import own_discrepancy
 from simulator import simulate
-from simulator.results import Result
+from simulator.results.results import Result
 
 TERM = {"compute": {"per_doubling": 0.05}, "communication": {"at": 0.1}}
 

@@ -17,7 +17,7 @@ from support.needs import needs_tensorflow
 import calibrate
 from calibrate.measurements import read_measurements
 from calibrate.records import StepTime
-from simulator.errors import CalibrationError, InputError
+from simulator.base.errors import CalibrationError, InputError
 
 pytestmark = [needs_tensorflow, pytest.mark.usefixtures("warm_probes")]
 

@@ -11,7 +11,7 @@ from support.needs import needs_tensorflow
 import calibrate
 from calibrate.measurements import Measurements, read_measurements
 from calibrate.records import Ready, Rows, Split, StepTime, VariableRecord, WarmUp
-from simulator.workload import Workload
+from simulator.spec.workload import Workload
 
 pytestmark = [needs_tensorflow, pytest.mark.usefixtures("warm_probes")]
 

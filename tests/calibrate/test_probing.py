@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from calibrate.probing import run_probe, run_reader, serve_probe
-from simulator.errors import CalibrationError
+from simulator.base.errors import CalibrationError
 
 PROBE = """#!{python}
 import os, sys, tempfile, time

@@ -14,8 +14,8 @@ from calibrate.published.hybrid_validation import _Kept, outline_of, validate_hy
 from calibrate.published.hybrids import HybridTables, alpha_beta, base_of_rules, linear, load_hybrids, roofline
 from calibrate.published.tables import load_tables
 from paceline.reporting.validation.files import kinds_of_tables
-from simulator.checksums import with_checksum
-from simulator.errors import InputError, ScenarioError, SimulationError
+from simulator.base.checksums import with_checksum
+from simulator.base.errors import InputError, ScenarioError, SimulationError
 
 TABLES = load_hybrids()
 ROWS = {row.name: row for row in TABLES.rows}

@@ -6,8 +6,8 @@ import pytest
 
 from calibrate.published.precision import precision_rows
 from calibrate.published.tables import load_tables
-from simulator.precision import precision_gain
-from simulator.published_throughputs import PublishedThroughputs, load_published_throughputs
+from simulator.resolve.precision import precision_gain
+from simulator.resolve.published_throughputs import PublishedThroughputs, load_published_throughputs
 
 NETWORK = "resnet-50"
 

@@ -12,7 +12,7 @@ from calibrate.published.prediction import compared, left_out
 from calibrate.published.scenarios import cases_of
 from calibrate.published.tables import load_tables
 from calibrate.published.validation import validate_published
-from simulator.constants import constants
+from simulator.spec.constants import constants
 
 TABLES = load_tables()
 LEFT_OUT = left_out(TABLES.home)

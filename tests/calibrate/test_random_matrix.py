@@ -11,7 +11,7 @@ from calibrate.testbed.running import busiest_share, guessed_run_s, guessed_step
 from calibrate.testbed.setting import TestbedSetting, TestbedVariable
 from calibrate.validation.matrix import Matrix, faults_of, read_matrix
 from calibrate.validation.random_matrix import CORES, GROUPS, LAYERS, RING, SERVERS, TCP, matrix_named, random_matrix, random_text
-from simulator.errors import InputError, ScenarioError
+from simulator.base.errors import InputError, ScenarioError
 
 SEEDS = 80
 

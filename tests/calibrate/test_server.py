@@ -16,10 +16,10 @@ import paceline
 from calibrate.measurements import read_measurements
 from calibrate.records import Exchange
 from paceline.server_load import ServerLoad
-from simulator.catalog import find
-from simulator.cluster import Cluster
-from simulator.errors import CalibrationError, CalibrationWarning
-from simulator.loading import load_cluster, load_workload
+from simulator.base.catalog import find
+from simulator.base.errors import CalibrationError, CalibrationWarning
+from simulator.catalogue.loading import load_cluster, load_workload
+from simulator.spec.cluster import Cluster
 
 TENSOR, BYTE = "transport.cpu_per_message_s", "transport.copy_per_byte_s"
 LATENCY, RATE = "inter_node.latency_s", "inter_node.bandwidth_bytes_per_s"

@@ -12,7 +12,7 @@ import calibrate
 from calibrate.fit.step_times import StepCost, StepTable
 from calibrate.measurements import read_measurements
 from calibrate.records import StepTime
-from simulator.workload import Workload
+from simulator.spec.workload import Workload
 
 BATCHES = (16, 32, 64)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from calibrate.fit.estimators import StepTimeLaw, drawn_laws
-from simulator.errors import CalibrationError
+from simulator.base.errors import CalibrationError
 
 
 def _draws(kind: str, rng: np.random.Generator, n: int) -> np.ndarray:

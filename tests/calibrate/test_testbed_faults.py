@@ -29,7 +29,7 @@ from calibrate.records import LinkCheck
 from calibrate.testbed.readings import read_run
 from calibrate.testbed.running import measure_setting
 from calibrate.testbed.setting import TestbedSetting
-from simulator.errors import CalibrationError
+from simulator.base.errors import CalibrationError
 
 pytestmark = needs_tensorflow
 

@@ -16,7 +16,7 @@ from calibrate.testbed.prediction import predict_setting
 from calibrate.testbed.readings import Readings
 from calibrate.testbed.scenarios import scenario_of
 from simulator import simulate
-from simulator.errors import CalibrationError, InputError
+from simulator.base.errors import CalibrationError, InputError
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from calibrate.testbed.running import measure_setting
 from calibrate.testbed.setting import TestbedSetting
 from calibrate.testbed.summary import TestbedRun
 from simulator import simulate
-from simulator.errors import InputError
+from simulator.base.errors import InputError
 
 ROOT = Path(__file__).parents[2]
 MEASURED = ROOT / "models" / "measured"

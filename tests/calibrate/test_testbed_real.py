@@ -15,7 +15,7 @@ from calibrate.testbed.busy_cores import _turns
 from calibrate.testbed.model import builder_of, describe_model
 from calibrate.testbed.running import measure_setting
 from calibrate.testbed.setting import TestbedSetting, synthetic_variables
-from simulator.errors import CalibrationError, InputError
+from simulator.base.errors import CalibrationError, InputError
 
 pytestmark = [needs_tensorflow, pytest.mark.usefixtures("warm_probes")]
 

@@ -12,7 +12,7 @@ import paceline
 from calibrate.testbed.loading import load_setting
 from calibrate.testbed.model import of_workload
 from calibrate.testbed.setting import TestbedSetting, TestbedVariable
-from simulator.errors import InputError
+from simulator.base.errors import InputError
 
 SMALL = (
     'name = "small"\nforward = {{base = "1 ms", per_sample = "0 s"}}\nbackward = {{base = "2 ms", per_sample = "0 s"}}\n'
@@ -91,8 +91,8 @@ def test_keys_are_laid_over_a_file(tmp_path: Path) -> None:
 
 
 def test_a_workload_is_trained_with_its_own_variables_and_law(tmp_path: Path) -> None:
-    from simulator.catalog import entries
-    from simulator.loading import load_workload
+    from simulator.base.catalog import entries
+    from simulator.catalogue.loading import load_workload
 
     workload = load_workload(entries("workloads")["cnn-cpu"])
     setting = loaded({"model": "cnn-cpu", "batch": 16})

@@ -13,7 +13,7 @@ from calibrate.testbed.fitting import fit_platform
 from calibrate.testbed.platform import MEANINGS, PRIORS, Parameter, Platform
 from calibrate.testbed.prediction import predict_setting
 from calibrate.testbed.unexplained import factors_of, fit_misfit, fit_noise
-from simulator.errors import InputError
+from simulator.base.errors import InputError
 
 LABELS = [f"setting {number}" for number in range(40)]
 

@@ -16,8 +16,8 @@ import pytest
 from support.needs import needs_tensorflow
 
 import calibrate
-from simulator.cluster import Cluster, Link
-from simulator.errors import CalibrationError
+from simulator.base.errors import CalibrationError
+from simulator.spec.cluster import Cluster, Link
 
 pytestmark = needs_tensorflow
 

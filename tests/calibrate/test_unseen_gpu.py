@@ -11,7 +11,7 @@ from support.needs import needs_tensorflow
 import calibrate
 import paceline
 from paceline.cli.measuring import warning_loudly
-from simulator.errors import CalibrationWarning
+from simulator.base.errors import CalibrationWarning
 
 MODELS = Path(calibrate.__file__).parent.parent / "models" / "keras"
 

@@ -15,7 +15,7 @@ from support.needs import needs_tensorflow
 from calibrate import fit_link, fit_workload
 from calibrate.measurements import MeasurementsError
 from calibrate.testbed.platform import PRIORS
-from simulator.errors import CalibrationError
+from simulator.base.errors import CalibrationError
 
 Runner = Callable[..., Answer]
 MODEL = """\
@@ -135,7 +135,7 @@ def test_a_damaged_file_is_bad_input(folder: Path, paceline: Runner, command: st
     assert contents(folder) == before
 
 
-@pytest.mark.filterwarnings("default::simulator.errors.PacelineWarning")
+@pytest.mark.filterwarnings("default::simulator.base.errors.PacelineWarning")
 def test_a_damaged_file_leaves_the_testbed_nothing_to_fit(folder: Path, paceline: Runner) -> None:
     (folder / "m.ndjson").write_bytes(b"broken\n")
     answer = paceline("testbed", "fit", "m.ndjson", "-o", "machine.json")
@@ -144,7 +144,7 @@ def test_a_damaged_file_leaves_the_testbed_nothing_to_fit(folder: Path, paceline
     assert not (folder / "machine.json").exists()
 
 
-@pytest.mark.filterwarnings("default::simulator.errors.PacelineWarning")
+@pytest.mark.filterwarnings("default::simulator.base.errors.PacelineWarning")
 @pytest.mark.parametrize(("arguments", "says"), HEADERS)
 @pytest.mark.parametrize("command", ["testbed fit m.ndjson -o machine.json", "testbed show m.ndjson"])
 def test_a_header_that_is_no_setting_says_what_of_it(

@@ -16,8 +16,8 @@ from support.command_line import Answer
 
 from paceline.cli import completing
 from paceline.scenario_text import BEGUN_WITH
-from simulator.catalog import entries
-from simulator.loading import load_scenario
+from simulator.base.catalog import entries
+from simulator.catalogue.loading import load_scenario
 from simulator.strategies.catalogue import KINDS, SHORT_NAMES
 
 Runner = Callable[..., Answer]

@@ -12,8 +12,8 @@ import pytest
 from support.command_line import Answer
 
 from simulator import load_scenario, simulate
-from simulator.distributions import LogNormal
-from simulator.errors import SimulationError
+from simulator.base.errors import SimulationError
+from simulator.spec.distributions import LogNormal
 
 ASYNC = "strategy={kind='parameter-server',mode='async',workers=64}"
 LONG = ("--set", ASYNC, "--set", "run.steps=100", "--set", "run.replications=4", "--set", "cluster.nodes=1000")
@@ -128,7 +128,7 @@ def test_what_is_no_time_is_one_line_whichever_engine_runs(monkeypatch: pytest.M
 def test_where_memory_runs_out_after_all_a_line_says_so(folder: Path, engine: str) -> None:
     """The system does not say how much there is, and it is little."""
     begins = (
-        "import resource, sys; from paceline.cli.app import main; import numpy, simulator.run, simulator.available; "
+        "import resource, sys; from paceline.cli.app import main; import numpy, simulator.run, simulator.base.available; "
         "from simulator.engine.choosing import choose; choose('compiled', 1.0); "
         "simulator.effort.available_bytes = lambda: None; "
         "taken = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize(); "

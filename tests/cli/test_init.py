@@ -18,10 +18,10 @@ from support.command_line import Answer
 
 import paceline as library
 from paceline.scenario_text import BEGUN_WITH
-from simulator.errors import InputError
-from simulator.loading import load_scenario
-from simulator.practice import felt_by, nominally_in_practice
-from simulator.warnings import warnings_of
+from simulator.base.errors import InputError
+from simulator.catalogue.loading import load_scenario
+from simulator.resolve.practice import felt_by, nominally_in_practice
+from simulator.results.warnings import warnings_of
 
 Runner = Callable[..., Answer]
 OWN = ("--step-time", "250 ms", "--parameters", "25.6e6")

@@ -92,8 +92,8 @@ def test_a_printed_scenario_is_simulated_again_to_the_same_result(paceline, cnn,
     first = answer(paceline("simulate", str(cnn), "--json"))
     from calibrate.fit.writing import write_workload
     from simulator import load_scenario
-    from simulator.resolve import resolve
-    from simulator.workload import Workload
+    from simulator.resolve.resolve import resolve
+    from simulator.spec.workload import Workload
 
     write_workload(Workload.model_validate(first["scenario"]["workload"]), folder / "printed.toml")
     again = answer(paceline("simulate", str(cnn), "--json", "--set", "workload.use=printed.toml"))

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from support.command_line import Answer
 
-from simulator import invariants
-from simulator.errors import InvariantError
+from simulator.base.errors import InvariantError
+from simulator.checks import invariants
+from simulator.checks.program import PROGRAM_LAWS
 from simulator.observing.tensorboard import EVENT_FILE
-from simulator.program.laws import PROGRAM_LAWS
-from simulator.results import Result
+from simulator.results.results import Result
 
 Runner = Callable[..., Answer]
 LAWS = [law.__name__ for law in (*PROGRAM_LAWS, *invariants.LAWS)]

@@ -315,7 +315,7 @@ def test_a_working_folder_cannot_stand_in_for_code_that_comes_along(
     assert not file.is_relative_to(inputs)
     from calibrate.published.tables import data_file
     from calibrate.testbed.model import builder_of
-    from simulator.published_throughputs import load_published_throughputs
+    from simulator.resolve.published_throughputs import load_published_throughputs
 
     assert not Path(builder_of("ladder-1mb").partition(":")[0]).is_relative_to(inputs)
     assert Path(builder_of("ladder-1mb").partition(":")[0]).is_absolute()
@@ -334,7 +334,7 @@ def test_a_folder_that_may_not_be_written_is_told_before_the_work(inputs: Path, 
 
 WRITES = re.compile(r"""\.write_(text|bytes)\(|open\([^)\n]*["'][wax]b?\+?b?["']|os\.replace\(|\.rename\(|shutil\.(copy|move)""")
 WRITERS = {
-    "simulator/outputs.py": "the one way to write a file that a user names",
+    "simulator/base/outputs.py": "the one way to write a file that a user names",
     "simulator/observing/tensorboard.py": "records, one by one, into a file that an Output has looked at",
     "simulator/engine/compiled/machine.py": "a cache of its own",
     "paceline/sweeping/results_file.py": "lines, one by one, into files that an Output has looked at",
@@ -356,4 +356,4 @@ def test_whatever_else_writes_a_file_asks_first_whether_it_may() -> None:
     root = Path(paceline_package.__file__).parent.parent
     files = [file for top in ("simulator", "paceline", "calibrate") for file in (root / top).rglob("*.py")]
     found = {str(file.relative_to(root)) for file in files if WRITES.search(file.read_text())}
-    assert {name for name in found if not name.startswith("calibrate/probes/")} == set(WRITERS), "use simulator.outputs.Output"
+    assert {name for name in found if not name.startswith("calibrate/probes/")} == set(WRITERS), "use simulator.base.outputs.Output"

@@ -11,8 +11,8 @@ import pytest
 from support.command_line import Answer
 
 import calibrate
-from simulator.loading import load_workload
-from simulator.workload import Workload
+from simulator.catalogue.loading import load_workload
+from simulator.spec.workload import Workload
 
 WRITTEN = ["q.html", "q.ndjson", "q.times.ndjson", "q.workload.toml"]
 

@@ -11,7 +11,7 @@ import pytest
 from support.command_line import Answer
 from support.results import STRATEGIES, plausible, scenario_of
 
-from simulator.checksums import without_checksum
+from simulator.base.checksums import without_checksum
 
 RESULT = plausible(scenario_of(STRATEGIES[0], 2)).to_json()
 

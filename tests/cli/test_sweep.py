@@ -15,8 +15,8 @@ from support.results import sweep
 
 from paceline.cli import showing_results
 from paceline.cli.terminal import progress_bar
-from simulator.figures import Bottleneck
-from simulator.results import Failure, Result
+from simulator.results.results import Failure, Result
+from simulator.spec.figures import Bottleneck
 
 Paceline = Callable[..., Answer]
 SWEEP = ("sweep", "s.toml", "--over", "strategy.workers=1,2", "--jobs", "1", "--out", "r.ndjson")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from paceline.sweeping import iter_results
-from simulator.results import Result
+from simulator.results.results import Result
 
 SMALL = """
 [workload]

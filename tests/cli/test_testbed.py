@@ -18,7 +18,7 @@ from support.needs import needs_tensorflow
 from calibrate.probing import PROBES
 from calibrate.testbed.readings import Readings, read_run
 from calibrate.testbed.setting import TestbedSetting
-from simulator.errors import CalibrationError
+from simulator.base.errors import CalibrationError
 
 Runner = Callable[..., Answer]
 FINGERPRINT = {
@@ -177,7 +177,7 @@ def measured(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[TestbedSetti
     return asked
 
 
-@pytest.mark.filterwarnings("default::simulator.errors.PacelineWarning")
+@pytest.mark.filterwarnings("default::simulator.base.errors.PacelineWarning")
 def test_without_iproute2_the_default_is_loopback_and_a_link_asked_for_is_refused(
     folder: Path, paceline: Runner, measured: list[TestbedSetting], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -197,7 +197,7 @@ def test_without_iproute2_the_default_is_loopback_and_a_link_asked_for_is_refuse
     assert len(measured) == 1
 
 
-@pytest.mark.filterwarnings("default::simulator.errors.PacelineWarning")
+@pytest.mark.filterwarnings("default::simulator.base.errors.PacelineWarning")
 @pytest.mark.parametrize("failures", [1, 2])
 def test_a_run_that_fails_is_made_once_more(paceline: Runner, folder: Path, monkeypatch: pytest.MonkeyPatch, failures: int) -> None:
     file, tries = folder / "two.ndjson", []

@@ -15,8 +15,8 @@ from support.command_line import SCENARIO, Answer
 from calibrate.validation.validation import Thresholds, share_of, thresholds_of
 from paceline.cli.showing_validation import _narrow
 from simulator import load_scenario
-from simulator.errors import InputError
-from simulator.table import Column, Table
+from simulator.base.errors import InputError
+from simulator.base.table import Column, Table
 
 Runner = Callable[..., Answer]
 POINTS = "workers,servers,throughput,staleness\n1,1,1000,0\n1,1,1020,0\n2,1,1900,0.9\n2,1,1960,1.0\n"

@@ -104,7 +104,7 @@ def test_a_file_of_mine_is_not_replaced(paceline: Runner, folder: Path, command:
     assert mine.read_text(encoding="utf-8") == '{"keep": 1}'
 
 
-@pytest.mark.filterwarnings("default::simulator.errors.PacelineWarning")
+@pytest.mark.filterwarnings("default::simulator.base.errors.PacelineWarning")
 def test_a_fit_leaves_out_what_cannot_be_read_and_predicts(paceline: Runner, folder: Path) -> None:
     runs = sorted(folder.glob("*-testbed-*.ndjson"))
     cut = folder / "cut.ndjson"
@@ -223,7 +223,7 @@ def test_a_drawn_matrix_has_a_section_of_its_own_that_names_the_seed(
     paceline: Runner, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from calibrate.validation.matrix import matrix_of
-    from simulator.loading import read_toml
+    from simulator.catalogue.loading import read_toml
 
     # the settings of the file stand in for those that a seed would draw
     table = read_toml(folder / "mine.toml")

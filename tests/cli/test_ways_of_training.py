@@ -18,7 +18,7 @@ from support.scenarios import scenario_table
 from paceline.reporting.reproduce import scenario_toml
 from paceline.sweeping import read_results
 from simulator import scenario_from_table, simulate
-from simulator.results import Result
+from simulator.results.results import Result
 
 Runner = Callable[..., Answer]
 DATA = Path(__file__).parents[1] / "data"

@@ -18,7 +18,7 @@ from typer.main import get_command
 import paceline as library
 from paceline.cli import app as application
 from paceline.cli import commands
-from simulator.errors import InputError, PacelineError, PriceWarning
+from simulator.base.errors import InputError, PacelineError, PriceWarning
 
 Runner = Callable[..., Answer]
 SHORT = ("--set", "run.steps=10", "--set", "run.replications=3")

@@ -10,9 +10,9 @@ import pytest
 from support.command_line import SCENARIO, Answer, refused
 
 from paceline.reporting.planned import read_plan
-from simulator.errors import ResultsError
-from simulator.file_kinds import kind_of_table
-from simulator.files import read_toml
+from simulator.base.errors import ResultsError
+from simulator.base.file_kinds import kind_of_table
+from simulator.base.files import read_toml
 
 MODELS = Path(__file__).parents[2] / "models"
 MEASURED = next((Path(__file__).parents[1] / "calibrate" / "data").glob("*step*.ndjson"))

@@ -48,6 +48,6 @@ def engine(request: pytest.FixtureRequest) -> Iterator[str | None]:
     asked: str | None = getattr(request, "param", None)
     with pytest.MonkeyPatch.context() as patch:
         if asked is not None:
-            for module in ("simulator.replication", "simulator.run"):
+            for module in ("simulator.engine.replication", "simulator.run"):
                 patch.setattr(f"{module}.engine_for", lambda *_, **__: asked)
         yield asked

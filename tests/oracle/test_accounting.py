@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from simulator import simulate
+from simulator.engine.replication import replicate
 from simulator.observing.recording import Recording
-from simulator.replication import replicate
 
 VARIABLES = [{"name": f"v{i}", "size_bytes": 10e6, "creation_index": 3 - i, "ready": (i + 1) / 4} for i in range(4)]
 RING = {"kind": "multi-worker-mirrored"}

@@ -10,7 +10,7 @@ import pytest
 from support.runs import recorded
 
 from simulator import simulate
-from simulator.records import Place
+from simulator.base.records import Place
 
 SHORT = {"steps": 4, "warmup_steps": 0}
 

@@ -13,12 +13,12 @@ from support.network_cases import Case, by_compiled, by_simpy
 from support.scenarios import scenario_table
 
 from simulator import scenario_from_table, simulate
-from simulator.background import Background
-from simulator.closed_form import ring_all_reduce_s
+from simulator.engine.replication import replicate
 from simulator.observing.recording import Recording
 from simulator.program.program import Changes
-from simulator.replication import replicate
 from simulator.scenario import Scenario
+from simulator.spec.background import Background
+from tests.support.closed_forms import ring_all_reduce_s
 
 ENGINES = [by_simpy, by_compiled]
 MEGABYTE, COMPUTE_S = 1e6, 6.5e-3

@@ -7,10 +7,10 @@ import pytest
 from scipy import integrate, stats
 
 from simulator import simulate
-from simulator.closed_form import ring_all_reduce_s
-from simulator.distributions import Empirical
-from simulator.invariants import audit
-from simulator.rng import Streams
+from simulator.base.rng import Streams
+from simulator.checks.invariants import audit
+from simulator.spec.distributions import Empirical
+from tests.support.closed_forms import ring_all_reduce_s
 
 COMPUTE_S = 1e-3 + 2e-3 + 10 * 300e-6
 APPLY_S = 500e-6

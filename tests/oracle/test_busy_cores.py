@@ -10,9 +10,9 @@ import pytest
 from support.runs import COMPUTE_S, FAST, assert_mean, steps_per_s
 
 from simulator import simulate
-from simulator.cores import Cores, Task
-from simulator.invariants import audit
-from simulator.kernel import Kernel
+from simulator.checks.invariants import audit
+from simulator.network.cores import Cores, Task
+from simulator.network.kernel import Kernel
 
 ASYNC = {"kind": "parameter-server", "mode": "async"}
 INSTANT = {**FAST, "intra_node": {"bandwidth": "1000000 GB/s", "latency": "0 s"}}

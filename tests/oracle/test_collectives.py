@@ -7,7 +7,10 @@ import pytest
 from support.looping import each
 from support.networks import INTER, INTRA, by_messages, collective, meshed, running, switched
 
-from simulator.closed_form import (
+from simulator.base.records import NOTHING
+from simulator.engine.simpy.collectives import VectorisedCollectives
+from simulator.network.kernel import Kernel
+from tests.support.closed_forms import (
     double_binary_tree_bounds_s,
     halving_doubling_all_reduce_s,
     hierarchical_all_reduce_s,
@@ -15,9 +18,6 @@ from simulator.closed_form import (
     reduce_to_one_s,
     ring_all_reduce_s,
 )
-from simulator.engine.simpy.collectives import VectorisedCollectives
-from simulator.kernel import Kernel
-from simulator.records import NOTHING
 
 ALGORITHMS = [
     "ring",

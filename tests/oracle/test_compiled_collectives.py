@@ -15,21 +15,21 @@ from support.networks import wiring_of
 from support.scenarios import scenario_table
 
 from simulator import scenario_from_table
+from simulator.base.rng import Streams
 from simulator.collectives.exchanges import exchanges_of
 from simulator.collectives.factory import IN_SWITCHES, collective_for
-from simulator.collectives.operations import ALGORITHMS
 from simulator.collectives.wire import Group
-from simulator.cores import cores_of
 from simulator.engine.compiled.engine import run
 from simulator.engine.draws import Draws
 from simulator.engine.recorder import Measured, Recorder
 from simulator.engine.simpy.engine import Engine
 from simulator.engine.simpy.recorder import KernelRecorder, in_use_of
-from simulator.kernel import Kernel
+from simulator.network.cores import cores_of
 from simulator.network.flows import Network
-from simulator.program.compile import compile_program
+from simulator.network.kernel import Kernel
+from simulator.program.operations import ALGORITHMS
 from simulator.program.program import Operation, Program, Routine
-from simulator.rng import Streams
+from simulator.resolve.compile import compile_program
 from simulator.scenario import Scenario
 
 STEPS = 2

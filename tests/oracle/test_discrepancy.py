@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from simulator import load_scenario, simulate
-from simulator.inadequacy import factor
+from simulator.results.inadequacy import factor
+from simulator.results.what_if import changed, with_compute, with_inner_links, with_latency, with_network
 from simulator.scenario import Scenario
-from simulator.what_if import changed, with_compute, with_inner_links, with_latency, with_network
 
 ALONE = 0.2
 """Logarithm by which compute, or communication, is off alone."""

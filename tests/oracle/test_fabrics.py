@@ -13,7 +13,14 @@ import pytest
 from support.looping import each
 from support.networks import by_messages
 
-from simulator.closed_form import (
+from simulator.base.rng import Streams
+from simulator.collectives.collective import Collective
+from simulator.collectives.factory import collective_for
+from simulator.collectives.sharp import sharp_pieces
+from simulator.collectives.wire import Group
+from simulator.program.wiring import Wiring
+from simulator.spec.cluster import Cluster, Fabric, Islands, Link, Nvls
+from tests.support.closed_forms import (
     all_to_all_over_racks_s,
     hierarchical_all_reduce_s,
     nvls_bounds_s,
@@ -21,13 +28,6 @@ from simulator.closed_form import (
     ring_over_racks_s,
     sharp_s,
 )
-from simulator.cluster import Cluster, Fabric, Islands, Link, Nvls
-from simulator.collectives.collective import Collective
-from simulator.collectives.factory import collective_for
-from simulator.collectives.sharp import sharp_pieces
-from simulator.collectives.wire import Group
-from simulator.program.wiring import Wiring
-from simulator.rng import Streams
 
 SIZE = 16e6
 CHUNK = 1e6
@@ -221,7 +221,7 @@ def test_rings_beside_one_another_end_when_simgrid_says(simgrid):
     """Three rings that all cross the same uplinks, of which the largest is slower than the others."""
     from support.networks import running
 
-    from simulator.kernel import Kernel
+    from simulator.network.kernel import Kernel
 
     where = cluster(latency_s=0.0, fabric=Fabric(nodes_per_leaf=4, oversubscription=6.0))
     orders = [[0, 4, 1], [2, 5], [3, 6, 7, 8]]

@@ -7,7 +7,7 @@ import pytest
 
 from paceline.planning.bounds import Ceilings
 from simulator import scenario_from_table, simulate
-from simulator.invariants import audit
+from simulator.checks.invariants import audit
 
 LOAD = {
     "name": "one-variable",

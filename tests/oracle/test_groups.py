@@ -7,11 +7,11 @@ import pytest
 from support.looping import each
 from support.networks import INTER, INTRA, by_messages, collective, grouped, meshed, running, switched
 
-from simulator.closed_form import all_to_all_s, pipelined_chain_s, ring_half_s
 from simulator.collectives.factory import IN_SWITCHES
-from simulator.collectives.operations import ALGORITHMS
 from simulator.collectives.wire import Group
-from simulator.kernel import Kernel
+from simulator.network.kernel import Kernel
+from simulator.program.operations import ALGORITHMS
+from tests.support.closed_forms import all_to_all_s, pipelined_chain_s, ring_half_s
 
 SIZE = 5e6
 AMONG_RANKS = [pair for pair in ALGORITHMS if pair[1] not in IN_SWITCHES]

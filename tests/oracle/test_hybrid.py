@@ -10,8 +10,8 @@ import pytest
 from support.scenarios import scenario_table
 
 from simulator import Result, Scenario, scenario_from_table, simulate
+from simulator.base.records import Span
 from simulator.observing.recording import Recording
-from simulator.records import Span
 
 LAYERS, BATCH = 8, 32
 FORWARD_S, BACKWARD_S, APPLY_S = 0.32, 0.64, 0.016

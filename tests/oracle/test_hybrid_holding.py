@@ -8,10 +8,10 @@ import pytest
 from support.scenarios import scenario_table
 
 from simulator import Scenario, scenario_from_table, simulate
-from simulator.errors import ScenarioError
+from simulator.base.errors import ScenarioError
 from simulator.job.costs import Writing, writing_of
 from simulator.memory import memory_of
-from simulator.resolve import resolve
+from simulator.resolve.resolve import resolve
 
 LAYERS, BATCH, DENSE, EXPERTS = 8, 32, 1e6, 16e6
 FORWARD_S, BACKWARD_S, APPLY_S = 0.32, 0.64, 0.016

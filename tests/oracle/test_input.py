@@ -11,10 +11,10 @@ from support.scenarios import scenario_table
 
 from paceline.planning.improvements import improvements
 from simulator import load_scenario, scenario_from_table, simulate
-from simulator.distributions import Exponential
+from simulator.base.rng import Streams
 from simulator.engine.draws import Jitter
-from simulator.input_epochs import fill_of, first_epoch
-from simulator.rng import Streams
+from simulator.resolve.input_epochs import fill_of, first_epoch
+from simulator.spec.distributions import Exponential
 from simulator.strategies.pipelines import cpu_s, pipelines
 
 STEP_S = 6.5e-3

@@ -11,7 +11,7 @@ import pytest
 from support.runs import FAST, recorded
 
 from simulator import simulate
-from simulator.replication import replicate
+from simulator.engine.replication import replicate
 
 PACES = {**FAST, "node_classes": [{"name": "plain", "nodes": 1}, {"name": "fast", "nodes": 1, "speed": 2.0}]}
 ASYNC = {"kind": "parameter-server", "mode": "async", "workers": 2}

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from simulator import simulate
-from simulator.constants import constants
-from simulator.loading import scenario_from_table
+from simulator.catalogue.loading import scenario_from_table
+from simulator.spec.constants import constants
 
 
 class Trained(NamedTuple):

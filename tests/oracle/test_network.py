@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from support.looping import each
 
-from simulator.kernel import Kernel
 from simulator.network.flows import Network
 from simulator.network.hosts import Host
+from simulator.network.kernel import Kernel
 from simulator.network.ports import Connection, Limits, Port, exact_weight, leave_out_ample
 from simulator.program.program import Changes
-from simulator.transport import Transport
+from simulator.spec.transport import Transport
 
 
 @dataclass

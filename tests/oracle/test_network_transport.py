@@ -13,8 +13,8 @@ from support.networks import Messages
 from support.scenarios import scenario_table
 
 from simulator import scenario_from_table
-from simulator.kernel import Kernel
 from simulator.network.flows import Network, weights_of
+from simulator.network.kernel import Kernel
 
 
 class Nodes:

@@ -12,7 +12,7 @@ from scipy import integrate, stats
 from support.runs import COMPUTE_S, FAST, assert_mean, seconds_per_update, steps_per_s
 
 from simulator import simulate
-from simulator.closed_form import backup_step_exponential_s, harmonic
+from tests.support.closed_forms import backup_step_exponential_s, harmonic
 
 FREE = {"apply": "0 s"}
 RUN = {"steps": 220, "warmup_steps": 20}

@@ -15,29 +15,29 @@ from support.networks import wiring_of
 from support.scenarios import scenario_table
 
 from simulator import scenario_from_table, simulate
-from simulator.collectives.exchanges import Plan, exchanges_of, exchanges_of_groups
-from simulator.collectives.factory import IN_SWITCHES, collective_for
-from simulator.collectives.operations import ALGORITHMS
-from simulator.collectives.operations import Operation as Does
-from simulator.collectives.wire import Group
-from simulator.engine.draws import Draws
-from simulator.errors import InvariantError, SimulationError
-from simulator.program.compile import compile_program
-from simulator.program.laws.collectives import (
+from simulator.base.errors import InvariantError, SimulationError
+from simulator.base.rng import Streams
+from simulator.checks.program.collectives import (
     collectives_say_when_they_go_on,
     exchanges_carry_the_buckets,
     gradients_enter_one_bucket,
     groups_agree,
     groups_divide_the_ranks,
 )
-from simulator.program.laws.messages import what_departs_lands
-from simulator.program.laws.structure import steps_begin_and_end
+from simulator.checks.program.messages import what_departs_lands
+from simulator.checks.program.structure import steps_begin_and_end
+from simulator.collectives.exchanges import Plan, exchanges_of, exchanges_of_groups
+from simulator.collectives.factory import IN_SWITCHES, collective_for
+from simulator.collectives.wire import Group
+from simulator.engine.draws import Draws
+from simulator.engine.replication import Run
+from simulator.program.operations import ALGORITHMS
+from simulator.program.operations import Operation as Does
 from simulator.program.printing.listings import tables_of
 from simulator.program.printing.printed import Printed
 from simulator.program.printing.rows import rows_of
 from simulator.program.program import Exchange, Integers, Operation, Program, Routine
-from simulator.replication import Run
-from simulator.rng import Streams
+from simulator.resolve.compile import compile_program
 from simulator.scenario import Scenario
 
 STEPS = 2

@@ -7,7 +7,7 @@ import pytest
 from support.runs import FAST
 
 from simulator import simulate
-from simulator.phases import Phases, random_order
+from simulator.engine.phases import Phases, random_order
 
 ASYNC = {"kind": "parameter-server", "mode": "async"}
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from simulator.closed_form import pipeline_bubble
 from simulator.engine.simpy.objects import Job, Server
 from simulator.job.intervals import young_interval_s
-from simulator.kernel import Kernel
+from simulator.network.kernel import Kernel
+from tests.support.closed_forms import pipeline_bubble
 
 CHUNK_S = 1.0
 

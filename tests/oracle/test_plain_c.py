@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from simulator.closed_form import ring_all_reduce_s
-from simulator.replication import replicate
+from simulator.engine.replication import replicate
+from tests.support.closed_forms import ring_all_reduce_s
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 SEEDS = range(20)

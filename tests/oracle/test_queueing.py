@@ -11,8 +11,8 @@ import pytest
 from support.runs import COMPUTE_S, FAST, assert_mean, recorded, steps_per_s
 
 from simulator import simulate
-from simulator.closed_form import asynchronous_server_bound, mean_value_analysis
-from simulator.replication import replicate
+from simulator.engine.replication import replicate
+from tests.support.closed_forms import asynchronous_server_bound, mean_value_analysis
 
 EXPONENTIAL = {"jitter": {"kind": "exponential"}, "apply": "0 s"}
 RUN = {"steps": 330, "warmup_steps": 30}

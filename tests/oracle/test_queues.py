@@ -15,9 +15,9 @@ from support.networks import Messages
 from support.scenarios import scenario_table
 
 from simulator import scenario_from_table
-from simulator.errors import ScenarioError
-from simulator.kernel import Kernel
+from simulator.base.errors import ScenarioError
 from simulator.network.flows import Network
+from simulator.network.kernel import Kernel
 
 RATE = 10.0
 

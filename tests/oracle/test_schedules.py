@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 from support.runs import recorded
 
-from simulator.records import Place
+from simulator.base.records import Place
 
 ASYNC = {"kind": "parameter-server", "mode": "async"}
 LOAD = {"apply": "0 s", "server": {"base": "500 us"}}

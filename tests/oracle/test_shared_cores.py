@@ -13,10 +13,10 @@ from support.runs import COMPUTE_S, FAST, assert_mean, ms, recorded, steps_per_s
 from support.scenarios import scenario_table
 
 from simulator import scenario_from_table, simulate
-from simulator.cores import cores_of
-from simulator.errors import ScenarioError
-from simulator.kernel import Kernel
+from simulator.base.errors import ScenarioError
+from simulator.network.cores import cores_of
 from simulator.network.flows import Network
+from simulator.network.kernel import Kernel
 
 INSTANT = {**FAST, "intra_node": {"bandwidth": "1000000 GB/s", "latency": "0 s"}}
 ASYNC = {"kind": "parameter-server", "mode": "async"}

@@ -13,9 +13,9 @@ import pytest
 from support.runs import COMPUTE_S, FAST, assert_mean, recorded, seconds_per_update
 
 from simulator import simulate
-from simulator.closed_form import harmonic
+from simulator.base.rng import Streams
 from simulator.engine.draws import Draws
-from simulator.rng import Streams
+from tests.support.closed_forms import harmonic
 
 SEED = 3  # of the sample scenario
 EXPONENTIAL = {"jitter": {"kind": "exponential"}, "apply": "0 s"}

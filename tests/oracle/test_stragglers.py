@@ -10,11 +10,11 @@ from support.looping import each
 from support.scenarios import scenario_table
 
 from simulator import scenario_from_table
+from simulator.base.rng import Streams
 from simulator.engine.draws import Draws, node_factors
-from simulator.replication import replicate
-from simulator.rng import Streams
+from simulator.engine.replication import replicate
 from simulator.scenario import Scenario
-from simulator.stragglers import Slowdown, SlowNodes
+from simulator.spec.stragglers import Slowdown, SlowNodes
 
 RUNS = 150
 

@@ -13,7 +13,7 @@ import pytest
 from support.runs import recorded
 
 from simulator import simulate
-from simulator.replication import replicate
+from simulator.engine.replication import replicate
 
 
 def load(first_mb: float, last_mb: float) -> dict:

@@ -11,8 +11,8 @@ from functools import partial
 
 import pytest
 
-from simulator.cores import Cores, Task
-from simulator.kernel import Kernel
+from simulator.network.cores import Cores, Task
+from simulator.network.kernel import Kernel
 
 Arrivals = list[tuple[float, float]]
 """When each task comes, and its seconds of work."""

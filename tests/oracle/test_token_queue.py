@@ -16,9 +16,9 @@ import pytest
 from support.runs import COMPUTE_S, FAST, recorded
 
 from simulator import simulate
+from simulator.base.rng import Streams
 from simulator.engine.draws import Draws, JitterFactors
-from simulator.replication import replicate
-from simulator.rng import Streams
+from simulator.engine.replication import replicate
 
 EXPONENTIAL = {"apply": "0 s", "jitter": {"kind": "exponential"}}
 SEED = 3  # of the sample scenario

@@ -8,9 +8,9 @@ from typing import get_args
 import pytest
 
 from simulator import simulate
-from simulator.closed_form import ring_all_reduce_s
 from simulator.collectives.factory import IN_SWITCHES
 from simulator.strategies.all_reduce import Algorithm
+from tests.support.closed_forms import ring_all_reduce_s
 
 VARIABLES = [{"name": f"v{i}", "size_bytes": 0.5e6 * (i + 1), "creation_index": i, "ready": (i + 1) / 4} for i in range(4)]
 CLASSES = [

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from simulator import simulate
-from simulator.errors import InputError
+from simulator.base.errors import InputError
 from simulator.memory import does_not_fit, memory
 
 INSTANT = {"bandwidth": "1000000 GB/s", "latency": "0 s"}

@@ -11,14 +11,14 @@ from scipy import optimize
 from support.hybrids import FAST, hybrid
 
 from simulator import load_scenario, simulate
-from simulator.cost import time_of_samples_s
-from simulator.errors import SimulationError
+from simulator.base.errors import SimulationError
 from simulator.job.costs import Course, Writing, writing_of
 from simulator.job.faults import Arrival, Effect
 from simulator.job.intervals import best_interval_s, daly_interval_s, expected_time_s, young_interval_s
 from simulator.job.renewal import Crew, Renewal, checkpoints_of
-from simulator.job.spec import Faults, Job
-from simulator.layers import Experts
+from simulator.results.cost import time_of_samples_s
+from simulator.spec.job import Faults, Job
+from simulator.spec.layers import Experts
 
 STOPS = Effect(stops=True, waits=False, workers=(0,))
 

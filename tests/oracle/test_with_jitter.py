@@ -11,8 +11,8 @@ import pytest
 from support.runs import COMPUTE_S, FAST, assert_mean, steps_per_s
 
 from simulator import simulate
-from simulator.closed_form import asynchronous_server_bound, harmonic, mean_value_analysis, ring_all_reduce_s, sync_step_exponential_s
-from simulator.invariants import audit
+from simulator.checks.invariants import audit
+from tests.support.closed_forms import asynchronous_server_bound, harmonic, mean_value_analysis, ring_all_reduce_s, sync_step_exponential_s
 
 EXPONENTIAL = {"jitter": {"kind": "exponential"}, "apply": "0 s"}
 

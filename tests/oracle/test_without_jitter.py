@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from simulator import simulate
-from simulator.closed_form import ring_all_reduce_s, single_connection_step_s, sync_in_phase_step_s, uneven_ring_step_s
+from tests.support.closed_forms import ring_all_reduce_s, single_connection_step_s, sync_in_phase_step_s, uneven_ring_step_s
 
 COMPUTE_S = 1e-3 + 2e-3 + 10 * 300e-6
 APPLY_S = 500e-6

@@ -20,14 +20,14 @@ from paceline.cli.app import app, main
 from paceline.cli.options import parse_axis, parse_setting
 from paceline.sweeping import grid
 from simulator import load_scenario, scenario_from_table, simulate
-from simulator.invariants import LAWS
+from simulator.base.spec import keys_of, parts_of
+from simulator.checks.invariants import LAWS
+from simulator.checks.program import PROGRAM_LAWS
+from simulator.engine.replication import replicate
 from simulator.observing.critical_path import critical_path, median_step
 from simulator.observing.recording import Recording
 from simulator.observing.step_bound import bound_of_step
-from simulator.program.laws import PROGRAM_LAWS
-from simulator.replication import replicate
 from simulator.scenario import Scenario
-from simulator.spec import keys_of, parts_of
 
 ROOT = Path(__file__).parents[2]
 INSIDE = ROOT / "docs" / "inside-a-run.md"

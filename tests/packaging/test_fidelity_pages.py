@@ -15,7 +15,7 @@ from calibrate.published.hybrid_prediction import is_composed
 from calibrate.validation.comparison import Compared
 from calibrate.validation.validation import Score, Validation, scores_of
 from paceline.reporting.validation.content import scores_table
-from simulator.figures import Estimate
+from simulator.spec.figures import Estimate
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 FOLDER = DOCS / "fidelity"

@@ -19,8 +19,8 @@ from pydantic import BaseModel
 import paceline
 from paceline.cli.app import app
 from simulator import simulate
-from simulator.figures import WARNINGS
-from simulator.rows import COLUMNS
+from simulator.results.rows import COLUMNS
+from simulator.spec.figures import WARNINGS
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

@@ -8,10 +8,10 @@ import pytest
 from support.scenarios import scenario_table
 
 from simulator import Scenario, scenario_from_table
-from simulator.errors import InvariantError
-from simulator.invariants import LAWS, audit
+from simulator.base.errors import InvariantError
+from simulator.base.records import Step, Transfer
+from simulator.checks.invariants import LAWS, audit
 from simulator.observing.recording import Recording
-from simulator.records import Step, Transfer
 
 BY_NAME = {law.__name__: law for law in LAWS}
 VARIABLES = [{"name": f"v{i}", "size_bytes": 1e6 * (i + 1), "creation_index": i, "ready": (i + 1) / 2} for i in range(2)]

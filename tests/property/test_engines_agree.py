@@ -14,7 +14,7 @@ from support.examples import examples
 from support.random_scenarios import random_scenarios, seeded_scenarios
 
 from simulator import Scenario
-from simulator.records import Step, Transfer
+from simulator.base.records import Step, Transfer
 
 ALL = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
 

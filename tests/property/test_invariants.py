@@ -9,7 +9,7 @@ from support.examples import examples
 from support.random_scenarios import plain_scenarios
 
 from simulator import scenario_from_table, simulate
-from simulator.invariants import audit
+from simulator.checks.invariants import audit
 
 
 @examples(60)

@@ -7,9 +7,9 @@ from support.random_scenarios import seeded_scenarios
 from support.scenarios import scenario_table
 
 from simulator import load_scenario, scenario_from_table, simulate
-from simulator.bottleneck import FAMILY
-from simulator.errors import PacelineError
-from simulator.next_change import CHANGES, Part
+from simulator.base.errors import PacelineError
+from simulator.results.bottleneck import FAMILY
+from simulator.results.next_change import CHANGES, Part
 from simulator.scenario import Scenario
 
 _NEARLY = 0.05

@@ -12,8 +12,8 @@ from support.modes import LOAD, MODES
 from support.scenarios import scenario_table
 
 from simulator import Scenario, scenario_from_table, simulate
-from simulator.errors import ScenarioError
-from simulator.invariants import audit
+from simulator.base.errors import ScenarioError
+from simulator.checks.invariants import audit
 
 RUN = {"steps": 24, "warmup_steps": 4, "replications": 2}
 

@@ -20,7 +20,7 @@ from calibrate import fit_workload
 from calibrate.measurements import MeasurementsError
 from paceline.sweeping import read_results
 from simulator import load_cluster, load_scenario, load_workload, scenario_from_table, simulate
-from simulator.errors import CalibrationError, PacelineError
+from simulator.base.errors import CalibrationError, PacelineError
 from simulator.scenario import Scenario
 
 pytestmark = pytest.mark.slow

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from support.looping import each
 
-from simulator.kernel import Kernel
 from simulator.network.flows import Network
 from simulator.network.hosts import Host
+from simulator.network.kernel import Kernel
 from simulator.network.ports import Connection, Limits, Port, leave_out_ample
-from simulator.transport import Transport
+from simulator.spec.transport import Transport
 
 DISCIPLINES = (
     {},

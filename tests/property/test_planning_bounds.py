@@ -15,7 +15,7 @@ from support.scenarios import scenario_table
 
 from paceline.planning.bounds import Ceilings
 from simulator import load_scenario, scenario_from_table, simulate
-from simulator.errors import ScenarioError
+from simulator.base.errors import ScenarioError
 from simulator.scenario import Scenario
 
 ROOT = Path(__file__).parents[2]

@@ -12,9 +12,9 @@ from paceline.planning.goal import confidence_of, required_rate
 from paceline.planning.judging import Judge
 from paceline.planning.space import Space
 from simulator import simulate
-from simulator.cost import usd_per_hour
-from simulator.discrepancy import off_of
-from simulator.results import Result
+from simulator.results.cost import usd_per_hour
+from simulator.results.results import Result
+from simulator.spec.discrepancy import off_of
 
 pytestmark = pytest.mark.slow
 

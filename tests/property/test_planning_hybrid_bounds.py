@@ -14,7 +14,7 @@ from support.scenarios import scenario_table
 
 from paceline.planning.bounds import Ceilings
 from simulator import scenario_from_table, simulate
-from simulator.errors import ScenarioError
+from simulator.base.errors import ScenarioError
 from simulator.scenario import Scenario
 
 JITTERS: list[dict[str, Any]] = [

@@ -15,8 +15,8 @@ from paceline.planning import Goal, goal_of, plan, space_of
 from paceline.planning.goal import required_rate
 from paceline.planning.space import Space
 from simulator import simulate
-from simulator.cost import usd_per_hour
-from simulator.results import Result
+from simulator.results.cost import usd_per_hour
+from simulator.results.results import Result
 
 SAMPLES = 1e6
 

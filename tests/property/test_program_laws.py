@@ -11,11 +11,11 @@ import pytest
 from support.scenarios import scenario_table
 
 from simulator import Scenario, scenario_from_table
-from simulator.errors import InvariantError
-from simulator.program.compile import compile_program
-from simulator.program.laws import PROGRAM_LAWS, check_program
+from simulator.base.errors import InvariantError
+from simulator.checks.program import PROGRAM_LAWS, check_program
 from simulator.program.program import Asynchronous, Client, Cores, Operation, Program
-from simulator.transport import Transport
+from simulator.resolve.compile import compile_program
+from simulator.spec.transport import Transport
 
 BY_NAME = {law.__name__: law for law in PROGRAM_LAWS}
 VARIABLES = [{"name": f"v{i}", "size_bytes": 1e6 * (i + 1), "creation_index": 2 - i, "ready": (1 + i) / 3} for i in range(3)]
@@ -341,7 +341,7 @@ def test_the_laws_catch(law: str, fault: str) -> None:
 
 
 def test_an_all_reduce_that_moves_too_little_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    from simulator.program.laws import collectives as laws
+    from simulator.checks.program import collectives as laws
 
     shares = laws.shares
     monkeypatch.setattr(laws, "shares", lambda schedule: type(its := shares(schedule))(its.sent * 0.99, its.received))

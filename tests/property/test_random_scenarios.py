@@ -14,12 +14,12 @@ from support.examples import examples
 from support.random_scenarios import built, random_scenarios, random_table, seeded_scenarios
 
 from simulator import Scenario
-from simulator.invariants import audit
-from simulator.program.compile import compile_program
-from simulator.program.laws import check_program
-from simulator.replication import drawn_scenario
-from simulator.rng import Streams
-from simulator.spec import Spec, parts_of
+from simulator.base.rng import Streams
+from simulator.base.spec import Spec, parts_of
+from simulator.checks.invariants import audit
+from simulator.checks.program import check_program
+from simulator.engine.replication import drawn_scenario
+from simulator.resolve.compile import compile_program
 
 DRAWS, LEAST = 4_000, 30
 ALL = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]

@@ -12,10 +12,10 @@ from support.modes import LOAD
 from support.scenarios import scenario_table
 
 from simulator import Scenario, scenario_from_table, simulate
-from simulator.errors import ScenarioError
-from simulator.invariants import audit
+from simulator.base.errors import ScenarioError
+from simulator.checks.invariants import audit
+from simulator.engine.replication import replicate
 from simulator.observing.critical_path import critical_path
-from simulator.replication import replicate
 
 WAYS: list[dict[str, Any]] = [
     {"kind": "single"},

@@ -9,7 +9,7 @@ import pytest
 from support.runs import FAST, recorded
 
 from simulator import simulate
-from simulator.closed_form import ring_all_reduce_s
+from tests.support.closed_forms import ring_all_reduce_s
 
 KINDS = [
     {"name": "plain", "nodes": 1},

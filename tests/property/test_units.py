@@ -12,8 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from support.examples import examples
 
-from simulator.errors import ReadingWarning, UnitError
-from simulator.units import Dimension, as_thousands, parse_quantity
+from simulator.base.errors import ReadingWarning, UnitError
+from simulator.base.units import Dimension, as_thousands, parse_quantity
 
 PREFIXES = {"": 1, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 PREFIXES |= {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}

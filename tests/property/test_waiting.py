@@ -19,12 +19,12 @@ from support.random_scenarios import random_scenarios
 from support.scenarios import scenario_table
 
 from simulator import Scenario, scenario_from_table, simulate
+from simulator.base.records import EVERYBODY, Span, Step, Transfer, Wait, end_of
+from simulator.engine.replication import replicate
 from simulator.observing.critical_path import CriticalPath, critical_path
 from simulator.observing.recording import Recording
 from simulator.observing.waiting import waits_for_others
-from simulator.records import EVERYBODY, Span, Step, Transfer, Wait, end_of
-from simulator.replication import replicate
-from simulator.resolve import resolve
+from simulator.resolve.resolve import resolve
 
 
 def recorded(scenario: Scenario) -> Recording:

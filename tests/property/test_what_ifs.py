@@ -11,10 +11,10 @@ from support.random_scenarios import seeded_scenarios
 from paceline.comparing import compare, has_effect
 from paceline.gain_bounds import NO_BOUNDS, gain_bounds
 from simulator import load_scenario, simulate
-from simulator.errors import PacelineError
-from simulator.results import Result
+from simulator.base.errors import PacelineError
+from simulator.results.results import Result
+from simulator.results.what_if import with_batch, with_compute, with_inner_links, with_latency, with_network
 from simulator.scenario import Scenario
-from simulator.what_if import with_batch, with_compute, with_inner_links, with_latency, with_network
 
 FASTER: dict[str, Callable[[Scenario], Scenario]] = {
     "twice the network": lambda its: with_network(its, 2.0),

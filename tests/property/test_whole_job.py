@@ -8,8 +8,8 @@ import pytest
 from support.random_scenarios import seeded_scenarios
 
 from simulator import simulate
-from simulator.cost import time_of_samples_s
-from simulator.job.spec import Job
+from simulator.results.cost import time_of_samples_s
+from simulator.spec.job import Job
 
 SAMPLES = 12_345.0
 

@@ -11,11 +11,11 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from simulator import Scenario
+from simulator.base.errors import PacelineError
+from simulator.base.records import Record
+from simulator.engine.replication import replicate
 from simulator.engine.simpy.engine import Engine
 from simulator.engine.simpy.recorder import Measured
-from simulator.errors import PacelineError
-from simulator.records import Record
-from simulator.replication import replicate
 
 __all__ = ["Outcome", "difference", "run"]
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from simulator.cost import usd_per_hour
-from simulator.figures import Checkpointing, Epoch, Estimate, JobOutcome, JobParts
-from simulator.results import Result
+from simulator.results.cost import usd_per_hour
+from simulator.results.results import Result
+from simulator.spec.figures import Checkpointing, Epoch, Estimate, JobOutcome, JobParts
 
 __all__ = ["STARTUP_S", "TRACING_S", "with_job"]
 

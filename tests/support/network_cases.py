@@ -8,18 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from simulator.cores import Cores, Task
 from simulator.engine.compiled import codes
 from simulator.engine.compiled.interpreter import act
 from simulator.engine.compiled.loop import DRAINED, FULL, HANDLE, WEIGHTS
 from simulator.engine.compiled.state import State
-from simulator.kernel import Kernel
 from simulator.network import fairness
+from simulator.network.cores import Cores, Task
 from simulator.network.flows import Network
 from simulator.network.hosts import Host
+from simulator.network.kernel import Kernel
 from simulator.network.ports import Connection, Limits, Port, leave_out_ample
 from simulator.program import program as tables
-from simulator.transport import Transport
+from simulator.spec.transport import Transport
 
 Observed = tuple[str, int, float]
 """What happened, to which message or work, and when."""

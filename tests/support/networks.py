@@ -7,22 +7,22 @@ from typing import Any
 
 import numpy as np
 
-from simulator.cluster import Cluster, Link
+from simulator.base.log import Log
+from simulator.base.rng import Streams
 from simulator.collectives.collective import Collective
 from simulator.collectives.exchanges import Plan, exchanges_of
 from simulator.collectives.factory import collective_for
 from simulator.collectives.message_level import MessageLevel
 from simulator.collectives.wire import Group
-from simulator.engine.log import Log
-from simulator.kernel import Kernel
 from simulator.network.flows import Network
 from simulator.network.hosts import Host
+from simulator.network.kernel import Kernel
 from simulator.network.objects import network_of
 from simulator.network.ports import Connection, Port, leave_out_ample
 from simulator.program.program import Hosts, Paths, Ports
 from simulator.program.wiring import Wiring
-from simulator.rng import Streams
 from simulator.scenario import Scenario
+from simulator.spec.cluster import Cluster, Link
 
 INTER = (1e9, 20e-6)
 INTRA = (3e9, 5e-6)

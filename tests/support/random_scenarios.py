@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from hypothesis import strategies as st
 
 from simulator import Scenario, scenario_from_table
-from simulator.errors import ScenarioError
+from simulator.base.errors import ScenarioError
 from support.scenarios import scenario_table
 
 __all__ = ["built", "plain_scenarios", "random_scenarios", "random_table", "scenario_of_seed", "seeded_scenarios"]

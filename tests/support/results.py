@@ -8,11 +8,11 @@ from typing import Any
 
 from paceline.planning.answer import Candidate, Improvement, Plan, Refused, ServerCount, WorkerCount
 from paceline.planning.goal import Goal
-from simulator.cluster import Cluster
-from simulator.cost import cost_of_samples, time_of_samples_s, usd_per_hour, usd_per_million_samples
-from simulator.figures import Bottleneck, Breakdown, Estimate, Histogram, Quantiles, Staleness, Utilisation, Warned
-from simulator.results import Result
+from simulator.results.cost import cost_of_samples, time_of_samples_s, usd_per_hour, usd_per_million_samples
+from simulator.results.results import Result
 from simulator.scenario import Scenario
+from simulator.spec.cluster import Cluster
+from simulator.spec.figures import Bottleneck, Breakdown, Estimate, Histogram, Quantiles, Staleness, Utilisation, Warned
 
 __all__ = ["HOSTILE", "PRICE", "RATES", "STRATEGIES", "WORKERS", "grid", "hostile_sweep", "planned", "plausible", "scenario_of", "sweep"]
 

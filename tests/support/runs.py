@@ -8,8 +8,8 @@ import numpy as np
 
 from simulator import Scenario
 from simulator.engine.recorder import Measured
+from simulator.engine.replication import Shared, replicate
 from simulator.observing.recording import Recording
-from simulator.replication import Shared, replicate
 from support.engines import difference, run
 
 FAST = {"inter_node": {"bandwidth": "1000000 GB/s", "latency": "0 s"}}

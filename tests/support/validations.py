@@ -7,8 +7,8 @@ from typing import Any
 
 from calibrate.validation.comparison import Compared
 from calibrate.validation.validation import Validation, scores_of
-from simulator.figures import Estimate
-from simulator.table import Column, Table
+from simulator.base.table import Column, Table
+from simulator.spec.figures import Estimate
 
 __all__ = ["HOSTILE", "row", "validation_of"]
 

@@ -18,7 +18,7 @@ from support.measurements import FINGERPRINT, Truth, gamma_of, header, step_reco
 from support.testbed import FAST, as_measured, setting
 
 import simulator
-from simulator.checksums import with_checksum
+from simulator.base.checksums import with_checksum
 from torture.endings import command
 
 __all__ = ["FIT", "FIT_INPUT", "FROM_TF_CONFIG", "PLAN", "REPORT", "REPORT_OF_PLAN", "SWEEP", "VALIDATE", "Kind", "kinds", "prepare"]

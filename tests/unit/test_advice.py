@@ -11,7 +11,7 @@ from support.scenarios import scenario_table
 import paceline
 from paceline.planning.advice import machines_of
 from simulator import load_scenario
-from simulator.errors import InputError
+from simulator.base.errors import InputError
 
 VARIABLES = [{"name": f"v{place}", "size_bytes": 1e6, "creation_index": place, "ready": (place + 1) / 12} for place in range(12)]
 

@@ -17,9 +17,9 @@ from support.notebook import Cells
 from support.scenarios import scenario_table
 
 import paceline
-from simulator.cluster import Cluster
-from simulator.errors import InputError, ScenarioError
-from simulator.results import Failed, Failure
+from simulator.base.errors import InputError, ScenarioError
+from simulator.results.results import Failed, Failure
+from simulator.spec.cluster import Cluster
 from simulator.strategies.single import Single
 
 ROOT = Path(__file__).parents[2]
@@ -427,7 +427,7 @@ def test_a_report_is_written_though_its_what_ifs_are_stopped(result, tmp_path, m
 
 
 def test_what_failed_is_tried_again_where_that_is_asked_for(tmp_path, monkeypatch):
-    from simulator.errors import DeadlockError
+    from simulator.base.errors import DeadlockError
 
     def fails(scenario):
         raise DeadlockError("all wait")

@@ -12,7 +12,7 @@ import paceline
 from paceline.lengthy import Lengthy
 from paceline.reporting.validation import as_data
 from simulator import load_scenario
-from simulator.errors import InputError, ScenarioError
+from simulator.base.errors import InputError, ScenarioError
 
 POINTS = "workers,servers,throughput,staleness\n1,1,1000,0\n1,1,1020,0\n2,1,1900,0.9\n2,1,1960,1.0\n"
 TABLE = scenario_table(strategy={"kind": "parameter-server", "mode": "async", "workers": 2})

@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 from support.scenarios import scenario_table
 
-from simulator import available, effort, scenario_from_table, simulate
-from simulator.available import available_bytes
+from simulator import effort, scenario_from_table, simulate
+from simulator.base import available
+from simulator.base.available import available_bytes
+from simulator.base.errors import InputError
 from simulator.effort import effort_s, memory_bytes
-from simulator.errors import InputError
-from simulator.warnings import warnings_of
+from simulator.results.warnings import warnings_of
 
 pytestmark = pytest.mark.slow
 
@@ -133,7 +134,7 @@ def test_the_least_of_all_limits_counts(tmp_path: Path, monkeypatch):
 def test_the_limit_of_the_process_counts():
     code = (
         "import resource; resource.setrlimit(resource.RLIMIT_AS, (4 * 2**30, -1)); "
-        "from simulator.available import available_bytes; print(available_bytes())"
+        "from simulator.base.available import available_bytes; print(available_bytes())"
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert 0 < float(told.stdout) < 4 * 2**30

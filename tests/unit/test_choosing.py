@@ -12,11 +12,11 @@ from support.modes import LOAD, MODES
 from support.scenarios import scenario_table
 
 from simulator import load_scenario, scenario_from_table, simulate
+from simulator.base.errors import EngineWarning, InputError
 from simulator.engine import choosing
 from simulator.engine.choosing import choose, expected_events
 from simulator.engine.compiled.warming import NotMadeError
-from simulator.errors import EngineWarning, InputError
-from simulator.replication import replicate
+from simulator.engine.replication import replicate
 
 COMPILED = "simulator.engine.compiled.warming"
 

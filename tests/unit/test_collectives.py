@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from support.examples import examples
 from support.networks import CLUSTER, INTER, by_messages, collective, meshed, running, switched
 
+from simulator.base.records import Place, Transfer
+from simulator.checks.collectives import dependencies, end_of, least_shares, shares, start_of, stuck
 from simulator.collectives.chain import chain_schedule
 from simulator.collectives.direct import direct_schedule
 from simulator.collectives.double_tree import double_tree_schedule, parents
@@ -22,15 +24,13 @@ from simulator.collectives.exchanges import Plan
 from simulator.collectives.factory import IN_SWITCHES, collective_for, hierarchical_copy_schedule, reduce_to_one_schedule
 from simulator.collectives.halving_doubling import halving_doubling_schedule
 from simulator.collectives.hierarchical import hierarchical_schedule
-from simulator.collectives.laws import dependencies, end_of, least_shares, shares, start_of, stuck
 from simulator.collectives.nvls import nvls_schedule
-from simulator.collectives.operations import ALGORITHMS, algorithms_of
 from simulator.collectives.ring import bidirectional_ring_schedule, rail_ring_schedule, ring_schedule
-from simulator.collectives.schedule import Schedule, columns, flattened
 from simulator.collectives.sharp import sharp_schedule
 from simulator.collectives.wire import Group
-from simulator.kernel import Kernel
-from simulator.records import Place, Transfer
+from simulator.network.kernel import Kernel
+from simulator.program.operations import ALGORITHMS, algorithms_of
+from simulator.program.schedule import Schedule, columns, flattened
 
 
 def hierarchical(per_node: int):
@@ -458,9 +458,9 @@ def test_columns_of_rings_are_those_of_their_lanes(ranks):
 @pytest.mark.slow
 def test_a_ring_of_a_million_ranks_at_once():
     """Sharing nothing, ranks that enter together take what the closed form says, and each link carries 2 (n - 1) / n of the buffer."""
-    from simulator.closed_form import ring_all_reduce_s
+    from simulator.base.rng import Streams
     from simulator.program.wiring import Wiring
-    from simulator.rng import Streams
+    from tests.support.closed_forms import ring_all_reduce_s
 
     ranks, size = 1_000_000, 1e9
     some = collective_for("ring", "none", CLUSTER, Group.in_order(ranks, 1), lambda: Wiring(CLUSTER, Streams(1, 0)), 1e6)

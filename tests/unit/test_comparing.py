@@ -13,13 +13,13 @@ from paceline.comparing import Comparison, compare, has_effect, rivals_of, share
 from paceline.planning.judging import Judge
 from paceline.reporting.content import Request
 from simulator import load_scenario, scenario_from_table, simulate
-from simulator.figures import Estimate
-from simulator.intervals import normal_half_width, paired_ratio, prediction_interval, wins
-from simulator.loading import apply_settings
-from simulator.results import Result
-from simulator.rng import Streams
-from simulator.uncertainty import with_draw
-from simulator.workload import DeviceTransfer
+from simulator.base.rng import Streams
+from simulator.catalogue.loading import apply_settings
+from simulator.results.intervals import normal_half_width, paired_ratio, prediction_interval, wins
+from simulator.results.results import Result
+from simulator.spec.figures import Estimate
+from simulator.spec.uncertainty import with_draw
+from simulator.spec.workload import DeviceTransfer
 
 WIDE = {
     "uncertainty": {

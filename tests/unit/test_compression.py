@@ -10,14 +10,14 @@ import pytest
 
 from paceline.planning.bounds import Ceilings
 from simulator import scenario_from_table, simulate
-from simulator.accelerator import memory_bandwidth_of
-from simulator.catalog import own_file
-from simulator.closed_form import ring_all_reduce_s, ring_half_s
-from simulator.compression import Compression
-from simulator.errors import InputError
-from simulator.invariants import audit
-from simulator.resolve import resolve
-from simulator.workload import Variable
+from simulator.base.catalog import own_file
+from simulator.base.errors import InputError
+from simulator.checks.invariants import audit
+from simulator.resolve.resolve import resolve
+from simulator.spec.accelerator import memory_bandwidth_of
+from simulator.spec.compression import Compression
+from simulator.spec.workload import Variable
+from tests.support.closed_forms import ring_all_reduce_s, ring_half_s
 from tests.support.scenarios import scenario_table
 
 RING = {"kind": "multi-worker-mirrored", "workers": 4}

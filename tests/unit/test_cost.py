@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from simulator import simulate
-from simulator.cost import (
+from simulator.base.errors import ScenarioError
+from simulator.results.cost import (
     cost_of_samples,
     placement_of,
     server_nodes,
@@ -16,7 +17,6 @@ from simulator.cost import (
     usd_per_million_samples,
     why_no_cost,
 )
-from simulator.errors import ScenarioError
 
 PRICE = {"usd_per_node_hour": 3.6, "source": "a made-up list", "date": "2026-01-01"}
 CUT = {"kind": "fixed-shards", "shards": 2}

@@ -12,11 +12,11 @@ import pytest
 from support.scenarios import scenario_table
 
 from simulator import scenario_from_table
+from simulator.base.records import Place, Service, Span, Step, Transfer
+from simulator.engine.replication import replicate
 from simulator.observing.critical_path import CriticalPath, critical_path, median_step
 from simulator.observing.recording import Recording
 from simulator.observing.step_bound import bound_of_step
-from simulator.records import Place, Service, Span, Step, Transfer
-from simulator.replication import replicate
 
 SERVER = {"server": {"base_s": 1e-3}}
 TWO = [{"name": name, "size": "1 MB", "creation_index": index, "ready": 1.0} for index, name in enumerate(("a", "b"))]

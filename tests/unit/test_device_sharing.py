@@ -7,7 +7,7 @@ import re
 import pytest
 
 from simulator import load_scenario, simulate
-from simulator.errors import ScenarioError
+from simulator.base.errors import ScenarioError
 
 
 @pytest.mark.parametrize(

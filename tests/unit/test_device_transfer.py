@@ -12,12 +12,11 @@ import pytest
 from support.scenarios import scenario_table
 
 from simulator import scenario_from_table, simulate
-from simulator.accelerator import accelerator_named
-from simulator.device_transfer import COMPUTE, factors, moved_to
-from simulator.errors import ScenarioError
-from simulator.loading import apply_settings
-from simulator.precision import precision_gain, speed_ups
-from simulator.published_throughputs import (
+from simulator.base.errors import ScenarioError
+from simulator.catalogue.loading import apply_settings
+from simulator.resolve.device_transfer import COMPUTE, factors, moved_to
+from simulator.resolve.precision import precision_gain, speed_ups
+from simulator.resolve.published_throughputs import (
     Model,
     PublishedThroughput,
     PublishedThroughputs,
@@ -25,14 +24,15 @@ from simulator.published_throughputs import (
     load_published_throughputs,
     same_device,
 )
-from simulator.resolve import resolve
-from simulator.results import Result
-from simulator.roofline import LAUNCH_ALONE_S, LAUNCH_S, LAUNCH_TOGETHER_S, bound_s, efficiency, ratio_scatter, roofline
+from simulator.resolve.resolve import resolve
+from simulator.resolve.roofline import LAUNCH_ALONE_S, LAUNCH_S, LAUNCH_TOGETHER_S, bound_s, efficiency, ratio_scatter, roofline
+from simulator.results.results import Result
+from simulator.results.warnings import warnings_of
+from simulator.results.what_if import with_compute
 from simulator.scenario import Scenario
-from simulator.uncertainty import Uncertainty
-from simulator.warnings import warnings_of
-from simulator.what_if import with_compute
-from simulator.workload import Affine, Counted, DeviceTransfer, Variable, Workload, WorkloadRange
+from simulator.spec.accelerator import accelerator_named
+from simulator.spec.uncertainty import Uncertainty
+from simulator.spec.workload import Affine, Counted, DeviceTransfer, Variable, Workload, WorkloadRange
 
 V100, A100, K80 = "Tesla V100-SXM2", "A100-SXM4-40GB", "Tesla K80 (one die)"
 RESNET = 25.6e6 * 4
@@ -490,7 +490,7 @@ def test_a_broken_row_is_told_with_its_line(tmp_path: Path, monkeypatch):
     (home / "speed_models.toml").write_text("")
     heads = ",".join(PublishedThroughput.model_fields)
     (home / "speeds.csv").write_text(f"{heads}\na,b,c,float32,d,one,,1,images/s,,,https://example.org\n")
-    monkeypatch.setattr("simulator.published_throughputs.own_file", lambda name: tmp_path / "models" / name)
+    monkeypatch.setattr("simulator.resolve.published_throughputs.own_file", lambda name: tmp_path / "models" / name)
     with pytest.raises(ScenarioError, match=r"speeds\.csv: line 2: devices, batch and throughput must be numbers"):
         load_published_throughputs()
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from support.scenarios import scenario_table
 
-from simulator import catalog
-from simulator.accelerator import Accelerator, accelerator_named, load_accelerator
-from simulator.errors import ScenarioError
-from simulator.loading import apply_settings, load_cluster, scenario_from_table
+from simulator.base import catalog
+from simulator.base.errors import ScenarioError
+from simulator.catalogue.loading import apply_settings, load_cluster, scenario_from_table
+from simulator.spec.accelerator import Accelerator, accelerator_named, load_accelerator
 
 MODELS = Path(__file__).parents[2] / "models"
 DEVICES = {file.stem: load_accelerator(file) for file in sorted((MODELS / "devices").glob("*.toml"))}

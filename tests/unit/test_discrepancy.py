@@ -16,12 +16,12 @@ from support.scenarios import scenario_table
 from paceline.comparing import compare
 from paceline.planning.goal import confidence_of, reached_with
 from simulator import Scenario, load_scenario, scenario_from_table, simulate
-from simulator.discrepancy import CERTAIN, Z_90, Off, between
-from simulator.errors import ScenarioError
-from simulator.figures import Estimate
-from simulator.inadequacy import discrepancy_of, reach_of, regime_of, regimes
-from simulator.intervals import combined, prediction_interval, widened
-from simulator.results import Result
+from simulator.base.errors import ScenarioError
+from simulator.results.inadequacy import discrepancy_of, reach_of, regime_of, regimes
+from simulator.results.intervals import combined, prediction_interval, widened
+from simulator.results.results import Result
+from simulator.spec.discrepancy import CERTAIN, Z_90, Off, between
+from simulator.spec.figures import Estimate
 
 RING = {"kind": "multi-worker-mirrored", "workers": 4}
 ASYNC = {"kind": "parameter-server", "mode": "async", "workers": 4, "servers": 1}

@@ -12,13 +12,14 @@ from support.examples import examples
 from support.modes import LOAD
 from support.scenarios import scenario_table
 
-from simulator import pcg64, scenario_from_table
-from simulator.distributions import Constant, Empirical, Exponential, Gamma, LogNormal, Normal, ShiftedExponential
+from simulator import scenario_from_table
+from simulator.base import pcg64
+from simulator.base.pcg64 import Sampler, doubles, seeded
+from simulator.base.rng import Streams
 from simulator.engine.draws import Draws, Jitter, JitterFactors, process_factors
 from simulator.network.ports import exact_weight
-from simulator.pcg64 import Sampler, doubles, seeded
-from simulator.rng import Streams
-from simulator.stragglers import Slowdown
+from simulator.spec.distributions import Constant, Empirical, Exponential, Gamma, LogNormal, Normal, ShiftedExponential
+from simulator.spec.stragglers import Slowdown
 
 LAWS = {
     "normal": (Normal(cv=0.3), lambda rng, n: np.maximum(rng.normal(1.0, 0.3, n), 0.01)),

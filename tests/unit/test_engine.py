@@ -10,23 +10,23 @@ from scipy import stats
 from support.scenarios import scenario_table
 
 from simulator import load_scenario, scenario_from_table, simulate
-from simulator.buckets import buckets
-from simulator.distributions import Constant
+from simulator.base.errors import DeadlockError, SimulationError, UnitError
+from simulator.base.rng import Streams
+from simulator.base.statistics import CountHistogram, GroupedCounts, TimeSketch
+from simulator.base.text import format_bytes, format_rate, format_seconds
+from simulator.base.units import parse_quantity
 from simulator.engine.draws import Jitter
-from simulator.errors import DeadlockError, SimulationError, UnitError
-from simulator.intervals import _STUDENT_95, prediction_interval
-from simulator.kernel import Kernel
-from simulator.metrics import Window, alone_scenario
-from simulator.placement import Partitioner, place, shards_of
-from simulator.replication import replicate
-from simulator.resolve import resolve
-from simulator.rng import Streams
+from simulator.engine.replication import replicate
+from simulator.network.kernel import Kernel
+from simulator.resolve.resolve import resolve
+from simulator.results.intervals import _STUDENT_95, prediction_interval
+from simulator.results.metrics import Window, alone_scenario
 from simulator.run import _SingleReplica, _windows
-from simulator.statistics import CountHistogram, GroupedCounts, TimeSketch
-from simulator.stragglers import Slowdown
-from simulator.text import format_bytes, format_rate, format_seconds
-from simulator.units import parse_quantity
-from simulator.workload import Variable
+from simulator.spec.buckets import buckets
+from simulator.spec.distributions import Constant
+from simulator.spec.placement import Partitioner, place, shards_of
+from simulator.spec.stragglers import Slowdown
+from simulator.spec.workload import Variable
 
 
 @pytest.mark.parametrize("delay", [float("nan"), float("inf"), -1.0])
@@ -241,7 +241,7 @@ def test_events_counted():
 
 def test_memory_does_not_grow_with_steps():
     """Records kept by a run of 50 steps and one of 2,000: the same number of numbers."""
-    from simulator.replication import replicate
+    from simulator.engine.replication import replicate
 
     def kept(steps: int) -> int:
         table = scenario_table(

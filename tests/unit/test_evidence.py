@@ -9,8 +9,8 @@ import pytest
 from support.scenarios import scenario_table
 
 from simulator import scenario_from_table, simulate
-from simulator.evidence import checked_kinds, coverage
-from simulator.warnings import warnings_of
+from simulator.results.evidence import checked_kinds, coverage
+from simulator.results.warnings import warnings_of
 
 ROOT = Path(__file__).parents[2]
 LAYERS = [{"name": f"v{i}", "size_bytes": 1e6, "creation_index": i, "ready": (i + 1) / 2} for i in range(2)]

@@ -11,10 +11,10 @@ from support.engines import difference, run
 from support.random_scenarios import seeded_scenarios
 
 from simulator import Scenario, load_scenario
+from simulator.base.errors import DeadlockError
 from simulator.engine.compiled import engine as machine
-from simulator.errors import DeadlockError
-from simulator.program.compile import compile_program
 from simulator.program.program import Program
+from simulator.resolve.compile import compile_program
 
 pytestmark = pytest.mark.slow
 
@@ -42,7 +42,7 @@ def latency(seconds: float) -> Spoil:
 
 
 def spoilt(monkeypatch: pytest.MonkeyPatch, spoil: Spoil) -> None:
-    monkeypatch.setattr("simulator.replication.compile_program", lambda *its: spoil(compile_program(*its)))
+    monkeypatch.setattr("simulator.engine.replication.compile_program", lambda *its: spoil(compile_program(*its)))
 
 
 WAYS: dict[str, tuple[str, dict[str, Any]]] = {

@@ -17,14 +17,14 @@ from paceline.reporting.tables import tables_of
 from paceline.sentences import limit_in_words
 from paceline.stages import exchanges_table, stages_table
 from simulator import Result, scenario_from_table, simulate
-from simulator.figures import Exchange
-from simulator.hybrid_limits import limit_of_exchanges
+from simulator.base.records import EVERYBODY
+from simulator.engine.replication import replicate
 from simulator.observing.chrome_trace import chrome_trace
 from simulator.observing.critical_path import critical_path, median_step
 from simulator.observing.recording import Recording
 from simulator.observing.step_bound import bound_of_step
-from simulator.records import EVERYBODY
-from simulator.replication import replicate
+from simulator.results.hybrid_limits import limit_of_exchanges
+from simulator.spec.figures import Exchange
 
 FOUR = {"workers": 4, "pipeline": 4}
 NODES = {"devices_per_node": 2, "intra_node": {"bandwidth": "10 GB/s", "latency": "1 us"}}

@@ -9,14 +9,14 @@ from support.examples import examples
 from support.scenarios import scenario_table
 
 from simulator import Scenario, scenario_from_table, simulate
-from simulator.accelerator import accelerator_named
-from simulator.errors import InputError
+from simulator.base.errors import InputError
+from simulator.base.text import format_bytes
 from simulator.memory import DeviceMemory, does_not_fit, largest_batch, memory, memory_of, not_checked
-from simulator.resolve import resolve
+from simulator.resolve.resolve import resolve
+from simulator.spec.accelerator import accelerator_named
 from simulator.strategies.holding import Held
 from simulator.strategies.setup import Setup
 from simulator.strategies.single import Single
-from simulator.text import format_bytes
 
 A100 = {"device": "A100-SXM4-80GB"}
 BILLION = 1e9

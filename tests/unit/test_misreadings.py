@@ -14,16 +14,16 @@ from pydantic import BaseModel
 from paceline import memory
 from paceline.catalogue import schema_of
 from simulator import simulate
-from simulator.accelerator import Accelerator, load_accelerator
-from simulator.catalog import Kind, entries
-from simulator.cost import placement_of
-from simulator.errors import ReadingWarning, ScenarioError
-from simulator.loading import load_cluster, load_input, load_scenario, load_workload
-from simulator.plausible import RANGES, implausible
-from simulator.resolve import resolve
+from simulator.base.catalog import Kind, entries
+from simulator.base.errors import ReadingWarning, ScenarioError
+from simulator.base.spec import Spec, parts_of
+from simulator.catalogue.loading import load_cluster, load_input, load_scenario, load_workload
+from simulator.resolve.resolve import resolve
+from simulator.results.cost import placement_of
+from simulator.results.warnings import warnings_of
 from simulator.scenario import Scenario
-from simulator.spec import Spec, parts_of
-from simulator.warnings import warnings_of
+from simulator.spec.accelerator import Accelerator, load_accelerator
+from simulator.spec.plausible import RANGES, implausible
 
 RING = {"kind": "multi-worker-mirrored", "workers": 4}
 HYBRID = {"kind": "hybrid", "workers": 4}

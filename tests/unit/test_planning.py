@@ -17,11 +17,11 @@ from paceline.planning.space import Space
 from paceline.planning.tables import plan_tables
 from paceline.sentences import servers_note, workers_note
 from simulator import simulate
-from simulator.closed_form import ring_all_reduce_s
-from simulator.cost import cost_of_samples, usd_per_hour
-from simulator.errors import InputError, ResultsError, ScenarioError
-from simulator.results import Result
-from simulator.text import format_number
+from simulator.base.errors import InputError, ResultsError, ScenarioError
+from simulator.base.text import format_number
+from simulator.results.cost import cost_of_samples, usd_per_hour
+from simulator.results.results import Result
+from tests.support.closed_forms import ring_all_reduce_s
 
 RING = {"kind": "multi-worker-mirrored", "workers": 2}
 ASYNC = {"kind": "parameter-server", "mode": "async", "workers": 2, "servers": 1}

@@ -14,9 +14,9 @@ from paceline.planning import Plan, goal_of, plan, space_of
 from paceline.planning.sentences import _figures
 from paceline.planning.tables import brief, plan_tables
 from paceline.reporting.figures import pareto_figure
-from simulator.cost import time_of_samples_s
-from simulator.figures import Bottleneck, Breakdown, Utilisation
-from simulator.prices import parse_prices
+from simulator.results.cost import time_of_samples_s
+from simulator.spec.figures import Bottleneck, Breakdown, Utilisation
+from simulator.spec.prices import parse_prices
 
 pytestmark = pytest.mark.slow
 
@@ -194,8 +194,8 @@ def test_old_plans_can_still_be_read(machines: dict[str, str]) -> None:
 
 
 def test_parts_of_a_step_that_are_nearly_as_long_are_a_balance() -> None:
-    from simulator.bottleneck import bottleneck
     from simulator.program.port_names import Owner, PortKind, PortName
+    from simulator.results.bottleneck import bottleneck
 
     scenario = paceline.load("ring")
     busiest = PortName(PortKind.NODE_OUT, Owner("node", 0))

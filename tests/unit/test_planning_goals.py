@@ -8,7 +8,7 @@ import pytest
 
 from paceline.planning.goal import Goal, confidence_of, enough_of, goal_of, reachable_confidence, replications_for, required_rate
 from paceline.planning.space import counts_of
-from simulator.errors import InputError, ReadingWarning
+from simulator.base.errors import InputError, ReadingWarning
 from simulator.strategies.catalogue import SHORT_NAMES, strategy_table
 
 

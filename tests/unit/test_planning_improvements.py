@@ -10,10 +10,10 @@ from support.scenarios import scenario_table
 
 from paceline.planning import Improvement, improvements
 from simulator import scenario_from_table, simulate
-from simulator.closed_form import ring_all_reduce_s
-from simulator.results import Failed, Failure, Result
+from simulator.results.results import Failed, Failure, Result
+from simulator.results.what_if import with_compute, with_latency, with_network
 from simulator.scenario import Scenario
-from simulator.what_if import with_compute, with_latency, with_network
+from tests.support.closed_forms import ring_all_reduce_s
 
 RING = {"kind": "multi-worker-mirrored", "workers": 4}
 ASYNC = {"kind": "parameter-server", "mode": "async", "workers": 4, "servers": 1}

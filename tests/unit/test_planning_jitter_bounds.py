@@ -9,8 +9,8 @@ from support.scenarios import scenario_table
 
 from paceline.planning.bounds import Ceilings, jitter_bounds, least_mean, worst_of
 from simulator import scenario_from_table, simulate
-from simulator.distributions import Distribution
-from simulator.stragglers import Slowdown
+from simulator.spec.distributions import Distribution
+from simulator.spec.stragglers import Slowdown
 
 LAWS = [
     {"kind": "constant"},

@@ -15,11 +15,11 @@ from paceline.planning.planner import _held_first, _smaller_batch_first
 from paceline.planning.space import Line
 from paceline.planning.tuning import best_bucket, can_fuse, with_bucket, with_buckets
 from simulator import scenario_from_table, simulate
-from simulator.discrepancy import Doubt
-from simulator.errors import InputError
-from simulator.figures import Estimate
-from simulator.results import Result
+from simulator.base.errors import InputError
+from simulator.results.results import Result
 from simulator.scenario import Scenario
+from simulator.spec.discrepancy import Doubt
+from simulator.spec.figures import Estimate
 
 VARIABLES = [{"name": f"v{place}", "size_bytes": 1e6, "creation_index": place, "ready": (place + 1) / 12} for place in range(12)]
 """12 MB of gradients, ready one after the other: in one bucket nothing is reduced before the backward pass has ended."""

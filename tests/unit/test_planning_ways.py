@@ -17,9 +17,9 @@ from paceline.planning.tuning import best_bucket, can_fuse
 from paceline.planning.ways import Degrees, Fixed, Variant, choices_of, degrees_of, way_of
 from paceline.sweeping import Simulate
 from simulator import scenario_from_table, simulate
-from simulator.errors import InputError, ScenarioError
+from simulator.base.errors import InputError, ScenarioError
 from simulator.memory import does_not_fit
-from simulator.results import Result
+from simulator.results.results import Result
 from simulator.scenario import Scenario
 
 RING = {"kind": "multi-worker-mirrored", "workers": 2}

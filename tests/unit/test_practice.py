@@ -10,13 +10,13 @@ import pytest
 
 from paceline.planning.bounds import Ceilings
 from simulator import Scenario, scenario_from_table, simulate
-from simulator.constants import Known, constants, drawn_values, nominal_values
-from simulator.errors import ScenarioError
-from simulator.invariants import audit
-from simulator.metrics import alone_scenario
-from simulator.practice import assumed_in_practice, felt_by, in_practice, nominally_in_practice
+from simulator.base.errors import ScenarioError
+from simulator.base.rng import Streams
+from simulator.checks.invariants import audit
 from simulator.preview import preview
-from simulator.rng import Streams
+from simulator.resolve.practice import assumed_in_practice, felt_by, in_practice, nominally_in_practice
+from simulator.results.metrics import alone_scenario
+from simulator.spec.constants import Known, constants, drawn_values, nominal_values
 
 LOAD = {
     "name": "two-layers", "batch_per_replica": 32,

@@ -8,7 +8,7 @@ import pytest
 
 from calibrate.published.tables import load_tables
 from calibrate.published.validation import coverage_of
-from simulator.errors import ScenarioError
+from simulator.base.errors import ScenarioError
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from calibrate.published import fitting
 from calibrate.published.fitting import Curves, choose, chosen_by_source, grid_of, interval_of
 from calibrate.published.prediction import left_out
 from calibrate.published.tables import load_tables
-from simulator.constants import Constant, Known, Prior, constants
+from simulator.spec.constants import Constant, Known, Prior, constants
 
 TABLES = load_tables()
 SHARE = Constant(

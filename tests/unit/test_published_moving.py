@@ -9,7 +9,7 @@ import pytest
 from calibrate.published.device_transfer import BY_PAIR, BY_RATIO, BY_ROOFLINE, MOVED_BY, moved_rows
 from calibrate.published.validation import MOVED, validate_published
 from calibrate.validation.validation import Compared, scores_of
-from simulator.published_throughputs import PublishedThroughput, PublishedThroughputs, load_published_throughputs
+from simulator.resolve.published_throughputs import PublishedThroughput, PublishedThroughputs, load_published_throughputs
 
 pytestmark = pytest.mark.slow
 

@@ -11,9 +11,9 @@ from calibrate.published.prediction import alpha_beta, compared, compute_that_gi
 from calibrate.published.scenarios import cases_of, scenario_of, table_of
 from calibrate.published.tables import Tensor, fused, held_by, load_tables, variables
 from calibrate.published.validation import validate_published
-from simulator.constants import Known
-from simulator.errors import InputError
-from simulator.placement import place
+from simulator.base.errors import InputError
+from simulator.spec.constants import Known
+from simulator.spec.placement import place
 
 TABLES = load_tables()
 CASES = {case.series.id: (case, rows) for case, rows in cases_of(TABLES)}

@@ -10,9 +10,9 @@ from support.results import STRATEGIES, plausible, scenario_of
 from paceline.reporting.content import content_of
 from paceline.reporting.measured import Overlay, overlay_of
 from paceline.reporting.render import sections_of
-from simulator.errors import InputError
-from simulator.figures import Estimate
-from simulator.results import Result
+from simulator.base.errors import InputError
+from simulator.results.results import Result
+from simulator.spec.figures import Estimate
 
 RING, SYNC, ASYNC = STRATEGIES
 

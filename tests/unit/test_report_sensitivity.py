@@ -10,7 +10,7 @@ from paceline.reporting.figures import sensitivity_figure
 from paceline.reporting.sensitivity import Change
 from paceline.reporting.simulated import changes_of, halvings
 from simulator import Scenario, scenario_from_table, simulate
-from simulator.errors import SimulationError
+from simulator.base.errors import SimulationError
 
 SYNC = {"kind": "parameter-server", "mode": "sync", "workers": 2, "tensor_grouping": "per-server"}
 

@@ -17,10 +17,10 @@ from paceline.reporting.sensitivity import Change
 from paceline.reporting.simulated import timeline_of
 from paceline.reporting.tables import check_tables, tables_of, write_tables
 from simulator import scenario_from_table, simulate
-from simulator.errors import InputError
-from simulator.results import Failed, Failure, Result
-from simulator.rows import COLUMNS
-from simulator.table import Column, Table, csv_cell
+from simulator.base.errors import InputError
+from simulator.base.table import Column, Table, csv_cell
+from simulator.results.results import Failed, Failure, Result
+from simulator.results.rows import COLUMNS
 
 Rows = list[dict[str, str]]
 

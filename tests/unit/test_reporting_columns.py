@@ -10,10 +10,10 @@ from support.results import STRATEGIES, grid, hostile_sweep, plausible, scenario
 
 from paceline.reporting.columns import MOST_BINS, PARTS, columns_of
 from paceline.reporting.coordinates import coordinates_of
-from simulator.cost import usd_per_million_samples
-from simulator.figures import Histogram
-from simulator.results import Result
-from simulator.text import written
+from simulator.base.text import written
+from simulator.results.cost import usd_per_million_samples
+from simulator.results.results import Result
+from simulator.spec.figures import Histogram
 
 RING, SYNC, ASYNC = STRATEGIES
 

@@ -19,8 +19,8 @@ from paceline.planning.answer import Candidate, Plan
 from paceline.planning.goal import Goal
 from paceline.reporting.planned import read_plan
 from paceline.reporting.report import source_of_files
-from simulator.errors import InputError, ResultsError
-from simulator.results import Result
+from simulator.base.errors import InputError, ResultsError
+from simulator.results.results import Result
 
 pytestmark = pytest.mark.slow
 

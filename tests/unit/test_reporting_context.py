@@ -8,11 +8,8 @@ from support.results import PRICE, STRATEGIES, grid, sweep
 from paceline.reporting.columns import MOST_RUNS, columns_of
 from paceline.reporting.content import content_of
 from paceline.reporting.coordinates import names_of
-from simulator.errors import ResultsError
-from simulator.figures import Estimate
-from simulator.intervals import prediction_interval
-from simulator.results import Result
-from simulator.text import (
+from simulator.base.errors import ResultsError
+from simulator.base.text import (
     clause,
     clean,
     format_number,
@@ -24,6 +21,9 @@ from simulator.text import (
     sentence,
     written,
 )
+from simulator.results.intervals import prediction_interval
+from simulator.results.results import Result
+from simulator.spec.figures import Estimate
 
 RING, SYNC, ASYNC = STRATEGIES
 

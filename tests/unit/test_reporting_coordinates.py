@@ -9,7 +9,7 @@ from support.results import RATES, STRATEGIES, grid, hostile_sweep, plausible, s
 
 import paceline
 from paceline.reporting.coordinates import ABSENT, Coordinates, coordinates_of
-from simulator.results import Result
+from simulator.results.results import Result
 
 RING, SYNC, ASYNC = STRATEGIES
 

@@ -10,8 +10,8 @@ from support.results import STRATEGIES, plausible, scenario_of
 
 from paceline.reporting import write_report
 from paceline.sweeping import read_results
-from simulator.checksums import without_checksum
-from simulator.errors import InputError, ResultsError
+from simulator.base.checksums import without_checksum
+from simulator.base.errors import InputError, ResultsError
 
 LINE = plausible(scenario_of(STRATEGIES[0], 2)).to_json()
 OTHER = plausible(scenario_of(STRATEGIES[0], 4)).to_json()
@@ -127,7 +127,7 @@ def test_a_device_is_written_to_and_not_replaced() -> None:
 
 
 def read_results_of_line() -> list[object]:
-    from simulator.results import Result
+    from simulator.results.results import Result
 
     return [Result.model_validate_json(LINE)]
 

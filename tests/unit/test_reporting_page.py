@@ -18,10 +18,10 @@ from paceline.reporting.render import SCRIPTS, render
 from paceline.reporting.sensitivity import Change
 from paceline.reporting.timeline import Bar, Timeline
 from paceline.sentences import limit_in_words, servers_note, work_note, workers_note
-from simulator.cost import usd_per_million_samples
-from simulator.figures import Bottleneck, Estimate
-from simulator.results import Result
-from simulator.text import format_share, format_usd
+from simulator.base.text import format_share, format_usd
+from simulator.results.cost import usd_per_million_samples
+from simulator.results.results import Result
+from simulator.spec.figures import Bottleneck, Estimate
 
 RING, SYNC, ASYNC = STRATEGIES
 

@@ -15,8 +15,8 @@ from paceline.cli.options import parse_axis
 from paceline.reporting.content import content_of
 from paceline.reporting.reproduce import Recipe, scenario_toml
 from paceline.sweeping import grid as grid_of
-from simulator.loading import scenario_from_table
-from simulator.results import Result
+from simulator.catalogue.loading import scenario_from_table
+from simulator.results.results import Result
 
 RING, SYNC, ASYNC = STRATEGIES
 

@@ -10,12 +10,12 @@ from support.modes import LOAD, MODES
 from support.scenarios import scenario_table
 
 from simulator import Scenario, load_scenario, scenario_from_table, simulate
-from simulator.catalog import entries
-from simulator.cluster import Cluster
-from simulator.errors import ScenarioError
-from simulator.evidence import coverage
-from simulator.resolve import resolve
-from simulator.warnings import warnings_of
+from simulator.base.catalog import entries
+from simulator.base.errors import ScenarioError
+from simulator.resolve.resolve import resolve
+from simulator.results.evidence import coverage
+from simulator.results.warnings import warnings_of
+from simulator.spec.cluster import Cluster
 
 
 def of(mode: str, left_out: bool = True) -> Scenario:

@@ -7,8 +7,8 @@ from support.scenarios import scenario_table
 
 from paceline.sweeping import grid
 from simulator import Scenario, load_scenario, scenario_from_table
-from simulator.errors import ScenarioError
-from simulator.loading import apply_settings
+from simulator.base.errors import ScenarioError
+from simulator.catalogue.loading import apply_settings
 
 RING = {"kind": "multi-worker-mirrored", "workers": 3}
 ASYNC = {"kind": "parameter-server", "mode": "async", "workers": 3, "pull_order": "forward"}

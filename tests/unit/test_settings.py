@@ -10,7 +10,7 @@ import pytest
 
 from paceline import load, sweep
 from paceline.ranges import numbers_in
-from simulator.errors import InputError, ScenarioError, SettingWarning
+from simulator.base.errors import InputError, ScenarioError, SettingWarning
 
 SHORT = {"run.steps": 5, "run.replications": 2}
 

@@ -8,10 +8,10 @@ import pytest
 from support.networks import wiring_of
 
 from simulator import simulate
-from simulator.cluster import Cluster
+from simulator.base.errors import ScenarioError
 from simulator.collectives.factory import collective_for
 from simulator.collectives.wire import Group
-from simulator.errors import ScenarioError
+from simulator.spec.cluster import Cluster
 
 ASYNC = {"kind": "parameter-server", "mode": "async", "workers": 4}
 RING = {"kind": "multi-worker-mirrored", "workers": 4}

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import paceline
-from simulator.results import Failed, Failure
-from simulator.short import Short
+from simulator.base.short import Short
+from simulator.results.results import Failed, Failure
 
 QUICK = {"run.steps": 6, "run.replications": 3}
 

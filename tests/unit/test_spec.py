@@ -8,10 +8,10 @@ from functools import cached_property
 import pytest
 
 from simulator import load_scenario
-from simulator.cluster import Cluster, Link, NodeClass
-from simulator.distributions import Empirical
+from simulator.base.spec import Spec
 from simulator.scenario import Scenario
-from simulator.spec import Spec
+from simulator.spec.cluster import Cluster, Link, NodeClass
+from simulator.spec.distributions import Empirical
 
 LINK = Link(bandwidth_bytes_per_s=1e9)
 RING, SERVERS = load_scenario("ring", [("strategy.workers", 4)]), load_scenario("async-ps", [("strategy.workers", 4)])

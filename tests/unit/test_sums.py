@@ -18,7 +18,7 @@ import pytest
 import calibrate
 import paceline
 import simulator
-from simulator.metrics import _unexplained
+from simulator.results.metrics import _unexplained
 
 PACKAGES = [Path(package.__file__).parent for package in (simulator, paceline, calibrate) if package.__file__ is not None]
 SCENARIOS = sorted(path.stem for path in (Path(__file__).parents[2] / "models" / "scenarios").glob("*.toml"))

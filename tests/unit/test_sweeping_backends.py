@@ -16,7 +16,7 @@ import pytest
 
 import paceline
 from paceline.sweeping.backends import Workers, check_versions, deaf_to, local_workers, versions
-from simulator.errors import InputError, SimulationError
+from simulator.base.errors import InputError, SimulationError
 
 pytestmark = pytest.mark.slow
 

@@ -9,10 +9,10 @@ import pytest
 from paceline.cli.options import parse_axis
 from paceline.sweeping import Grid, grid
 from simulator import load_scenario, scenario_from_table
-from simulator.catalog import entries
-from simulator.errors import ScenarioError
-from simulator.loading import apply_settings
-from simulator.resolve import resolve
+from simulator.base.catalog import entries
+from simulator.base.errors import ScenarioError
+from simulator.catalogue.loading import apply_settings
+from simulator.resolve.resolve import resolve
 
 AXES = [("strategy.workers", [1, 2, 3]), ("workload.batch_per_replica", [8, 16]), ("run.seed", [1, 2])]
 

@@ -22,10 +22,10 @@ from paceline.sweeping import Outcome, ResultsFile, Runner, Simulations, grid, i
 from paceline.sweeping.backends import KILLED, WorkersLostError
 from paceline.sweeping.lines import Line, line_in, line_of, outcome_of, timed
 from simulator import Scenario, simulate
-from simulator.checksums import checksum_holds, without_checksum
-from simulator.errors import InputError, PacelineWarning, ResultsError, SimulationError
-from simulator.resolve import Resolved
-from simulator.results import Failure, Result
+from simulator.base.checksums import checksum_holds, without_checksum
+from simulator.base.errors import InputError, PacelineWarning, ResultsError, SimulationError
+from simulator.resolve.resolve import Resolved
+from simulator.results.results import Failure, Result
 
 Build = Callable[..., Scenario]
 
@@ -178,7 +178,7 @@ def test_a_damaged_line_is_named_and_left_out(scenario: Build, tmp_path: Path, d
     assert re.search("; left out; the same `paceline sweep` simulates (it|them) again.$", read.notes[0])
 
 
-@pytest.mark.filterwarnings("ignore::simulator.errors.PacelineWarning")  # of a line that was cut in two there are two
+@pytest.mark.filterwarnings("ignore::simulator.base.errors.PacelineWarning")  # of a line that was cut in two there are two
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("place", [0, 1, 3])
 def test_a_damaged_line_is_simulated_again_and_nothing_else(
@@ -205,7 +205,7 @@ def test_a_damaged_line_is_simulated_again_and_nothing_else(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["r.ndjson", "r.times.ndjson"]
 
 
-@pytest.mark.filterwarnings("ignore::simulator.errors.PacelineWarning")
+@pytest.mark.filterwarnings("ignore::simulator.base.errors.PacelineWarning")
 def test_lines_behind_a_damaged_one_survive_a_crash(scenario: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scenarios, path = many(scenario, (1, 2, 3, 4)), tmp_path / "r.ndjson"
     sweep(scenarios, path, jobs=1)
@@ -231,7 +231,7 @@ def test_lines_behind_a_damaged_one_survive_a_crash(scenario: Build, tmp_path: P
     assert path.read_bytes() == whole
 
 
-@pytest.mark.filterwarnings("ignore::simulator.errors.PacelineWarning")
+@pytest.mark.filterwarnings("ignore::simulator.base.errors.PacelineWarning")
 def test_a_damaged_file_of_another_sweep_is_not_touched(scenario: Build, tmp_path: Path) -> None:
     path = tmp_path / "r.ndjson"
     sweep(many(scenario), path, jobs=1)
@@ -246,7 +246,7 @@ def test_a_damaged_file_of_another_sweep_is_not_touched(scenario: Build, tmp_pat
     assert path.read_bytes() == lines[0] + lines[1]
 
 
-@pytest.mark.filterwarnings("ignore::simulator.errors.PacelineWarning")
+@pytest.mark.filterwarnings("ignore::simulator.base.errors.PacelineWarning")
 def test_failures_behind_a_damaged_line_are_tried_again(scenario: Build, tmp_path: Path) -> None:
     scenarios, path = failing(scenario), tmp_path / "r.ndjson"
     sweep(scenarios, path, jobs=1)
@@ -272,7 +272,7 @@ def test_a_damaged_line_ahead_is_simulated_again(scenario: Build, tmp_path: Path
     assert not ResultsFile.ahead_of(path).exists()
 
 
-@pytest.mark.filterwarnings("ignore::simulator.errors.PacelineWarning")
+@pytest.mark.filterwarnings("ignore::simulator.base.errors.PacelineWarning")
 def test_a_plan_simulates_a_damaged_line_again(scenario: Build, tmp_path: Path) -> None:
     scenarios, path = many(scenario, (1, 2, 3, 4, 5)), tmp_path / "r.ndjson"
 
@@ -424,7 +424,7 @@ def test_a_line_without_a_checksum_gets_none(scenario: Build, tmp_path: Path) ->
         assert json.loads(line.text)["wall_time_s"] is None
 
 
-@pytest.mark.filterwarnings("ignore::simulator.errors.PacelineWarning")
+@pytest.mark.filterwarnings("ignore::simulator.base.errors.PacelineWarning")
 def test_what_differs_behind_a_damaged_line_is_said(scenario: Build, tmp_path: Path) -> None:
     path = tmp_path / "r.ndjson"
     sweep(many(scenario), path, jobs=1)

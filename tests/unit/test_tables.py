@@ -16,11 +16,11 @@ from support.scenarios import scenario_table
 import paceline
 from paceline.planning.answer import Candidate, Plan
 from paceline.planning.goal import Goal
-from simulator.cost import cost_of_samples, time_of_samples_s
-from simulator.figures import Bottleneck
-from simulator.results import Failed, Failure
-from simulator.rows import COLUMNS
-from simulator.table import Table, frame_of, html_of
+from simulator.base.table import Table, frame_of, html_of
+from simulator.results.cost import cost_of_samples, time_of_samples_s
+from simulator.results.results import Failed, Failure
+from simulator.results.rows import COLUMNS
+from simulator.spec.figures import Bottleneck
 
 ROOT = Path(__file__).parents[2]
 HOSTILE = [

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from simulator import scenario_from_table, simulate
-from simulator.distributions import Constant, Gamma, Normal
-from simulator.errors import ScenarioError
-from simulator.invariants import audit
-from simulator.teams import as_workers, slowest_of
+from simulator.base.errors import ScenarioError
+from simulator.checks.invariants import audit
+from simulator.resolve.teams import as_workers, slowest_of
+from simulator.spec.distributions import Constant, Gamma, Normal
 
 LOAD = {
     "name": "one-layer", "batch_per_replica": 10,

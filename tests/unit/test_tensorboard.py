@@ -11,11 +11,11 @@ from tensorboardX.proto.event_pb2 import Event
 from tensorboardX.record_writer import RecordWriter
 
 from simulator import scenario_from_table, simulate
-from simulator.errors import InputError
+from simulator.base.errors import InputError
+from simulator.base.records import Step
+from simulator.engine.replication import replicate
 from simulator.observing.recording import FanOut, Recording
 from simulator.observing.tensorboard import EVENT_FILE, EventHistogram, TensorBoard
-from simulator.records import Step
-from simulator.replication import replicate
 
 ASYNC = {"kind": "parameter-server", "mode": "async", "workers": 3}
 

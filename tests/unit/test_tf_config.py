@@ -13,7 +13,7 @@ import pytest
 from calibrate.tf_config import read_tf_config, scenario_of, scenario_text
 from paceline.cli.app import main
 from simulator import Scenario
-from simulator.errors import InputError
+from simulator.base.errors import InputError
 
 
 def scenario(jobs: dict[str, Any], devices: int = 1) -> tuple[Scenario, str]:

@@ -6,17 +6,17 @@ import pytest
 
 from paceline.planning.bounds import Ceilings
 from simulator import scenario_from_table, simulate
-from simulator.closed_form import ring_all_reduce_s
-from simulator.errors import InputError
-from simulator.invariants import audit
-from simulator.layers import Layer
-from simulator.precision import precision_gain
-from simulator.replication import drawn_scenario
-from simulator.resolve import resolve
-from simulator.rng import Streams
+from simulator.base.errors import InputError
+from simulator.base.rng import Streams
+from simulator.checks.invariants import audit
+from simulator.engine.replication import drawn_scenario
+from simulator.resolve.precision import precision_gain
+from simulator.resolve.resolve import resolve
+from simulator.resolve.trained import recomputed_share
+from simulator.spec.layers import Layer
+from simulator.spec.training import GROWTH_STEPS, Training
 from simulator.strategies.single import Single
-from simulator.trained import recomputed_share
-from simulator.training import GROWTH_STEPS, Training
+from tests.support.closed_forms import ring_all_reduce_s
 from tests.support.scenarios import scenario_table
 
 RING = {"kind": "multi-worker-mirrored", "workers": 4}

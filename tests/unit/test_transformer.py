@@ -10,19 +10,19 @@ import pytest
 
 from calibrate.published.shares import SHARES, fitted, rows_of
 from simulator import simulate
-from simulator.accelerator import accelerator_named
-from simulator.catalog import entries
-from simulator.computed import CONSTANTS, NEWER, attention_reach, step_of
-from simulator.constants import Known, constants
-from simulator.device_transfer import moved_to
-from simulator.errors import ScenarioError
-from simulator.evidence import coverage
-from simulator.loading import load_scenario, load_workload
-from simulator.published_throughputs import load_published_throughputs
-from simulator.residual import Residual
-from simulator.resolve import resolve
-from simulator.transformer import ExpertsOf, Transformer
-from simulator.workload import Workload
+from simulator.base.catalog import entries
+from simulator.base.errors import ScenarioError
+from simulator.catalogue.loading import load_scenario, load_workload
+from simulator.resolve.device_transfer import moved_to
+from simulator.resolve.published_throughputs import load_published_throughputs
+from simulator.resolve.resolve import resolve
+from simulator.results.evidence import coverage
+from simulator.spec.accelerator import accelerator_named
+from simulator.spec.computed import CONSTANTS, NEWER, attention_reach, step_of
+from simulator.spec.constants import Known, constants
+from simulator.spec.residual import Residual
+from simulator.spec.transformer import ExpertsOf, Transformer
+from simulator.spec.workload import Workload
 
 GPT = {"layers": 24, "hidden": 2048, "heads": 16, "sequence": 2048, "vocabulary": 51200}
 LLAMA = {

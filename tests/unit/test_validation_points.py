@@ -13,7 +13,7 @@ from support.scenarios import scenario_table
 
 from calibrate.validation.points import Setting, compared, read_points, scenarios_at
 from simulator import simulate
-from simulator.errors import InputError, ReadingWarning, ScenarioError
+from simulator.base.errors import InputError, ReadingWarning, ScenarioError
 
 
 def read(folder: Path, content: str | bytes) -> tuple[Setting, ...]:

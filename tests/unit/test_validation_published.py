@@ -11,7 +11,7 @@ from calibrate.published.tables import Excluded
 from calibrate.published.validation import Coverage, PublishedValidation, outlines_of
 from paceline.reporting.validation import ValidationFiles, as_data, render_validation, section
 from paceline.reporting.validation.files import kinds_of_tables
-from simulator.constants import Constant, Prior
+from simulator.spec.constants import Constant, Prior
 
 PRIOR = Prior(value=0.5, low=0.1, high=0.9, source="made up for this test")
 FOUND = PublishedValidation(

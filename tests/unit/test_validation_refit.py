@@ -13,7 +13,7 @@ from calibrate.validation.candidates import candidates_of, value_at, with_factor
 from calibrate.validation.points import Setting, base_scenario, compared, scenarios_at
 from calibrate.validation.refit import BOUND, noise_of, refit, refitted_table
 from simulator import load_scenario, simulate
-from simulator.loading import apply_settings, scenario_from_table
+from simulator.catalogue.loading import apply_settings, scenario_from_table
 from simulator.scenario import Scenario
 
 pytestmark = pytest.mark.slow

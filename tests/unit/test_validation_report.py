@@ -13,9 +13,9 @@ from calibrate.validation.validation import largest_errors, scores_of
 from paceline.reporting.validation import place_section, render_validation, section, write_validation
 from paceline.reporting.validation.content import csv_tables, rows_table, scores_table, summary
 from paceline.reporting.validation.figures import curves_of
-from simulator.errors import InputError
-from simulator.table import Column, Table
-from simulator.text import written
+from simulator.base.errors import InputError
+from simulator.base.table import Column, Table
+from simulator.base.text import written
 
 
 def figures_of(page: str) -> dict[str, Any]:

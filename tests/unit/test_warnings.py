@@ -10,8 +10,8 @@ from support.scenarios import scenario_table
 
 import simulator
 from simulator import scenario_from_table, simulate
-from simulator.figures import WARNINGS
-from simulator.warnings import warnings_of
+from simulator.results.warnings import warnings_of
+from simulator.spec.figures import WARNINGS
 
 RANGE = {"batch": [8, 64], "tensor_bytes": [1e3, 1e7], "workers": [1, 4], "servers": [0, 2], "device": "CPU"}
 DRAWS = {"parameters": ["apply_s"], "draws": [[1e-3], [2e-3]]}

@@ -6,9 +6,9 @@ import pytest
 from support.scenarios import scenario_table
 
 from simulator import load_scenario, scenario_from_table, simulate
-from simulator.buckets import buckets
-from simulator.errors import ScenarioError
-from simulator.loading import apply_settings
+from simulator.base.errors import ScenarioError
+from simulator.catalogue.loading import apply_settings
+from simulator.spec.buckets import buckets
 
 WORKLOAD = """
 name = "fitted"
@@ -136,7 +136,7 @@ def test_a_worker_sits_on_one_node():
 
 
 def test_a_random_phase_spreads_over_a_step_with_its_transfers():
-    from simulator.invariants import audit
+    from simulator.checks.invariants import audit
 
     load = {"variables": [{"name": "v", "size": "100 MB", "creation_index": 0, "ready": 1.0}]}
     parts = {"workload": load, "strategy": {"kind": "parameter-server", "mode": "async", "workers": 20}, "run": {"start": "random-phase"}}

@@ -19,11 +19,11 @@ from paceline.reporting.job_figures import job_timeline_figure, strips_of
 from paceline.reporting.tables import tables_of
 from paceline.whole_job import PART_LABELS, epochs_table, job_in_words, jobs_table, part_rows, parts_table
 from simulator import Result, load_scenario, simulate
-from simulator.discrepancy import off_of
-from simulator.errors import InputError, ScenarioError
-from simulator.figures import JobOutcome, JobParts
-from simulator.rows import COLUMNS, OF_JOB
-from simulator.table import frame_of
+from simulator.base.errors import InputError, ScenarioError
+from simulator.base.table import frame_of
+from simulator.results.rows import COLUMNS, OF_JOB
+from simulator.spec.discrepancy import off_of
+from simulator.spec.figures import JobOutcome, JobParts
 
 RESULT = sweep()[4]
 LONG = with_job(RESULT, 1e9)

@@ -10,8 +10,8 @@ from support.networks import Messages, wiring_of
 from support.scenarios import scenario_table
 
 from simulator import scenario_from_table
-from simulator.kernel import Kernel
 from simulator.network.flows import Network
+from simulator.network.kernel import Kernel
 from simulator.network.objects import network_of
 from simulator.network.ports import Connection
 from simulator.program.port_names import Owner, PortKind, PortName

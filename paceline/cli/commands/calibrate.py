@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from paceline.cli.commands import Panel
-from simulator.errors import InputError
+from simulator.base.errors import InputError
 
 if TYPE_CHECKING:
     from calibrate.xplane.profiles import Profiled
-    from simulator.overheads import Overheads
     from simulator.scenario import Scenario
-    from simulator.workload import Workload
+    from simulator.spec.overheads import Overheads
+    from simulator.spec.workload import Workload
 
 __all__ = ["calibrate"]
 
@@ -226,7 +226,7 @@ def calibrate(
     from paceline import api
     from paceline.cli.measuring import measuring, warning_loudly
     from paceline.cli.options import command_line, needs, numbers_of, useless
-    from simulator.outputs import EDITED, Output
+    from simulator.base.outputs import EDITED, Output
 
     if (model is not None and step is not None) or not (model or step or profiles or from_measurements or tf_config is not None):
         raise InputError(
@@ -374,8 +374,8 @@ def _show(workload: Workload, path: Path, raw: Path, *, as_json: bool, with_scen
     from paceline.cli.measuring import note_of_file, note_of_measurements
     from paceline.cli.terminal import printer, say
     from paceline.server_load import ServerLoad
-    from simulator.table import Column, Table
-    from simulator.text import format_bytes, format_share
+    from simulator.base.table import Column, Table
+    from simulator.base.text import format_bytes, format_share
 
     note_of_measurements(workload.provenance)
     if as_json:
@@ -423,7 +423,7 @@ def _show(workload: Workload, path: Path, raw: Path, *, as_json: bool, with_scen
 
 def _beside_steps(overheads: Overheads) -> str:
     """In words, what a job spends besides."""
-    from simulator.text import format_bytes, format_rate, format_seconds
+    from simulator.base.text import format_bytes, format_rate, format_seconds
 
     durations = {
         "start-up": overheads.startup,
@@ -442,7 +442,7 @@ def _beside_steps(overheads: Overheads) -> str:
 
 
 def _show_scenario(scenario: Scenario, path: Path, *, as_json: bool) -> None:
-    from simulator.text import counted
+    from simulator.base.text import counted
 
     counts = {
         "replicas": scenario.replicas,

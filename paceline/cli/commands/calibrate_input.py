@@ -10,7 +10,7 @@ import typer
 from paceline.cli.commands import Panel
 
 if TYPE_CHECKING:
-    from simulator.input_pipeline import InputPipeline, InputWork
+    from simulator.spec.input_pipeline import InputPipeline, InputWork
 
 __all__ = ["calibrate_input"]
 
@@ -93,7 +93,7 @@ def _show(pipeline: InputPipeline, path: Path, raw: Path, *, as_json: bool) -> N
     """The fitted summary on stdout: for a reader, or as JSON."""
     from paceline.cli.measuring import note_of_file
     from paceline.cli.terminal import say
-    from simulator.text import format_seconds
+    from simulator.base.text import format_seconds
 
     if as_json:
         from json import dumps
@@ -120,7 +120,7 @@ def _show(pipeline: InputPipeline, path: Path, raw: Path, *, as_json: bool) -> N
 def _show_work(label: str, place: str, work: InputWork, pipeline: InputPipeline) -> None:
     """Both parts of a batch's work with their intervals."""
     from paceline.cli.terminal import say
-    from simulator.text import format_bytes, format_seconds
+    from simulator.base.text import format_bytes, format_seconds
 
     intervals = pipeline.fit.intervals_90 if pipeline.fit else {}
     for part, law in (("serial", work.serial), ("parallel", work.parallel)):

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from paceline.cli.commands import Panel
-from simulator.errors import InputError
+from simulator.base.errors import InputError
 
 if TYPE_CHECKING:
-    from simulator.cluster import Cluster
+    from simulator.spec.cluster import Cluster
 
 __all__ = ["calibrate_link"]
 
@@ -133,7 +133,7 @@ def _show(cluster: Cluster, path: Path, raw: Path, *, as_json: bool) -> None:
     """The fitted summary on stdout: for a reader, or as JSON."""
     from paceline.cli.measuring import note_of_file
     from paceline.cli.terminal import say
-    from simulator.text import format_rate, format_seconds
+    from simulator.base.text import format_rate, format_seconds
 
     if as_json:
         from json import dumps

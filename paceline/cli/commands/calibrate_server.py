@@ -10,7 +10,7 @@ import typer
 from paceline.cli.commands import Panel
 
 if TYPE_CHECKING:
-    from simulator.cluster import Cluster
+    from simulator.spec.cluster import Cluster
 
 __all__ = ["calibrate_server"]
 
@@ -93,9 +93,9 @@ def _show(cluster: Cluster, path: Path, raw: Path, *, as_json: bool) -> None:
     from paceline.cli.measuring import note_of_file, note_of_measurements
     from paceline.cli.terminal import printer, say
     from paceline.server_load import ServerLoad
-    from simulator.constants import constants
-    from simulator.table import Column, Table
-    from simulator.text import format_share
+    from simulator.base.table import Column, Table
+    from simulator.base.text import format_share
+    from simulator.spec.constants import constants
 
     assert cluster.fit_hosts is not None
     fit, transport = cluster.fit_hosts, cluster.transport
@@ -147,7 +147,7 @@ def _nano(*values_s: float | None) -> str:
 
 
 def _in_units(values: tuple[float | None, ...], factor: float, unit: str) -> str:
-    from simulator.text import format_number
+    from simulator.base.text import format_number
 
     known = [format_number(value * factor) for value in values if value is not None]
     return f"{' to '.join(known)} {unit}" if known else "–"

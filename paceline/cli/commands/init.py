@@ -163,8 +163,8 @@ def init(
     Example: [bold]paceline init --step-time '250 ms' --parameters 25.6e6 --batch 64 --nodes 4 --out my.toml[/bold]
     """
     from paceline import api
-    from simulator.errors import InputError
-    from simulator.outputs import EDITED, Output
+    from simulator.base.errors import InputError
+    from simulator.base.outputs import EDITED, Output
 
     figures: dict[str, Any] = {
         "workload": workload, "step_time": step_time, "parameters": parameters, "batch": batch, "tensors": tensors,
@@ -188,8 +188,8 @@ def _asked(usual: dict[str, Any]) -> dict[str, Any]:
     """The same figures, as answered at the terminal."""
     from paceline.cli.terminal import note
     from paceline.scenario_text import MEASURED_WITH, NODES, OWN, SORTS, Figures, quantity_of
-    from simulator.catalog import entries, find
-    from simulator.prices import price_of_text
+    from simulator.base.catalog import entries, find
+    from simulator.spec.prices import price_of_text
 
     figures = dict(usual)
 
@@ -247,7 +247,7 @@ def _checked(check: Callable[[str], Any]) -> Callable[[Any], Any]:
     """Says what is wrong with an answer, so that the question is asked again."""
 
     def answer(text: Any) -> Any:
-        from simulator.errors import PacelineError
+        from simulator.base.errors import PacelineError
 
         try:
             return check(str(text).strip())
@@ -289,7 +289,7 @@ def _show(scenario: Scenario, path: Path) -> None:
     import shlex
 
     from paceline.cli.terminal import note
-    from simulator.text import counted
+    from simulator.base.text import counted
 
     file = shlex.quote(str(path))
     note(

@@ -12,7 +12,7 @@ import typer
 from paceline.cli.commands import Panel
 
 if TYPE_CHECKING:
-    from simulator.table import Cell, Table
+    from simulator.base.table import Cell, Table
 
 
 __all__ = ["app"]
@@ -62,7 +62,7 @@ def list_(
 
 def _table(kind: str, rows: Sequence[Mapping[str, Any]]) -> Table:
     """One kind's table; what its figures do not tell stands in a description."""
-    from simulator.table import Column, Table
+    from simulator.base.table import Column, Table
 
     columns = {
         "workload": (Column("measured_on", "text", "measured on"),),
@@ -143,7 +143,7 @@ def show(
     Example: [bold]paceline models show ethernet-25g[/bold]
     """
     from paceline import api
-    from simulator.plausible import warn_of_implausible
+    from simulator.spec.plausible import warn_of_implausible
 
     entry = api.models()[name]
     spec = entry.spec  # a file that breaks a rule is not shown as if it could be used

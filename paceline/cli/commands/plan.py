@@ -261,8 +261,8 @@ def plan(
     from paceline.reporting.planned import plan_file_of
     from paceline.reporting.render import REPORT
     from paceline.sweeping import ResultsFile
-    from simulator.catalog import scenario_file
-    from simulator.outputs import Output, check_apart
+    from simulator.base.catalog import scenario_file
+    from simulator.base.outputs import Output, check_apart
 
     if report is not None:
         if out is not None:

@@ -48,8 +48,8 @@ def quickstart(
     from paceline.cli.measuring import measuring, note_of_measurements
     from paceline.cli.showing_results import show_table
     from paceline.cli.terminal import note, progress_bar, stages_bar
-    from simulator import catalog
-    from simulator.loading import load_workload
+    from simulator.base import catalog
+    from simulator.catalogue.loading import load_workload
 
     results_file, workload_file = out.with_suffix(".ndjson"), out.with_suffix(".workload.toml")
     _check_files(out, force=force)
@@ -98,7 +98,7 @@ def _check_files(out: Path, *, force: bool) -> None:
     """
     from paceline.reporting.render import REPORT
     from paceline.sweeping import ResultsFile
-    from simulator.outputs import Output, OutputKind, check_apart
+    from simulator.base.outputs import Output, OutputKind, check_apart
 
     results, workload = out.with_suffix(".ndjson"), out.with_suffix(".workload.toml")
     beside = [("a file beside it", path) for path in (results, workload, *ResultsFile.beside(results))]
@@ -120,7 +120,7 @@ _MARK = f"<dd><bdi>{_COMMAND}</bdi></dd>"
 
 
 def _is_own_workload(path: Path) -> bool:
-    from simulator.outputs import fitted_table
+    from simulator.base.outputs import fitted_table
 
     its = fitted_table(path)
     return bool(its) and its["provenance"]["command"] == _COMMAND
@@ -131,7 +131,7 @@ def _are_own_results(path: Path) -> bool:
     from paceline.sweeping import axes_of, grid
     from paceline.sweeping.lines import begins_line
     from paceline.sweeping.results_file import iter_results
-    from simulator.errors import PacelineError
+    from simulator.base.errors import PacelineError
 
     try:
         found = list(iter_results(path, []))

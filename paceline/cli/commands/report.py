@@ -141,8 +141,8 @@ def _formats_of(text: str | None, figures: Path | None) -> list[Format]:
     from typing import get_args
 
     from paceline.reporting.exporting import Format
-    from simulator.errors import InputError
-    from simulator.nearest import did_you_mean
+    from simulator.base.errors import InputError
+    from simulator.base.nearest import did_you_mean
 
     known: tuple[Format, ...] = get_args(Format)
     if text is None:
@@ -159,7 +159,7 @@ def _formats_of(text: str | None, figures: Path | None) -> list[Format]:
 
 def _as_data(written: Report) -> dict[str, object]:
     """What ``--json`` prints."""
-    from simulator.results import Result
+    from simulator.results.results import Result
 
     results = sum(isinstance(outcome, Result) for outcome in written.outcomes)
     data: dict[str, object] = {"report": str(written.path), "results": results, "notes": list(written.notes), "bytes": written.bytes}

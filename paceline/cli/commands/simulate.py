@@ -173,8 +173,8 @@ def _show_laws(seen: Observation) -> None:
 def _print_program(scenario: Scenario, *, json: bool) -> None:
     """Print the program of a scenario: summed up, or with ``json`` every row of every table, one per line."""
     from paceline import api
-    from simulator.plausible import warn_of_implausible
     from simulator.program.printing import rows_of
+    from simulator.spec.plausible import warn_of_implausible
 
     warn_of_implausible(scenario)
     printed = api.preview(scenario)
@@ -205,8 +205,8 @@ def _show_program(scenario: Scenario, printed: Printed) -> None:
 
 def _heading(scenario: Scenario, printed: Printed) -> Iterator[str]:
     """What the program is repeated over, and what it leaves to draws."""
-    from simulator.defaults import start_of
-    from simulator.text import counted, format_seconds
+    from simulator.base.text import counted, format_seconds
+    from simulator.resolve.defaults import start_of
 
     run, load, layout = scenario.run, scenario.workload, scenario.layout
     workers = "" if layout.workers == layout.replicas else f", {counted(layout.workers, 'worker')}"
@@ -228,7 +228,7 @@ _BEGIN = {
 
 def _grid(listing: Listing) -> Grid:
     """A table of the program for the terminal."""
-    from simulator.table import Column, Table
+    from simulator.base.table import Column, Table
 
     columns = tuple(Column(heading, "text", left=heading not in ("count", "number")) for heading in listing.columns)
     return Table(listing.title, columns, tuple(map(tuple, listing.rows))).to_rich()

@@ -111,7 +111,7 @@ def sweep(
     from paceline.cli.asking import asking
     from paceline.cli.ending import Counted, keeping
     from paceline.cli.terminal import note, progress_bar
-    from simulator.text import counted
+    from simulator.base.text import counted
 
     out = out or Path(f"{scenario.stem}.ndjson")
     axes = over_of(over)
@@ -152,7 +152,7 @@ def _show(swept: Sweep) -> None:
     """A table of all results, or of the first and the last where there are many."""
     from paceline.cli.showing_results import show_table
     from paceline.cli.terminal import note
-    from simulator.results import Result
+    from simulator.results.results import Result
 
     shown = swept if len(swept) <= _ALL_SHOWN else [*swept[:_OF_EACH_END], *swept[-_OF_EACH_END:]]
     if results := [outcome for outcome in shown if isinstance(outcome, Result)]:

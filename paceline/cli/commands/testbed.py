@@ -213,7 +213,7 @@ def _measuring() -> Iterator[Callable[[float, int], None]]:
     """A progress bar around the repeats; where they are stopped or fail, says how many are kept."""
     from paceline.cli.ending import StoppedError
     from paceline.cli.terminal import note, progress_bar
-    from simulator.errors import CalibrationError
+    from simulator.base.errors import CalibrationError
 
     try:
         with progress_bar("repeats") as advance:

@@ -226,7 +226,7 @@ def validate(
     from paceline.cli.showing_validation import show_matrix, show_validation
     from paceline.cli.terminal import note, progress_bar, show_json, stages_bar
     from paceline.reporting.validation import as_data
-    from simulator.errors import InputError
+    from simulator.base.errors import InputError
 
     on_points = scenario is not None or measured is not None
     if published:
@@ -306,7 +306,7 @@ def validate(
 
 def _biased(found: Validation) -> str:
     """That predictions are off to one side by more than runs scatter; "" where they are not."""
-    from simulator.text import format_share, written
+    from simulator.base.text import format_share, written
 
     score = max(found.scores, key=lambda its: abs(its.median_error))
     if abs(score.median_error) <= (score.noise_floor or 0):

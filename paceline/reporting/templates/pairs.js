@@ -1,4 +1,4 @@
-// Two points compared run by run: the rules of paceline/comparing.py, paceline/gain_bounds.py and simulator/intervals.py.
+// Two points compared run by run: the rules of paceline/comparing.py, paceline/gain_bounds.py and simulator/results/intervals.py.
 
 // quantile whose rank is share x (n + 1), between its neighbours where that is no whole number
 function ranked(sorted, share) {

@@ -13,9 +13,9 @@ from urllib.parse import quote
 from calibrate.fit.intervals import digits
 from calibrate.validation.comparison import Compared
 from calibrate.validation.validation import Score, Validation
-from simulator.errors import InputError
-from simulator.table import Cell, Column, Table
-from simulator.text import clean, format_interval, format_number, format_share, written
+from simulator.base.errors import InputError
+from simulator.base.table import Cell, Column, Table
+from simulator.base.text import clean, format_interval, format_number, format_share, written
 
 __all__ = [
     "as_data",

@@ -22,7 +22,7 @@ from paceline.reporting.axes import (
     series_colour,
     workers_axis,
 )
-from simulator.text import format_number, format_share, plot_text, written
+from simulator.base.text import format_number, format_share, plot_text, written
 
 __all__ = ["FARTHEST", "Curve", "curves_of", "errors", "errors_height", "overlay", "scatter"]
 

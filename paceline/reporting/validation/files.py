@@ -14,8 +14,8 @@ from calibrate.validation.validation import Outline, Validation
 from paceline.reporting.tables import write_tables
 from paceline.reporting.validation.content import check_document, csv_tables, details_file, place_section, settings_file
 from paceline.reporting.validation.page import VALIDATION_PAGE, write_validation
-from simulator.errors import InputError
-from simulator.outputs import EDITED, Output, OutputKind, check_apart, check_folder, csv_kind, has_header, heading_of
+from simulator.base.errors import InputError
+from simulator.base.outputs import EDITED, Output, OutputKind, check_apart, check_folder, csv_kind, has_header, heading_of
 
 __all__ = ["ValidationFiles", "kinds_of_tables"]
 

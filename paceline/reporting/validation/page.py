@@ -13,8 +13,8 @@ from paceline.reporting.figures import plain
 from paceline.reporting.render import environment
 from paceline.reporting.validation.content import scores_table, summaries, tables_of
 from paceline.reporting.validation.figures import FARTHEST, curves_of, errors, errors_height, overlay, scatter
-from simulator.outputs import Output, marked_kind
-from simulator.text import NONE, clean, format_share, written
+from simulator.base.outputs import Output, marked_kind
+from simulator.base.text import NONE, clean, format_share, written
 
 __all__ = ["VALIDATION_PAGE", "render_validation", "write_validation"]
 

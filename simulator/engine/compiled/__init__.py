@@ -1,8 +1,8 @@
 """The compiled engine: the kernel, the network and the cores of the SimPy engine again, in tables and machine code.
 
 Each module here stands beside the one that it follows, with the same names: ``calendar``
-beside ``simulator.kernel``; ``ports``, ``fairness``, ``flows``, ``admission`` and
-``queues`` beside those of ``simulator.network``; ``cores`` beside ``simulator.cores``.
+beside ``simulator.network.kernel``; ``ports``, ``fairness``, ``flows``, ``admission`` and
+``queues`` beside those of ``simulator.network``; ``cores`` beside ``simulator.network.cores``.
 What happens, in which order, and every rounding are the same; where the reference has an
 ordered dictionary, there is a linked list here. Programs are run by ``interpreter``,
 ``rank``, ``server``, ``device``, ``overlap``, ``rules``, ``updates`` and ``collectives``,

@@ -1,4 +1,4 @@
-"""What happens when: the compiled counterpart of ``simulator.kernel``.
+"""What happens when: the compiled counterpart of ``simulator.network.kernel``.
 
 Something that is to happen is two integers: ``what``, a code and a number packed by
 :func:`pack`, and ``about``, whatever else its handler needs. Entries of the calendar are

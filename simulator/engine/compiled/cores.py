@@ -1,4 +1,4 @@
-"""Shared cores: the compiled counterpart of ``simulator.cores``, which explains them.
+"""Shared cores: the compiled counterpart of ``simulator.network.cores``, which explains them.
 
 A task's alarm has the number of the task after those of the shared ports.
 """
@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import math
 
-from simulator.cores import ROUNDING
 from simulator.engine.compiled.calendar import set_alarm, soon
 from simulator.engine.compiled.layout import task_at, work_at
 from simulator.engine.compiled.machine import Record, compiled
 from simulator.engine.compiled.observed_rows import restore_context, save_context
+from simulator.network.cores import ROUNDING
 
 __all__ = ["leave", "work"]
 

@@ -6,7 +6,10 @@ from collections.abc import Callable, MutableMapping, Sequence
 
 import numpy as np
 
-from simulator.available import give_back
+from simulator.base.available import give_back
+from simulator.base.errors import dead_lock, no_delay
+from simulator.base.log import Log
+from simulator.base.names import Names, device_name
 from simulator.collectives.collective import Collective
 from simulator.engine.compiled.codes import DONE
 from simulator.engine.compiled.interpreter import CLOSES, DRAWS, ENDS, REDUCES, ROWS, TURNS, act
@@ -14,11 +17,8 @@ from simulator.engine.compiled.loop import DRAINED, FULL, REFUSED, SLICE, WEIGHT
 from simulator.engine.compiled.observer import ObserverFeed
 from simulator.engine.compiled.tables import Simulation, begin
 from simulator.engine.draws import Draws
-from simulator.engine.log import Log
 from simulator.engine.progress import Progress
 from simulator.engine.recorder import InUse, Kind, Name, Recorder
-from simulator.errors import dead_lock, no_delay
-from simulator.names import Names, device_name
 from simulator.program.port_names import PortName
 from simulator.program.program import Floats, Program
 

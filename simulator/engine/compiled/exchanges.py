@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.collectives.schedule import Needs, Tables
 from simulator.engine.compiled import layout
 from simulator.engine.compiled.state import State
 from simulator.program.groups import collectives_of, exchanges_by_group, members_of_groups, memberships, partition_of_each
 from simulator.program.program import Integers, Program
+from simulator.program.schedule import Needs, Tables
 
 __all__ = ["add_exchanges"]
 

@@ -478,7 +478,7 @@ LANE = np.dtype(
 """A lane, and where its messages stand; ``after``: in the list of those that wait for its target; ``meets_n`` -1: it never does."""
 
 NEED = np.dtype([("lane", "i4"), ("base", "i4"), ("slope", "i4"), ("onward", "i4")])
-"""As a row of :class:`simulator.collectives.schedule.Needs`."""
+"""As a row of :class:`simulator.program.schedule.Needs`."""
 
 ROLE = np.dtype([(name, "i4") for name in ("first", "last", "outgoing", "incoming", "into", "into_n")])
 """A rank's part in an exchange: its lanes ``first`` to ``last`` - 1, messages that it sends and gets, and lanes to it."""

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from simulator.base.log import Log
 from simulator.engine.compiled import observed_rows
 from simulator.engine.compiled.tables import Simulation
-from simulator.engine.log import Log
 from simulator.engine.operation_log import OperationLog
 from simulator.engine.recorder import Recorder
 from simulator.program.groups import exchanges_by_group, group_name, members_of_groups

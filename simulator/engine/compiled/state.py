@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.available import give_back
-from simulator.compact import numbers
+from simulator.base.available import give_back
+from simulator.base.compact import numbers
 from simulator.engine.compiled import layout
 from simulator.engine.compiled.ample import shared_crossings
 from simulator.engine.compiled.layout import AWAY
 from simulator.engine.compiled.machine import Record, address_of
 from simulator.network.fairness import PATIENCE
 from simulator.program.program import Changes, Cores, Floats, Paths, Ports
-from simulator.transport import Transport
+from simulator.spec.transport import Transport
 
 __all__ = ["State", "aligned"]
 

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from simulator.base.errors import InputError
 from simulator.engine.choosing import MOST_OPERATIONS
 from simulator.engine.compiled import codes, layout
 from simulator.engine.compiled.exchanges import add_exchanges
 from simulator.engine.compiled.state import State, aligned
 from simulator.engine.draws import Draws, Jitter, ahead_of
 from simulator.engine.recorder import UPDATE_COLUMNS
-from simulator.errors import InputError
 from simulator.program.groups import amid_passes, collectives_of, last_groups, may_overlap, memberships, of_partition, stands_still
 from simulator.program.program import Feed, Floats, Integers, Program, Routine, Synchronous
 

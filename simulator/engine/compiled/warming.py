@@ -15,7 +15,7 @@ import threading
 import numpy as np
 
 from simulator.program.program import Paths, Ports
-from simulator.transport import Transport
+from simulator.spec.transport import Transport
 
 __all__ = ["NotMadeError", "available", "is_made", "load", "make"]
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from simulator.base.records import Update
 from simulator.engine.recorder import Parts
 from simulator.engine.simpy.collectives import Collectives
 from simulator.engine.simpy.rank import Rank
 from simulator.engine.simpy.recorder import KernelRecorder
 from simulator.engine.simpy.updates import Updates
-from simulator.kernel import Kernel
+from simulator.network.kernel import Kernel
 from simulator.program.program import Integers
-from simulator.records import Update
 
 __all__ = ["Accounts"]
 

@@ -10,16 +10,16 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from simpy.events import Event
 
+from simulator.base.log import Log
+from simulator.base.records import NOTHING
 from simulator.collectives.collective import Collective
 from simulator.collectives.message_level import MessageLevel
 from simulator.collectives.use import Use
-from simulator.engine.log import Log
-from simulator.kernel import Kernel
 from simulator.network.flows import Network
+from simulator.network.kernel import Kernel
 from simulator.network.ports import Connection
 from simulator.program.groups import collectives_of, exchanges_by_group, group_name, memberships, partition_of_each
 from simulator.program.program import Operation, Program, Routine
-from simulator.records import NOTHING
 
 __all__ = ["Collectives", "Entered", "Gatherings", "MessageByMessage", "VectorisedCollectives"]
 

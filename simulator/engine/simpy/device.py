@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from simpy.events import Event
 
-from simulator.cores import Task
-from simulator.kernel import Kernel
+from simulator.network.cores import Task
 from simulator.network.flows import Network
+from simulator.network.kernel import Kernel
 from simulator.network.ports import Connection, Port
 
 __all__ = ["Device", "Done", "Overlap", "Seat"]

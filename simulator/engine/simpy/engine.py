@@ -7,8 +7,9 @@ from functools import partial
 
 from simpy.events import Event
 
+from simulator.base.log import Log
+from simulator.base.records import NOTHING
 from simulator.engine.draws import Draws
-from simulator.engine.log import Log
 from simulator.engine.operation_log import OperationLog
 from simulator.engine.recorder import InUse
 from simulator.engine.simpy.accounts import Accounts
@@ -20,13 +21,12 @@ from simulator.engine.simpy.rank import Orders, Plan, Rank
 from simulator.engine.simpy.recorder import KernelRecorder, in_use_of
 from simulator.engine.simpy.rules import Clocks, Steps, coordinator, preparing_client
 from simulator.engine.simpy.updates import AsynchronousUpdates, SynchronousUpdates, Updates
-from simulator.kernel import Kernel
 from simulator.network.flows import Network
+from simulator.network.kernel import Kernel
 from simulator.network.objects import network_of
 from simulator.network.ports import Connection, leave_out_ample
 from simulator.program.groups import last_groups, may_overlap
 from simulator.program.program import Operation, Program, Synchronous
-from simulator.records import NOTHING
 
 __all__ = ["Engine"]
 

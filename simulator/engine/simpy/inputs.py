@@ -8,13 +8,13 @@ from functools import partial
 
 from simpy.events import Event
 
-from simulator.cores import Task
+from simulator.base.records import NOTHING
 from simulator.engine.draws import BatchFactors, Draws
 from simulator.engine.simpy.rank import Rank
+from simulator.network.cores import Task
 from simulator.network.flows import Network
 from simulator.network.ports import Connection
 from simulator.program.program import Feed
-from simulator.records import NOTHING
 
 __all__ = ["Inputs"]
 

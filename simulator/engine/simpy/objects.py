@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from simpy.events import Event
 
-from simulator.cores import Task
 from simulator.engine.simpy.device import Device, Seat
-from simulator.kernel import Kernel
+from simulator.network.cores import Task
 from simulator.network.flows import Network
+from simulator.network.kernel import Kernel
 from simulator.network.ports import Connection
 from simulator.program.program import Program
 

@@ -6,12 +6,12 @@ from collections import defaultdict, deque
 
 import numpy as np
 
+from simulator.base.records import NOTHING
 from simulator.engine.draws import Draws, JitterFactors
 from simulator.engine.simpy.device import Device, Overlap, Seat
 from simulator.network.ports import Connection
 from simulator.program.groups import amid_passes, collectives_of, stands_still
 from simulator.program.program import Operation, Routine
-from simulator.records import NOTHING
 
 __all__ = ["Orders", "Plan", "Rank"]
 

@@ -8,10 +8,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from simulator.base.records import NOTHING, Observer, Update
 from simulator.engine.progress import Progress
 from simulator.engine.recorder import InUse, Kind, Measured, Name, Parts, Recorder
-from simulator.kernel import Kernel
-from simulator.records import NOTHING, Observer, Update
+from simulator.network.kernel import Kernel
 from simulator.scenario import Scenario
 
 __all__ = ["KernelRecorder", "Resource", "in_use_of"]

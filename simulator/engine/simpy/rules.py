@@ -8,7 +8,7 @@ from functools import partial
 from simpy.events import Event
 
 from simulator.engine.simpy.device import Done, Seat
-from simulator.kernel import Kernel
+from simulator.network.kernel import Kernel
 from simulator.program.program import Client, Dispatcher
 
 __all__ = ["Clocks", "OneByOne", "Steps", "coordinator", "preparing_client"]

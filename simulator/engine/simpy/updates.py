@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
 
+from simulator.base.records import NOTHING, Update
 from simulator.engine.operation_log import OperationLog
 from simulator.engine.simpy.objects import Job, Server
 from simulator.engine.simpy.rank import Rank
 from simulator.engine.simpy.recorder import KernelRecorder
-from simulator.kernel import Kernel
+from simulator.network.kernel import Kernel
 from simulator.program.program import Asynchronous, Operation, Synchronous
-from simulator.records import NOTHING, Update
 
 __all__ = ["AsynchronousUpdates", "SynchronousUpdates", "Updates"]
 

@@ -17,19 +17,19 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.buckets import Bucket
+from simulator.base.errors import no_delay
+from simulator.base.log import Log
+from simulator.base.names import Names, device_name
 from simulator.collectives.collective import Collective
 from simulator.engine.draws import Draws
-from simulator.engine.log import Log
 from simulator.engine.progress import Progress
 from simulator.engine.recorder import UPDATE_COLUMNS, InUse, Kind, Recorder
 from simulator.engine.vectorised.feeding import Feeder
 from simulator.engine.vectorised.fusing import Fuser, HostCopies, Reduction
 from simulator.engine.vectorised.observer import ObserverFeed, Pass, Piece
-from simulator.errors import no_delay
-from simulator.names import Names, device_name
 from simulator.program.program import Program
 from simulator.program.program import Reduction as Rule
+from simulator.spec.buckets import Bucket
 
 __all__ = ["VectorisedEngine"]
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.buckets import Bucket
 from simulator.collectives.collective import Collective
 from simulator.engine.recorder import InUse
 from simulator.program.port_names import Owner, PortKind, PortName
 from simulator.program.program import HostCopies as Link
 from simulator.program.program import Reduction as Rule
+from simulator.spec.buckets import Bucket
 
 __all__ = ["Fuser", "HostCopies", "Reduction"]
 

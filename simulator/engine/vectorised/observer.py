@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.engine.log import Log
+from simulator.base.log import Log
+from simulator.base.records import NOTHING
 from simulator.engine.vectorised.fusing import Reduction
-from simulator.records import NOTHING
 
 __all__ = ["ObserverFeed", "Pass", "Piece"]
 

@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from simulator.base.records import Place
+from simulator.base.text import format_bytes, format_number, format_rate, written
 from simulator.program.groups import exchanges_by_group
 from simulator.program.port_names import PortKind
 from simulator.program.printing.printed import NONE, Printed, device_ports, time_of
 from simulator.program.program import Integers, Operation, Program, Routine
-from simulator.records import Place
-from simulator.text import format_bytes, format_number, format_rate, written
 
 __all__ = ["Listing", "tables_of"]
 

@@ -8,9 +8,9 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from simulator.base.short import Short
+from simulator.base.text import counted, format_seconds
 from simulator.program.program import Floats, Operation, Program
-from simulator.short import Short
-from simulator.text import counted, format_seconds
 
 __all__ = ["NONE", "Printed", "Reduced", "device_ports", "time_of"]
 

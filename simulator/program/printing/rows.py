@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from simulator.collectives.schedule import Needs
+from simulator.base.records import Place
 from simulator.program.groups import exchanges_by_group, partition_of_each
 from simulator.program.port_names import PortKind
 from simulator.program.printing.printed import NONE, Printed, device_ports
 from simulator.program.program import Exchange, Feed, Program, Routine
-from simulator.records import Place
+from simulator.program.schedule import Needs
 
 __all__ = ["SCHEMA_VERSION", "rows_of"]
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from simulator.base.text import format_bytes, format_number, format_rate
 from simulator.program.printing.printed import time_of
 from simulator.program.program import Asynchronous, Changes, Feed, Program, Synchronous
-from simulator.text import format_bytes, format_number, format_rate
-from simulator.transport import Transport
+from simulator.spec.transport import Transport
 
 __all__ = ["sentences_of"]
 

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from simulator.cluster import Cluster
-from simulator.figures import Exchange
 from simulator.program.program import Operation, Routine
+from simulator.spec.cluster import Cluster
+from simulator.spec.figures import Exchange
+from simulator.spec.workload import Workload
 from simulator.strategies.holding import Held, layers_of
 from simulator.strategies.hybrid.groups import Among, Grid
 from simulator.strategies.hybrid.schedules import Schedule
 from simulator.strategies.setup import Bubble, StageOf
-from simulator.workload import Workload
 
 __all__ = ["Devices", "bubble_of", "exchanges_of", "stages_of"]
 

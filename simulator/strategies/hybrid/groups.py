@@ -1,7 +1,7 @@
 """Who of the ranks does something together, and how long a collective of theirs takes.
 
 Ranks that split tensors go through each step in lock-step and count as one here
-(:mod:`simulator.teams`); what remains is stages by copies. Groups of a partition do the
+(:mod:`simulator.resolve.teams`); what remains is stages by copies. Groups of a partition do the
 same at about the same time, so that they share links: each has its part of those that it
 shares with others.
 """
@@ -14,14 +14,14 @@ from typing import Literal
 
 import numpy as np
 
-from simulator.cluster import Cluster
+from simulator.base.rng import Streams
 from simulator.collectives.collective import Collective
 from simulator.collectives.factory import collective_for
-from simulator.collectives.operations import Operation, algorithms_of
 from simulator.collectives.wire import Group
+from simulator.program.operations import Operation, algorithms_of
 from simulator.program.program import Integers
 from simulator.program.wiring import Wiring
-from simulator.rng import Streams
+from simulator.spec.cluster import Cluster
 
 __all__ = ["Among", "Grid", "Order", "Timing", "tensor_groups"]
 

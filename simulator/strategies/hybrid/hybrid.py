@@ -24,15 +24,16 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, PrivateAttr, model_validator
 
-from simulator.buckets import buckets
-from simulator.cluster import Cluster
-from simulator.collectives.operations import Operation as Does
-from simulator.distributions import Constant, Distribution, Empirical
-from simulator.figures import Exchange, Warned
+from simulator.base.rng import Streams
+from simulator.base.spec import Bytes
+from simulator.base.text import format_share
+from simulator.program.operations import Operation as Does
 from simulator.program.program import Program, Routine, Rules
 from simulator.program.wiring import Wiring
-from simulator.rng import Streams
-from simulator.spec import Bytes
+from simulator.spec.buckets import buckets
+from simulator.spec.cluster import Cluster
+from simulator.spec.distributions import Constant, Distribution, Empirical
+from simulator.spec.figures import Exchange, Warned
 from simulator.strategies.all_reduce import check_switches
 from simulator.strategies.assembling import assembled
 from simulator.strategies.holding import Held, ReducePrecision, fused, layers_of, values_of
@@ -43,7 +44,6 @@ from simulator.strategies.hybrid.routine import Reduced, Shard, StageCosts, rout
 from simulator.strategies.hybrid.schedules import Schedule, in_flight, passes
 from simulator.strategies.setup import Bubble, InCommon, Layout, Setup, StageOf
 from simulator.strategies.strategy import SOFTWARE, Count, Software, Strategy, check_workers
-from simulator.text import format_share
 
 __all__ = ["Hybrid"]
 
@@ -504,7 +504,7 @@ class Hybrid(Strategy):
         Parameters
         ----------
         setup
-            With devices that split tensors taken together (:mod:`simulator.teams`).
+            With devices that split tensors taken together (:mod:`simulator.resolve.teams`).
         streams
             Choose routes.
         timed

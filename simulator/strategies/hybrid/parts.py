@@ -11,10 +11,10 @@ import math
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from simulator.layers import Layer, balanced
+from simulator.spec.layers import Layer, balanced
+from simulator.spec.training import Training
+from simulator.spec.workload import Affine, Workload
 from simulator.strategies.holding import Held, Owned, Values, layers_of
-from simulator.training import Training
-from simulator.workload import Affine, Workload
 
 __all__ = ["Cut", "Exchanged", "Part", "Split", "State", "cut", "parts_of", "state_of"]
 

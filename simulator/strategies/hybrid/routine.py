@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
-from simulator.collectives.operations import Operation as Collective
+from simulator.base.records import OWN, PEER, Place
+from simulator.program.operations import Operation as Collective
 from simulator.program.program import Operation, Routine
-from simulator.records import OWN, PEER, Place
 from simulator.strategies.holding import Sharing
 from simulator.strategies.hybrid.groups import Among
 from simulator.strategies.hybrid.parts import Part

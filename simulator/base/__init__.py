@@ -1,0 +1,1 @@
+"""What every room stands on: errors, text, tables, units, files, the base of specifications, records and random streams."""

@@ -1,0 +1,379 @@
+"""What every specification shares: frozen, strict about keys, quantities with units.
+
+A dimensional field is named with its SI unit (``latency_s``). A file may give it in two
+ways: as text under the name without the unit (``latency = "20 us"``), as a person writes it, or as
+a plain number under the full name (``latency_s = 2e-5``), for programs. Anything else,
+such as a bare number under the short name, is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, get_args
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    model_serializer,
+    model_validator,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError
+
+from simulator.base.checksums import KEY as CHECKSUM
+from simulator.base.checksums import with_checksum
+from simulator.base.errors import UnitError
+from simulator.base.table import Row, flat, frame_of, html_of
+from simulator.base.units import Dimension, parse_quantity
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "Bytes",
+    "Checksummed",
+    "Moderate",
+    "Positive",
+    "Rate",
+    "Seconds",
+    "Spec",
+    "Terse",
+    "keys_of",
+    "one_or_two",
+    "parts_of",
+    "short_name",
+]
+
+_SUFFIX = re.compile(r"(_bytes_per_s|_bytes|_s)$")
+_SI_NAME = {"time": "seconds", "information": "bytes", "rate": "bytes per second"}
+_EXAMPLE = {"time": "20 us", "information": "64 MiB", "rate": "25 Gbit/s"}
+
+
+class _WithUnit:
+    """A value that stood under the short name, so must be text with a unit."""
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+
+class _Quantity:
+    """Field metadata: what the field measures."""
+
+    def __init__(self, dimension: Dimension) -> None:
+        self.dimension = dimension
+
+
+_SMALLEST, _LARGEST = 1e-100, 1e100
+
+
+def _bearable(value: object, given: object = None) -> object:
+    """The value, if products and quotients of a few such numbers neither overflow nor vanish."""
+    if (
+        not isinstance(value, (int, float))
+        or isinstance(value, bool)
+        or not value
+        or (isinstance(value, float) and not math.isfinite(value))
+    ):
+        return value  # what is no number is refused later
+    if not _SMALLEST <= abs(value) <= _LARGEST:
+        size = "large" if abs(value) > 1 else "small"
+        rule = f"is too {size} to compute with: it must lie between {_SMALLEST:g} and {_LARGEST:g}, or be 0 where that is allowed"
+        raise PydanticCustomError("magnitude", "{rule}", {"rule": rule, "given": value if given is None else given})
+    return value
+
+
+def _reader(dimension: Dimension) -> BeforeValidator:
+    def read(value: object) -> object:
+        if isinstance(value, _WithUnit):
+            given = value.value
+            if not isinstance(given, str):
+                raise PydanticCustomError(
+                    "unit", 'must carry its unit, such as "{example}"', {"example": _EXAMPLE[dimension], "given": given}
+                )
+            try:
+                return _bearable(parse_quantity(given, dimension), given)
+            except UnitError as error:
+                rule = str(error).removeprefix(f"{given!r} ")
+                raise PydanticCustomError("unit", "{rule}", {"rule": rule, "given": given}) from error
+        if isinstance(value, (str, bool)):
+            raise PydanticCustomError(
+                "unit",
+                "must be a plain number of {unit} under this name; text with a unit goes under the name without it",
+                {"unit": _SI_NAME[dimension]},
+            )
+        return _bearable(value)
+
+    return BeforeValidator(read)
+
+
+def _quantity(dimension: Dimension) -> Any:
+    return Annotated[float, Field(allow_inf_nan=False), _reader(dimension), _Quantity(dimension)]
+
+
+Seconds = _quantity("time")
+"""A time in seconds."""
+Bytes = _quantity("information")
+"""A size in bytes."""
+Rate = _quantity("rate")
+"""A bandwidth in bytes per second."""
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+"""A finite number above zero."""
+
+
+Moderate = Annotated[float, Field(allow_inf_nan=False), BeforeValidator(_bearable)]
+"""A finite number that is neither so large nor so small that arithmetic would lose it."""
+
+
+def one_or_two(rule: str) -> WrapValidator:
+    """Reads a number, or two, and says the rule where a value is neither, or out of bounds."""
+
+    def read(value: object, handler: ValidatorFunctionWrapHandler) -> object:
+        try:
+            return handler(value)
+        except ValidationError:
+            raise PydanticCustomError("rule", "{rule}", {"rule": rule}) from None
+
+    return WrapValidator(read)
+
+
+def short_name(field: str) -> str:
+    """The name of a dimensional field without its unit: ``latency_s`` -> ``latency``."""
+    return _SUFFIX.sub("", field)
+
+
+def _marks(annotation: Any) -> Iterator[Any]:
+    """Metadata of an annotation and of all that it is made of, such as the members of a union."""
+    yield from getattr(annotation, "__metadata__", ())
+    for part in get_args(annotation):
+        if not isinstance(part, _Quantity):
+            yield from _marks(part)
+
+
+def parts_of(annotation: Any) -> Iterator[type]:
+    """The classes that an annotation is made of: ``tuple[float, ...] | None`` -> float, NoneType; of a literal text: str."""
+    inner = get_args(annotation)
+    if isinstance(annotation, str):
+        yield str
+    elif not inner and isinstance(annotation, type):
+        yield annotation
+    for part in inner:
+        yield from parts_of(part)
+
+
+@cache
+def _plain(spec: type[Spec], field: str) -> str:
+    """What the field takes, if nothing but numbers or a truth value: "number", "truth", else ""."""
+    if field in spec._quantities() or field not in spec.model_fields:
+        return ""
+    parts = set(parts_of(spec.model_fields[field].annotation)) - {type(None)}
+    if parts and parts <= {int, float}:
+        return "number"
+    return "truth" if parts == {bool} else ""
+
+
+class _Unfit:
+    """Stands for a value that pydantic would turn into a number or a truth value of itself, so that it does not."""
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+
+def _as_given(value: Any, plain: str) -> Any:
+    """The value, with what is no number (or no truth value) among it marked."""
+    if plain == "truth":
+        return value if isinstance(value, bool) else _Unfit(value)
+    if isinstance(value, (list, tuple)):
+        return [item if type(item) in (float, int) else _as_given(item, plain) for item in value]
+    return _Unfit(value) if isinstance(value, (str, bool)) else value
+
+
+_LIMITS = {"gt": "exclusiveMinimum", "ge": "minimum", "lt": "exclusiveMaximum", "le": "maximum"}
+
+
+def _name_limits(schema: Any) -> None:
+    """Give limits their names in JSON Schema; behind a reader of ours pydantic leaves its own."""
+    if isinstance(schema, list):
+        for part in schema:
+            _name_limits(part)
+    elif isinstance(schema, dict):
+        for limit in _LIMITS.keys() & schema.keys():
+            if isinstance(schema[limit], (int, float)):
+                schema[_LIMITS[limit]] = schema.pop(limit)
+        for part in schema.values():
+            _name_limits(part)
+
+
+class Spec(BaseModel):
+    """Base of every specification: frozen, unknown keys forbidden, units at the border.
+
+    Attributes
+    ----------
+    goes_with
+        Keys that only some values of another key take: the other key, and these values.
+    """
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    goes_with: ClassVar[Mapping[str, tuple[str, tuple[str, ...]]]] = {}
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy with other values of some keys, not validated; what has been worked out of the old ones and kept is left behind."""
+        copied = super().model_copy(update=update, deep=deep)
+        if update:
+            for name in copied.__dict__.keys() - type(copied).model_fields.keys():
+                del copied.__dict__[name]
+        return copied
+
+    def to_json(self) -> str:
+        """One line of JSON; quantities under their SI names; floats round-trip exactly."""
+        return json.dumps(self.model_dump(mode="json"), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+    def to_frame(self) -> pd.DataFrame:
+        """This as a pandas table of one row, under dotted names; of a result :data:`simulator.results.rows.COLUMNS`."""
+        return frame_of([self])
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: a small table, every text escaped."""
+        return html_of([self], self._caption())
+
+    @classmethod
+    def rows_of(cls, items: Iterable[Any]) -> list[Row]:
+        """One row an item: its plain values under dotted names."""
+        return [flat(item) for item in items]
+
+    @classmethod
+    def shown_columns(cls, rows: Sequence[Row]) -> list[str]:
+        """Columns of those rows that a notebook shows: all."""
+        return list(dict.fromkeys(name for row in rows for name in row))
+
+    def _caption(self) -> str:
+        """Above its table in a notebook."""
+        name = getattr(self, "name", "")
+        return f"{type(self).__name__} {name}".rstrip()
+
+    @classmethod
+    @cache
+    def _quantities(cls) -> dict[str, Dimension]:
+        found: dict[str, Dimension] = {}
+        for name, field in cls.model_fields.items():
+            for mark in (*field.metadata, *_marks(field.annotation)):
+                if isinstance(mark, _Quantity):
+                    found[name] = mark.dimension
+        return found
+
+    @classmethod
+    @cache
+    def _short_names(cls) -> list[tuple[str, str]]:
+        """Of each quantity its name, and that without the unit."""
+        return [(name, short) for name in cls._quantities() if (short := short_name(name)) != name]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_short_names(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        # pydantic would read "2" and true as numbers; the JSON Schema does not
+        renamed = dict(data)
+        for name, value in data.items():
+            plain = _plain(cls, name)
+            if plain and (plain == "truth" or type(value) is not float):
+                renamed[name] = _as_given(value, plain)
+        for name, short in cls._short_names():
+            if short not in renamed:
+                continue
+            if name in renamed:
+                raise PydanticCustomError("twice", "has both {short} and {name}; keep one", {"short": short, "name": name})
+            renamed[name] = _WithUnit(renamed.pop(short))
+        return renamed
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler, /) -> JsonSchemaValue:
+        schema = handler.resolve_ref_schema(handler(core_schema))
+        properties = schema.get("properties", {})
+        required = schema.get("required", [])
+        for name, dimension in cls._quantities().items():
+            short = short_name(name)
+            if name not in properties or short == name:
+                continue
+            properties[short] = {
+                "type": "string",
+                "title": short,
+                "description": f'{name} as text with a unit, such as "{_EXAMPLE[dimension]}"',
+            }
+            if name in required:
+                required.remove(name)
+                schema.setdefault("allOf", []).append({"oneOf": [{"required": [name]}, {"required": [short]}]})
+        if not required:
+            schema.pop("required", None)
+        _name_limits(properties)
+        return schema
+
+
+class Terse(Spec):
+    """A specification that writes some keys only where they are set, so that files, and hashes of scenarios, stay what they were
+    before there were such keys.
+
+    Attributes
+    ----------
+    terse
+        Those keys; None: all.
+    """
+
+    terse: ClassVar[tuple[str, ...] | None] = None
+
+    @model_serializer(mode="wrap")
+    def _terse(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        written: dict[str, Any] = handler(self)
+        fields = type(self).model_fields
+        for name in fields if self.terse is None else self.terse:
+            if name in written and getattr(self, name) == fields[name].get_default(call_default_factory=True):
+                del written[name]
+        return written
+
+
+class Checksummed(Spec):
+    """What is written to be read back and believed: its JSON ends with a checksum, which whoever reads the text looks at."""
+
+    def to_json(self) -> str:
+        """One line of JSON, as of any specification, with the checksum of all before it as its last key."""
+        return with_checksum(super().to_json())
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_checksum(cls, data: Any) -> Any:
+        return {key: value for key, value in data.items() if key != CHECKSUM} if isinstance(data, dict) and CHECKSUM in data else data
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler, /) -> JsonSchemaValue:
+        schema = super().__get_pydantic_json_schema__(core_schema, handler)
+        schema["properties"][CHECKSUM] = {
+            "type": "string",
+            "pattern": "^[0-9a-f]{16}$",
+            "description": "beginning of the SHA-256, as hexadecimal digits, of all bytes of the line before this key and its comma",
+        }
+        return schema
+
+
+def keys_of(table: type[BaseModel]) -> dict[str, None]:
+    """Every key that a table takes, in order: a quantity's under both of its names."""
+    quantities = table._quantities() if issubclass(table, Spec) else {}
+    names: dict[str, None] = {}
+    for field in table.model_fields:
+        if field in quantities:
+            names[short_name(field)] = None
+        names[field] = None
+    return names

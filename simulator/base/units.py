@@ -1,0 +1,299 @@
+"""Quantities at the border: text with a unit in, SI floats inside; :mod:`simulator.base.text` writes them again.
+
+Only what Paceline speaks of is known: time, information, their rate, and power. Information is
+bytes (B) or bits (b) with the prefixes k, K, M, G, T, P or Ki to Pi: nobody means the
+millibits of "10 mbit/s". A time in seconds may have one from m down to f, a power k or M. A bare number,
+a wrong dimension, another prefix or an unknown unit is a :class:`UnitError`, which names
+what was likely meant.
+
+A point is that of decimals, and nothing separates thousands. Who may have meant it so, as in "1.000 USD",
+is asked to write it otherwise where the number must be whole or a sum of money, and else warned.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import warnings
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal
+
+from simulator.base.errors import ReadingWarning, UnitError
+
+if TYPE_CHECKING:
+    import pint
+
+__all__ = [
+    "Dimension",
+    "as_thousands",
+    "check_thousands",
+    "number_of",
+    "parse_quantity",
+    "vanishes",
+    "warn_of_thousands",
+    "without_separators",
+]
+
+Dimension = Literal["time", "information", "rate", "power"]
+
+_SI_UNIT: dict[Dimension, str] = {"time": "s", "information": "byte", "rate": "byte / s", "power": "W"}
+_EXAMPLE: dict[Dimension, str] = {"time": '"20 us"', "information": '"64 MiB"', "rate": '"25 Gbit/s"', "power": '"0.5 kW"'}
+
+# pint's own registry calls a bit dimensionless, so that "25 GHz" would pass for a
+# bandwidth; and it takes half a second to read. Ours knows the units of this field.
+_DEFINITIONS = """
+femto- = 1e-15 = f-
+pico- = 1e-12 = p-
+nano- = 1e-9 = n-
+micro- = 1e-6 = u- = µ- = μ-
+milli- = 1e-3 = m-
+kilo- = 1e3 = k- = K-
+mega- = 1e6 = M-
+giga- = 1e9 = G-
+tera- = 1e12 = T-
+peta- = 1e15 = P-
+kibi- = 2**10 = Ki-
+mebi- = 2**20 = Mi-
+gibi- = 2**30 = Gi-
+tebi- = 2**40 = Ti-
+pebi- = 2**50 = Pi-
+second = [time] = s = sec
+minute = 60 * second = min
+hour = 3600 * second = h = hr
+day = 86400 * second = d
+byte = [information] = B
+bit = byte / 8 = b
+bps = bit / second
+watt = [power] = W
+""".strip().splitlines()
+
+
+# pint alone reads "us" as 1 us, "1,5 ms" as 15 ms, works out "9**9**9 s", and puts every prefix before every unit
+_NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+_SHORT = {
+    "kilo": "k",
+    "mega": "M",
+    "giga": "G",
+    "tera": "T",
+    "peta": "P",
+    "kibi": "Ki",
+    "mebi": "Mi",
+    "gibi": "Gi",
+    "tebi": "Ti",
+    "pebi": "Pi",
+}
+_AMOUNT = rf"(?:(?:[kKMGTP]|[KMGTP]i)?(?:B|b|bytes?|bits?)|(?:{'|'.join(_SHORT)})(?:bytes?|bits?))"
+_TIME = r"(?:[munpf]?(?:s|secs?|seconds?)|(?:milli|micro|nano|pico|femto)seconds?|mins?|minutes?|h|hrs?|hours?|d|days?)"
+_RATE = rf"(?:{_AMOUNT}(?:\s*/\s*|\s+per\s+){_TIME}|(?:[kKMGTP]|[KMGTP]i)?bps)"
+_TEXT: dict[Dimension, re.Pattern[str]] = {
+    "time": re.compile(rf"{_NUMBER}\s*{_TIME}", re.ASCII),
+    "information": re.compile(rf"{_NUMBER}\s*{_AMOUNT}", re.ASCII),
+    "rate": re.compile(rf"{_NUMBER}\s*{_RATE}", re.ASCII),
+    "power": re.compile(rf"{_NUMBER}\s*[kKM]?(?:W|watts?)", re.ASCII),
+}
+_LOOSE_NUMBER = rf"(?P<number>{_NUMBER})(?P<space>\s*)"
+_LOOSE_AMOUNT = rf"{_LOOSE_NUMBER}(?P<prefix>[kmgtp]i?|{'|'.join(_SHORT)})?(?P<unit>bytes?|bits?|b)"
+_LOOSE: dict[Dimension, re.Pattern[str]] = {
+    "time": re.compile(rf"{_LOOSE_NUMBER}(?P<unit>[a-z]+)", re.ASCII | re.IGNORECASE),
+    "information": re.compile(_LOOSE_AMOUNT, re.ASCII | re.IGNORECASE),
+    "rate": re.compile(rf"{_LOOSE_AMOUNT}(?:\s*(?P<per>/|per|p)\s*(?P<time>[a-z]+))?", re.ASCII | re.IGNORECASE),
+    "power": re.compile(rf"{_LOOSE_NUMBER}(?P<prefix>[km])?(?P<unit>watts?|w)", re.ASCII | re.IGNORECASE),
+}
+"""What is near enough to a quantity to guess what was meant: letters that are large or small where they should not be, no time."""
+_BITS = re.compile(rf"(?P<rest>{_NUMBER}\s*(?:[kKMGTP]i?|{'|'.join(_SHORT)})?)(?P<unit>b|bits?)", re.ASCII)
+"""A size in bits: sizes of memory, buffers and messages are never meant so, rates are."""
+_THOUSANDS = re.compile(r"[1-9]\d{0,2}\.\d{3}(?!\d|[eE][+-]?\d)", re.ASCII)
+"""Three digits behind a point: decimals, or in half of the world thousands."""
+_ROUND = re.compile(r"[1-9]\d{0,2}\.\d{2}0(?!\d|[eE][+-]?\d)", re.ASCII)
+"""The same with a zero at the end, which nobody writes after decimals that are meant."""
+_SEPARATED = re.compile(r"\d[,'_\s\u2019]\d|\d\.\d+\.\d")
+"""Digits that something else than one point is between."""
+_SPACES = str.maketrans(dict.fromkeys("\u00a0\u2007\u2009\u202f", " "))
+"""Spaces that are no line's end, as web pages and word processors put them before a unit."""
+_OTHER_PREFIX = re.compile(rf"{_NUMBER}\s*[A-Za-z]+?(?:B|b|bytes?|bits?)(?:(?:/|\s+per\s+|p)[A-Za-z]+)?", re.ASCII)
+_PREFIXES = "its prefixes are k, K, M, G, T, P and Ki, Mi, Gi, Ti, Pi"
+
+
+@lru_cache(maxsize=1)
+def _registry() -> pint.UnitRegistry[float]:
+    import pint
+
+    registry: pint.UnitRegistry[float] = pint.UnitRegistry(None, cache_folder=None)
+    registry.load_definitions(_DEFINITIONS)
+    return registry
+
+
+def parse_quantity(text: str, dimension: Dimension) -> float:
+    """Read a quantity with its unit.
+
+    Parameters
+    ----------
+    text
+        Such as ``"25 Gbit/s"``, ``"64 MiB"`` or ``"20 us"``.
+    dimension
+        What it must measure.
+
+    Returns
+    -------
+    float
+        In SI: seconds, bytes, bytes per second, or watts.
+
+    Raises
+    ------
+    UnitError
+        A missing or unknown unit, another dimension, a prefix that the unit does not take,
+        or no finite number; with what was likely meant, where that can be guessed.
+
+    Examples
+    --------
+    >>> parse_quantity("25 Gbit/s", "rate")
+    3125000000.0
+    >>> parse_quantity("64 mb", "information")
+    Traceback (most recent call last):
+        ...
+    simulator.base.errors.UnitError: '64 mb' must be a size with its unit, such as "64 MiB"; did you mean "64 MB"?
+    """
+    expected = f"must be a {_NOUN[dimension]} with its unit, such as {_EXAMPLE[dimension]}"
+    if len(text) > 60:
+        raise UnitError(f"{text[:40] + '...'!r} {expected}")
+    value = _read(text, dimension)
+    if dimension == "information" and value is not None and (bits := _BITS.fullmatch(text.strip())):
+        unit = "bytes" if len(bits["unit"]) > 1 else "B"
+        raise UnitError(
+            f'{text!r} is in bits; a size must be in bytes, such as {_EXAMPLE[dimension]}; did you mean "{bits["rest"]}{unit}"?'
+        )
+    if value is None:
+        raise UnitError(f"{text!r} {expected}{_hint(text.strip(), dimension)}")
+    if not math.isfinite(value):
+        raise UnitError(f"{text!r} {expected}; it must be finite")
+    if value == 0 and vanishes(text.strip()):
+        raise UnitError(f"{text!r} {expected}; it is too small to be told from 0")
+    warn_of_thousands(text.strip())
+    return value
+
+
+def number_of(text: str, where: str) -> float:
+    """A plain number that a person has typed and that counts something, such as samples; ``where`` begins the message.
+
+    Raises
+    ------
+    UnitError
+        It is none, or may be read in two ways.
+    """
+    plain = text.strip()
+    if not re.fullmatch(_NUMBER, plain, re.ASCII):
+        raise UnitError(f"{where} must be a number{without_separators(plain)}")
+    check_thousands(plain, where)
+    return float(plain)
+
+
+def vanishes(text: str) -> bool:
+    """Whether the number at the beginning of a text that is read as 0 has been written as something else, such as ``1e-400``."""
+    return any(digit in "123456789" for digit in re.split("[eE]", text, maxsplit=1)[0])
+
+
+def as_thousands(text: str) -> str:
+    """The number at the beginning of a text if its point separates thousands; empty where it cannot.
+
+    >>> as_thousands("1.000 USD"), as_thousands("0.500"), as_thousands("1.25"), as_thousands("1.281e6")
+    ('1000', '', '', '')
+    """
+    found = _THOUSANDS.match(text)
+    return found[0].replace(".", "") if found is not None else ""
+
+
+def check_thousands(text: str, where: str) -> None:
+    """Do nothing where a number that must be whole, or is a sum of money, can be read in one way alone.
+
+    Parameters
+    ----------
+    text
+        The number as it was written.
+    where
+        Begins the message.
+
+    Raises
+    ------
+    UnitError
+        Its point may separate thousands.
+    """
+    if thousands := as_thousands(text):
+        raise UnitError(f"{where} may be {float(text):g} or {int(thousands):,}: write {float(text):g} or {thousands}")
+
+
+def warn_of_thousands(text: str, where: str = "") -> None:
+    """Warn where the number at the beginning of a text may mean thousands, such as ``10.000 Mbit/s``; ``where`` begins the message.
+
+    Warns
+    -----
+    ReadingWarning
+        How it is read, and what to write in place of it.
+    """
+    if (found := _ROUND.match(text)) is not None:
+        unit = text[found.end() :]
+        warnings.warn(
+            f"{where}{text!r} is read as {float(found[0]):g}{unit}, its point being that of decimals; "
+            f"for thousands write {found[0].replace('.', '')}{unit}",
+            ReadingWarning,
+            stacklevel=2,
+        )
+
+
+def without_separators(text: str) -> str:
+    """How to write a number that is refused, where something separates its thousands or a comma its decimals; else empty."""
+    return "; write it with a decimal point, and nothing between thousands" if _SEPARATED.search(text) else ""
+
+
+def _read(text: str, dimension: Dimension) -> float | None:
+    """The quantity in SI; None where the text is none of this dimension."""
+    plain = text.strip().translate(_SPACES).replace("\u00b5", "u").replace("\u03bc", "u")
+    if not _TEXT[dimension].fullmatch(plain):
+        return None
+    number = re.match(_NUMBER, plain)[0]  # type: ignore[index]  # which pint reads as Python does: 007 is 0 times 7
+    quantity: Any = _registry().Quantity(float(number), plain[len(number) :].strip())
+    return float(quantity.to(_SI_UNIT[dimension]).magnitude)
+
+
+def _hint(text: str, dimension: Dimension) -> str:
+    """What was likely meant by a text that is refused; nothing where that cannot be guessed."""
+    found = _LOOSE[dimension].fullmatch(text)
+    if found is not None:
+        units = _times(found["unit"]) if dimension == "time" else _powers(found) if dimension == "power" else _amounts(found, dimension)
+        guesses = [f"{found['number']}{found['space']}{unit}" for unit in units]
+        if near := [f'"{guess}"' for guess in guesses if _read(guess, dimension) is not None]:
+            return f"; did you mean {' or '.join(near)}?"
+    if hint := without_separators(text):
+        return hint
+    return f"; {_PREFIXES}" if dimension in ("information", "rate") and _OTHER_PREFIX.fullmatch(text) else ""
+
+
+def _times(unit: str) -> list[str]:
+    """Units of time that differ from a text in large and small letters, or that a lone m may stand for."""
+    return ["min", "ms"] if unit in ("m", "M") else [unit.lower()]
+
+
+def _powers(found: re.Match[str]) -> list[str]:
+    """Units of power that differ from a text in large and small letters."""
+    prefix = {"k": "k", "m": "M", "": ""}[(found["prefix"] or "").lower()]
+    return [prefix + ("W" if len(found["unit"]) == 1 else found["unit"].lower())]
+
+
+def _amounts(found: re.Match[str], dimension: Dimension) -> list[str]:
+    """Units of information, or of a rate, that a text is near to."""
+    typed, unit = found["prefix"] or "", found["unit"]
+    prefix = "k" if typed == "k" else typed[:1].upper() + typed[1:].lower()
+    if len(typed) > 2:  # in words
+        prefix = typed.lower() if len(unit) > 1 else _SHORT[typed.lower()]
+    # whose prefix is in the wrong letters may not know b from B either
+    unsure = unit == "b" and prefix != typed
+    named = unit if len(unit) == 1 else unit.lower()
+    if dimension == "information":
+        return [prefix + ("B" if unsure else named)]
+    per = (found["per"] or "/").lower()
+    if per == "p" and len(unit) == 1 and unit + found["per"] != "Bp":
+        return [f"{prefix}bps"] if unit == "b" else [f"{prefix}bps", f"{prefix}B/s"]
+    between = " per " if per == "per" else "/"
+    return [f"{prefix}{one}{between}{time}" for one in (["bit", "B"] if unsure else [named]) for time in _times(found["time"] or "s")]
+
+
+_NOUN: dict[Dimension, str] = {"time": "time", "information": "size", "rate": "bandwidth", "power": "power"}

@@ -1,0 +1,207 @@
+"""What is wrong with a file, said in one line: the value, the rule, the dotted path, what to try."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeVar, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+from simulator.base.errors import ScenarioError
+from simulator.base.nearest import did_you_mean, nearest
+from simulator.base.spec import keys_of, parts_of, short_name
+from simulator.base.text import listed
+
+__all__ = ["is_valid", "no_key", "quoted", "rule_of", "tables_at", "validated"]
+
+SpecT = TypeVar("SpecT", bound=BaseModel)
+Tables = list[type[BaseModel]]
+
+
+def validated(model: type[SpecT], data: Any, source: str) -> SpecT:
+    """Validate, turning each of pydantic's complaints into one line of ours."""
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        problems = error.errors(include_url=False)
+        faulty = {problem["loc"][:depth] for problem in problems for depth in range(len(problem["loc"]))}
+        # a list whose entries are all faulty is not too short besides
+        told = [problem for problem in problems if problem["type"] != "too_short" or problem["loc"] not in faulty]
+        raise ScenarioError(*(_sentence(problem, source, model, data) for problem in told[:5])) from None
+    except RecursionError:
+        raise ScenarioError(f"{source}: is nested too deeply") from None
+
+
+_RULES = {
+    "greater_than": "must be above {gt}",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than": "must be below {lt}",
+    "less_than_equal": "must be at most {le}",
+    "finite_number": "must be a finite number",
+    "float_type": "must be a number",
+    "float_parsing": "must be a number",
+    "bool_type": "must be true or false",
+    "bool_parsing": "must be true or false",
+    "int_type": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "int_parsing_size": "must be a smaller number",
+    "string_type": "must be text in quotes",
+    "string_too_short": "must not be empty",
+    "string_too_long": "must have at most {max_length} characters",
+    "model_type": "must be a table",
+    "model_attributes_type": "must be a table",
+    "dict_type": "must be a table",
+    "tuple_type": "must be a list",
+    "too_short": "must have {min_length} or more entries, not {actual_length}",
+    "too_long": "must have at most {max_length} entries, not {actual_length}",
+    "missing": "is missing",
+    "union_tag_not_found": "is missing",
+    "union_tag_invalid": "must be one of {expected_tags}",
+}
+_ABSENT = object()
+_SEVERAL = re.compile(r"\d{1,15}(?:(?:,|\.\.|-)\d{1,15})+")
+"""A list or a range of whole numbers, as a person may type it."""
+
+
+def is_valid(model: type[BaseModel], data: Any) -> bool:
+    """Whether a table is a valid specification of this kind."""
+    try:
+        model.model_validate(data)
+    except ValidationError:
+        return False
+    return True
+
+
+def _sentence(problem: Any, source: str, model: type[BaseModel], data: Any) -> str:
+    """``FILE: dotted.path: VALUE rule; what to try``."""
+    kind, context = problem["type"], problem.get("ctx", {})
+    keys, given = _located(problem["loc"], data)
+    rule = no_key(model, problem["loc"]) if kind == "extra_forbidden" else rule_of(problem)
+    if kind == "missing":
+        keys[-1] = short_name(keys[-1])  # as a person would write it
+    if kind.startswith("union_tag"):
+        keys.append("kind")
+        given = given.get("kind", _ABSENT) if isinstance(given, Mapping) else _ABSENT
+    if isinstance(given, str) and (choices := _choices(context)):
+        meant = _kinds_by_short_name(tables_at(model, problem["loc"])[0]) if kind == "union_tag_invalid" else {}
+        hint = meant.get(given) or did_you_mean(given, [*choices, *(name for name in meant if name not in choices)], written="'{}'")
+        rule += f"; {hint}" if hint else ""
+    if kind.startswith("int_") and isinstance(given, str) and _SEVERAL.fullmatch(given):
+        rule += f"; several are for `paceline sweep --over {'.'.join(keys)}={given.replace('-', '..')}`"
+    given = context.get("given", given)
+    if kind.endswith("_type") and isinstance(given, (Mapping, list, tuple)):
+        rule += ", not a table" if isinstance(given, Mapping) else ", not a list"
+    shown = "" if given is _ABSENT or kind == "extra_forbidden" or isinstance(given, (Mapping, list, tuple)) else f"{quoted(given)} "
+    return ": ".join(filter(None, (source, ".".join(keys), shown + rule)))
+
+
+def rule_of(problem: Any) -> str:
+    """The rule that one of pydantic's complaints is about, in our words: ``must be above 0``."""
+    if problem["type"] in _RULES:
+        return _RULES[problem["type"]].format(**{name: _plainly(value) for name, value in problem.get("ctx", {}).items()})
+    said = str(problem["msg"]).removeprefix("Value error, ")
+    return said.replace("Input should", "must", 1) if said.startswith("Input should ") else said
+
+
+def _kinds_by_short_name(tables: Tables) -> dict[str, str]:
+    """What the short names of kinds, such as those of strategies, stand for as keys."""
+    names = {name: keys for table in tables for name, keys in getattr(table, "short_names", {}).items()}
+    return {
+        name: f"'{name}' is short for {listed([f'{key} = {_in_toml(value)}' for key, value in keys.items()])}"
+        for name, keys in names.items()
+    }
+
+
+def _in_toml(value: object) -> str:
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def _choices(context: Mapping[str, Any]) -> list[str]:
+    """The words of a choice, as pydantic lists them, in quotes."""
+    return re.findall(r"'([^']+)'", str(context.get("expected", context.get("expected_tags", ""))))
+
+
+def _located(location: Sequence[int | str], data: Any) -> tuple[list[str], Any]:
+    """Where a problem lies, in the file's own keys, and what stands there."""
+    keys = []
+    for part in location:
+        if isinstance(data, Mapping) and part not in data:
+            if part == data.get("kind"):  # pydantic puts the tag of a union into the path; files know no such key
+                continue
+            if short_name(str(part)) in data:
+                part = short_name(str(part))
+        keys.append(_as_key(part))
+        if isinstance(data, Mapping):
+            data = data.get(part, _ABSENT)
+        else:
+            data = data[part] if isinstance(data, (list, tuple)) and isinstance(part, int) and part < len(data) else _ABSENT
+    return keys, data
+
+
+def no_key(model: type[BaseModel], location: Sequence[int | str]) -> str:
+    """That there is no such key, and which one may have been meant."""
+    key = str(location[-1])[:60]
+    tables, others, kind = tables_at(model, location[:-1])
+    owners = [str(table.model_fields["kind"].default) for table in others if key in keys_of(table)]
+    if owners:
+        its = " or ".join(f'"{owner}"' for owner in owners)
+        return f'is no key of kind = "{kind}"; it belongs to kind = {its}'
+    known = sorted({name for table in tables for name in keys_of(table)})
+    elsewhere = list(dict.fromkeys(_places_of(key, model)))
+    if not nearest(key, known, least=_HARDLY_ANOTHER) and 0 < len(elsewhere) <= 2:
+        hint = f"did you mean {' or '.join(elsewhere)}?"
+    else:
+        hint = did_you_mean(key, known, "`paceline schema` lists all keys")
+    return f"is no key of this table; {hint}"
+
+
+_HARDLY_ANOTHER = 0.85
+"""How alike a key must be to one of its table to be preferred to the same key elsewhere."""
+
+
+def tables_at(model: type[BaseModel], path: Sequence[int | str]) -> tuple[Tables, Tables, str]:
+    """What may stand at a place; if kinds do, what those of other kinds than the one given are, and its name."""
+    tables: Tables = [model]
+    others: Tables = []
+    kind = ""
+    for part in path:
+        tagged = [table for table in tables if "kind" in table.model_fields and table.model_fields["kind"].default == part]
+        others, kind = ([table for table in tables if table not in tagged], str(part)) if tagged else ([], "")
+        if isinstance(part, str) and not tagged:
+            inner = [table.model_fields[part].annotation for table in tables if part in table.model_fields]
+            tables = [found for annotation in inner for found in parts_of(annotation) if issubclass(found, BaseModel)]
+        tables = tagged or tables
+    return tables, others, kind
+
+
+_FITTED = ("calibrated", "fit", "fit_hosts", "uncertainty")
+
+
+def _places_of(key: str, model: type[BaseModel], where: str = "") -> Iterator[str]:
+    """Dotted names of a key in the tables of a file; not in its lists and laws."""
+    for name, field in model.model_fields.items():
+        inner = [part for part in parts_of(field.annotation) if issubclass(part, BaseModel)]
+        if name not in _FITTED and (name == "strategy" or (len(inner) == 1 and get_origin(field.annotation) is not tuple)):
+            for table in inner:
+                if key in keys_of(table):
+                    yield f"{where}{name}.{key}"
+                yield from _places_of(key, table, f"{where}{name}.")
+
+
+def _as_key(part: int | str) -> str:
+    text = str(part)
+    return text if re.fullmatch(r"[A-Za-z0-9_-]{1,60}", text) else quoted(text)
+
+
+def _plainly(value: object) -> object:
+    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 1e16 else value
+
+
+def quoted(value: object) -> str:
+    """A value as a file would have it, cut to 60 characters; text that is cut still ends with its quote."""
+    text = str(value).lower() if isinstance(value, bool) else repr(value)
+    if len(text) <= 60:
+        return text
+    return f"{text[:56]}...{text[-1]}" if isinstance(value, str) else f"{text[:57]}..."

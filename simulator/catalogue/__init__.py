@@ -1,0 +1,1 @@
+"""Files that people name: where they are found, how they are read, and keys set by dotted name."""

@@ -1,0 +1,378 @@
+"""From a scenario file to a validated :class:`Scenario`; every fault named in one line."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
+
+from pydantic import BaseModel
+
+from simulator.base.catalog import Kind, find, scenario_file
+from simulator.base.errors import InputError, ScenarioError, SettingWarning
+from simulator.base.file_kinds import Is, kind_of_table, mistaken_table
+from simulator.base.files import read_toml
+from simulator.base.spec import Spec, short_name
+from simulator.base.validation_errors import is_valid, quoted, validated
+from simulator.catalogue.settings import Table, check_unset, merged, set_in, unset, without_displaced
+from simulator.catalogue.trace_files import with_trace
+from simulator.job.costs import writing_of
+from simulator.resolve.resolve import resolve
+from simulator.scenario import Scenario
+from simulator.spec.cluster import Cluster
+from simulator.spec.input_pipeline import InputPipeline
+from simulator.spec.prices import Prices
+from simulator.spec.uncertainty import Uncertainty
+from simulator.spec.workload import BY_DIMENSIONS, LAW_PARTS, Workload
+
+__all__ = [
+    "NAMED",
+    "Settings",
+    "Source",
+    "apply_settings",
+    "load_cluster",
+    "load_input",
+    "load_scenario",
+    "load_workload",
+    "pairs_of",
+    "plain",
+    "read_toml",
+    "scenario_from_table",
+    "table_of",
+    "with_measured",
+]
+
+SpecT = TypeVar("SpecT", bound=BaseModel)
+Source: TypeAlias = str | Path | Mapping[str, Any] | Scenario
+"""A scenario: a file, the name of one that comes along, nested tables as a file has them, or one that is loaded already."""
+Settings: TypeAlias = Mapping[str, Any] | Iterable[tuple[str, Any]]
+"""Values by dotted key; None unsets a key; a section as a whole may be set to a specification."""
+
+_MEASURED_ON_THE_DEVICE = ("precision",)
+_FORMATS: dict[Kind, tuple[type[BaseModel], Is]] = {
+    "workloads": (Workload, "workload"),
+    "clusters": (Cluster, "cluster"),
+    "inputs": (InputPipeline, "input"),
+}
+"""What the files of each kind hold."""
+NAMED: dict[str, Kind] = {"workload": "workloads", "cluster": "clusters", "input": "inputs"}
+"""Sections of a scenario that may ``use`` a file of a kind."""
+_PRICES = ("price", "server_price")
+
+
+def apply_settings(table: Mapping[str, Any], settings: Iterable[tuple[str, Any]], where: str = "", *, say: bool = False) -> Table:
+    """A copy of a scenario's table with dotted keys set, sub-tables made where they are missing, and keys that are None unset.
+
+    Parameters
+    ----------
+    table
+        As its file has it.
+    settings
+        Keys with their values.
+    where
+        Begins messages.
+    say
+        Warn of keys of the table that a setting leaves no room for (:func:`simulator.catalogue.settings.without_displaced`).
+
+    Raises
+    ------
+    ScenarioError
+        A key leads into a value, or is unset though no scenario has it.
+
+    Warns
+    -----
+    SettingWarning
+        For each such setting, where they are to be said.
+    """
+    settings = list(settings)
+    check_unset(settings, table, where)
+    table, notes = without_displaced(table, settings, where)
+    if say:
+        for note in notes:
+            warnings.warn(note, SettingWarning, stacklevel=2)
+    result = set_in(table, settings, where)
+    own = set_in({}, settings, where)
+    for section, value in result.items():
+        if isinstance(value, Mapping) and "use" not in value:  # what a section ``use``s is overlaid later, when its file is read
+            result[section] = unset(value)
+    for section in ("workload", "cluster"):
+        if isinstance(own.get(section), Mapping) and isinstance(result.get(section), Mapping) and "use" not in result[section]:
+            parts = ("jitter",) if "fit" in result[section] else ()
+            result[section] = _without_draws_of(_with_new_prices(result[section], own[section]), own[section], parts)
+            result[section] = _not_filled(result[section], own[section])
+    return {section: value for section, value in result.items() if value is not None}
+
+
+def _not_filled(base: Mapping[str, Any], own: Mapping[str, Any]) -> Table:
+    """A workload without what was filled in from its dimensions, where it follows from what is set, so that it is filled in anew."""
+    computed = base.get("computed")
+    keys = set(computed.get("keys", ())) if isinstance(computed, Mapping) else set()
+    names = {name for key in own for name in (key, *(field for field in keys if short_name(field) == key))}
+    if not names & {*keys, *BY_DIMENSIONS, "precision"}:
+        return dict(base)
+    kept = {key: value for key, value in base.items() if key != "computed" and (key not in keys or key in names)}
+    own_parts = {name for name in keys & names if name in _MEASURED_PARTS}
+    return {**kept, "overridden": sorted({*base.get("overridden", ()), *own_parts})} if own_parts else kept
+
+
+def _resolved(kind: Kind, section: Any, where: str, beside: Path | None) -> Any:
+    """A section with what it ``use``s filled in below its own keys."""
+    if not isinstance(section, Mapping) or "use" not in section:
+        return section
+    name = section["use"]
+    if name is None:
+        raise ScenarioError(f"{where}.use: has no default to go back to; give a name of `paceline models list {kind}`, or a file")
+    if not isinstance(name, str):
+        raise ScenarioError(f"{where}.use: {name!r} must be a name or a path in quotes")
+    own = {key: value for key, value in section.items() if key != "use"}
+    path = find(kind, name, f"{where}.use", beside)
+    base = read_toml(path)
+    model, wanted = _FORMATS[kind]
+    if (found := kind_of_table(base)) != wanted:
+        what = mistaken_table(base, path, wanted) if found else "is none"
+        raise ScenarioError(f"{where}.use: {quoted(name)} must be {'an' if wanted == 'input' else 'a'} {wanted} file, but {path} {what}")
+    validated(model, base, str(path))  # so that its faults are reported under its own name
+    if kind == "inputs":
+        return unset(merged(_not_as_measured(base, own), own))
+    for key in _MEASURED_ON_THE_DEVICE:
+        if own.get(key) is not None and own[key] != base.get(key, "float32") and not BY_DIMENSIONS.keys() & base.keys():
+            raise ScenarioError(
+                f"{where}.{key}: {own[key]!r} is not what {name!r} was measured in; "
+                f"calibrate it again in that {key}, its cost cannot be guessed"
+            )
+    known = _without_draws_of(_with_new_prices(base, own), _without_sorts(own), _MEASURED_PARTS)
+    return unset(merged(_with_given_rates(known, own), own))
+
+
+def _not_as_measured(base: Mapping[str, Any], own: Mapping[str, Any]) -> Table:
+    """An input pipeline without what was said of its measurements, where the scenario gives its work."""
+    kept = () if not own.keys() & {"work", "cached"} else ("calibrated", "fit", "provenance")
+    return {key: value for key, value in base.items() if key not in kept}
+
+
+def _without_sorts(own: Mapping[str, Any]) -> Table:
+    """A cluster without what says no more of a link than its sort: that replaces no figure."""
+    return {key: value for key, value in own.items() if not (isinstance(value, Mapping) and value.keys() == {"sort"})}
+
+
+def _with_given_rates(base: Mapping[str, Any], own: Mapping[str, Any]) -> Table:
+    """A cluster whose links are of no sort where the scenario gives their bandwidth: that is then what transfers get."""
+    result = dict(base)
+    for name in ("intra_node", "inter_node", "host_link"):
+        link, given = result.get(name), own.get(name)
+        if isinstance(link, Mapping) and isinstance(given, Mapping) and given.keys() & {"bandwidth", "bandwidth_bytes_per_s"}:
+            result[name] = {key: value for key, value in link.items() if key != "sort"}
+    return result
+
+
+def _with_new_prices(base: Mapping[str, Any], own: Mapping[str, Any]) -> Table:
+    """A cluster with the prices that the scenario gives: source, terms and date of another figure do not hold for them."""
+    given = {key: own[key] for key in _PRICES if isinstance(own.get(key), Mapping) and "usd_per_node_hour" in own[key]}
+    return {**base, **given}
+
+
+def _without_draws_of(base: Mapping[str, Any], own: Mapping[str, Any], parts: Sequence[str]) -> Table:
+    """A workload or cluster whose uncertainty no longer speaks of what the scenario sets itself.
+
+    Otherwise a draw would replace the scenario's own value. Which of the uncertain
+    parameters, or of the measured ``parts``, were set stands in ``overridden``.
+    """
+    result = dict(base)
+    for first, *rest in LAW_PARTS:
+        if first in own:
+            result = {key: value for key, value in result.items() if key not in rest or key in own}
+    uncertain = result.get("uncertainty")
+    # a malformed table is left as it is: validation says what is wrong with it
+    drawn = Uncertainty.model_validate(uncertain) if uncertain is not None and is_valid(Uncertainty, uncertain) else None
+    names = drawn.parameters if drawn else ()
+    found = {name for name in (*names, *parts) if _sets(own, name.split("."))}
+    if drawn and found:
+        kept = [column for column, name in enumerate(names) if name not in found]
+        result.pop("uncertainty")
+        if kept:
+            draws = [[draw[column] for column in kept] for draw in drawn.draws]
+            result["uncertainty"] = {"parameters": [names[column] for column in kept], "draws": draws}
+    if found and result.get("basis") != "assumed":  # one assumption may replace another without a word
+        result["overridden"] = sorted(name for name in found if not any(other.startswith(f"{name}.") for other in found))
+        if any(name.startswith("inter_node") for name in found) and "basis" in result:
+            result["basis"] = "assumed"
+    return result
+
+
+_MEASURED_PARTS = (
+    "inter_node",
+    "forward",
+    "backward",
+    "apply_s",
+    "jitter",
+    "run_to_run_cv",
+    "busy_core_slowdown",
+    "device_work",
+    "server",
+    "variables",
+)
+
+
+def _sets(own: Mapping[str, Any], path: list[str]) -> bool:
+    """Whether a section sets what a dotted name stands for, or a part of it."""
+    part, *rest = path
+    for key, value in own.items():
+        if key == part or key == short_name(part):
+            return not rest or not isinstance(value, Mapping) or "kind" in value or _sets(value, rest)
+    return False
+
+
+def scenario_from_table(table: Mapping[str, Any], source: str, beside: Path | None = None, prices: Prices | None = None) -> Scenario:
+    """Validate a scenario given as nested tables, as its file has them.
+
+    What it leaves open is not decided here but by :func:`simulator.resolve.resolve.resolve`, when it is simulated.
+
+    Parameters
+    ----------
+    table
+        Sections ``workload``, ``cluster``, ``strategy`` and ``run``.
+    source
+        File name for messages.
+    beside
+        Folder that relative ``use`` paths are also looked up in.
+    prices
+        Of clusters by name, laid over what the file says.
+
+    Raises
+    ------
+    ScenarioError
+        One line for each rule broken; or the workload cannot be moved to the cluster's device.
+    """
+    if not table:
+        raise ScenarioError(f"{source}: is empty; a scenario has the tables [workload], [cluster], [strategy] and [run]")
+    resolved = dict(table)
+    for section, kind in NAMED.items():
+        if section in resolved:
+            resolved[section] = _resolved(kind, resolved[section], f"{source}: {section}", beside)
+    if "cluster" in resolved:
+        resolved["cluster"] = with_trace(resolved["cluster"], f"{source}: cluster", beside)
+    if prices is not None and isinstance(resolved.get("cluster"), Mapping):
+        resolved["cluster"] = prices.applied(resolved["cluster"], str(table["cluster"].get("use", "")))
+    load = resolved.get("workload")
+    if isinstance(load, Mapping) and isinstance(own := table.get("workload"), Mapping):
+        # a workload of the catalogue may carry a batch; the scenario's own replaces it
+        for key, other in (("batch_per_replica", "global_batch"), ("global_batch", "batch_per_replica")):
+            if own.get(key) is not None and own.get(other) is None and isinstance(resolved["workload"], dict):
+                resolved["workload"].pop(other, None)
+    scenario = validated(Scenario, resolved, source)
+    try:
+        # what cannot be is refused here, where the file is known; the scenario stays as it was written
+        writing_of(resolve(scenario).scenario)
+    except ScenarioError as error:
+        raise ScenarioError(*(f"{source}: {line}" for line in error.args)) from None
+    return scenario
+
+
+def load_scenario(scenario: Source, settings: Settings = (), prices: Prices | None = None) -> Scenario:
+    """A scenario from wherever it is, with keys of it set, names resolved, validated.
+
+    Raises
+    ------
+    ScenarioError
+        One line for each rule broken.
+    InputError
+        Settings are no pairs, or a price is for a cluster of another name.
+    """
+    table, source, beside = table_of(scenario, settings)
+    loaded = scenario_from_table(table, source, beside, prices)
+    if prices is not None:
+        prices.check()
+    return loaded
+
+
+def table_of(scenario: Source, settings: Settings = (), over: Iterable[str] = ()) -> tuple[Table, str, Path | None]:
+    """A scenario as nested tables with settings applied, what messages call it, and the folder that its paths start from.
+
+    Parameters
+    ----------
+    scenario
+        From wherever it is.
+    settings
+        To apply.
+    over
+        Further keys that will be set.
+
+    Raises
+    ------
+    ScenarioError
+        There is no such file or name, or a key leads into a value.
+    InputError
+        Settings are no pairs.
+    """
+    source, beside = "scenario", None
+    if isinstance(scenario, Scenario):
+        table: Mapping[str, Any] = plain(scenario)
+    elif isinstance(scenario, Mapping):
+        table = {section: plain(value) for section, value in scenario.items()}
+    else:
+        file = scenario_file(scenario)
+        table, source, beside = read_toml(file), str(file), file.parent
+        if said := mistaken_table(table, file, "scenario"):
+            raise ScenarioError(f"{file}: {said}")
+    pairs = pairs_of(settings)
+    # a section as a whole takes the place of the old one, and keeps the draws of its own uncertainty
+    whole = {key: plain(value) for key, value in pairs if isinstance(value, Spec)}
+    for section, kept in _KEPT.items():
+        if isinstance(scenario, Scenario) and f"{section}.use" in [*(key for key, _ in pairs), *over]:
+            # what was loaded came from another file; the one that is named now gives all but these
+            whole[section] = {key: value for key, value in table.get(section, {}).items() if key in kept}
+    rest = [(key, value) for key, value in pairs if not isinstance(value, Spec)]
+    return apply_settings({**table, **whole}, rest, f"{source}: ", say=True), source, beside
+
+
+def with_measured(table: Table, source: str, beside: Path | None) -> Table:
+    """A table that others are made from by changing keys: with what its workload was measured in, where that held a pull and a push."""
+    if table.get("measured_in") is not None or not isinstance(table.get("workload"), Mapping):
+        return table
+    if table["workload"].get("measured_with", "device") == "device":
+        return table
+    try:
+        base = scenario_from_table(table, source, beside)
+    except ScenarioError:  # which is told of what is made from it
+        return table
+    return {**table, "measured_in": base.model_dump(mode="json", context={"filled": True})} if base.servers else table
+
+
+_KEPT = {"workload": ("batch_per_replica", "global_batch"), "cluster": ("nodes", "available"), "input": ("per",)}
+"""What a scenario says of a section beside the file that the section is taken from."""
+
+
+def pairs_of(settings: Settings) -> list[tuple[str, Any]]:
+    """Settings as keys with their values.
+
+    Raises
+    ------
+    InputError
+        They are no such pairs.
+    """
+    pairs = list(settings.items()) if isinstance(settings, Mapping) else list(settings)
+    for pair in pairs:
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not isinstance(pair[0], str):
+            raise InputError(f"`settings`: {quoted(pair)} must be a key with its value, as in {{'strategy.workers': 8}}")
+    return [(key, value) for key, value in pairs]
+
+
+def plain(value: Any) -> Any:
+    """A specification as nested tables, what is not set left out; anything else as it is."""
+    return value.model_dump(mode="json", exclude_none=True) if isinstance(value, Spec) else value
+
+
+def load_workload(path: str | Path) -> Workload:
+    """Read and validate a workload file."""
+    return validated(Workload, read_toml(path), str(path))
+
+
+def load_cluster(path: str | Path) -> Cluster:
+    """Read and validate a cluster file."""
+    return validated(Cluster, read_toml(path), str(path))
+
+
+def load_input(path: str | Path) -> InputPipeline:
+    """Read and validate the file of an input pipeline."""
+    return validated(InputPipeline, read_toml(path), str(path))

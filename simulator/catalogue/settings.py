@@ -1,0 +1,204 @@
+"""Dotted keys set in the tables of a file: what is made, what is unset, and what a new value leaves no room for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from simulator.base.errors import ScenarioError
+from simulator.base.spec import Spec, keys_of, short_name
+from simulator.base.text import listed
+from simulator.base.validation_errors import is_valid, no_key, quoted, tables_at
+from simulator.scenario import NAMED_BEFORE, Scenario
+
+__all__ = ["Pairs", "Table", "check_unset", "merged", "set_in", "unset", "without_displaced"]
+
+Table: TypeAlias = dict[str, Any]
+Pairs: TypeAlias = Sequence[tuple[str, Any]]
+"""Dotted keys with their values; None unsets a key."""
+
+_EVERY = ("job.checkpoint.every", "job.checkpoint.every_steps", "job.checkpoint.every_epochs")
+_EITHER_OR: tuple[tuple[str, ...], ...] = (
+    ("workload.batch_per_replica", "workload.global_batch"),
+    ("job.samples", "job.epochs"),
+    (*_EVERY, "job.checkpoint.interval"),
+)
+"""Keys of which one is given: whoever sets one means it instead of the others."""
+_INSTEAD_OF = {"run.steps": "run.job_steps", **NAMED_BEFORE}
+"""Whoever sets the first means it instead of the second; not the other way round."""
+_HARMLESS = {"job.checkpoint.interval": "given"}
+"""Values with which a key leaves room for the others of its kind."""
+
+
+def set_in(table: Mapping[str, Any], settings: Pairs, where: str = "") -> Table:
+    """A copy of a table with dotted keys set, sub-tables made where they are missing; what is unset stands there as None.
+
+    Raises
+    ------
+    ScenarioError
+        A key leads into a value; ``where`` begins the message.
+    """
+    result = dict(table)
+    for key, value in settings:
+        head, _, rest = key.partition(".")
+        if rest:
+            inner = result.get(head)
+            if inner is None:
+                inner = {}
+            if not isinstance(inner, Mapping):
+                shown = "a list" if isinstance(inner, (list, tuple)) else quoted(inner)
+                raise ScenarioError(f"{where}{key}: {head} is {shown}, not a table, so nothing can be set inside it")
+            result[head] = set_in(inner, [(rest, value)], f"{where}{head}.")
+        else:
+            result = merged(result, {head: value})
+    return result
+
+
+def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> Table:
+    """``base`` overlaid by ``over``; a quantity is replaced under whichever of its names."""
+    result = dict(base)
+    for key, value in over.items():
+        for old in [name for name in result if name != key and short_name(name) == short_name(key)]:
+            if {old, key} & {short_name(key)}:
+                del result[old]
+        inner = result.get(key)
+        tagged = isinstance(value, Mapping) and "kind" in value
+        result[key] = merged(inner, value) if isinstance(inner, Mapping) and isinstance(value, Mapping) and not tagged else value
+    return result
+
+
+def unset(table: Mapping[str, Any]) -> Table:
+    """A table without the keys that are None, in its sub-tables too."""
+    return {key: unset(value) if isinstance(value, Mapping) else value for key, value in table.items() if value is not None}
+
+
+def without_displaced(table: Mapping[str, Any], settings: Pairs, where: str = "") -> tuple[Table, list[str]]:
+    """A scenario's table without the keys that ``settings``, yet to be set, leave no room for; and a sentence on each of them.
+
+    These are the keys that another kind (or mode) does not have, and those that one which is set excludes. Keys that are
+    themselves set stay: whoever asks for both is refused.
+
+    >>> table = {"strategy": {"kind": "multi-worker-mirrored", "workers": 8}}
+    >>> without_displaced(table, [("strategy.kind", "single")])
+    ({'strategy': {'kind': 'multi-worker-mirrored'}}, ['strategy.workers = 8 is left out: strategy.kind = "single" has no such key'])
+    """
+    given = {_plain(key) for key, _ in settings}
+    final = set_in(table, settings, where)
+    result = dict(table)
+    notes = []
+    for key, value in settings:
+        if value is None:
+            continue
+        for displaced, why in (*_of_others(result, final, key, value), *_excluded(key, value)):
+            gone = _found(result, displaced, given)
+            for name in gone:
+                result = _without(result, name.split("."))
+            if told := [f"{name} = {_shown(its)}" for name, its in gone.items() if not _is_default(table, name)]:
+                notes.append(f"{listed(told)} {'is' if len(told) == 1 else 'are'} left out: {why}")
+    return result, notes
+
+
+def check_unset(settings: Pairs, table: Mapping[str, Any], where: str) -> None:
+    """Do nothing where each key that is unset is one that a scenario may have.
+
+    Raises
+    ------
+    ScenarioError
+        One is not.
+    """
+    for key, value in settings:
+        path = key.split(".")
+        if value is None and _at(table, path) is None:
+            known = [name for its in tables_at(Scenario, path[:-1])[0] for name in keys_of(its)]
+            if known and path[-1] not in known:
+                raise ScenarioError(f"{where}{key}: {no_key(Scenario, path)}")
+
+
+Displaced: TypeAlias = tuple[tuple[str, ...], str]
+"""Dotted keys, and why there is no place for them."""
+
+
+def _of_others(table: Mapping[str, Any], final: Mapping[str, Any], key: str, value: object) -> Iterator[Displaced]:
+    """Keys beside ``key`` that go with other values of it."""
+    *path, choice = key.split(".")
+    beside = _at(table, path)
+    if not isinstance(beside, Mapping):
+        return
+    its = _spec_at(path, final)
+    if its is None or choice not in its.model_fields or beside.get(choice) == value:
+        return
+    start = ".".join(path)
+    if its.model_fields[choice].default == value and choice == "kind":
+        strange = tuple(f"{start}.{name}" for name in beside if name not in keys_of(its))
+        yield strange, f"{key} = {_shown(value)} has no such key"
+    for name, (other, values) in its.goes_with.items():
+        if other == choice and value not in values:
+            yield (f"{start}.{short_name(name)}",), f"it goes with {key} = {listed([_shown(each) for each in values], 'or')} alone"
+
+
+def _spec_at(path: Sequence[str], table: Mapping[str, Any]) -> type[Spec] | None:
+    """What stands at a place of a scenario; where there are several kinds, that which is there."""
+    specs = [its for its in tables_at(Scenario, path)[0] if issubclass(its, Spec)]
+    if len(specs) > 1:
+        beside = _at(table, path)
+        kind = beside.get("kind") if isinstance(beside, Mapping) else None
+        specs = [its for its in specs if "kind" in its.model_fields and its.model_fields["kind"].default == kind]
+    return specs[0] if len(specs) == 1 else None
+
+
+def _excluded(key: str, value: object) -> Iterator[Displaced]:
+    """Keys that ``key`` takes the place of."""
+    if value == _HARMLESS.get(key):
+        return
+    plain = _plain(key)
+    others = [other for group in _EITHER_OR if plain in group for other in group if other != plain]
+    if plain in _INSTEAD_OF:
+        others.append(_INSTEAD_OF[plain])
+    for other in others:
+        yield (other,), f"{key} takes its place"
+
+
+def _found(table: Mapping[str, Any], keys: Iterable[str], given: set[str]) -> Table:
+    """Those of the keys that a table has, under the names that it has them by, and that are not ``given`` themselves."""
+    found = {}
+    for key in keys:
+        *path, last = key.split(".")
+        inner = _at(table, path)
+        if isinstance(inner, Mapping) and _plain(key) not in given:
+            names = [name for name in inner if last in (name, short_name(name))]
+            found.update({".".join([*path, name]): inner[name] for name in names if inner[name] is not None})
+    return found
+
+
+def _is_default(table: Mapping[str, Any], key: str) -> bool:
+    """Whether a key that is there says no more than its being left out would."""
+    *path, last = key.split(".")
+    its, beside = _spec_at(path, table), _at(table, path)
+    field = its.model_fields.get(last) if its is not None else None
+    if its is None or field is None or field.is_required() or not is_valid(its, beside):
+        return False
+    return bool(getattr(its.model_validate(beside), last) == field.get_default(call_default_factory=True))
+
+
+def _at(table: Mapping[str, Any], path: Sequence[str]) -> Any:
+    inner: Any = table
+    for part in path:
+        inner = inner.get(part) if isinstance(inner, Mapping) else None
+    return inner
+
+
+def _without(table: Mapping[str, Any], path: Sequence[str]) -> Table:
+    """A copy of a table without the key at a path that it has."""
+    head, *rest = path
+    return {key: _without(value, rest) if key == head else value for key, value in table.items() if rest or key != head}
+
+
+def _plain(key: str) -> str:
+    """A dotted key under the name that a person writes."""
+    head, dot, last = key.rpartition(".")
+    return f"{head}{dot}{short_name(last)}"
+
+
+def _shown(value: object) -> str:
+    """A value as a file has it, cut where it is long."""
+    return f'"{value[:60]}"' if isinstance(value, str) else quoted(value)

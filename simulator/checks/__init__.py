@@ -1,0 +1,1 @@
+"""What must hold in every program and every run, whatever the scenario."""

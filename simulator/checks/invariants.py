@@ -1,0 +1,340 @@
+"""Laws that every run must obey, and :func:`audit`, which checks them on a scenario.
+
+Use it in tests of your own::
+
+    from simulator.checks.invariants import audit
+
+    def test_my_cluster_is_simulated_soundly():
+        audit(load_scenario(Path("my.toml")))
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+
+from simulator.base.errors import InvariantError
+from simulator.base.records import EVERYBODY, NOTHING, Service, Span, Step, begin_of, end_of
+from simulator.base.rng import Streams
+from simulator.checks.program import PROGRAM_LAWS, check_program
+from simulator.engine.replication import drawn_scenario, replicate
+from simulator.observing.recording import Recording
+from simulator.program.schedule import columns
+from simulator.resolve.compile import compile_program
+from simulator.scenario import Scenario
+from simulator.strategies.reducing import collective_of
+
+__all__ = ["LAWS", "audit", "check_laws"]
+
+_SLACK = 1e-9
+
+
+def audit(scenario: Scenario, replication: int = 0) -> Recording:
+    """Run one replication with full records and check every law: those of its program, and those of :data:`LAWS`.
+
+    Returns
+    -------
+    Recording
+        All records of the run.
+
+    Raises
+    ------
+    InvariantError
+        A law is broken; names the law and the event.
+    """
+    recording = Recording()
+    replicate(scenario, replication, recording)
+    check_laws(scenario, recording, replication)
+    return recording
+
+
+def check_laws(scenario: Scenario, recording: Recording, replication: int = 0) -> dict[str, str]:
+    """Check every law on a replication that has been recorded; the laws by name, with what each says.
+
+    Raises
+    ------
+    InvariantError
+        A law is broken; names the law and the event.
+    """
+    streams = Streams(scenario.run.seed, replication)
+    simulated = drawn_scenario(scenario, streams)
+    check_program(compile_program(simulated, streams), simulated)
+    for law in LAWS:
+        law(simulated, recording)
+    return {law.__name__: (law.__doc__ or "").strip().splitlines()[0] for law in (*PROGRAM_LAWS, *LAWS)}
+
+
+def _broken(law: str, event: str) -> InvariantError:
+    return InvariantError(f"law broken: {law}: {event}")
+
+
+def _at_least(value: float, bound: float) -> bool:
+    return value >= bound - _SLACK * max(1.0, abs(bound))
+
+
+def parts_sum_to_the_step(scenario: Scenario, recording: Recording) -> None:
+    """The five parts of a step are not negative, and add up to its duration."""
+    del scenario
+    for step in recording.steps:
+        parts = step.input_s, step.compute_s, step.communication_s, step.waiting_s, step.apply_s
+        if min(parts) < -_SLACK or not math.isclose(math.fsum(parts), step.end_s - step.start_s, rel_tol=1e-9, abs_tol=1e-12):
+            raise _broken("parts_sum_to_the_step", str(step))
+
+
+def steps_of_a_replica_follow_each_other(scenario: Scenario, recording: Recording) -> None:
+    """A replica begins a step when its last one has ended, and never makes two at a time."""
+    del scenario
+    ended: dict[int, float] = {}
+    for step in recording.steps:
+        if step.replica in ended and step.start_s != ended[step.replica]:
+            raise _broken("steps_of_a_replica_follow_each_other", str(step))
+        ended[step.replica] = step.end_s
+
+
+def nothing_works_twice_at_once(scenario: Scenario, recording: Recording) -> None:
+    """Work of a replica, and services of a server, never overlap: nothing is busy for longer than the time that passes."""
+    del scenario
+    work: dict[str, list[Span | Service]] = defaultdict(list)
+    for span in recording.spans:
+        work[f"replica {span.replica}"].append(span)
+    for service in recording.services:
+        work[f"server {service.server}"].append(service)
+    for pieces in work.values():
+        for before, after in itertools.pairwise(pieces):
+            if not _at_least(after.start_s, before.end_s):
+                raise _broken("nothing_works_twice_at_once", f"{before} and {after}")
+
+
+def versions_count_the_updates(scenario: Scenario, recording: Recording) -> None:
+    """Updates are numbered without gaps; an update read only what had been applied by then; staleness counts the updates in between."""
+    applied = sorted(update.applied_version for update in recording.updates)
+    if applied != list(range(len(applied))):
+        raise _broken("versions_count_the_updates", f"applied versions {applied[:10]}... are not 0, 1, 2, ...")
+    when = [update.applied_s for update in sorted(recording.updates, key=lambda update: update.applied_version)]
+    for update in recording.updates:
+        if update.staleness < 0 or (not scenario.servers and update.staleness):
+            raise _broken("versions_count_the_updates", str(update))
+        if update.read_version and update.read_version <= len(when) and when[update.read_version - 1] > update.read_s * (1 + _SLACK):
+            raise _broken("versions_count_the_updates", f"{update} read a version from the future")
+        if update.read_version < len(when) and when[update.read_version] < update.read_s * (1 - _SLACK) - 1e-12:
+            raise _broken("versions_count_the_updates", f"{update} did not read the latest version")
+
+
+def _ended_steps(steps: Iterable[Step]) -> Counter[int]:
+    return Counter(step.replica for step in steps)
+
+
+def _fastest_bytes_per_s(scenario: Scenario) -> float:
+    """Bandwidth of the fastest link that any message can cross."""
+    cluster = scenario.cluster
+    links = [cluster.inter_node, cluster.intra_node, *(kind.inter_node for kind in cluster.node_classes if kind.inter_node is not None)]
+    links += [link for link in (cluster.host_link, cluster.intra_device) if link is not None]
+    if cluster.islands is not None and cluster.islands.between is not None:
+        links.append(cluster.islands.between)
+    return float(max(link.bandwidth_bytes_per_s for link in links) * cluster.nics_per_node)
+
+
+def every_byte_sent_is_received(scenario: Scenario, recording: Recording) -> None:
+    """In each step a worker receives all variables and the servers all of its gradients, byte for byte."""
+    if not scenario.servers or scenario.strategy.pace.cancels:
+        return
+    load, batch = scenario.workload, scenario.batch
+    last = {step.replica: step.end_s for step in recording.steps}
+    pulled: dict[int, float] = defaultdict(float)
+    pushed: dict[int, float] = defaultdict(float)
+    for transfer in recording.transfers:
+        for what, near, far in ((pulled, transfer.target, transfer.source), (pushed, transfer.source, transfer.target)):
+            if near.kind == "worker" and far.kind == "server" and transfer.arrived_s <= last.get(near.number, -1.0):
+                what[near.number] += transfer.size_bytes
+    for worker, steps in _ended_steps(recording.steps).items():
+        name = f"worker {worker}"
+        for verb, got, want in (
+            ("pulled", pulled[worker], steps * math.fsum(variable.pull_bytes(batch) for variable in load.variables)),
+            ("pushed", pushed[worker], steps * math.fsum(scenario.strategy.pushed_bytes(scenario))),
+        ):
+            if not math.isclose(got, want, rel_tol=1e-9):
+                raise _broken("every_byte_sent_is_received", f"{name} {verb} {got:.0f} bytes in {steps} steps, not {want:.0f}")
+
+
+def no_message_beats_its_link(scenario: Scenario, recording: Recording) -> None:
+    """From sending to arrival a message takes no less time than its bytes take on the fastest link.
+
+    Between workers and servers on nodes of their own, what both hosts work on it comes to that.
+    """
+    bandwidth = _fastest_bytes_per_s(scenario)
+    transport = scenario.cluster.transport
+    # where a fit leaves open what messages cost, a run draws it
+    known = scenario.layout.server_nodes > 0 and scenario.cluster.uncertainty is None
+    for transfer in recording.transfers:
+        # an all-reduce among ranks at once is one record of 2 (n - 1) / n of its bytes and more; a rank's own part of it counts
+        if transfer.target == EVERYBODY:
+            continue
+        least_s = transfer.size_bytes / bandwidth
+        if known and "device" not in (transfer.source.kind, transfer.target.kind):
+            least_s += 2 * (transport.cpu_per_message_s + transport.copy_per_byte_s * transfer.size_bytes)
+        if not _at_least(transfer.arrived_s, transfer.sent_s + least_s):
+            raise _broken("no_message_beats_its_link", str(transfer))
+
+
+def every_gradient_is_applied_once(scenario: Scenario, recording: Recording) -> None:
+    """Asynchronous: each gradient of a worker is applied once per step. Synchronous: each is accumulated once, then all are applied once.
+
+    With backup workers, each variable is applied once an update, from no fewer gradients
+    than a step averages, and no worker's gradient is accumulated twice a step.
+    """
+    if not scenario.servers:
+        return
+    pace = scenario.strategy.pace
+    last = {step.replica: step.end_s for step in recording.steps}
+    steps = _ended_steps(recording.steps)
+    name = "apply" if pace.asynchronous else "accumulate"
+    served = Counter(
+        (service.worker, service.variable)
+        for service in recording.services
+        if service.name == name and service.end_s <= last.get(service.worker, -1.0)
+    )
+    parts = len({service.variable for service in recording.services})
+    for worker, count in steps.items():
+        for variable in range(parts):
+            once = served[worker, variable] <= count if pace.backups else served[worker, variable] == count
+            if not once:
+                raise _broken(
+                    "every_gradient_is_applied_once",
+                    f"gradient {variable} of worker {worker}: {served[worker, variable]} times in {count} steps",
+                )
+    if not pace.asynchronous:
+        _enough_for_each_apply(pace.awaited(scenario.ranks), recording)
+
+
+def _enough_for_each_apply(required: int, recording: Recording) -> None:
+    waiting: Counter[int] = Counter()
+    for service in recording.services:
+        if service.name == "accumulate":
+            waiting[service.variable] += 1
+        elif waiting[service.variable] < required:
+            raise _broken("every_gradient_is_applied_once", f"{service} averages {waiting[service.variable]} gradients, not {required}")
+        else:
+            waiting[service.variable] = 0
+
+
+def nobody_runs_away(scenario: Scenario, recording: Recording) -> None:
+    """Stale-synchronous: no worker begins a step while more than bound steps ahead of the slowest; staleness stays within its bound."""
+    bound = scenario.strategy.pace.bound
+    if bound is None:
+        return
+    workers = scenario.ranks
+    clocks = [0] * workers
+    # a worker's step begins when its last one has ended, so it first reads when nothing holds it back any more
+    ends = sorted((step.end_s, step.replica) for step in recording.steps)
+    reads = sorted((update.read_s, update.worker, update) for update in recording.updates)
+    at = 0
+    for read_s, worker, update in reads:
+        while at < len(ends) and ends[at][0] <= read_s:
+            clocks[ends[at][1]] += 1
+            at += 1
+        if clocks[worker] - min(clocks) > bound:
+            raise _broken("nobody_runs_away", f"{update} was begun {clocks[worker] - min(clocks)} steps ahead of the slowest")
+        if update.staleness > (workers - 1) * (2 * bound + 1):
+            raise _broken("nobody_runs_away", f"{update} is staler than (n - 1) (2 bound + 1)")
+
+
+def no_step_beats_its_critical_path(scenario: Scenario, recording: Recording) -> None:
+    """No step is shorter than its compute and its own transfers would be with all links to itself."""
+    cluster = scenario.cluster
+    links = [cluster.inter_node, cluster.intra_node]
+    if cluster.islands is not None and cluster.islands.between is not None:
+        links.append(cluster.islands.between)
+    latency_s = min(link.latency_s for link in links)
+    floor_s = scenario.strategy.least_exchange_s(scenario, _fastest_bytes_per_s(scenario), latency_s)
+    if floor_s is None:
+        return
+    for step in recording.steps:
+        if not _at_least(step.end_s - step.start_s, step.compute_s + floor_s):
+            raise _broken("no_step_beats_its_critical_path", f"{step} is shorter than compute and {floor_s:.9g} s of transfers")
+
+
+def no_link_carries_more_than_it_can(scenario: Scenario, recording: Recording) -> None:
+    """No rank ends an all-reduce before its own link can have carried all that the rank sends in it."""
+    reduction = scenario.strategy.reduction
+    if reduction is None or scenario.ranks == 1:
+        return
+    sent_s = _SendingTimes(scenario)
+    for transfer in recording.transfers:
+        if transfer.target == EVERYBODY:
+            least_s = sent_s(transfer.source.number, transfer.size_bytes)
+            if not _at_least(transfer.arrived_s, transfer.sent_s + least_s):
+                raise _broken("no_link_carries_more_than_it_can", f"{transfer} needs {least_s:.9g} s on the rank's own link")
+    if reduction.bucket_size_bytes is not None or scenario.strategy.pace.every > 1 or reduction.forward_first:
+        return  # what is sent while the rank computes cannot be told from the length of its steps
+    sizes = [math.fsum(scenario.strategy.pushed_bytes(scenario))]
+    if reduction.compression is not None:
+        sizes = reduction.as_one(scenario.workload, scenario.batch, scenario.replicas)
+    for step in recording.steps:
+        least_s = step.input_s + step.compute_s + step.apply_s + math.fsum(sent_s(step.replica, size) for size in sizes)
+        if not _at_least(step.end_s - step.start_s, least_s):
+            raise _broken("no_link_carries_more_than_it_can", f"{step} needs {least_s:.9g} s with the bytes on the rank's own link")
+
+
+class _SendingTimes:
+    """Seconds that the links out of a rank need for what it sends in an all-reduce: the schedule's bytes, no simulated time."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        collective = collective_of(scenario, scenario.strategy.reduction, Streams(scenario.run.seed, 0))
+        assert collective is not None, "there is something to reduce"
+        self._collective = collective
+        background = scenario.cluster.background
+        self._varies = background is not None and (background.changes or background.each_link)
+        self._known: dict[float, list[float]] = {}  # of all ranks, by size
+
+    def __call__(self, rank: int, size_bytes: float) -> float:
+        known = self._known.get(size_bytes)
+        if known is None:
+            known = self._known[size_bytes] = self._of_all(size_bytes)
+        return known[rank]
+
+    def _of_all(self, size_bytes: float) -> list[float]:
+        schedule, wire = self._collective.plan(size_bytes)
+        source, target, _, messages, parts = columns(schedule)
+        laid = wire.laid(source, target)
+        carried = messages * (parts / schedule.parts) * size_bytes * wire.bytes_of(source, target)
+        # where others take more at one time than at another, or on one link than on another, no more than the whole is known
+        capacity = laid.ports.whole if self._varies else laid.ports.capacity
+        carried_s = carried[laid.path] / capacity[laid.paths.port]
+        port_s = np.zeros((schedule.members, len(laid.ports.capacity)))
+        np.add.at(port_s, (source[laid.path], laid.paths.port), carried_s)
+        most_s: list[float] = port_s.max(axis=1, initial=0.0).tolist()
+        return most_s
+
+
+def causes_come_before_what_they_let_begin(scenario: Scenario, recording: Recording) -> None:
+    """What let a piece of work begin was recorded before it, and had ended when it began; what ended a step ended with it."""
+    del scenario
+    work = recording.by_number()
+    for one in work.values():
+        cause = work.get(one.cause)
+        if one.cause >= one.number or (cause is not None and end_of(cause) > begin_of(one)):
+            raise _broken("causes_come_before_what_they_let_begin", f"{one} because of {cause}")
+    for step in recording.steps:
+        last = work.get(step.cause)
+        if step.cause != NOTHING and (last is None or end_of(last) != step.end_s):
+            raise _broken("causes_come_before_what_they_let_begin", f"{step} because of {last}")
+
+
+LAWS: Sequence[Callable[[Scenario, Recording], None]] = (
+    parts_sum_to_the_step,
+    steps_of_a_replica_follow_each_other,
+    nothing_works_twice_at_once,
+    versions_count_the_updates,
+    every_byte_sent_is_received,
+    no_message_beats_its_link,
+    every_gradient_is_applied_once,
+    nobody_runs_away,
+    no_step_beats_its_critical_path,
+    no_link_carries_more_than_it_can,
+    causes_come_before_what_they_let_begin,
+)
+"""Every law that :func:`audit` checks."""

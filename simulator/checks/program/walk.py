@@ -1,0 +1,107 @@
+"""What laws of programs look at: a routine with what follows from its order, and the ports of a path."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+
+from simulator.base.errors import InvariantError
+from simulator.program.program import Operation, Program, Routine
+
+__all__ = ["SLACK", "Walk", "broken", "ports_of", "same", "walks_of"]
+
+SLACK = 1e-9
+"""Relative error of sums of shares and bytes."""
+
+
+def broken(law: Callable[..., None], place: str) -> InvariantError:
+    """The error that names a law and where it is broken."""
+    return InvariantError(f"law of programs broken: {law.__name__}: {place}")
+
+
+def same(one: float, other: float) -> bool:
+    """Whether two numbers are equal but for rounding."""
+    return math.isclose(one, other, rel_tol=SLACK, abs_tol=1e-12)
+
+
+class Walk:
+    """A routine with what follows from its order.
+
+    Attributes
+    ----------
+    before
+        Of each operation those that must have ended: what it is after, and of a compute the one before it.
+    then
+        Of each operation those that wait for it.
+    computes
+        The computes, in their order.
+    forward_before, backward_by
+        Of each compute, the share of the forward pass made before it begins, and that of the backward pass made when it has ended.
+    """
+
+    def __init__(self, number: int, routine: Routine) -> None:
+        self.number = number
+        self.operations = routine.operations
+        self.computes = [index for index, its in enumerate(routine.operations) if its.kind == "compute"]
+        self.before = [set(its.after) for its in routine.operations]
+        for earlier, later in itertools.pairwise(self.computes):
+            self.before[later].add(earlier)
+        self.then: list[list[int]] = [[] for _ in routine.operations]
+        for index, before in enumerate(self.before):
+            for earlier in before:
+                if 0 <= earlier < len(self.then):
+                    self.then[earlier].append(index)
+        self.forward_before: dict[int, float] = {}
+        self.backward_by: dict[int, float] = {}
+        forward = backward = 0.0
+        for index in self.computes:
+            self.forward_before[index] = forward
+            forward += routine.operations[index].forward
+            backward += routine.operations[index].backward
+            self.backward_by[index] = backward
+
+    def of_kind(self, kind: str) -> Iterator[tuple[int, Operation]]:
+        """Operations of a kind, by number."""
+        return ((index, its) for index, its in enumerate(self.operations) if its.kind == kind)
+
+    def place(self, index: int) -> str:
+        """An operation, in words."""
+        return f"routine {self.number}, operation {index} ({self.operations[index].kind} {self.operations[index].title!r})"
+
+    def sends_before(self, index: int) -> list[int]:
+        """The messages that bring what an operation needs, the last one first; empty where it waits for none or for several."""
+        found: list[int] = []
+        while len(self.operations[index].after) == 1:
+            (index,) = self.operations[index].after
+            if self.operations[index].kind != "send":
+                break
+            found.append(index)
+        return found
+
+    def compute_before(self, index: int) -> int | None:
+        """The compute that an operation waits for by itself."""
+        found = [earlier for earlier in self.operations[index].after if self.operations[earlier].kind == "compute"]
+        return found[0] if len(found) == len(self.operations[index].after) == 1 else None
+
+    def first_compute_after(self, index: int) -> int | None:
+        """The first compute that cannot begin before an operation has ended."""
+        seen, ahead = {index}, [index]
+        while ahead:
+            for following in self.then[ahead.pop()]:
+                if following not in seen:
+                    seen.add(following)
+                    ahead.append(following)
+        return min((number for number in self.computes if number in seen), default=None)
+
+
+def walks_of(program: Program) -> list[Walk]:
+    """Every routine of a program."""
+    return [Walk(number, routine) for number, routine in enumerate(program.routines)]
+
+
+def ports_of(program: Program, path: int) -> list[int]:
+    """The ports that a path crosses."""
+    first = program.paths.first
+    ports: list[int] = program.paths.port[first[path] : first[path + 1]].tolist()
+    return ports

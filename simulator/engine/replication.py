@@ -1,0 +1,337 @@
+"""One replication: one draw of the parameters, one start, one run of the event engine."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+from simulator.base.errors import SimulationError
+from simulator.base.log import Log
+from simulator.base.records import Observer
+from simulator.base.rng import Streams
+from simulator.collectives.collective import Collective
+from simulator.engine.choosing import MOST_OPERATIONS, engine_for
+from simulator.engine.choosing import Engine as ByEngine
+from simulator.engine.draws import Draws
+from simulator.engine.recorder import Measured, Recorder
+from simulator.engine.simpy.collectives import VectorisedCollectives
+from simulator.engine.simpy.engine import Engine
+from simulator.engine.simpy.recorder import KernelRecorder, in_use_of
+from simulator.engine.vectorised.engine import VectorisedEngine
+from simulator.network.cores import cores_of
+from simulator.network.flows import Network
+from simulator.network.kernel import Kernel
+from simulator.program.groups import collectives_of
+from simulator.program.program import Program
+from simulator.resolve.compile import compile_program
+from simulator.resolve.encoding import as_encoded
+from simulator.resolve.practice import drawn_in_practice
+from simulator.resolve.resolve import resolve
+from simulator.resolve.teams import as_workers
+from simulator.scenario import Scenario
+from simulator.spec.distributions import Constant
+from simulator.spec.uncertainty import with_draw, with_even_draw
+from simulator.spec.workload import Affine, Workload
+from simulator.strategies.reducing import collective_of
+
+__all__ = ["Run", "Shared", "drawn_scenario", "replicate"]
+
+
+class Shared:
+    """What replications of a scenario have in common: their program and collective, if nothing is drawn on which these depend.
+
+    Attributes
+    ----------
+    drawn_s
+        Of the last one seconds of compute, and of a whole step when all workers are under way.
+    tables
+        What the compiled engine keeps of the program, for those that run it again.
+    """
+
+    def __init__(self) -> None:
+        self._drawn: Scenario | None = None
+        self._made: tuple[Program, Collective | None] | None = None
+        self.drawn_s = (1.0, 1.0)
+        self.tables: dict[bool, Any] = {}
+
+    def of(self, drawn: Scenario, streams: Streams) -> tuple[Program, Collective | None]:
+        """The program and the collective of a replication: those of the one before, or new ones."""
+        if drawn is not self._drawn:
+            self._drawn, self._made = drawn, None
+            self.drawn_s = drawn.workload.compute_s(drawn.batch), drawn.full_step_s
+        if self._made is None or not self._begins_again(drawn):
+            self._made = None
+            self.tables = {}
+            self._made = compile_program(drawn, streams), collective_of(drawn, drawn.strategy.reduction, streams)
+        return self._made
+
+    def _begins_again(self, drawn: Scenario) -> bool:
+        """Whether what the replication before had can be used once more: with the same routes, and no choice that its run has made."""
+        fabric = drawn.cluster.fabric
+        background = drawn.cluster.background
+        if self._made is None or (fabric is not None and fabric.spines > 1) or (background is not None and background.each_link):
+            return False
+        collective = self._made[1]
+        return collective is None or collective.begin_again()
+
+
+def replicate(
+    scenario: Scenario,
+    replication: int,
+    observer: Observer | None = None,
+    engine: ByEngine | None = None,
+    shared: Shared | None = None,
+    told: Callable[[float], None] | None = None,
+) -> Measured:
+    """Simulate one real run of the scenario.
+
+    Parameters
+    ----------
+    scenario
+        What to simulate.
+    replication
+        Its number; chooses the random streams.
+    observer
+        Receives every record, where given.
+    engine
+        What runs it, where that has been chosen for all replications; left out: what is best for this one.
+    shared
+        Of all replications of this scenario; left out: everything is made for this one.
+    told
+        Called now and then with the share of the steps that have ended.
+
+    Raises
+    ------
+    InputError
+        ``run.engine`` asks for an engine that cannot run here.
+    DeadlockError, SimulationError
+        The engine found an impossible state, or collectives of several groups are to be computed at once.
+    """
+    if engine is None:
+        engine = engine_for(scenario, 1)
+    streams = Streams(scenario.run.seed, replication)
+    drawn = drawn_scenario(scenario, streams)
+    shared = shared or Shared()
+    program, collective = shared.of(drawn, streams)
+    run = Run(drawn, streams, program, Draws(drawn, streams, shared.drawn_s[1]), collective, observer, told, shared.tables)
+    its_run = run.at_once if run.together else run.simpy if engine == "simpy" or run.only_simpy else run.compiled
+    # the engine makes millions of short-lived cycles-free objects; the collector only costs time meanwhile
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        measured = its_run()
+    finally:
+        if collecting:
+            gc.enable()
+    measured.drawn_s = shared.drawn_s
+    return measured
+
+
+@dataclass
+class Run:
+    """One replication, before an engine has been chosen."""
+
+    drawn: Scenario
+    streams: Streams
+    program: Program
+    draws: Draws
+    collective: Collective | None
+    observer: Observer | None
+    told: Callable[[float], None] | None = None
+    tables: dict[bool, Any] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what would have to be computed at once and is not known.
+
+        Raises
+        ------
+        SimulationError
+            Several groups have collectives, and the program does not have their messages.
+        """
+        program = self.program
+        untimed = any(its.operations[number].lasts_s is None for its in program.routines for number in collectives_of(its))
+        if len(program.groups) > 1 and not program.exchanges and untimed:
+            raise SimulationError(
+                f"{len(program.groups)} groups of ranks have collectives at the same time, and how they share links is not computed at "
+                'once; set run.detail = "messages"'
+            )
+
+    @property
+    def together(self) -> bool:
+        """Whether all ranks' steps are computed at once."""
+        return self.program.together and not self.program.exchanges
+
+    @property
+    def only_simpy(self) -> bool:
+        """Whether a step has more operations than the compiled engine takes, and nobody insists on it."""
+        return self.drawn.run.engine == "auto" and max(len(its.operations) for its in self.program.routines) > MOST_OPERATIONS
+
+    def compiled(self) -> Measured:
+        """By the compiled engine."""
+        recorder = self._recorder()
+        run_compiled: Callable[..., None] = import_module("simulator.engine.compiled.engine").run
+        run_compiled(self.program, self.draws, recorder, self._reduces_at_once, self.drawn.run.steps, self._log, self.told, self.tables)
+        self._note_collective(recorder.measured, self._sizes)
+        return recorder.measured
+
+    def at_once(self) -> Measured:
+        """All ranks' steps at once, as arrays."""
+        recorder = self._recorder()
+        vectorised = VectorisedEngine(self.program, self.draws, recorder, self.collective, self._log, self.told)
+        vectorised.run()
+        self._note_collective(recorder.measured, vectorised.sizes)
+        return recorder.measured
+
+    def simpy(self) -> Measured:
+        """By SimPy."""
+        drawn, program = self.drawn, self.program
+        kernel = Kernel()
+        cores = cores_of(kernel, drawn.cluster.shared_cores, drawn.cluster.time_slice_s)
+        recorder = KernelRecorder(kernel, drawn, self.observer, self.told, program.ranks.routine)
+        if cores is not None:
+            recorder.watch("cores", partial(in_use_of, [cores]))
+        log, collective = self._log, self._reduces_at_once
+        network = Network(kernel, drawn.cluster.transport, self.streams.generator("weights"), cores)
+        reducing = VectorisedCollectives(kernel, collective, self._sizes, self.draws.ranks, log) if collective is not None else None
+        Engine(kernel, network, program, self.draws, recorder, reducing, log).start()
+        recorder.begin()
+        kernel.run(recorder.done)
+        self._note_collective(recorder.measured, self._sizes)
+        return recorder.measured
+
+    def _recorder(self) -> Recorder:
+        drawn = self.drawn
+        opens_at, closes_at = drawn.warmup * drawn.ranks, drawn.run.total_steps(drawn.ranks)
+        apart, routine = drawn.strategy.pace.asynchronous, self.program.ranks.routine
+        return Recorder(drawn.ranks, opens_at, closes_at, apart=apart, observer=self.observer, routine=routine)
+
+    @property
+    def _log(self) -> Log | None:
+        reduction = self.drawn.strategy.reduction
+        return Log(self.observer, reduction.does if reduction is not None else "all-reduce") if self.observer is not None else None
+
+    @property
+    def _reduces_at_once(self) -> Collective | None:
+        """What finds the times of all ranks at once, where buckets are reduced so."""
+        return None if self.program.exchanges else self.collective
+
+    @property
+    def _sizes(self) -> tuple[float, ...]:
+        return tuple(its.size_bytes for its in self.program.routines[0].operations if its.kind == "collective")
+
+    def _note_collective(self, measured: Measured, sizes: Iterable[float]) -> None:
+        if self.collective is None:
+            return
+        measured.aligned = self.collective.aligned and not self.program.exchanges
+        choices = {size: self.collective.choice(size) for size in dict.fromkeys(sizes)}
+        measured.algorithms = tuple((size, choice.algorithm, choice.protocol) for size, choice in choices.items())
+
+
+def _drawn(load: Workload, streams: Streams) -> Workload:
+    """The workload with a draw of what its fit, or the constants that its times are computed with, leave open."""
+    if load.uncertainty is None:
+        return load
+    if load.is_computed:
+        return with_even_draw(load, load.uncertainty, float(streams.of_the_seed("even draw").random()), streams.replication)
+    return with_draw(load, load.uncertainty, streams.generator("workload"))
+
+
+def drawn_scenario(scenario: Scenario, streams: Streams) -> Scenario:
+    """What one replication simulates: the scenario resolved, one draw of all that fits leave open, achieved rates, teams as workers.
+
+    What compression costs is in the times of its passes, and what a measured step held beside compute is not.
+    What is resolved and leaves nothing open is returned itself.
+    """
+    before = _before_practice(scenario, streams)
+    drawn = drawn_in_practice(before, streams)
+    if drawn.workload.measured_with == "servers" and (drawn.servers or drawn.measured_in is not None):
+        drawn = _without_own_exchange(drawn, before, streams)
+    return as_encoded(as_workers(drawn))
+
+
+def _before_practice(scenario: Scenario, streams: Streams) -> Scenario:
+    """The scenario resolved, with one draw of all that fits leave open."""
+    scenario = resolve(scenario).scenario
+    load = scenario.workload
+    if load.draws_its_law:
+        load = load.with_drawn_law(streams.generator("law"))
+    drawn = _drawn(load, streams)
+    if load.jitter_least is not None and not load.not_seen:
+        # the fastest step seen stays where it is, whatever mean is drawn; where none was seen it is as uncertain as the mean
+        seen_s, drawn_s = (each.compute_s(scenario.batch) + each.apply_s for each in (load, drawn))
+        drawn = drawn.model_copy(update={"jitter_least": load.jitter_least * seen_s / drawn_s})
+    cluster = scenario.cluster
+    if cluster.uncertainty is not None:
+        cluster = with_draw(cluster, cluster.uncertainty, streams.generator("cluster"))
+    if cluster.background is not None and cluster.background.drawn and not cluster.background.each_link:
+        background = cluster.background.with_draw(streams.generator("background"))
+        cluster = cluster.model_copy(update={"background": background})
+    if drawn is not scenario.workload or cluster is not scenario.cluster:
+        scenario = scenario.model_copy(update={"workload": drawn, "cluster": cluster})
+    return scenario
+
+
+_LEAST_COMPUTE = 0.02
+"""Share of a measured step that computing takes at least, whatever pull and push seem to."""
+_CLOSE = 1e-3
+_TURNS = 12
+_LONE = {"steps": 3, "warmup_steps": 1, "job_steps": None, "start": "together", "start_spread_s": None, "drain": False}
+
+
+def _without_own_exchange(drawn: Scenario, before: Scenario, streams: Streams) -> Scenario:
+    """With compute alone in the workload's times, where what was measured is a step of one worker with its servers.
+
+    Solved with one worker in the simulator, so that it takes as long as was measured: what is
+    off in its pull and push is then off the other way in its compute, and one worker is right.
+
+    Parameters
+    ----------
+    drawn, before
+        The scenario with its draw of practice, and without it: the worker that was measured was alone on its host.
+    """
+    measured, alone = drawn, before
+    if drawn.measured_in is not None:
+        alone = _before_practice(Scenario.model_validate(drawn.measured_in), streams)
+        measured = drawn_in_practice(alone, streams)
+    share = _share_of_compute(measured.model_copy(update={"workload": alone.workload}), streams)
+    load = drawn.workload
+    passes = {"forward": load.forward.times(share), "backward": load.backward.times(share)}
+    return drawn.model_copy(update={"workload": load.model_copy(update={**passes, "measured_with": "device"}), "measured_in": None})
+
+
+def _share_of_compute(scenario: Scenario, streams: Streams) -> float:
+    """Of a step of one worker with its servers, what it does not wait for them."""
+    load = scenario.workload
+    step_s, share = load.compute_s(scenario.batch), 1.0
+    for _ in range(_TURNS):
+        passes = {"forward": load.forward.times(share), "backward": load.backward.times(share)}
+        alone = scenario.model_copy(update={"workload": load.model_copy(update={**passes, "measured_with": "device"})})
+        wanted = max(share - (_lone_step_s(alone, streams) / step_s - 1.0), _LEAST_COMPUTE)
+        if abs(wanted - share) < _CLOSE:
+            return share
+        share = wanted
+    return share
+
+
+def _lone_step_s(scenario: Scenario, streams: Streams) -> float:
+    """Seconds of a step of one worker with all servers to itself, without jitter."""
+    strategy = scenario.strategy.alone_with_servers()
+    run = scenario.run.model_copy(update=_LONE)
+    changes: dict[str, object] = {
+        "jitter": Constant(), "run_to_run_cv": 0.0, "batch_per_replica": scenario.batch, "global_batch": None
+    }  # fmt: skip
+    if scenario.layout.client_node is None:  # whose input is part of each step
+        changes["input"] = Affine(base_s=0.0, per_sample_s=0.0)
+    load = scenario.workload.model_copy(update=changes)
+    even = dict.fromkeys(("background", "slow_nodes", "slowdown", "nodes", "available"))
+    cluster = scenario.cluster.model_copy(update={**even, "node_speed": (), "node_classes": ()})
+    parts = {"strategy": strategy, "run": run, "workload": load, "cluster": cluster, "job": None, "input": None}
+    alone = as_encoded(as_workers(scenario.model_copy(update=parts)))
+    program = compile_program(alone, streams)
+    its = Run(alone, streams, program, Draws(alone, streams, alone.full_step_s), None, None)
+    measured = its.simpy() if engine_for(alone, 1) == "simpy" or its.only_simpy else its.compiled()
+    return float(measured.window_s / measured.steps)

@@ -1,0 +1,22 @@
+"""From a scenario to its step program."""
+
+from __future__ import annotations
+
+from simulator.base.rng import Streams
+from simulator.program.program import Program
+from simulator.scenario import Scenario
+
+__all__ = ["compile_program"]
+
+
+def compile_program(scenario: Scenario, streams: Streams | None = None) -> Program:
+    """What happens in a step of a scenario.
+
+    Parameters
+    ----------
+    scenario
+        What is simulated: as a user writes it, or as drawn for a replication.
+    streams
+        Choose the routes of connections; left out: those of the first replication.
+    """
+    return scenario.strategy.program(scenario, streams or Streams(scenario.run.seed, 0))

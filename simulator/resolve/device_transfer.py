@@ -1,0 +1,292 @@
+"""Moves a workload from the device that it was measured on to another, by the best rule that there is, or refuses.
+
+In this order: a factor that the scenario gives; the same model measured on that device; a
+published pair of the same model on both; a roofline. Forward and backward pass and the
+optimizer's update on the device are moved. What hosts, servers and links cost is not, nor
+are the jitter of a step and the spread of runs: nothing tells how they change.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.base.errors import ScenarioError
+from simulator.base.nearest import did_you_mean
+from simulator.base.text import written
+from simulator.resolve.published_throughputs import Pair, PublishedThroughputs, Scatter, load_published_throughputs, plain, same_device
+from simulator.resolve.roofline import Range, achieved, is_processor, roofline
+from simulator.spec.accelerator import accelerator_named, accelerators
+from simulator.spec.constants import Known
+from simulator.spec.uncertainty import Uncertainty
+from simulator.spec.workload import LAW_PARTS, Affine, DeviceTransfer, Workload
+
+__all__ = ["COMPUTE", "factors", "moved_to", "pair_range", "scaled"]
+
+COMPUTE = ("forward.base_s", "forward.per_sample_s", "backward.base_s", "backward.per_sample_s", "apply_s")
+"""What is moved."""
+_DRAWS = 60
+_FLOPS_APART = 0.3
+_PARAMETERS_APART = 0.15
+_Z95 = statistics.NormalDist().inv_cdf(0.95)
+
+
+class _Offer(NamedTuple):
+    """What a rule says: the factor, its sources, and the rule in a sentence; by ``there``, the workload measured there."""
+
+    factor: Range
+    sources: tuple[str, ...]
+    text: str
+    there: Workload | None = None
+
+
+def moved_to(
+    load: Workload,
+    device: str,
+    stand_ins: Iterable[Workload] = (),
+    speeds: PublishedThroughputs | None = None,
+    own: Mapping[str, Known] | None = None,
+) -> Workload:
+    """The workload as it would run on another device.
+
+    Parameters
+    ----------
+    load
+        As it was measured; one that names no device, or the same, is given back as it is. One
+        whose times are computed is computed for that device.
+    device
+        Name of the device to move to, such as a cluster's ``device``.
+    stand_ins
+        Other workloads, one of which may have been measured there.
+    speeds
+        Published rows; left out: those of the catalogue.
+    own
+        Constants in place of those of ``models/practice.toml``, where times are computed.
+
+    Returns
+    -------
+    Workload
+        Its compute times multiplied by the middle of the factor, and joint draws of them by
+        draws of the factor (:func:`factors`), so that every interval of a prediction widens.
+        ``moved`` tells by which rule.
+
+    Raises
+    ------
+    ScenarioError
+        No rule leads there; or it was moved already, elsewhere.
+    """
+    given = load.moved
+    if load.is_computed and given is None and not _own_times(load):
+        try:
+            return load.computed_for(device, own or {})
+        except ValueError as error:
+            raise ScenarioError(f"cluster.device: {device!r} {error} (the times of the workload {load.name!r} are computed)") from None
+    here = load.device
+    if given is not None and given.applied:
+        if same_device(given.to_device, device) or not device:
+            return load
+        raise ScenarioError(
+            f"the workload {load.name!r} was moved from {given.from_device!r} to {given.to_device!r} already, so it cannot be moved to "
+            f"{device!r}: give it as it was measured"
+        )
+    if not here or not device or same_device(here, device) or _own_times(load):
+        return load
+    if given is not None:
+        text = f"by the factor that the scenario gives ({given.source})"
+        return _scaled(load, "given", here, device, _Offer(Range(*given.low_mid_high), (given.source,), text))
+    speeds = load_published_throughputs() if speeds is None else speeds
+    problems: list[str] = []
+    rules: tuple[tuple[str, Callable[[], _Offer | str]], ...] = (
+        ("measured-there", lambda: _measured_there(load, device, stand_ins)),
+        ("published-pair", lambda: _published_pair(load, here, device, speeds)),
+        ("roofline", lambda: _by_roofline(load, here, device, speeds)),
+    )
+    for rule, found in rules:
+        offer = found()
+        if isinstance(offer, _Offer):
+            return _scaled(load, rule, here, device, offer)
+        problems.append(offer)
+    raise ScenarioError(
+        f"cluster.device: the workload {load.name!r} was measured on {here!r}, the cluster has {device!r}, and nothing says how fast it is "
+        f"there: calibrate the same model on it ({problems[0]}), or let a published pair say it ({problems[1]}), or a roofline "
+        f'({problems[2]}), or give time there / time here yourself: workload.moved = {{factor = [0.2, 0.3], source = "..."}}'
+    )
+
+
+def _own_times(load: Workload) -> bool:
+    """Whether the scenario gives the times of both passes itself: then none of them is of the device measured."""
+    return all(any(name.startswith(part) for name in load.overridden) for part in ("forward", "backward"))
+
+
+def _measured_there(load: Workload, device: str, stand_ins: Iterable[Workload]) -> _Offer | str:
+    if not load.model:
+        return "workload.model is not known"
+    for other in stand_ins:
+        known = other.calibrated
+        if (
+            known is not None
+            and plain(other.model) == plain(load.model)
+            and other.precision == load.precision
+            and known.device
+            and same_device(known.device, device)
+            and _sizes(other) == _sizes(load)
+        ):
+            batches = [batch for batch in (*known.batch, *(load.calibrated.batch if load.calibrated else ())) if batch > 0]
+            ratios = sorted(_step_s(other, batch) / _step_s(load, batch) for batch in batches)
+            text = f"its times are those of {other.name!r}, the same model measured there"
+            return _Offer(Range(ratios[0], statistics.geometric_mean(ratios), ratios[-1]), (f"workload {other.name!r}",), text, other)
+    return f"no workload of model {load.model!r} in {load.precision} was"
+
+
+def _sizes(load: Workload) -> list[float]:
+    return sorted(variable.size_bytes for variable in load.variables)
+
+
+def _step_s(load: Workload, batch: float) -> float:
+    return float(load.compute_s(batch) + load.apply_s)
+
+
+def _published_pair(load: Workload, here: str, device: str, speeds: PublishedThroughputs) -> _Offer | str:
+    if not load.model:
+        return "workload.model is not known"
+    pairs = speeds.pairs_of(load.model, load.precision, here, device)
+    if not pairs:
+        return f"none of model {load.model!r} in {load.precision} on both"
+    if why := _unlike(load, speeds):
+        return why
+    names = ", ".join(f"{pair.source} ({pair.software}, batch {pair.batch or 'not stated'})" for pair in pairs)
+    text = f"by {'a published pair' if len(pairs) == 1 else f'{len(pairs)} published pairs'} of {load.model} on both: {names}"
+    return _Offer(pair_range(pairs, speeds.scatter), tuple(dict.fromkeys(pair.url for pair in pairs)), text)
+
+
+def pair_range(pairs: Sequence[Pair], scatter: Scatter) -> Range:
+    """Geometric mean of their factors, with the 90% interval of one more source.
+
+    It is as wide as sources scatter around one another for one model on two devices, with
+    Student's t; the spread of these few pairs alone would say too little.
+    """
+    logs = [math.log(pair.factor) for pair in pairs]
+    mean, half = statistics.fmean(logs), scatter.half_width(len(logs))
+    return Range(math.exp(mean - half), math.exp(mean), math.exp(mean + half))
+
+
+def _unlike(load: Workload, speeds: PublishedThroughputs) -> str:
+    """Why a workload of a published model's name is another model; empty if it may be that one."""
+    model = speeds.model_of(load.model)
+    if model is None:
+        return ""
+    if load.counted is not None and abs(math.log(load.counted.flops_per_sample / model.flops_per_sample)) > _FLOPS_APART:
+        theirs, ours = (written(each.flops_per_sample, "compact") for each in (model, load.counted))
+        return f"the published {model.id} does {theirs} operations per sample, not {ours}"
+    parameters = load.parameter_bytes / 4.0
+    if abs(math.log(parameters / model.parameters)) > _PARAMETERS_APART:
+        return f"the published {model.id} has {written(model.parameters, 'compact')} parameters, not {written(parameters, 'compact')}"
+    return ""
+
+
+def _by_roofline(load: Workload, here: str, device: str, speeds: PublishedThroughputs) -> _Offer | str:
+    there = accelerator_named(device)
+    if load.counted is None:
+        return "its operations are not counted: profile it again"
+    if there is None:
+        hint = did_you_mean(device, accelerators())
+        return f"models/devices does not know {device!r}{f'; {hint}' if hint else ''}"
+    if is_processor(there):
+        return f"no efficiency is published for a processor such as {device!r}"
+    known = accelerator_named(here)
+    found = roofline(load, known, there, speeds)
+    if found is None:
+        return f"no peak of {device!r} for {load.precision}, or too few published rows"
+    used = [each for each in (known, there) if each is not None and not is_processor(each)]
+    tables = sorted({each.source for each in achieved(speeds)})
+    text = (
+        f"by {'the ratio of two rooflines' if len(used) == 2 else 'a roofline'} (operations and bytes counted, peaks and bandwidths of "
+        f"models/devices) with the efficiencies of published trainings (models/published/speeds.csv, {len(tables)} sources)"
+    )
+    sheets = tuple(f"models/devices: {each.name}" for each in used)
+    return _Offer(found, (*sheets, *(f"models/published/speeds.csv: {table}" for table in tables)), text)
+
+
+_OF_A_DEVICE = ("forward", "backward", "apply_s", "busy_core_slowdown", "device_work", "uncertainty", "calibrated", "fit", "counted")
+"""What a workload that was measured there says of it."""
+
+
+def _scaled(load: Workload, rule: str, here: str, device: str, offer: _Offer) -> Workload:
+    moved = DeviceTransfer.model_validate(
+        {"rule": rule, "factor": offer.factor, "source": load.moved.source if load.moved else "", "from_device": here, "to_device": device,
+         "sources": offer.sources, "text": offer.text}
+    )  # fmt: skip
+    if offer.there is not None:
+        other = offer.there
+        times = {name: getattr(other, name) for name in _OF_A_DEVICE}
+        # a law that the scenario gives goes before the other workload's; what belongs to it goes with it
+        law = {name: getattr(other, name) for first, *rest in LAW_PARTS if first not in load.overridden for name in (first, *rest)}
+        return load.model_copy(update={**times, **law, "moved": moved})
+    # what share of the one device it keeps busy says nothing of the other
+    return scaled(load, offer.factor).model_copy(update={"moved": moved, "device_work": None})
+
+
+def scaled(load: Workload, factor: Range, stream: bytes = b"moved device") -> Workload:
+    """A workload whose compute takes an uncertain number of times as long.
+
+    Its times are multiplied by the middle of the factor, and joint draws of them by draws of
+    the factor; what the host needs to start kernels (``least_s``) stays.
+
+    Parameters
+    ----------
+    factor
+        Low, middle and high, a 90% interval.
+    stream
+        Names the draws: those of two factors of one workload must have different names.
+    """
+    low, mid, high = factor
+    drawn = _moved_draws(load, factors(low, mid, high, max(_DRAWS, len(load.uncertainty.draws) if load.uncertainty else 0), stream))
+    times = {name: _times(getattr(load, name), mid) for name in ("forward", "backward")}
+    # the curve through what was measured is no longer the workload's
+    fit = load.fit.model_copy(update={"points": (), "laws": (), "intervals_90": {}}) if load.fit is not None else None
+    work = _times(load.device_work, mid) if load.device_work is not None else None
+    update = {"apply_s": load.apply_s * mid, "device_work": work, "uncertainty": drawn, "fit": fit, "jitter_steps": load.steps_seen}
+    return load.model_copy(update={**times, **update})
+
+
+def _times(cost: Affine, factor: float) -> Affine:
+    return cost.model_copy(update={"base_s": cost.base_s * factor, "per_sample_s": cost.per_sample_s * factor})
+
+
+def _moved_draws(load: Workload, drawn: NDArray[np.float64]) -> Uncertainty:
+    """Joint draws with the factor in them: those of the fit in turn, each with a draw of the factor; without, the factor's alone."""
+    known = load.uncertainty
+    names = tuple(dict.fromkeys((*(known.parameters if known else ()), *COMPUTE)))
+    values = {name: _value(load, name) for name in names}
+    rows = [dict(zip(known.parameters, draw, strict=True)) for draw in known.draws] if known else [{}]
+    draws = []
+    for number, factor in enumerate(drawn):
+        row = {**values, **rows[number % len(rows)]}
+        draws.append(tuple(float(row[name] * factor) if name in COMPUTE else row[name] for name in names))
+    return Uncertainty(parameters=names, draws=tuple(draws))
+
+
+def _value(load: Workload, name: str) -> float:
+    owner: object = load
+    for part in name.split("."):
+        owner = getattr(owner, part)
+    assert isinstance(owner, float)
+    return owner
+
+
+def factors(low: float, mid: float, high: float, count: int, stream: bytes = b"moved device") -> NDArray[np.float64]:
+    """Draws of a factor: lognormal on each side of its middle, with its low and high end as 5% and 95% points, shape (count,).
+
+    The draws are the quantiles of that law at equal steps, in an order drawn from the stream
+    of that name, so that the same factor gives the same draws.
+    """
+    scores = np.array([statistics.NormalDist().inv_cdf((index + 0.5) / count) for index in range(count)])
+    below, above = math.log(mid / low) / _Z95, math.log(high / mid) / _Z95
+    values: NDArray[np.float64] = mid * np.exp(scores * np.where(scores < 0.0, below, above))
+    return np.random.default_rng(np.random.SeedSequence(zlib.crc32(stream))).permutation(values)

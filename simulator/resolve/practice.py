@@ -1,0 +1,254 @@
+"""From nominal rates to what training gets of them, and what else happens on machines whose links are described by their sort.
+
+A cluster that says what sort its links are (``cluster.intra_node.sort = "nvlink"``) gives
+their nominal bandwidth. Before it is simulated each is multiplied by the share that
+software gets of it, with a draw of that share for each replication. What the scenario gives
+as achieved (no sort), and what it sets itself, stays as it is.
+
+Where TensorFlow's gRPC carries tensors, hosts work on each tensor and each byte, and a
+coordinator takes some time to hand out a step, unless the scenario says how long that takes, or that nothing
+is to be added (``cluster.transport.software = "given"``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from simulator.base.rng import Streams
+from simulator.base.text import written
+from simulator.scenario import Scenario
+from simulator.spec.cluster import Cluster, Link
+from simulator.spec.computed import CONSTANTS
+from simulator.spec.constants import Known, constants, drawn_values, nominal_values
+from simulator.spec.distributions import Normal
+from simulator.spec.figures import Assumed
+from simulator.spec.transport import Transport
+from simulator.spec.workload import Workload
+
+__all__ = [
+    "assumed_in_practice",
+    "drawn_in_practice",
+    "faster_hosts",
+    "felt_by",
+    "host_costs",
+    "in_practice",
+    "is_carried",
+    "is_nominal",
+    "nominally_in_practice",
+]
+
+_SHARES = {
+    "nvlink": "nvlink_share",
+    "pcie": "pcie_share",
+    "host-memory": "host_memory_share",
+    "rdma": "rdma_share",
+    "ethernet": "ethernet_share",
+}
+_ALONE = {"nvlink": "nvlink_alone_share"}
+"""What collectives get of a link's nominal rate where devices wait for them, in place of what they get beside kernels."""
+_OF_PLACES = {
+    "nvlink_share": "cluster, links of sort nvlink",
+    "nvlink_alone_share": "cluster, links of sort nvlink, where tensors are split",
+    "pcie_share": "cluster, links of sort pcie",
+    "host_memory_share": "cluster, links of sort host-memory",
+    "rdma_share": "cluster, links of sort rdma",
+    "ethernet_share": "cluster, links of sort ethernet",
+    "overlap_cost": "workload.forward and workload.backward, where parameters are shared out",
+    "straggler_cv": "workload.jitter",
+    "crowding": "workload.forward and workload.backward",
+    "grpc_tensor_s": "cluster.transport",
+    "grpc_byte_s": "cluster.transport",
+    "coordinator_dispatch_s": "strategy.coordinator",
+    "coordinator_latency_s": "strategy.coordinator",
+    **dict.fromkeys(CONSTANTS, "workload.forward and workload.backward, computed"),
+}
+"""What each constant changes."""
+
+
+def drawn_in_practice(scenario: Scenario, streams: Streams) -> Scenario:
+    """What one replication simulates: the scenario with one joint draw of the constants applied."""
+    return in_practice(scenario, drawn_values(scenario.practice, streams)) if _is_felt(scenario) else scenario
+
+
+def nominally_in_practice(scenario: Scenario) -> Scenario:
+    """The scenario with every constant at its value."""
+    return in_practice(scenario, nominal_values(scenario.practice)) if _is_felt(scenario) else scenario
+
+
+def assumed_in_practice(scenario: Scenario) -> tuple[Assumed, ...]:
+    """What is applied to a scenario, with each value and where it is from."""
+    load = scenario.workload
+    computed = load.computed.constants if load.computed is not None and load.is_computed else ()
+    return tuple(_assumed(scenario, name) for name in (*computed, *felt_by([scenario])))
+
+
+def felt_by(scenarios: Iterable[Scenario]) -> tuple[str, ...]:
+    """Names of the constants that any of some scenarios depends on."""
+    found: dict[str, None] = {}
+    for scenario in scenarios:
+        lookups = _Lookups(nominal_values(scenario.practice))
+        in_practice(scenario, lookups)
+        found |= lookups.names
+    return tuple(found)
+
+
+def in_practice(scenario: Scenario, values: Mapping[str, float]) -> Scenario:
+    """The scenario with achieved rates in place of nominal ones, and with what messages cost hosts.
+
+    Parameters
+    ----------
+    scenario
+        As its file describes it.
+    values
+        Constants by name.
+
+    Returns
+    -------
+    Scenario
+        One whose links are all of the sort ``given``, and its transport's software too, so that nothing is applied to it a
+        second time; the scenario itself where they were before.
+    """
+    return _with_hosts(_with_shares(scenario, values), values)
+
+
+def _with_shares(scenario: Scenario, values: Mapping[str, float]) -> Scenario:
+    cluster = scenario.cluster
+    if not is_nominal(cluster):
+        return scenario
+    between = values if scenario.nodes_needed > 1 else None
+    changes: dict[str, object] = {
+        "intra_node": _achieved(
+            cluster.intra_node,
+            values if scenario.strategy.uses_inner_links(scenario.layout) else None,
+            waits="tensor" in scenario.strategy.cuts,
+        ),
+        "inter_node": _achieved(cluster.inter_node, between),
+        "host_link": _achieved(cluster.host_link, values if scenario.strategy.copies_to_host else None)
+        if cluster.host_link is not None
+        else None,
+        "islands": cluster.islands.model_copy(update={"between": _achieved(cluster.islands.between, values)})
+        if cluster.islands is not None and cluster.islands.between is not None
+        else cluster.islands,
+        "node_classes": tuple(
+            kind.model_copy(update={"inter_node": _achieved(kind.inter_node, between)}) if kind.inter_node is not None else kind
+            for kind in cluster.node_classes
+        ),
+    }
+    if cluster.protocols.auto is None and cluster.devices_per_node > 1 and cluster.intra_node.sort not in ("given", "nvlink"):
+        # NCCL's tuning.cc enables LL128 by itself with NVLink between the devices of a node alone, since elsewhere data may be corrupted
+        changes["protocols"] = cluster.protocols.model_copy(update={"auto": ("ll", "simple")})
+    achieved = cluster.model_copy(update=changes)
+    if "sharded" in scenario.strategy.cuts:
+        achieved = achieved.with_overlap_cost(min(values["overlap_cost"], 1.0))
+    return scenario.model_copy(update={"cluster": achieved, "workload": _workload(scenario, scenario.workload, values)})
+
+
+def _with_hosts(scenario: Scenario, values: Mapping[str, float]) -> Scenario:
+    """With what gRPC costs hosts and clients, unless it is given."""
+    if not is_carried(scenario):
+        return scenario
+    cluster = scenario.cluster
+    costs: dict[str, object] = {"software": "given"}
+    costs |= {key: values[name] for key, name in _open_costs(cluster.transport).items()}
+    cluster = cluster.model_copy(update={"transport": cluster.transport.model_copy(update=costs)})
+    return scenario.model_copy(update={"cluster": cluster, "strategy": scenario.strategy.with_clients(values)})
+
+
+def faster_hosts(scenario: Scenario, factor: float) -> dict[str, Known]:
+    """The scenario's own constants, with hosts that work ``factor`` times as fast on what gRPC carries, where that is from practice."""
+    return {**scenario.practice, **{name: its.times(1.0 / factor) for name, its in host_costs(scenario).items()}}
+
+
+def host_costs(scenario: Scenario) -> dict[str, Known]:
+    """What gRPC costs hosts, by the constant's name: of what the scenario leaves to practice, its own or Paceline's."""
+    if not is_carried(scenario):
+        return {}
+    return {name: scenario.practice.get(name, constants()[name].plain) for name in _open_costs(scenario.cluster.transport).values()}
+
+
+def _open_costs(transport: Transport) -> dict[str, str]:
+    """Keys of what messages cost hosts that are not given, each with its constant."""
+    found = {} if transport.cpu_per_message_s else {"cpu_per_message_s": "grpc_tensor_s"}
+    return found if transport.copy_per_byte_s or transport.cpu_per_byte_s else {**found, "copy_per_byte_s": "grpc_byte_s"}
+
+
+def is_carried(scenario: Scenario) -> bool:
+    """Whether TensorFlow's gRPC carries tensors, so that what it costs hosts is taken from practice where it is not given."""
+    return (scenario.cluster.transport.software or scenario.strategy.carrier) == "grpc"
+
+
+def _is_felt(scenario: Scenario) -> bool:
+    return is_nominal(scenario.cluster) or is_carried(scenario)
+
+
+def is_nominal(cluster: Cluster) -> bool:
+    """Whether any link says what sort it is, so that the constants are applied."""
+    return any(link.sort != "given" for link in _links(cluster))
+
+
+def _links(cluster: Cluster) -> Iterator[Link]:
+    yield cluster.intra_node
+    yield cluster.inter_node
+    if cluster.host_link is not None:
+        yield cluster.host_link
+    if cluster.islands is not None and cluster.islands.between is not None:
+        yield cluster.islands.between
+    yield from (kind.inter_node for kind in cluster.node_classes if kind.inter_node is not None)
+
+
+def _achieved(link: Link, values: Mapping[str, float] | None, *, waits: bool = False) -> Link:
+    """A link with what transfers get of its nominal rate; no values: nothing goes over it.
+
+    ``waits``: over it go collectives, too, that devices wait for, with nothing to compute meanwhile.
+    """
+    if link.sort == "given":
+        return link
+    if values is None:
+        return link.model_copy(update={"sort": "given"})
+    share = min(values[_SHARES[link.sort]], 1.0)
+    found = link.model_copy(update={"bandwidth_bytes_per_s": link.bandwidth_bytes_per_s * share, "sort": "given"})
+    if waits and link.sort in _ALONE:
+        found = found.times_alone(max(min(values[_ALONE[link.sort]], 1.0) / share, 1.0))
+    return found
+
+
+def _workload(scenario: Scenario, load: Workload, values: Mapping[str, float]) -> Workload:
+    """Step times of devices beside others, with a spread where none was measured."""
+    changes: dict[str, object] = {}
+    if load.jitter.kind == "constant":
+        changes["jitter"] = Normal(cv=min(values["straggler_cv"], 0.3))
+    if min(scenario.ranks, scenario.cluster.replicas_per_node) > 1:
+        longer = 1.0 + values["crowding"]
+        changes["forward"], changes["backward"] = load.forward.times(longer), load.backward.times(longer)
+    return load.model_copy(update=changes)
+
+
+def _assumed(scenario: Scenario, name: str) -> Assumed:
+    own, constant = scenario.practice.get(name), constants()[name]
+    known = own or constant
+    interval = f" ({written(known.low, 'setting')} to {written(known.high, 'setting')})" if known.low < known.high else ""
+    source = "set by the scenario"
+    if own is None:
+        undetermined = constant.prior.source if name in CONSTANTS else f"no table determines it: {constant.prior.source}"
+        source = f"fitted to {', '.join(constant.tables)}" if constant.determined else undetermined
+    return Assumed(
+        path=_OF_PLACES[name], value=f"{name} {written(known.value, 'setting')}{interval}", reason=f"{constant.meaning}; {source}"
+    )
+
+
+class _Lookups(Mapping[str, float]):
+    """Values that remember which of them were looked up, in that order."""
+
+    def __init__(self, values: Mapping[str, float]) -> None:
+        self._values = values
+        self.names: dict[str, None] = {}
+
+    def __getitem__(self, name: str) -> float:
+        self.names[name] = None
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)

@@ -1,0 +1,262 @@
+"""How fast others have trained published models on single devices: rows of ``models/published/speeds.csv``, each with its source."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import math
+import re
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache, cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+from pydantic import Field
+
+from simulator.base.catalog import own_file
+from simulator.base.errors import ScenarioError
+from simulator.base.files import read_toml
+from simulator.base.spec import Spec
+from simulator.base.validation_errors import validated
+from simulator.spec.accelerator import Accelerator, accelerator_named, spelled
+from simulator.spec.workload import Counted
+
+__all__ = [
+    "Model",
+    "Pair",
+    "PublishedThroughput",
+    "PublishedThroughputs",
+    "Scatter",
+    "kind_of",
+    "load_published_throughputs",
+    "plain",
+    "same_device",
+]
+
+
+class PublishedThroughput(Spec):
+    """One published throughput."""
+
+    source: str = Field(min_length=1, description="the table; pairs are formed within one")
+    software: str = Field(min_length=1)
+    model: str = Field(min_length=1)
+    precision: str = Field(description="in TensorFlow's words; float32 as the framework has it by default")
+    device: str = Field(min_length=1)
+    devices: int = Field(ge=1, description="that took part; throughput is of one")
+    batch: int | None = Field(default=None, ge=1, description="of each device; None: not stated")
+    throughput: float = Field(gt=0)
+    unit: str
+    setting: str = Field(default="", description="anything else that tells rows of one model apart")
+    note: str = ""
+    url: str = Field(min_length=1)
+
+
+class Model(Spec):
+    """A model of those rows: what it asks of a device for each sample."""
+
+    id: str = Field(min_length=1)
+    aliases: tuple[str, ...] = ()
+    parameters: int = Field(ge=1)
+    unit: str
+    flops_per_sample: float = Field(gt=0)
+    base_bytes: float = Field(ge=0)
+    per_sample_bytes: float = Field(ge=0)
+    source: str
+
+    def counted(self, precision: str) -> Counted:
+        """Operations and bytes of a step; half of the bytes in mixed precision, as the step probe counts them there."""
+        share = 1.0 if precision == "float32" else 0.5
+        return Counted(
+            flops_per_sample=self.flops_per_sample, base_bytes=self.base_bytes * share, per_sample_bytes=self.per_sample_bytes * share
+        )
+
+
+class Pair(NamedTuple):
+    """One source that has trained a model with one software on two devices."""
+
+    model: str
+    precision: str
+    here: str
+    there: str
+    source: str
+    software: str
+    factor: float
+    """Time there over time here."""
+    rate: float
+    """Samples, or whatever ``unit`` says, per second here."""
+    unit: str
+    batch: int | None
+    url: str
+
+
+class Scatter(NamedTuple):
+    """Spread of logarithms around their mean, and from how many degrees of freedom it is known."""
+
+    sigma: float
+    freedom: int
+
+    def half_width(self, count: float = math.inf) -> float:
+        """Half of the 90% prediction interval of one more value (Student's t).
+
+        Parameters
+        ----------
+        count
+            Of how many values the mean was taken around which it lies; endless: it is known.
+        """
+        from scipy import stats
+
+        return float(stats.t.ppf(0.95, self.freedom)) * self.sigma * math.sqrt(1.0 + 1.0 / count)
+
+
+class PublishedThroughputs:
+    """All rows, and what follows from them.
+
+    Parameters
+    ----------
+    rows
+        Published throughputs.
+    models
+        What their models ask of a device.
+    """
+
+    def __init__(self, rows: Iterable[PublishedThroughput], models: Iterable[Model]) -> None:
+        self.rows = tuple(rows)
+        self.models = tuple(models)
+        self._named = {plain(name): model for model in self.models for name in (model.id, *model.aliases)}
+
+    def without(self, *, source: str | None = None, model: str | None = None) -> PublishedThroughputs:
+        """The same without the rows of a source, or of a model."""
+        key = self.key_of(model) if model else ""
+        return PublishedThroughputs((row for row in self.rows if row.source != source and self.key_of(row.model) != key), self.models)
+
+    def model_of(self, name: str) -> Model | None:
+        """The model of this name or alias; None if its operations were not counted."""
+        return self._named.get(plain(name))
+
+    def key_of(self, name: str) -> str:
+        """Under which name rows have a model."""
+        model = self.model_of(name)
+        return plain(model.id if model else name)
+
+    @cached_property
+    def groups(self) -> list[tuple[PublishedThroughput, ...]]:
+        """Rows that differ in device and batch alone."""
+        found: dict[tuple[str, ...], list[PublishedThroughput]] = {}
+        for row in self.rows:
+            key = (row.source, row.software, self.key_of(row.model), row.precision, row.unit, row.setting, str(row.devices))
+            found.setdefault(key, []).append(row)
+        return [tuple(rows) for rows in found.values()]
+
+    @cached_property
+    def pairs(self) -> tuple[Pair, ...]:
+        """Every two devices that one source has trained one model on, in both directions."""
+        return tuple(pair for rows in self.groups for pair in self._pairs_of(rows))
+
+    def _pairs_of(self, rows: Sequence[PublishedThroughput]) -> Iterator[Pair]:
+        by_device: dict[object, list[PublishedThroughput]] = {}
+        for row in rows:
+            by_device.setdefault(self.kinds[row.device], []).append(row)
+        for here, there in itertools.permutations(by_device.values(), 2):
+            nearest = _nearest(here, there)
+            one, other = nearest[0]
+            factor = statistics.geometric_mean(near.throughput / far.throughput for near, far in nearest)
+            rate = statistics.geometric_mean(near.throughput for near, _ in nearest)
+            yield Pair(
+                one.model, one.precision, one.device, other.device, one.source, one.software, factor,
+                rate, one.unit, one.batch, other.url,
+            )  # fmt: skip
+
+    def pairs_of(self, model: str, precision: str, here: str, there: str) -> list[Pair]:
+        """The pairs of a model on two devices, one a source and software."""
+        wanted = self.key_of(model), precision, kind_of(here), kind_of(there)
+        return self._by_way.get(wanted, [])
+
+    @cached_property
+    def kinds(self) -> dict[str, object]:
+        """What each device of the rows is compared by, looked up once."""
+        return {name: kind_of(name) for name in dict.fromkeys(row.device for row in self.rows)}
+
+    @cached_property
+    def _by_way(self) -> dict[tuple[object, ...], list[Pair]]:
+        """Pairs of one model on the same two devices."""
+        found: dict[tuple[object, ...], list[Pair]] = {}
+        for pair in self.pairs:
+            found.setdefault((self.key_of(pair.model), pair.precision, self.kinds[pair.here], self.kinds[pair.there]), []).append(pair)
+        return found
+
+    @cached_property
+    def scatter(self) -> Scatter:
+        """How much the factors of one model on the same two devices differ between sources, pooled over all that several have."""
+        several = [[math.log(pair.factor) for pair in pairs] for pairs in self._by_way.values() if len(pairs) > 1]
+        if not several:
+            raise ScenarioError("models/published/speeds.csv: no two sources have the same pair, so its scatter is not known")
+        freedom = sum(len(values) - 1 for values in several)
+        # each pair stands in both directions, which is one observation
+        return Scatter(math.sqrt(math.fsum((len(values) - 1) * statistics.variance(values) for values in several) / freedom), freedom // 2)
+
+
+def _nearest(
+    here: Sequence[PublishedThroughput], there: Sequence[PublishedThroughput]
+) -> list[tuple[PublishedThroughput, PublishedThroughput]]:
+    """The rows of two devices whose batches are nearest to one another, all that are equally near."""
+
+    def apart(one: PublishedThroughput, other: PublishedThroughput) -> float:
+        return abs(math.log(one.batch / other.batch)) if one.batch and other.batch else 0.0
+
+    couples = [(apart(one, other), one, other) for one in here for other in there]
+    least = min(distance for distance, *_ in couples)
+    return [(one, other) for distance, one, other in couples if distance <= least + 1e-9]
+
+
+def plain(name: str) -> str:
+    """A name without case and punctuation: ``ResNet-50`` -> ``resnet50``."""
+    return re.sub(r"[^a-z0-9.]", "", name.casefold())
+
+
+def same_device(one: str, other: str) -> bool:
+    """Whether two names stand for one device, or for two that differ in the size of their memory alone."""
+    return kind_of(one) == kind_of(other)
+
+
+def kind_of(name: str) -> object:
+    """What devices are compared by: the figures of a datasheet, or the name where there is none."""
+    found = accelerator_named(name)
+    return plain(spelled(name)) if found is None else _figures(found)
+
+
+def _figures(device: Accelerator) -> object:
+    return device.peak_flops_per_s, device.cores, device.memory_bandwidth_bytes_per_s
+
+
+def load_published_throughputs() -> PublishedThroughputs:
+    """The rows of the catalogue.
+
+    Raises
+    ------
+    ScenarioError
+        A file is missing or breaks a rule.
+    """
+    return _loaded(own_file("published/speeds.csv").parent.resolve())
+
+
+@cache
+def _loaded(home: Path) -> PublishedThroughputs:
+    models = read_toml(home / "speed_models.toml").get("model", [])
+    with open(home / "speeds.csv", newline="", encoding="utf-8") as file:
+        rows = [_row(fields, f"{home / 'speeds.csv'}: line {number}") for number, fields in enumerate(csv.DictReader(file), start=2)]
+    return PublishedThroughputs(
+        rows, (validated(Model, entry, f"{home / 'speed_models.toml'}: model {n}") for n, entry in enumerate(models, start=1))
+    )
+
+
+_WHOLE = ("devices", "batch")
+
+
+def _row(fields: dict[str, str], where: str) -> PublishedThroughput:
+    given: dict[str, object] = {key: value for key, value in fields.items() if value}
+    try:
+        given |= {key: int(fields[key]) for key in _WHOLE if fields[key]} | {"throughput": float(fields["throughput"])}
+    except ValueError:
+        raise ScenarioError(f"{where}: devices, batch and throughput must be numbers") from None
+    return validated(PublishedThroughput, given, where)

@@ -1,0 +1,167 @@
+"""Devices that go through each step together, taken as one: those of a worker of parameter servers, and those that split tensors."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numpy as np
+
+from simulator.scenario import Scenario
+from simulator.spec.cluster import Cluster, Islands, Link
+from simulator.spec.distributions import Constant, Distribution, Empirical
+from simulator.spec.input_pipeline import InputPipeline, InputWork
+from simulator.spec.workload import Affine, Workload
+
+__all__ = ["as_workers"]
+
+_DRAWS = 2048
+
+
+def as_workers(scenario: Scenario) -> Scenario:
+    """The same training with each worker's devices taken together as one.
+
+    A worker's step takes as long as that of the slowest of its m devices, and makes m
+    batches. Their gradients are summed on the way to the host, and variables are spread
+    on the way back, as a stage of its own that goes as fast as the slower of the links
+    between devices and to the host. Devices that split tensors exchange partial results in
+    every layer, so that they go through a step together; what they exchange is part of
+    their passes. A scenario whose workers have one device each is returned as it is.
+    """
+    strategy, cluster, load = scenario.strategy, scenario.cluster, scenario.workload
+    if (team := strategy.team) == 1:
+        return scenario
+    if strategy.in_step:
+        together = {"strategy": strategy.as_one(cluster), "cluster": _of_several(cluster, team), "workload": _of_slowest(load, team)}
+        return scenario.model_copy(update=together)
+    own = {} if scenario.input is None or scenario.input.per == "process" else {"input": _together(scenario.input, scenario.batch, team)}
+    return scenario.model_copy(
+        update={
+            **own,
+            "strategy": strategy.of_teams(scenario.processes),
+            "cluster": _cluster(cluster, team),
+            "workload": _workload(load, scenario.batch, team),
+        }
+    )
+
+
+def _of_several(cluster: Cluster, together: int) -> Cluster:
+    """The cluster with so many neighbouring devices as one; where these fill several nodes, those nodes as one."""
+    per_node = cluster.devices_per_node
+    inside, nodes = min(together, per_node), max(together // per_node, 1)
+    classes = tuple(
+        kind.model_copy(update={"jitter": slowest_of(kind.jitter, together)[0]}) if kind.jitter is not None else kind
+        for kind in cluster.node_classes
+    )
+    return cluster.model_copy(
+        update={
+            "nodes": None if cluster.nodes is None else cluster.nodes // nodes,
+            "available": None if cluster.available is None else cluster.available // nodes,
+            "devices_per_node": per_node // inside,
+            "devices_per_host_link": 1,
+            "rails": _rails(cluster, per_node // inside),
+            "islands": _islands(cluster.islands, together, per_node // inside),
+            "intra_node": _wider(cluster.intra_node, inside),
+            "inter_node": _wider(cluster.inter_node, nodes),
+            "node_classes": classes,
+        }
+    )
+
+
+def _rails(cluster: Cluster, devices: int) -> int | None:
+    """The rails of a node with so many devices, of which each goes by those of all that it stands for."""
+    return None if cluster.rails is None else math.gcd(cluster.rails, devices)
+
+
+def _islands(islands: Islands | None, together: int, devices: int) -> Islands | None:
+    """Islands with so many devices as one, in nodes that then have ``devices``; none where one fills an island, or an island a node."""
+    if islands is None or islands.devices // together in (0, 1, devices):
+        return None
+    return islands.model_copy(update={"devices": islands.devices // together})
+
+
+def _wider(link: Link, times: int) -> Link:
+    return link.model_copy(update={"bandwidth_bytes_per_s": link.bandwidth_bytes_per_s * times}) if times > 1 else link
+
+
+def _of_slowest(load: Workload, together: int) -> Workload:
+    """With the steps of the slowest of so many."""
+    jitter, later = slowest_of(load.jitter, together)
+    return load.model_copy(
+        update={
+            "forward": _slower(load.forward, later),
+            "backward": _slower(load.backward, later),
+            "jitter": jitter,
+            "jitter_draws": (),
+            "jitter_least": None,
+            "uncertainty": None,
+        }
+    )
+
+
+def _slower(law: Affine, times: float) -> Affine:
+    return Affine(base_s=law.base_s * times, per_sample_s=law.per_sample_s * times, least_s=law.least_s * times)
+
+
+def _cluster(cluster: Cluster, team: int) -> Cluster:
+    inside, host = cluster.intra_node, cluster.host_link
+    stage = inside if host is None else Link(
+        bandwidth_bytes_per_s=min(inside.bandwidth_bytes_per_s, host.bandwidth_bytes_per_s), latency_s=host.latency_s
+    )  # fmt: skip
+    classes = tuple(
+        kind.model_copy(update={"jitter": slowest_of(kind.jitter, team)[0]}) if kind.jitter is not None else kind
+        for kind in cluster.node_classes
+    )
+    return cluster.model_copy(
+        update={
+            "devices_per_node": cluster.devices_per_node // team,
+            "devices_per_host_link": 1,
+            "rails": _rails(cluster, cluster.devices_per_node // team),
+            "islands": _islands(cluster.islands, team, cluster.devices_per_node // team),
+            "host_link": stage,
+            "node_classes": classes,
+        }
+    )
+
+
+def _together(its: InputPipeline, batch: int, team: int) -> InputPipeline:
+    """The pipelines of a worker's devices as one: their iterators go side by side, and all calls work for all batches."""
+
+    def of(work: InputWork) -> InputWork:
+        serial, parallel = (Affine(base_s=seconds, per_sample_s=0.0) for seconds in (work.serial(batch), work.parallel(batch) * team))
+        return work.model_copy(update={"serial": serial, "parallel": parallel})
+
+    cached = of(its.cached) if its.cached is not None else None
+    return its.model_copy(update={"work": of(its.work), "cached": cached, "parallel_calls": its.parallel_calls * team})
+
+
+def _workload(load: Workload, batch: int, team: int) -> Workload:
+    """Steps of the slowest of the team, for the batches of all."""
+    jitter, later = slowest_of(load.jitter, team)
+    part = batch / (load.passes.micro_batches if load.passes is not None else 1)
+    forward, backward = (Affine(base_s=its(part) * later, per_sample_s=0.0) for its in (load.forward, load.backward))
+    return load.model_copy(
+        update={
+            "batch_per_replica": batch * team,
+            "global_batch": None,
+            "forward": forward,
+            "backward": backward,
+            "input": Affine(base_s=load.input(batch), per_sample_s=0.0),
+            "jitter": jitter,
+            "jitter_draws": (),
+            "jitter_least": None,
+            "uncertainty": None,
+        }
+    )
+
+
+@lru_cache(maxsize=256)
+def slowest_of(law: Distribution, count: int) -> tuple[Distribution, float]:
+    """The law of the largest of ``count`` independent draws, and its mean over that of one draw.
+
+    By sampling, with the same draws whenever it is asked.
+    """
+    if isinstance(law, Constant) or count == 1:
+        return law, 1.0
+    draws = law.sample(np.random.default_rng(0), _DRAWS * count).reshape(_DRAWS, count).max(axis=1) / law.mean()
+    return Empirical(values=tuple(draws.tolist())), float(draws.mean())

@@ -1,0 +1,1 @@
+"""What a run means: figures, intervals, what limits, what would help, warnings."""

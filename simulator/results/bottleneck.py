@@ -1,0 +1,345 @@
+"""What limits a scenario, said in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from simulator.base.text import format_rate, format_share, listed, written
+from simulator.program.neighbours import PORTS_OF
+from simulator.program.port_names import PortKind, PortName
+from simulator.results.hybrid_limits import limit_of_exchanges, limit_of_waiting, note_on_bubble
+from simulator.results.input_limits import help_with_input
+from simulator.results.next_change import CHANGES, Gains, Part
+from simulator.scenario import Scenario
+from simulator.spec.figures import Bottleneck, Breakdown, Exchange, Limit, Stage, Utilisation
+from simulator.strategies.assembling import crowding
+from simulator.strategies.pipelines import batch_s
+
+__all__ = ["FAMILY", "bottleneck"]
+
+_UNEVEN = 1.25
+"""A server that holds this many times its part of the bytes is more than evenly filled."""
+_SATURATED = 0.85
+"""In use for this share of the time, a resource counts as the limit."""
+_LITTLE = 0.01
+"""A change that brings less is next to nothing, and a part that takes less of a step is not seen."""
+_HALF = 0.5
+_TOGETHER = 2.0
+"""Two parts that bring more than this many times what each does alone hold each other up."""
+_BALANCED = 1.25
+"""Where the largest part of a step is at most this many times the second, neither alone is the limit."""
+_HOST_LINKS = PortKind.HOST_LINK_OUT, PortKind.HOST_LINK_IN
+
+
+def bottleneck(
+    scenario: Scenario,
+    parts: Breakdown,
+    use: Utilisation,
+    busiest: PortName | None,
+    stages: Sequence[Stage] = (),
+    exchanges: Sequence[Exchange] = (),
+    gains: Gains | None = None,
+) -> Bottleneck:
+    """Name the part that brings most if it is made faster; where only one can be that, the saturated resource or the largest part.
+
+    Parameters
+    ----------
+    scenario
+        What was simulated.
+    parts
+        Of the mean step.
+    use
+        Of its resources.
+    busiest
+        What the busiest link is; none: there is no link.
+    stages
+        Of its pipeline.
+    exchanges
+        Of devices that hold one model, or its state, together.
+    gains
+        What each part brings if it is twice as fast, where several may be the limit (:mod:`simulator.results.next_change`).
+    """
+    limit = _by_shares(scenario, parts, use, busiest, stages, exchanges)
+    if gains is None:
+        return limit
+    cut = _Cut(_step_s(parts), stages, exchanges)
+    found = _by_gains(limit, gains, partial(_share_of, parts), lambda part: _limit_of(part, scenario, parts, use, busiest, cut))
+    rest_s = cut.step_s - parts.input
+    if found.balance is not None and "input" in (found.name, found.balance) and scenario.input is not None and batch_s(scenario) < rest_s:
+        return found.model_copy(update={"text": f"{found.text} Yet {help_with_input(scenario, rest_s)}."})
+    return found
+
+
+def _step_s(parts: Breakdown) -> float:
+    return parts.input + parts.compute + parts.exposed_communication + parts.waiting + parts.apply
+
+
+FAMILY: Mapping[Part, frozenset[Limit]] = {
+    "compute": frozenset({"compute"}),
+    "communication": frozenset({"network", "server-network", "fabric", "host-link", "host-cpu", "client", "latency", "exchange"}),
+    "server": frozenset({"server", "apply"}),
+    "input": frozenset({"input", "client"}),
+}
+"""Limits that a part which is made faster does away with."""
+
+
+def _share_of(parts: Breakdown, part: Part) -> float:
+    """Of a step, what a part takes that nothing hides."""
+    seconds: float = getattr(parts, {"communication": "exposed_communication", "server": "apply"}.get(part, part))
+    return seconds / _step_s(parts)
+
+
+def _by_gains(limit: Bottleneck, gains: Gains, share_of: Callable[[Part], float], limit_of: Callable[[Part], Bottleneck]) -> Bottleneck:
+    """The limit that the change which brings most stands for, and beside it one that limits as well.
+
+    Two limit together where the second brings nearly as much as the first, or where the first brings
+    less than half of what its share of a step would if nothing else lasted as long: of a share s that is
+    made twice as fast, s / (2 - s). Which of several others it is shows with both twice as fast. A limit that none of the changes is
+    about, such as waiting for each other, stays what it is.
+    """
+    own = next((part for part, names in FAMILY.items() if limit.name in names), None)
+    if own is None:
+        return limit
+    alone, together = gains
+    ordered = sorted(alone, key=lambda part: -alone[part])
+    first, second = ordered[:2]
+    changes = listed([f"{CHANGES[part].words} {written(alone[part], 'change')}" for part in ordered])
+    tried = f"Each by itself twice as fast, with the same draws: {changes} throughput."
+    both = 0.0
+    if together:
+        (first, second), both = max(together.items(), key=lambda one: one[1])
+        first, second = sorted((first, second), key=lambda part: -alone[part])
+        tried = f"{tried[:-1]}; {CHANGES[first].words} and {CHANGES[second].words} together {written(both, 'change')}."
+    one = limit if own == first else limit_of(first)
+    other = limit if own == second else limit_of(second)
+    share = share_of(first)
+    held_up = alone[first] < _HALF * share / (2.0 - share) or both > _TOGETHER * (alone[first] + alone[second])
+    if (held_up or alone[second] >= alone[first] / _BALANCED) and one.name != other.name:
+        begins = f"{CHANGES[first].words} and {CHANGES[second].words} limit together, and neither alone"
+        return Bottleneck(name=one.name, balance=other.name, text=f"{begins[0].upper()}{begins[1:]}. {tried}")
+    return Bottleneck(name=one.name, text=f"{one.text} {tried}")
+
+
+def _limit_of(part: Part, scenario: Scenario, parts: Breakdown, use: Utilisation, busiest: PortName | None, cut: _Cut) -> Bottleneck:
+    """The limit that a part stands for, which another may hide."""
+    share = _share_of(parts, part)
+    if part == "server":
+        return _server(f"The busiest parameter server works {format_share(use.busiest_server)} of the time on gradients")
+    if part == "communication" and share < _LITTLE:
+        carries = f"the busiest link ({use.busiest_link_name}) carries {format_share(use.busiest_link)} of what it can"
+        return _network(scenario, use, busiest, f"{carries}, while devices compute")
+    return _of_part(scenario, part, share, use, busiest, cut)
+
+
+def _by_shares(
+    scenario: Scenario,
+    parts: Breakdown,
+    use: Utilisation,
+    busiest: PortName | None,
+    stages: Sequence[Stage],
+    exchanges: Sequence[Exchange],
+) -> Bottleneck:
+    """The saturated resource, or else the largest part of a step."""
+    step_s = parts.input + parts.compute + parts.exposed_communication + parts.waiting + parts.apply
+    cores = scenario.cluster.shared_cores
+    if cores is not None and use.cores >= _SATURATED and scenario.ranks + scenario.servers > cores:
+        text = f"The {cores:g} cores that all nodes share are {format_share(use.cores)} busy; "
+        return Bottleneck(name="shared-cores", text=text + "more cores, or less work on messages, servers and compute, would help.")
+    if use.busiest_server >= _SATURATED:
+        return _server(f"The busiest parameter server works {format_share(use.busiest_server)} of the time on gradients")
+    left = 1.0 - _taken(scenario, busiest)
+    if use.busiest_link >= _SATURATED * left:
+        carries = f"carries {format_share(use.busiest_link)} of what it can"
+        return _network(scenario, use, busiest, f"the busiest link ({use.busiest_link_name}) {carries}")
+    shares = {
+        "compute": parts.compute / step_s,
+        "input": parts.input / step_s,
+        "communication": parts.exposed_communication / step_s,
+        "stragglers": parts.waiting / step_s,
+        "apply": parts.apply / step_s,
+    }
+    largest, second = sorted(shares, key=lambda name: -shares[name])[:2]
+    if largest == "stragglers" and scenario.input is not None and (used := min(batch_s(scenario) / step_s, 1.0)) >= _SATURATED:
+        text = (
+            f"Input pipelines are busy {format_share(used)} of the time: workers wait for their own batch for "
+            f"{format_share(shares['input'])} of a step, and for workers that wait for theirs for {format_share(shares['stragglers'])}; "
+        )
+        rest_s = step_s * (1.0 - shares["input"] - shares["stragglers"])
+        return Bottleneck(name="input", text=f"{text}{help_with_input(scenario, rest_s)}.")
+    cut = _Cut(step_s, stages, exchanges)
+    limit = _of_part(scenario, largest, shares[largest], use, busiest, cut)
+    if shares[largest] > _BALANCED * shares[second]:
+        note = note_on_bubble(scenario, shares["stragglers"], stages) if limit.name == "compute" else ""
+        return limit.model_copy(update={"text": limit.text + note}) if note else limit
+    other = _of_part(scenario, second, shares[second], use, busiest, cut)
+    if other.name == limit.name:  # such as a client's link, by which input and gradients are waited for
+        return limit
+    one = f"{_taking(largest, limit)} takes {format_share(shares[largest])}"
+    text = f"{one} and {_taking(second, other, begins=False)} {format_share(shares[second])} of a step: they are in balance, and neither "
+    text += "alone is the limit."
+    if "input" in (largest, second) and scenario.input is not None and batch_s(scenario) < (rest_s := step_s - parts.input):
+        text += f" Yet {help_with_input(scenario, rest_s)}."
+    return Bottleneck(name=limit.name, balance=other.name, text=text)
+
+
+class _Cut(NamedTuple):
+    """What is known of a training that cuts its model."""
+
+    step_s: float
+    stages: Sequence[Stage]
+    exchanges: Sequence[Exchange]
+
+
+_TAKING = {
+    "compute": "compute",
+    "input": "waiting for input",
+    "communication": "communication that compute does not hide",
+    "stragglers": "waiting for the slowest worker",
+    "apply": "applying updates",
+}
+
+
+_WAITING: dict[Limit, str] = {
+    "coordinator": "waiting for the coordinator",
+    "pipeline-bubble": "the bubble of the pipeline",
+    "slow-stage": "waiting for a slower stage",
+}
+"""Of limits that are a kind of waiting."""
+
+
+def _taking(part: str, limit: Bottleneck, *, begins: bool = True) -> str:
+    """What takes a part of a step, in words."""
+    words = _WAITING.get(limit.name, _TAKING[part])
+    return words[0].upper() + words[1:] if begins else words
+
+
+def _of_part(scenario: Scenario, largest: str, share: float, use: Utilisation, busiest: PortName | None, cut: _Cut) -> Bottleneck:
+    """The limit that the largest part of a step stands for."""
+    taken = f"{format_share(share)} of a step"
+    if largest == "compute":
+        text = f"The devices compute for {taken}; a faster device or a smaller model would help most."
+        return Bottleneck(name="compute", text=_crowded(scenario, taken) or text)
+    if largest == "input" and scenario.layout.client:
+        text = f"Waiting for input takes {taken}: one client feeds all workers; let each read its own (between-graph)."
+        return Bottleneck(name="client", text=text)
+    if largest == "input":
+        help_ = help_with_input(scenario, cut.step_s * (1.0 - share))
+        return Bottleneck(name="input", text=f"Waiting for input takes {taken}; {help_}.")
+    if largest == "stragglers" and scenario.strategy.pace.coordinated:
+        text = f"Waiting for the coordinator to hand out the next step takes {taken}; let workers drive themselves, "
+        return Bottleneck(name="coordinator", text=text + "or give each a longer step.")
+    if largest == "stragglers" and (limit := limit_of_waiting(scenario, share, cut.stages)) is not None:
+        return limit
+    if largest == "stragglers":
+        return Bottleneck(
+            name="stragglers",
+            text=f"Waiting for the slowest worker takes {taken}; workers of even speed, or an asynchronous mode, would help.",
+        )
+    if largest == "apply":
+        if scenario.servers:
+            return _server(f"Queueing and applying at the parameter servers takes {taken}")
+        return Bottleneck(name="apply", text=f"The optimizer's update takes {taken}.")
+    if (limit := limit_of_exchanges(taken, share * cut.step_s, cut.exchanges)) is not None:
+        return limit
+    cap = scenario.cluster.transport.flow_cap_bytes_per_s
+    link_bytes_per_s = scenario.cluster.link_of(0).bandwidth_bytes_per_s / scenario.cluster.transport.wire_bytes_per_byte
+    if (
+        cap is not None
+        and cap < 0.9 * link_bytes_per_s
+        and scenario.nodes_needed > 1
+        and use.busiest_link < _SATURATED / 2 * (1.0 - _taken(scenario, busiest))
+    ):
+        text = f"Communication takes {taken}, and one connection gets no more than {format_rate(cap)} of a link of "
+        text += f"{format_rate(link_bytes_per_s)}: more connections at a time would help."
+        return Bottleneck(name="network", text=text)
+    # pulls and pushes, or copies out and back, take the two directions of a link by turns, each busy for half of it at most
+    by_turns = scenario.servers or (busiest is not None and busiest.kind in _HOST_LINKS)
+    in_use = min(use.busiest_link * (2 if by_turns else 1) / share / (1.0 - _taken(scenario, busiest)), 1.0)
+    if in_use < 0.5:
+        return Bottleneck(
+            name="latency",
+            text=f"Communication takes {taken}, but the busiest link carries bytes in only "
+            f"{format_share(in_use)} of that: latency dominates; fewer and larger messages, or lower latency, would help.",
+        )
+    return _network(scenario, use, busiest, f"communication that compute does not hide takes {taken}")
+
+
+def _crowded(scenario: Scenario, taken: str) -> str:
+    """What is said of compute on devices that several replicas share; nothing of others."""
+    each = scenario.cluster.replicas_per_device
+    if each == 1:
+        return ""
+    share, slower = scenario.workload.busy_share(scenario.batch), crowding(scenario)
+    if scenario.cluster.device_sharing == "saturated":
+        return f"{each} replicas share each device and compute for {taken}; a faster device or a smaller model would help most."
+    text = f"{each} replicas on each device compute for {taken}; one alone keeps it busy for {format_share(share)} of its time, so that "
+    text += f"each takes {slower:.3g} times as long as alone: "
+    return text + ("more of them would help most." if each * share < 1 else "a faster device would help most.")
+
+
+def _server(reason: str) -> Bottleneck:
+    return Bottleneck(name="server", text=f"{reason}; more servers or a cheaper update would help.")
+
+
+def _taken(scenario: Scenario, link: PortName | None) -> float:
+    """Share of a link that others take while one flow of ours uses it."""
+    background = scenario.cluster.background
+    if background is None or link is None or link.kind not in PORTS_OF[background.on]:
+        return 0.0
+    return background.taken()
+
+
+def _network(scenario: Scenario, use: Utilisation, busiest: PortName | None, reason: str) -> Bottleneck:
+    """The limit that the busiest link stands for."""
+    reason = reason[0].upper() + reason[1:]
+    if taken := _taken(scenario, busiest):
+        reason += f", of which others leave {format_share(1.0 - taken)} to a flow of ours (cluster.background)"
+    if busiest is None:
+        return _links(reason)
+    if busiest.kind in (PortKind.CPU, PortKind.MESSAGES):
+        what = "messages" if busiest.kind == PortKind.MESSAGES else "the bytes that it sends and gets"
+        servers = ", more parameter servers" if _holds_server(scenario, busiest) else ""
+        text = f"The host of {busiest.owner} works {format_share(use.busiest_link)} of the time on {what}; fewer and larger messages"
+        text += f"{servers} or faster cores would help."
+        return Bottleneck(name="host-cpu", text=text)
+    if _holds_server(scenario, busiest):
+        text = f"{reason}; the links of the parameter servers are the limit: {_lighter(scenario)} would help."
+        return Bottleneck(name="server-network", text=text)
+    if busiest.kind in (PortKind.LEAF_UP, PortKind.LEAF_DOWN):
+        text = f"{reason}; the busiest link is {str(busiest)!r}: less oversubscription, or workers under fewer leaves, would help."
+        return Bottleneck(name="fabric", text=text)
+    if busiest.kind in _HOST_LINKS:
+        text = f"{reason}; the busiest link is {str(busiest)!r}, between device and host: direct transfers between devices would help."
+        return Bottleneck(name="host-link", text=text)
+    if busiest.owner.kind in ("client node", "client"):
+        text = f"{reason}; it is the link of the client that feeds all workers: let each read its own input (between-graph)."
+        return Bottleneck(name="client", text=text)
+    return _links(reason)
+
+
+def _links(reason: str) -> Bottleneck:
+    return Bottleneck(name="network", text=f"{reason}; a faster network or smaller gradients would help.")
+
+
+def _holds_server(scenario: Scenario, link: PortName) -> bool:
+    """Whether a link is that of a node with a parameter server, and not of each of the workers' nodes."""
+    if link.owner.kind in ("server node", "server"):
+        return True
+    if not scenario.layout.servers_beside:
+        return False
+    return link.owner.kind == "node" and link.owner.number < scenario.servers < scenario.worker_nodes
+
+
+def _lighter(scenario: Scenario) -> str:
+    """How the fullest server could be relieved."""
+    held = [0.0] * scenario.servers
+    for variable in scenario.strategy.tensors(scenario).variables:
+        held[variable.server] += variable.size_bytes
+    share = max(held) / math.fsum(held)
+    if scenario.servers == 1 or share < _UNEVEN / scenario.servers:
+        return "more servers or faster links"
+    fullest = f"one of {scenario.servers} servers holds {format_share(share)} of the bytes"
+    return f'{fullest}, so a partitioner, variable_placement = "greedy" or faster links'

@@ -1,0 +1,248 @@
+"""How the discrepancy of a regime reaches the throughput of one scenario.
+
+What is known of a prediction is the breakdown of its steps; with compute that takes
+e^c times as long and communication that takes e^m times as long its steps follow from
+that, nearly, without simulating again (:func:`factor`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Annotated
+
+from pydantic import Field
+
+from simulator.base.catalog import own_file
+from simulator.base.files import read_toml
+from simulator.base.spec import Spec
+from simulator.base.validation_errors import validated
+from simulator.resolve.practice import is_carried
+from simulator.scenario import Scenario
+from simulator.spec.discrepancy import Z_90, Discrepancy, Doubt, Part
+from simulator.spec.figures import Breakdown, Utilisation
+
+__all__ = [
+    "ALL_REDUCE",
+    "ASYNCHRONOUS",
+    "BETWEEN",
+    "CATALOGUE",
+    "CONTENDED",
+    "CUT",
+    "GRPC",
+    "KINDS_OF_LINKS",
+    "MEASURED",
+    "ONE_NODE",
+    "SYNCHRONOUS",
+    "Regime",
+    "discrepancy_of",
+    "doubt_of",
+    "factor",
+    "is_borrowed",
+    "reach_of",
+    "regime_of",
+    "regimes",
+]
+
+ALL_REDUCE, SYNCHRONOUS, ASYNCHRONOUS = "all-reduce", "synchronous servers", "asynchronous servers"
+CUT = "cut models"
+"""Stages, split tensors, experts, shared state."""
+MEASURED, CONTENDED, CATALOGUE = "measured links", "measured, contended", "catalogue"
+ONE_NODE, BETWEEN, GRPC, HOSTS = "inside one node", "between nodes", "over gRPC", "where hosts compute"
+"""Links of a catalogue, by what errors were found to differ with; of models that are cut, all are :data:`CATALOGUE`."""
+KINDS_OF_LINKS: Mapping[str, tuple[str, ...]] = {
+    ALL_REDUCE: (MEASURED, CONTENDED, ONE_NODE, BETWEEN),
+    SYNCHRONOUS: (MEASURED, CONTENDED, ONE_NODE, BETWEEN, GRPC, HOSTS),
+    ASYNCHRONOUS: (MEASURED, CONTENDED, ONE_NODE, BETWEEN, GRPC, HOSTS),
+    CUT: (MEASURED, CONTENDED, CATALOGUE),
+}
+"""Of each kind of training those that there are; together they are the name of a regime."""
+
+
+class Regime(Discrepancy):
+    """The discrepancy of one kind of training on one kind of machine."""
+
+    name: Annotated[str, Field(min_length=1)]
+
+
+class _Regimes(Spec):
+    schema_version: int = 1
+    regimes: tuple[Regime, ...]
+
+
+@lru_cache(maxsize=1)
+def regimes() -> dict[str, Regime]:
+    """Of every regime, by name."""
+    path = own_file("discrepancy.toml")
+    return {each.name: each for each in validated(_Regimes, read_toml(path), str(path)).regimes}
+
+
+def regime_of(scenario: Scenario) -> str:
+    """The kind of training and what is known of its links; empty for one replica alone.
+
+    Links of a catalogue, by where they lead and what carries tensors over them; measured ones;
+    and measured ones where transport decides who gets how much of them, or all hosts share cores.
+    A kind that was never held against runs is taken to be off by as much as the nearest that was (:func:`is_borrowed`).
+    """
+    strategy = scenario.strategy
+    if scenario.ranks == 1 and not scenario.servers:
+        return ""
+    if scenario.servers:
+        kind = ASYNCHRONOUS if strategy.pace.asynchronous else SYNCHRONOUS
+    elif strategy.in_step and strategy.simpler is None:
+        kind = CUT
+    else:
+        kind = ALL_REDUCE
+    cluster = scenario.cluster
+    if cluster.basis != "measured":
+        return f"{kind}, {CATALOGUE if kind == CUT else _known_by_sort(scenario)}"
+    contended = cluster.transport.discipline != "fair" or cluster.shared_cores is not None
+    return f"{kind}, {CONTENDED if contended else MEASURED}"
+
+
+def _known_by_sort(scenario: Scenario) -> str:
+    """What links that nobody measured are; servers beside workers that compute on the hosts' own processors are another matter."""
+    if scenario.servers and scenario.cluster.device_is_host:
+        return HOSTS
+    if is_carried(scenario):
+        return GRPC
+    return ONE_NODE if scenario.nodes_needed == 1 else BETWEEN
+
+
+def is_borrowed(scenario: Scenario) -> bool:
+    """Whether nothing of its kind was ever held against runs, so that its regime is that of the nearest kind.
+
+    Workers without servers that reduce nothing among all of them exchange over
+    the same links as those of an all-reduce.
+    """
+    strategy = scenario.strategy
+    return scenario.ranks > 1 and not scenario.servers and not strategy.in_step and strategy.reduction is None
+
+
+def discrepancy_of(scenario: Scenario) -> Discrepancy | None:
+    """What predictions of this scenario are off by: its own, or that of its regime; None where there is none."""
+    return scenario.discrepancy if scenario.discrepancy is not None else regimes().get(regime_of(scenario))
+
+
+def reach_of(scenario: Scenario) -> float:
+    """Doublings of replicas beyond what was calibrated: one replica, or as many workers as a refit had runs of."""
+    known = scenario.workload.calibrated
+    most = max(known.workers[1], 1.0) if known is not None else 1.0
+    return max(math.log2(scenario.ranks / most), 0.0)
+
+
+def factor(scenario: Scenario, parts: Breakdown, hidden_s: float, use: Utilisation, compute: float, communication: float) -> float:
+    """Time of a step, over what it is, where compute and communication take e^compute and e^communication times as long.
+
+    Communication that compute hides comes out as far as the links are what is waited for: of
+    x s exposed and h s hidden, x e^m + x / (x + h) h (e^m - e^c) s. Where little is exposed
+    that is the last message, which compute does not touch; where much is, the links were busy
+    all along, and what compute hides is what it lasts. Compute hides no more than it lasts: a
+    step takes at least what it sends, and before it the forward pass where gradients are sent.
+    Of a kind that was never held against runs, neither was that it hides anything: all that it
+    is taken to hide counts.
+
+    Workers that do not wait for each other queue for the busiest link or server: of a step of
+    S s it needs B s for all of them, which no faster compute takes away, and a worker by itself
+    would need A s. A step is taken to be (A^p + B^p)^(1/p), with the p for which that is S, so
+    that compute counts for the less the nearer B is to S.
+
+    Parameters
+    ----------
+    parts, hidden_s, use
+        Of the result as it is.
+    compute, communication
+        Logarithms of the factors.
+    """
+    slower, longer = math.exp(compute), math.exp(communication)
+    step_s = parts.input + parts.compute + parts.exposed_communication + parts.waiting + parts.apply
+    if scenario.strategy.pace.asynchronous and scenario.ranks > 1:
+        alone_s, busy_s = _alone_and_busy_s(scenario, step_s, use)
+        power = _power(alone_s / step_s, busy_s / step_s)
+        computing_s = min(parts.input + parts.compute, alone_s)
+        alone, busy = (computing_s * slower + (alone_s - computing_s) * longer) / step_s, busy_s * longer / step_s
+        return float(max(alone, busy) * (1.0 + (min(alone, busy) / max(alone, busy)) ** power) ** (1.0 / power))
+    exposed_s, sent_s = parts.exposed_communication, parts.exposed_communication + hidden_s
+    shown_s = hidden_s if is_borrowed(scenario) else hidden_s * exposed_s / sent_s if sent_s else 0.0
+    exposed_s = max(exposed_s * longer + shown_s * (longer - slower), 0.0)
+    after_s = parts.input + (parts.compute + parts.waiting) * slower + exposed_s + parts.apply * (longer if scenario.servers else slower)
+    before_s = min(_before_sending(scenario) * parts.compute, step_s - sent_s)
+    return max(after_s, max(before_s, 0.0) * slower + sent_s * longer) / step_s
+
+
+def _before_sending(scenario: Scenario) -> float:
+    """Share of compute that is over before the first gradient can be sent: the forward pass, where replicas reduce."""
+    if scenario.strategy.reduction is None:
+        return 0.0
+    forward_s, backward_s = (law(scenario.batch) for law in (scenario.workload.forward, scenario.workload.backward))
+    return forward_s / (forward_s + backward_s) if forward_s else 0.0
+
+
+def _alone_and_busy_s(scenario: Scenario, step_s: float, use: Utilisation) -> tuple[float, float]:
+    """Seconds of a step that a worker by itself would need, and that the busiest link, server or the coordinator needs for all workers."""
+    busy_s = max(use.busiest_link * step_s, use.busiest_server * step_s, scenario.ranks * scenario.strategy.pace.dispatch_s)
+    return min(scenario.lone_step_s, step_s), min(busy_s, step_s)
+
+
+@lru_cache(maxsize=64)
+def _power(one: float, other: float) -> float:
+    """The p for which one^p + other^p is 1; both lie between 0 and 1."""
+    low, high = _LEAST_POWER, _MOST_POWER
+    for _ in range(60):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if one**middle + other**middle > 1.0 else (low, middle)
+    return high
+
+
+_LEAST_POWER, _MOST_POWER = 0.1, 500.0
+
+
+def _shares_of(scenario: Scenario, parts: Breakdown, hidden_s: float, use: Utilisation) -> tuple[float, float]:
+    """By how much the logarithm of a step's time rises with those of compute and of communication: shares of a step that count."""
+    up, down = ([factor(scenario, parts, hidden_s, use, *pair) for pair in ((h, 0.0), (0.0, h))] for h in (_STEP, -_STEP))
+    compute, communication = (math.log(more / less) / (2 * _STEP) for more, less in zip(up, down, strict=True))
+    return compute, communication
+
+
+_STEP = 0.05
+
+
+def doubt_of(scenario: Scenario, parts: Breakdown, hidden_s: float, use: Utilisation, simulated: Scenario | None = None) -> Doubt | None:
+    """The discrepancy as it reaches the throughput of a scenario with these steps; None where there is none.
+
+    ``simulated`` is what was put in the place of the scenario, with rates as they are achieved; left out: itself.
+    """
+    regime, own = regime_of(scenario), discrepancy_of(scenario)
+    if not regime or own is None or (scenario.discrepancy is not None and own.is_zero):
+        return None
+    reach = reach_of(scenario)
+    simulated = simulated or scenario
+    of_compute, of_communication = own.compute(reach), own.communication(reach)
+
+    def longer(compute: float, communication: float) -> float:
+        return math.log(factor(simulated, parts, hidden_s, use, compute, communication))
+
+    def part(name: str, compute: float, communication: float) -> Part:
+        far = Z_90 * compute, Z_90 * communication
+        return Part(
+            name=name,
+            slower=longer(compute, communication),
+            faster=-longer(-compute, -communication),
+            ends=(longer(*far), -longer(*(-end for end in far))),
+        )
+
+    compute, communication = _shares_of(simulated, parts, hidden_s, use)
+    return Doubt(
+        regime=regime,
+        borrowed=scenario.discrepancy is None and is_borrowed(scenario),
+        reach=reach,
+        compute=compute,
+        communication=communication,
+        parts=(
+            part("compute", of_compute, 0.0),
+            part(f"communication: {regime} on {scenario.cluster.name}", 0.0, of_communication),
+        ),
+        staleness=own.staleness(reach),
+        checked=own.checked,
+    )

@@ -1,0 +1,354 @@
+"""From what replications measured to a result; docs/metrics.md has each formula."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.base.errors import SimulationError
+from simulator.base.rng import Streams
+from simulator.base.statistics import CountHistogram, GroupedCounts, TimeSketch
+from simulator.engine.phases import random_order
+from simulator.engine.recorder import LISTED_WORKERS, Kind, Measured, Name
+from simulator.program.port_names import PortName
+from simulator.resolve.practice import nominally_in_practice
+from simulator.resolve.resolve import Resolved, resolve
+from simulator.resolve.teams import as_workers
+from simulator.results.bottleneck import bottleneck
+from simulator.results.cost import placement_of
+from simulator.results.evidence import coverage
+from simulator.results.inadequacy import doubt_of
+from simulator.results.intervals import around, prediction_interval
+from simulator.results.next_change import Gains, contested, gains_of
+from simulator.results.results import Result
+from simulator.results.warnings import warnings_of
+from simulator.scenario import Scenario
+from simulator.spec.discrepancy import Doubt, Off, off_of
+from simulator.spec.figures import Breakdown, Estimate, Histogram, Phase, Quantiles, Reduced, Scatter, Stage, Staleness, Utilisation
+from simulator.strategies.catalogue import ALONE
+
+__all__ = ["Window", "alone_scenario", "doubt_of_runs", "summarise"]
+
+_SHORTEST_S, _LONGEST_S = 1e-15, 1e15
+
+
+class Window(NamedTuple):
+    """How many steps a replication measured, in how many seconds."""
+
+    steps: int
+    window_s: float
+
+    @classmethod
+    def of(cls, run: Measured) -> Self:
+        """That of a replication."""
+        return cls(run.steps, run.window_s)
+
+
+def summarise(
+    resolved: Resolved, runs: Sequence[Measured], alone: Sequence[Window], again: Callable[[Scenario], Measured] | None = None
+) -> Result:
+    """The result of a scenario.
+
+    Parameters
+    ----------
+    resolved
+        What was simulated.
+    runs
+        Its replications.
+    alone
+        Of as many replications of one replica alone with the same random streams, for the
+        speed-up.
+    again
+        Simulates one replication of a scenario, resolved, to tell what limits where several parts may;
+        None: shares of a step tell.
+
+    Raises
+    ------
+    SimulationError
+        The steps took so little time, or so much, that numbers lose their meaning.
+    """
+    for run in (*map(Window.of, runs), *alone):
+        if not _SHORTEST_S <= run.window_s <= _LONGEST_S:
+            raise SimulationError(
+                f"the measured steps take {run.window_s:g} s together, of which no rate can be computed; "
+                "check the times and the jitter of the workload"
+            )
+    scenario = resolved.scenario
+    achieved = as_workers(nominally_in_practice(scenario))
+    kept = 1.0 - scenario.training.skipped  # of updates, those that loss scaling lets through
+    step_samples = achieved.batch / achieved.layout.ranks_per_replica  # of each step of a rank
+    samples_per_s = [run.accepted_steps * kept * step_samples / run.window_s for run in runs]
+    steps = sum(run.steps for run in runs)
+    dropped = 1.0 - math.fsum(run.accepted_steps for run in runs) * kept / steps
+    phase = _phase(achieved, runs)
+    batch_alone = alone_scenario(scenario).batch
+    baseline = [run.steps * kept * batch_alone / run.window_s for run in alone]
+    breakdown, hidden_s, (utilisation, busiest) = _breakdown(runs), _hidden_s(runs), _utilisation(runs)
+    doubt = doubt_of(scenario, breakdown, hidden_s, utilisation, achieved)
+    off = off_of(doubt)
+    # both runs of a replication have their draws in common, which so cancel
+    speedups = [together / single for together, single in zip(samples_per_s, baseline, strict=True)]
+    stages = _stages(achieved, runs)
+    step_time, staleness = _step_time(runs), _staleness(achieved, runs, [its.staleness for its in stages])
+    exposed = breakdown.exposed_communication / step_time.mean
+    gains: Gains | None = None
+    if again is not None and (parts := contested(achieved, breakdown, hidden_s, utilisation)):
+        gains = gains_of(scenario, parts, lambda its: _rate(again(its)))
+    exchanges = achieved.strategy.exchanges(achieved, Streams(scenario.run.seed, 0))
+    return Result(
+        scenario_hash=resolved.given.hash,
+        scenario=resolved.given,
+        moved=resolved.moved,
+        seed=scenario.run.seed,
+        replicas=scenario.replicas,
+        placement=placement_of(scenario),
+        throughput_samples_per_s=prediction_interval(samples_per_s, off),
+        updates_per_s=prediction_interval([run.updates * kept / run.window_s for run in runs], off),
+        throughput_of_each_replication=tuple(samples_per_s),
+        wasted_samples_per_s=float(np.mean([(run.steps - run.accepted_steps * kept) * step_samples / run.window_s for run in runs])),
+        dropped_share=dropped if dropped > 1e-12 else 0.0,
+        monte_carlo_error=float(np.std(samples_per_s, ddof=1) / np.sqrt(len(runs))),
+        step_time_s=step_time,
+        mean_step_s=around(step_time.mean, [run.step_time.mean() for run in runs], off.inverse),
+        speedup=_at_most(scenario.ranks, speedups, off, scenario),
+        scaling_efficiency=_at_most(1.0, [speedup / scenario.ranks for speedup in speedups], off, scenario),
+        staleness=staleness,
+        mean_staleness=_mean_staleness(scenario, runs, staleness.mean, doubt),
+        discrepancy=doubt,
+        scatter=_scatter(runs, samples_per_s, off),
+        phase=phase,
+        breakdown_s=breakdown,
+        hidden_communication_s=hidden_s,
+        stages=stages,
+        exchanges=exchanges,
+        all_reduces=tuple(Reduced(size_bytes=size, algorithm=name, protocol=kind) for size, name, kind in runs[0].algorithms),
+        utilisation=utilisation,
+        bottleneck=bottleneck(achieved, breakdown, utilisation, busiest, stages, exchanges, gains),
+        coverage=coverage(scenario),
+        assumed=resolved.assumed,
+        warnings=warnings_of(scenario, phase, aligned=any(run.aligned for run in runs), exchanges=exchanges, exposed=exposed),
+        events=sum(run.events for run in runs),
+    )
+
+
+def _rate(run: Measured) -> float:
+    """Accepted steps a second."""
+    return run.accepted_steps / run.window_s
+
+
+def _at_most(linear: float, values: Sequence[float], off: Off, scenario: Scenario) -> Estimate:
+    """A speed-up or an efficiency with its interval, which what the model is off by does not carry beyond linear scaling.
+
+    Equal devices that do the same work each can lose time together and gain none; only where some are faster than the one that is
+    counted against, or where runs themselves come out so, may it be more.
+    """
+    found = prediction_interval(values, off)
+    if not scenario.cluster.even:
+        return found
+    return Estimate(mean=found.mean, low=found.low, high=max(min(found.high, linear), *values))
+
+
+def doubt_of_runs(scenario: Scenario, runs: Sequence[Measured]) -> Doubt | None:
+    """What the model is off by, as far as it reaches the throughput of these replications; None where there is no discrepancy."""
+    return doubt_of(resolve(scenario).scenario, _breakdown(runs), _hidden_s(runs), _utilisation(runs)[0])
+
+
+def _hidden_s(runs: Sequence[Measured]) -> float:
+    return math.fsum(run.hidden_s for run in runs) / sum(run.steps for run in runs)
+
+
+def _mean_staleness(scenario: Scenario, runs: Sequence[Measured], mean: float, doubt: Doubt | None) -> Estimate | None:
+    """Mean staleness of one run, with its interval; exactly known of pipelines that apply late gradients; none where none are late."""
+    if not scenario.servers:
+        return Estimate(mean=mean, low=mean, high=mean) if mean else None
+    sd = doubt.staleness if doubt is not None else 0.0
+    return around(mean, [run.staleness.mean() for run in runs], Off(sd, sd))
+
+
+def _scatter(runs: Sequence[Measured], rates: Sequence[float], off: Off) -> Scatter:
+    """What the throughput's interval is made of.
+
+    Parameters can be told from luck by how the replications' throughputs follow what each of
+    them drew: the share of their variance that a linear fit to the logarithms of the drawn
+    compute time and of the drawn time of a whole step explains, less what as many numbers
+    drawn at random would explain (the adjusted coefficient of determination, Theil 1961).
+    """
+    logs = np.log(rates)
+    variance, explained = float(logs.var(ddof=1)), 0.0
+    drawn = (np.log(column) for column in np.array([run.drawn_s for run in runs]).T if column.min() > 0)
+    columns = [column for column in drawn if np.ptp(column) > _EQUAL]
+    freedom = len(runs) - 1 - len(columns)
+    if columns and freedom > 0 and variance > 0:
+        left = _unexplained(logs, columns)
+        explained = max(1.0 - float(np.add.reduce(left * left)) / freedom / variance, 0.0)
+    return Scatter(model=off.sd, parameters=math.sqrt(explained * variance), luck=math.sqrt((1.0 - explained) * variance))
+
+
+def _unexplained(values: NDArray[np.float64], columns: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """What a linear fit to some columns leaves of values: by Gram and Schmidt, since the rounding of BLAS depends on the processor."""
+    left: NDArray[np.float64] = values - values.mean()
+    basis: list[NDArray[np.float64]] = []
+    for column in columns:
+        along: NDArray[np.float64] = column - column.mean()
+        for other in basis:
+            along = along - other * (np.add.reduce(along * other) / np.add.reduce(other * other))
+        if np.ptp(along) > _EQUAL:
+            left = left - along * (np.add.reduce(left * along) / np.add.reduce(along * along))
+            basis.append(along)
+    return left
+
+
+_EQUAL = 1e-9
+"""Logarithms no further apart than this come of rounding."""
+
+
+def alone_scenario(scenario: Scenario) -> Scenario:
+    """The same workload on one replica alone, which speed-up is counted against.
+
+    Weak scaling keeps the batch of a replica, strong scaling the global batch, so that
+    the one replica does the work of all. Its device has the speed that was measured, and its
+    process the mean speed of all: of what differs between processes from run to run it has
+    only what those of one machine share, since the luck of one among many says nothing of them.
+    """
+    # without cores that all share it makes no difference to one replica whether its device is a host's
+    is_host = scenario.cluster.device_is_host and scenario.cluster.shared_cores is not None
+    alone = {"node_speed": (), "node_classes": (), "slow_nodes": None, "slowdown": None, "replicas_per_device": 1}
+    alone |= {"device_is_host": is_host, "background": None}
+    cluster = scenario.cluster.model_copy(update=alone)
+    run = scenario.run.model_copy(update={"job_steps": None, "start": "together", "start_spread_s": None})
+    if scenario.run.job_steps is not None:
+        run = run.model_copy(update={"steps": max(2, -(-scenario.run.job_steps // scenario.replicas)), "warmup_steps": scenario.run.warmup})
+    load = scenario.workload
+    if scenario.processes > 1 and load.run_to_run_cv:
+        shared = load.run_to_run_shared or 0.0
+        spread = {"run_to_run_cv": math.sqrt(math.expm1(shared * math.log1p(load.run_to_run_cv**2))), "run_to_run_shared": 1.0}
+        load = load.model_copy(update=spread)
+    return scenario.model_copy(update={"workload": load, "strategy": ALONE, "cluster": cluster, "run": run})
+
+
+def _step_time(runs: Sequence[Measured]) -> Quantiles:
+    pooled = TimeSketch()
+    for run in runs:
+        pooled.merge(run.step_time)
+    p50, p95, p99 = pooled.quantiles(0.5, 0.95, 0.99)
+    return Quantiles(mean=pooled.mean(), p50=p50, p95=p95, p99=p99)
+
+
+def _staleness(scenario: Scenario, runs: Sequence[Measured], late: Sequence[int]) -> Staleness:
+    """Of all updates; of a pipeline whose stages apply gradients that are ``late`` by so many updates, each stage's part counts as one."""
+    pooled, mixed = CountHistogram(), CountHistogram()
+    servers = [CountHistogram() for _ in runs[0].server_staleness]
+    workers = GroupedCounts(scenario.ranks) if runs[0].worker_staleness is not None else None
+    for run in runs:
+        pooled.merge(run.staleness)
+        mixed.merge(run.mixed_reads)
+        for server, its in zip(servers, run.server_staleness, strict=True):
+            server.merge(its)
+        if workers is not None and run.worker_staleness is not None:
+            workers.merge(run.worker_staleness)
+    if any(late):
+        updates, pooled = sum(pooled.counts.values()), CountHistogram()
+        for by in late:
+            pooled.add(by, updates)
+    counts, spreads = pooled.counts, mixed.counts
+    values = sorted(counts)
+    listed = workers if scenario.ranks <= LISTED_WORKERS else None
+    reads = sum(spreads.values())
+    bound = scenario.strategy.pace.bound
+    return Staleness(
+        mean=pooled.mean(),
+        p50=pooled.quantile(0.5),
+        p95=pooled.quantile(0.95),
+        p99=pooled.quantile(0.99),
+        max=max(values, default=0),
+        histogram=Histogram(values=tuple(values), counts=tuple(counts[value] for value in values)),
+        bound=(scenario.replicas - 1) * (2 * bound + 1) if bound is not None else None,
+        per_server_mean=tuple(server.mean() for server in servers),
+        per_server_p95=tuple(server.quantile(0.95) for server in servers),
+        per_worker_mean=tuple(listed.means()) if listed is not None else (),
+        per_worker_p95=tuple(listed.quantiles(0.95)) if listed is not None else (),
+        per_worker_max=tuple(listed.largest.tolist()) if listed is not None else (),
+        mixed_reads=1.0 - spreads.get(0, 0) / reads if reads else 0.0,
+        mixed_spread_mean=mixed.mean(),
+        mixed_spread_max=max(spreads, default=0),
+    )
+
+
+def _phase(scenario: Scenario, runs: Sequence[Measured]) -> Phase | None:
+    phases = [run.phases for run in runs if run.phases is not None and run.phases.first is not None]
+    if not phases:
+        return None
+    mixed = [its.mixed_s for its in phases if its.mixed_s is not None]
+    return Phase(
+        order_at_start=float(np.mean([its.first for its in phases if its.first is not None])),
+        order_at_end=float(np.mean([its.last for its in phases])),
+        order_of_random_phases=random_order(scenario.replicas),
+        mixed_share=len(mixed) / len(phases),
+        mixed_after_s=float(np.median(mixed)) if mixed else None,
+        run_s=float(np.mean([run.run_s for run in runs])),
+    )
+
+
+def _breakdown(runs: Sequence[Measured]) -> Breakdown:
+    steps = sum(run.steps for run in runs)
+    names = ("input", "compute", "exposed_communication", "waiting", "apply")
+    sums = np.sum([run.parts_s for run in runs], axis=0) / steps
+    return Breakdown(**{name: max(value, 0.0) for name, value in zip(names, sums.tolist(), strict=True)})
+
+
+def _stages(achieved: Scenario, runs: Sequence[Measured]) -> tuple[Stage, ...]:
+    """Of a pipeline, what its stages have and do."""
+    parts = [run.parts_by_routine_s for run in runs if run.parts_by_routine_s is not None]
+    if not parts:
+        return ()
+    spent = np.sum(parts, axis=0)
+    shares = (np.maximum(spent, 0.0) / spent.sum(axis=1, keepdims=True)).tolist()
+    return tuple(
+        Stage(
+            layers=its.layers,
+            layer_count=its.layer_count,
+            devices=its.devices,
+            parameter_bytes=its.parameter_bytes,
+            busy=compute + apply,
+            bubble=waiting,
+            communication=communication,
+            input=reading,
+            staleness=its.delay,
+        )
+        for its, (reading, compute, communication, waiting, apply) in zip(achieved.strategy.in_stages(achieved), shares, strict=True)
+    )
+
+
+def _utilisation(runs: Sequence[Measured]) -> tuple[Utilisation, PortName | None]:
+    """What was in use, and what the busiest link is."""
+    window_s = math.fsum(run.window_s for run in runs)
+    total = Measured()
+    for run in runs:
+        total.add_use(run)
+
+    def shares(kind: Kind) -> tuple[Sequence[Name], NDArray[np.float64]]:
+        names, used_s = total.names.get(kind, ()), total.in_use_s.get(kind, np.zeros(0))
+        # a link's bytes are counted when a message ends, so one that began before the window may bring it above the whole
+        return names, np.minimum(used_s / window_s, 1.0)
+
+    (_, devices), (names, links), (_, servers), (_, cores) = shares("devices"), shares("links"), shares("servers"), shares("cores")
+    busiest = int(links.argmax()) if len(links) else None
+    name = names[busiest] if busiest is not None else None
+    use = Utilisation(
+        devices=_mean(devices),
+        links=_mean(links),
+        servers=_mean(servers),
+        busiest_link=0.0 if busiest is None else float(links[busiest]),
+        busiest_link_name="" if name is None else str(name),
+        busiest_server=float(servers.max(initial=0.0)),
+        cores=_mean(cores),
+    )
+    return use, name if isinstance(name, PortName) else None
+
+
+def _mean(shares: NDArray[np.float64]) -> float:
+    return float(shares.mean()) if len(shares) else 0.0

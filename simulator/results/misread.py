@@ -1,0 +1,182 @@
+"""What a scenario says and may not mean: keys that change nothing beside the others, multiples that look like percentages, figures that
+nothing in the world has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from simulator.base.text import counted, written
+from simulator.scenario import Scenario
+from simulator.spec.figures import Warned
+from simulator.spec.plausible import implausible
+
+__all__ = ["misread"]
+
+_TIMES = 5.0
+"""From here on a factor is more likely a percentage: nodes that go on at all are seldom five times slower than others."""
+_SPEED = 10.0
+"""From here on a relative speed is more likely a percentage."""
+_WIRE = 3.0
+"""Above this more than two bytes of headers and encoding go with each byte of data: LL, the most wasteful protocol, has one."""
+_OF_TIME, _OF_SPEED, _OF_BYTES = "the time of a step", "the speed of the measured device", "the bytes that are sent"
+"""What such factors multiply."""
+_IN_PIECES = ("double-binary-tree", "sharp", "nvls", "auto")
+
+
+def misread(scenario: Scenario) -> Iterator[Warned]:
+    """What a reader should look at again, since the scenario may say something else than was meant."""
+    for path, value, why in (*_of_the_cluster(scenario), *_of_the_strategy(scenario), *_of_the_rest(scenario)):
+        yield Warned(code="no-effect", path=path, value=_plain(value), text=f"{path} = {_shown(value)} has no effect: {why}")
+    for path, times, of_what, meant in _multiples(scenario):
+        yield Warned(
+            code="as-multiple", path=path, value=times,
+            text=f"{path} = {written(times, 'setting')} is read as {written(times, 'setting')} times {of_what}; for "
+            f"{written(times, 'setting')}% give {written(meant, 'setting')}",
+        )  # fmt: skip
+    for its in implausible(scenario):
+        yield Warned(code="implausible", path=its.path, value=its.value, range=its.range, text=its.text)
+    yield from _shared_beside_idle(scenario)
+    yield from _joined_by_one_switch(scenario)
+
+
+Unfelt = tuple[str, Any, str]
+"""Dotted path of a key, its value, and why it changes nothing."""
+
+
+def _of_the_cluster(scenario: Scenario) -> Iterator[Unfelt]:
+    cluster, strategy, nodes = scenario.cluster, scenario.strategy, scenario.nodes_needed
+    fabric, default = cluster.fabric, type(cluster).model_fields
+    alone = "no device has several replicas (cluster.replicas_per_device)"
+    if cluster.replicas_per_device == 1:
+        if cluster.device_sharing != "saturated":
+            yield "cluster.device_sharing", cluster.device_sharing, alone
+        if cluster.intra_device is not None:
+            yield "cluster.intra_device", cluster.intra_device.bandwidth_bytes_per_s, alone
+    if cluster.shared_cores is None and cluster.time_slice_s != default["time_slice_s"].default:
+        yield "cluster.time_slice_s", cluster.time_slice_s, "nodes share no cores (cluster.shared_cores)"
+    if cluster.host_link is None and cluster.devices_per_host_link > 1:
+        yield "cluster.devices_per_host_link", cluster.devices_per_host_link, "there is no such link (cluster.host_link)"
+    if not cluster.pxn and (fabric is None or not fabric.rail_optimised):
+        yield "cluster.pxn", cluster.pxn, "it is of a rail-optimised fabric (cluster.fabric.rail_optimised)"
+    if cluster.rails == 1:
+        yield "cluster.rails", 1, "all devices share one rail, as they do without it"
+    by_switches = strategy.reduction is not None and strategy.reduction.algorithm in ("sharp", "auto")
+    if fabric is not None and 1 < nodes <= fabric.nodes_per_leaf and not fabric.rail_optimised and not by_switches:
+        why = f"all {counted(nodes, 'node')} of this run hang on one leaf, so that nothing crosses the spines"
+        yield "cluster.fabric.nodes_per_leaf", fabric.nodes_per_leaf, why
+
+
+def _of_the_strategy(scenario: Scenario) -> Iterator[Unfelt]:
+    its, defaults = scenario.strategy.given_and_default()
+
+    def is_set(name: str) -> bool:
+        return name in its and its[name] != defaults[name]
+
+    experts = any(layer.experts is not None for layer in scenario.workload.layers)
+    alone = experts and its.get("expert") == 1
+    no_experts = "every device has all experts (strategy.expert = 1)" if alone else "no layer of the workload has experts"
+    whole = its.get("algorithm") not in _IN_PIECES
+    for name, idle, why in (
+        ("capacity", not experts or (alone and not its.get("pad_to_capacity")), no_experts),
+        ("expert_imbalance", not experts or alone, no_experts),
+        ("host_factor", not its.get("on_host"), "no layer is on the host (strategy.on_host)"),
+        ("sequence_parallel", its.get("tensor") == 1, "no tensor is split (strategy.tensor)"),
+        ("prefetch", its.get("shard") != "parameters", 'copies share no parameters (strategy.shard = "parameters")'),
+        ("weights_share", its.get("schedule") != "zero-bubble", 'it is of strategy.schedule = "zero-bubble"'),
+        ("pipeline_chunk_bytes", whole, "its algorithm passes nothing on in pieces (double-binary-tree, sharp and nvls do)"),
+    ):
+        if is_set(name) and idle:
+            yield f"strategy.{name}", its[name], why
+
+
+def _of_the_rest(scenario: Scenario) -> Iterator[Unfelt]:
+    run, job, pace = scenario.run, scenario.job, scenario.strategy.pace
+    together = "all workers make each step together; it is of asynchronous ones"
+    if not pace.asynchronous:
+        if run.sharing != "shared":
+            yield "run.sharing", run.sharing, together
+        if run.drain:
+            yield "run.drain", run.drain, together
+    if job is None:
+        return
+    epochs = job.total_samples / job.epoch_samples
+    every = {
+        "job.evaluation.every_epochs": job.evaluation.every_epochs if job.evaluation is not None else None,
+        "job.checkpoint.every_epochs": job.checkpoint.every_epochs if job.checkpoint is not None else None,
+    }
+    for path, interval in every.items():
+        if interval is not None and interval > epochs:
+            yield path, interval, f"the job ends before, after {written(epochs, 'setting')} epochs"
+    if job.checkpoint is not None and job.checkpoint.mode == "blocking" and job.checkpoint.snapshot is not None:
+        yield "job.checkpoint.snapshot", "given", 'it is of job.checkpoint.mode = "asynchronous"'
+    if job.iterators == "kept" and not scenario.waits_for_iterators:
+        yield "job.iterators", job.iterators, "with parameter servers, or asynchronous workers, nobody waits for all iterators to end"
+    faults = job.faults
+    if faults is not None and faults.min_workers > 1 and not faults.elastic and not pace.asynchronous:
+        yield "job.faults.min_workers", faults.min_workers, "all wait for a worker that crashed (job.faults.elastic)"
+
+
+def _multiples(scenario: Scenario) -> Iterator[tuple[str, float, str, float]]:
+    """Dotted path of a factor, the factor, what it multiplies, and what it were if it had been meant as a percentage."""
+    cluster = scenario.cluster
+    slow = cluster.slow_nodes
+    if slow is not None and slow.share and slow.between[1] >= _TIMES:
+        path = "cluster.slow_nodes.factor" + (".1" if isinstance(slow.factor, tuple) else "")
+        yield path, slow.between[1], _OF_TIME, 1.0 + slow.between[1] / 100
+    slowdowns = [("cluster.slowdown.factor", cluster.slowdown)]
+    slowdowns += [(f"cluster.node_classes.{place}.slowdown.factor", its.slowdown) for place, its in enumerate(cluster.node_classes)]
+    yield from ((path, its.factor, _OF_TIME, 1.0 + its.factor / 100) for path, its in slowdowns if its is not None and its.factor >= _TIMES)
+    speeds = [(f"cluster.node_classes.{place}.speed", its.speed) for place, its in enumerate(cluster.node_classes)]
+    speeds += [(f"cluster.node_speed.{place}", speed) for place, speed in _largest(cluster.node_speed)]
+    yield from ((path, speed, _OF_SPEED, speed / 100) for path, speed in speeds if speed >= _SPEED)
+    wires = [("cluster.transport.wire_bytes_per_byte", cluster.transport.wire_bytes_per_byte)]
+    wires += [
+        (f"cluster.protocols.{name}.wire_bytes_per_byte", getattr(cluster.protocols, name).wire_bytes_per_byte)
+        for name in ("ll", "ll128", "simple")
+    ]
+    yield from ((path, wire, _OF_BYTES, 1.0 + wire / 100) for path, wire in wires if wire > _WIRE)
+
+
+def _largest(values: Sequence[float]) -> list[tuple[int, float]]:
+    """The largest of a list with its place; nothing of an empty one."""
+    return [max(enumerate(values), key=lambda its: its[1])] if values else []
+
+
+def _shared_beside_idle(scenario: Scenario) -> Iterator[Warned]:
+    """Replicas that share devices while machines that the run pays for stand idle."""
+    cluster, needed = scenario.cluster, scenario.nodes_needed
+    if cluster.replicas_per_device == 1 or cluster.nodes is None or cluster.nodes <= needed or scenario.ranks == 1:
+        return
+    sharing = min(scenario.ranks, cluster.replicas_per_device)
+    yield Warned(
+        code="shared-beside-idle", path="cluster.replicas_per_device", value=cluster.replicas_per_device,
+        text=f"up to {counted(sharing, 'replica')} share a device, while {cluster.nodes - needed:,} of {counted(cluster.nodes, 'node')} "
+        "are idle: workers fill node after node; lower cluster.replicas_per_device to spread them",
+    )  # fmt: skip
+
+
+def _joined_by_one_switch(scenario: Scenario) -> Iterator[Warned]:
+    """Rails of which nothing says that each has leaves of its own."""
+    cluster = scenario.cluster
+    if cluster.rails is None or cluster.rails == 1 or cluster.fabric is not None or scenario.nodes_needed == 1:
+        return
+    yield Warned(
+        code="one-switch", path="cluster.rails", value=cluster.rails,
+        text=f"cluster.rails = {cluster.rails} says which NIC a device uses, and all rails join one switch that is never the bottleneck; "
+        "for leaves of their own give cluster.fabric with rail_optimised = true",
+    )  # fmt: skip
+
+
+def _plain(value: Any) -> float | str:
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else _shown(value).strip('"')
+
+
+def _shown(value: Any) -> str:
+    """As a file would have it; of a table its kind."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return written(value, "setting")
+    return f'"{value}"' if isinstance(value, str) else f'"{getattr(value, "kind", value)}"'

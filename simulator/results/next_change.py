@@ -1,0 +1,152 @@
+"""What the next change would bring, where shares of a step do not tell: simulated again, with the same draws.
+
+A part that takes most of a step is its limit only as far as nothing else takes nearly as
+long at the same time. Where compute hides communication that lasts as long, twice the
+device waits for the links at once, and devices that compute for 91% of a step bring a tenth.
+Which part limits is what changes the throughput when it is made twice as fast. That is
+simulated, once for each part, where two parts last long enough that halving one leaves the
+other (:func:`contested`); and where three may limit and none brings much alone, with two of
+them twice as fast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from itertools import combinations
+from typing import Literal, NamedTuple
+
+from simulator.base.errors import PacelineError
+from simulator.resolve.resolve import resolve
+from simulator.results.what_if import with_communication, with_compute, with_input_times, with_service
+from simulator.scenario import Scenario
+from simulator.spec.figures import Breakdown, Utilisation
+from simulator.strategies.pipelines import batch_s
+
+__all__ = ["CHANGES", "Gains", "Part", "contested", "gains_of", "tried"]
+
+Part = Literal["compute", "communication", "server", "input"]
+
+
+class Gains(NamedTuple):
+    """Throughput over what it is, less 1; at least 0, since a faster part never does harm.
+
+    Attributes
+    ----------
+    alone
+        With one part twice as fast.
+    together
+        With two of them, where several parts could be what keeps the best from bringing more; else empty.
+    """
+
+    alone: Mapping[Part, float]
+    together: Mapping[tuple[Part, Part], float]
+
+
+class _Change(NamedTuple):
+    """One part made twice as fast."""
+
+    words: str
+    made: Callable[[Scenario], Scenario]
+
+
+CHANGES: Mapping[Part, _Change] = {
+    "compute": _Change("devices", lambda its: with_compute(its, 0.5)),
+    "communication": _Change("communication", lambda its: with_communication(its, 2.0)),
+    "server": _Change("parameter servers", lambda its: with_service(its, 0.5)),
+    "input": _Change("input pipelines", lambda its: with_input_times(its, 0.5)),
+}
+"""Each part with what is twice as fast then, in words."""
+
+_AS_LONG = 0.3
+"""A part that lasts half as long as the longest is what is waited for once that one is twice as fast; waiting in a queue may
+go altogether if what serves it is twice as fast, so that less than half counts too."""
+_MUCH = 0.5
+"""What brings as much is a limit by itself: half of what it would if nothing else lasted."""
+_NOISE = 0.05
+"""What brings less may be first by chance."""
+_FEWEST_STEPS = 10
+_TRIES_ARE_ONE_OF = 40
+"""A change is tried for this part of all steps of all replications, so that trying each of four costs an eighth more."""
+_MOST_RANKS = 10_000
+"""Beyond it another replication takes long, and shares are all there is."""
+
+
+def contested(scenario: Scenario, parts: Breakdown, hidden_s: float, use: Utilisation) -> list[Part]:
+    """All parts of a step, where several of them may be its limit; empty where there is one alone.
+
+    How long a part lasts counts what others hide of it: of communication what is exposed and
+    what is hidden, and the busiest link of workers that do not wait for each other.
+
+    Parameters
+    ----------
+    scenario
+        What was simulated, resolved.
+    parts, hidden_s, use
+        Of its mean step.
+    """
+    if scenario.ranks > _MOST_RANKS:
+        return []
+    step_s = parts.input + parts.compute + parts.exposed_communication + parts.waiting + parts.apply
+    sent_s = max(parts.exposed_communication + hidden_s, use.busiest_link * step_s)
+    served_s = max(use.busiest_server * step_s, parts.apply if scenario.servers else 0.0)
+    # waiting for each other may be for who waits for input
+    read_s = max(batch_s(scenario), parts.input + parts.waiting if parts.input else 0.0)
+    lasts: dict[Part, float] = {
+        "compute": parts.compute + (0.0 if scenario.servers else parts.apply),
+        "communication": sent_s,
+        "server": served_s,
+        "input": read_s,
+    }
+    longest = max(lasts.values())
+    several = sum(seconds >= _AS_LONG * longest for seconds in lasts.values()) > 1
+    return [part for part, seconds in lasts.items() if seconds] if several else []
+
+
+def tried(scenario: Scenario) -> Scenario:
+    """The scenario with the steps in which changes are tried."""
+    if scenario.run.start_spread_s is not None:
+        return scenario
+    all_of_each = scenario.run.total_steps(scenario.ranks) // scenario.ranks
+    steps = max(_FEWEST_STEPS, all_of_each * scenario.run.replications // _TRIES_ARE_ONE_OF)
+    return scenario.shortened(steps, steps // 2) if steps < all_of_each else scenario
+
+
+def gains_of(scenario: Scenario, parts: list[Part], simulated: Callable[[Scenario], float]) -> Gains | None:
+    """What each part brings if it is twice as fast, in a run of fewer steps: they are all alike, and the draws the same.
+
+    Parameters
+    ----------
+    scenario
+        What was simulated, resolved.
+    parts
+        Those to try.
+    simulated
+        The throughput of one replication of a scenario, resolved; with the same draws whatever the scenario.
+
+    Returns
+    -------
+    Gains or None
+        None where one of the changes breaks a rule, or cannot be simulated.
+    """
+    scenario = tried(scenario)
+    rate = simulated(scenario)
+
+    def gain(*faster: Part) -> float:
+        its = scenario
+        for part in faster:
+            its = CHANGES[part].made(its)
+        return max(simulated(resolve(its).scenario) / rate - 1.0, 0.0)
+
+    try:
+        alone = {part: gain(part) for part in parts}
+        return Gains(alone, {pair: gain(*pair) for pair in _in_question(alone)})
+    except PacelineError:
+        return None
+
+
+def _in_question(alone: Mapping[Part, float]) -> Iterable[tuple[Part, Part]]:
+    """Pairs of parts that may limit together."""
+    first, *others = sorted(alone, key=lambda part: -alone[part])
+    if len(others) < 2 or alone[first] >= _MUCH:
+        return ()
+    return [(first, other) for other in others] if alone[first] >= _NOISE else combinations(alone, 2)

@@ -1,0 +1,241 @@
+"""What a simulation answers: frozen, versioned, and the same bytes for the same scenario."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+
+from simulator.base.short import Short
+from simulator.base.spec import Checksummed, Spec
+from simulator.base.table import Cell, Row, flat
+from simulator.base.text import counted, estimated, format_seconds, format_share
+from simulator.results.cost import placement_of, usd_per_hour, usd_per_million_samples
+from simulator.results.rows import BRIEF, COLUMNS, OF_JOB
+from simulator.scenario import Scenario
+from simulator.spec.discrepancy import Doubt
+from simulator.spec.figures import (
+    Assumed,
+    Bottleneck,
+    Breakdown,
+    Coverage,
+    Estimate,
+    Exchange,
+    JobOutcome,
+    Phase,
+    Placement,
+    Quantiles,
+    Reduced,
+    Scatter,
+    Stage,
+    Staleness,
+    Utilisation,
+    Warned,
+)
+from simulator.spec.workload import DeviceTransfer
+
+__all__ = ["Failed", "Failure", "Outcome", "Result"]
+
+
+class Outcome(Short, Checksummed):
+    """What became of one scenario: a :class:`Result`, or a :class:`Failure`."""
+
+    schema_version: Literal[1] = Field(default=1, description="version of this format")
+    scenario_hash: str = Field(description="hash of what is simulated: equal hashes, equal results")
+    scenario: Scenario = Field(description="as it was simulated, with all that was filled in")
+
+    @classmethod
+    def rows_of(cls, items: Iterable[Outcome]) -> list[Row]:
+        """A row each of :data:`simulator.results.rows.COLUMNS`, after the settings that differ among them."""
+        rows, settings = [], []
+        for outcome in items:
+            rows.append(outcome.row())
+            settings.append(flat(outcome.scenario))
+        swept = _that_differ(settings)
+        return [{name: own.get(name) for name in swept} | row for own, row in zip(settings, rows, strict=True)]
+
+    def row(self) -> Row:
+        """All of :data:`simulator.results.rows.COLUMNS`; None where there is no such figure."""
+        facts = self._facts()
+        return {name: column.read(self, facts) for name, column in COLUMNS.items()}
+
+    def _facts(self) -> dict[str, Any]:
+        """What columns show besides attributes, by the first part of what they are of."""
+        scenario = self.scenario
+        strategy, run = scenario.strategy, scenario.run
+        return {
+            "strategy": f"{strategy.kind}, {strategy.variant}" if strategy.variant else strategy.kind,
+            "scaling": scenario.scaling,
+            "placed": placement_of(scenario),
+            "global_batch": scenario.batch * scenario.replicas,
+            "usd_per_hour": usd_per_hour(scenario),
+            "steps_of_a_replica": run.steps if run.job_steps is None else None,
+        }
+
+    @property
+    def ranks(self) -> int:
+        """Who makes steps: copies of the model, or the parts that these are cut into."""
+        return self.scenario.ranks
+
+    @classmethod
+    def shown_columns(cls, rows: Sequence[Row]) -> list[str]:
+        """All of one row; of several the settings that differ and the most important figures."""
+        if len(rows) <= 1:
+            return [name for row in rows for name in row]
+        unsaid = {name for name in OF_JOB if all(row.get(name) is None for row in rows)}
+        return [name for name in rows[0] if name not in unsaid and (name in BRIEF or name not in COLUMNS)]
+
+    def _caption(self) -> str:
+        return f"{type(self).__name__} of {self.scenario.workload.name} on {self.scenario.cluster.name}"
+
+    def _in_short(self) -> Iterator[str]:
+        yield next(self.scenario._in_short())
+
+
+class Result(Outcome):
+    """The answer to one scenario. All but ``wall_time_s`` depends on the scenario alone."""
+
+    see: ClassVar[str] = "to_frame() has every figure, .bottleneck.text and .warnings the sentences, paceline.report(result) draws it"
+
+    seed: int = Field(description="seed of all random numbers")
+    replicas: int = Field(description="copies of the model that train")
+    placement: Placement | None = Field(default=None, description="where it all sits; null in files written by older versions")
+    throughput_samples_per_s: Estimate = Field(description="samples per second of all replicas together")
+    updates_per_s: Estimate = Field(description="updates of the model per second")
+    throughput_of_each_replication: tuple[float, ...] = Field(default=(), description="samples/s: the distribution behind the interval")
+    wasted_samples_per_s: float = Field(default=0.0, description="samples whose gradients came too late and were dropped")
+    dropped_share: float = Field(default=0.0, description="share of gradients dropped, or skipped by loss scaling")
+    monte_carlo_error: float = Field(description="standard error of the mean throughput over replications, samples/s")
+    step_time_s: Quantiles = Field(description="time of a step, over all measured steps of all replications")
+    mean_step_s: Estimate | None = Field(
+        default=None, description="mean time of a step of one run; null in files written by older versions"
+    )
+    speedup: Estimate = Field(description="throughput over that of one replica with the same draws, run by run (docs/metrics.md)")
+    scaling_efficiency: Estimate = Field(description="speed-up over ranks: replicas, or the parts that these are cut into")
+    staleness: Staleness = Field(description="how stale gradients are when they are applied")
+    mean_staleness: Estimate | None = Field(
+        default=None, description="mean staleness of one run; null where none is late by design, and in files of older versions"
+    )
+    discrepancy: Doubt | None = Field(default=None, description="what the model is off by, as far as intervals hold it; null: they do not")
+    scatter: Scatter | None = Field(
+        default=None, description="what the interval of the throughput is made of; null in files written by older versions"
+    )
+    phase: Phase | None = Field(default=None, description="whether asynchronous workers, where there are several, step at the same time")
+    breakdown_s: Breakdown = Field(description="where the mean step's time goes")
+    hidden_communication_s: float = Field(
+        default=0.0, description="communication of the mean step that went on while the replica computed; no part of the step's time"
+    )
+    moved: DeviceTransfer | None = Field(
+        default=None, description="device to which the workload was moved, how far and by which rule; null where it was not"
+    )
+    all_reduces: tuple[Reduced, ...] = Field(default=(), description="algorithm and protocol of each bucket size")
+    stages: tuple[Stage, ...] = Field(default=(), description="stages of a pipeline; left out where there is none")
+    exchanges: tuple[Exchange, ...] = Field(
+        default=(), description="what devices that share one model, or its state, exchange in a step; left out of other strategies"
+    )
+    job: JobOutcome | None = Field(default=None, description="the whole job, where the scenario has one")
+    utilisation: Utilisation = Field(description="how busy devices, links and servers are")
+    bottleneck: Bottleneck = Field(description="what limits the throughput")
+    coverage: tuple[Coverage, ...] = Field(default=(), description="how far it lies from anything that was measured, aspect by aspect")
+    assumed: tuple[Assumed, ...] = Field(default=(), description="what the scenario leaves out and was taken as TensorFlow does it")
+    warnings: tuple[Warned, ...] = Field(description="what to know before trusting the numbers")
+    events: int = Field(description="events of the simulation kernel, all replications")
+    wall_time_s: float | None = Field(
+        default=None, description="time the simulation took; null in sweeps, whose files must not depend on it"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_before(cls, data: Any) -> Any:
+        """What older versions wrote otherwise.
+
+        The speed-up was a number: it gets the relative interval of the throughput, which is too
+        wide. A workload that was moved stood so in the scenario itself.
+        """
+        if not isinstance(data, dict):
+            return data
+        if "moved" not in data and isinstance(scenario := data.get("scenario"), dict):
+            moved = load.get("moved") if isinstance(load := scenario.get("workload"), dict) else None
+            data = {**data, "moved": moved if isinstance(moved, dict) and moved.get("to_device") else None}
+        rate = data.get("throughput_samples_per_s")
+        for key in ("speedup", "scaling_efficiency"):
+            value = data.get(key)
+            if isinstance(value, (int, float)) and isinstance(rate, dict) and rate.get("mean"):
+                ends = {end: value * rate[end] / rate["mean"] for end in ("low", "high") if isinstance(rate.get(end), (int, float))}
+                data = {**data, key: {"mean": value, **ends}}
+        return data
+
+    @model_serializer(mode="wrap")
+    def _written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without what only some scenarios have."""
+        written: dict[str, Any] = handler(self)
+        for name in ("stages", "exchanges", "job"):
+            if not getattr(self, name):
+                written.pop(name, None)
+        return written
+
+    def _in_short(self) -> Iterator[str]:
+        yield from super()._in_short()
+        rate = self.throughput_samples_per_s
+        yield estimated(rate.mean, rate.low, rate.high, "throughput", "samples/s")
+        yield f"efficiency {format_share(self.scaling_efficiency.mean)}, step {format_seconds(self.step_time_s.mean)}"
+        if self.job is not None:
+            its = self.job.time_s
+            yield f"whole job {estimated(its.mean, its.low, its.high, 'seconds')}"
+        yield f"limit: {self.bottleneck.label}"
+        yield counted(len(self.warnings), "warning")
+
+    @property
+    def grade(self) -> str:
+        """The weakest grade of :attr:`coverage`; empty in files written by older versions."""
+        order = ("uncovered", "interpolation", "checked")
+        return min((its.grade for its in self.coverage), key=order.index, default="")
+
+    @property
+    def extrapolated(self) -> bool:
+        """Whether any aspect of it is covered by nothing that was measured."""
+        moved = any(its.about == "device" and its.grade == "uncovered" for its in self.coverage)
+        return moved or any(warning.code == "outside-calibration" for warning in self.warnings)
+
+    def _facts(self) -> dict[str, Any]:
+        shares = self.scatter.shares if self.scatter is not None else (None, None, None)
+        return super()._facts() | {
+            **dict(zip(("share_model", "share_parameters", "share_luck"), shares, strict=True)),
+            "balance": self.bottleneck.balance or "",
+            "cost": usd_per_million_samples(self),
+            "warnings": len(self.warnings),
+            "assumed": ", ".join(f"{its.path} = {its.value}" for its in self.assumed),
+            "failed": "",
+        }
+
+
+class Failed(Spec):
+    """Why a scenario has no result."""
+
+    kind: str = Field(description="the error's name, such as DeadlockError")
+    text: str = Field(description="what it said, in one line")
+
+
+class Failure(Outcome):
+    """What a sweep writes in place of the result of a scenario that could not be simulated."""
+
+    see: ClassVar[str] = ".failed has the reason, .scenario what was simulated"
+
+    failed: Failed
+
+    def _in_short(self) -> Iterator[str]:
+        yield from super()._in_short()
+        yield f"{self.failed.kind}: {self.failed.text}"
+
+    def _facts(self) -> dict[str, Any]:
+        return super()._facts() | {"failed": f"{self.failed.kind}: {self.failed.text}"}
+
+
+def _that_differ(settings: Sequence[Row]) -> list[str]:
+    """Keys with several values; one that only some strategies have counts among those."""
+    values: dict[str, set[Cell]] = {}
+    for own in settings:
+        for name, value in own.items():
+            values.setdefault(name, set()).add(value)
+    return [name for name, found in values.items() if len(found) > 1]

@@ -1,0 +1,177 @@
+"""A scenario with one thing changed: its network, its devices, its servers, its batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from simulator.base.spec import Spec
+from simulator.base.validation_errors import validated
+from simulator.resolve.practice import faster_hosts
+from simulator.resolve.resolve import resolve
+from simulator.scenario import Scenario
+from simulator.spec.cluster import Cluster, Link
+from simulator.spec.uncertainty import Uncertainty
+from simulator.spec.workload import Workload
+from simulator.strategies.strategy import Strategy
+
+__all__ = [
+    "changed",
+    "with_batch",
+    "with_communication",
+    "with_compute",
+    "with_host_link",
+    "with_inner_links",
+    "with_input",
+    "with_input_times",
+    "with_latency",
+    "with_micro_batches",
+    "with_network",
+    "with_one_more_server",
+    "with_service",
+    "with_strategy",
+]
+
+SpecT = TypeVar("SpecT", Workload, Cluster)
+
+
+def changed(scenario: Scenario, where: str = "what if", **parts: Spec | Mapping[str, Any]) -> Scenario:
+    """The scenario with other sections, validated anew.
+
+    Raises
+    ------
+    ScenarioError
+        They break a rule together.
+    """
+    if scenario.workload.measured_with == "servers" and scenario.measured_in is None:
+        parts["measured_in"] = scenario.model_dump(mode="json", context={"filled": True})  # whose pull and push the step held
+    return validated(Scenario, {**scenario.sections, **parts}, where)
+
+
+def with_network(scenario: Scenario, factor: float) -> Scenario:
+    """Every link between nodes with ``factor`` times the bandwidth; latency, and what one connection gets at most, stay."""
+    cluster = _times(scenario.cluster, "inter_node.bandwidth_bytes_per_s", factor)
+    return changed(scenario, cluster=_classes(cluster, bandwidth=factor))
+
+
+def with_latency(scenario: Scenario, factor: float) -> Scenario:
+    """Every latency between nodes times a factor."""
+    cluster = _classes(_times(scenario.cluster, "inter_node.latency_s", factor), latency=factor)
+    if cluster.fabric is not None:
+        cluster = _times(cluster, "fabric.latency_s", factor)
+    return changed(scenario, cluster=cluster)
+
+
+def with_input(scenario: Scenario, **keys: int) -> Scenario:
+    """Other keys of the input pipeline."""
+    assert scenario.input is not None, "there is a pipeline"
+    return changed(scenario, input=scenario.input.model_copy(update=keys))
+
+
+def with_inner_links(scenario: Scenario, factor: float) -> Scenario:
+    """Links between the devices of a node with ``factor`` times the bandwidth."""
+    return changed(scenario, cluster=_times(scenario.cluster, "intra_node.bandwidth_bytes_per_s", factor))
+
+
+def with_communication(scenario: Scenario, factor: float) -> Scenario:
+    """All that is between devices ``factor`` times as fast: every link, every latency, and what hosts do for a message."""
+    cluster = with_latency(with_network(scenario, factor), 1.0 / factor).cluster
+    for name in ("intra_node", "intra_device", "host_link"):
+        if getattr(cluster, name) is not None:
+            cluster = _times(_times(cluster, f"{name}.bandwidth_bytes_per_s", factor), f"{name}.latency_s", 1.0 / factor)
+    if cluster.islands is not None and cluster.islands.between is not None:
+        cluster = _times(_times(cluster, "islands.between.bandwidth_bytes_per_s", factor), "islands.between.latency_s", 1.0 / factor)
+    for name in ("cpu_per_message_s", "cpu_per_byte_s", "copy_per_byte_s"):
+        cluster = _times(cluster, f"transport.{name}", 1.0 / factor)
+    if cluster.transport.flow_cap_bytes_per_s is not None:
+        cluster = _times(cluster, "transport.flow_cap_bytes_per_s", factor)
+    return changed(scenario, cluster=cluster, practice=faster_hosts(scenario, factor))
+
+
+def with_service(scenario: Scenario, factor: float) -> Scenario:
+    """Parameter servers that take ``factor`` times as long for a gradient."""
+    load = scenario.workload
+    for name in ("server.base_s", "server.per_byte_s"):
+        load = _times(load, name, factor)
+    return changed(scenario, workload=load)
+
+
+def with_input_times(scenario: Scenario, factor: float) -> Scenario:
+    """Input that takes ``factor`` times as long to prepare, and has ``factor`` times the bytes to read."""
+    load = scenario.workload
+    for name in ("input.base_s", "input.per_sample_s"):
+        load = _times(load, name, factor)
+    its = scenario.input
+    if its is None:
+        return changed(scenario, workload=load)
+    works = {name: work.times(factor) for name in ("work", "cached") if (work := getattr(its, name)) is not None}
+    return changed(scenario, workload=load, input=its.model_copy(update=works))
+
+
+def with_host_link(scenario: Scenario, factor: float) -> Scenario:
+    """Links between a device and its host with ``factor`` times the bandwidth."""
+    return changed(scenario, cluster=_times(scenario.cluster, "host_link.bandwidth_bytes_per_s", factor))
+
+
+def with_compute(scenario: Scenario, factor: float) -> Scenario:
+    """Devices that take ``factor`` times as long for forward pass, backward pass and update; hosts and servers stay as they are."""
+    scenario = resolve(scenario).scenario  # whose times they are that change: those on the device
+    load = scenario.workload
+    for name in ("forward.base_s", "forward.per_sample_s", "backward.base_s", "backward.per_sample_s", "apply_s"):
+        load = _times(load, name, factor)
+    return changed(scenario, workload=load)
+
+
+def with_batch(scenario: Scenario, factor: int) -> Scenario:
+    """So many times the samples a step, of each replica or of all together as the scenario has it."""
+    key = "global_batch" if scenario.workload.batch_per_replica is None else "batch_per_replica"
+    return changed(scenario, workload=scenario.workload.model_copy(update={key: getattr(scenario.workload, key) * factor}))
+
+
+def with_micro_batches(scenario: Scenario, factor: int) -> Scenario:
+    """So many times the micro-batches a step."""
+    training = scenario.training
+    return changed(scenario, training=training.model_copy(update={"micro_batches": training.micro_batches * factor}))
+
+
+def with_one_more_server(scenario: Scenario) -> Scenario:
+    """One parameter server more, beside as many workers."""
+    assert scenario.servers, "the strategy must have servers"
+    return with_strategy(scenario, scenario.strategy.with_count(scenario.workers).with_servers(scenario.servers + 1))
+
+
+def with_strategy(scenario: Scenario, strategy: Strategy) -> Scenario:
+    """Another strategy; a cluster of a fixed number of nodes gets those that the strategy needs besides."""
+    cluster = scenario.cluster
+    return changed(scenario, strategy=strategy, cluster=cluster.with_room_for(strategy.layout(cluster).nodes))
+
+
+def _times(spec: SpecT, name: str, factor: float) -> SpecT:
+    """A number, and every draw that the fit leaves it, times a factor."""
+    *parents, leaf = name.split(".")
+    spec = spec.model_copy(update=_nested(spec, parents, leaf, factor))
+    uncertain: Uncertainty | None = spec.uncertainty
+    if uncertain is not None and name in uncertain.parameters:
+        scales = [factor if parameter == name else 1.0 for parameter in uncertain.parameters]
+        draws = tuple(tuple(value * scale for value, scale in zip(draw, scales, strict=True)) for draw in uncertain.draws)
+        spec = spec.model_copy(update={"uncertainty": uncertain.model_copy(update={"draws": draws})})
+    return spec
+
+
+def _nested(owner: Spec, parents: list[str], leaf: str, factor: float) -> Mapping[str, Any]:
+    if not parents:
+        return {leaf: getattr(owner, leaf) * factor}
+    inner: Spec = getattr(owner, parents[0])
+    return {parents[0]: inner.model_copy(update=_nested(inner, parents[1:], leaf, factor))}
+
+
+def _classes(cluster: Cluster, bandwidth: float = 1.0, latency: float = 1.0) -> Cluster:
+    """Links that classes of nodes have in place of the cluster's, likewise."""
+
+    def link(own: Link | None) -> Link | None:
+        if own is None:
+            return None
+        return own.model_copy(update={"bandwidth_bytes_per_s": own.bandwidth_bytes_per_s * bandwidth, "latency_s": own.latency_s * latency})
+
+    kinds = tuple(kind.model_copy(update={"inter_node": link(kind.inter_node)}) for kind in cluster.node_classes)
+    return cluster.model_copy(update={"node_classes": kinds})

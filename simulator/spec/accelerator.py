@@ -1,0 +1,217 @@
+"""A device as its maker describes it: memory, bandwidth and peak rates, each with its source.
+
+These are the figures of a datasheet, which no training reaches. They serve to compare one
+device with another, and never as a step time on their own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from simulator.base.catalog import entries
+from simulator.base.errors import ScenarioError
+from simulator.base.files import read_toml
+from simulator.base.spec import Bytes, Moderate, Rate, Spec
+from simulator.base.validation_errors import validated
+from simulator.spec.plausible import warn_of_implausible
+
+__all__ = [
+    "Accelerator",
+    "Arithmetic",
+    "Cores",
+    "PeakFlops",
+    "accelerator_named",
+    "accelerators",
+    "load_accelerator",
+    "memory_bandwidth_of",
+    "spelled",
+]
+
+Flops = Annotated[Moderate, Field(gt=0)]
+Text = Annotated[str, Field(min_length=1, max_length=1000)]
+Arithmetic = Literal["float32", "tf32", "float16", "bfloat16"]
+"""What a device multiplies in: TensorFlow's own words, and the 19-bit TF32 of Ampere and later."""
+
+
+_KNOWN_GENERATIONS = ("Kepler", "Maxwell", "Pascal", "Volta", "Turing", "Ampere", "Ada Lovelace")
+
+
+class PeakFlops(Spec):
+    """Floating-point operations per second, a multiplication and an addition being two; matrices dense, never sparse."""
+
+    float32: Flops | None = Field(default=None, description="outside of tensor cores")
+    tf32: Flops | None = Field(default=None, description="float32 data on tensor cores, with 10 bits of mantissa (Ampere and later)")
+    float16: Flops | None = Field(default=None, description="on tensor cores where the device has them")
+    bfloat16: Flops | None = Field(default=None, description="on tensor cores")
+
+
+class Cores(Spec):
+    """What a processor's peak follows from: cores x clock x operations a core does in a cycle."""
+
+    count: int = Field(ge=1, le=1_000_000, description="physical cores of all sockets")
+    clock_hz: Annotated[Moderate, Field(gt=0)] = Field(description="that the cores hold while they do such operations")
+    float32_flops_per_cycle: int = Field(ge=1, le=1_000_000, description="of one core: vector units x lanes x 2 for multiply-add")
+
+    @property
+    def float32_flops_per_s(self) -> float:
+        """Peak of all cores, in operations per second."""
+        return self.count * self.clock_hz * self.float32_flops_per_cycle
+
+
+class Accelerator(Spec):
+    """One device: a GPU, one die of a board with two, or a host's processors together."""
+
+    schema_version: Literal[1] = Field(default=1, description="version of this format")
+    name: str = Field(min_length=1, max_length=200, description="as clusters and workloads write it under `device`")
+    aliases: tuple[Text, ...] = Field(default=(), max_length=100, description="other spellings, such as those that drivers report")
+    description: str = Field(default="", description="for readers")
+    generation: str = Field(min_length=1, max_length=100, description="the maker's name of the architecture, such as Volta")
+    year: int = Field(ge=1990, le=2100, description="of the first datasheet")
+    memory_bytes: Bytes | None = Field(default=None, gt=0, description="of the device; left out: the host's own")
+    memory_bandwidth_bytes_per_s: Rate = Field(gt=0, description="between the device and its memory")
+    peak_flops_per_s: PeakFlops = Field(default=PeakFlops(), description="peak rates, by what is multiplied")
+    cores: Cores | None = Field(default=None, description="of a processor, in place of peak_flops_per_s.float32")
+    provenance: dict[str, Text] = Field(description="figure -> document and date")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Accelerator:
+        if self.cores is not None and self.peak_flops_per_s.float32 is not None:
+            raise ValueError("has both cores and peak_flops_per_s.float32, which follows from them; keep one")
+        if self.cores is None and not any(name.startswith("peak") for name in self.figures):
+            raise ValueError("states no peak: give peak_flops_per_s.float32 or another, or for a processor cores")
+        if lacking := [figure for figure in self.figures if figure not in self.provenance]:
+            raise ValueError(f"provenance must name a source for {' and '.join(lacking)}")
+        return self
+
+    @property
+    def figures(self) -> tuple[str, ...]:
+        """What this file states, each of which needs a source: ``memory``, ``memory_bandwidth``, and peaks by arithmetic."""
+        peaks = [f"peak_flops_per_s.{name}" for name, value in self.peak_flops_per_s if value is not None]
+        memory = ["memory"] if self.memory_bytes is not None else []
+        return (*memory, "memory_bandwidth", *peaks, *(["cores"] if self.cores else []))
+
+    @property
+    def newer(self) -> bool:
+        """Whether its generation came after those whose trainings tell what share of their peaks products and attention reach.
+
+        Its datasheet's peak is further from what kernels, clocks under load and hosts allow, and by how much is known of
+        few trainings (``newer_matrix_share`` and ``newer_attention_share`` of models/practice.toml). Processors are not meant.
+        """
+        return self.cores is None and self.generation not in _KNOWN_GENERATIONS
+
+    def arithmetic(self, precision: str) -> Arithmetic | None:
+        """What a training of this precision multiplies in on this device.
+
+        Parameters
+        ----------
+        precision
+            In TensorFlow's words: ``float32``, ``mixed_float16`` or ``mixed_bfloat16``.
+
+        Returns
+        -------
+        str or None
+            ``tf32`` for float32 where the device has it, since TensorFlow uses it by default
+            (``tf.config.experimental.enable_tensor_float_32_execution``); None where
+            the datasheet states no peak for this precision.
+        """
+        candidates: dict[str, tuple[Arithmetic, ...]] = {
+            "float32": ("tf32", "float32"),
+            "mixed_float16": ("float16",),
+            "mixed_bfloat16": ("bfloat16",),
+        }
+        return next((name for name in candidates.get(precision, ()) if self._peak_in(name) is not None), None)
+
+    def peak(self, precision: str) -> float | None:
+        """Operations per second at most for a training of this precision; which figure it is tells :meth:`arithmetic`.
+
+        None where the datasheet states none.
+        """
+        name = self.arithmetic(precision)
+        return None if name is None else self._peak_in(name)
+
+    def _peak_in(self, name: Arithmetic) -> float | None:
+        if name == "float32" and self.cores is not None:
+            return self.cores.float32_flops_per_s
+        peak: float | None = getattr(self.peak_flops_per_s, name)
+        return peak
+
+
+def load_accelerator(path: str | Path) -> Accelerator:
+    """Read and validate a device file.
+
+    Raises
+    ------
+    ScenarioError
+        One line for each rule broken.
+
+    Warns
+    -----
+    ReadingWarning
+        A figure is far from those of all devices.
+    """
+    found = validated(Accelerator, read_toml(path), str(path))
+    warn_of_implausible(found, source=f"{path}: ")
+    return found
+
+
+def accelerators() -> Mapping[str, Accelerator]:
+    """Every device of the catalogue, by its name there and each of its names and aliases as :func:`spelled` writes them.
+
+    Whoever asks for many takes them from here: each call looks whether a file has changed.
+
+    Raises
+    ------
+    ScenarioError
+        A device file of the catalogue is broken, or two of them claim one name.
+    """
+    return _by_name(tuple((file.absolute(), _stamp(file)) for file in entries("devices").values()))
+
+
+def accelerator_named(device: str) -> Accelerator | None:
+    """The device of this name or alias, whatever the case, `` (GPU)`` behind it or not; None if no file of the catalogue has it.
+
+    Raises
+    ------
+    ScenarioError
+        A device file of the catalogue is broken, or two of them claim one name.
+    """
+    return accelerators().get(spelled(device))
+
+
+def memory_bandwidth_of(device: str) -> float | None:
+    """Bytes per second between a device and its memory; None where the name is empty or no file of the catalogue has it."""
+    found = accelerator_named(device) if device else None
+    return found.memory_bandwidth_bytes_per_s if found is not None else None
+
+
+def spelled(name: str) -> str:
+    """A name without case and without the kind that `paceline calibrate` writes behind it: ``tesla t4`` of ``Tesla T4 (GPU)``."""
+    return re.sub(r"\s*\((gpu|cpu)\)$", "", " ".join(name.split()).casefold())
+
+
+def _stamp(file: Path) -> int:
+    """When a file was written last, in nanoseconds; 0 where it cannot be told, as reading it will."""
+    try:
+        return file.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+@cache
+def _by_name(files: tuple[tuple[Path, int], ...]) -> dict[str, Accelerator]:
+    found: dict[str, Accelerator] = {}
+    devices = [(file, load_accelerator(file)) for file, _ in files]
+    for file, device in devices:
+        for name in (device.name, *device.aliases):
+            other = found.setdefault(spelled(name), device)
+            if other is not device:
+                raise ScenarioError(f"{file}: {name!r} is also a name of {other.name!r}; a name stands for one device")
+    for file, device in devices:  # and by the name of the catalogue, unless that is another's
+        found.setdefault(spelled(file.stem), device)
+    return found

@@ -1,0 +1,201 @@
+"""Gradients that are sent as fewer bytes: how many, by which collective, and what making them costs.
+
+==========  ====================================  ===================  =======================================
+kind        a tensor of V values is sent as       collective           source
+==========  ====================================  ===================  =======================================
+fp16        2 V bytes                             all-reduce           Horovod, ``Compression.fp16``
+int8        V bytes and a scale of 4              all-gather           Alistarh et al., "QSGD", NeurIPS 2017
+1-bit       V / 8 bytes and two values of 4       all-gather           Seide et al., Interspeech 2014
+top-k       the k = ratio V largest, each with    all-gather           Lin et al., "Deep gradient compression",
+            its place: 8 k bytes                                       ICLR 2018
+powersgd    rank (rows + columns) values of 4,    two all-reduces,     Vogels et al., "PowerSGD",
+            first rank rows, then rank columns    one after the other  NeurIPS 2019, algorithm 1
+==========  ====================================  ===================  =======================================
+
+Values with scales of their own, or in other places, cannot be added while they travel, so
+every rank gets those of all, and what it gets grows with their number. With int8 and 1-bit
+ranks may instead each add one part of all and compress the sum once more
+(``exchange = "all-reduce"``: Seide et al., section 3; Tang et al., "1-bit Adam", ICML 2021),
+which sends as much as an all-reduce of the compressed bytes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from simulator.base.spec import Moderate, Terse
+from simulator.spec.workload import Variable
+
+__all__ = ["Compression"]
+
+PerByte = Annotated[Moderate, Field(ge=0)]
+
+_VALUE_BYTES, _PLACE_BYTES, _SCALE_BYTES = 4.0, 4.0, 4.0
+_FEEDS_BACK = ("1-bit", "top-k", "powersgd")
+"""Kinds whose authors add what was not sent to the next gradient."""
+_TRAFFIC: dict[str, tuple[float, float]] = {
+    "fp16": (1.5, 1.5),
+    "int8": (2.25, 1.25),
+    "1-bit": (2.03, 1.03),
+    "top-k": (2.0, 3.0),
+    "powersgd": (2.0, 1.0),
+}
+"""Bytes that compressing a byte of gradient, and making one again, move at least between a device and its memory.
+
+fp16: 4 bytes of each value are read and 2 written, and the other way. int8, 1-bit and top-k:
+all is read for the scale or the threshold, and once more to be written short; a value that
+comes is read with its place and added. PowerSGD: the matrix is multiplied from both sides,
+and its approximation written.
+"""
+_FEEDBACK_TRAFFIC = 4.0
+"""What error feedback adds: what was left over is read and the sum written, then the new rest is made of two that are read and written."""
+
+
+class Compression(Terse):
+    """``[strategy.compression]``: what is sent in the place of float32 gradients."""
+
+    goes_with: ClassVar[Mapping[str, tuple[str, tuple[str, ...]]]] = {
+        "ratio": ("kind", ("top-k",)),
+        "rank": ("kind", ("powersgd",)),
+        "exchange": ("kind", ("int8", "1-bit")),
+    }
+
+    kind: Literal["fp16", "int8", "1-bit", "top-k", "powersgd"] = Field(
+        description="what is sent: values of 2 bytes, of 1, of 1 bit, the largest ones alone, or two thin matrices for each matrix"
+    )
+    ratio: Annotated[float, Field(gt=0, le=1)] | None = Field(default=None, description="top-k: share of the values that is sent")
+    rank: int | None = Field(default=None, ge=1, le=10_000, description="powersgd: columns of the thin matrices")
+    error_feedback: bool | None = Field(
+        default=None,
+        description="what was not sent is added to the next gradient, for which it is kept; left out: with 1-bit, top-k and powersgd",
+    )
+    exchange: Literal["all-gather", "all-reduce"] | None = Field(
+        default=None,
+        description="int8, 1-bit among replicas; all-gather: each gets what all others send; all-reduce: each adds a part of all, "
+        "compresses the sum once more and sends it to all; left out: all-gather",
+    )
+    compress_per_byte_s: PerByte | None = Field(
+        default=None, description="seconds of a device to compress a byte of float32 gradient; left out: as long as its memory takes"
+    )
+    decompress_per_byte_s: PerByte | None = Field(
+        default=None,
+        description="seconds to make a byte of float32 gradient again, of each rank's where all are gathered; left out likewise",
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Compression:
+        for key, (_, kinds) in self.goes_with.items():
+            if getattr(self, key) is not None and self.kind not in kinds:
+                raise ValueError(
+                    f'{key} ({getattr(self, key)}) is of kind = "{kinds[0]}", not of "{self.kind}": leave it out or change kind'
+                )
+        if self.kind == "top-k" and self.ratio is None:
+            raise ValueError('kind = "top-k" needs ratio, the share of the values that is sent, such as ratio = 0.01')
+        if self.kind == "powersgd" and self.rank is None:
+            raise ValueError('kind = "powersgd" needs rank, the columns of the thin matrices, such as rank = 4')
+        return self
+
+    @property
+    def feeds_back(self) -> bool:
+        """Whether what was not sent is kept for the next gradient."""
+        return self.kind in _FEEDS_BACK if self.error_feedback is None else self.error_feedback
+
+    @property
+    def gathers(self) -> bool:
+        """Whether every replica gets what all others send, since it cannot be added on the way."""
+        return self.kind == "top-k" or (self.kind in ("int8", "1-bit") and self.exchange != "all-reduce")
+
+    @property
+    def rounds(self) -> int:
+        """Collectives that the gradients of a bucket need, one after the other."""
+        return 2 if self.kind == "powersgd" else 1
+
+    def sent_bytes(self, variable: Variable, batch: int) -> tuple[float, ...]:
+        """Bytes that one rank sends of a gradient, in each round; sparse gradients (rows and indices) go as they are."""
+        if variable.sparse_bytes_per_sample is not None:
+            return (variable.gradient_bytes(batch), 0.0)[: self.rounds]
+        values = variable.size_bytes / _VALUE_BYTES
+        if self.kind == "powersgd":
+            rows, columns = _matrix(variable, values)
+            rank = min(float(self.rank or 1), rows, columns)
+            if rank * (rows + columns) >= values:
+                return variable.size_bytes, 0.0  # vectors, and what would not become shorter, go whole with the first
+            return rank * rows * _VALUE_BYTES, rank * columns * _VALUE_BYTES
+        if self.kind == "top-k":
+            return (math.ceil((self.ratio or 1.0) * values) * (_VALUE_BYTES + _PLACE_BYTES),)
+        each = {"fp16": 2.0, "int8": 1.0, "1-bit": 0.125}[self.kind]
+        scales = {"fp16": 0.0, "int8": _SCALE_BYTES, "1-bit": 2 * _SCALE_BYTES}[self.kind]
+        return (math.ceil(values * each) + scales,)
+
+    def collective_bytes(self, variable: Variable, batch: int, replicas: int) -> tuple[float, ...]:
+        """Its part of the size of each round's collective: what is added, or gathered from all replicas."""
+        if self.gathers:
+            return tuple(replicas * sent for sent in self.sent_bytes(variable, batch))
+        # the rows of a sparse gradient are gathered, (n - 1) S, by a ring that sends 2 (n - 1) / n of its size
+        gathered = replicas / 2 if variable.sparse_bytes_per_sample is not None and replicas > 1 else 1.0
+        return tuple(gathered * sent for sent in self.sent_bytes(variable, batch))
+
+    def kept_bytes(self, variables: Iterable[Variable]) -> float:
+        """Bytes that a device keeps from step to step: the rest that was not sent, and PowerSGD's second matrix, with which it begins."""
+        dense = [variable for variable in variables if variable.sparse_bytes_per_sample is None]
+        kept = math.fsum(variable.size_bytes for variable in dense) if self.feeds_back else 0.0
+        return float(kept + (math.fsum(self.sent_bytes(variable, 1)[1] for variable in dense) if self.kind == "powersgd" else 0.0))
+
+    def compress_s(self, variables: Iterable[Variable], memory_bytes_per_s: float | None) -> float:
+        """Seconds to compress the gradients of some variables.
+
+        Parameters
+        ----------
+        variables
+            Sparse ones are not compressed.
+        memory_bytes_per_s
+            Between the device and its memory, by which the cost is found where it is not given; none: it costs nothing.
+        """
+        per_byte_s = self.compress_per_byte_s
+        if per_byte_s is None:
+            traffic = _TRAFFIC[self.kind][0] + (_FEEDBACK_TRAFFIC if self.feeds_back else 0.0)
+            per_byte_s = traffic / memory_bytes_per_s if memory_bytes_per_s else 0.0
+        return float(per_byte_s * _dense_bytes(variables))
+
+    def decompress_s(self, variables: Iterable[Variable], memory_bytes_per_s: float | None, ranks: int = 1) -> float:
+        """Seconds to make gradients again of what has come from so many ranks; parameters as of :meth:`compress_s`."""
+        per_byte_s = self.decompress_per_byte_s
+        if per_byte_s is None:
+            per_byte_s = _TRAFFIC[self.kind][1] / memory_bytes_per_s if memory_bytes_per_s else 0.0
+        share = self.ratio or 1.0 if self.kind == "top-k" else 1.0
+        return float(per_byte_s * _dense_bytes(variables) * share * ranks)
+
+    def among_replicas_s(self, variables: Iterable[Variable], memory_bytes_per_s: float | None, replicas: int) -> tuple[float, float]:
+        """Seconds before and after the collectives of one of several replicas.
+
+        Who gathers makes gradients of what all have sent; who adds a part of all makes them of
+        a part from each, compresses its sum, and makes the whole once more.
+        """
+        variables = tuple(variables)
+        before_s = self.compress_s(variables, memory_bytes_per_s)
+        if self.exchange == "all-reduce":
+            return before_s * (1.0 + 1.0 / replicas), self.decompress_s(variables, memory_bytes_per_s, 2)
+        return before_s, self.decompress_s(variables, memory_bytes_per_s, replicas if self.gathers else 1)
+
+    @property
+    def in_words(self) -> str:
+        """For tables and plans: ``top-k 1%``, ``PowerSGD rank 4``."""
+        if self.kind == "top-k":
+            return f"top-k {100 * (self.ratio or 0.0):g}%"
+        return f"PowerSGD rank {self.rank}" if self.kind == "powersgd" else f"{self.kind} gradients"
+
+
+def _matrix(variable: Variable, values: float) -> tuple[float, float]:
+    """Rows and columns of a variable as a matrix: its last dimension and all others, or its first; a vector where neither is known."""
+    if variable.columns is not None:
+        return values / variable.columns, float(variable.columns)
+    rows = float(variable.rows or values)
+    return rows, values / rows
+
+
+def _dense_bytes(variables: Iterable[Variable]) -> float:
+    return float(math.fsum(variable.size_bytes for variable in variables if variable.sparse_bytes_per_sample is None))

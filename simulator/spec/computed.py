@@ -1,0 +1,453 @@
+"""Workloads that nobody measured: what a step costs, computed from a model's dimensions for a device with a datasheet.
+
+A model is a chain of :class:`Block`: each says what its passes ask of any device (floating-point
+operations of matrix products, bytes of what memory limits, kernels to start), which
+variables it has, and what it hands on and keeps. On a device a pass takes
+
+    roofline of its products / share of it + bytes of what memory limits / (memory bandwidth x share of it)
+    + operations of fused attention / (peak x share of it x what its length, its heads and its mask leave)
+
+and no less than the host needs to start its kernels. The roofline of a product is the longer of
+its operations at the device's peak and its operands at the memory's bandwidth: a kernel loads one
+tile while it multiplies another (Williams et al., "Roofline", CACM 2009; NVIDIA, "Matrix
+Multiplication Background User's Guide", 2020). So each kind of kernel has an efficiency of its own,
+and on a device of a generation that the trainings behind them do not tell of, products and
+fused attention get less again. The constants, each with a 90%
+interval and its source, stand in ``models/practice.toml``; joint draws of them are the
+workload's uncertainty. docs/computed-workloads.md has every formula with its source.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from pydantic import Field
+
+from simulator.base.nearest import did_you_mean
+from simulator.base.spec import Spec
+from simulator.spec.accelerator import Accelerator, accelerator_named, accelerators
+from simulator.spec.constants import Known, constants
+from simulator.spec.layers import Experts, Layer, TensorSplit
+
+__all__ = [
+    "CONSTANTS", "DEFAULT_DEVICE", "NEWER", "Block", "Computed", "Dimensions", "Fused", "Parameter", "Pass", "Product", "attention_reach",
+    "known_device", "step_of", "value_bytes_of",
+]  # fmt: skip
+
+DEFAULT_DEVICE = "A100-SXM4-80GB"
+NEWER = "newer_matrix_share", "newer_attention_share"
+"""What a device of a newer generation (:attr:`~simulator.spec.accelerator.Accelerator.newer`) gets of the shares that older ones reach."""
+CONSTANTS = (
+    "matrix_share", "elementwise_share", "fused_elementwise_share", "normalisation_share", "fused_attention_share", "kernel_start_s",
+    *NEWER,
+)  # fmt: skip
+"""Constants of ``models/practice.toml`` that times are computed with, each model with its own (:attr:`Dimensions.constants`)."""
+PARAMETER_BYTES = 4
+"""Variables and their gradients are float32 in TensorFlow's mixed precision too."""
+_DRAWS = 60
+_FILLING = 32.0
+"""Steps along the inner dimension that filling a tile's pipeline and writing its result cost a product.
+
+With it products with 8,192 columns reach the same share of an A100's peak within 2.5% whether they sum 1,024 or 28,672 products (those
+of tests/oracle/test_products.py).
+"""
+_ATTENDING = 150.0
+"""Tokens whose keys a query would have to attend to for half of the speed of a fused attention with endless ones."""
+_FULL_HEAD, _HEAD = 128, 16.0
+_MASKED, _BACK = 0.92, 0.87
+"""What a causal mask and the backward pass leave of the speed.
+
+All of these are of FlashAttention-2 on an H100 (Shah et al., "FlashAttention-3", arXiv:2407.08608, figures 5 and 6): sequences of 512 to
+16,384, heads of 64 and 128, forward with and without mask, backward; within 13% of each of the 30 figures but the shortest backward one.
+"""
+
+
+class Parameter(NamedTuple):
+    """A trainable variable: its name, its shape, and whether experts have it."""
+
+    name: str
+    shape: tuple[int, ...]
+    of_experts: bool = False
+
+    @property
+    def size(self) -> int:
+        """How many numbers it has."""
+        return math.prod(self.shape)
+
+
+class Product(NamedTuple):
+    """A matrix product or a convolution: its operations, and bytes of what goes in and comes out, per sample.
+
+    A matrix of variables is read once for all samples of a batch, and left out: beside batches of
+    some hundred tokens it does not count.
+    """
+
+    flops: float
+    operand_bytes: float
+    inner: float = math.inf
+    """Products that are summed for each number of the result: the operands' common dimension."""
+
+    def roofline_s(self, peak_flops_per_s: float, bandwidth_bytes_per_s: float) -> float:
+        """Seconds that it takes at least: at the peak, tiles being filled and emptied, or at the bandwidth of the memory."""
+        return max(self.flops * (1.0 + _FILLING / self.inner) / peak_flops_per_s, self.operand_bytes / bandwidth_bytes_per_s)
+
+
+class Fused(NamedTuple):
+    """Matrix products inside a kernel that does more, such as a fused attention: operations per sample, and how fast they are.
+
+    ``reach`` is the speed as a share of that of long sequences without mask in the forward pass, with heads of 128 values.
+    """
+
+    flops: float
+    reach: float = 1.0
+
+
+def attention_reach(sequence: int, head: float, *, causal: bool, backward: bool) -> float:
+    """Speed of a fused attention as a share of its best (:attr:`Fused.reach`).
+
+    Parameters
+    ----------
+    sequence
+        Tokens of a sample.
+    head
+        Values of a head.
+    causal
+        Whether a token attends to those before it alone, which are half of them.
+    backward
+        Whether it is the backward pass.
+    """
+    attended = sequence / 2 if causal else sequence
+    filled = min((head / (head + _HEAD)) / (_FULL_HEAD / (_FULL_HEAD + _HEAD)), 1.0)
+    return attended / (attended + _ATTENDING) * filled * (_MASKED if causal else 1.0) * (_BACK if backward else 1.0)
+
+
+class Pass(NamedTuple):
+    """What a forward or backward pass asks of any device, per sample; kernels whatever the batch."""
+
+    products: tuple[Product, ...] = ()
+    """Matrix products and convolutions, each a kernel of its own."""
+    moved_bytes: float = 0.0
+    """Read and written by all other kernels, which the memory limits."""
+    kernels: float = 0.0
+    fused: tuple[Fused, ...] = ()
+    """Matrix products inside kernels that do more."""
+
+    def __add__(self, other: object) -> Pass:
+        """Both, one after the other."""
+        assert isinstance(other, Pass)
+        return Pass(
+            self.products + other.products,
+            self.moved_bytes + other.moved_bytes,
+            self.kernels + other.kernels,
+            self.fused + other.fused,
+        )
+
+    def times(self, number: int) -> Pass:
+        """The same so many times."""
+        return Pass(self.products * number, self.moved_bytes * number, self.kernels * number, self.fused * number)
+
+    def roofline_s(self, peak_flops_per_s: float, bandwidth_bytes_per_s: float) -> float:
+        """Seconds of its products, each at its roofline."""
+        return math.fsum(each.roofline_s(peak_flops_per_s, bandwidth_bytes_per_s) for each in self.products)
+
+    @property
+    def flops(self) -> float:
+        """Of products that are kernels of their own."""
+        return math.fsum(each.flops for each in self.products)
+
+    @property
+    def fused_flops(self) -> float:
+        """Of products inside kernels that do more."""
+        return math.fsum(each.flops for each in self.fused)
+
+    @property
+    def all_flops(self) -> float:
+        """Operations of both kinds."""
+        return self.flops + self.fused_flops
+
+    @property
+    def all_bytes(self) -> float:
+        """Read and written by all kernels, products included."""
+        return self.moved_bytes + math.fsum(each.operand_bytes for each in self.products)
+
+
+class Block(NamedTuple):
+    """One layer of a model, by formula.
+
+    Attributes
+    ----------
+    forward, backward
+        All of its passes.
+    whole
+        Of the forward pass what splitting the layer over devices leaves whole; None: it cannot be split.
+    again
+        Of the forward pass what selective recomputation computes once more.
+    by_experts
+        Of the forward pass what experts do.
+    output_bytes, kept_bytes, kept_selectively_bytes, kept_whole_bytes
+        Per sample, as :class:`~simulator.spec.layers.Layer` has them; the last is what every
+        device keeps whole where a layer is split.
+    all_reduces
+        Bytes per sample of each all-reduce of a split layer, forward and backward.
+    experts
+        Their count, how many each token is sent to, and the bytes of all tokens of a sample.
+    tied
+        Variables of other blocks that it uses too, as ``block/name``.
+    """
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    forward: Pass
+    backward: Pass
+    output_bytes: float
+    kept_bytes: float
+    kept_selectively_bytes: float | None = None
+    kept_whole_bytes: float = 0.0
+    whole: Pass | None = None
+    again: Pass = Pass()
+    by_experts: Pass = Pass()
+    all_reduces: tuple[tuple[float, ...], tuple[float, ...]] = ((), ())
+    experts: tuple[int, int, float] | None = None
+    tied: tuple[str, ...] = ()
+
+
+class Dimensions(Protocol):
+    """A table of dimensions that a workload may have in place of measurements."""
+
+    @property
+    def device(self) -> str:
+        """The device that times are computed for where the cluster names none."""
+
+    @property
+    def constants(self) -> tuple[str, str, str, str]:
+        """What decides its times: shares of the peak, of the bandwidth, of the peak in fused kernels, and a kernel's start."""
+
+    @property
+    def input_bytes_per_sample(self) -> float:
+        """Of a sample as it is fed."""
+
+    def blocks(self, value_bytes: int) -> Sequence[Block]:
+        """Its layers in the order of the forward pass; activations take ``value_bytes`` each."""
+
+
+class Computed(Spec):
+    """That a workload's times are computed from dimensions, and how: nothing of it was measured."""
+
+    device: str = Field(min_length=1, max_length=200, description="device that the times are computed for")
+    keys: tuple[str, ...] = Field(description="parts of the workload that follow from the dimensions; all others were given")
+    constants: dict[str, Known] = Field(description="constants that the times were computed with, each with its 90% interval")
+
+    @property
+    def timed(self) -> bool:
+        """Whether forward or backward pass are computed, and not both given."""
+        return "forward" in self.keys or "backward" in self.keys
+
+
+def value_bytes_of(precision: str) -> int:
+    """Bytes of an activation in a precision of TensorFlow's."""
+    return 4 if precision == "float32" else 2
+
+
+def known_device(name: str) -> Accelerator:
+    """The accelerator of this name that times can be computed for.
+
+    Raises
+    ------
+    ValueError
+        ``models/devices`` does not have it, or it is a host's processor; the message begins behind the name.
+    """
+    device = accelerator_named(name)
+    if device is None:
+        raise ValueError(f"must be a device of models/devices; {did_you_mean(name, accelerators(), '`paceline models list` has them')}")
+    if device.cores is not None:
+        raise ValueError("must be an accelerator: what share of its peak a processor reaches is not known")
+    return device
+
+
+def step_of(dimensions: Dimensions, precision: str, device: str, own: Mapping[str, Known] | None = None) -> dict[str, Any]:
+    """What a workload is by its dimensions on a device, by the workload's keys.
+
+    Parameters
+    ----------
+    dimensions
+        Of the model.
+    precision
+        Of the workload, in TensorFlow's words.
+    device
+        A name of ``models/devices``.
+    own
+        Constants in place of those of ``models/practice.toml``.
+
+    Returns
+    -------
+    dict
+        ``variables``, ``layers``, ``counted``, ``forward``, ``backward``, ``apply_s``,
+        ``uncertainty`` and so on, as tables.
+
+    Raises
+    ------
+    ValueError
+        The device is not known, or states no peak for this precision; the message begins behind its name.
+    """
+    on = known_device(device)
+    peak = on.peak(precision)
+    if peak is None:
+        raise ValueError(f"must state a peak for {precision} (models/devices), or no times can be computed for it")
+    known = {**constants(), **(own or {})}
+    used = {name: known[name].plain for name in dict.fromkeys((*dimensions.constants, *(NEWER if on.newer else ())))}
+    blocks = dimensions.blocks(value_bytes_of(precision))
+    parameters = [each for block in blocks for each in block.parameters]
+    count = sum(each.size for each in parameters)
+
+    device_times = _Times(peak, on.memory_bandwidth_bytes_per_s, 1.0, 1.0, 1.0, 1.0)
+
+    def times(values: Mapping[str, float]) -> _Times:
+        products, moving, fused, start = (values[name] for name in dimensions.constants)
+        newer, newer_fused = (values.get(name, 1.0) for name in NEWER)
+        if dimensions.constants[2] == dimensions.constants[0]:  # no kernels of their own
+            newer_fused = newer
+        return device_times._replace(product_share=products * newer, moving_share=moving, fused_share=fused * newer_fused, start_s=start)
+
+    nominal = times({name: each.value for name, each in used.items()})
+    forward, backward = ([getattr(block, which) for block in blocks] for which in ("forward", "backward"))
+    asked = [device_times.asked(each) for each in (forward, backward)]
+    names = [f"{which}.{part}" for which in ("forward", "backward") for part in ("per_sample_s", "least_s")]
+    draws = [
+        (*(figure for each in asked for figure in (drawn.of_asked(each), drawn.least_of(each))), drawn.apply_s(count))
+        for drawn in (times(dict(zip(used, row, strict=True))) for row in _joint_draws(used))
+    ]
+    draws.sort(key=lambda draw: draw[0] + draw[2])  # by time: replications take draws that are spread evenly over this order
+    return {
+        "variables": _variables(blocks, nominal),
+        "layers": _layers(blocks, nominal),
+        "counted": {
+            "flops_per_sample": math.fsum(each.all_flops for each in (*forward, *backward)),
+            "per_sample_bytes": math.fsum(each.all_bytes for each in (*forward, *backward)),
+            "kernels": round(math.fsum(each.kernels for each in asked)),
+        },
+        **{
+            which: {"base_s": 0.0, "per_sample_s": nominal.of_asked(each), "least_s": nominal.least_of(each)}
+            for which, each in zip(("forward", "backward"), asked, strict=True)
+        },
+        "apply_s": nominal.apply_s(count),
+        "uncertainty": {"parameters": [*names, "apply_s"], "draws": draws},
+        "input_bytes_per_sample": dimensions.input_bytes_per_sample,
+        "computed": {"device": on.name, "constants": used},
+    }
+
+
+class _Asked(NamedTuple):
+    """What passes ask of one device: seconds at its full rates, and kernels."""
+
+    products_s: float
+    moving_s: float
+    fused_s: float
+    kernels: float
+
+
+class _Times(NamedTuple):
+    """A device's rates, what shares of them are reached, and what its host needs for a kernel."""
+
+    peak_flops_per_s: float
+    bandwidth_bytes_per_s: float
+    product_share: float
+    moving_share: float
+    fused_share: float
+    start_s: float
+
+    def asked(self, passes: Iterable[Pass]) -> _Asked:
+        """What some passes ask of the device, together."""
+        rates = self.peak_flops_per_s, self.bandwidth_bytes_per_s
+        each = [(its.roofline_s(*rates), its.moved_bytes, _fused_flops_at_best(its), its.kernels) for its in passes]
+        products_s, moved_bytes, fused_flops, kernels = (math.fsum(column) for column in zip(*each, strict=True)) if each else (0.0,) * 4
+        return _Asked(products_s, moved_bytes / self.bandwidth_bytes_per_s, fused_flops / self.peak_flops_per_s, kernels)
+
+    def of_asked(self, asked: _Asked) -> float:
+        """Seconds for each sample."""
+        return asked.products_s / self.product_share + asked.moving_s / self.moving_share + asked.fused_s / self.fused_share
+
+    def of(self, work: Pass) -> float:
+        """Seconds for each sample of a pass."""
+        return self.of_asked(self.asked([work]))
+
+    def least_of(self, asked: _Asked) -> float:
+        """Seconds that passes take whatever the batch."""
+        return asked.kernels * self.start_s
+
+    def apply_s(self, parameters: int) -> float:
+        """Seconds of Adam's update of so many numbers: gradient, both moments and variable read, the last three written, in float32."""
+        return 7 * PARAMETER_BYTES * parameters / (self.bandwidth_bytes_per_s * self.moving_share)
+
+
+def _fused_flops_at_best(its: Pass) -> float:
+    """As many as take, at the best speed of such kernels, as long as those that there are."""
+    return math.fsum(each.flops / each.reach for each in its.fused)
+
+
+def _joint_draws(used: Mapping[str, Known]) -> list[tuple[float, ...]]:
+    """Joint draws of independent constants: quantiles of each at equal steps, in an order from a stream of its name."""
+    columns = []
+    for name, known in used.items():
+        order = np.random.default_rng(np.random.SeedSequence(zlib.crc32(f"computed {name}".encode()))).permutation(_DRAWS)
+        drawn = [known.quantile((int(place) + 0.5) / _DRAWS, keeps="inverse" if name.endswith("_share") else "mean") for place in order]
+        columns.append([min(value, 1.0) for value in drawn] if name in ("matrix_share", *NEWER) else drawn)
+    return list(zip(*columns, strict=True))
+
+
+def _variables(blocks: Sequence[Block], times: _Times) -> list[dict[str, Any]]:
+    """In the order in which gradients become ready: layers from the last to the first, in each in proportion to its variables' sizes."""
+    index = sum(len(block.parameters) for block in blocks)
+    work = [times.of(block.backward) for block in blocks]
+    whole, done, found = math.fsum(work), 0.0, []
+    for block, its in zip(reversed(blocks), reversed(work), strict=True):
+        size, seen = sum(each.size for each in block.parameters), 0
+        for each in reversed(block.parameters):
+            index, seen = index - 1, seen + each.size
+            found.append(
+                {"name": f"{block.name}/{each.name}", "size_bytes": float(PARAMETER_BYTES * each.size), "creation_index": index,
+                 "ready": min(round((done + its * seen / size) / whole, 9), 1.0), "rows": each.shape[0]}
+            )  # fmt: skip
+        done += its
+    return found
+
+
+def _layers(blocks: Sequence[Block], times: _Times) -> list[dict[str, Any]]:
+    """With the seconds that a sample takes as their work."""
+    names = [f"{block.name}/{each.name}" for block in blocks for each in block.parameters]
+    found, first = [], 0
+    for block in blocks:
+        its = range(first, first + len(block.parameters))
+        first += len(block.parameters)
+        forward_s = times.of(block.forward)
+        whole = block.whole
+        split = experts = None
+        if whole is not None:
+            split = TensorSplit(
+                divided=1.0 - times.of(whole) / forward_s,
+                forward_bytes_per_sample=block.all_reduces[0],
+                backward_bytes_per_sample=block.all_reduces[1],
+                kept_whole=block.kept_whole_bytes / block.kept_bytes if block.kept_bytes else 0.0,
+            )
+        if block.experts is not None:
+            count, used, size = block.experts
+            mine = tuple(index for index, each in zip(its, block.parameters, strict=True) if each.of_experts)
+            experts = Experts(count=count, used=used, work=times.of(block.by_experts) / forward_s, bytes_per_sample=size, variables=mine)
+        layer = Layer(
+            name=block.name,
+            forward=forward_s,
+            backward=times.of(block.backward),
+            variables=tuple(its),
+            output_bytes_per_sample=block.output_bytes,
+            kept_bytes_per_sample=block.kept_bytes,
+            kept_selectively_bytes_per_sample=block.kept_selectively_bytes,
+            selective_work=times.of(block.again) / forward_s,
+            tensor=split,
+            tied=tuple(names.index(name) for name in block.tied),
+            experts=experts,
+        )
+        found.append(layer.model_dump())
+    return found

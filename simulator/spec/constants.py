@@ -1,0 +1,154 @@
+"""What software gets of nominal rates: a few numbers with intervals, the same for all machines, in ``models/practice.toml``.
+
+They are fitted to published trainings; what each is applied to stands in ``practice.py``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import lru_cache
+from statistics import NormalDist
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from simulator.base.catalog import own_file
+from simulator.base.files import read_toml
+from simulator.base.rng import Streams
+from simulator.base.spec import Moderate, Spec
+from simulator.base.validation_errors import validated
+
+__all__ = ["Constant", "Known", "Prior", "constants", "drawn_values", "nominal_values"]
+
+_NORMAL_95 = NormalDist().inv_cdf(0.95)
+
+Kept = Literal["mean", "inverse", "median"]
+"""What of a lognormal draw a constant's value is."""
+
+Number = Annotated[Moderate, Field(gt=0, le=1e15)]
+
+
+class Known(Spec):
+    """A number above zero and its 90% interval; a file may give the number alone, which is then taken as exact."""
+
+    value: Number = Field(description="the number")
+    low: Number = Field(description="low end of its 90% interval")
+    high: Number = Field(description="high end of its 90% interval")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _exact(cls, data: Any) -> Any:
+        if isinstance(data, (int, float)) and not isinstance(data, bool):
+            return {"value": data, "low": data, "high": data}
+        return data
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Known:
+        if not self.low <= self.value <= self.high:
+            raise ValueError(f"value ({self.value:g}) must lie between low ({self.low:g}) and high ({self.high:g})")
+        return self
+
+    @property
+    def plain(self) -> Known:
+        """The three numbers alone, of a constant that says more."""
+        return Known(value=self.value, low=self.low, high=self.high)
+
+    def times(self, factor: float) -> Known:
+        """The number and both ends times a factor."""
+        return Known(value=self.value * factor, low=self.low * factor, high=self.high * factor)
+
+    def quantile(self, probability: float, *, keeps: Kept = "mean") -> float:
+        """Of a lognormal whose 5% and 95% points are as far apart as ``low`` and ``high``.
+
+        Parameters
+        ----------
+        keeps
+            What ``value`` is of it: the mean; the inverse of the mean inverse, of a share or a rate, so that times are in
+            the mean what they are with ``value``; or the median, of what one time in the mean and one rate in the mean
+            would pull to different sides.
+        """
+        spread = math.log(self.high / self.low) / (2 * _NORMAL_95)
+        middle = {"mean": -(spread**2) / 2, "inverse": spread**2 / 2, "median": 0.0}[keeps]
+        return self.value * math.exp(spread * NormalDist().inv_cdf(probability) + middle) if spread else self.value
+
+
+class Prior(Known):
+    """What is taken where no table says anything."""
+
+    source: str = Field(min_length=10)
+
+
+class Constant(Known):
+    """One number with a physical meaning, and the published tables that determine it."""
+
+    name: str
+    fitted: bool = Field(description="whether it is fitted; not where tables left out are predicted no better with a fitted value")
+    determined: bool = Field(description="whether tables determine it; else value and interval are the prior's")
+    tables: tuple[str, ...] = Field(default=(), description="sources whose rows feel it")
+    prior: Prior
+    meaning: str = Field(min_length=20)
+
+    @model_validator(mode="after")
+    def _said(self) -> Constant:
+        if self.determined and not (self.fitted and self.tables):
+            raise ValueError(f"{self.name}: is determined, so it must be fitted, and tables must name at least one")
+        return self
+
+
+class _Practice(Spec):
+    constant: tuple[Constant, ...]
+
+
+@lru_cache(maxsize=1)
+def constants() -> Mapping[str, Constant]:
+    """Every constant by name, in the order of the file.
+
+    Raises
+    ------
+    ScenarioError
+        The file is missing or breaks a rule.
+    """
+    path = own_file("practice.toml")
+    return {each.name: each for each in validated(_Practice, read_toml(path), str(path)).constant}
+
+
+def _known(own: Mapping[str, Known]) -> dict[str, Known]:
+    return {**constants(), **own}
+
+
+def _kept(name: str) -> Kept:
+    """Of a share, times over it keep their mean; what hosts take for a message is a time of one step and a rate of a server."""
+    return "inverse" if name.endswith("_share") else "median" if name.startswith("grpc_") else "mean"
+
+
+def nominal_values(own: Mapping[str, Known]) -> dict[str, float]:
+    """Every constant at its value, those that a scenario sets itself in place of the file's."""
+    return {name: known.value for name, known in _known(own).items()}
+
+
+def drawn_values(own: Mapping[str, Known], streams: Streams) -> dict[str, float]:
+    """A joint draw of all constants, independent of one another.
+
+    Draws of successive replications are spread evenly rather than at random: number k of
+    constant c lies at the fraction of s_c + k sqrt(p_c), p_c the c-th prime and s_c from
+    the seed (Richtmyer, "The evaluation of definite integrals", 1951). Scenarios with one
+    seed so have their draws in common, and ends of their intervals move smoothly from one
+    to the next.
+    """
+    values = {}
+    for number, (name, known) in enumerate(_known(own).items()):
+        shift = float(streams.of_the_seed("practice", number).random())
+        place = (shift + (streams.replication + 1) * math.sqrt(_prime(number))) % 1.0
+        values[name] = known.quantile(min(max(place, 1e-9), 1.0 - 1e-9), keeps=_kept(name))
+    return values
+
+
+@lru_cache(maxsize=64)
+def _prime(number: int) -> int:
+    """2, 3, 5, ... by their number from 0."""
+    found, candidate = -1, 1
+    while found < number:
+        candidate += 1
+        found += all(candidate % divisor for divisor in range(2, math.isqrt(candidate) + 1))
+    return candidate

@@ -1,0 +1,161 @@
+"""What the model itself is off by: a term that every interval and every confidence holds.
+
+Replications show chance, and what a fit leaves open. What the model leaves out shows only
+where predictions are held against runs that took no part in any fit. This *discrepancy*
+(Kennedy and O'Hagan, "Bayesian calibration of computer models", JRSS B 2001, section 2:
+model inadequacy) is given as standard deviations of the logarithm of a time, of compute
+and of communication apart, that grow with how far a prediction reaches beyond what was
+calibrated. It is applied after the simulation: means and step times stay what they are.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from pydantic import Field
+
+from simulator.base.spec import Spec
+from simulator.base.text import format_share
+
+__all__ = ["CERTAIN", "Z_90", "Deviation", "Discrepancy", "Doubt", "LeftOutRows", "Off", "Part", "between", "off_of"]
+
+Z_90 = 1.6448536269514722
+"""Standard deviations from the middle of a normal distribution to an end of its 90% interval."""
+
+
+class Off(NamedTuple):
+    """Standard deviations of the logarithm of a figure, towards lower values and towards higher ones."""
+
+    low: float = 0.0
+    high: float = 0.0
+
+    @property
+    def inverse(self) -> Off:
+        """Of one over the figure: of a step's time, where this is of a throughput."""
+        return Off(self.high, self.low)
+
+    def times(self, factor: float) -> Off:
+        """So many times as far."""
+        return Off(self.low * factor, self.high * factor)
+
+    @property
+    def sd(self) -> float:
+        """One number for both sides: the root of their mean square."""
+        return math.sqrt((self.low**2 + self.high**2) / 2)
+
+
+CERTAIN = Off()
+"""Nothing is off."""
+
+
+class Deviation(Spec):
+    """Standard deviation of the logarithm of a time: ``hypot(at, per_doubling * reach)``."""
+
+    at: float = Field(default=0.0, ge=0, le=3, description="standard deviation of the logarithm, with as many replicas as were calibrated")
+    per_doubling: float = Field(
+        default=0.0,
+        ge=0,
+        le=3,
+        description="what each doubling of replicas beyond those adds to it, as hypot(at, per_doubling x doublings)",
+    )
+
+    def __call__(self, reach: float) -> float:
+        """At a number of doublings beyond what was calibrated."""
+        return math.hypot(self.at, self.per_doubling * reach)
+
+
+class LeftOutRows(Spec):
+    """How 90% intervals with this term did on runs that took no part in its estimate."""
+
+    inside: float = Field(ge=0, le=1, description="share of values inside the interval")
+    rows: int = Field(ge=1, description="settings")
+    sources: int = Field(ge=1, description="tables or machines, each left out of the estimate that was held against it")
+
+
+class Discrepancy(Spec):
+    """What predictions of one regime are off by: of compute, of communication, and of the mean staleness."""
+
+    compute: Deviation = Field(default=Deviation(), description="what the time of compute is off by")
+    communication: Deviation = Field(default=Deviation(), description="what the time of communication is off by")
+    staleness: Deviation = Field(default=Deviation(), description="what the mean staleness is off by")
+    checked: LeftOutRows | None = Field(
+        default=None, description="how intervals with these figures did on runs that took no part in their estimate; left out: not measured"
+    )
+    about: str = Field(default="", max_length=10_000, description="what the figures rest on")
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether nothing is off."""
+        return self.compute == self.communication == self.staleness == Deviation()
+
+
+class Part(Spec):
+    """What one cause does to a throughput, as logarithms for one standard deviation of the cause."""
+
+    name: str = Field(description="equal names of two results are the same cause, which so cancels in their ratio as far as it is equal")
+    slower: float = Field(description="by how much it is lower where the cause takes one standard deviation more time")
+    faster: float = Field(description="by how much it is higher where the cause takes one less")
+    ends: tuple[float, float] | None = Field(
+        default=None, description="both at the ends of the cause's 90% interval; null in files written by older versions"
+    )
+
+    @property
+    def at_ends(self) -> tuple[float, float]:
+        """By how much the throughput is lower, and higher, at the ends of the cause's 90% interval."""
+        return self.ends if self.ends is not None else (Z_90 * self.slower, Z_90 * self.faster)
+
+
+class Doubt(Spec):
+    """The discrepancy as it reaches one result."""
+
+    regime: str = Field(default="", description="regime whose figures these are")
+    borrowed: bool = Field(default=False, description="whether nothing of this kind was held against runs, so that they are the nearest's")
+    reach: float = Field(default=0.0, description="doublings of replicas beyond what was calibrated")
+    compute: float = Field(default=0.0, description="by how much the logarithm of a step's time rises with that of compute")
+    communication: float = Field(default=0.0, description="by how much the logarithm of a step's time rises with that of communication")
+    parts: tuple[Part, ...] = Field(default=(), description="what each cause does to the throughput")
+    staleness: float = Field(default=0.0, ge=0, description="standard deviation of the logarithm of the mean staleness")
+    checked: LeftOutRows | None = Field(default=None, description="how such intervals did on runs left out")
+
+    @property
+    def coverage_in_words(self) -> str:
+        """How intervals with such a discrepancy did on runs left out, plainly; no sentence's end."""
+        begins = f"nothing of this kind was held against real runs, and the interval is that of {self.regime}: " if self.borrowed else ""
+        return begins + self._held_in_words()
+
+    def _held_in_words(self) -> str:
+        checked = self.checked
+        if checked is None:
+            return "how often such intervals hold is not measured"
+        sources = "1 source" if checked.sources == 1 else f"{checked.sources} sources"
+        settings = "1 setting" if checked.rows == 1 else f"{checked.rows:,} settings"
+        held = f"{format_share(checked.inside)} of the runs at {settings} of {sources}"
+        return f"such 90% intervals held {held} that took no part in their estimate"
+
+    @property
+    def off(self) -> Off:
+        """Of the throughput."""
+        return Off(math.hypot(*(part.slower for part in self.parts)), math.hypot(*(part.faster for part in self.parts)))
+
+
+def off_of(doubt: Doubt | None) -> Off:
+    """Of the throughput; nothing where there is no discrepancy."""
+    return CERTAIN if doubt is None else doubt.off
+
+
+def between(ours: Doubt | None, theirs: Doubt | None) -> Off:
+    """Of the throughput of ours over theirs: causes that both have in common cancel as far as they are equal.
+
+    What a cause does to each is compared where it is as large as it may be, at the ends of its
+    90% interval: a link that limits both scenarios as predicted may limit neither there.
+    """
+    one, other = ({part.name: part.at_ends for part in its.parts} if its is not None else {} for its in (ours, theirs))
+    low: list[float] = []
+    high: list[float] = []
+    for name in {**one, **other}:
+        (slower, faster), (his_slower, his_faster) = one.get(name, (0.0, 0.0)), other.get(name, (0.0, 0.0))
+        changes = his_slower - slower, faster - his_faster  # of the ratio's logarithm: with more time, and with less
+        low.append(max(0.0, *(-change for change in changes)))
+        high.append(max(0.0, *changes))
+    return Off(math.hypot(*low) / Z_90, math.hypot(*high) / Z_90)

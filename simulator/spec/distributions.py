@@ -1,0 +1,195 @@
+"""Laws of random durations: what a step's time looks like around its mean.
+
+A law is data (its ``kind`` and parameters) that knows its mean and draws samples in
+blocks. Where it describes jitter, only its shape counts: draws are divided by the mean.
+Whoever samples many streams takes what each draws, and makes samples of it all at once.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Annotated, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, field_validator
+
+from simulator.base.spec import Positive, Spec
+
+__all__ = ["Constant", "Distribution", "Empirical", "Exponential", "Gamma", "LogNormal", "Normal", "ShiftedExponential"]
+
+Samples = NDArray[np.float64]
+
+_MOST_VALUES = 4096
+
+
+class _Law(Spec):
+    """What all laws have in common."""
+
+    def sample(self, rng: np.random.Generator, size: int) -> Samples:
+        """``size`` independent draws."""
+        return self.shaped(self.drawn(rng, size))
+
+    def drawn(self, rng: np.random.Generator, size: int) -> Samples:
+        """What ``size`` draws take from the stream, one after the other."""
+        raise NotImplementedError
+
+    def shaped(self, drawn: Samples) -> Samples:
+        """The draws that come of it, element by element; the array may be the one that was given."""
+        return drawn
+
+
+class Constant(_Law):
+    """Always the same duration: no jitter."""
+
+    kind: Literal["constant"] = Field(default="constant", description="this law: no jitter")
+
+    def mean(self) -> float:
+        """Mean, dimensionless: 1."""
+        return 1.0
+
+    def drawn(self, rng: np.random.Generator, size: int) -> Samples:
+        """Nothing: ones."""
+        del rng
+        return np.ones(size)
+
+
+class Normal(_Law):
+    """Normal around 1 with coefficient of variation ``cv``; draws below 0.01 are raised to it."""
+
+    kind: Literal["normal"] = Field(default="normal", description="this law")
+    cv: float = Field(gt=0, le=0.3, description="standard deviation over mean")
+
+    def mean(self) -> float:
+        """Mean, dimensionless; the raised draws (beyond 3.3 deviations) change it by less than 1e-4."""
+        return 1.0
+
+    def drawn(self, rng: np.random.Generator, size: int) -> Samples:
+        """``size`` normal draws."""
+        return rng.normal(1.0, self.cv, size)
+
+    def shaped(self, drawn: Samples) -> Samples:
+        """Those below 0.01 raised to it."""
+        return np.maximum(drawn, 0.01, out=drawn)
+
+
+class LogNormal(_Law):
+    """exp of a normal of standard deviation ``sigma``; median 1."""
+
+    kind: Literal["lognormal"] = Field(default="lognormal", description="this law")
+    sigma: float = Field(gt=0, le=5, description="standard deviation of the logarithm")
+
+    def mean(self) -> float:
+        """Mean, exp(sigma^2 / 2)."""
+        return float(np.exp(self.sigma**2 / 2))
+
+    def drawn(self, rng: np.random.Generator, size: int) -> Samples:
+        """``size`` independent draws."""
+        return rng.lognormal(0.0, self.sigma, size)
+
+
+class Gamma(_Law):
+    """Gamma of the given ``shape``, mean 1: an Erlang for whole shapes."""
+
+    kind: Literal["gamma"] = Field(default="gamma", description="this law")
+    shape: float = Field(gt=0, le=1e7, description="shape parameter: the square of mean over standard deviation")
+
+    def mean(self) -> float:
+        """Mean, 1."""
+        return 1.0
+
+    def drawn(self, rng: np.random.Generator, size: int) -> Samples:
+        """``size`` independent draws."""
+        return rng.gamma(self.shape, 1.0 / self.shape, size)
+
+
+class Exponential(_Law):
+    """Memoryless with mean 1."""
+
+    kind: Literal["exponential"] = Field(default="exponential", description="this law")
+
+    def mean(self) -> float:
+        """Mean, 1."""
+        return 1.0
+
+    def drawn(self, rng: np.random.Generator, size: int) -> Samples:
+        """``size`` independent draws."""
+        return rng.standard_exponential(size)
+
+
+class ShiftedExponential(_Law):
+    """A fixed part and an exponential tail: 1 + tail * Exp(1).
+
+    The law of Lee et al., "Speeding Up Distributed Machine Learning Using Codes" (2018).
+    """
+
+    kind: Literal["shifted-exponential"] = Field(default="shifted-exponential", description="this law")
+    tail: float = Field(gt=0, le=1e3, description="mean of the exponential part over the fixed part")
+
+    def mean(self) -> float:
+        """Mean, 1 + tail."""
+        return 1.0 + self.tail
+
+    def drawn(self, rng: np.random.Generator, size: int) -> Samples:
+        """``size`` exponential draws of mean 1."""
+        return rng.standard_exponential(size)
+
+    def shaped(self, drawn: Samples) -> Samples:
+        """The tail, and the fixed part before it."""
+        return 1.0 + self.tail * drawn
+
+
+class _Sample:
+    """Values as an array, and their mean: a large run draws from them millions of times.
+
+    No two are equal, so that laws that keep one are compared by their fields.
+    """
+
+    __slots__ = ("mean", "values")
+
+    def __init__(self, values: tuple[float, ...]) -> None:
+        self.values = np.asarray(values)
+        self.mean = float(np.mean(self.values))
+
+
+class Empirical(_Law):
+    """Draws with replacement from measured ``values`` (positive, any scale)."""
+
+    kind: Literal["empirical"] = Field(default="empirical", description="this law")
+    values: tuple[Positive, ...] = Field(min_length=1, max_length=_MOST_VALUES, description="measured times, in any unit")
+
+    @field_validator("values")
+    @classmethod
+    def _not_all_tiny(cls, values: tuple[float, ...]) -> tuple[float, ...]:
+        if not np.isfinite(np.sum(values)):
+            raise ValueError("must have a finite sum")
+        return values
+
+    @cached_property
+    def _sample(self) -> _Sample:
+        return _Sample(self.values)
+
+    def mean(self) -> float:
+        """Mean of the values."""
+        return self._sample.mean
+
+    def drawn(self, rng: np.random.Generator, size: int) -> Samples:
+        """Places in the list of values, as ``Generator.choice`` draws them."""
+        return rng.integers(0, len(self.values), size).astype(np.float64)
+
+    def shaped(self, drawn: Samples) -> Samples:
+        """The values there."""
+        found: Samples = self._sample.values[drawn.astype(np.intp)]
+        return found
+
+    def resampled(self, seen: int, rng: np.random.Generator) -> Empirical:
+        """A bootstrap copy of a law that stands for ``seen`` measured values (Efron 1979): what another such sample might have shown."""
+        size = min(seen, _MOST_VALUES)
+        # made of values that have been validated
+        return Empirical.model_construct(values=tuple(rng.choice(self._sample.values, size).tolist()))
+
+
+Distribution = Annotated[
+    Constant | Normal | LogNormal | Gamma | Exponential | ShiftedExponential | Empirical,
+    Field(discriminator="kind"),
+]

@@ -1,0 +1,524 @@
+"""The figures of which a result is made: estimates, distributions, shares, and what must be known of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal, Self
+
+from pydantic import Field
+
+from simulator.base.spec import Spec
+from simulator.base.table import Row
+
+__all__ = [
+    "WARNINGS",
+    "Assumed",
+    "Bottleneck",
+    "Breakdown",
+    "Checkpointing",
+    "Coverage",
+    "Epoch",
+    "Estimate",
+    "Exchange",
+    "Histogram",
+    "JobOutcome",
+    "JobParts",
+    "Limit",
+    "Phase",
+    "Placement",
+    "Quantiles",
+    "Reduced",
+    "Scatter",
+    "Stage",
+    "Staleness",
+    "Utilisation",
+    "Warned",
+    "WarningKind",
+]
+
+
+class Estimate(Spec):
+    """Mean over replications, and a 90% prediction interval for one real run of as many steps."""
+
+    mean: float = Field(description="mean over replications")
+    low: float = Field(description="low end of the 90% prediction interval")
+    high: float = Field(description="high end of the 90% prediction interval")
+
+
+class Quantiles(Spec):
+    """Distribution of a time over steps, in seconds."""
+
+    mean: float = Field(description="mean")
+    p50: float = Field(description="median")
+    p95: float = Field(description="95th percentile")
+    p99: float = Field(description="99th percentile")
+
+
+class Scatter(Spec):
+    """What widens the interval of the throughput: standard deviations of its logarithm."""
+
+    model: float = Field(ge=0, description="what the model is off by: the discrepancy")
+    parameters: float = Field(ge=0, description="what the fits of workload and cluster leave open")
+    luck: float = Field(ge=0, description="what differs between runs: jitter, starts, speeds of processes")
+
+    @property
+    def shares(self) -> tuple[float, float, float]:
+        """Of the variance: model, parameters, luck; zeros where there is none."""
+        squares = self.model**2, self.parameters**2, self.luck**2
+        total = math.fsum(squares)
+        model, parameters, luck = (square / total if total else 0.0 for square in squares)
+        return model, parameters, luck
+
+
+class Histogram(Spec):
+    """``counts[i]`` updates had staleness ``values[i]``."""
+
+    values: tuple[int, ...] = Field(description="values of staleness")
+    counts: tuple[int, ...] = Field(description="updates with each of these values")
+
+    @classmethod
+    def rows_of(cls, items: Iterable[Self]) -> list[Row]:
+        """A row for each value: ``staleness``, ``updates`` that had it, and their ``share`` of all; of several, one after the other."""
+        return [
+            {"staleness": value, "updates": count, "share": count / sum(its.counts)}
+            for its in items
+            for value, count in zip(its.values, its.counts, strict=True)
+        ]
+
+
+class Staleness(Spec):
+    """Updates applied between the read that an update was computed from and its own application."""
+
+    mean: float = Field(description="mean over all updates")
+    p50: int = Field(description="median")
+    p95: int = Field(description="95th percentile")
+    p99: int = Field(description="99th percentile")
+    max: int = Field(description="largest")
+    histogram: Histogram = Field(description="how many updates had which staleness")
+    bound: int | None = Field(default=None, description="what it can be at most under stale-synchronous clocks: (n - 1) (2 bound + 1)")
+    per_server_mean: tuple[float, ...] = Field(default=(), description="mean staleness, counted on each server by itself")
+    per_server_p95: tuple[int, ...] = Field(default=(), description="95th percentile, counted on each server by itself")
+    per_worker_mean: tuple[float, ...] = Field(
+        default=(), description="mean staleness of each worker's updates; up to 1,024 workers are listed"
+    )
+    per_worker_p95: tuple[int, ...] = Field(
+        default=(), description="95th percentile of each worker's updates: exact up to 16, to 12% above"
+    )
+    per_worker_max: tuple[int, ...] = Field(default=(), description="largest of each worker's updates")
+    mixed_reads: float = Field(default=0.0, description="share of reads that found different versions on different servers")
+    mixed_spread_mean: float = Field(default=0.0, description="updates between the newest and the oldest of those, mean over all reads")
+    mixed_spread_max: int = Field(default=0, description="the most updates between the newest and the oldest of those versions")
+
+
+class Breakdown(Spec):
+    """Where the mean step's time goes, in seconds; the parts sum to ``step_time_s.mean``."""
+
+    input: float = Field(description="waiting for input")
+    compute: float = Field(description="forward and backward pass")
+    exposed_communication: float = Field(description="communication that nothing hides")
+    waiting: float = Field(description="waiting for others")
+    apply: float = Field(description="applying the update")
+
+
+class Placement(Spec):
+    """Where the scenario's processes sit: what one would have to rent or to buy."""
+
+    nodes: int = Field(description="machines in all; of a cluster of a fixed size, all of it")
+    worker_nodes: int = Field(description="machines that hold replicas")
+    server_nodes: int = Field(description="machines that hold parameter servers and nothing else")
+    replicas_per_node: int = Field(description="replicas on a full machine")
+    devices_per_node: int = Field(description="devices of a machine, in use or not")
+    text: str = Field(description="all of that in words")
+
+
+class Phase(Spec):
+    """Whether asynchronous workers moved together (docs/metrics.md)."""
+
+    order_at_start: float = Field(description="1: all workers at the same point of their steps; about 1 / sqrt(n): anywhere")
+    order_at_end: float = Field(description="order of the workers' phases when the run ends")
+    order_of_random_phases: float = Field(description="what n workers anywhere exceed with a chance of one in four")
+    mixed_share: float = Field(description="share of replications in which the order fell to that of random phases")
+    mixed_after_s: float | None = Field(default=None, description="median of when it did, of those replications")
+    run_s: float = Field(default=0.0, description="mean length of a run, warm-up included")
+
+
+class Reduced(Spec):
+    """How buffers of one size were all-reduced."""
+
+    size_bytes: float = Field(description="size of the buffer")
+    algorithm: str = Field(description="algorithm that reduced it")
+    protocol: str = Field(description="protocol that it was sent with")
+
+
+class Stage(Spec):
+    """One stage of a pipeline: what it holds, and where its devices' time goes; the four shares sum to 1."""
+
+    layers: str = Field(description="the first and the last of its layers, of each chunk")
+    layer_count: int = Field(description="how many layers it has")
+    devices: int = Field(description="devices of all copies together")
+    parameter_bytes: float = Field(
+        description="bytes of its layers' parameters in one copy of the model, on all devices that share them together"
+    )
+    busy: float = Field(description="share of the time in which its devices compute")
+    bubble: float = Field(description="share in which they wait for other stages or copies")
+    communication: float = Field(description="share in which they wait for messages and collectives alone")
+    input: float = Field(default=0.0, description="share in which they wait for their batch")
+    staleness: int = Field(default=0, description="updates by which its gradients are late, exactly (PipeDream); 0: none")
+
+
+class Exchange(Spec):
+    """What devices exchange with each other in a step: one kind of collective, or of messages between stages."""
+
+    among: Literal[
+        "tensor", "experts", "tensor and experts", "host", "stages", "copies", "shards", "alike shards", "alike experts",
+        "shards of experts", "tied stages",
+    ] = Field(
+        description="who: those that split tensors; that experts are spread over; a device and its host; neighbours in the pipeline; "
+        "all copies of a stage; copies that share one state; copies that have the same part of it; copies that have the same experts; "
+        "those of them that share one state of these; stages that have copies of the same variables"
+    )  # fmt: skip
+    does: str = Field(description="what is done: all-reduce, all-gather, activations, ...")
+    devices: int = Field(description="devices that take part in one")
+    links: Literal["in a node", "between nodes"] = Field(description="which links it has to cross")
+    stage: int = Field(description="the stage for which it takes longest, to which the figures belong")
+    times: int = Field(description="how often a device takes part in a step")
+    size_bytes: float = Field(description="size of the buffers, or the messages, of a device's step together")
+    seconds: float = Field(
+        description="seconds that they take one after the other, had they the links for themselves and those that do the same"
+    )
+    amid: bool = Field(default=False, description="whether the next pass waits for it")
+
+
+class JobParts(Spec):
+    """Where the seconds of a job went, mean over replications; together its time."""
+
+    startup: float = Field(description="time until the first step begins: processes, imports, the cluster, building the model")
+    tracing: float = Field(description="by how much first steps, of training and of evaluation, take longer than later ones")
+    first_epoch: float = Field(description="by how much the first epoch's steps take longer, while the input pipeline fills its cache")
+    filling: float = Field(description="waiting for the first batch of each epoch")
+    iterators: float = Field(default=0.0, description="waiting for the end of the last epoch's tf.data iterators")
+    steps: float = Field(description="steps whose work lasts")
+    evaluation: float = Field(description="passes over other data between epochs, until their tf.data iterators have ended")
+    checkpoints: float = Field(description="time for which training waits for checkpoints")
+    lost_work: float = Field(description="steps whose work a fault destroyed")
+    down: float = Field(description="after faults: until they are noticed, and until what crashed is there again and has read a checkpoint")
+    fewer_workers: float = Field(description="by how much steps take longer while workers are missing and the others go on")
+
+    @property
+    def of_steps(self) -> float:
+        """Seconds of steps of any kind: what a throughput that is off makes longer or shorter; the rest is as it is given."""
+        return self.steps + self.first_epoch + self.lost_work + self.fewer_workers + self.evaluation
+
+
+class Epoch(Spec):
+    """An epoch as it goes without faults: mean seconds."""
+
+    number: int = Field(description="number of the epoch, from 1 on; of those that are alike the first")
+    like_it: int = Field(description="how many epochs are alike, itself included")
+    time_s: float = Field(description="time of the whole epoch")
+    first_step_s: float = Field(description="time of its first step")
+    step_s: float = Field(description="time of its later steps")
+    steps: float = Field(description="how many steps it has")
+    evaluation_s: float = Field(description="evaluation after it")
+    checkpoint_s: float = Field(description="waiting for checkpoints during it")
+    iterators_s: float = Field(default=0.0, description="waiting for the end of the last epoch's tf.data iterators, before it")
+
+
+class Checkpointing(Spec):
+    """How often the state is written, and how often it should be."""
+
+    interval_s: float = Field(description="mean time of training between checkpoints")
+    cost_s: float = Field(description="time for which training waits, each time")
+    size_bytes: float = Field(description="size of a checkpoint")
+    best_s: float | None = Field(default=None, description="interval with which the job is expected to end soonest; none: nothing fails")
+    young_s: float | None = Field(default=None, description="Young's first-order interval, sqrt(2 C M)")
+    daly_s: float | None = Field(default=None, description="Daly's higher-order one")
+
+
+class JobOutcome(Spec):
+    """The whole job: how long, for how much, and where the time went."""
+
+    samples: float = Field(description="samples that are trained on, all epochs together")
+    steps: float = Field(description="steps of the job, each of all replicas together; asynchronous: updates")
+    epochs: float = Field(description="passes over the data")
+    time_s: Estimate = Field(description="time until the job ends")
+    cost_usd: Estimate | None = Field(default=None, description="null: the price is not known")
+    samples_per_s: Estimate = Field(description="samples over time, all overheads included")
+    samples_per_s_of_each_replication: tuple[float, ...] = Field(description="the distribution behind that interval")
+    goodput: Estimate = Field(description="share of the time in which steps were made whose work lasts, at full strength")
+    parts_s: JobParts = Field(description="where the time goes")
+    each_epoch: tuple[Epoch, ...] = Field(default=(), description="epoch by epoch, without faults; those that are alike once")
+    checkpointing: Checkpointing | None = Field(default=None, description="how often the state is written; null: no checkpoints")
+    mtbf_s: float | None = Field(default=None, description="mean time between faults of anything; null: nothing fails, or by a trace")
+    faults: float = Field(default=0.0, description="mean number of faults until the job ends")
+    given_up: float = Field(default=0.0, description="share of runs that are given up after too many restarts")
+
+
+class Utilisation(Spec):
+    """Busy share of each kind of resource: mean over all of the kind, and of the busiest one."""
+
+    devices: float = Field(description="mean share of the time in which devices compute")
+    links: float = Field(description="mean share of the links' bandwidth in use")
+    servers: float = Field(description="mean share of the time in which servers work")
+    busiest_link: float = Field(description="share of the link most in use")
+    busiest_link_name: str = Field(description="name of the busiest link")
+    busiest_server: float = Field(description="share of the server most in use")
+    cores: float = Field(default=0.0, description="share in use of the cores that all nodes share; 0 where each has its own")
+
+
+Limit = Literal[
+    "compute", "input", "network", "server-network", "fabric", "host-link", "host-cpu", "client", "server", "stragglers",
+    "shared-cores", "coordinator", "latency", "apply", "pipeline-bubble", "slow-stage", "exchange",
+]  # fmt: skip
+"""What can limit a throughput."""
+
+
+class Bottleneck(Spec):
+    """What limits the throughput: a name to sort by, and a sentence."""
+
+    name: Limit = Field(description="what limits, in a word or two, to sort by")
+    balance: Limit | None = Field(default=None, description="what takes nearly as much of a step, so that neither alone is the limit")
+    text: str = Field(description="what limits, in a sentence")
+
+    @property
+    def label(self) -> str:
+        """The name, or both where two are in balance; for reading."""
+        return self.name.replace("-", " ") if self.balance is None else f"{self.name} and {self.balance} in balance".replace("-", " ")
+
+
+class Assumed(Spec):
+    """What was taken for something that the scenario leaves out, and why."""
+
+    path: str = Field(description="dotted path of the key")
+    value: str = Field(description="value that was taken")
+    reason: str = Field(description="why")
+
+
+class Coverage(Spec):
+    """What speaks for one aspect of a prediction."""
+
+    about: Literal["batch", "device", "workers"] = Field(description="which aspect")
+    grade: Literal["checked", "interpolation", "uncovered"] = Field(
+        description="checked: held against real runs of that kind; interpolation: between what was measured; uncovered: by nothing"
+    )
+    text: str = Field(description="what covers it, in a sentence")
+
+
+class Warned(Spec):
+    """Something that the reader must know before trusting the numbers."""
+
+    code: str = Field(description="which warning, to sort by")
+    path: str = Field(description="dotted path of the key that it is about")
+    value: float | str = Field(description="value that the scenario has there")
+    range: tuple[float, float] | None = Field(default=None, description="within which it is covered; null: there is none")
+    text: str = Field(description="the warning in a sentence")
+
+
+@dataclass(frozen=True)
+class WarningKind:
+    """What all warnings of one code have in common.
+
+    Attributes
+    ----------
+    title
+        In a few words.
+    meaning
+        What is the case.
+    remedy
+        What a reader can do about it; empty: know it.
+    """
+
+    title: str
+    meaning: str
+    remedy: str = ""
+
+
+WARNINGS: Mapping[str, WarningKind] = {
+    "aligned-collective": WarningKind(
+        "All enter the all-reduce together",
+        "the all-reduce is evaluated as if every rank entered it when the slowest is ready, which is mostly some percent too late",
+        'run.detail = "messages" simulates each rank by itself',
+    ),
+    "as-multiple": WarningKind(
+        "A multiple, not a percentage",
+        "a factor is so large that a percentage may have been meant: 20 is read as 20 times",
+        "for 20% more give 1.2, of a speed of 80% give 0.8",
+    ),
+    "assumed-network": WarningKind(
+        "The network is assumed",
+        "the cluster's figures are an assumption, not a measurement",
+        "measure the links with paceline calibrate-link, or write your own figures and their basis",
+    ),
+    "class-without-nodes": WarningKind(
+        "A class without nodes",
+        "the strategy needs fewer nodes than the classes before this one have, so none is left for it",
+        "use more workers, or order cluster.node_classes otherwise",
+    ),
+    "computed": WarningKind(
+        "Nobody measured the workload",
+        "its times are computed from the model's dimensions and datasheets",
+        "measure the model with paceline calibrate",
+    ),
+    "device-not-known": WarningKind(
+        "Device not known",
+        "the workload does not say on which device it was measured, so its times are taken as those of the cluster's device",
+        "name it under calibrated.device of the workload",
+    ),
+    "disturbed-calibration": WarningKind(
+        "Calibrated on a busy machine",
+        "other processes were at work while the workload was measured",
+        "measure again on a quiet machine",
+    ),
+    "few-replications": WarningKind(
+        "Few replications",
+        "there are too few replications for an interval without assumptions, so it assumes a normal distribution",
+        "raise run.replications to 19 or more",
+    ),
+    "free-apply": WarningKind(
+        "Applying costs nothing",
+        "the workload does not say how long a parameter server takes to apply a gradient, so that takes no time",
+        "give workload.server, or measure it with paceline calibrate",
+    ),
+    "gathers-not-hidden": WarningKind(
+        "Gathers take longer than passes",
+        "gathering the parameters that copies share takes longer than the passes that could hide it, so devices wait",
+        "raise the batch or strategy.prefetch, share within a node (strategy.shard_group), or use faster links",
+    ),
+    "implausible": WarningKind(
+        "A figure that nothing has",
+        "a latency, bandwidth, time, size or price is far from all that there is, so that another unit or prefix may have been meant",
+        'write it with its unit, such as latency = "50 us"; a plain number under latency_s is one of seconds',
+    ),
+    "iterator-ends": WarningKind(
+        "Epochs may stand still before they begin",
+        "the end of a tf.data iterator may wait until the thread that tunes it wakes up, and how often that happens was not measured",
+        'measure it with paceline calibrate; or let the training\'s data set repeat, with steps_per_epoch, and say job.iterators = "kept"',
+    ),
+    "moved-device": WarningKind(
+        "Moved to another device",
+        "the workload was measured on another device; its compute is multiplied by a factor with an interval",
+        "measure the model on the cluster's device",
+    ),
+    "neighbours-not-felt": WarningKind(
+        "Neighbours without effect",
+        "cluster.background is on links over which this scenario sends nothing",
+    ),
+    "no-effect": WarningKind(
+        "A key without effect",
+        "the scenario sets a key that changes nothing beside its other keys",
+        "leave it out, or set what it goes with",
+    ),
+    "no-overlap": WarningKind(
+        "No overlap to slow down",
+        "nothing is sent while this strategy computes, so cluster.overlap_slowdown has no effect",
+    ),
+    "no-sort": WarningKind(
+        "Rate of the port or of transfers",
+        "the link between nodes has no sort and was not measured, so its bandwidth is taken as what transfers get, headers apart",
+        'give cluster.inter_node.sort = "ethernet" or "rdma" where the bandwidth is that of the port, or measure the link with paceline '
+        "calibrate-link",
+    ),
+    "no-uncertainty": WarningKind(
+        "Uncertainty not known",
+        "workload or cluster does not say how uncertain its figures are, so intervals do not hold that",
+        "use one that paceline calibrate or paceline calibrate-link has written",
+    ),
+    "not-calibrated": WarningKind(
+        "What was measured is not recorded",
+        "the workload does not say which batches it was measured with, so nobody is warned of an extrapolation",
+        "use one that paceline calibrate has written, or give its calibrated table",
+    ),
+    "one-bucket": WarningKind(
+        "All gradients in one bucket",
+        "gradients are reduced as one after the backward pass, which so hides no part of it, though some are ready earlier",
+        "set strategy.bucket_size below their size: bytes_per_pack of tf.distribute.experimental.CommunicationOptions, Horovod's fusion "
+        "threshold",
+    ),
+    "one-switch": WarningKind(
+        "Rails on one switch",
+        "cluster.rails is given without cluster.fabric, so the rails join one switch that is never the bottleneck",
+        "give cluster.fabric with rail_optimised = true where each rail has leaves of its own",
+    ),
+    "step-with-servers": WarningKind(
+        "A step that held more than compute",
+        "the step was measured with parameter servers, which this scenario has not, or whose pull and push last longer than it",
+        "measure a step on one device, with paceline calibrate",
+    ),
+    "other-device": WarningKind(
+        "Another device",
+        "workload and cluster name different devices, and the workload's times are used unchanged",
+        "measure the model on the cluster's device, or give workload.moved",
+    ),
+    "other-precision": WarningKind(
+        "Another precision",
+        "the workload was measured in another precision; its compute is multiplied by a factor with an interval",
+        "measure the model in this precision",
+    ),
+    "outside-calibration": WarningKind(
+        "Beyond what was measured",
+        "a value lies outside the range that was measured: the result is an extrapolation",
+        "measure there as well, or trust the result less",
+    ),
+    "overridden": WarningKind(
+        "Set by the scenario",
+        "the scenario replaces figures that its workload or cluster file had measured, and with them their uncertainty",
+    ),
+    "phase-locked": WarningKind(
+        "Workers in lock-step",
+        "without jitter, asynchronous workers that start together stay together for ever; real ones drift apart",
+        "give workload.jitter, or another run.start",
+    ),
+    "phases-not-mixed": WarningKind(
+        "The start decides",
+        "asynchronous workers had not drifted apart by the end of the run, so the result depends on how they started",
+        "compare other values of run.start, or simulate more steps",
+    ),
+    "phases-slow-to-mix": WarningKind(
+        "The start matters",
+        "asynchronous workers took a large part of the run to drift apart, so the result depends on how they started",
+        "compare other values of run.start, or simulate more steps",
+    ),
+    "pipeline-not-filled": WarningKind(
+        "The pipeline is not filled",
+        "there are fewer micro-batches than stages, so some stages always stand still",
+        "raise training.micro_batches",
+    ),
+    "servers-not-moved": WarningKind(
+        "Servers of another host",
+        "the parameter servers' time for a gradient is that of the host that was measured, and no interval holds what it is here",
+        "measure on a host of the cluster",
+    ),
+    "shared-beside-idle": WarningKind(
+        "Devices are shared while nodes are idle",
+        "several replicas share a device though nodes that the run pays for have none",
+        "lower cluster.replicas_per_device, or leave cluster.nodes out",
+    ),
+    "start-in-window": WarningKind(
+        "Starts within the measured steps",
+        "workers may still start when measuring has begun, so part of what is measured has fewer workers",
+        "raise run.warmup_steps",
+    ),
+    "steps-not-used": WarningKind(
+        "Steps without effect",
+        "run.job_steps says how long the run is, so run.steps has no effect",
+        "leave one of them out",
+    ),
+    "tail-not-seen": WarningKind(
+        "The slowest were not seen",
+        "each step waits for the slowest of more replicas than there were steps to see a slow one in",
+        "measure more steps",
+    ),
+    "tensors-between-nodes": WarningKind(
+        "Tensors split between nodes",
+        "tensors are split over more devices than a node has, so every layer's exchanges cross the links between nodes",
+        "lower strategy.tensor to the devices of a node",
+    ),
+    "transport-not-felt": WarningKind(
+        "Transport without effect",
+        "the all-reduce is evaluated without its single messages, so the discipline of cluster.transport has no effect on it",
+        'run.detail = "messages" simulates them',
+    ),
+}
+"""Every warning that a result can carry, by its code."""

@@ -1,0 +1,190 @@
+"""``[job]``: the whole of a training, of which a step is a small part."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from simulator.base.spec import Bytes, Moderate, Rate, Seconds, Spec, Terse
+from simulator.spec.overheads import Duration
+
+__all__ = ["Checkpoint", "Evaluation", "Fault", "Faults", "Job", "Preemption"]
+
+Often = Annotated[Seconds, Field(gt=0)]
+
+
+def _is_whole(value: float) -> float:
+    """That samples are counted, not given as a share of the data set or in thousands."""
+    if value != int(value):
+        share = ", not a share of the data set" if value < 1 else ""
+        raise ValueError(f"must be a whole number of samples{share}")
+    return value
+
+
+Samples = Annotated[Moderate, Field(gt=0, json_schema_extra={"multipleOf": 1}), AfterValidator(_is_whole)]
+"""A number of samples."""
+
+_MOST_EPOCHS = 100_000
+"""Every run goes through each of them."""
+
+
+class Evaluation(Spec):
+    """``[job.evaluation]``: passes over other data after some epochs, without gradients."""
+
+    samples: Samples = Field(description="samples of the evaluation's data set")
+    every_epochs: int = Field(default=1, ge=1, description="epochs between evaluations")
+    batch: int | None = Field(default=None, ge=1, description="samples that a replica takes at a time; left out: as in training")
+
+
+class Checkpoint(Terse):
+    """``[job.checkpoint]``: how often the state is written, and what that costs."""
+
+    terse: ClassVar[tuple[str, ...] | None] = None
+    every_s: Often | None = Field(default=None, description="time of steps between checkpoints; this, every_steps or every_epochs")
+    every_steps: int | None = Field(default=None, ge=1, description="steps between checkpoints")
+    every_epochs: int | None = Field(default=None, ge=1, description="epochs between checkpoints")
+    interval: Literal["given", "best"] = Field(
+        default="given",
+        description="given: as the keys above say; best: the interval with which the job is expected to end soonest, given its faults",
+    )
+    mode: Literal["blocking", "asynchronous"] = Field(
+        default="blocking",
+        description="blocking: training waits until a checkpoint is written; asynchronous: it waits only while the state is copied",
+    )
+    size_bytes: Bytes | None = Field(
+        default=None, gt=0, description="size of a checkpoint; left out: as measured, or that of variables and optimizer slots"
+    )
+    write_bytes_per_s: Rate | None = Field(
+        default=None, gt=0, description="rate at which a checkpoint is written; left out: that of cluster.storage, or as measured"
+    )
+    restore_bytes_per_s: Rate | None = Field(
+        default=None, gt=0, description="rate at which a checkpoint is read again; left out: as it is written"
+    )
+    snapshot: Duration | None = Field(
+        default=None,
+        description="with mode = asynchronous: time for which it stops training; left out: as measured, or the copy over cluster.host_link",
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Checkpoint:
+        given = [name for name in ("every_s", "every_steps", "every_epochs") if getattr(self, name) is not None]
+        if self.interval == "best" and given:
+            raise ValueError(f'interval = "best" finds how often; leave {given[0].removesuffix("_s")} out')
+        if self.interval == "given" and len(given) != 1:
+            what = " and ".join(given) if given else "nothing"
+            raise ValueError(f'has {what}: give one of every, every_steps and every_epochs, or interval = "best"')
+        return self
+
+
+class Fault(Spec):
+    """One fault of a trace."""
+
+    at_s: Seconds = Field(ge=0, description="time from the start of the job")
+    of: Literal["worker", "server", "node"] = Field(
+        description="what dies: a worker process, a parameter server, or a machine with all on it"
+    )
+    number: int = Field(default=0, ge=0, description="which worker, server or node, from 0 on")
+
+
+class Preemption(Spec):
+    """Machines that are taken away, as spot instances are, and replaced."""
+
+    mtbf_s: Often = Field(description="mean time between preemptions of one node")
+    notice_s: Seconds = Field(default=0.0, ge=0, description="warning before a node is taken; a checkpoint that fits into it loses no work")
+    replacement_s: Seconds = Field(ge=0, description="time until another node is there")
+
+
+class Faults(Terse):
+    """``[job.faults]``: what dies, how often, and what becomes of the job then."""
+
+    terse: ClassVar[tuple[str, ...] | None] = None
+    worker_mtbf_s: Often | None = Field(default=None, description="mean time between crashes of one worker process")
+    server_mtbf_s: Often | None = Field(default=None, description="mean time between crashes of one parameter server")
+    node_mtbf_s: Often | None = Field(default=None, description="mean time between crashes of one node, with all that runs on it")
+    preemption: Preemption | None = Field(default=None, description="nodes that are taken away, as spot instances are; left out: none")
+    shape: Annotated[Moderate, Field(ge=0.1, le=20)] = Field(
+        default=1.0, description="shape of the Weibull law of the times between faults: 1 is memoryless, below it faults come in clusters"
+    )
+    trace: tuple[Fault, ...] = Field(
+        default=(), max_length=100_000, description="faults as they came, in place of mean times or beside them"
+    )
+    detection_s: Seconds = Field(
+        default=0.0, ge=0, description="time until a fault is noticed, such as a time-out of heartbeats or of a collective"
+    )
+    restart_s: Seconds = Field(default=0.0, ge=0, description="time until a crashed process runs again, before its start-up")
+    startup_s: Seconds | None = Field(
+        default=None,
+        ge=0,
+        description="start-up time of what starts again, such as a worker that returns alone; left out: the job's, with its tracing",
+    )
+    replacement_s: Seconds = Field(default=0.0, ge=0, description="time until a crashed node is back or replaced, before its start-up")
+    retries: int | None = Field(default=None, ge=0, description="restarts after which the job is given up; left out: never")
+    elastic: bool = Field(
+        default=False, description="true: synchronous training goes on with fewer workers until the crashed one is back; false: all wait"
+    )
+    min_workers: int = Field(default=1, ge=1, description="fewest workers that go on, of elastic or asynchronous training")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Faults:
+        mean_times = (self.worker_mtbf_s, self.server_mtbf_s, self.node_mtbf_s, self.preemption)
+        if not self.trace and all(its is None for its in mean_times):
+            raise ValueError("has no fault: give worker_mtbf, server_mtbf, node_mtbf, preemption or trace, or leave [job.faults] out")
+        return self
+
+
+class Job(Terse):
+    """``[job]`` of a scenario: how much is trained, and what happens beside steps."""
+
+    terse: ClassVar[tuple[str, ...] | None] = None
+    epochs: Annotated[Moderate, Field(gt=0)] | None = Field(default=None, description="passes over the data set")
+    samples: Samples | None = Field(default=None, description="samples in all, in place of epochs")
+    dataset_size: Samples | None = Field(default=None, description="samples of the data set; left out: one epoch has all samples")
+    startup: Duration | None = Field(default=None, description="time until the first step begins; left out: as measured, else none")
+    tracing: Duration | None = Field(
+        default=None, description="by how much the first step takes longer than later ones; left out: as measured, else none"
+    )
+    evaluation_tracing: Duration | None = Field(
+        default=None, description="by how much the first evaluation takes longer than later ones; left out: as measured, else none"
+    )
+    iterators: Literal["renewed", "kept"] = Field(
+        default="renewed",
+        description="renewed: each epoch ends a tf.data iterator and begins another, as Keras does with a finite data set; "
+        "kept: one goes on, as of a data set that repeats, with steps_per_epoch; evaluations end theirs either way",
+    )
+    evaluation: Evaluation | None = Field(default=None, description="evaluations between epochs; left out: none")
+    checkpoint: Checkpoint | None = Field(default=None, description="how often checkpoints are written, and how; left out: none is written")
+    faults: Faults | None = Field(default=None, description="what fails, how often, and what it takes to go on; left out: nothing fails")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Job:
+        if self.samples is None and (self.epochs is None or self.dataset_size is None):
+            lacking = (
+                "dataset_size" if self.epochs is not None else "epochs" if self.dataset_size is not None else "epochs and dataset_size"
+            )
+            raise ValueError(f"has no length: give samples, or epochs and dataset_size ({lacking} is missing)")
+        if self.samples is not None and self.epochs is not None and self.dataset_size is not None:
+            raise ValueError("has samples, epochs and dataset_size; two of them say how long it is: leave one out")
+        epochs = self.total_samples / self.epoch_samples
+        if epochs > _MOST_EPOCHS:
+            raise ValueError(
+                f"has {epochs:,.0f} epochs, and at most {_MOST_EPOCHS:,} can be gone through: give fewer epochs or samples, or a "
+                "dataset_size in samples, not in batches"
+            )
+        return self
+
+    @property
+    def total_samples(self) -> float:
+        """Samples that are trained on in all."""
+        if self.samples is not None:
+            return float(self.samples)
+        assert self.epochs is not None
+        assert self.dataset_size is not None
+        return float(self.epochs * self.dataset_size)
+
+    @property
+    def epoch_samples(self) -> float:
+        """Samples of an epoch; all, where there is no data set."""
+        if self.dataset_size is not None:
+            return float(self.dataset_size)
+        return self.total_samples / float(self.epochs) if self.epochs is not None else self.total_samples

@@ -1,0 +1,131 @@
+"""The layers of a model: what may be cut into stages, split over devices, or computed once more.
+
+A step's forward pass goes through the layers in their order and its backward pass in the
+opposite order. Ways of training that cut a model need to know of each layer what share of
+the work it is, which variables it has, and what it hands on and keeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from pydantic import Field
+
+from simulator.base.spec import Moderate, Spec, Terse
+
+__all__ = ["Experts", "Layer", "TensorSplit", "balanced"]
+
+PerSample = Annotated[Moderate, Field(ge=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class TensorSplit(Spec):
+    """What splitting a layer over devices does to it (Shoeybi et al., "Megatron-LM", arXiv:1909.08053, section 3).
+
+    Each device computes a part of every matrix; what they have is summed among them by an
+    all-reduce at the end of each split block, in the forward and in the backward pass.
+    """
+
+    divided: Share = Field(
+        default=1.0, description="share of the layer's work that is split; each device does the rest, which sequence_parallel splits too"
+    )
+    forward_bytes_per_sample: tuple[PerSample, ...] = Field(
+        default=(), max_length=64, description="size of each all-reduce of the forward pass, per sample"
+    )
+    backward_bytes_per_sample: tuple[PerSample, ...] = Field(
+        default=(), max_length=64, description="size of each all-reduce of the backward pass, per sample"
+    )
+    kept_whole: Share = Field(
+        default=0.0, description="share of what the layer keeps that every device holds whole, unless sequences are split too"
+    )
+
+
+class Experts(Spec):
+    """That a layer sends each token to some of many experts (Lepikhin et al., "GShard", ICLR 2021, section 2.2)."""
+
+    count: int = Field(ge=2, le=100_000, description="experts of the layer")
+    used: int = Field(default=2, ge=1, le=1000, description="experts that each token is sent to")
+    work: Share = Field(default=1.0, description="share of the layer's work that experts do")
+    bytes_per_sample: PerSample = Field(description="all tokens of a sample, as they are sent to one expert each")
+    variables: tuple[int, ...] = Field(
+        default=(), max_length=100_000, description="those of the layer's variables that experts have, by creation_index"
+    )
+
+
+class Layer(Terse):
+    """One layer, or a few that are never parted; layers are listed in the order of the forward pass."""
+
+    name: str = Field(min_length=1, max_length=200, description="for readers")
+    forward: Annotated[Moderate, Field(ge=0)] = Field(
+        description="work of its forward pass, in any unit that all layers share (seconds, operations)"
+    )
+    backward: Annotated[Moderate, Field(ge=0)] | None = Field(
+        default=None, description="work of its backward pass in the same unit; left out: twice the forward's"
+    )
+    variables: tuple[int, ...] = Field(default=(), max_length=100_000, description="the variables it has, by their creation_index")
+    output_bytes_per_sample: PerSample = Field(description="what it hands to the next layer; as much comes back in the backward pass")
+    kept_bytes_per_sample: PerSample = Field(default=0.0, description="activations that it keeps from its forward to its backward pass")
+    kept_selectively_bytes_per_sample: PerSample | None = Field(
+        default=None, description="of kept_bytes_per_sample, what is still kept with training.recompute = selective; left out: all of it"
+    )
+    flops_per_sample: PerSample | None = Field(
+        default=None,
+        description="floating-point operations of both passes for each sample, as counted from its graph; left out: not counted",
+    )
+    selective_work: Share = Field(
+        default=0.0, description="share of the forward pass that is computed again with training.recompute = selective"
+    )
+    tensor: TensorSplit | None = Field(default=None, description="what splitting it over devices does; left out: it cannot be split")
+    tied: tuple[int, ...] = Field(
+        default=(),
+        max_length=1000,
+        description="variables of other layers that it uses too, by their creation_index, as an output layer may the embedding's matrix; "
+        "a stage that has only one of these layers has a copy",
+    )
+    experts: Experts | None = Field(
+        default=None, description="experts of the layer, each of which sees a part of the tokens; left out: every token takes the same way"
+    )
+
+    @property
+    def backward_work(self) -> float:
+        """Work of its backward pass."""
+        return 2.0 * self.forward if self.backward is None else float(self.backward)
+
+
+def balanced(work: Sequence[float], parts: int) -> tuple[int, ...]:
+    """Where to cut a chain so that its heaviest part is as light as it can be: one past the last of each part.
+
+    Dynamic programming over prefixes, as PipeDream's planner without its replication
+    (Narayanan et al., SOSP 2019, section 3.1). Every part has at least one member.
+
+    Parameters
+    ----------
+    work
+        Of each member, in any unit.
+    parts
+        How many, at most as many as there are members.
+
+    Examples
+    --------
+    >>> balanced([1.0, 1.0, 1.0, 3.0], 2)
+    (3, 4)
+    """
+    total = [0.0]
+    for each in work:
+        total.append(total[-1] + each)
+    count = len(work)
+    best = [[float("inf")] * (count + 1) for _ in range(parts + 1)]
+    cut = [[0] * (count + 1) for _ in range(parts + 1)]
+    best[0][0] = 0.0
+    for number in range(1, parts + 1):
+        for last in range(number, count - (parts - number) + 1):
+            for first in range(number - 1, last):
+                worst = max(best[number - 1][first], total[last] - total[first])
+                if worst < best[number][last]:
+                    best[number][last], cut[number][last] = worst, first
+    ends, last = [], count
+    for number in range(parts, 0, -1):
+        ends.append(last)
+        last = cut[number][last]
+    return tuple(reversed(ends))

@@ -1,0 +1,345 @@
+"""Prices as a person gives them, for one cluster or for all that have none: rented by the hour, or bought.
+
+``ethernet-1g=0.40/h`` is an hour of one of its nodes, ``lab=BUY:4000USD,years:4,power:0.5kW``
+a node that one owns, for which an hour costs
+
+    purchase / (years x 8,766 h x use) + power x price of electricity.
+
+Without a name, ``0.40/h`` holds for the clusters that have no price of their own, and for no other.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from simulator.base.errors import InputError, PriceWarning, UnitError
+from simulator.base.nearest import did_you_mean
+from simulator.base.text import format_hourly, listed
+from simulator.base.units import check_thousands, parse_quantity, without_separators
+from simulator.base.validation_errors import quoted, validated
+from simulator.spec.cluster import Cluster, Price
+
+__all__ = [
+    "ALL",
+    "ELECTRICITY_USD_PER_KWH",
+    "HOURS_PER_YEAR",
+    "Prices",
+    "for_several",
+    "parse_prices",
+    "price_of_text",
+]
+
+ALL = "*"
+"""Stands for every cluster without a price, where prices are given as a mapping."""
+
+HOURS_PER_YEAR = 8766.0
+"""Of 365.25 days."""
+
+ELECTRICITY_USD_PER_KWH = 0.15
+"""Where none is given: an assumption, which the price's terms say."""
+
+_NUMBER = r"(\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?)"
+_HOURLY = re.compile(rf"(?:USD|\$)?\s*{_NUMBER}\s*(?:USD)?\s*(?:/|per\s)\s*([A-Za-z]+)", re.ASCII)
+_SUM = re.compile(rf"(?:USD|\$)?\s*{_NUMBER}\s*(USD|\$)?", re.ASCII)
+_ENERGY = re.compile(rf"(?:USD|\$)?\s*{_NUMBER}\s*(?:USD)?\s*/\s*kWh", re.ASCII)
+_PARTS = ("years", "power", "electricity", "use")
+_EXAMPLES = "0.40/h, or BUY:4000USD,years:4,power:0.5kW for machines that you own"
+_GIVEN = "given by the user"
+_UNNAMED = str(Cluster.model_fields["name"].default)
+"""What a cluster is called that nobody has named."""
+_LONGEST = 60
+
+
+class Prices:
+    """Prices of clusters by name, and one for those that have none; notes where each was used.
+
+    Parameters
+    ----------
+    named
+        By the name of a cluster, or the path of its file.
+    general
+        For every cluster that has no price of its own, named ones besides.
+    """
+
+    def __init__(self, named: Mapping[str, Price] | None = None, general: Price | None = None) -> None:
+        self.named = dict(named or {})
+        self.general = general
+        self._names: dict[str, None] = {}  # every name that a cluster has gone by
+        self._replaced: dict[str, tuple[Price, float | None]] = {}
+        self._filled: dict[str, None] = {}
+        self._kept: dict[str, None] = {}
+        self._used: set[str] = set()
+
+    def with_general(self, general: Price | None) -> Prices:
+        """The same with a price for every cluster without one.
+
+        Raises
+        ------
+        InputError
+            There are two of them.
+        """
+        if general is None:
+            return self
+        if self.general is not None:
+            raise InputError(
+                "`prices` without a name and cluster.price in `settings` are both for every cluster without one; give one of them"
+            )
+        return Prices(self.named, general)
+
+    def applied(self, cluster: Mapping[str, Any], called: str = "") -> dict[str, Any]:
+        """A cluster's table with the price that holds for it.
+
+        Parameters
+        ----------
+        cluster
+            All keys of its file, those of the scenario laid over them.
+        called
+            What the scenario calls it, where that is another name than its own: the path of its file.
+        """
+        name = str(cluster.get("name", "")) or called or _UNNAMED
+        self._names.update(dict.fromkeys(its for its in (name, called) if its))
+        own = cluster.get("price")
+        key = called if called in self.named else name
+        if (price := self.named.get(key)) is not None:
+            self._used.add(key)
+            before = own.get("usd_per_node_hour") if isinstance(own, Mapping) else None
+            self._replaced[name] = price, before if isinstance(before, (int, float)) else None
+        elif self.general is None:
+            return dict(cluster)
+        elif own is not None:
+            self._kept[name] = None
+            return dict(cluster)
+        else:
+            price = self.general
+            self._filled[name] = None
+        return {**cluster, "price": price.model_dump(mode="json")}
+
+    def mention(self, name: str) -> None:
+        """A name that a cluster goes by, which could not be looked at."""
+        self._names[name] = None
+
+    def check(self) -> None:
+        """All clusters have been seen: every name must have been one of theirs, and the price for those without one of use.
+
+        What is not plain from what was given is warned of (:class:`~simulator.base.errors.PriceWarning`): :meth:`notes`.
+
+        Raises
+        ------
+        InputError
+            A name is none of theirs; the message has the nearest ones. Or all have a price of their own.
+        """
+        for name in self.named:
+            if name not in self._used and name not in self._names:
+                hint = did_you_mean(name, self._names, f"there {'is' if len(self._names) == 1 else 'are'} {self._known()}")
+                raise InputError(f"`prices` {quoted(name)}: none of the clusters here has this name; {hint}")
+        if self.general is not None and self._kept and not self._filled:
+            first, rate = next(iter(self._kept)), format_hourly(self.general.usd_per_node_hour)
+            which = "the cluster here has one" if len(self._kept) == 1 else "all clusters here have one"
+            raise InputError(
+                f"{rate} an hour for no cluster in particular is for those without a price, but {which} ({listed(list(self._kept))}); "
+                f"to replace it name the cluster: {_shown(first, rate.removeprefix('$') + '/h')}"
+            )
+        for text in self.notes():
+            warnings.warn(text, PriceWarning, stacklevel=2)
+
+    def _known(self) -> str:
+        names = list(self._names)
+        return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+
+    def notes(self) -> list[str]:
+        """Where prices come from: what was worked out, what was replaced, for which clusters a general one was used and for which not."""
+        texts = []
+        for name, (price, before) in self._replaced.items():
+            if before is None and not price.terms:
+                continue  # it is what was given
+            instead = f", in place of the {format_hourly(before)} of its file" if before is not None else ""
+            how = f": {price.terms}" if price.terms else ""
+            texts.append(f"a node of {name} is taken at {format_hourly(price.usd_per_node_hour)} an hour{instead}{how}")
+        if self.general is None or not self._filled or (not self._kept and len(self._filled) == 1 and not self.general.terms):
+            return texts
+        shown = f"{format_hourly(self.general.usd_per_node_hour)} an hour"
+        text = f"the price of {shown} for every cluster without one is used for {listed(list(self._filled))}"
+        if self._kept:
+            text += f"; {listed(list(self._kept))} {'keeps its' if len(self._kept) == 1 else 'keep their'} own"
+        return [*texts, text + (f": {self.general.terms}" if self.general.terms else "")]
+
+
+def _shown(name: str, value: object) -> str:
+    """A price as the argument that gives it, which the command line writes as its option.
+
+    >>> _shown("lab", "0.40/h"), _shown(ALL, "0.40/h")
+    ("`prices={'lab': '0.40/h'}`", "`prices='0.40/h'`")
+    """
+    short = f"{value[:_LONGEST]}{'...' if len(value) > _LONGEST else ''}" if isinstance(value, str) else value
+    return f"`prices={short!r}`" if name == ALL else f"`prices={ {name: short}!r}`"
+
+
+def parse_prices(given: str | float | Mapping[str, str | float | Price] | None) -> Prices:
+    """Prices as a caller gives them.
+
+    Parameters
+    ----------
+    given
+        Such as ``{"ethernet-1g": "0.40/h", "lab": 0.25}``, numbers in US dollars for an hour of a
+        node; alone, or under ``"*"``, for every cluster that has none.
+
+    Raises
+    ------
+    InputError
+        One cannot be read.
+    """
+    if given is None:
+        return Prices()
+    prices = given if isinstance(given, Mapping) else {ALL: given}
+    named = {name: _price_of(value, _shown(name, value)) for name, value in prices.items()}
+    general = named.pop(ALL, None)
+    return Prices(named, None if general is None else _for_all(general))
+
+
+def _price_of(value: str | float | Price, where: str) -> Price:
+    if isinstance(value, Price):
+        return value
+    if isinstance(value, str):
+        return price_of_text(value, where)
+    if isinstance(value, bool) or not (math.isfinite(value) and value >= 0):
+        raise InputError(f"{where} must be US dollars for an hour of one node, such as {_EXAMPLES}")
+    return Price(usd_per_node_hour=float(value), source=_GIVEN)
+
+
+def _for_all(price: Price) -> Price:
+    """A price whose source says that it was given for no cluster in particular."""
+    return price.model_copy(update={"source": f"{price.source} for every cluster without a price"})
+
+
+def _general_of(settings: Sequence[tuple[str, Any]]) -> tuple[Price | None, list[tuple[str, Any]]]:
+    """What a setting of ``cluster.price`` says where there are several clusters: a price for those without one, and the other settings.
+
+    Raises
+    ------
+    ScenarioError
+        It is no price.
+    """
+    table: dict[str, Any] = {}
+    rest: list[tuple[str, Any]] = []
+    for key, value in settings:
+        inner = key.removeprefix("cluster.price.")
+        if key == "cluster.price" and isinstance(value, Mapping):
+            table.update(value)
+        elif inner != key and "." not in inner:
+            table[inner] = value
+        else:
+            rest.append((key, value))
+    if "usd_per_node_hour" not in table:
+        return None, list(settings)  # terms or a source of what each cluster has
+    return _for_all(validated(Price, {"source": _GIVEN, **table}, "cluster.price in `settings`")), rest
+
+
+def for_several(settings: Sequence[tuple[str, Any]], prices: Prices | None) -> tuple[list[tuple[str, Any]], Prices]:
+    """Settings for several clusters without their price, and the prices, of which that is one for every cluster without one.
+
+    Raises
+    ------
+    ScenarioError
+        A setting of ``cluster.price`` is no price.
+    InputError
+        There is another price for every cluster without one.
+    """
+    general, rest = _general_of(settings)
+    return rest, (prices or Prices()).with_general(general)
+
+
+def price_of_text(text: str, where: str = "`prices`") -> Price:
+    """A node's price for an hour: as it stands, or worked out from what a machine of one's own costs.
+
+    >>> price_of_text("0.40/h").usd_per_node_hour
+    0.4
+    >>> round(price_of_text("BUY:4000USD,years:4,power:0.5kW").usd_per_node_hour, 4)  # 4000 / 35,064 + 0.5 x 0.15
+    0.1891
+
+    Parameters
+    ----------
+    text
+        ``0.40/h``, ``0.40 USD/h``; or ``BUY:4000USD,years:4,power:0.5kW,electricity:0.30USD/kWh,use:0.6``,
+        of which ``power``, ``electricity`` and ``use`` (the share of all hours in which the machine works) may be left out.
+    where
+        Begins a message.
+
+    Raises
+    ------
+    InputError
+        It cannot be read; the message says what could.
+    """
+    if text.strip().lower().startswith("buy"):
+        return _bought(text.strip(), where)
+    found = _HOURLY.fullmatch(text.strip())
+    rule = f"{where} must be US dollars over a time for one node, such as {_EXAMPLES}"
+    if not found:
+        raise InputError(rule + without_separators(text))
+    try:
+        over_s = parse_quantity(f"1 {found[2]}", "time")
+    except UnitError:
+        raise InputError(rule) from None
+    return validated(Price, {"usd_per_node_hour": float(found[1]) / over_s * 3600.0, "source": _GIVEN}, where)
+
+
+def _bought(text: str, where: str) -> Price:
+    """An hour of a machine that was bought."""
+    parts: dict[str, str] = {}
+    for part in text.split(","):
+        key, colon, value = (its.strip() for its in part.partition(":"))
+        key = key.lower()
+        if not colon or not value or key not in ("buy", *_PARTS):
+            parts_are = f"parts are BUY, {', '.join(_PARTS)}, such as BUY:4000USD,years:4,power:0.5kW, without commas in numbers"
+            hint = did_you_mean(key, _PARTS, parts_are, written="{}:...")
+            raise InputError(f"{where}: {quoted(part.strip())} is no part of a purchase; {hint}")
+        if key in parts:
+            raise InputError(f"{where}: {key} is given twice; keep one of them")
+        parts[key] = value
+    if "years" not in parts:
+        raise InputError(f"{where}: says not over how many years the purchase is spread; add such as years:4")
+    if "power" not in parts and "electricity" in parts:
+        raise InputError(f"{where}: electricity has a price, but nothing draws it; add such as power:0.5kW")
+    purchase = _matched(_SUM, parts["buy"], where, "buy", "a sum of US dollars for one node, such as BUY:4000USD")
+    years = _positive(parts["years"], where, "years", "a number of years above 0, such as years:4")
+    use = _positive(parts.get("use", "1"), where, "use", "a share of all hours above 0 and at most 1, such as use:0.6", at_most=1.0)
+    hourly = purchase / (years * HOURS_PER_YEAR * use)
+    formula = f"{purchase:,.10g} USD / ({years:g} years x {HOURS_PER_YEAR:,.0f} h x {use:g})"
+    working = f"in use {use:.4g} of all hours" if use < 1 else "in use at all hours" + ("" if "use" in parts else " (assumed)")
+    terms = [f"bought for {purchase:,.10g} USD over {years:g} years", working]
+    if "power" in parts:
+        try:
+            power_w = parse_quantity(parts["power"], "power")
+        except UnitError as error:
+            raise InputError(f"{where}: power: {error}") from None
+        if power_w < 0:
+            raise InputError(f"{where}: power {quoted(parts['power'])} must not be below 0")
+        each = ELECTRICITY_USD_PER_KWH
+        if "electricity" in parts:
+            each = _matched(_ENERGY, parts["electricity"], where, "electricity", "US dollars for a kWh, such as electricity:0.30USD/kWh")
+        hourly += power_w / 1000.0 * each
+        formula += f" + {power_w / 1000.0:g} kW x {each:g} USD/kWh"
+        terms.append(f"{power_w / 1000.0:g} kW at {each:g} USD/kWh{'' if 'electricity' in parts else ' (assumed)'}")
+    else:
+        terms.append("electricity not counted")
+    table = {"usd_per_node_hour": hourly, "terms": ", ".join(terms), "source": f"{_GIVEN}: {formula}", "purchase_usd": purchase}
+    return validated(Price, table, where)
+
+
+def _matched(pattern: re.Pattern[str], text: str, where: str, key: str, rule: str) -> float:
+    found = pattern.fullmatch(text)
+    if not found or not math.isfinite(float(found[1])):
+        raise InputError(f"{where}: {key} {quoted(text)} must be {rule}")
+    if pattern is _SUM:
+        check_thousands(found[1], f"{where}: {key} {quoted(text)}")
+    return float(found[1])
+
+
+def _positive(text: str, where: str, key: str, rule: str, at_most: float = math.inf) -> float:
+    value = float(text) if re.fullmatch(_NUMBER, text, re.ASCII) else math.nan
+    if not (0 < value <= at_most and math.isfinite(value)):
+        raise InputError(f"{where}: {key} {quoted(text)} must be {rule}")
+    return value

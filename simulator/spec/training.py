@@ -1,0 +1,120 @@
+"""How a step is computed whatever the strategy: micro-batches, what is computed again instead of kept, precision, optimizer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from simulator.base.spec import Moderate, Seconds, Spec, Terse
+
+__all__ = ["ASSUMED_OPTIMIZER", "GROWTH_STEPS", "Optimizer", "Passes", "Precision", "Recast", "Training"]
+
+Precision = Literal["float32", "mixed_float16", "mixed_bfloat16"]
+Factor = Annotated[Moderate, Field(gt=0, le=1e6)]
+Share = Annotated[float, Field(ge=0, le=1)]
+
+GROWTH_STEPS = 2000
+"""Steps without a gradient that is not finite after which TensorFlow doubles the loss scale
+(``tf.keras.mixed_precision.LossScaleOptimizer``, ``dynamic_growth_steps``)."""
+
+Optimizer = Literal["sgd", "momentum", "adagrad", "rmsprop", "adam", "lamb", "adafactor"]
+"""An optimizer by what it keeps of each parameter: :data:`simulator.memory.SLOTS`."""
+
+ASSUMED_OPTIMIZER: Optimizer = "adam"
+"""Where it is left out and memory is computed from layers."""
+
+
+class Training(Terse):
+    """``[training]`` of a scenario."""
+
+    micro_batches: int = Field(
+        default=1,
+        ge=1,
+        le=100_000,
+        description="parts that the batch of a replica is cut into, computed one after the other; their gradients are summed, and reduced "
+        "and applied once (gradient accumulation; the micro-batches of a pipeline)",
+    )
+    recompute: Literal["none", "selective", "full"] = Field(
+        default="none",
+        description="activations that are not kept but computed again in the backward pass; full: all but what each layer gets; selective: "
+        "those that layers say are cheap",
+    )
+    optimizer: Optimizer | None = Field(
+        default=None,
+        description="optimizer whose slots devices keep beside the parameters (docs/memory.md); left out: adam where "
+        "memory is computed from layers, else what was measured",
+    )
+    precision: Precision | None = Field(
+        default=None,
+        description="what is computed in, as Keras names its policies; variables and gradients stay float32; left out: the workload's own",
+    )
+    precision_factor: tuple[Factor, ...] | None = Field(
+        default=None,
+        min_length=2,
+        max_length=3,
+        description="time of a step of one device in this precision / in the workload's own: low, (middle,) high; left out: as published",
+    )
+    precision_source: str = Field(default="", max_length=10_000, description="where precision_factor is from")
+    skipped_share: Annotated[float, Field(ge=0, lt=1)] | None = Field(
+        default=None,
+        description="share of steps whose update is skipped since a gradient was not finite (dynamic loss scaling); left out: with "
+        f"precision = mixed_float16 one step in {GROWTH_STEPS + 1}, as TensorFlow's loss scale does once it has found its level, else none",
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Training:
+        if self.precision_factor is not None:
+            if self.precision is None:
+                raise ValueError("precision_factor is of a precision: give precision too, such as mixed_float16")
+            if list(self.precision_factor) != sorted(self.precision_factor):
+                raise ValueError("precision_factor must be low and high, or low, middle and high, in this order")
+            if not self.precision_source.strip():
+                raise ValueError("precision_source is missing: say where precision_factor is from")
+        elif self.precision_source:
+            raise ValueError("precision_source is of precision_factor: give both or neither")
+        return self
+
+    @property
+    def skipped(self) -> float:
+        """Share of steps that are computed for nothing, since loss scaling skips their update.
+
+        The scale is doubled after ``GROWTH_STEPS`` steps that went well; at the level that a
+        model allows the next step then overflows, which halves it again: one in ``GROWTH_STEPS + 1``.
+        """
+        if self.skipped_share is not None:
+            return self.skipped_share
+        return 1.0 / (GROWTH_STEPS + 1) if self.precision == "mixed_float16" else 0.0
+
+
+class Passes(Spec):
+    """The passes of a step that is made in parts (m ``micro_batches``, r ``recomputed``, e ``encoding_s``)."""
+
+    micro_batches: int = Field(
+        default=1,
+        ge=1,
+        description="parts of the batch, one after the other; gradients are summed, and may be sent from the last one's backward pass on",
+    )
+    recomputed: Share = Field(default=0.0, description="share of the forward pass that is computed once more in the backward pass")
+    encoding_s: Seconds = Field(default=0.0, ge=0, description="time in which gradients are compressed before they are sent")
+
+    def backward_s(self, forward: Callable[[float], float], backward: Callable[[float], float], batch: float) -> float:
+        """Seconds of the backward pass that ends a step, that of its last part: w(b/m) + r f(b/m) + e."""
+        part = batch / self.micro_batches
+        return float(backward(part) + self.recomputed * forward(part) + self.encoding_s)
+
+    def forward_s(self, forward: Callable[[float], float], backward: Callable[[float], float], batch: float) -> float:
+        """Seconds of all before it: m f(b/m) + (m - 1) (w(b/m) + r f(b/m))."""
+        count = self.micro_batches
+        part = batch / count
+        return count * forward(part) + (count - 1) * (backward(part) + self.recomputed * forward(part))
+
+
+class Recast(Spec):
+    """That a workload's times hold for another precision than it was measured in; filled in when a scenario is resolved."""
+
+    from_precision: Precision = Field(description="precision in which the times were measured")
+    factor: tuple[Factor, Factor, Factor] = Field(description="time in this precision / in that one: low, middle, high")
+    text: str = Field(description="the rule in a sentence")
+    sources: tuple[str, ...] = Field(default=(), description="where the factor is from")

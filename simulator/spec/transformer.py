@@ -1,0 +1,322 @@
+"""A transformer by its published dimensions: ``[workload.transformer]``.
+
+What each layer asks of a device, has and keeps, by the formulas of Shoeybi et al.,
+"Megatron-LM" (arXiv:1909.08053), Narayanan et al., "Efficient Large-Scale Language Model
+Training on GPU Clusters Using Megatron-LM" (SC 2021, arXiv:2104.04473) and Korthikanti et
+al., "Reducing Activation Recomputation in Large Transformer Models" (arXiv:2205.05198).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from simulator.base.spec import Spec
+from simulator.spec.computed import DEFAULT_DEVICE, Block, Fused, Parameter, Pass, Product, attention_reach, known_device
+
+__all__ = ["ExpertsOf", "Transformer"]
+
+Count = Annotated[int, Field(ge=1, le=10**7)]
+_MASK_BYTES = 1
+"""A value of dropout's mask."""
+_LOGIT_BYTES = 4
+"""Logits are float32 in any precision, since a sum over a vocabulary is not safe in less."""
+
+
+class ExpertsOf(Spec):
+    """That feed-forward blocks are experts, to some of which each token is sent (Fedus et al., "Switch Transformers", JMLR 2022)."""
+
+    count: int = Field(ge=2, le=100_000, description="experts of such a block")
+    used: int = Field(default=2, ge=1, le=1000, description="experts that each token is sent to")
+    every: int = Field(default=1, ge=1, le=10_000, description="of this number of layers the last one has experts")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> ExpertsOf:
+        if self.used > self.count:
+            raise ValueError(f"used ({self.used}) must be at most count ({self.count})")
+        return self
+
+
+class Transformer(Spec):
+    """Dimensions of a transformer that is trained on sequences of one length."""
+
+    architecture: Literal["decoder", "encoder"] = Field(
+        default="decoder",
+        description="decoder: predicts each next token (GPT, Llama); encoder: predicts masked ones, with BERT's pooler and heads",
+    )
+    layers: int = Field(ge=1, le=9_000, description="blocks of attention and feed-forward")
+    hidden: Count = Field(description="width of the model")
+    heads: Count = Field(description="heads of attention")
+    key_value_heads: Count | None = Field(
+        default=None, description="heads of keys and values (grouped-query attention); left out: as many as heads"
+    )
+    sequence: Count = Field(description="tokens of a sample")
+    vocabulary: Count = Field(description="different tokens: rows of the embedding")
+    feed_forward: Count | None = Field(default=None, description="width of the feed-forward blocks; left out: 4 x hidden")
+    gated: bool = Field(default=False, description="feed-forward blocks with a gate, of three matrices in place of two (SwiGLU)")
+    tied: bool = Field(default=True, description="the head uses the embedding's matrix")
+    bias: bool = Field(default=True, description="products and norms have biases")
+    dropout: bool = Field(default=True, description="dropout is used, and its masks are kept")
+    positions: int | None = Field(
+        default=None, ge=0, le=10**7, description="trained vectors for positions; 0: rotated, not trained; left out: one for each token"
+    )
+    attention: Literal["standard", "fused"] = Field(
+        default="standard",
+        description="standard: sequence x sequence scores are written to memory and kept; fused: never, and computed again in the backward "
+        "pass (FlashAttention)",
+    )
+    kernels: Literal["fused", "separate"] = Field(
+        default="fused",
+        description="fused: what follows a product is one kernel: bias with activation, scale with mask and softmax, dropout with sum, as "
+        "by XLA (jit_compile) or in Megatron-LM; separate: each is a kernel of its own, as in PyTorch or TensorFlow by themselves",
+    )
+    predicted: Annotated[float, Field(gt=0, le=1)] | None = Field(
+        default=None, description="share of tokens that the head predicts; left out: all of a decoder, 0.15 of an encoder"
+    )
+    experts: ExpertsOf | None = Field(default=None, description="experts in place of feed-forward blocks; left out: none")
+    device: str = Field(
+        default=DEFAULT_DEVICE, description="device that times are computed for, where the cluster names none (models/devices)"
+    )
+
+    @field_validator("device")
+    @classmethod
+    def _of_models(cls, name: str) -> str:
+        return known_device(name).name
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Transformer:
+        if self.hidden % self.heads:
+            raise ValueError(f"hidden ({self.hidden}) must be a multiple of heads ({self.heads})")
+        if self.heads % self.groups:
+            raise ValueError(f"heads ({self.heads}) must be a multiple of key_value_heads ({self.groups})")
+        if self.experts is not None and self.experts.every > self.layers:
+            raise ValueError(f"experts.every ({self.experts.every}) must be at most layers ({self.layers})")
+        return self
+
+    @property
+    def constants(self) -> tuple[str, str, str, str]:
+        """What decides its times: shares of the peak, of the bandwidth, of the peak in fused attention, and a kernel's start."""
+        fused = "fused_attention_share" if self.attention == "fused" else "matrix_share"
+        moving = "fused_elementwise_share" if self.kernels == "fused" else "elementwise_share"
+        return "matrix_share", moving, fused, "kernel_start_s"
+
+    @property
+    def input_bytes_per_sample(self) -> float:
+        """Of its tokens, as int32."""
+        return 4.0 * self.sequence
+
+    @property
+    def groups(self) -> int:
+        """Heads of keys and values."""
+        return self.key_value_heads or self.heads
+
+    @property
+    def width(self) -> int:
+        """Of keys, and of values: ``hidden`` where each head has its own."""
+        return self.hidden // self.heads * self.groups
+
+    @property
+    def inner(self) -> int:
+        """Width of the feed-forward blocks."""
+        return self.feed_forward or 4 * self.hidden
+
+    @property
+    def parameters(self) -> int:
+        """Trainable numbers in all."""
+        return sum(each.size for block in self.blocks(2) for each in block.parameters)
+
+    def blocks(self, value_bytes: int) -> tuple[Block, ...]:
+        """Embedding, layers and head."""
+        return self._embedding(value_bytes), *(self._layer(number, value_bytes) for number in range(self.layers)), self._head(value_bytes)
+
+    def _norm(self, name: str) -> Iterator[Parameter]:
+        yield Parameter(f"{name}/scale", (self.hidden,))
+        if self.bias:
+            yield Parameter(f"{name}/bias", (self.hidden,))
+
+    def _product(self, name: str, rows: int, columns: int) -> Iterator[Parameter]:
+        yield Parameter(f"{name}/kernel", (rows, columns))
+        if self.bias:
+            yield Parameter(f"{name}/bias", (columns,))
+
+    def _embedding(self, size: int) -> Block:
+        """Rows of a table, positions added; BERT adds segments and normalises.
+
+        Split over devices by its vocabulary, with one all-reduce forward (Megatron-LM,
+        section 3). Keeps dropout's mask and what is normalised.
+        """
+        s, h, encoder = self.sequence, self.hidden, self.architecture == "encoder"
+        positions = s if self.positions is None else self.positions
+        has = [Parameter("tokens", (self.vocabulary, h))]
+        if positions:
+            has.append(Parameter("positions", (positions, h)))
+        if encoder:
+            has += [Parameter("segments", (2, h)), *self._norm("norm")]
+        masks = s * h * _MASK_BYTES if self.dropout else 0.0
+        values = 2 + (2 if positions else 0) + (4 if encoder else 0) + (2 if self.dropout else 0)
+        return Block(
+            "embedding", tuple(has), Pass((), values * s * h * size + masks, 2 + 2 * encoder + self.dropout),
+            Pass((), (values + encoder) * s * h * size + masks, 2 + encoder + self.dropout),
+            output_bytes=s * h * size, kept_bytes=masks + (s * h * size if encoder else 0.0), whole=Pass(),
+            kept_whole_bytes=masks + (s * h * size if encoder else 0.0), all_reduces=((s * h * size,), ()),
+        )  # fmt: skip
+
+    def _layer(self, number: int, size: int) -> Block:
+        """Attention and a feed-forward block, each with its norm, its dropout and its sum with what came in.
+
+        Products: 2 x rows x columns operations a token (Narayanan et al., appendix: 24 s h^2 +
+        4 s^2 h forward of a standard layer), twice as many backward. Kept: what goes into
+        products, norms, activations and dropout (Korthikanti et al., equations 1 to 6: of a
+        standard layer s h (34 + 5 a s / h) bytes in two bytes a value, of which 10 s h whole where
+        it is split). All-reduces of s h values: two forward, two backward (Megatron-LM, section 3).
+        A fused attention does half of a decoder's scores, which the mask leaves, once more in the
+        backward pass (Dao, "FlashAttention-2", arXiv:2307.08691, section 4.1).
+        """
+        s, h, f, kv = self.sequence, self.hidden, self.inner, self.width
+        experts = self.experts if self.experts is not None and (number + 1) % self.experts.every == 0 else None
+        used, copies = (experts.used, experts.count) if experts is not None else (1, 1)
+        fused, drops, biased, rotated = self.attention == "fused", int(self.dropout), int(self.bias), int(self.positions == 0)
+        matrices = 3 if self.gated else 2
+        # softmax reads and writes its scores once, dropout too; backward softmax reads two and writes one
+        scores = 0 if fused else self.heads * s * s
+        causal = self.architecture == "decoder"
+        core = 4.0 * s * s * h * (0.5 if fused and causal else 1.0)
+        dropped = drops * (2 * size + _MASK_BYTES)
+        head = h // self.heads
+        there, back = (attention_reach(s, head, causal=causal, backward=backward) for backward in (False, True))
+        attending = Pass((), s * size * (2 * h + 2 * kv), 1, (Fused(core, there),))
+        attending_back = Pass((), 2 * s * size * (2 * h + 2 * kv), 1, (Fused(2.5 * core, back),))
+        if not fused:
+            of_scores, of_values = (Product(core / 2, size * (s * (h + kv) + scores), inner) for inner in (head, s))
+            attending = Pass((of_scores, of_values), scores * (2 * size + dropped), 3 + drops)
+            attending_back = Pass((of_scores, of_values) * 2, scores * (3 * size + dropped), 5 + drops)
+        # query, key and value at once, and what comes of them
+        projecting, projecting_back = _products(s, size, (h, h + 2 * kv), (h, h))
+        routing = Pass()
+        if experts is not None:
+            routing = Pass((Product(2.0 * s * h * experts.count, s * size * (h + experts.count), h),), 4.0 * used * s * h * size, 4)
+        feeding_products, feeding_products_back = _products(used * s, size, *((h, f),) * (matrices - 1), (f, h))
+        feeding = Pass(feeding_products, used * s * f * size * matrices, matrices * copies + 1)
+        feeding_back = Pass(feeding_products_back, used * s * f * size * (2 * matrices - 1), 2 * matrices * copies + 1)
+        # two norms, and two sums with what came in, behind dropout; a device of a split layer does all of these
+        turned = rotated * 2 * s * (h + kv) * size
+        around = Pass((), s * h * 2 * (2 * size + 3 * size + drops * _MASK_BYTES) + turned, 4 + rotated)
+        around_back = Pass((), s * h * 2 * (3 * size + 3 * size + dropped) + turned, 4 + rotated + 2 * drops)
+        summing = Pass((), biased * s * size * (3 * h + 2 * kv + f), 6 * biased)
+        apart, apart_back, apart_scores, apart_scores_back, apart_whole = self._apart(s, size, scores, used)
+        attending, attending_back = attending + apart_scores, attending_back + apart_scores_back
+        around = around + apart_whole
+        kept_whole = s * h * (4 * size + 2 * drops * _MASK_BYTES)
+        kept_split = s * size * (2 * h + 2 * kv) + used * s * size * (f * (4 if self.gated else 2) + (h if experts is not None else 0))
+        kept_scores = scores * (2 * size + _MASK_BYTES if drops else size) + fused * self.heads * s * _LOGIT_BYTES
+        return Block(
+            f"layer_{number}",
+            tuple(self._parameters(experts)),
+            forward=Pass(projecting, 0.0, 4) + attending + routing + feeding + around + apart,
+            backward=Pass(projecting_back, 0.0, 8) + attending_back + routing.times(2) + feeding_back + around_back + summing + apart_back,
+            output_bytes=s * h * size,
+            kept_bytes=kept_whole + kept_split + kept_scores,
+            kept_selectively_bytes=None if fused else kept_whole + kept_split,
+            kept_whole_bytes=kept_whole,
+            whole=around + routing,
+            again=Pass() if fused else attending,
+            by_experts=feeding if experts is not None else Pass(),
+            all_reduces=((s * h * size,) * 2, (s * h * size,) * 2),
+            experts=(experts.count, experts.used, s * h * size) if experts is not None else None,
+        )
+
+    def _apart(self, s: int, size: int, scores: int, used: int) -> tuple[Pass, Pass, Pass, Pass, Pass]:
+        """What kernels of their own read and write besides, where what follows a product is not fused with it.
+
+        Biases are added to what products gave; heads of query, key, value and result are copied
+        apart and together again, backward too; scores are scaled and masked, and backward
+        scaled; a gate is multiplied apart from its activation; dropout writes what the sum then
+        reads. Fusing most of these saves a fifth to a quarter of a layer's bytes, as Ivanov et al.
+        found of BERT ("Data movement is all you need", MLSys 2021, arXiv:2007.00072); Megatron-LM
+        does (Narayanan et al., SC 2021, section 4.2).
+
+        Returns
+        -------
+        tuple
+            Forward and backward of what is split with the layer, forward and backward of its
+            scores, and forward of what is not split.
+        """
+        none = Pass()
+        if self.kernels == "fused":
+            return none, none, none, none, none
+        h, f, kv, biased, drops = self.hidden, self.inner, self.width, int(self.bias), int(self.dropout)
+        copied = 2 * s * size * (2 * h + 2 * kv) if scores else 0
+        added = biased * 2 * s * size * (h + 2 * kv + f)
+        gated = int(self.gated) * used * s * f * size
+        return (
+            Pass((), copied + added + 2 * gated, 4 * bool(scores) + 4 * biased + self.gated),
+            Pass((), copied + 3 * gated, 4 * bool(scores) + self.gated),
+            Pass((), 4 * size * scores, 2 * bool(scores)),
+            Pass((), 2 * size * scores, bool(scores)),
+            Pass((), 2 * s * h * 2 * size * (drops + biased), 2 * (drops + biased)),
+        )
+
+    def _parameters(self, experts: ExpertsOf | None) -> Iterator[Parameter]:
+        """In the order in which a forward pass meets them; experts' of a kind as one variable."""
+        h, f = self.hidden, self.inner
+        yield from self._norm("attention_norm")
+        for name, rows, columns in ("query", h, h), ("key", h, self.width), ("value", h, self.width), ("output", h, h):
+            yield from self._product(name, rows, columns)
+        yield from self._norm("feed_forward_norm")
+        if experts is not None:
+            yield Parameter("router/kernel", (h, experts.count))
+        for name, rows, columns in (("gate", h, f),) * self.gated + (("up", h, f), ("down", f, h)):
+            if experts is None:
+                yield from self._product(name, rows, columns)
+            else:
+                for each in self._product(name, rows, columns):
+                    yield Parameter(f"experts/{each.name}", (experts.count, *each.shape), of_experts=True)
+
+    def _head(self, size: int) -> Block:
+        """Last norm, product with the vocabulary and cross-entropy; of BERT a product before, its pooler and next-sentence head.
+
+        2 s h V operations forward (Narayanan et al.). Keeps what goes into norm and product, and
+        float32 logits (Korthikanti et al., section 4.3: 4 s h + 4 s V bytes in two bytes a
+        value). Split over devices by its vocabulary, with three values a token to sum forward
+        and its input's gradient backward (Megatron-LM, section 3). Tied, it multiplies with the
+        embedding's matrix.
+        """
+        h, v, encoder = self.hidden, self.vocabulary, self.architecture == "encoder"
+        s = self.sequence * (self.predicted if self.predicted is not None else 0.15 if encoder else 1.0)
+        has = [*self._norm("norm")]
+        if encoder:
+            has = [*self._product("pooler", h, h), *self._product("next_sentence", h, 2), *self._product("transform", h, h), *has]
+            has.append(Parameter("bias", (v,)))
+        if not self.tied:
+            has.append(Parameter("kernel", (h, v)))
+        products, products_back = _products(s, size, (h, v), *((h, h),) * encoder)
+        if encoder:
+            of_pooler = Product(2.0 * h * h, size * 2 * h, h)
+            products, products_back = (*products, of_pooler), (*products_back, of_pooler, of_pooler)
+        norm = s * h * size
+        kept = s * h * size * (4 if encoder else 2) + s * v * _LOGIT_BYTES
+        return Block(
+            "head", tuple(has),
+            Pass(products, (4 if encoder else 2) * norm + s * v * 2 * _LOGIT_BYTES, 5 + 5 * encoder),
+            Pass(products_back, (6 if encoder else 3) * norm + s * v * _LOGIT_BYTES, 5 + 8 * encoder),
+            output_bytes=0.0, kept_bytes=kept, whole=Pass((), (4 if encoder else 2) * norm, 0), kept_whole_bytes=s * h * size * 2,
+            all_reduces=((3.0 * s * _LOGIT_BYTES,), (s * h * size,)), tied=("embedding/tokens",) if self.tied else (),
+        )  # fmt: skip
+
+
+def _products(rows: float, value_bytes: int, *matrices: tuple[int, int]) -> tuple[tuple[Product, ...], tuple[Product, ...]]:
+    """Forward and backward products of so many rows of activations with matrices of variables, each by its rows and columns.
+
+    Backward the gradient of what came in sums over the matrix's columns, and that of the matrix over the
+    batch's rows, which are taken as endless.
+    """
+    there: list[Product] = []
+    back: list[Product] = []
+    for inner, columns in matrices:
+        its = Product(2.0 * rows * inner * columns, rows * value_bytes * (inner + columns), inner)
+        there.append(its)
+        back += [its._replace(inner=columns), its._replace(inner=math.inf)]
+    return tuple(there), tuple(back)

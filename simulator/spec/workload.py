@@ -1,0 +1,637 @@
+"""A workload: what one training step costs on one device, as it was measured."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import ConfigDict, Field, SerializationInfo, SerializerFunctionWrapHandler, model_serializer, model_validator
+
+from simulator.base.short import Short
+from simulator.base.spec import Bytes, Moderate, Seconds, Spec, Terse, short_name
+from simulator.base.text import counted, format_bytes, format_seconds
+from simulator.base.validation_errors import is_valid
+from simulator.spec.computed import Computed, known_device, step_of
+from simulator.spec.constants import Known
+from simulator.spec.distributions import Constant, Distribution, Empirical
+from simulator.spec.layers import Layer
+from simulator.spec.overheads import Overheads
+from simulator.spec.residual import Residual
+from simulator.spec.training import Passes, Precision, Recast
+from simulator.spec.transformer import Transformer
+from simulator.spec.uncertainty import Uncertainty
+
+__all__ = [
+    "BY_DIMENSIONS",
+    "LAW_PARTS",
+    "Affine",
+    "CalibrationFit",
+    "CalibrationPoint",
+    "Counted",
+    "DeviceTransfer",
+    "Itself",
+    "LawScore",
+    "ServerCost",
+    "Variable",
+    "Workload",
+    "WorkloadRange",
+]
+
+Share = Annotated[float, Field(ge=0, le=1)]
+Interval = tuple[Annotated[float, Field(ge=0)], Annotated[float, Field(ge=0)]]
+"""The smallest and the largest value that was calibrated."""
+
+
+class Affine(Terse):
+    """Seconds as a function of the samples in a batch: ``base_s + per_sample_s * batch``, but at least ``least_s``."""
+
+    terse: ClassVar[tuple[str, ...]] = ("least_s",)
+
+    base_s: Seconds = Field(ge=0, description="time whatever the batch")
+    per_sample_s: Seconds = Field(ge=0, description="time for each sample of the batch")
+    least_s: Seconds = Field(
+        default=0.0, ge=0, description="least time, however small the batch: what the host needs to start all kernels; left out: nothing"
+    )
+
+    def times(self, factor: float) -> Affine:
+        """So many times as long."""
+        return Affine(base_s=self.base_s * factor, per_sample_s=self.per_sample_s * factor, least_s=self.least_s * factor)
+
+    def __call__(self, batch: float) -> float:
+        """Seconds for a batch of this many samples."""
+        return max(float(self.base_s + self.per_sample_s * batch), float(self.least_s))
+
+
+class Variable(Terse):
+    """One trainable variable and its gradient.
+
+    The workload lists them in the order in which their gradients become ready in the
+    backward pass; ``creation_index`` is the order in which the model created them, which
+    is the order in which TensorFlow places them on parameter servers.
+    """
+
+    terse: ClassVar[tuple[str, ...]] = ("tensors",)
+
+    name: str = Field(min_length=1, max_length=10_000, description="name of the variable; each has its own")
+    size_bytes: Bytes = Field(gt=0, description="bytes of the variable")
+    creation_index: int = Field(ge=0, description="its place, from 0, in the order in which the model creates its variables")
+    ready: Share = Field(description="share of the backward pass after which the gradient is ready")
+    rows: int | None = Field(
+        default=None, ge=1, le=10**12, description="first dimension, along which a partitioner cuts it; left out: may be cut anywhere"
+    )
+    sparse_bytes_per_sample: Annotated[Moderate, Field(gt=0)] | None = Field(
+        default=None, description="sparse gradient (IndexedSlices): bytes of the rows and indices that one sample touches"
+    )
+    columns: int | None = Field(
+        default=None,
+        ge=1,
+        le=10**12,
+        description="last dimension, by which low-rank compression takes it as one matrix; left out: as rows says",
+    )
+    tensors: int = Field(
+        default=1,
+        ge=1,
+        le=100_000,
+        description="equal tensors of the model that it stands for, where several are written as one: hosts of parameter servers work on "
+        "each, and each is on one server",
+    )
+
+    @property
+    def each(self) -> tuple[Variable, ...]:
+        """The tensors that it stands for, of equal size, one after the other; itself alone, if it is one."""
+        return (self.one,) * self.tensors
+
+    @property
+    def one(self) -> Variable:
+        """One of the tensors that it stands for; itself, if it is one."""
+        if self.tensors == 1:
+            return self
+        sparse = None if self.sparse_bytes_per_sample is None else self.sparse_bytes_per_sample / self.tensors
+        part = {
+            "size_bytes": self.size_bytes / self.tensors,
+            "sparse_bytes_per_sample": sparse,
+            "rows": None,
+            "columns": None,
+            "tensors": 1,
+        }
+        return self.model_copy(update=part)
+
+    def gradient_bytes(self, batch: int) -> float:
+        """Bytes of the gradient of a batch: dense as the variable, or the rows touched."""
+        if self.sparse_bytes_per_sample is None:
+            return float(self.size_bytes)
+        return self.sparse_bytes_per_sample * batch
+
+    def pull_bytes(self, batch: int) -> float:
+        """Bytes that a worker reads of it: all, or of a sparse one no more than the rows it touches."""
+        return min(float(self.size_bytes), self.gradient_bytes(batch))
+
+
+class ServerCost(Spec):
+    """Service time of a parameter server for one gradient tensor: per tensor and per byte."""
+
+    base_s: Seconds = Field(default=0.0, ge=0, description="for each tensor")
+    per_byte_s: Annotated[Moderate, Field(ge=0)] = Field(default=0.0, description="for each of its bytes")
+
+    def __call__(self, size_bytes: float) -> float:
+        """Seconds to apply (or to add to an accumulator) a gradient of this size."""
+        return float(self.base_s + self.per_byte_s * size_bytes)
+
+
+class WorkloadRange(Spec):
+    """Within what the workload was measured; beyond it a result warns."""
+
+    batch: Interval = Field(description="fewest and most samples per batch")
+    tensor_bytes: Interval | None = Field(
+        default=None, description="smallest and largest gradient that servers were measured with, in bytes"
+    )
+    workers: Interval = Field(default=(1, 1), description="fewest and most workers")
+    servers: Interval = Field(default=(0, 0), description="fewest and most parameter servers; 0: none")
+    device: str = Field(default="", description="device on which it was measured")
+
+
+class CalibrationPoint(Spec):
+    """Step times measured at one batch size, in seconds, warm-up removed."""
+
+    batch: int = Field(ge=1, description="samples per step")
+    steps: int = Field(ge=1, description="steps that were timed")
+    mean_s: Seconds = Field(gt=0, description="mean time of a step")
+    p5_s: Seconds = Field(gt=0, description="5th percentile")
+    median_s: Seconds = Field(gt=0, description="median")
+    p95_s: Seconds = Field(gt=0, description="95th percentile")
+    forward_s: Seconds = Field(ge=0, description="mean time of the forward pass")
+    backward_s: Seconds = Field(ge=0, description="mean time of the backward pass")
+    apply_s: Seconds = Field(ge=0, description="mean time of the optimizer's update")
+
+
+class LawScore(Spec):
+    """One candidate of the step-time law with its Bayesian information criterion (lower is better)."""
+
+    kind: str = Field(description="name of the law, as under jitter")
+    bic: float = Field(description="its Bayesian information criterion; lower is better")
+
+
+class CalibrationFit(Spec):
+    """How well the workload's curves describe what was measured."""
+
+    points: tuple[CalibrationPoint, ...] = Field(default=(), description="what was measured, for each batch size")
+    relative_residual: Annotated[float, Field(ge=0)] = Field(description="largest relative distance of a measured mean from the curve")
+    laws: tuple[LawScore, ...] = Field(default=(), description="the laws of jitter that were tried, each with its score")
+    intervals_90: dict[str, tuple[float, float]] = Field(default_factory=dict, description="90% interval of each parameter")
+    peak_memory_bytes: dict[str, float] = Field(
+        default_factory=dict, description="peak device memory by batch size, where the device tells it"
+    )
+
+
+class Counted(Spec):
+    """What a step asks of any device, counted from its graph: no measurement.
+
+    Floating-point operations are those of matrix products and convolutions, forward and
+    backward, a multiplication and an addition being two. Bytes are what every operation
+    reads and writes, as if none were fused with another: an upper bound.
+    """
+
+    flops_per_sample: Annotated[Moderate, Field(gt=0)] = Field(description="floating-point operations for each sample of the batch")
+    base_bytes: Bytes = Field(default=0.0, ge=0, description="moved between device and memory whatever the batch")
+    per_sample_bytes: Bytes = Field(default=0.0, ge=0, description="moved for each sample of the batch")
+    kernels: int = Field(default=0, ge=0, le=10**9, description="operations of a step that a device has to start one by one")
+
+    def flops(self, batch: float) -> float:
+        """Floating-point operations of a step."""
+        return self.flops_per_sample * batch
+
+    def moved_bytes(self, batch: float) -> float:
+        """Bytes that a step moves."""
+        return float(self.base_bytes + self.per_sample_bytes * batch)
+
+
+Factor = Annotated[Moderate, Field(gt=0, le=1e6)]
+
+
+class DeviceTransfer(Spec):
+    """That a workload's compute times hold for another device than it was measured on, and by which rule.
+
+    A scenario gives ``factor`` (time there over time here: low and high, or low, middle and
+    high) and ``source``; all else is filled in when the scenario is resolved.
+    """
+
+    rule: Literal["given", "measured-there", "published-pair", "roofline"] = Field(
+        default="given", description="how the factor was found; a scenario that gives it itself leaves this out"
+    )
+    factor: tuple[Factor, ...] = Field(min_length=2, max_length=3, description="time there / time here: low, (middle,) high")
+    source: str = Field(default="", max_length=10_000, description="rule = given: where the factor is from")
+    from_device: str = Field(default="", description="that the workload was measured on; filled in when the scenario is resolved")
+    to_device: str = Field(default="", description="that it was moved to; filled in when the scenario is resolved")
+    sources: tuple[str, ...] = Field(default=(), description="of the figures in the factor; filled in when the scenario is resolved")
+    text: str = Field(default="", description="the rule in a sentence; filled in when the scenario is resolved")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> DeviceTransfer:
+        if list(self.factor) != sorted(self.factor):
+            raise ValueError("factor must be low and high, or low, middle and high, in this order")
+        if self.rule == "given" and not self.source.strip():
+            raise ValueError("source is missing: say where the factor is from")
+        if self.rule != "given" and not self.to_device:
+            raise ValueError('rule is found by Paceline: give factor and source, or leave "moved" out')
+        return self
+
+    @property
+    def applied(self) -> bool:
+        """Whether the times of the workload are moved already."""
+        return bool(self.to_device)
+
+    @property
+    def low_mid_high(self) -> tuple[float, float, float]:
+        """The factor, with the geometric mean of low and high where no middle is given."""
+        low, high = self.factor[0], self.factor[-1]
+        return low, self.factor[1] if len(self.factor) == 3 else (low * high) ** 0.5, high
+
+
+_LEAST_SHARE = 1e-6
+"""Of a device that a step keeps busy: however many share it then, none slows another down."""
+
+_ANY = {
+    "forward": {"base_s": 1.0, "per_sample_s": 0.0},
+    "backward": {"base_s": 1.0, "per_sample_s": 0.0},
+    "variables": ({"name": "any", "size_bytes": 4.0, "creation_index": 0, "ready": 1.0},),
+}
+"""What a workload must have, where it cannot be told."""
+
+
+LAW_PARTS = ("jitter", "jitter_steps", "jitter_draws", "jitter_least"), ("run_to_run_cv", "run_to_run_shared")
+"""Fields that belong together: whoever sets the first of them has no use for the others as they were measured."""
+
+
+BY_DIMENSIONS: Mapping[str, type[Transformer] | type[Residual]] = {"transformer": Transformer, "residual": Residual}
+"""Tables of dimensions, from which all follows that a workload does not give itself."""
+_MEASURED = ("forward", "backward", "variables")
+
+
+def _one_of(schema: dict[str, Any]) -> None:
+    """That dimensions may stand for what is measured else."""
+    required = [name for name in schema["required"] if name not in _MEASURED]
+    schema["required"] = required
+    schema.setdefault("allOf", []).append({"anyOf": [{"required": list(_MEASURED)}, *({"required": [name]} for name in BY_DIMENSIONS)]})
+
+
+class Workload(Short, Spec):
+    """A model's training step on one device, and what must be communicated for it."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(json_schema_extra=_one_of)
+    see: ClassVar[str] = "to_frame() has every key; paceline.load('ring', {'workload': workload}) puts it into a scenario"
+
+    schema_version: Literal[1] = Field(default=1, description="version of this format")
+    name: str = Field(default="own workload", min_length=1, max_length=10_000, description="for readers")
+    description: str = Field(default="", description="for readers")
+    model: str = Field(
+        default="", max_length=200, description="what is trained, such as resnet-50; workloads of one model may stand in for each other"
+    )
+    precision: Precision = Field(default="float32", description="precision in which the times were measured, as Keras names its policies")
+    batch_per_replica: int | None = Field(default=None, ge=1, le=10**9, description="samples a replica takes a step (weak scaling)")
+    global_batch: int | None = Field(
+        default=None, ge=1, le=10**12, description="samples all replicas take a step together (strong scaling)"
+    )
+    forward: Affine = Field(description="time of the forward pass of a batch on the measured device")
+    backward: Affine = Field(description="time of the backward pass of a batch")
+    measured_with: Literal["device", "servers"] = Field(
+        default="device",
+        description="what a measured step held. device: computing alone, nothing was sent; servers: all that one worker does in a step "
+        "with the strategy's parameter servers, so that its pull and push are in forward and backward, and are taken out once",
+    )
+    apply_s: Seconds = Field(default=0.0, ge=0, description="optimizer's update of all variables on the device")
+    input: Affine = Field(
+        default=Affine(base_s=0.0, per_sample_s=0.0), description="time to prepare a batch, while the one before is computed"
+    )
+    input_bytes_per_sample: Annotated[Moderate, Field(gt=0)] | None = Field(
+        default=None, description="bytes of one sample as it is fed to a replica; needed where a client feeds all workers"
+    )
+    jitter: Distribution = Field(default=Constant(), description="law of a step's time around its mean")
+    jitter_steps: int | None = Field(
+        default=None, ge=1, description="timed steps that the law of jitter was fitted to; left out: those of the fit's points"
+    )
+    jitter_draws: tuple[Distribution, ...] = Field(
+        default=(), max_length=1000, description="laws of jitter fitted to bootstrap samples of the steps; each run takes one of them"
+    )
+    jitter_least: Annotated[float, Field(gt=0, le=1)] | None = Field(
+        default=None, description="fastest step that was seen over the mean; the law of jitter is cut there; left out: not cut"
+    )
+    run_to_run_cv: float = Field(
+        default=0.0, ge=0, le=1, description="spread of the mean speed of one worker process from run to run, as a share of the mean"
+    )
+    run_to_run_shared: Share | None = Field(
+        default=None,
+        description="share of that variance which processes of one machine have in common when they run at the same time; "
+        "left out: not measured, and each process is drawn by itself",
+    )
+    busy_core_slowdown: float = Field(
+        default=0.0,
+        ge=0,
+        le=10,
+        description="where compute is on cores that all nodes share (cluster.shared_cores with device_is_host): share by which it takes "
+        "longer for each other core that is busy",
+    )
+    device_work: Affine | None = Field(
+        default=None,
+        description="seconds of a step for which it would need the whole device if nothing else held it up; where "
+        'replicas share a device (cluster.device_sharing = "concurrent"), this over the step\'s time is the '
+        "share of it that one alone keeps busy; left out: the update, and of each pass what grows with the "
+        "batch, or all of it where least says what starting its kernels takes",
+    )
+    server: ServerCost = Field(default=ServerCost(), description="time that a parameter server takes for one gradient tensor")
+    variables: tuple[Variable, ...] = Field(
+        min_length=1, max_length=100_000, description="trainable variables, in the order in which their gradients become ready"
+    )
+    calibrated: WorkloadRange | None = Field(default=None, description="range of what was measured; beyond it a result warns")
+    uncertainty: Uncertainty | None = Field(default=None, description="what the fit of the times leaves open")
+    fit: CalibrationFit | None = Field(default=None, description="how well the fit describes what was measured")
+    provenance: dict[str, str] = Field(default_factory=dict, description="where each figure is from")
+    overridden: tuple[str, ...] = Field(default=(), description="fitted or measured parts that the scenario has set itself")
+    counted: Counted | None = Field(default=None, description="what a step asks of any device; left out: not counted")
+    moved: DeviceTransfer | None = Field(
+        default=None, description="factor by which times change on another device than it was measured on; left out: by a rule"
+    )
+    layers: tuple[Layer, ...] = Field(
+        default=(), max_length=10_000, description="in the order of the forward pass; needed by strategies that cut a model"
+    )
+    overheads: Overheads | None = Field(default=None, description="what its jobs spend beside steps")
+    passes: Passes | None = Field(default=None, description="of a step that is made in parts; filled in when the scenario is resolved")
+    recast: Recast | None = Field(
+        default=None, description="to another precision than it was measured in; filled in when the scenario is resolved"
+    )
+
+    transformer: Transformer | None = Field(
+        default=None, description="dimensions, from which all follows that is not given (docs/computed-workloads.md)"
+    )
+    residual: Residual | None = Field(
+        default=None, description="dimensions of a residual network, from which all follows that is not given"
+    )
+    computed: Computed | None = Field(default=None, description="what follows from dimensions; filled in when the workload is read")
+
+    def _in_short(self) -> Iterator[str]:
+        yield f"{self.name}, {self.precision}"
+        if self.variables:
+            size = math.fsum(its.size_bytes for its in self.variables)
+            yield f"{counted(len(self.variables), 'variable')} of {format_bytes(size)} in all"
+        if (batch := self.batch_per_replica) is not None:
+            both = format_seconds(self.forward(batch) + self.backward(batch))
+            yield f"forward and backward pass of {counted(batch, 'sample')}: {both}"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_dimensions(cls, data: Any) -> Any:
+        """With what follows from dimensions in place, where the table does not give it."""
+        given = [name for name in BY_DIMENSIONS if data.get(name) is not None] if isinstance(data, Mapping) else []
+        if not given:
+            return data
+        if len(given) > 1:
+            raise ValueError(f"has both {' and '.join(given)}; keep one")
+        model, table, precision, before = BY_DIMENSIONS[given[0]], data[given[0]], data.get("precision", "float32"), data.get("computed")
+        known = precision in ("float32", "mixed_float16", "mixed_bfloat16") and (before is None or is_valid(Computed, before))
+        if not is_valid(model, table) or not known:
+            # their own faults are told, not that something is missing that would follow from them
+            return {**_ANY, **data}
+        dimensions = model.model_validate(table)
+        if before is None:
+            try:
+                return _filled(data, _expanded(dimensions, precision, dimensions.device, ()))
+            except ValueError as error:
+                raise ValueError(f"{given[0]}.device: {dimensions.device!r} {error}") from None
+        was = Computed.model_validate(before)
+        lacking = [name for name in was.keys if name not in data]
+        if not lacking:
+            return data
+        found = _expanded(dimensions, precision, was.device, tuple(was.constants.items()))
+        return {**data, **{name: found[name] for name in lacking if name in found}}
+
+    @model_serializer(mode="wrap")
+    def _written(self, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
+        """Without what not every workload has where there is none, so that files and hashes stay what they were.
+
+        What follows from dimensions is left out too, and follows from them again when it is read,
+        unless the context of the serialisation asks for it: ``{"filled": True}``.
+        """
+        written: dict[str, Any] = handler(self)
+        for name in ("device_work", "layers", "overheads", "passes", "recast", *BY_DIMENSIONS, "computed"):
+            if not getattr(self, name):
+                written.pop(name, None)
+        if self.measured_with == "device":
+            written.pop("measured_with", None)
+        for variable in written.get("variables", ()):
+            if variable.get("columns") is None:
+                variable.pop("columns", None)
+        if self.computed is not None and self.dimensions is not None and not (info.context or {}).get("filled"):
+            found = _expanded(self.dimensions, self.precision, self.computed.device, tuple(self.computed.constants.items()))
+            for name in self.computed.keys:
+                if getattr(self, name) == found.get(name):
+                    written.pop(name, None)
+        return written
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Workload:
+        indices = sorted(variable.creation_index for variable in self.variables)
+        if indices != list(range(len(indices))):
+            raise ValueError("variables must carry each creation_index from 0 on exactly once")
+        for earlier, later in zip(self.variables, self.variables[1:], strict=False):
+            if later.ready < earlier.ready:
+                raise ValueError(
+                    "variables must be in the order in which their gradients become ready, "
+                    f"but {earlier.name[:60]!r} (ready {earlier.ready!r}) stands before {later.name[:60]!r} (ready {later.ready!r})"
+                )
+        if self.forward(1) + self.backward(1) <= 0:
+            raise ValueError("forward and backward must take some time")
+        if self.uncertainty is not None:
+            self.uncertainty.check(self)
+        self._check_layers()
+        return self
+
+    def _check_layers(self) -> None:
+        if not self.layers:
+            return
+        of_layers = sorted(index for layer in self.layers for index in layer.variables)
+        if of_layers != list(range(len(self.variables))):
+            raise ValueError(f"layers must have each of the {len(self.variables)} variables once, by its creation_index")
+        if not math.fsum(layer.forward + layer.backward_work for layer in self.layers):
+            raise ValueError("layers must have some work: forward and backward of all of them are 0")
+        for layer in self.layers:
+            if layer.experts is not None and not set(layer.experts.variables) <= set(layer.variables):
+                raise ValueError(f"layer {layer.name[:60]!r}: its experts have variables that the layer does not have")
+            if not set(layer.tied) <= set(of_layers) - set(layer.variables):
+                named = ", ".join(map(str, layer.tied[:10]))
+                raise ValueError(f"layer {layer.name[:60]!r}: tied ({named}) must name variables of other layers, by their creation_index")
+
+    @property
+    def dimensions(self) -> Transformer | Residual | None:
+        """Of the model, where it is described by them."""
+        return self.transformer or self.residual
+
+    @property
+    def is_computed(self) -> bool:
+        """Whether its times follow from dimensions: nobody has measured them."""
+        return self.computed is not None and self.computed.timed
+
+    @property
+    def device(self) -> str:
+        """That its times are of, measured or computed; empty where it does not say."""
+        if self.moved is not None and self.moved.applied:
+            return self.moved.to_device
+        if self.computed is not None and self.computed.timed:
+            return self.computed.device
+        return self.calibrated.device if self.calibrated is not None else ""
+
+    def computed_for(self, device: str, own: Mapping[str, Known]) -> Workload:
+        """The same for another device, or with other constants; itself where neither is other, or its times are not computed.
+
+        Parameters
+        ----------
+        device
+            A name of ``models/devices``; empty: the one it is for.
+        own
+            Constants by name, in place of those of ``models/practice.toml``.
+
+        Raises
+        ------
+        ValueError
+            Times cannot be computed for this device: it is not known, or states no peak for the workload's precision;
+            the message begins behind its name.
+        """
+        was, dimensions = self.computed, self.dimensions
+        if was is None or dimensions is None or not was.timed:
+            return self
+        others = {name: known for name, known in own.items() if name in was.constants and known != was.constants[name]}
+        if not others and (not device or known_device(device).name == was.device):
+            return self
+        found = _expanded(dimensions, self.precision, device or was.device, tuple(own.items()))
+        given = {name: getattr(self, name) for name in type(self).model_fields if name not in was.keys and name != "computed"}
+        return Workload.model_validate(_filled(given, {name: found[name] for name in (*was.keys, "computed")}))
+
+    @property
+    def moved_by_factor(self) -> bool:
+        """Whether its times are another device's by a factor, so that nothing of them was seen there."""
+        return self.moved is not None and self.moved.applied and self.moved.rule != "measured-there"
+
+    @property
+    def not_seen(self) -> bool:
+        """Whether its times are another device's, or those of another precision, by a factor."""
+        return self.moved_by_factor or self.recast is not None
+
+    @property
+    def steps_seen(self) -> int | None:
+        """Timed steps that the law of jitter was fitted to; none where the law was given, not measured."""
+        if "jitter" in self.overridden:
+            return None
+        points = self.fit.points if self.fit is not None else ()
+        return self.jitter_steps or sum(point.steps for point in points) or None
+
+    @property
+    def draws_its_law(self) -> bool:
+        """Whether each replication has a law of jitter of its own, by :meth:`with_drawn_law`."""
+        return bool(self.jitter_draws) or (isinstance(self.jitter, Empirical) and self.steps_seen is not None)
+
+    def with_drawn_law(self, rng: np.random.Generator) -> Workload:
+        """A copy with one of the laws of jitter that the measured steps may come from.
+
+        A fitted law is one of ``jitter_draws``; a measured sample is drawn anew from itself.
+        """
+        if self.jitter_draws:
+            return self.model_copy(update={"jitter": self.jitter_draws[int(rng.integers(len(self.jitter_draws)))]})
+        if isinstance(self.jitter, Empirical) and self.steps_seen is not None:
+            return self.model_copy(update={"jitter": self.jitter.resampled(self.steps_seen, rng)})
+        return self
+
+    @property
+    def parameter_bytes(self) -> float:
+        """Bytes of all trainable variables."""
+        return float(math.fsum(variable.size_bytes for variable in self.variables))
+
+    def forward_s(self, batch: float) -> float:
+        """Mean seconds of a step before its last backward pass: the forward pass, or all parts but the last one's backward pass."""
+        return self.forward(batch) if self.passes is None else self.passes.forward_s(self.forward, self.backward, batch)
+
+    def backward_s(self, batch: float) -> float:
+        """Mean seconds of a step's last backward pass, within which gradients become ready."""
+        return self.backward(batch) if self.passes is None else self.passes.backward_s(self.forward, self.backward, batch)
+
+    def compute_s(self, batch: float) -> float:
+        """Mean seconds of all passes of a step together."""
+        return self.forward_s(batch) + self.backward_s(batch)
+
+    def busy_share(self, batch: float) -> float:
+        """Share of a device that a step of one replica alone keeps busy, mean over the step: its work on the device over its time.
+
+        On a processor the work is measured: CPU seconds over cores. On an accelerator the
+        host may need longer to start kernels than they take, or they may be too small to fill
+        the device; only what grows with the batch is then sure to need all of it.
+        """
+        whole_s = self.compute_s(batch) + self.apply_s
+        parts = self.passes.micro_batches if self.passes is not None else 1
+        if self.device_work is not None:
+            work_s = parts * self.device_work(batch / parts)
+        else:
+            # what is computed again, or in parts, keeps the share of the passes that it is made of
+            passes = self.forward, self.backward
+            once_s = math.fsum(each(batch / parts) for each in passes)
+            busy_s = math.fsum(each.per_sample_s * batch / parts + (each.base_s if each.least_s else 0.0) for each in passes)
+            work_s = self.apply_s + self.compute_s(batch) * (busy_s / once_s if once_s else 1.0)
+        return float(min(max(work_s / whole_s, _LEAST_SHARE), 1.0)) if whole_s else 1.0
+
+    def first_pass(self, batch: float) -> float:
+        """Share of :meth:`forward_s` that is the first forward pass, in which variables are needed one by one."""
+        if self.passes is None or self.passes.micro_batches == 1:
+            return 1.0
+        whole_s = self.forward_s(batch)
+        return self.forward(batch / self.passes.micro_batches) / whole_s if whole_s else 1.0
+
+
+@lru_cache(maxsize=64)
+def _expanded(dimensions: Transformer | Residual, precision: str, device: str, own: tuple[tuple[str, Known], ...]) -> dict[str, Any]:
+    """What follows from dimensions, validated once: :func:`~simulator.spec.computed.step_of` with its errors."""
+    found = step_of(dimensions, precision, device, dict(own))
+    return {
+        "variables": tuple(Variable.model_validate(each) for each in found["variables"]),
+        "layers": tuple(Layer.model_validate(each) for each in found["layers"]),
+        "counted": Counted.model_validate(found["counted"]),
+        "forward": Affine.model_validate(found["forward"]),
+        "backward": Affine.model_validate(found["backward"]),
+        "apply_s": found["apply_s"],
+        "uncertainty": Uncertainty.model_validate(found["uncertainty"]),
+        "input_bytes_per_sample": found["input_bytes_per_sample"],
+        "computed": found["computed"],
+    }
+
+
+def _filled(data: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
+    """A workload's table with what follows from its dimensions, where it is not given; draws of what is given are left out."""
+    keys = [name for name in found if name != "computed" and data.get(name) is None and data.get(short_name(name)) is None]
+    filled = {**data, **{name: found[name] for name in keys}}
+    for name in ("forward", "backward"):
+        if isinstance(given := data.get(name), Mapping) and not {short_name(key) for key in given} >= {"base", "per_sample"}:
+            own = {short_name(key) for key in given}
+            filled[name] = {**{key: value for key, value in found[name].model_dump().items() if short_name(key) not in own}, **given}
+    if "uncertainty" in keys:
+        names, draws = found["uncertainty"].parameters, found["uncertainty"].draws
+        kept = [column for column, name in enumerate(names) if name.partition(".")[0] in keys]
+        if not kept:
+            keys.remove("uncertainty")
+            del filled["uncertainty"]
+        elif len(kept) < len(names):
+            drawn = tuple(tuple(draw[column] for column in kept) for draw in draws)
+            filled["uncertainty"] = Uncertainty(parameters=tuple(names[column] for column in kept), draws=drawn)
+    return {**filled, "computed": {**found["computed"], "keys": keys}}
+
+
+class Itself:
+    """A workload as a key: itself, not one that is equal, since comparing all of its draws takes longer than moving it."""
+
+    __slots__ = ("load",)
+
+    def __init__(self, load: Workload) -> None:
+        self.load = load
+
+    def __hash__(self) -> int:
+        return id(self.load)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Itself) and other.load is self.load
