@@ -37,7 +37,6 @@ if TYPE_CHECKING:
         observe,
         plan,
         preview,
-        published_scenario,
         read_matrix,
         read_profiles,
         read_tf_config,
@@ -53,9 +52,7 @@ if TYPE_CHECKING:
         testbed_predict,
         testbed_read,
         validate,
-        validate_hybrids,
         validate_matrix,
-        validate_published,
     )
     from paceline.catalogue import Catalogue
     from paceline.comparing import Comparison
@@ -72,10 +69,9 @@ if TYPE_CHECKING:
 __all__ = [
     "Advice", "Catalogue", "Comparison", "Lengthy", "Matrix", "Memory", "Observation", "Plan", "Refitted", "Report", "Result", "Scenario",
     "StoppedReport", "Sweep", "Validation", "Workload", "advise", "calibrate", "calibrate_input", "calibrate_link", "calibrate_profile",
-    "calibrate_server", "compare", "load", "memory", "models", "new_scenario", "observe", "plan", "preview", "published_scenario",
+    "calibrate_server", "compare", "load", "memory", "models", "new_scenario", "observe", "plan", "preview",
     "read_matrix", "read_profiles", "read_results", "read_tf_config", "refit", "report", "scenario_of_tf_config", "schema", "serve_link",
-    "simulate", "sweep", "testbed", "testbed_fit", "testbed_predict", "testbed_read", "validate", "validate_hybrids", "validate_matrix",
-    "validate_published",
+    "simulate", "sweep", "testbed", "testbed_fit", "testbed_predict", "testbed_read", "validate", "validate_matrix",
 ]  # fmt: skip
 
 _HOME = {

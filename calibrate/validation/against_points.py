@@ -13,7 +13,7 @@ import tomlkit
 
 from calibrate.validation.candidates import Candidate, Map, value_at
 from calibrate.validation.comparison import Compared
-from calibrate.validation.discrepancy import own_discrepancy
+from calibrate.validation.own_discrepancy import own_discrepancy
 from calibrate.validation.points import Setting, Unit, base_scenario, compared, scenarios_at
 from calibrate.validation.refit import BOUND, Fitted, Refit, refit, refitted_table
 from calibrate.validation.validation import Outline, Score, Validation, scores_of

@@ -30,7 +30,7 @@ from paceline.api.calibrating import (
 from paceline.api.looking_up import models, schema
 from paceline.api.predicting import advise, compare, load, memory, observe, plan, preview, report, simulate, sweep
 from paceline.api.testbeds import testbed, testbed_fit, testbed_predict, testbed_read
-from paceline.api.validating import published_scenario, read_matrix, refit, validate, validate_hybrids, validate_matrix, validate_published
+from paceline.api.validating import read_matrix, refit, validate, validate_matrix
 
 __all__ = [
     "advise",
@@ -47,7 +47,6 @@ __all__ = [
     "observe",
     "plan",
     "preview",
-    "published_scenario",
     "read_matrix",
     "read_profiles",
     "read_tf_config",
@@ -63,7 +62,5 @@ __all__ = [
     "testbed_predict",
     "testbed_read",
     "validate",
-    "validate_hybrids",
     "validate_matrix",
-    "validate_published",
 ]

@@ -30,7 +30,7 @@ from paceline.cli.ending import Ending, StoppedError, ending_by_signals
 from paceline.version import __version__
 from simulator.base.errors import PacelineError, PacelineWarning, ScenarioError
 
-__all__ = ["main"]
+__all__ = ["main", "program"]
 
 
 def _print_version(wanted: bool) -> None:
@@ -139,13 +139,20 @@ def _command_of(module: ModuleType) -> tuple[str, Any]:
     )
 
 
+def program(about: str, *functions: Callable[..., None]) -> Any:
+    """A program that looks like this one, for :func:`main`: each function, with typer's options, is a command of its name."""
+    commands = {its.__name__: _Command(its.__name__, its) for its in functions}
+    return _Group(help=about, commands=dict(commands), no_args_is_help=True, context_settings=_HELP)
+
+
+_HELP = {"help_option_names": ["-h", "--help"]}
 app = typer.Typer(
     name="paceline",
     cls=_Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=_HELP,
 )
 app.callback(help=_flowing(_root))(_root)
 
@@ -219,8 +226,8 @@ def _show_warning(
 _show_as_before = warnings.showwarning
 
 
-def main() -> None:
-    """Run the command line; every error of the user's ends as one line and an exit code."""
+def main(run: Callable[..., Any] = app, name: str = "paceline") -> None:
+    """Run the command line, or another that looks like it; every error of the user's ends as one line and an exit code."""
     if "_PACELINE_COMPLETE" in os.environ:  # typer's scripts ask so at every Tab
         from paceline.cli import completing
 
@@ -229,18 +236,18 @@ def main() -> None:
     with ending_by_signals() as ending, warnings.catch_warnings():
         warnings.showwarning = _show_warning
         warnings.simplefilter("default", PacelineWarning)
-        code, kept = _run(ending)
+        code, kept = _run(ending, run, name)
         if code == _INTERRUPTED:
             _say("; ".join(filter(None, (ending.words, kept))))
             code = ending.exit_code
     sys.exit(code)
 
 
-def _run(ending: Ending) -> tuple[int, str]:
+def _run(ending: Ending, run: Callable[..., Any], name: str) -> tuple[int, str]:
     """The exit code, and where the command was stopped, what is kept of its work."""
     kept = ""
     try:
-        code = ending.during(lambda: app(prog_name="paceline", standalone_mode=False))
+        code = ending.during(lambda: run(prog_name=name, standalone_mode=False))
     except PacelineError as error:
         for problem in error.problems if isinstance(error, ScenarioError) else (str(error) or type(error).__name__,):
             _say(in_options(problem))

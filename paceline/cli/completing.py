@@ -29,7 +29,7 @@ __all__ = ["KEYS_FILE", "Word", "answer", "known_keys", "text_of_keys", "words_f
 
 KEYS_FILE = Path(__file__).with_name("keys.json")
 """Every key that ``--set`` takes, with what it means and its values where these are few; and names that only the library has: strategies,
-software, sorts of links, published tables."""
+software, sorts of links."""
 
 
 class Word(NamedTuple):
@@ -230,17 +230,6 @@ def _sorts(_: str) -> Iterator[Word]:
     return (Word(name, meaning) for name, meaning in _known()["sorts"].items())
 
 
-def _tables(begun: str) -> Iterator[Word]:
-    """Tables, and where something is typed the series in them."""
-    yield from map(Word, _known()["tables"])
-    if begun:
-        yield from map(Word, _known()["published"])
-
-
-def _rows(_: str) -> Iterator[Word]:
-    return (Word(row) for rows in _known()["published"].values() for row in rows)
-
-
 _SETTING = _keys("testbed-setting")
 _VALUES: Mapping[str, Callable[[str], Iterable[Word]]] = {
     "scenario": _named("scenarios"),
@@ -260,9 +249,7 @@ _VALUES: Mapping[str, Callable[[str], Iterable[Word]]] = {
     "formats": _listed(lambda: ("png", "svg")),
     "runs_on": _listed(lambda: _known()["software"]),
     "init.sort": _sorts,
-    "only": _tables,
     "--hybrids.only": lambda _: map(Word, _known()["hybrids"]),
-    "row": _rows,
     "precision": lambda _: map(Word, ("float32", "mixed_float16")),
 }
 """What the values of parameters are, by their names in Python; behind a command or an option, where one of the name differs there."""
@@ -384,19 +371,12 @@ _NOT_SET = (
 
 def data_of_keys() -> dict[str, Any]:
     """What :data:`KEYS_FILE` holds, from the formats of files."""
-    from calibrate.published.hybrids import load_hybrids
-    from calibrate.published.prediction import row_name
-    from calibrate.published.scenarios import cases_of
-    from calibrate.published.tables import load_tables
-    from calibrate.published.validation import names_of_tables
     from calibrate.testbed.setting import TestbedSetting
     from paceline.scenario_text import BEGUN_WITH, SORTS
     from simulator.catalogue.loading import NAMED
     from simulator.scenario import Scenario
     from simulator.strategies.catalogue import SHORT_NAMES
     from simulator.strategies.strategy import SOFTWARE
-
-    cases, hybrids = cases_of(load_tables()), load_hybrids()
 
     uses: dict[str, dict[str, Any]] = {
         f"{section}.use": {"help": f"one of {kind} of `paceline models list`, or a file", "of": [kind]} for section, kind in NAMED.items()
@@ -408,9 +388,6 @@ def data_of_keys() -> dict[str, Any]:
         "begun_with": list(BEGUN_WITH),
         "software": list(SOFTWARE),
         "sorts": dict(SORTS),
-        "tables": names_of_tables(cases),
-        "published": {case.series.id: [row_name(case, row) for row in rows] for case, rows in cases},
-        "hybrids": [*hybrids.tables, *hybrids.series],
     }
 
 

@@ -11,7 +11,7 @@ import pytest
 from support.needs import needs_tensorflow
 from support.scenarios import scenario_table
 
-from calibrate.peak_memory import Peak, measure, read_peaks
+from evidence.studies.peak_memory import Peak, measure, read_peaks
 from simulator import scenario_from_table
 from simulator.memory import SLOTS, memory_of
 

@@ -14,7 +14,7 @@ import pytest
 from support.needs import needs_tensorflow
 
 import calibrate
-from calibrate.testbed.model_parallel import COLUMNS, StagedRun, StagedSetting, measure_staged, read_settings, scenario_of
+from evidence.studies.staged_runs import COLUMNS, StagedRun, StagedSetting, measure_staged, read_settings, scenario_of
 from simulator import simulate
 from simulator.base.errors import InputError, ScenarioError
 from simulator.base.files import read_toml

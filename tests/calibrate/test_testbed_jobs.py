@@ -10,8 +10,6 @@ import pytest
 from support.needs import needs_tensorflow
 
 from calibrate.records import JobEvent, Updated
-from calibrate.testbed.fault_check import Compared, compared, lines, read_experiments
-from calibrate.testbed.job_prediction import JobCosts, costs_of, job_scenario, job_table
 from calibrate.testbed.jobs import checkpoint_stops_s, faults_of, fewer_workers_s, finished_s, lost_steps, rates, startups_s
 from calibrate.testbed.loading import load_setting
 from calibrate.testbed.platform import MEANINGS, Parameter, Platform
@@ -20,6 +18,8 @@ from calibrate.testbed.readings import OneRun
 from calibrate.testbed.running import measure_setting
 from calibrate.testbed.setting import TestbedSetting
 from calibrate.testbed.summary import TestbedRun
+from evidence.studies.fault_check import Compared, compared, lines, read_experiments
+from evidence.studies.job_prediction import JobCosts, costs_of, job_scenario, job_table
 from simulator import simulate
 from simulator.base.errors import InputError
 

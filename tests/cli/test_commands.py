@@ -98,7 +98,7 @@ def test_help_imports_nothing_that_simulates(arguments: tuple[str, ...]) -> None
     loaded = _started(*arguments)
     assert "typer" in loaded
     assert not loaded & {*NEEDLESS}
-    assert {name for name in loaded if name.startswith("simulator")} == {"simulator", "simulator.base.errors"}
+    assert {name for name in loaded if name.startswith("simulator")} == {"simulator", "simulator.base", "simulator.base.errors"}
     assert "paceline.cli.commands.simulate" in loaded
     assert not loaded & {"paceline.api", "paceline.cli.terminal"}
 
@@ -107,7 +107,7 @@ def test_completion_imports_nothing_that_simulates() -> None:
     asked = {"_PACELINE_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": "paceline simulate ring --set strategy.kind="}
     loaded = _started(**asked)
     assert not loaded & {*NEEDLESS, "rich"}
-    assert {name for name in loaded if name.startswith("simulator")} == {"simulator", "simulator.base.errors", "simulator.base.catalog"}
+    assert {name for name in loaded if name.startswith("simulator")} == {"simulator", "simulator.base", "simulator.base.errors", "simulator.base.catalog"}
 
 
 def test_the_simulator_imports_nothing_heavy_that_it_may_not_need() -> None:

@@ -102,13 +102,6 @@ def test_every_key_is_one_that_a_setting_takes() -> None:
         ("paceline validate --matrix ", ["quick", "headline"], ["ring"]),
         ("paceline plan ring --runs-on horovod,", ["horovod,pytorch", "horovod,megatron-lm"], ["horovod,horovod"]),
         ("paceline init --sort ", ["ethernet", "rdma", "given"], ["nvlink"]),
-        ("paceline validate --published --only ", ["horovod_2017", "staleness", "nccl_allreduce"], ["torchgpipe"]),
-        (
-            "paceline validate --published --only tensorpack-p100-resnet50-tensorpack-p",
-            ["tensorpack-p100-resnet50-tensorpack-parameter-server"],
-            [],
-        ),
-        ("paceline validate --hybrids --only ", ["torchgpipe", "torchtitan"], ["horovod_2017"]),
         ("paceline report r.ndjson --figures f --format ", ["png", "svg"], []),
         ("paceline report r.ndjson --figures ", [], ["png"]),
         ("paceline simulate ring --epochs ", [], ["ring"]),
@@ -164,26 +157,27 @@ def test_bash_splits_words_at_equals_signs(
     assert paceline().stdout.splitlines() == offered
 
 
-ROW = "tensorpack-p100-resnet50-tensorpack-parameter-server: 8 on 1"
+NAME = "tensorpack-p100-resnet50-tensorpack-parameter-server: 8 on 1.toml"
 
 
 @pytest.mark.parametrize(
     ("instruction", "line", "offered"),
     [
-        ("complete_bash", f"paceline validate --as-scenario {ROW[:51]}", ROW.replace(" ", "\\ ")),
-        ("complete_bash", f"paceline validate --as-scenario {ROW[:-8]} : \\ 8", "\\ 8\\ on\\ 1"),
-        ("complete_bash", f"paceline validate --as-scenario '{ROW[:-3]}", ROW),
-        ("complete_zsh", f"paceline validate --as-scenario '{ROW[:-3]}", ROW.replace(":", "\\\\:")),
-        ("complete_fish", f"paceline validate --as-scenario {ROW[:51]}", ROW),
-        ("complete_powershell", f"paceline validate --as-scenario {ROW[:51]}", f"'{ROW}':::"),
+        ("complete_bash", f"paceline simulate {NAME[:51]}", NAME.replace(" ", "\\ ")),
+        ("complete_bash", f"paceline simulate {NAME[:-13]} : \\ 8", "\\ 8\\ on\\ 1.toml"),
+        ("complete_bash", f"paceline simulate '{NAME[:-8]}", NAME),
+        ("complete_zsh", f"paceline simulate '{NAME[:-8]}", NAME.replace(":", "\\\\:")),
+        ("complete_fish", f"paceline simulate {NAME[:51]}", NAME),
+        ("complete_powershell", f"paceline simulate {NAME[:51]}", f"'{NAME}':::"),
     ],
 )
-def test_a_row_whose_name_has_spaces_is_one_word_in_every_shell(
-    paceline: Runner, monkeypatch: pytest.MonkeyPatch, instruction: str, line: str, offered: str
+def test_a_file_whose_name_has_spaces_is_one_word_in_every_shell(
+    folder: Path, paceline: Runner, monkeypatch: pytest.MonkeyPatch, instruction: str, line: str, offered: str
 ) -> None:
+    (folder / NAME).write_text("")
     monkeypatch.setenv("_PACELINE_COMPLETE", instruction)
     monkeypatch.setenv("COMP_WORDS", line)
-    monkeypatch.setenv("COMP_CWORD", "5" if " : " in line else "3")
+    monkeypatch.setenv("COMP_CWORD", "4" if " : " in line else "2")
     monkeypatch.setenv("_TYPER_COMPLETE_ARGS", line)
     monkeypatch.setenv("_TYPER_COMPLETE_WORD_TO_COMPLETE", line.rpartition(" ")[2])
     assert offered in paceline().stdout

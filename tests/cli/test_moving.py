@@ -116,13 +116,3 @@ def test_a_price_from_the_command_line_is_the_scenarios_own(paceline, cnn):
     assert found["scenario"]["cluster"]["price"] == {
         "usd_per_node_hour": 0.5, "source": "given in the scenario", "terms": "", "date": ""
     }  # fmt: skip
-
-
-def test_moved_trainings_are_validated_in_a_section_of_their_own(paceline, folder):
-    done = paceline("validate", "--published", "--regime", "moved", "--markdown", "m.md", "--json")
-    found = answer(done)
-    assert [score["group"] for score in found["scores"]] == ["moved, published pair", "moved, two rooflines", "moved, one roofline"]
-    assert len(found["rows"]) > 200
-    text = (folder / "m.md").read_text()
-    assert "<!-- begin paceline validate: moved -->" in text
-    assert "### Moved from one device to another" in text

@@ -49,8 +49,6 @@ PLAN = "plan ring --target-throughput '1 samples/s'"
         pytest.param("schema scenari", "'scenario'", id="format of a file"),
         pytest.param("report r.ndjson --figures f --format pgn", "png", id="format of a figure"),
         pytest.param("validate --matrix quikc", "quick", id="matrix"),
-        pytest.param("validate --published --regime nccl", "NCCL", id="regime"),
-        pytest.param("validate --hybrids --only torchgpip", "torchgpipe", id="table"),
         pytest.param("validate s.toml --measured p.csv", "throughput", id="column"),
         pytest.param("testbed run --set workrs=3", "workers", id="key of a setting"),
         pytest.param("testbed run --set model=ladder-4m", "ladder-4mb", id="synthetic model"),

@@ -66,19 +66,6 @@ FOREIGN = [
         "--tables 'b/points.csv': is there already and is no table of a validation's settings",
     ),
     (f"{VALIDATE} --refit --out-scenario new.toml", "new.toml", MINE, "--out-scenario 'new.toml': is there already"),
-    (
-        "validate --hybrids --only torchgpipe --keep b",
-        "b/hybrids.ndjson",
-        MINE,
-        "--keep 'b/hybrids.ndjson': is there already and holds no predicted rows",
-    ),
-    (
-        "validate --published --tables b",
-        "b/published-nccl.csv",
-        "my notes",
-        "--tables 'b/published-nccl.csv': is there already and is no table of a",
-    ),
-    ("validate --published --regime moved --tables b", "b/moved-moved.csv", POINTS, "is no table with the columns of this one"),
     ("validate --matrix random:1 --count 1 --list --out-matrix m.toml", "m.toml", MINE, "--out-matrix 'm.toml': is there already"),
     ("validate --matrix random:1 --count 1 --out-matrix m.toml --platform p.json", "p.json", "{}", "is no machine that a fit wrote"),
     ("testbed fit none.ndjson --out p.json", "p.json", "{}", "--out 'p.json': is there already and is no machine that a fit wrote"),
@@ -278,18 +265,6 @@ def test_a_refit_writes_all_that_is_asked_for(inputs: Path, paceline: Runner) ->
     assert sorted(path.name for path in (inputs / "new").iterdir()) == ["m.md", "r.csv", "s.toml"]
 
 
-def test_kept_predictions_go_on_behind_a_line_that_was_cut_off(inputs: Path, paceline: Runner) -> None:
-    command = "validate", "--hybrids", "--only", "torchgpipe", "--keep", "b"
-    assert paceline(*command).code == 0
-    whole = (inputs / "b" / "hybrids.ndjson").read_bytes()
-    (inputs / "b" / "hybrids.ndjson").write_bytes(whole[:-100])
-    assert paceline(*command).code == 0
-    assert (inputs / "b" / "hybrids.ndjson").read_bytes() == whole[:-100] + b"\n" + whole.splitlines(keepends=True)[-1]
-    (inputs / "b" / "hybrids.ndjson").write_text(MINE)
-    assert paceline(*command, "--force").code == 0
-    assert (inputs / "b" / "hybrids.ndjson").read_bytes() == whole
-
-
 def test_a_working_folder_cannot_stand_in_for_code_that_comes_along(
     inputs: Path, paceline: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -313,8 +288,8 @@ def test_a_working_folder_cannot_stand_in_for_code_that_comes_along(
     (file,) = (Path(model.removesuffix(":build")) for model in profiled)
     assert file.is_absolute()
     assert not file.is_relative_to(inputs)
-    from calibrate.published.tables import data_file
     from calibrate.testbed.model import builder_of
+    from evidence.published.tables import data_file
     from simulator.resolve.published_throughputs import load_published_throughputs
 
     assert not Path(builder_of("ladder-1mb").partition(":")[0]).is_relative_to(inputs)
@@ -340,20 +315,20 @@ WRITERS = {
     "paceline/sweeping/results_file.py": "lines, one by one, into files that an Output has looked at",
     "paceline/cli/completing.py": "a file of its sources",
     "paceline/api/validating.py": "an example, in a folder of its own",
-    "calibrate/published/shares.py": "a file of its sources",
-    "calibrate/published/fitting.py": "files of its sources, and a cache of its own",
-    "calibrate/published/hybrid_validation.py": "rows, one by one, into a file that an Output has looked at",
+    "evidence/published/shares.py": "a file of its sources",
+    "evidence/published/fitting.py": "files of its sources, and a cache of its own",
+    "evidence/published/hybrid_validation.py": "rows, one by one, into a file that an Output has looked at",
     "calibrate/probing.py": "what its own child processes say, in a folder of its own",
-    "calibrate/peak_memory.py": "rows, one by one, into a file that an Output has looked at",
-    "calibrate/testbed/first_epochs.py": "rows, one by one, into a file that an Output has looked at",
-    "calibrate/testbed/fault_check.py": "rows, one by one, into a file that an Output has looked at",
-    "calibrate/testbed/model_parallel.py": "rows, one by one, into a file that an Output has looked at",
+    "evidence/studies/peak_memory.py": "rows, one by one, into a file that an Output has looked at",
+    "evidence/studies/timed_epochs.py": "rows, one by one, into a file that an Output has looked at",
+    "evidence/studies/fault_check.py": "rows, one by one, into a file that an Output has looked at",
+    "evidence/studies/staged_runs.py": "rows, one by one, into a file that an Output has looked at",
     "calibrate/testbed/running.py": "a setting for its own child process",
 }
 
 
 def test_whatever_else_writes_a_file_asks_first_whether_it_may() -> None:
     root = Path(paceline_package.__file__).parent.parent
-    files = [file for top in ("simulator", "paceline", "calibrate") for file in (root / top).rglob("*.py")]
+    files = [file for top in ("simulator", "paceline", "calibrate", "evidence") for file in (root / top).rglob("*.py")]
     found = {str(file.relative_to(root)) for file in files if WRITES.search(file.read_text())}
     assert {name for name in found if not name.startswith("calibrate/probes/")} == set(WRITERS), "use simulator.base.outputs.Output"

@@ -193,27 +193,14 @@ def refused(answer: Answer) -> str:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ("validate --regime NCCL", "--regime: goes with --published; add that"),
         ("validate --unit updates/s", "--unit: goes with SCENARIO.toml and --measured; add that, or leave --unit out"),
-        ("validate --only torchgpipe", "--only: goes with --published or --hybrids; add that"),
-        ("validate --hybrids --published", "--hybrids: says nothing with --published"),
-        ("validate --hybrids --matrix quick", "--matrix: says nothing with --hybrids"),
-        ("validate --hybrids --only gpipe", "there is no published table or series 'gpipe'; did you mean torchgpipe?"),
-        ("validate --published --as-scenario x --out-scenario y.toml --json", "--json: says nothing with --as-scenario"),
-        ("validate --published --unit updates/s", "--unit: says nothing with --published"),
-        ("validate --published --platform p.json", "--platform: says nothing with --published"),
-        ("validate --published --matrix quick", "--matrix: says nothing with --published"),
         ("validate s.toml --measured p.csv --matrix quick", "--matrix: says nothing with SCENARIO.toml and --measured"),
         ("validate s.toml --measured p.csv --timeout 5", "--timeout: says nothing with SCENARIO.toml and --measured"),
         ("validate --list --rows r.csv", "--rows: says nothing with --list, which measures nothing"),
         ("validate --list --max-worst 5%", "--max-worst: says nothing with --list"),
-        ("validate --published --regime nccl", "there is no published regime 'nccl'; did you mean NCCL?"),
-        ("validate --published --refit", "--refit: says nothing with --published"),
         ("validate --refit", "--refit: goes with SCENARIO.toml and --measured"),
-        ("validate --published --out mine.md", "--out 'mine.md': is there already and is no validation page"),
         ("validate s.toml", "SCENARIO.toml and --measured POINTS.csv belong together"),
         ("validate --measured p.csv", "SCENARIO.toml and --measured POINTS.csv belong together"),
-        ("validate s.toml --measured p.csv --published", "SCENARIO.toml: says nothing with --published"),
         ("validate s.toml --measured none.csv", "none.csv: there is no such file"),
         ("validate s.toml --measured bad.csv", "bad.csv:3: throughput: 'x' must be a number"),
         ("validate none.toml --measured p.csv", "none.toml: there is no such file"),
@@ -244,18 +231,6 @@ def test_bad_use_is_one_line_and_exit_code_2(paceline: Runner, folder: Path, poi
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     assert says in refused(paceline(*arguments.split()))
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
-
-
-def test_published_hybrids_are_predicted_and_kept(paceline: Runner, folder: Path) -> None:
-    asked = "validate", "--hybrids", "--only", "torchgpipe", "--keep", "kept", "--json"
-    answer = paceline(*asked, "--rows", "rows.csv")
-    assert answer.code == 0, answer.stderr
-    told = json.loads(answer.stdout)
-    assert [score["group"] for score in told["scores"]] == ["torchgpipe, from its smallest row"]
-    assert sum(not row["fitted"] for row in told["rows"]) == 8
-    assert len((folder / "rows.csv").read_text().splitlines()) == 1 + 8
-    assert len((folder / "kept" / "hybrids.ndjson").read_text().splitlines()) == 9
-    assert json.loads(paceline(*asked).stdout)["rows"] == told["rows"]
 
 
 def test_force_replaces_what_is_no_page(paceline: Runner, folder: Path, points: Path) -> None:

@@ -119,12 +119,6 @@ def test_a_fit_leaves_out_what_cannot_be_read_and_predicts(paceline: Runner, fol
     assert "dispatch_s" in json.loads(predicted.stdout)["undetermined"]
 
 
-def test_a_matrix_goes_alone(paceline: Runner, folder: Path) -> None:
-    answer = paceline(*asked(folder), "--published")
-    assert answer.code == 2
-    assert "--matrix" in answer.stderr
-
-
 # --- settings that are drawn, and matrices that are checked first --------------------------------
 
 
@@ -139,7 +133,6 @@ def test_a_matrix_goes_alone(paceline: Runner, folder: Path) -> None:
         ("--matrix random:1 --count 10000", "--count 10000: must be from 1 to 200"),
         ("--matrix quick --count 3", "--count: goes with settings that are drawn"),
         ("--matrix quick --out-matrix drawn.toml", "--out-matrix: goes with settings that are drawn"),
-        ("--published --list", "--list: says nothing with --published"),
         ("--matrix model.toml", "model.toml: fit[0]: model: there is no workload named 'resnet'"),
         ("--matrix function.toml", "function.toml: fit[0]: model: 'none.py:build': there is no such file"),
         ("--matrix law.toml", "law.toml: fit[0]: compute.law.kind: 'normal' is no law of the emulated device"),

@@ -98,12 +98,6 @@ def test_arguments_become_options_of_the_command_that_runs(
             id="an option that is named otherwise than the argument",
         ),
         pytest.param(
-            lambda: library.published_scenario("zzz"),
-            ("validate", "--published", "--as-scenario", "zzz", "--out-scenario", "p.toml"),
-            "`row`: no published row that a scenario predicts is named 'zzz'", "--as-scenario: no published row that a scenario predicts",
-            id="an option of one way to use a command",
-        ),
-        pytest.param(
             lambda: library.sweep("ring", {"strategy.workers": [1, 0]}),
             ("sweep", "ring", "--over", "strategy.workers=1,0", "--out", "s.ndjson"),
             "strategy.workers: 0 must be", "strategy.workers: 0 must be",
@@ -132,7 +126,7 @@ def test_each_kind_of_message(
         ("init", ("new_scenario",)),
         (
             "validate",
-            ("validate", "refit", "validate_published", "published_scenario", "validate_hybrids", "read_matrix", "validate_matrix"),
+            ("validate", "refit", "read_matrix", "validate_matrix"),
         ),
     ],
 )

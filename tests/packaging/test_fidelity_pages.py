@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from calibrate.published.hybrid_prediction import is_composed
 from calibrate.validation.comparison import Compared
 from calibrate.validation.validation import Score, Validation, scores_of
+from evidence.published.hybrid_prediction import is_composed
 from paceline.reporting.validation.content import scores_table
 from simulator.spec.figures import Estimate
 

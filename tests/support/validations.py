@@ -62,7 +62,7 @@ def validation_of(rows: Sequence[Compared] | None = None, **changes: Any) -> Val
     about: dict[str, Any] = {
         "key": "sample",
         "title": "A testbed of sixteen workers",
-        "command": "paceline validate --published",
+        "command": "python -m evidence published",
         "date": "2026-01-02 03:04+00:00",
         "machine": "a machine, 2 cores, Python 3.11",
         "about": ("points.csv holds 45 runs at 15 settings.",),

@@ -9,6 +9,7 @@ import pytest
 from support.scenarios import scenario_table
 
 import paceline
+from evidence.validating import published_scenario, validate_published
 from paceline.lengthy import Lengthy
 from paceline.reporting.validation import as_data
 from simulator import load_scenario
@@ -127,34 +128,32 @@ def test_what_is_wrong_of_the_others_names_the_argument(points: Path, tmp_path: 
     with pytest.raises(InputError, match="`out_matrix`: goes with settings that are drawn"):
         paceline.read_matrix("quick", out_matrix=tmp_path / "quick.toml")
     with pytest.raises(InputError, match=r"`regimes`: there is no published regime 'nccl'; did you mean NCCL\?"):
-        paceline.validate_published(["nccl"])
+        validate_published(["nccl"])
     with pytest.raises(InputError, match="there is no published table or series 'horovod_2018'; did you mean horovod_2017"):
-        paceline.validate_published(only=["horovod_2018"])
+        validate_published(only=["horovod_2018"])
     with pytest.raises(
-        InputError, match=r"table or series 'zzz'; tables are .*, tensorpack, .* `paceline validate --published --only TABLE"
+        InputError, match=r"table or series 'zzz'; tables are .*, tensorpack, .* `python -m evidence published --only TABLE"
     ):
-        paceline.validate_published(only=["zzz"])
+        validate_published(only=["zzz"])
     with pytest.raises(InputError, match="`regimes`: 'NCCL' must be a list of regimes"):
-        paceline.validate_published("NCCL")
+        validate_published("NCCL")
 
 
 def test_a_table_is_validated_alone_and_a_row_of_it_is_a_scenario_that_predicts_the_same(tmp_path: Path) -> None:
-    found = paceline.validate_published(only=["tensorpack"])
+    found = validate_published(only=["tensorpack"])
     assert {row.settings["table"] for row in found.rows} == {"tensorpack"}
     assert len(found.rows) == 16  # models/published/tensorpack.csv
     row = found.rows[-1]
     file = tmp_path / "row.toml"
-    paceline.published_scenario(row.name, out_scenario=file)
+    published_scenario(row.name, out_scenario=file)
     assert paceline.simulate(file).throughput_samples_per_s == row.predicted
     about = file.read_text().splitlines()[:3]
-    assert about[0].startswith(
-        f"# The row {row.name!r} of models/published/tensorpack.csv, as `paceline validate --published` predicts it;"
-    )
+    assert about[0].startswith(f"# The row {row.name!r} of models/published/tensorpack.csv, as `python -m evidence published` predicts it;")
     assert about[0].endswith(f"measured: {row.measured[0]:,.0f} images/s")
     assert about[1].endswith(f"the smallest row of the series, {row.name.partition(':')[0] + ': 1 on 1'!r}, comes out as measured")
     assert about[2] == f"# Source: {row.settings['source']}"
     with pytest.raises(InputError, match=r"`out_scenario`: .*: is there already; overwrite it with `force=True`"):
-        paceline.published_scenario(row.name, out_scenario=file)
+        published_scenario(row.name, out_scenario=file)
 
 
 def test_a_matrix_is_drawn_listed_and_written(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from calibrate.published.shares import SHARES, fitted, rows_of
+from evidence.published.shares import SHARES, fitted, rows_of
 from simulator import simulate
 from simulator.base.catalog import entries
 from simulator.base.errors import ScenarioError
@@ -261,7 +261,7 @@ def test_draws_spread_as_the_constants_do():
 def test_the_constants_are_what_the_published_rows_give():
     found = fitted(rows_of(load_published_throughputs()))
     for name in SHARES:
-        assert found.constants[name] == constants()[name].plain, "run python -m calibrate.published.shares"
+        assert found.constants[name] == constants()[name].plain, "run python -m evidence.published.shares"
     assert np.median(np.abs(found.errors)) < 0.2
 
 

@@ -111,7 +111,7 @@ def test_every_setting_stands_on_the_page_and_in_markdown():
         assert f"| {number} | {each.name}" in markdown
     assert summary(validation)[0] in text
     assert summary(validation)[0] in markdown
-    for wanted in ("2026-01-02 03:04", "a machine, 2 cores", "paceline validate --published", "What was moved"):
+    for wanted in ("2026-01-02 03:04", "a machine, 2 cores", "python -m evidence published", "What was moved"):
         assert wanted in text
         assert wanted in markdown
 

@@ -62,45 +62,7 @@ def validate(
         typer.Option(
             "--out-scenario",
             metavar="FILE.toml",
-            help="With --refit: write the scenario with the fitted values. With --as-scenario: write that.",
-            show_default=False,
-        ),
-    ] = None,
-    published: Annotated[
-        bool, typer.Option("--published", help="Instead: predict published tables from their smallest rows and hardware facts.")
-    ] = False,
-    regimes: Annotated[
-        list[str] | None, typer.Option("--regime", help="With --published: one regime only. Repeatable.", show_default=False)
-    ] = None,
-    hybrids: Annotated[
-        bool,
-        typer.Option("--hybrids", help="Instead: predict published trainings that cut a model over devices: pipelines, tensors, shards."),
-    ] = False,
-    only: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--only",
-            metavar="TABLE|SERIES",
-            help="With --published or --hybrids: one of its tables or series only. Repeatable.",
-            show_default=False,
-        ),
-    ] = None,
-    row: Annotated[
-        str | None,
-        typer.Option(
-            "--as-scenario",
-            metavar="ROW",
-            help="With --published: only write the scenario by which one row is predicted to --out-scenario. ROW is its name in the "
-            "tables, such as 'SERIES: 8 on 2'.",
-            show_default=False,
-        ),
-    ] = None,
-    keep: Annotated[
-        Path | None,
-        typer.Option(
-            "--keep",
-            metavar="FOLDER",
-            help="With --hybrids: what was predicted is kept there, and not predicted again.",
+            help="With --refit: write the scenario with the fitted values.",
             show_default=False,
         ),
     ] = None,
@@ -186,13 +148,11 @@ def validate(
     force: Annotated[bool, typer.Option("--force", "-f", help="Replace files even if this command has not written them.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print every setting and the scores as JSON.")] = False,
 ) -> None:
-    """Compare predictions with measurements: your own, published ones, or new ones made here.
+    """Compare predictions with measurements: your own, or new ones made here.
 
     [bold]Your own runs[/bold]: give a scenario and --measured. You see the signed error of each
     prediction, and whether each run lies inside its 90% interval. [bold]--refit[/bold] fits the
     scenario to your runs and predicts each run from the others, so that the fit cannot flatter itself.
-
-    [bold]Published tables[/bold]: --published, and --hybrids for trainings that cut a model over devices.
 
     [bold]New measurements[/bold]: without any of these, real TensorFlow clusters run on this machine.
     Small ones are fitted; larger and different ones are predicted, measured and compared.
@@ -209,12 +169,6 @@ def validate(
 
     Example: [bold]paceline validate my.toml --measured points.csv --refit --out-scenario refitted.toml[/bold]
 
-    Example: [bold]paceline validate --published --max-median 8%[/bold]
-
-    Example: [bold]paceline validate --published --only horovod_2017[/bold]
-
-    Example: [bold]paceline validate --hybrids --only torchgpipe[/bold]
-
     Example: [bold]paceline validate --matrix quick --out validation.html[/bold]
 
     Example: [bold]paceline validate --matrix random:1 --count 12 --list[/bold]
@@ -229,28 +183,10 @@ def validate(
     from simulator.base.errors import InputError
 
     on_points = scenario is not None or measured is not None
-    if published:
-        others = [name for name in _OF_POINTS if row is None or name != "out_scenario"]
-        useless(context, "--published", ("scenario", "measured", "hybrids", *others, *_OF_MATRIX))
-    else:
-        needs(context, "--published", ["regimes", "row"])
-    if hybrids:
-        useless(context, "--hybrids", ("scenario", "measured", *_OF_POINTS, *_OF_MATRIX))
-    else:
-        needs(context, "--hybrids", ["keep"])
-        if not published:
-            needs(context, "--published or --hybrids", ["only"])
     if on_points:
         useless(context, "SCENARIO.toml and --measured", _OF_MATRIX)
-    elif row is None:
+    else:
         needs(context, "SCENARIO.toml and --measured", _OF_POINTS)
-    if row is not None:
-        useless(context, "--as-scenario, which compares nothing", ("regimes", "only", "json", *_OF_RESULTS))
-        if out_scenario is None:
-            raise InputError("--as-scenario: needs a file to write; add --out-scenario FILE.toml")
-        api.published_scenario(row, out_scenario=out_scenario, force=force)
-        note(f"wrote {out_scenario}; use it with: paceline simulate {out_scenario}")
-        return
     if not refit:
         needs(context, "--refit", ["out_scenario"])
     if list_:
@@ -261,13 +197,7 @@ def validate(
         "tables": tables,
         "force": force, "command": command_line(),
     }  # fmt: skip
-    if published:
-        with progress_bar("series") as advance:
-            found = api.validate_published(regimes or [], only=only or [], progress=lambda done, total, _: advance(done, total), **common)
-    elif hybrids:
-        with progress_bar("rows") as advance:
-            found = api.validate_hybrids(only or [], keep=keep, progress=lambda done, total, _: advance(done, total), **common)
-    elif on_points:
+    if on_points:
         if scenario is None or measured is None:
             raise InputError("validate: SCENARIO.toml and --measured POINTS.csv belong together; give both")
         common |= {

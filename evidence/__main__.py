@@ -1,0 +1,104 @@
+"""``python -m evidence``: published tables predicted and compared, and the pages and rows that come of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from evidence.validating import published_scenario, validate_hybrids, validate_published
+from paceline.cli.app import main, program
+from paceline.cli.options import command_line
+from paceline.cli.showing_validation import show_validation
+from paceline.cli.terminal import note, progress_bar, show_json
+from paceline.reporting.validation import as_data
+
+__all__ = ["hybrids", "published", "row"]
+
+_MISSED = 3
+"""Exit code where a threshold is missed."""
+
+Only = Annotated[list[str] | None, typer.Option("--only", metavar="TABLE|SERIES", help="One table or series. Repeatable.")]
+Out = Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE.html", help="Write an HTML page.")]
+Markdown = Annotated[Path | None, typer.Option("--markdown", metavar="FILE.md", help="Put a section into a Markdown file.")]
+Rows = Annotated[Path | None, typer.Option("--rows", metavar="FILE.csv", help="Write rows that a discrepancy can be estimated from.")]
+Tables = Annotated[Path | None, typer.Option("--tables", metavar="FOLDER", help="Write every setting as CSV files into this folder.")]
+MaxMedian = Annotated[str | None, typer.Option("--max-median", metavar="SHARE", help="Threshold: median size of errors, such as 8%.")]
+MinCoverage = Annotated[str | None, typer.Option("--min-coverage", metavar="SHARE", help="Threshold: share of runs inside the interval.")]
+Force = Annotated[bool, typer.Option("--force", "-f", help="Replace files that something else has written.")]
+Json = Annotated[bool, typer.Option("--json", help="Print every setting and the scores as JSON.")]
+
+
+def published(
+    regimes: Annotated[list[str] | None, typer.Option("--regime", help="One regime, such as NCCL or moved. Repeatable.")] = None,
+    only: Only = None,
+    out: Out = None,
+    markdown: Markdown = None,
+    rows: Rows = None,
+    tables: Tables = None,
+    max_median: MaxMedian = None,
+    min_coverage: MinCoverage = None,
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Predict published tables of throughput from their smallest rows and facts about hardware."""
+    files = {"out": out, "markdown": markdown, "rows": rows, "tables": tables}
+    with progress_bar("series") as advance:
+        found = validate_published(
+            regimes or [], only=only or [], progress=lambda done, total, _: advance(done, total),
+            thresholds=_thresholds(max_median, min_coverage), force=force, command=command_line(), **files,
+        )  # fmt: skip
+    _show(found, files, json=json)
+
+
+def hybrids(
+    only: Only = None,
+    keep: Annotated[Path | None, typer.Option("--keep", metavar="FOLDER", help="Keep rows there, and go on behind them.")] = None,
+    out: Out = None,
+    markdown: Markdown = None,
+    rows: Rows = None,
+    tables: Tables = None,
+    max_median: MaxMedian = None,
+    min_coverage: MinCoverage = None,
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Predict published trainings that cut a model over devices: pipelines, split tensors, sharded state."""
+    files = {"out": out, "markdown": markdown, "rows": rows, "tables": tables}
+    with progress_bar("rows") as advance:
+        found = validate_hybrids(
+            only or [], keep=keep, progress=lambda done, total, _: advance(done, total),
+            thresholds=_thresholds(max_median, min_coverage), force=force, command=command_line(), **files,
+        )  # fmt: skip
+    _show(found, files, json=json)
+
+
+def row(
+    name: Annotated[str, typer.Argument(metavar="ROW", help="Its name in the tables, such as 'SERIES: 8 on 2'.")],
+    out_scenario: Annotated[Path, typer.Option("--out-scenario", metavar="FILE.toml", help="The scenario's file.")],
+    force: Force = False,
+) -> None:
+    """Write the scenario by which one published row is predicted."""
+    published_scenario(name, out_scenario=out_scenario, force=force)
+    note(f"wrote {out_scenario}; use it with: paceline simulate {out_scenario}")
+
+
+def _thresholds(max_median: str | None, min_coverage: str | None) -> dict[str, str]:
+    return {name: text for name, text in (("max_median", max_median), ("min_coverage", min_coverage)) if text is not None}
+
+
+def _show(found: Any, files: dict[str, Path | None], *, json: bool) -> None:
+    show_json(as_data(found)) if json else show_validation(found)
+    for path in filter(None, files.values()):
+        note(f"wrote {path}")
+    for line in found.missed:
+        note(f"threshold missed: {line}")
+    if found.missed:
+        raise typer.Exit(_MISSED)
+
+
+app = program("What predictions are held against: tables that others have published.", published, hybrids, row)
+
+if __name__ == "__main__":
+    main(app, "python -m evidence")

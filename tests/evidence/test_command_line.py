@@ -1,0 +1,97 @@
+"""``python -m evidence``: what it predicts, writes and refuses."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.command_line import Answer
+
+from evidence.__main__ import app
+from paceline.cli.app import main
+
+Runner = Callable[..., Answer]
+MINE = "my notes\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def evidence(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Runner:
+    def run(*arguments: str) -> Answer:
+        monkeypatch.setattr(sys, "argv", ["evidence", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main(app, "python -m evidence")
+        said = capsys.readouterr()
+        assert isinstance(ended.value.code, int)
+        return Answer(ended.value.code, said.out, said.err)
+
+    return run
+
+
+def test_hybrids_are_predicted_and_kept(evidence: Runner, folder: Path) -> None:
+    asked = "hybrids", "--only", "torchgpipe", "--keep", "kept", "--json"
+    answer = evidence(*asked, "--rows", "rows.csv")
+    assert answer.code == 0, answer.stderr
+    told = json.loads(answer.stdout)
+    assert [score["group"] for score in told["scores"]] == ["torchgpipe, from its smallest row"]
+    assert sum(not row["fitted"] for row in told["rows"]) == 8
+    assert len((folder / "rows.csv").read_text().splitlines()) == 1 + 8
+    kept = folder / "kept" / "hybrids.ndjson"
+    whole = kept.read_bytes()
+    assert len(whole.splitlines()) == 9
+    kept.write_bytes(whole[:-100])  # as a run leaves it that was killed
+    assert json.loads(evidence(*asked).stdout)["rows"] == told["rows"]
+    assert kept.read_bytes() == whole[:-100] + b"\n" + whole.splitlines(keepends=True)[-1]
+
+
+def test_moved_trainings_are_validated_in_a_section_of_their_own(evidence: Runner, folder: Path) -> None:
+    answer = evidence("published", "--regime", "moved", "--markdown", "m.md", "--json")
+    assert answer.code == 0, answer.stderr
+    found = json.loads(answer.stdout)
+    assert [score["group"] for score in found["scores"]] == ["moved, published pair", "moved, two rooflines", "moved, one roofline"]
+    assert len(found["rows"]) > 200
+    text = (folder / "m.md").read_text()
+    assert "<!-- begin paceline validate: moved -->" in text
+    assert "### Moved from one device to another" in text
+
+
+def test_a_threshold_that_is_missed_is_an_exit_code(evidence: Runner) -> None:
+    answer = evidence("hybrids", "--only", "torchgpipe", "--max-median", "0.01%")
+    assert answer.code == 3
+    assert "threshold missed: " in answer.stderr
+
+
+def test_a_row_is_a_scenario(evidence: Runner, folder: Path) -> None:
+    answer = evidence("row", "tensorpack-p100-resnet50-tensorpack-parameter-server: 8 on 1", "--out-scenario", "row.toml")
+    assert answer.code == 0, answer.stderr
+    assert (folder / "row.toml").read_text().startswith("# The row 'tensorpack-p100-resnet50-tensorpack-parameter-server: 8 on 1' of ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ("hybrids --only gpipe", "there is no published table or series 'gpipe'; did you mean torchgpipe?"),
+        ("published --regime nccl", "there is no published regime 'nccl'; did you mean NCCL?"),
+        ("published --out mine.md", "--out 'mine.md': is there already and is no validation page"),
+        ("hybrids --only torchgpipe --keep b", "--keep 'b/hybrids.ndjson': is there already and holds no predicted rows"),
+        ("published --regime moved --tables b", "is no table with the columns of this one"),
+        ("row zzz --out-scenario p.toml", "no published row that a scenario predicts is named 'zzz'"),
+        ("published --max-median much", "--max-median 'much': must be a number from 0 on, such as 2%"),
+    ],
+)
+def test_bad_use_is_one_line_and_exit_code_2(evidence: Runner, folder: Path, arguments: str, says: str) -> None:
+    (folder / "b").mkdir()
+    for name, text in (("mine.md", MINE), ("b/hybrids.ndjson", MINE), ("b/moved-moved.csv", "workers,throughput\n2,7000\n")):
+        (folder / name).write_text(text)
+    answer = evidence(*arguments.split())
+    assert answer.code == 2, answer
+    assert says in answer.stderr
+    assert answer.stderr.count("\n") == 1

@@ -1,0 +1,89 @@
+"""The estimate of what predictions are off by finds what rows were made with, and leaves sources out."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from calibrate.validation.comparison import Compared, Reached, rows_from_csv, rows_to_csv
+from evidence.discrepancy import Sample, deviations, held_out
+from simulator.base.errors import InputError
+from simulator.spec.figures import Estimate
+
+REGIME = "all-reduce, measured links"
+
+
+def rows(compute: float, communication: float, sources: int = 6, each: int = 60, seed: int = 1) -> list[Compared]:
+    """Predictions of 100 whose truth is off by as much, with little chance beside."""
+    rng = np.random.default_rng(seed)
+    made = []
+    for source in range(sources):
+        for number in range(each):
+            share, reach = float(rng.uniform(0.1, 0.9)), float(rng.integers(1, 6))
+            away = share * compute * reach * rng.standard_normal() + (1 - share) * communication * rng.standard_normal()
+            made.append(
+                Compared(
+                    name=f"{source} {number}",
+                    group="made",
+                    measured=(100.0 * math.exp(away),),
+                    predicted=Estimate(mean=100.0, low=99.9, high=100.1),
+                    reached=Reached(
+                        regime=REGIME, source=f"source {source}", series=f"{number % 6}", reach=reach, compute=share,
+                        communication=1 - share, low=99.9, high=100.1,
+                    ),
+                )
+            )  # fmt: skip
+    return made
+
+
+def test_it_finds_what_the_rows_were_made_with() -> None:
+    sample = Sample.of(rows(0.03, 0.2))
+    compute, communication = deviations(sample, REGIME)
+    assert compute.per_doubling == pytest.approx(0.03, rel=0.3)
+    assert communication.at == pytest.approx(0.2, rel=0.3)
+    held = held_out(sample, [REGIME])
+    assert held.inside == pytest.approx(0.9, abs=0.05)
+    assert held.score < 0.5 * held.score_before
+    assert (held.settings, held.sources) == (360, 6)
+
+
+def test_a_source_left_out_says_nothing() -> None:
+    odd = [
+        row.model_copy(update={"measured": (300.0,), "reached": row.reached.model_copy(update={"source": "odd"})})
+        for row in rows(0.02, 0.1, sources=1)
+    ]
+    good = rows(0.02, 0.1)
+    assert deviations(Sample.of([*good, *odd]), REGIME, without="odd") == deviations(Sample.of(good), REGIME)
+
+
+def test_rows_are_read_as_they_were_written(tmp_path: Path) -> None:
+    file = tmp_path / "rows.csv"
+    made = rows(0.02, 0.1, sources=1, each=3)
+    file.write_text(rows_to_csv([*made, made[0].model_copy(update={"fitted": True})]))
+    read = rows_from_csv(file)
+    assert [row.name for row in read] == [row.name for row in made]
+    assert read[0].measured == pytest.approx(made[0].measured, rel=1e-5)
+    file.write_text(file.read_text().replace("all-reduce", "all-reduce").replace("100,", "much,", 1))
+    with pytest.raises(InputError, match=r"rows\.csv:2: is no row"):
+        rows_from_csv(file)
+
+
+def test_of_links_that_nobody_measured_the_next_source_is_taken_to_be_further_off() -> None:
+    """By as much as sources that were left out show; where links lead decides which rows are alike."""
+    made = rows(0.03, 0.2)
+    known, sort = (
+        deviations(
+            Sample.of([row.model_copy(update={"reached": row.reached.model_copy(update={"regime": regime})}) for row in made]), regime
+        )
+        for regime in (REGIME, "all-reduce, between nodes")
+    )
+    for narrow, wide in zip((known[0].per_doubling, known[1].at), (sort[0].per_doubling, sort[1].at), strict=True):
+        assert wide == pytest.approx(1.4 * narrow, rel=0.05), "to two digits"
+
+
+def _of(row: Compared, regime: str) -> Compared:
+    assert row.reached is not None
+    return row.model_copy(update={"reached": row.reached.model_copy(update={"regime": regime})})
