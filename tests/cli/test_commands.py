@@ -107,7 +107,12 @@ def test_completion_imports_nothing_that_simulates() -> None:
     asked = {"_PACELINE_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": "paceline simulate ring --set strategy.kind="}
     loaded = _started(**asked)
     assert not loaded & {*NEEDLESS, "rich"}
-    assert {name for name in loaded if name.startswith("simulator")} == {"simulator", "simulator.base", "simulator.base.errors", "simulator.base.catalog"}
+    assert {name for name in loaded if name.startswith("simulator")} == {
+        "simulator",
+        "simulator.base",
+        "simulator.base.errors",
+        "simulator.base.catalog",
+    }
 
 
 def test_the_simulator_imports_nothing_heavy_that_it_may_not_need() -> None:
