@@ -33,6 +33,7 @@ from scenarios import BANDWIDTH, COMPUTE_S, LATENCY_S, RING_BYTES, SIGMA, SIZE_B
 from paceline.sweeping.backends import local_workers
 from simulator import Scenario, load_scenario, simulate
 from simulator.engine.replication import replicate
+from simulator.resolve.resolve import resolve
 
 __all__ = ["CASES", "Case", "Report"]
 
@@ -393,7 +394,7 @@ def cut_models(quick: bool) -> Report:
     why = missing("compiled")
     if why is not None:
         return Report([], [_unmeasured("CPU time of a window", why, most=WINDOW_S)])
-    replicate(built, 0)  # what is made only once
+    replicate(resolve(built), 0)  # what is made only once
     one = simulated(with_engine(built, "compiled"), "compiled", devices * steps)
     whole_s, _ = timed(partial(simulate, built))
     findings = [Finding("CPU time of a window", one.cpu_s, "s", most=WINDOW_S), Finding("of all 19 replications", whole_s, "s")]
@@ -437,7 +438,7 @@ def memory(quick: bool) -> Report:
     def peak(workers: int, steps: int) -> int:
         built = with_engine(asynchronous(workers, steps, size_bytes=1e6), "simpy")
         tracemalloc.start()
-        replicate(built, 0)
+        replicate(resolve(built), 0)
         value = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         return value

@@ -17,6 +17,7 @@ from scenarios import asynchronous, ring
 from simulator import Scenario
 from simulator.engine.choosing import Engine, unavailable
 from simulator.engine.replication import replicate
+from simulator.resolve.resolve import resolve
 
 __all__ = ["Engine", "Finding", "Ran", "alone", "in_turn", "missing", "simulated", "timed", "with_engine"]
 
@@ -101,7 +102,7 @@ def with_engine(scenario: Scenario, engine: Engine) -> Scenario:
 
 def simulated(scenario: Scenario, engine: Engine, units: int, replication: int = 0) -> Ran:
     """One replication, and its CPU time; the machine code of the compiled engine is taken to be loaded."""
-    cpu_s, measured = timed(lambda: replicate(with_engine(scenario, engine), replication))
+    cpu_s, measured = timed(lambda: replicate(resolve(with_engine(scenario, engine)), replication))
     facts = {"end_s": measured.run_s, "updates_per_s": measured.updates / measured.window_s}
     if measured.staleness.counts:
         facts["staleness"] = measured.staleness.mean()

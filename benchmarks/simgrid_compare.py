@@ -17,6 +17,7 @@ import simgrid_peer as peer
 from scenarios import asynchronous
 
 from simulator.engine.replication import replicate
+from simulator.resolve.resolve import resolve
 
 CASES = [(2, 200), (4, 200), (8, 400), (16, 400), (32, 600), (64, 1000)]
 
@@ -37,7 +38,7 @@ def server(program: Path, workers: int = 1024, steps: int = 100) -> None:
     rate, stale = peer.their_server(program, workers, steps, bandwidth, size_bytes, compute_s, seed=1)
     print(f"{workers} workers x {steps} steps, SimGrid: {rate:.3f} updates/s, mean staleness {stale:.2f}")
     for seed in range(2):
-        measured = replicate(asynchronous(workers, steps, size_bytes=size_bytes, warmup_steps=0, start="together"), seed)
+        measured = replicate(resolve(asynchronous(workers, steps, size_bytes=size_bytes, warmup_steps=0, start="together")), seed)
         rate, stale = measured.updates / measured.window_s, measured.staleness.mean()
         print(f"  Paceline, seed {seed}: {rate:.3f} updates/s, mean staleness {stale:.2f}")
 

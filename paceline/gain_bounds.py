@@ -84,7 +84,7 @@ def speeds_of(scenario: Scenario) -> Speeds | None:
     """How fast the parts of a scenario are, and everything else; None where it cannot be resolved on this machine."""
     given = scenario
     try:
-        scenario = resolve(scenario).scenario
+        scenario = resolve(scenario)
     except ScenarioError:
         return None
     of: dict[str, float] = {}
@@ -117,7 +117,7 @@ def speeds_of(scenario: Scenario) -> Speeds | None:
 
 def _sections_of(scenario: Scenario) -> str:
     """All that decides what a scenario gives, but for how it is simulated."""
-    written = resolve(scenario).scenario.model_dump(mode="json", context={"filled": True})
+    written = resolve(scenario).model_dump(mode="json", context={"filled": True})
     return json.dumps({name: its for name, its in written.items() if name not in ("measured_in", "run", "discrepancy")}, sort_keys=True)
 
 

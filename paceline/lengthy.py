@@ -73,9 +73,10 @@ def agree_to_one(scenario: Scenario, agree: Agree | None) -> None:
     _ask([(1.0, scenario)], what, _LONG_ALONE_S, agree, cores=1)
     if scenario.replicas < _MANY:
         return
-    engine = likely_engine(scenario)
-    check_memory(scenario, engine)
-    took, memory = format_rough_seconds(effort_s(scenario, engine)), format_bytes(memory_bytes(scenario, engine))
+    resolved = resolve(scenario)
+    engine = likely_engine(resolved)
+    check_memory(resolved, engine)
+    took, memory = format_rough_seconds(effort_s(resolved, engine)), format_bytes(memory_bytes(resolved, engine))
     agree(Lengthy(f"{scenario.replicas:,} replicas take about {took} and {memory} of memory (engine {engine})"))
 
 
@@ -140,7 +141,7 @@ def _ask(weighed: Iterable[tuple[float, Scenario]], what: str, limit_s: float, a
     """Ask, where scenarios, each as often as its weight says, take longer together than the limit on that many cores."""
     total_s, longest_s, step_s, longest, slowest = 0.0, 0.0, 0.0, None, None
     for weight, given in weighed:
-        scenario = resolve(given).scenario
+        scenario = resolve(given)
         its_s = effort_s(scenario)
         total_s += weight * its_s
         if its_s > longest_s:

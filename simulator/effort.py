@@ -21,7 +21,7 @@ from simulator.engine.replication import replicate
 from simulator.resolve.input_epochs import first_epoch
 from simulator.results.metrics import alone_scenario
 from simulator.results.next_change import tried
-from simulator.scenario import Scenario
+from simulator.scenario import Resolved
 
 __all__ = ["check_memory", "effort_s", "memory_bytes", "timed_effort_s"]
 
@@ -65,7 +65,7 @@ _NEVER_ASKED_BYTES = 256e6
 """Below this nobody looks how much there is."""
 
 
-def effort_s(scenario: Scenario, engine: Engine | None = None) -> float:
+def effort_s(scenario: Resolved, engine: Engine | None = None) -> float:
     """Seconds of one core that all replications take, baselines included, by the model.
 
     Parameters
@@ -83,7 +83,7 @@ def effort_s(scenario: Scenario, engine: Engine | None = None) -> float:
     return (run.replications * each_s + tries_s) * _windows(scenario)
 
 
-def _windows(scenario: Scenario) -> int:
+def _windows(scenario: Resolved) -> int:
     """How often steps like the scenario's are simulated: of a job also those of its first epoch, and by fewer workers."""
     job = scenario.job
     if job is None:
@@ -98,14 +98,14 @@ _FEWER = 2
 """Numbers of missing workers that are mostly met."""
 
 
-def _fixed_s(scenario: Scenario, engine: Engine) -> float:
+def _fixed_s(scenario: Resolved, engine: Engine) -> float:
     """Seconds before the first step of a replication."""
     if not expected_events(scenario):
         return scenario.ranks * _RANK_S
     return _TABLES_S + scenario.ranks * _COMPILED_RANK_S if engine == "compiled" else scenario.ranks * _WORKER_S
 
 
-def _replication_s(scenario: Scenario, engine: Engine) -> float:
+def _replication_s(scenario: Resolved, engine: Engine) -> float:
     """Seconds of one core that one replication takes besides, by the model."""
     strategy, replicas, run = scenario.strategy, scenario.ranks, scenario.run
     each_s, others = _fixed_s(scenario, engine), background_events(scenario)
@@ -125,7 +125,7 @@ def _replication_s(scenario: Scenario, engine: Engine) -> float:
     return each_s + run.steps * step_s
 
 
-def memory_bytes(scenario: Scenario, engine: Engine) -> float:
+def memory_bytes(scenario: Resolved, engine: Engine) -> float:
     """Bytes of memory that simulating takes at most at a time, beyond those of an idle process.
 
     A model as that of the time: bytes a replica, from the peak memory of processes that
@@ -146,7 +146,7 @@ def memory_bytes(scenario: Scenario, engine: Engine) -> float:
     return replicas * (each + _simpy_bytes(scenario))
 
 
-def _simpy_bytes(scenario: Scenario) -> float:
+def _simpy_bytes(scenario: Resolved) -> float:
     """Bytes that the SimPy engine takes for a replica, or what computes all ranks at once."""
     strategy, replicas = scenario.strategy, scenario.ranks
     factors = block_of(scenario.run.steps, replicas)
@@ -161,7 +161,7 @@ def _simpy_bytes(scenario: Scenario) -> float:
     return _TOGETHER_BYTES + _ROW_BYTES * factors + _BUCKET_BYTES * fused
 
 
-def check_memory(scenario: Scenario, engine: Engine | None = None) -> None:
+def check_memory(scenario: Resolved, engine: Engine | None = None) -> None:
     """Refuse a scenario that does not fit into memory before anything is built of it; ``engine`` as of :func:`effort_s`.
 
     Raises
@@ -182,7 +182,7 @@ def check_memory(scenario: Scenario, engine: Engine | None = None) -> None:
         )
 
 
-def timed_effort_s(scenario: Scenario) -> float:
+def timed_effort_s(scenario: Resolved) -> float:
     """:func:`effort_s`, brought to this machine with one replication of some steps.
 
     Takes about a third of a second; where a few steps alone would take seconds, or machine code would have to be made, the model's

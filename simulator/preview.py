@@ -12,7 +12,7 @@ from simulator.resolve.encoding import as_encoded
 from simulator.resolve.practice import nominally_in_practice
 from simulator.resolve.resolve import resolve
 from simulator.resolve.teams import as_workers
-from simulator.scenario import Scenario
+from simulator.scenario import Drawn, Scenario
 from simulator.strategies.reducing import collective_of
 
 __all__ = ["preview"]
@@ -26,7 +26,7 @@ def preview(scenario: Scenario) -> Printed:
     ScenarioError
         It cannot be resolved.
     """
-    plain = as_encoded(as_workers(nominally_in_practice(resolve(scenario).scenario)))
+    plain = Drawn(as_encoded(as_workers(nominally_in_practice(resolve(scenario)))))
     streams = Streams(plain.run.seed, 0)
     program = compile_program(plain, streams)
     load, cluster = plain.workload, plain.cluster
@@ -45,7 +45,7 @@ def preview(scenario: Scenario) -> Printed:
     )
 
 
-def _reduced(scenario: Scenario, program: Program, streams: Streams) -> dict[float, Reduced]:
+def _reduced(scenario: Drawn, program: Program, streams: Streams) -> dict[float, Reduced]:
     """By size, how it is reduced; nothing where several groups reduce, each in its own way."""
     if len(program.groups) > 1:
         return {}

@@ -16,11 +16,11 @@ from simulator.engine.recorder import Measured
 from simulator.engine.replication import Shared, replicate
 from simulator.job.outcome import job_of, warned_of, window_of
 from simulator.memory import does_not_fit
-from simulator.resolve.resolve import Resolved, resolve
+from simulator.resolve.resolve import Asked
 from simulator.results.metrics import Window, alone_scenario, summarise
 from simulator.results.misread import misread
 from simulator.results.results import Result
-from simulator.scenario import Scenario
+from simulator.scenario import Resolved, Scenario
 
 __all__ = ["simulate"]
 
@@ -31,7 +31,7 @@ _MANY = 10_000
 _NO_LINK = {"bandwidth_bytes_per_s": 1.0, "latency_s": 0.0}
 
 
-def simulate(scenario: Scenario | Resolved, *, observer: Observer | None = None, progress: Progress | None = None) -> Result:
+def simulate(scenario: Scenario | Asked, *, observer: Observer | None = None, progress: Progress | None = None) -> Result:
     """Simulate every replication of a scenario.
 
     Parameters
@@ -67,20 +67,20 @@ def simulate(scenario: Scenario | Resolved, *, observer: Observer | None = None,
     (True, 'compute', 1)
     """
     begun = time.perf_counter()
-    resolved = scenario if isinstance(scenario, Resolved) else resolve(scenario)
-    if resolved.scenario.job is None:
-        result = _of_steps(resolved, observer, progress)
+    asked = scenario if isinstance(scenario, Asked) else Asked.of(scenario)
+    if asked.resolved.job is None:
+        result = _of_steps(asked, observer, progress)
     else:
-        window = _Window(Resolved(window_of(resolved.given), window_of(resolved.scenario)), progress)
-        steps = _kept(window) if observer is None else _of_steps(window.resolved, observer, progress)
-        job = job_of(resolved.scenario, steps, _rates)
-        of_the_job = (one for one in misread(resolved.given) if one.path.startswith("job."))  # which the window has not
-        warned = (*steps.warnings, *of_the_job, *warned_of(resolved.scenario, job))
+        window = _Window(Asked(window_of(asked.given), window_of(asked.resolved)), progress)
+        steps = _kept(window) if observer is None else _of_steps(window.asked, observer, progress)
+        job = job_of(asked.resolved, steps, _rates)
+        of_the_job = (one for one in misread(asked.given) if one.path.startswith("job."))  # which the window has not
+        warned = (*steps.warnings, *of_the_job, *warned_of(asked.resolved, job))
         result = steps.model_copy(
             update={
-                "scenario": resolved.given,
-                "scenario_hash": resolved.given.hash,
-                "assumed": resolved.assumed,
+                "scenario": asked.given,
+                "scenario_hash": asked.given.hash,
+                "assumed": asked.assumed,
                 "job": job,
                 "warnings": warned,
             }
@@ -91,9 +91,9 @@ def simulate(scenario: Scenario | Resolved, *, observer: Observer | None = None,
 class _Window:
     """Steps that stand for most of a job's; equal to others of the same content."""
 
-    def __init__(self, resolved: Resolved, progress: Progress | None = None) -> None:
-        self.resolved, self.progress = resolved, progress
-        self._content = resolved.given.model_dump_json(), resolved.scenario.model_dump_json()
+    def __init__(self, asked: Asked, progress: Progress | None = None) -> None:
+        self.asked, self.progress = asked, progress
+        self._content = asked.given.model_dump_json(), asked.resolved.model_dump_json()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Window) and self._content == other._content
@@ -105,17 +105,17 @@ class _Window:
 @lru_cache(maxsize=32)
 def _kept(window: _Window) -> Result:
     """The same steps of jobs that differ in what lies beside them alone."""
-    return _of_steps(window.resolved, None, window.progress)
+    return _of_steps(window.asked, None, window.progress)
 
 
-def _rates(scenario: Scenario) -> Sequence[float]:
+def _rates(scenario: Resolved) -> Sequence[float]:
     """Throughput of each replication."""
-    return _kept(_Window(Resolved(scenario, scenario))).throughput_of_each_replication
+    return _kept(_Window(Asked(scenario, scenario))).throughput_of_each_replication
 
 
-def _of_steps(resolved: Resolved, observer: Observer | None, progress: Progress | None) -> Result:
+def _of_steps(asked: Asked, observer: Observer | None, progress: Progress | None) -> Result:
     """Of a scenario without a job."""
-    scenario = resolved.scenario
+    scenario = asked.resolved
     if scenario.run.memory == "refuse" and (why := does_not_fit(scenario)) is not None:
         raise InputError(f'{why}; run.memory = "ignore" simulates it all the same')
     likely = likely_engine(scenario)
@@ -145,7 +145,7 @@ def _of_steps(resolved: Resolved, observer: Observer | None, progress: Progress 
         if progress is not None:
             progress(replication + 1, count)
     windows = tuple(map(Window.of, runs)) if alone == scenario else _windows(_SingleReplica(alone), count, engine)
-    return summarise(resolved, runs, windows, lambda its: replicate(its, 0, engine=engine))
+    return summarise(asked, runs, windows, lambda its: replicate(its, 0, engine=engine))
 
 
 def _tell(progress: Progress, done: int, count: int, share: float) -> None:
@@ -157,7 +157,7 @@ def _tell(progress: Progress, done: int, count: int, share: float) -> None:
 class _SingleReplica:
     """One replica alone, whatever the links that it does not read over: it sends nothing; equal to others of the same content."""
 
-    def __init__(self, scenario: Scenario) -> None:
+    def __init__(self, scenario: Resolved) -> None:
         cluster = scenario.cluster
         reads = scenario.input is not None and cluster.storage is not None and cluster.storage.over_network
         unused = ("intra_node",) if reads else ("inter_node", "intra_node")

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, NewType, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ from simulator.spec.workload import Workload
 from simulator.strategies.catalogue import KINDS, AnyStrategy
 from simulator.strategies.setup import Layout
 
-__all__ = ["HOW_SIMULATED", "NAMED_BEFORE", "Run", "Scenario"]
+__all__ = ["HOW_SIMULATED", "NAMED_BEFORE", "Drawn", "Resolved", "Run", "Scenario"]
 
 HOW_SIMULATED = ("detail", "grouping", "engine", "memory")
 """Keys of ``run`` that say how a scenario is simulated, not what: its identity does not depend on them."""
@@ -274,7 +274,7 @@ class Scenario(Short, Terse):
         steps, every = self.run.steps, self.strategy.pace.every
         return steps - (steps - self.run.warmup) // every * every
 
-    def shortened(self, steps: int, warmup: int) -> Scenario:
+    def shortened(self, steps: int, warmup: int) -> Self:
         """With fewer steps of each worker, but of local SGD no fewer than one averaging period after the warm-up."""
         steps = max(steps, warmup + self.strategy.pace.every)
         run = self.run.model_copy(update={"steps": steps, "job_steps": None, "warmup_steps": warmup})
@@ -487,3 +487,15 @@ def _check_run(scenario: Scenario) -> None:
         raise ValueError(
             f"run.warmup_steps ({run.warmup}) of each of {scenario.replicas} workers must be fewer than the job's {run.job_steps} steps"
         )
+
+
+Resolved = NewType("Resolved", Scenario)
+"""A scenario with nothing left open that decides its result: on the cluster's device, as it is trained there, defaults filled in.
+
+Made by :func:`simulator.resolve.resolve.resolve`, once for each that somebody wrote. What a copy of it changes is resolved as well.
+"""
+Drawn = NewType("Drawn", Resolved)
+"""What one replication simulates: a resolved scenario with one draw of all that is uncertain, and achieved rates for nominal ones.
+
+Made by :func:`simulator.engine.replication.drawn_scenario`; programs and engines take nothing else.
+"""

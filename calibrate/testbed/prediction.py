@@ -20,6 +20,7 @@ from simulator.base.table import Cell, Column, Table
 from simulator.base.text import estimated, listed
 from simulator.engine.recorder import Measured
 from simulator.engine.replication import replicate
+from simulator.resolve.resolve import resolve
 from simulator.results.intervals import prediction_interval, widened
 from simulator.results.metrics import doubt_of_runs
 from simulator.spec.discrepancy import Doubt, off_of
@@ -149,7 +150,7 @@ def predict_setting(
     for number in range(replications):
         values = platform.values(number)
         own = compute.drawn(drawing) if compute is not None else None
-        scenario = scenario_of(setting, values, platform.cores, compute=own, one_gpu=one_gpu, replications=2, seed=seed)
+        scenario = resolve(scenario_of(setting, values, platform.cores, compute=own, one_gpu=one_gpu, replications=2, seed=seed))
         run = replicate(scenario, number)
         runs.append(run)
         rates.append(run.updates / run.window_s)

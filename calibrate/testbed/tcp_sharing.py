@@ -14,6 +14,7 @@ from calibrate.testbed.readings import Readings
 from calibrate.testbed.scenarios import scenario_of
 from calibrate.testbed.setting import TestbedSetting
 from simulator.engine.replication import replicate
+from simulator.resolve.resolve import resolve
 
 __all__ = ["fit_tcp_sharing", "shows_tcp"]
 
@@ -75,7 +76,7 @@ def fit_tcp_sharing(
         measured = np.log(one.updates_per_s)
         for number, pair in enumerate(pairs):
             tried = values | dict(zip(_TRIED, pair.tolist(), strict=True))
-            scenario = scenario_of(one.setting, tried, cores, replications=_RUNS)
+            scenario = resolve(scenario_of(one.setting, tried, cores, replications=_RUNS))
             rates = [run.updates / run.window_s for run in (replicate(scenario, each) for each in range(_RUNS))]
             # a run could have had the rate of any of the simulated ones
             off = (measured[:, None] - np.log(rates)) / _ERROR

@@ -72,7 +72,7 @@ class PointsCase:
     @cached_property
     def base(self) -> Scenario:
         """The scenario with nothing left out: what a refit scales."""
-        return resolve(base_scenario(self.table, self.settings, source=self.source, beside=self.beside)).scenario
+        return resolve(base_scenario(self.table, self.settings, source=self.source, beside=self.beside))
 
     @cached_property
     def scenarios(self) -> tuple[Scenario, ...]:

@@ -156,7 +156,7 @@ class Model:
 
 def _certain(scenario: Scenario, replications: int) -> Scenario:
     """Without what the fit of the workload left open and without spread between runs, which the mean of many runs does not have."""
-    scenario = resolve(scenario).scenario  # with what a move to another device leaves open too
+    scenario = resolve(scenario)  # with what a move to another device leaves open too
     return scenario.model_copy(
         update={
             "workload": scenario.workload.model_copy(update={"uncertainty": None, "run_to_run_cv": 0.0}),
@@ -167,12 +167,12 @@ def _certain(scenario: Scenario, replications: int) -> Scenario:
 
 
 def _samples_per_s(scenario: Scenario) -> Rate:
-    runs = [replicate(scenario, replication) for replication in range(scenario.run.replications)]
+    runs = [replicate(resolve(scenario), replication) for replication in range(scenario.run.replications)]
     return _mean([run.accepted_steps * (1.0 - scenario.training.skipped) * scenario.batch / run.window_s for run in runs])
 
 
 def _updates_per_s(scenario: Scenario) -> Rate:
-    runs = [replicate(scenario, replication) for replication in range(scenario.run.replications)]
+    runs = [replicate(resolve(scenario), replication) for replication in range(scenario.run.replications)]
     return _mean([run.updates / run.window_s for run in runs])
 
 

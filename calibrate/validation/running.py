@@ -27,6 +27,7 @@ from simulator.base.errors import CalibrationError
 from simulator.base.table import Column, Table
 from simulator.base.text import counted
 from simulator.engine.replication import replicate
+from simulator.resolve.resolve import resolve
 from simulator.results.inadequacy import CONTENDED, MEASURED
 from simulator.spec.distributions import Empirical
 
@@ -325,7 +326,8 @@ def _max_min(setting: TestbedSetting, cores: float, seed: int, compute: RealComp
         held_s = compute.mean_s * max(setting.workers / cores, 1.0)
         plain = plain.model_copy(update={"compute": Compute(mean_s=held_s, law=compute.law)})
     values = dict.fromkeys(MEANINGS, 0.0) | _MAX_MIN
-    runs = [replicate(scenario_of(plain, values, cores, replications=2, seed=seed), number) for number in range(_BASELINE_RUNS)]
+    scenario = resolve(scenario_of(plain, values, cores, replications=2, seed=seed))
+    runs = [replicate(scenario, number) for number in range(_BASELINE_RUNS)]
     return float(np.mean([run.updates / run.window_s for run in runs]))
 
 

@@ -34,6 +34,7 @@ from evidence.published.tables import Row, load_tables
 from simulator import simulate
 from simulator.base.catalog import own_file
 from simulator.resolve.practice import felt_by, in_practice
+from simulator.resolve.resolve import resolve
 from simulator.spec.constants import Constant, Known, constants
 
 __all__ = ["Curves", "Fit", "choose", "grid_of", "interval_of", "main", "measure"]
@@ -102,7 +103,7 @@ def _errors(case: PublishedCase, rows: Sequence[Row], values: Mapping[str, float
     def rate(row: Row, compute_s: float) -> float:
         scenario = scenario_of(case, row, compute_s, whole_step=whole_step)
         run = scenario.run.model_copy(update={"replications": _REPLICATIONS})
-        return simulate(in_practice(scenario.model_copy(update={"run": run}), values)).throughput_samples_per_s.mean
+        return simulate(in_practice(resolve(scenario.model_copy(update={"run": run})), values)).throughput_samples_per_s.mean
 
     base = base_of(rows)
     whole_step = with_servers(case, base)
@@ -234,7 +235,7 @@ def interval_of(constant: Constant, value: float, sources: Sequence[float]) -> K
 
 def _curves(cases: Sequence[tuple[PublishedCase, list[Row]]], known: Mapping[str, Constant], keep: Path | None) -> dict[str, Curves]:
     """Curves of all series, one constant after another; those in the folder are not measured again."""
-    feels = {its.series.id: felt_by(scenario_of(its, row, row.step_s) for row in rows) for its, rows in cases}
+    feels = {its.series.id: felt_by(resolve(scenario_of(its, row, row.step_s)) for row in rows) for its, rows in cases}
     base = _kept(keep, "base", cases, None)
     found = {its.series.id: Curves(its.series.table, base[its.series.id][:, 0], {}) for its, _ in cases}
     for name in known:

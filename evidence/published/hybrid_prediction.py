@@ -259,7 +259,7 @@ def _compared(
             "table": series.table, "series": series.id, "way": way, "workers": row.devices, "nodes": row.nodes, "tensor": row.tensor,
             "pipeline": row.pipeline, "data": row.data, "micro_batch": row.micro_batch, "micro_batches": row.micro_batches,
             "sequence": row.sequence, "recompute": row.recompute, "shard": series.shard, "cluster": series.cluster, "source": series.source,
-            "level": row.level, "fits": "no" if does_not_fit(scenario) else "yes",
+            "level": row.level, "fits": "no" if does_not_fit(resolve(scenario)) else "yes",
         },
         note=series.note,
     )  # fmt: skip
@@ -288,5 +288,5 @@ def _times_of(tables: HybridTables, row: HybridRow) -> Times:
     if tables.model_of(row) is None:
         whole_s = row.step_s / row.batch
         return Times(whole_s / 3, 0.0, whole_s * 2 / 3, 0.0)
-    load = resolve(hybrid_scenario(tables, row)).scenario.workload
+    load = resolve(hybrid_scenario(tables, row)).workload
     return Times(load.forward.per_sample_s, load.forward.least_s, load.backward.per_sample_s, load.backward.least_s)

@@ -32,6 +32,7 @@ from simulator.base.spec import Spec
 from simulator.base.statistics import CountHistogram
 from simulator.base.text import format_number
 from simulator.engine.replication import replicate
+from simulator.resolve.resolve import resolve
 from simulator.spec.figures import Estimate
 
 __all__ = ["GROUP", "StalenessSeries", "read_staleness", "staleness_rows"]
@@ -165,7 +166,7 @@ def _simulated(workers: int, steps: int, discarded: float, spread: float, replic
     )
     pooled, means = CountHistogram(), []
     for number in range(replications):
-        one = replicate(scenario, number).staleness
+        one = replicate(resolve(scenario), number).staleness
         means.append(_mean(one.counts))
         pooled.merge(one)
     return _Simulated(dict(pooled.counts), tuple(means))

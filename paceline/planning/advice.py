@@ -212,7 +212,7 @@ def advise(
     wanted = [(line, scenario) for line in space.lines for scenario in line.scenarios.values()]
     fitting = []
     for line, scenario in wanted:
-        if line.family is None and (why := does_not_fit(scenario)) is not None:
+        if line.family is None and (why := does_not_fit(resolve(scenario))) is not None:
             refused.append(Refused(name=line.title(scenario.workers), cluster=line.cluster, text=why, configurations=1, asked=line.asked))
         else:
             fitting.append((line, scenario))
@@ -253,7 +253,7 @@ def _promising(wanted: Sequence[tuple[Line, Scenario]]) -> list[tuple[Line, Scen
             continue
         its = ceilings.setdefault(line.family, Ceilings(line.first))
         its.of(scenario)
-        guess = its.expected or scenario.replicas * scenario.batch / resolve(scenario).scenario.full_step_s
+        guess = its.expected or scenario.replicas * scenario.batch / resolve(scenario).full_step_s
         alike.setdefault((line.asked, line.cluster, scenario.workers), []).append((guess, line, scenario))
     for same in alike.values():
         kept += [(line, scenario) for _, line, scenario in sorted(same, key=lambda one: (-one[0], one[1].name))[:_MOST_OF_A_WAY]]

@@ -25,7 +25,7 @@ from simulator.engine.replication import drawn_scenario
 from simulator.program.program import Integers
 from simulator.resolve.resolve import resolve
 from simulator.resolve.teams import as_workers
-from simulator.scenario import Scenario
+from simulator.scenario import Resolved, Scenario
 from simulator.spec.cluster import Cluster
 from simulator.spec.distributions import Distribution, Empirical, Gamma, LogNormal, Normal, ShiftedExponential
 from simulator.spec.stragglers import Slowdown
@@ -52,7 +52,7 @@ class _Draw:
         training = scenario.training
         if scenario.strategy.cuts_batches:  # by itself
             training = training.model_copy(update={"micro_batches": 1, "recompute": "none"})
-        self._drawn = drawn_scenario(scenario.model_copy(update={"strategy": ALONE, "training": training}), self._streams)
+        self._drawn = drawn_scenario(resolve(scenario.model_copy(update={"strategy": ALONE, "training": training})), self._streams)
         self.workload, self.cluster = self._drawn.workload, self._drawn.cluster
         self._extremes: dict[int, list[tuple[float, float]]] = {}
         self._together: dict[int, Scenario] = {}
@@ -152,7 +152,7 @@ class Ceilings:
             scenario = scenario.model_copy(update={"strategy": kind_of(strategy.simpler).model_validate(strategy.simpler)})
         elif strategy.cuts_batches:
             return self._of_parts(scenario, cast(Hybrid, strategy))
-        scenario = as_workers(scenario)
+        scenario = as_workers(Resolved(scenario))  # of what is resolved a bound of the plain strategies reads nothing
         window = _Window.of(scenario)
         if window is None:
             return np.full(len(self._draws), math.inf)
@@ -173,7 +173,7 @@ class Ceilings:
         whole = scenario.run.steps - scenario.warmup - 1
         if whole <= 0 or strategy.schedule == "pipedream" or strategy.on_host:
             return np.full(len(self._draws), math.inf)
-        expected = as_workers(resolve(scenario).scenario)
+        expected = as_workers(resolve(scenario))
         together = cast(Hybrid, expected.strategy)
         ranks = together.grid(expected.layout).rank
         cut = Cut(together.costs(expected, Streams(scenario.run.seed, 0), self._timed), expected.cluster, ranks)

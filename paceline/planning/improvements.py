@@ -16,6 +16,7 @@ from simulator.base.errors import ScenarioError
 from simulator.base.text import format_number, format_rate, written
 from simulator.memory import does_not_fit
 from simulator.resolve.precision import precision_gain
+from simulator.resolve.resolve import resolve
 from simulator.results.cost import placement_of, server_nodes, usd_per_hour
 from simulator.results.results import Result
 from simulator.results.what_if import (
@@ -232,7 +233,7 @@ def _larger_batch(scenario: Scenario, beside: Sequence[Scenario]) -> _Change:
                 larger = with_micro_batches(with_batch(its, 2), pieces)
             except ScenarioError:
                 continue
-            found += [larger] if does_not_fit(larger) is None else []
+            found += [larger] if does_not_fit(resolve(larger)) is None else []
     return _Change(
         "batch", LARGER_BATCH, text if found else f"not possible: {text}, which does not fit into memory", tuple(found), choice=True
     )

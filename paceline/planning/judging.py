@@ -103,7 +103,7 @@ class Judge:
             rates = ceilings.of(scenario)
             enough = enough_of(len(rates), self.goal.confidence)
             ceiling = float(np.sort(rates)[-min(enough, len(rates))]) * self._lifted(scenario)
-            guess = ceilings.expected or scenario.replicas * scenario.batch / resolve(scenario).scenario.full_step_s
+            guess = ceilings.expected or scenario.replicas * scenario.batch / resolve(scenario).full_step_s
             needed = required_rate(self.goal, hourly, purchase_usd(scenario))
             points.append(Point(line, workers, hourly, needed, ceiling, float((1 / rates).mean()), guess))
         return points

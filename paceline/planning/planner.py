@@ -25,6 +25,7 @@ from paceline.sweeping import Backend, ResultsFile, Runner, Simulations
 from simulator.base.errors import InputError, ScenarioError, SimulationError
 from simulator.base.text import format_number
 from simulator.memory import does_not_fit, not_checked
+from simulator.resolve.resolve import resolve
 from simulator.results.cost import why_no_cost
 from simulator.results.left_out import left_out
 from simulator.results.results import Failure
@@ -281,7 +282,7 @@ def _fitting(space: Space) -> tuple[Space, list[Refused]]:
         if line.family is not None:  # which was made of what fits
             lines.append(line)
             continue
-        texts = {workers: text for workers, scenario in line.scenarios.items() if (text := does_not_fit(scenario)) is not None}
+        texts = {workers: text for workers, scenario in line.scenarios.items() if (text := does_not_fit(resolve(scenario))) is not None}
         if texts:
             its = _refused_by_memory(line, texts)
             refused.append(its.model_copy(update={"by_memory": True, "way": line.way}) if compared else its)
@@ -301,7 +302,7 @@ def _refused_by_memory(line: Line, texts: Mapping[int, str]) -> Refused:
 def _memory_notes(space: Space) -> list[str]:
     """Whose memory could not be checked, and why."""
     scenarios = (line.first for line in space.lines)
-    reasons = dict.fromkeys(reason for scenario in scenarios if (reason := not_checked(scenario)) is not None)
+    reasons = dict.fromkeys(reason for scenario in scenarios if (reason := not_checked(resolve(scenario))) is not None)
     return [f"whether a batch fits into the devices' memory was not checked: {'; '.join(reasons)}"] if reasons else []
 
 

@@ -34,6 +34,7 @@ from simulator.base.text import (
     written,
 )
 from simulator.memory import memory_of
+from simulator.resolve.resolve import resolve
 from simulator.results.cost import bought, purchase_usd
 from simulator.results.results import Failure
 from simulator.spec.figures import JobOutcome
@@ -129,7 +130,7 @@ def _layout(candidate: Candidate) -> str:
     each = format_number(scenario.batch / training.micro_batches)
     text += f"; a step of a copy is {training.micro_batches:,} micro-batch{'es' if training.micro_batches > 1 else ''} of {each} samples"
     text += f" with {training.recompute} recomputation" if training.recompute != "none" else ""
-    fullest = max(memory_of(scenario), key=lambda its: its.need_bytes)
+    fullest = max(memory_of(resolve(scenario)), key=lambda its: its.need_bytes)
     if fullest.capacity_bytes is not None and all(part.size_bytes is not None for part in fullest.parts if part.name == "activations"):
         text += f"; the fullest device holds {format_bytes(fullest.need_bytes)} of {format_bytes(fullest.capacity_bytes)}"
     return f"{text}. {runs}."

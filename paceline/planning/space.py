@@ -624,7 +624,7 @@ def check_devices(scenarios: Iterable[Scenario], source: str) -> list[str]:
         A workload names no device, and its clusters have several, on which it cannot be equally
         fast; or one factor, given by hand, would move it to several devices alike.
     """
-    scenarios = [resolve(scenario).scenario for scenario in scenarios]
+    scenarios = [resolve(scenario) for scenario in scenarios]
     _check_given(scenarios, source)
     unsaid: dict[str, dict[object, str]] = {}
     for scenario in scenarios:

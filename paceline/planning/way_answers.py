@@ -9,6 +9,7 @@ from paceline.planning.judging import Judge, Point
 from paceline.planning.ways import WAYS, Way
 from simulator.base.text import format_throughput, written
 from simulator.memory import memory_of
+from simulator.resolve.resolve import resolve
 from simulator.results.results import Result
 
 __all__ = ["answers_of_ways", "best_way"]
@@ -124,7 +125,7 @@ def _share(result: Result, part: str) -> float:
 
 def _memory_bytes(point: Point) -> float | None:
     """What the device holds that needs most; None where its activations are not known."""
-    devices = memory_of(point.scenario)
+    devices = memory_of(resolve(point.scenario))
     known = all(part.size_bytes is not None for device in devices for part in device.parts if part.name == "activations")
     return max(device.need_bytes for device in devices) if known else None
 

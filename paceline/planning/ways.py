@@ -235,7 +235,7 @@ class Maker:
     def __init__(self, name: str, template: Scenario, workload: Workload, device_batch: Fraction | None, fixed: Fixed, where: str) -> None:
         self._name, self._template, self._load, self._where = name, template, workload, where
         self._own, self._device_batch, self._fixed = cast(Hybrid, template.strategy), device_batch, fixed
-        self._resolved = resolve(template).scenario
+        self._resolved = resolve(template)
         self._device = device_of(template)
         self._strategies: dict[tuple[Degrees, str], Hybrid] = {}
         self.degrees = degrees_of(name, workload, template.cluster.devices_per_node, fixed)
@@ -289,7 +289,7 @@ class Maker:
             scenario = self._scenario(strategy, training, batch)
         except ScenarioError as error:
             return Tried(strategy, training, workers, None, error.problems[0])
-        text = does_not_fit(scenario) if strategy.simpler is not None else None
+        text = does_not_fit(resolve(scenario)) if strategy.simpler is not None else None
         return Tried(strategy, training, workers, None if text else scenario, text or "", by_memory=text is not None)
 
     def _told(self, tried: Tried, batch: int) -> Tried:
@@ -297,7 +297,7 @@ class Maker:
         if tried.refused:
             return tried
         try:
-            return tried._replace(refused=does_not_fit(self._scenario(tried.strategy, tried.training, batch)) or "")
+            return tried._replace(refused=does_not_fit(resolve(self._scenario(tried.strategy, tried.training, batch))) or "")
         except ScenarioError as error:
             return tried._replace(refused=error.problems[0].removeprefix(f"{self._where}: "), by_memory=False)
 

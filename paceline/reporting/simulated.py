@@ -22,6 +22,7 @@ from simulator.base.errors import ScenarioError, SimulationError
 from simulator.base.text import format_rate, written
 from simulator.engine.replication import replicate
 from simulator.observing.recording import Recording
+from simulator.resolve.resolve import resolve
 from simulator.results.intervals import FEWEST_REPLICATIONS
 from simulator.results.results import Result
 from simulator.results.what_if import changed, with_compute, with_host_link, with_inner_links, with_latency, with_network
@@ -148,7 +149,7 @@ def timeline_of(scenario: Scenario, name: str) -> Timeline | None:
     """
     short, note = shortened(scenario)
     recording = Recording(short)
-    replicate(short, 0, recording)
+    replicate(resolve(short), 0, recording)
     return laid_out(recording, name, warmup=short.warmup * len({step.replica for step in recording.steps}), note=note)
 
 

@@ -16,7 +16,7 @@ from paceline.sweeping.on_dask import check_dask_address, dask_workers
 from paceline.sweeping.on_ray import check_ray_address, ray_workers
 from simulator.base.errors import EngineWarning, InputError, PacelineError
 from simulator.engine.choosing import check
-from simulator.resolve.resolve import Resolved, resolve
+from simulator.resolve.resolve import Asked
 from simulator.results.results import Failed, Failure, Result
 from simulator.run import simulate
 from simulator.scenario import Scenario
@@ -121,7 +121,7 @@ class Runner:
 
     def _groups(
         self,
-        function: Callable[[Scenario | Resolved], _Sent[SentT]],
+        function: Callable[[Scenario | Asked], _Sent[SentT]],
         scenarios: Iterable[Scenario],
         early: Callable[[int, SentT], None] | None = None,
     ) -> Generator[tuple[Sequence[Scenario], Sequence[SentT]], None, None]:
@@ -172,22 +172,22 @@ class _Sent(NamedTuple, Generic[SentT]):
     """What it would have warned of, had anybody looked: what its engine could not do."""
 
 
-def _resolved(scenario: Scenario) -> Scenario | Resolved:
+def _resolved(scenario: Scenario) -> Scenario | Asked:
     """Resolved here, where the user's catalogue is; what cannot be is reported by who simulates it."""
     try:
-        return resolve(scenario)
+        return Asked.of(scenario)
     except PacelineError:
         return scenario
 
 
-def _answer(scenario: Scenario | Resolved) -> _Sent[Answer]:
+def _answer(scenario: Scenario | Asked) -> _Sent[Answer]:
     """Simulate one scenario, in a worker."""
     return _noting(lambda: _simulated(scenario))
 
 
-def _line(scenario: Scenario | Resolved) -> _Sent[Line]:
+def _line(scenario: Scenario | Asked) -> _Sent[Line]:
     """Simulate one scenario, in a worker, and write down what comes of it."""
-    given = scenario.given if isinstance(scenario, Resolved) else scenario
+    given = scenario.given if isinstance(scenario, Asked) else scenario
     return _noting(lambda: line_of(_outcome(given, _simulated(scenario))))
 
 
@@ -209,7 +209,7 @@ def _noting(made: Callable[[], SentT]) -> _Sent[SentT]:
     return _Sent(answer, tuple(notes))
 
 
-def _simulated(scenario: Scenario | Resolved) -> Answer:
+def _simulated(scenario: Scenario | Asked) -> Answer:
     try:
         result = simulate(scenario)
     except PacelineError as error:

@@ -263,7 +263,7 @@ def scenario_from_table(table: Mapping[str, Any], source: str, beside: Path | No
     scenario = validated(Scenario, resolved, source)
     try:
         # what cannot be is refused here, where the file is known; the scenario stays as it was written
-        writing_of(resolve(scenario).scenario)
+        writing_of(resolve(scenario))
     except ScenarioError as error:
         raise ScenarioError(*(f"{source}: {line}" for line in error.args)) from None
     return scenario

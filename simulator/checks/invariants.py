@@ -25,6 +25,7 @@ from simulator.engine.replication import drawn_scenario, replicate
 from simulator.observing.recording import Recording
 from simulator.program.schedule import columns
 from simulator.resolve.compile import compile_program
+from simulator.resolve.resolve import resolve
 from simulator.scenario import Scenario
 from simulator.strategies.reducing import collective_of
 
@@ -47,7 +48,7 @@ def audit(scenario: Scenario, replication: int = 0) -> Recording:
         A law is broken; names the law and the event.
     """
     recording = Recording()
-    replicate(scenario, replication, recording)
+    replicate(resolve(scenario), replication, recording)
     check_laws(scenario, recording, replication)
     return recording
 
@@ -61,7 +62,7 @@ def check_laws(scenario: Scenario, recording: Recording, replication: int = 0) -
         A law is broken; names the law and the event.
     """
     streams = Streams(scenario.run.seed, replication)
-    simulated = drawn_scenario(scenario, streams)
+    simulated = drawn_scenario(resolve(scenario), streams)
     check_program(compile_program(simulated, streams), simulated)
     for law in LAWS:
         law(simulated, recording)

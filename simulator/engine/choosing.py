@@ -20,7 +20,7 @@ from simulator.base.errors import EngineWarning, InputError
 from simulator.strategies.pipelines import pipelines
 
 if TYPE_CHECKING:
-    from simulator.scenario import Scenario
+    from simulator.scenario import Resolved
 
 __all__ = [
     "MOST_OPERATIONS",
@@ -81,13 +81,13 @@ def _first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
-def engine_for(scenario: Scenario, replications: int | None = None) -> Engine:
+def engine_for(scenario: Resolved, replications: int | None = None) -> Engine:
     """The engine that runs a number of replications of a scenario, all of them if left out; as :func:`choose`."""
     count = scenario.run.replications if replications is None else replications
     return choose(scenario.run.engine, count * expected_events(scenario), count)
 
 
-def likely_engine(scenario: Scenario) -> Engine:
+def likely_engine(scenario: Resolved) -> Engine:
     """What :func:`engine_for` will probably say, loading nothing."""
     asked, count = scenario.run.engine, scenario.run.replications
     if asked != "auto":
@@ -197,13 +197,13 @@ def _tried(step: Callable[[], object]) -> tuple[object, str | None]:
         return None, _Past.failed
 
 
-def _feeds_in_turn(scenario: Scenario) -> bool:
+def _feeds_in_turn(scenario: Resolved) -> bool:
     """Whether pipelines share something, so that what each batch takes is found event by event."""
     its = pipelines(scenario) if scenario.input is not None else None
     return its is not None and (its.shares_cores or its.shares_reading)
 
 
-def expected_events(scenario: Scenario) -> float:
+def expected_events(scenario: Resolved) -> float:
     """Entries that a replication makes on the calendar, within a factor of about two; 0 where all ranks are computed at once."""
     strategy, replicas, run = scenario.strategy, scenario.ranks, scenario.run
     steps = run.total_steps(replicas) / (strategy.team if strategy.in_step else 1)
@@ -223,7 +223,7 @@ def expected_events(scenario: Scenario) -> float:
     return steps * (_STEP_EVENTS + _MESSAGE_EVENTS * messages + _BUCKET_EVENTS * reduced) + background_events(scenario)
 
 
-def background_events(scenario: Scenario) -> float:
+def background_events(scenario: Resolved) -> float:
     """Entries that take as long as following what others send over the links of a replication; 0 where that does not change.
 
     Each time that it changes, what is under way on all of these links is shared anew.

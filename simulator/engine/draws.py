@@ -21,7 +21,7 @@ from simulator.base.rng import Streams
 from simulator.engine.slowdowns import Apart, SharedDraws, Together, slowed
 from simulator.network.flows import weights_of
 from simulator.resolve.defaults import start_of
-from simulator.scenario import Scenario
+from simulator.scenario import Drawn
 from simulator.spec.distributions import Distribution
 from simulator.spec.stragglers import Slowdown, SlowNodes
 from simulator.spec.workload import Workload
@@ -71,7 +71,7 @@ class Draws:
         A good number of factors to ask for at a time.
     """
 
-    def __init__(self, scenario: Scenario, streams: Streams, full_step_s: float | None = None) -> None:
+    def __init__(self, scenario: Drawn, streams: Streams, full_step_s: float | None = None) -> None:
         load, cluster, batch = scenario.workload, scenario.cluster, scenario.batch
         self.ranks = ranks = scenario.ranks
         self._streams = streams

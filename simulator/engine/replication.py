@@ -32,7 +32,7 @@ from simulator.resolve.encoding import as_encoded
 from simulator.resolve.practice import drawn_in_practice
 from simulator.resolve.resolve import resolve
 from simulator.resolve.teams import as_workers
-from simulator.scenario import Scenario
+from simulator.scenario import Drawn, Resolved, Scenario
 from simulator.spec.distributions import Constant
 from simulator.spec.uncertainty import with_draw, with_even_draw
 from simulator.spec.workload import Affine, Workload
@@ -53,12 +53,12 @@ class Shared:
     """
 
     def __init__(self) -> None:
-        self._drawn: Scenario | None = None
+        self._drawn: Drawn | None = None
         self._made: tuple[Program, Collective | None] | None = None
         self.drawn_s = (1.0, 1.0)
         self.tables: dict[bool, Any] = {}
 
-    def of(self, drawn: Scenario, streams: Streams) -> tuple[Program, Collective | None]:
+    def of(self, drawn: Drawn, streams: Streams) -> tuple[Program, Collective | None]:
         """The program and the collective of a replication: those of the one before, or new ones."""
         if drawn is not self._drawn:
             self._drawn, self._made = drawn, None
@@ -69,7 +69,7 @@ class Shared:
             self._made = compile_program(drawn, streams), collective_of(drawn, drawn.strategy.reduction, streams)
         return self._made
 
-    def _begins_again(self, drawn: Scenario) -> bool:
+    def _begins_again(self, drawn: Drawn) -> bool:
         """Whether what the replication before had can be used once more: with the same routes, and no choice that its run has made."""
         fabric = drawn.cluster.fabric
         background = drawn.cluster.background
@@ -80,7 +80,7 @@ class Shared:
 
 
 def replicate(
-    scenario: Scenario,
+    scenario: Resolved,
     replication: int,
     observer: Observer | None = None,
     engine: ByEngine | None = None,
@@ -135,7 +135,7 @@ def replicate(
 class Run:
     """One replication, before an engine has been chosen."""
 
-    drawn: Scenario
+    drawn: Drawn
     streams: Streams
     program: Program
     draws: Draws
@@ -240,22 +240,21 @@ def _drawn(load: Workload, streams: Streams) -> Workload:
     return with_draw(load, load.uncertainty, streams.generator("workload"))
 
 
-def drawn_scenario(scenario: Scenario, streams: Streams) -> Scenario:
-    """What one replication simulates: the scenario resolved, one draw of all that fits leave open, achieved rates, teams as workers.
+def drawn_scenario(scenario: Resolved, streams: Streams) -> Drawn:
+    """What one replication simulates: one draw of all that fits leave open, achieved rates, teams as workers.
 
     What compression costs is in the times of its passes, and what a measured step held beside compute is not.
-    What is resolved and leaves nothing open is returned itself.
+    What leaves nothing open is returned itself.
     """
     before = _before_practice(scenario, streams)
     drawn = drawn_in_practice(before, streams)
     if drawn.workload.measured_with == "servers" and (drawn.servers or drawn.measured_in is not None):
         drawn = _without_own_exchange(drawn, before, streams)
-    return as_encoded(as_workers(drawn))
+    return Drawn(as_encoded(as_workers(drawn)))
 
 
-def _before_practice(scenario: Scenario, streams: Streams) -> Scenario:
-    """The scenario resolved, with one draw of all that fits leave open."""
-    scenario = resolve(scenario).scenario
+def _before_practice(scenario: Resolved, streams: Streams) -> Resolved:
+    """With one draw of all that fits leave open."""
     load = scenario.workload
     if load.draws_its_law:
         load = load.with_drawn_law(streams.generator("law"))
@@ -282,7 +281,7 @@ _TURNS = 12
 _LONE = {"steps": 3, "warmup_steps": 1, "job_steps": None, "start": "together", "start_spread_s": None, "drain": False}
 
 
-def _without_own_exchange(drawn: Scenario, before: Scenario, streams: Streams) -> Scenario:
+def _without_own_exchange(drawn: Resolved, before: Resolved, streams: Streams) -> Resolved:
     """With compute alone in the workload's times, where what was measured is a step of one worker with its servers.
 
     Solved with one worker in the simulator, so that it takes as long as was measured: what is
@@ -295,7 +294,7 @@ def _without_own_exchange(drawn: Scenario, before: Scenario, streams: Streams) -
     """
     measured, alone = drawn, before
     if drawn.measured_in is not None:
-        alone = _before_practice(Scenario.model_validate(drawn.measured_in), streams)
+        alone = _before_practice(resolve(Scenario.model_validate(drawn.measured_in)), streams)
         measured = drawn_in_practice(alone, streams)
     share = _share_of_compute(measured.model_copy(update={"workload": alone.workload}), streams)
     load = drawn.workload
@@ -303,7 +302,7 @@ def _without_own_exchange(drawn: Scenario, before: Scenario, streams: Streams) -
     return drawn.model_copy(update={"workload": load.model_copy(update={**passes, "measured_with": "device"}), "measured_in": None})
 
 
-def _share_of_compute(scenario: Scenario, streams: Streams) -> float:
+def _share_of_compute(scenario: Resolved, streams: Streams) -> float:
     """Of a step of one worker with its servers, what it does not wait for them."""
     load = scenario.workload
     step_s, share = load.compute_s(scenario.batch), 1.0
@@ -317,7 +316,7 @@ def _share_of_compute(scenario: Scenario, streams: Streams) -> float:
     return share
 
 
-def _lone_step_s(scenario: Scenario, streams: Streams) -> float:
+def _lone_step_s(scenario: Resolved, streams: Streams) -> float:
     """Seconds of a step of one worker with all servers to itself, without jitter."""
     strategy = scenario.strategy.alone_with_servers()
     run = scenario.run.model_copy(update=_LONE)
@@ -330,7 +329,7 @@ def _lone_step_s(scenario: Scenario, streams: Streams) -> float:
     even = dict.fromkeys(("background", "slow_nodes", "slowdown", "nodes", "available"))
     cluster = scenario.cluster.model_copy(update={**even, "node_speed": (), "node_classes": ()})
     parts = {"strategy": strategy, "run": run, "workload": load, "cluster": cluster, "job": None, "input": None}
-    alone = as_encoded(as_workers(scenario.model_copy(update=parts)))
+    alone = Drawn(as_encoded(as_workers(scenario.model_copy(update=parts))))
     program = compile_program(alone, streams)
     its = Run(alone, streams, program, Draws(alone, streams, alone.full_step_s), None, None)
     measured = its.simpy() if engine_for(alone, 1) == "simpy" or its.only_simpy else its.compiled()

@@ -14,7 +14,7 @@ from simulator.job.intervals import best_interval_s
 from simulator.job.iterators import Iterators
 from simulator.memory import slot_bytes, state_bytes
 from simulator.program.program import Floats
-from simulator.scenario import Scenario
+from simulator.scenario import Resolved, Scenario
 from simulator.spec.job import Checkpoint, Faults, Job
 from simulator.spec.overheads import Duration, Overheads
 from simulator.strategies.holding import layers_of, values_of
@@ -124,7 +124,7 @@ def evaluation_batch(scenario: Scenario) -> int:
     return min(evaluation.batch or scenario.batch, max(math.ceil(evaluation.samples / scenario.replicas), 1))
 
 
-def course_of(scenario: Scenario, step_s: float, first_step_s: float, evaluation_step_s: float, draw: np.random.Generator) -> Course:
+def course_of(scenario: Resolved, step_s: float, first_step_s: float, evaluation_step_s: float, draw: np.random.Generator) -> Course:
     """The course of one run, which does not yet wait for first batches.
 
     Parameters
@@ -193,7 +193,7 @@ def _epochs(job: Job, samples: int) -> Iterator[float]:
 _ROUNDING = 1e-12
 
 
-def _how_often(scenario: Scenario, checkpoint: Checkpoint | None, writing: Writing | None, step_s: float) -> tuple[float, int]:
+def _how_often(scenario: Resolved, checkpoint: Checkpoint | None, writing: Writing | None, step_s: float) -> tuple[float, int]:
     """Steps, or epochs, between checkpoints."""
     if checkpoint is None or writing is None:
         return 0.0, 0
@@ -214,7 +214,7 @@ def _how_often(scenario: Scenario, checkpoint: Checkpoint | None, writing: Writi
 _LEAST_S = 1e-6
 
 
-def writing_of(scenario: Scenario) -> Writing | None:
+def writing_of(scenario: Resolved) -> Writing | None:
     """What a checkpoint costs, as far as it does not depend on how often it is written; None where there is none.
 
     Of whole copies one process writes (the chief); where the state is spread over servers or devices, each of their nodes writes
@@ -285,7 +285,7 @@ class _Spread(NamedTuple):
     copied: float
 
 
-def _spread(scenario: Scenario) -> _Spread:
+def _spread(scenario: Resolved) -> _Spread:
     """The shares of a checkpoint; each part is written once, by the first that holds it, and read by every node that holds it."""
     layout = scenario.layout
     strategy: Any = scenario.strategy  # whose degrees are known where it cuts a model
@@ -308,7 +308,7 @@ def _spread(scenario: Scenario) -> _Spread:
     return _Spread(written / whole, read / whole, float(copied.max() / whole))
 
 
-def _held(scenario: Scenario, strategy: Any) -> Iterator[tuple[int, int, int, float, float]]:
+def _held(scenario: Resolved, strategy: Any) -> Iterator[tuple[int, int, int, float, float]]:
     """What devices hold of a checkpoint: 32-bit variables and their slots.
 
     In mixed precision variables in 32 bits belong to the slots, and are shared as they are.

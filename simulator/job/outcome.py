@@ -18,11 +18,12 @@ from simulator.job.faults import arrivals, effect_of
 from simulator.job.intervals import best_interval_s, daly_interval_s, young_interval_s
 from simulator.job.iterators import Iterators, ended_by
 from simulator.job.renewal import Crew, Ended, Renewal, checkpoints_of
-from simulator.resolve.input_epochs import Fill, fill_of, first_epoch
+from simulator.resolve.input_epochs import AnyScenario, Fill, fill_of, first_epoch
+from simulator.resolve.resolve import resolve
 from simulator.results.cost import usd_per_hour
 from simulator.results.intervals import prediction_interval
 from simulator.results.results import Result
-from simulator.scenario import Scenario
+from simulator.scenario import Resolved
 from simulator.spec.discrepancy import off_of
 from simulator.spec.figures import Checkpointing, Epoch, Estimate, JobOutcome, JobParts, Warned
 from simulator.spec.job import Faults
@@ -34,18 +35,18 @@ _HOUR_S = 3600.0
 _FEWEST_ENDED = 2
 """Runs that an interval can be made of."""
 
-Rates = Callable[[Scenario], Sequence[float]]
+Rates = Callable[[Resolved], Sequence[float]]
 """Throughput in samples/s of each replication of a scenario without a job."""
 
 
-def window_of(scenario: Scenario) -> Scenario:
+def window_of(scenario: AnyScenario) -> AnyScenario:
     """The scenario, without a job, whose steps stand for most of the job's: those of later epochs, if there are any."""
     job, window = scenario.job, scenario.model_copy(update={"job": None})
     lone = job is not None and job.total_samples <= job.epoch_samples
     return (first_epoch(window) if lone else None) or window
 
 
-def job_of(scenario: Scenario, window: Result, rates_of: Rates) -> JobOutcome:
+def job_of(scenario: Resolved, window: Result, rates_of: Rates) -> JobOutcome:
     """The whole job.
 
     Parameters
@@ -98,7 +99,7 @@ def job_of(scenario: Scenario, window: Result, rates_of: Rates) -> JobOutcome:
     return _outcome(scenario, window, courses, ends)
 
 
-def _iterators(scenario: Scenario, streams: Streams) -> Iterators | None:
+def _iterators(scenario: Resolved, streams: Streams) -> Iterators | None:
     """What the ends of iterators cost in one run; none where nothing is known of it, or nobody waits for all."""
     known = scenario.workload.overheads
     if known is None or known.iterators is None or not scenario.waits_for_iterators:
@@ -106,7 +107,7 @@ def _iterators(scenario: Scenario, streams: Streams) -> Iterators | None:
     return Iterators.of_run(known.iterators, ended_by(scenario), streams.generator("iterators"))
 
 
-def warned_of(scenario: Scenario, job: JobOutcome) -> Iterator[Warned]:
+def warned_of(scenario: Resolved, job: JobOutcome) -> Iterator[Warned]:
     """What a reader must know of a job beside what is said of its steps: waits that nobody has measured."""
     known, asked = scenario.workload.overheads, scenario.job
     if asked is None or not scenario.waits_for_iterators or (known is not None and known.iterators is not None):
@@ -141,7 +142,7 @@ def _filling_s(fill: Fill, waits_s: float) -> float:
     return max(fill.seconds - fill.batches * waits_s, 0.0)
 
 
-def _outcome(scenario: Scenario, window: Result, courses: Sequence[Course], ends: Sequence[Ended]) -> JobOutcome:
+def _outcome(scenario: Resolved, window: Result, courses: Sequence[Course], ends: Sequence[Ended]) -> JobOutcome:
     job = scenario.job
     assert job is not None
     finished = [end for end in ends if not end.given_up]
@@ -188,7 +189,7 @@ def _at_most_1(estimate: Estimate) -> Estimate:
 class _Crews:
     """Who trains in each replication, with throughputs for fewer workers as they are needed."""
 
-    def __init__(self, scenario: Scenario, rates: Sequence[float], rates_of: Rates) -> None:
+    def __init__(self, scenario: Resolved, rates: Sequence[float], rates_of: Rates) -> None:
         assert scenario.job is not None
         assert scenario.job.faults is not None
         self._scenario = scenario
@@ -233,16 +234,16 @@ class _Crews:
         return self._known[workers]
 
 
-def _with_workers(scenario: Scenario, workers: int) -> Scenario:
+def _with_workers(scenario: Resolved, workers: int) -> Resolved:
     """The same training by fewer workers, each with the batch that it has."""
     layout = scenario.layout
     ranks = workers * layout.replicas_per_process
     load = scenario.workload.model_copy(update={"batch_per_replica": scenario.batch, "global_batch": None})
     strategy = scenario.strategy.fewer(ranks, layout.ranks)
-    return window_of(scenario).model_copy(update={"workload": load, "strategy": strategy})
+    return resolve(window_of(scenario).model_copy(update={"workload": load, "strategy": strategy}))
 
 
-def _evaluation_step_s(scenario: Scenario, step_s: float) -> float:
+def _evaluation_step_s(scenario: Resolved, step_s: float) -> float:
     """Seconds of a step of an evaluation: the forward pass of the slowest replica, or of its input where that takes longer.
 
     Of models that are cut over devices the share of a step that the forward pass has of the work.
@@ -340,7 +341,7 @@ def _mean(courses: Sequence[Course], of: Callable[[Course], float]) -> float:
     return statistics.fmean(of(course) for course in courses)
 
 
-def _checkpointing(scenario: Scenario, courses: Sequence[Course], spent_s: float) -> Checkpointing | None:
+def _checkpointing(scenario: Resolved, courses: Sequence[Course], spent_s: float) -> Checkpointing | None:
     one = courses[0]
     if one.writing is None or not (one.write_steps or one.write_epochs):
         return None

@@ -14,7 +14,7 @@ from simulator.base.table import Column, Row, Table
 from simulator.base.text import counted, format_bytes, listed
 from simulator.memory.parts import PARTS, DeviceMemory, PartName, device_of, devices_of, memory_of, samples_in_words
 from simulator.resolve.resolve import resolve
-from simulator.scenario import Scenario
+from simulator.scenario import Resolved, Scenario
 
 __all__ = ["Memory", "does_not_fit", "largest_batch", "memory", "not_checked"]
 
@@ -96,21 +96,22 @@ def memory(scenario: Scenario) -> Memory:
     >>> [part.name for part in found.tightest.parts if part.size_bytes], found.free_bytes is None
     (['parameters', 'gradients', 'buckets'], True)
     """
-    devices = memory_of(scenario)
+    resolved = resolve(scenario)
+    devices = memory_of(resolved)
     return Memory(
         scenario_hash=scenario.hash,
         device=scenario.cluster.device,
         batch=scenario.batch,
-        micro_batch=_micro_batch(scenario),
+        micro_batch=_micro_batch(resolved),
         devices=devices,
-        largest_batch=largest_batch(scenario),
+        largest_batch=largest_batch(resolved),
         free_bytes=_tightest(devices).free_bytes,
-        refused=does_not_fit(scenario),
-        not_checked=not_checked(scenario),
+        refused=does_not_fit(resolved),
+        not_checked=not_checked(resolved),
     )
 
 
-def does_not_fit(scenario: Scenario) -> str | None:
+def does_not_fit(scenario: Resolved) -> str | None:
     """A sentence where a device needs more memory than it has; None where all fit, or it is not known.
 
     What is known of its parts decides, so that a device which cannot hold parameters and
@@ -129,7 +130,7 @@ def does_not_fit(scenario: Scenario) -> str | None:
                 f"{cluster.device} has {format_bytes(device.memory_bytes)}; take a limit of at most "
                 f"{format_bytes(device.memory_bytes / most)}, or fewer cluster.replicas_per_device"
             )
-    tightest = _tightest(devices_of(resolve(scenario).scenario, device))
+    tightest = _tightest(devices_of(scenario, device))
     if tightest.fits or tightest.capacity_bytes is None:
         return None
     each, micro_batch = cluster.replicas_per_device if limit is None else 1, _micro_batch(scenario)
@@ -145,18 +146,18 @@ def does_not_fit(scenario: Scenario) -> str | None:
     )
 
 
-def not_checked(scenario: Scenario) -> str | None:
+def not_checked(scenario: Resolved) -> str | None:
     """Why it could not be checked whether a scenario's devices hold what they need; None where it could."""
     device = device_of(scenario)
     if device is None and scenario.cluster.device_memory_limit_bytes is None:
         name = scenario.cluster.device
         return f"the memory of {name!r} is not known" if name else f"the cluster {scenario.cluster.name!r} names no device"
-    devices = devices_of(resolve(scenario).scenario, device)
+    devices = devices_of(scenario, device)
     unknown = (part.text for device in devices for part in device.parts if part.name == "activations" and part.size_bytes is None)
     return next(unknown, None)
 
 
-def largest_batch(scenario: Scenario) -> int | None:
+def largest_batch(scenario: Resolved) -> int | None:
     """Samples of a replica with which every device fits at most, by bisection: a smaller batch never needs more.
 
     Returns
@@ -165,12 +166,12 @@ def largest_batch(scenario: Scenario) -> int | None:
         A multiple of the scenario's micro-batches. 0 where no batch fits. None where it is
         not known: the device's memory or activations are not, or nothing grows with the batch.
     """
-    device, resolved = device_of(scenario), resolve(scenario).scenario
+    device = device_of(scenario)
     count = scenario.training.micro_batches
 
     def devices(micro_batch: int) -> tuple[DeviceMemory, ...]:
-        load = resolved.workload.model_copy(update={"batch_per_replica": micro_batch * count, "global_batch": None})
-        return devices_of(resolved.model_copy(update={"workload": load}), device)
+        load = scenario.workload.model_copy(update={"batch_per_replica": micro_batch * count, "global_batch": None})
+        return devices_of(scenario.model_copy(update={"workload": load}), device)
 
     def fits(micro_batch: int) -> bool:
         return all(device.fits for device in devices(micro_batch))
@@ -188,7 +189,7 @@ def largest_batch(scenario: Scenario) -> int | None:
     return low * count if known else None
 
 
-def _micro_batch(scenario: Scenario) -> int:
+def _micro_batch(scenario: Resolved) -> int:
     return -(-scenario.batch // scenario.training.micro_batches)
 
 
@@ -196,7 +197,7 @@ def _tightest(devices: Sequence[DeviceMemory]) -> DeviceMemory:
     return max(devices, key=lambda device: device.need_bytes)
 
 
-def _advice(scenario: Scenario, device: DeviceMemory) -> str:
+def _advice(scenario: Resolved, device: DeviceMemory) -> str:
     """What would make it need less, as far as it would help; a device with more memory helps anyway."""
     layers, training = scenario.workload.layers, scenario.training
     sizes: dict[PartName, float] = {part.name: part.size_bytes or 0.0 for part in device.parts}

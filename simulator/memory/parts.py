@@ -20,8 +20,7 @@ from pydantic import Field
 
 from simulator.base.spec import Bytes, Spec
 from simulator.resolve.defaults import optimizer_of
-from simulator.resolve.resolve import resolve
-from simulator.scenario import Scenario
+from simulator.scenario import Resolved, Scenario
 from simulator.spec.accelerator import Accelerator, accelerator_named
 from simulator.spec.buckets import buckets
 from simulator.spec.layers import Layer
@@ -113,7 +112,7 @@ class DeviceMemory(Spec):
         return next((part for part in self.parts if part.name == name), None)
 
 
-def memory_of(scenario: Scenario) -> tuple[DeviceMemory, ...]:
+def memory_of(scenario: Resolved) -> tuple[DeviceMemory, ...]:
     """What each kind of devices of a scenario holds at its peak.
 
     A batch that is cut into micro-batches is held one micro-batch at a time, or as many as
@@ -131,10 +130,10 @@ def memory_of(scenario: Scenario) -> tuple[DeviceMemory, ...]:
     ScenarioError
         The workload cannot be moved to the cluster's device.
     """
-    return devices_of(resolve(scenario).scenario, device_of(scenario))
+    return devices_of(scenario, device_of(scenario))
 
 
-def devices_of(scenario: Scenario, device: Accelerator | None) -> tuple[DeviceMemory, ...]:
+def devices_of(scenario: Resolved, device: Accelerator | None) -> tuple[DeviceMemory, ...]:
     """The same of a scenario that is resolved already, on a device that was looked up."""
     stages, layers = scenario.strategy.held(scenario), scenario.workload.layers
     limit = scenario.cluster.device_memory_limit_bytes  # of an allocator of its own, from which nothing is kept back
@@ -187,7 +186,7 @@ def _reserve(device: Accelerator) -> Part:
 class _Device:
     """One kind of devices: the chunks of the model that it holds, each with the layers in it."""
 
-    def __init__(self, scenario: Scenario, chunks: Sequence[Held]) -> None:
+    def __init__(self, scenario: Resolved, chunks: Sequence[Held]) -> None:
         self.scenario, self.chunks, self.load = scenario, chunks, scenario.workload
         self.micro_batch = -(-scenario.batch // scenario.training.micro_batches)
         self.mixed = self.load.precision != "float32"
@@ -399,12 +398,12 @@ class _Device:
 # -- rules ---------------------------------------------------------------------------------
 
 
-def state_bytes(scenario: Scenario) -> float:
+def state_bytes(scenario: Resolved) -> float:
     """Bytes of what a checkpoint holds: variables in 32 bits and their slots, of the optimizer that most use where none is given."""
     return float(math.fsum(variable.size_bytes + slot_bytes(scenario, variable) for variable in scenario.workload.variables))
 
 
-def slot_bytes(scenario: Scenario, variable: Variable) -> float:
+def slot_bytes(scenario: Resolved, variable: Variable) -> float:
     """Bytes of a variable's slots, of the optimizer that most use where none is given."""
     return _slots_of(variable, optimizer_of(scenario) or ASSUMED_OPTIMIZER)
 
@@ -449,7 +448,7 @@ def _peaks(load: Workload) -> dict[float, float]:
     return {batch: float(peak) for (batch, _), peak in zip(batches, highest, strict=True)}
 
 
-def _as_measured(scenario: Scenario, chunks: Sequence[Held]) -> bool:
+def _as_measured(scenario: Resolved, chunks: Sequence[Held]) -> bool:
     """Whether activations are what they were when peaks were measured: of the whole model, on one device, each kept."""
     if not _peaks(scenario.workload) or len(chunks) > 1:
         return False

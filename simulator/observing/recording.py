@@ -24,7 +24,7 @@ class Recording:
 
     def __init__(self, scenario: Scenario | None = None) -> None:
         # devices that split tensors are one in a run's records
-        self._of = as_workers(resolve(scenario).scenario) if scenario is not None else None
+        self._of = as_workers(resolve(scenario)) if scenario is not None else None
         self.steps: list[Step] = []
         self.spans: list[Span] = []
         self.transfers: list[Transfer] = []

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from simulator.base.rng import Streams
 from simulator.program.program import Program
-from simulator.scenario import Scenario
+from simulator.scenario import Drawn
 
 __all__ = ["compile_program"]
 
 
-def compile_program(scenario: Scenario, streams: Streams | None = None) -> Program:
+def compile_program(scenario: Drawn, streams: Streams | None = None) -> Program:
     """What happens in a step of a scenario.
 
     Parameters
     ----------
     scenario
-        What is simulated: as a user writes it, or as drawn for a replication.
+        What one replication simulates.
     streams
         Choose the routes of connections; left out: those of the first replication.
     """

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 
-from simulator.scenario import Scenario
+from simulator.scenario import Resolved
 from simulator.spec.training import Passes
 
 __all__ = ["as_encoded"]
 
 
-def as_encoded(scenario: Scenario) -> Scenario:
+def as_encoded(scenario: Resolved) -> Resolved:
     """The same training with what compression costs a device in the times of its passes.
 
     Each gradient is compressed on the device as soon as it is ready, so that the backward

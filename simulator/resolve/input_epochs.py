@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -10,10 +10,12 @@ from simulator.scenario import Scenario
 from simulator.spec.input_pipeline import InputWork
 from simulator.strategies.pipelines import pipelines
 
-__all__ = ["Fill", "fill_of", "first_epoch"]
+AnyScenario = TypeVar("AnyScenario", bound=Scenario)
+
+__all__ = ["AnyScenario", "Fill", "fill_of", "first_epoch"]
 
 
-def first_epoch(scenario: Scenario) -> Scenario | None:
+def first_epoch(scenario: AnyScenario) -> AnyScenario | None:
     """The scenario with the work of the first epoch in its steps; none where later epochs are alike (nothing is cached).
 
     >>> from simulator.catalogue.loading import load_scenario

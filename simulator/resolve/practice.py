@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from simulator.base.rng import Streams
 from simulator.base.text import written
-from simulator.scenario import Scenario
+from simulator.scenario import Resolved, Scenario
 from simulator.spec.cluster import Cluster, Link
 from simulator.spec.computed import CONSTANTS
 from simulator.spec.constants import Known, constants, drawn_values, nominal_values
@@ -65,24 +65,24 @@ _OF_PLACES = {
 """What each constant changes."""
 
 
-def drawn_in_practice(scenario: Scenario, streams: Streams) -> Scenario:
+def drawn_in_practice(scenario: Resolved, streams: Streams) -> Resolved:
     """What one replication simulates: the scenario with one joint draw of the constants applied."""
     return in_practice(scenario, drawn_values(scenario.practice, streams)) if _is_felt(scenario) else scenario
 
 
-def nominally_in_practice(scenario: Scenario) -> Scenario:
+def nominally_in_practice(scenario: Resolved) -> Resolved:
     """The scenario with every constant at its value."""
     return in_practice(scenario, nominal_values(scenario.practice)) if _is_felt(scenario) else scenario
 
 
-def assumed_in_practice(scenario: Scenario) -> tuple[Assumed, ...]:
+def assumed_in_practice(scenario: Resolved) -> tuple[Assumed, ...]:
     """What is applied to a scenario, with each value and where it is from."""
     load = scenario.workload
     computed = load.computed.constants if load.computed is not None and load.is_computed else ()
     return tuple(_assumed(scenario, name) for name in (*computed, *felt_by([scenario])))
 
 
-def felt_by(scenarios: Iterable[Scenario]) -> tuple[str, ...]:
+def felt_by(scenarios: Iterable[Resolved]) -> tuple[str, ...]:
     """Names of the constants that any of some scenarios depends on."""
     found: dict[str, None] = {}
     for scenario in scenarios:
@@ -92,7 +92,7 @@ def felt_by(scenarios: Iterable[Scenario]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def in_practice(scenario: Scenario, values: Mapping[str, float]) -> Scenario:
+def in_practice(scenario: Resolved, values: Mapping[str, float]) -> Resolved:
     """The scenario with achieved rates in place of nominal ones, and with what messages cost hosts.
 
     Parameters
@@ -111,7 +111,7 @@ def in_practice(scenario: Scenario, values: Mapping[str, float]) -> Scenario:
     return _with_hosts(_with_shares(scenario, values), values)
 
 
-def _with_shares(scenario: Scenario, values: Mapping[str, float]) -> Scenario:
+def _with_shares(scenario: Resolved, values: Mapping[str, float]) -> Resolved:
     cluster = scenario.cluster
     if not is_nominal(cluster):
         return scenario
@@ -143,7 +143,7 @@ def _with_shares(scenario: Scenario, values: Mapping[str, float]) -> Scenario:
     return scenario.model_copy(update={"cluster": achieved, "workload": _workload(scenario, scenario.workload, values)})
 
 
-def _with_hosts(scenario: Scenario, values: Mapping[str, float]) -> Scenario:
+def _with_hosts(scenario: Resolved, values: Mapping[str, float]) -> Resolved:
     """With what gRPC costs hosts and clients, unless it is given."""
     if not is_carried(scenario):
         return scenario

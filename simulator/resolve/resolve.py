@@ -24,41 +24,46 @@ from simulator.resolve.device_transfer import moved_to
 from simulator.resolve.practice import assumed_in_practice
 from simulator.resolve.published_throughputs import plain
 from simulator.resolve.trained import as_trained, assumed_in_training
-from simulator.scenario import Scenario
+from simulator.scenario import Resolved, Scenario
 from simulator.spec.computed import CONSTANTS
 from simulator.spec.constants import Known
 from simulator.spec.figures import Assumed
 from simulator.spec.workload import BY_DIMENSIONS, DeviceTransfer, Itself, Workload
 from simulator.strategies.catalogue import kind_of
 
-__all__ = ["Resolved", "resolve"]
+__all__ = ["Asked", "resolve"]
 
 
 @dataclass(frozen=True, slots=True)
-class Resolved:
-    """A scenario with nothing left out that decides its result.
+class Asked:
+    """What somebody asked for.
 
     Attributes
     ----------
     given
-        As it was written.
-    scenario
+        The scenario as it was written.
+    resolved
         As it is simulated: its workload on the cluster's device and as it is trained there, its defaults filled in.
     """
 
     given: Scenario
-    scenario: Scenario
+    resolved: Resolved
+
+    @classmethod
+    def of(cls, scenario: Scenario) -> Asked:
+        """A scenario, resolved: raises what :func:`resolve` does."""
+        return cls(scenario, resolve(scenario))
 
     @property
     def moved(self) -> DeviceTransfer | None:
         """To which device the workload was moved and by which rule; none where it was measured there, or is taken as it is."""
-        moved = self.scenario.workload.moved
+        moved = self.resolved.workload.moved
         return moved if moved is not None and moved.applied else None
 
     @property
     def assumed(self) -> tuple[Assumed, ...]:
         """What was taken for what the scenario leaves out, where another value would give another result."""
-        return (*assumptions(self.given), *assumed_in_training(self.scenario), *assumed_in_practice(self.scenario))
+        return (*assumptions(self.given), *assumed_in_training(self.resolved), *assumed_in_practice(self.resolved))
 
 
 def resolve(scenario: Scenario) -> Resolved:
@@ -78,9 +83,9 @@ def resolve(scenario: Scenario) -> Resolved:
     >>> from simulator.catalogue.loading import load_scenario
     >>> given = load_scenario("async-ps", [("run.start", "together")])
     >>> found = resolve(given)
-    >>> found.scenario.strategy.pull_order, [each.path for each in found.assumed]
+    >>> found.strategy.pull_order, [each.path for each in Asked(given, found).assumed]
     ('random', ['strategy.pull_order', 'cluster, links of sort ethernet', 'cluster.transport', 'cluster.transport'])
-    >>> found.scenario == resolve(found.scenario).scenario
+    >>> found == resolve(found)
     True
     """
     load, device = scenario.workload, scenario.cluster.device
@@ -91,7 +96,7 @@ def resolve(scenario: Scenario) -> Resolved:
         on_device = scenario if there is load else scenario.model_copy(update={"workload": there})
     if (simpler := scenario.strategy.simpler) is not None:
         on_device = on_device.model_copy(update={"strategy": kind_of(simpler).model_validate(simpler)})
-    return Resolved(scenario, filled_in(as_trained(on_device)))
+    return Resolved(filled_in(as_trained(on_device)))
 
 
 @lru_cache(maxsize=256)

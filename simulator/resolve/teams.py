@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from simulator.scenario import Scenario
+from simulator.scenario import Resolved
 from simulator.spec.cluster import Cluster, Islands, Link
 from simulator.spec.distributions import Constant, Distribution, Empirical
 from simulator.spec.input_pipeline import InputPipeline, InputWork
@@ -18,7 +18,7 @@ __all__ = ["as_workers"]
 _DRAWS = 2048
 
 
-def as_workers(scenario: Scenario) -> Scenario:
+def as_workers(scenario: Resolved) -> Resolved:
     """The same training with each worker's devices taken together as one.
 
     A worker's step takes as long as that of the slowest of its m devices, and makes m

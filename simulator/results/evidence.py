@@ -18,8 +18,7 @@ from simulator.base.files import read_toml
 from simulator.base.spec import Spec
 from simulator.base.text import counted, format_rate, format_share
 from simulator.base.validation_errors import validated
-from simulator.resolve.resolve import resolve
-from simulator.scenario import Scenario
+from simulator.scenario import Resolved
 from simulator.spec.figures import Coverage
 from simulator.strategies.catalogue import Kind
 
@@ -55,13 +54,12 @@ def checked_kinds() -> tuple[Checked, ...]:
     return validated(_Evidence, read_toml(path), str(path)).checked
 
 
-def coverage(scenario: Scenario) -> tuple[Coverage, ...]:
+def coverage(scenario: Resolved) -> tuple[Coverage, ...]:
     """What speaks for a prediction of this scenario, resolved, aspect by aspect."""
-    scenario = resolve(scenario).scenario
     return (*_of_the_batch(scenario), *_of_the_device(scenario), *_of_the_workers(scenario))
 
 
-def _of_the_batch(scenario: Scenario) -> Iterator[Coverage]:
+def _of_the_batch(scenario: Resolved) -> Iterator[Coverage]:
     load = scenario.workload
     batch = scenario.batch // (load.passes.micro_batches if load.passes is not None else 1)  # that a pass takes at a time
     if load.is_computed:
@@ -82,7 +80,7 @@ def _of_the_batch(scenario: Scenario) -> Iterator[Coverage]:
         yield Coverage(about="batch", grade="uncovered", text=text)
 
 
-def _of_the_device(scenario: Scenario) -> Iterator[Coverage]:
+def _of_the_device(scenario: Resolved) -> Iterator[Coverage]:
     load = scenario.workload
     if load.moved is not None and load.moved_by_factor:
         text = f"no step was measured on {load.moved.to_device}: the times are those of {load.moved.from_device}, moved by a factor"
@@ -95,7 +93,7 @@ def _of_the_device(scenario: Scenario) -> Iterator[Coverage]:
         yield Coverage(about="device", grade="uncovered", text=text)
 
 
-def _of_the_workers(scenario: Scenario) -> Iterator[Coverage]:
+def _of_the_workers(scenario: Resolved) -> Iterator[Coverage]:
     replicas, servers, known = scenario.ranks, scenario.servers, scenario.workload.calibrated
     if replicas == 1 and not servers:
         return
@@ -120,7 +118,7 @@ def _of_the_workers(scenario: Scenario) -> Iterator[Coverage]:
     yield Coverage(about="workers", grade="uncovered", text=f"{here} are outside of the {there} in the {runs}")
 
 
-def _of_the_link(scenario: Scenario, found: Checked, workers: str, runs: str) -> Coverage:
+def _of_the_link(scenario: Resolved, found: Checked, workers: str, runs: str) -> Coverage:
     """As many workers were run; whether also with links like these, or what the links are counts for little."""
     rate = scenario.cluster.link_of(0).bandwidth_bytes_per_s
     if _within(rate, found.bandwidth_bytes_per_s):
@@ -143,7 +141,7 @@ def _within(value: float, limits: tuple[float, float]) -> bool:
     return limits[0] <= value <= limits[1]
 
 
-def _checked_like(scenario: Scenario) -> Checked | None:
+def _checked_like(scenario: Resolved) -> Checked | None:
     """The kind of training that was run and is simulated the same way; none if something in it never was."""
     strategy, cluster, transport = scenario.strategy, scenario.cluster, scenario.cluster.transport
     never = (

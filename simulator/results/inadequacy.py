@@ -19,7 +19,7 @@ from simulator.base.files import read_toml
 from simulator.base.spec import Spec
 from simulator.base.validation_errors import validated
 from simulator.resolve.practice import is_carried
-from simulator.scenario import Scenario
+from simulator.scenario import Resolved, Scenario
 from simulator.spec.discrepancy import Z_90, Discrepancy, Doubt, Part
 from simulator.spec.figures import Breakdown, Utilisation
 
@@ -208,7 +208,7 @@ def _shares_of(scenario: Scenario, parts: Breakdown, hidden_s: float, use: Utili
 _STEP = 0.05
 
 
-def doubt_of(scenario: Scenario, parts: Breakdown, hidden_s: float, use: Utilisation, simulated: Scenario | None = None) -> Doubt | None:
+def doubt_of(scenario: Resolved, parts: Breakdown, hidden_s: float, use: Utilisation, simulated: Resolved | None = None) -> Doubt | None:
     """The discrepancy as it reaches the throughput of a scenario with these steps; None where there is none.
 
     ``simulated`` is what was put in the place of the scenario, with rates as they are achieved; left out: itself.

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from simulator.base.spec import Spec
 from simulator.memory import not_checked
+from simulator.resolve.resolve import resolve
 from simulator.scenario import Scenario
 
 __all__ = ["LeftOut", "left_out", "left_out_in_words"]
@@ -30,7 +31,7 @@ def left_out(scenario: Scenario) -> tuple[LeftOut, ...]:
     if not load.input(scenario.batch) and scenario.input is None:
         text = "nothing says how long it takes (input, workload.input), so every batch is ready when it is needed"
         found.append(LeftOut(name="preparing input", text=text))
-    if (why := not_checked(scenario)) is not None:
+    if (why := not_checked(resolve(scenario))) is not None:
         found.append(LeftOut(name="whether a batch fits into memory", text=f"not checked: {why}"))
     if scenario.job is None:
         found.append(LeftOut(name="start-up, evaluation and checkpoints", text="only training steps count, without a [job]"))

@@ -16,7 +16,7 @@ from simulator.engine.phases import random_order
 from simulator.engine.recorder import LISTED_WORKERS, Kind, Measured, Name
 from simulator.program.port_names import PortName
 from simulator.resolve.practice import nominally_in_practice
-from simulator.resolve.resolve import Resolved, resolve
+from simulator.resolve.resolve import Asked, resolve
 from simulator.resolve.teams import as_workers
 from simulator.results.bottleneck import bottleneck
 from simulator.results.cost import placement_of
@@ -26,7 +26,7 @@ from simulator.results.intervals import around, prediction_interval
 from simulator.results.next_change import Gains, contested, gains_of
 from simulator.results.results import Result
 from simulator.results.warnings import warnings_of
-from simulator.scenario import Scenario
+from simulator.scenario import Resolved, Scenario
 from simulator.spec.discrepancy import Doubt, Off, off_of
 from simulator.spec.figures import Breakdown, Estimate, Histogram, Phase, Quantiles, Reduced, Scatter, Stage, Staleness, Utilisation
 from simulator.strategies.catalogue import ALONE
@@ -49,13 +49,13 @@ class Window(NamedTuple):
 
 
 def summarise(
-    resolved: Resolved, runs: Sequence[Measured], alone: Sequence[Window], again: Callable[[Scenario], Measured] | None = None
+    asked: Asked, runs: Sequence[Measured], alone: Sequence[Window], again: Callable[[Resolved], Measured] | None = None
 ) -> Result:
     """The result of a scenario.
 
     Parameters
     ----------
-    resolved
+    asked
         What was simulated.
     runs
         Its replications.
@@ -77,7 +77,7 @@ def summarise(
                 f"the measured steps take {run.window_s:g} s together, of which no rate can be computed; "
                 "check the times and the jitter of the workload"
             )
-    scenario = resolved.scenario
+    scenario = asked.resolved
     achieved = as_workers(nominally_in_practice(scenario))
     kept = 1.0 - scenario.training.skipped  # of updates, those that loss scaling lets through
     step_samples = achieved.batch / achieved.layout.ranks_per_replica  # of each step of a rank
@@ -100,9 +100,9 @@ def summarise(
         gains = gains_of(scenario, parts, lambda its: _rate(again(its)))
     exchanges = achieved.strategy.exchanges(achieved, Streams(scenario.run.seed, 0))
     return Result(
-        scenario_hash=resolved.given.hash,
-        scenario=resolved.given,
-        moved=resolved.moved,
+        scenario_hash=asked.given.hash,
+        scenario=asked.given,
+        moved=asked.moved,
         seed=scenario.run.seed,
         replicas=scenario.replicas,
         placement=placement_of(scenario),
@@ -129,7 +129,7 @@ def summarise(
         utilisation=utilisation,
         bottleneck=bottleneck(achieved, breakdown, utilisation, busiest, stages, exchanges, gains),
         coverage=coverage(scenario),
-        assumed=resolved.assumed,
+        assumed=asked.assumed,
         warnings=warnings_of(scenario, phase, aligned=any(run.aligned for run in runs), exchanges=exchanges, exposed=exposed),
         events=sum(run.events for run in runs),
     )
@@ -152,16 +152,16 @@ def _at_most(linear: float, values: Sequence[float], off: Off, scenario: Scenari
     return Estimate(mean=found.mean, low=found.low, high=max(min(found.high, linear), *values))
 
 
-def doubt_of_runs(scenario: Scenario, runs: Sequence[Measured]) -> Doubt | None:
+def doubt_of_runs(scenario: Resolved, runs: Sequence[Measured]) -> Doubt | None:
     """What the model is off by, as far as it reaches the throughput of these replications; None where there is no discrepancy."""
-    return doubt_of(resolve(scenario).scenario, _breakdown(runs), _hidden_s(runs), _utilisation(runs)[0])
+    return doubt_of(scenario, _breakdown(runs), _hidden_s(runs), _utilisation(runs)[0])
 
 
 def _hidden_s(runs: Sequence[Measured]) -> float:
     return math.fsum(run.hidden_s for run in runs) / sum(run.steps for run in runs)
 
 
-def _mean_staleness(scenario: Scenario, runs: Sequence[Measured], mean: float, doubt: Doubt | None) -> Estimate | None:
+def _mean_staleness(scenario: Resolved, runs: Sequence[Measured], mean: float, doubt: Doubt | None) -> Estimate | None:
     """Mean staleness of one run, with its interval; exactly known of pipelines that apply late gradients; none where none are late."""
     if not scenario.servers:
         return Estimate(mean=mean, low=mean, high=mean) if mean else None
@@ -206,7 +206,7 @@ _EQUAL = 1e-9
 """Logarithms no further apart than this come of rounding."""
 
 
-def alone_scenario(scenario: Scenario) -> Scenario:
+def alone_scenario(scenario: Resolved) -> Resolved:
     """The same workload on one replica alone, which speed-up is counted against.
 
     Weak scaling keeps the batch of a replica, strong scaling the global batch, so that
@@ -227,7 +227,8 @@ def alone_scenario(scenario: Scenario) -> Scenario:
         shared = load.run_to_run_shared or 0.0
         spread = {"run_to_run_cv": math.sqrt(math.expm1(shared * math.log1p(load.run_to_run_cv**2))), "run_to_run_shared": 1.0}
         load = load.model_copy(update=spread)
-    return scenario.model_copy(update={"workload": load, "strategy": ALONE, "cluster": cluster, "run": run})
+    # resolved anew: a strategy that cuts batches by itself leaves the passes of one whole batch open
+    return resolve(scenario.model_copy(update={"workload": load, "strategy": ALONE, "cluster": cluster, "run": run}))
 
 
 def _step_time(runs: Sequence[Measured]) -> Quantiles:
@@ -238,7 +239,7 @@ def _step_time(runs: Sequence[Measured]) -> Quantiles:
     return Quantiles(mean=pooled.mean(), p50=p50, p95=p95, p99=p99)
 
 
-def _staleness(scenario: Scenario, runs: Sequence[Measured], late: Sequence[int]) -> Staleness:
+def _staleness(scenario: Resolved, runs: Sequence[Measured], late: Sequence[int]) -> Staleness:
     """Of all updates; of a pipeline whose stages apply gradients that are ``late`` by so many updates, each stage's part counts as one."""
     pooled, mixed = CountHistogram(), CountHistogram()
     servers = [CountHistogram() for _ in runs[0].server_staleness]
@@ -278,7 +279,7 @@ def _staleness(scenario: Scenario, runs: Sequence[Measured], late: Sequence[int]
     )
 
 
-def _phase(scenario: Scenario, runs: Sequence[Measured]) -> Phase | None:
+def _phase(scenario: Resolved, runs: Sequence[Measured]) -> Phase | None:
     phases = [run.phases for run in runs if run.phases is not None and run.phases.first is not None]
     if not phases:
         return None

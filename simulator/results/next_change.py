@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 from simulator.base.errors import PacelineError
 from simulator.resolve.resolve import resolve
 from simulator.results.what_if import with_communication, with_compute, with_input_times, with_service
-from simulator.scenario import Scenario
+from simulator.scenario import Resolved, Scenario
 from simulator.spec.figures import Breakdown, Utilisation
 from simulator.strategies.pipelines import batch_s
 
@@ -71,7 +71,7 @@ _MOST_RANKS = 10_000
 """Beyond it another replication takes long, and shares are all there is."""
 
 
-def contested(scenario: Scenario, parts: Breakdown, hidden_s: float, use: Utilisation) -> list[Part]:
+def contested(scenario: Resolved, parts: Breakdown, hidden_s: float, use: Utilisation) -> list[Part]:
     """All parts of a step, where several of them may be its limit; empty where there is one alone.
 
     How long a part lasts counts what others hide of it: of communication what is exposed and
@@ -102,7 +102,7 @@ def contested(scenario: Scenario, parts: Breakdown, hidden_s: float, use: Utilis
     return [part for part, seconds in lasts.items() if seconds] if several else []
 
 
-def tried(scenario: Scenario) -> Scenario:
+def tried(scenario: Resolved) -> Resolved:
     """The scenario with the steps in which changes are tried."""
     if scenario.run.start_spread_s is not None:
         return scenario
@@ -111,7 +111,7 @@ def tried(scenario: Scenario) -> Scenario:
     return scenario.shortened(steps, steps // 2) if steps < all_of_each else scenario
 
 
-def gains_of(scenario: Scenario, parts: list[Part], simulated: Callable[[Scenario], float]) -> Gains | None:
+def gains_of(scenario: Resolved, parts: list[Part], simulated: Callable[[Resolved], float]) -> Gains | None:
     """What each part brings if it is twice as fast, in a run of fewer steps: they are all alike, and the draws the same.
 
     Parameters
@@ -132,10 +132,10 @@ def gains_of(scenario: Scenario, parts: list[Part], simulated: Callable[[Scenari
     rate = simulated(scenario)
 
     def gain(*faster: Part) -> float:
-        its = scenario
+        its: Scenario = scenario
         for part in faster:
             its = CHANGES[part].made(its)
-        return max(simulated(resolve(its).scenario) / rate - 1.0, 0.0)
+        return max(simulated(resolve(its)) / rate - 1.0, 0.0)
 
     try:
         alone = {part: gain(part) for part in parts}

@@ -9,11 +9,10 @@ from simulator.base.text import format_bytes, format_number, format_rate, format
 from simulator.resolve.defaults import start_of
 from simulator.resolve.practice import felt_by, nominally_in_practice
 from simulator.resolve.published_throughputs import same_device
-from simulator.resolve.resolve import resolve
 from simulator.results.evidence import coverage
 from simulator.results.intervals import FEWEST_REPLICATIONS
 from simulator.results.misread import misread
-from simulator.scenario import Scenario
+from simulator.scenario import Resolved
 from simulator.spec.constants import constants
 from simulator.spec.figures import Exchange, Phase, Warned
 from simulator.spec.uncertainty import Uncertainty
@@ -23,7 +22,7 @@ __all__ = ["warnings_of"]
 
 
 def warnings_of(
-    scenario: Scenario, phase: Phase | None = None, *, aligned: bool = False, exchanges: Sequence[Exchange] = (), exposed: float = 0.0
+    scenario: Resolved, phase: Phase | None = None, *, aligned: bool = False, exchanges: Sequence[Exchange] = (), exposed: float = 0.0
 ) -> tuple[Warned, ...]:
     """All warnings that a result of this scenario, resolved, carries.
 
@@ -38,7 +37,6 @@ def warnings_of(
     exposed
         Share of a step that was communication which nothing hid.
     """
-    given, scenario = scenario, resolve(scenario).scenario
     return (
         *_uncovered(scenario),
         *_on_the_workload(scenario),
@@ -51,11 +49,11 @@ def warnings_of(
         *_on_the_buckets(scenario, exposed),
         *scenario.strategy.avoided(scenario),
         *_on_the_gathers(exchanges, exposed),
-        *misread(given),
+        *misread(scenario),
     )
 
 
-def _uncovered(scenario: Scenario) -> Iterator[Warned]:
+def _uncovered(scenario: Resolved) -> Iterator[Warned]:
     """What nothing that was measured speaks for; a workload without a calibrated range is warned about for that."""
     paths: dict[str, tuple[str, float]] = {"batch": ("workload.batch", scenario.batch), "workers": ("strategy.workers", scenario.replicas)}
     for its in coverage(scenario):
@@ -69,7 +67,7 @@ _LATE = 0.25
 """Phases that take this share of a run to mix colour the rest of it."""
 
 
-def _on_the_phases(scenario: Scenario, phase: Phase | None) -> Iterator[Warned]:
+def _on_the_phases(scenario: Resolved, phase: Phase | None) -> Iterator[Warned]:
     if phase is None:
         return
     compare = "how they start may decide the result, so compare other values of run.start, or simulate more steps"
@@ -87,7 +85,7 @@ def _on_the_phases(scenario: Scenario, phase: Phase | None) -> Iterator[Warned]:
         )  # fmt: skip
 
 
-def _on_the_collective(scenario: Scenario, aligned: bool) -> Iterator[Warned]:
+def _on_the_collective(scenario: Resolved, aligned: bool) -> Iterator[Warned]:
     reduction = scenario.strategy.reduction
     if aligned and reduction is not None:
         yield Warned(
@@ -101,7 +99,7 @@ _EXPOSED = 0.1
 """Communication of this share of a step is worth a warning where there are means to hide it."""
 
 
-def _on_the_buckets(scenario: Scenario, exposed: float) -> Iterator[Warned]:
+def _on_the_buckets(scenario: Resolved, exposed: float) -> Iterator[Warned]:
     """All gradients in one bucket, which is reduced after the backward pass that could hide a part of it."""
     strategy, load, replicas = scenario.strategy, scenario.workload, scenario.replicas
     reduction = strategy.reduction
@@ -149,7 +147,7 @@ def _overridden(section: str, parts: tuple[str, ...], uncertainty: Uncertainty |
     return Warned(code="overridden", path=section, value=names, text=text)
 
 
-def _on_the_input(scenario: Scenario) -> Iterator[Warned]:
+def _on_the_input(scenario: Resolved) -> Iterator[Warned]:
     its = scenario.input
     if its is None or its.calibrated is None or (found := pipelines(scenario)) is None:
         return
@@ -157,7 +155,7 @@ def _on_the_input(scenario: Scenario) -> Iterator[Warned]:
     yield from _outside("input.parallel_calls", its.parallel_calls, its.calibrated.parallel_calls, "parallel calls")
 
 
-def _on_the_workload(scenario: Scenario) -> Iterator[Warned]:
+def _on_the_workload(scenario: Resolved) -> Iterator[Warned]:
     load = scenario.workload
     if load.uncertainty is None:
         yield Warned(
@@ -200,7 +198,7 @@ def _on_the_workload(scenario: Scenario) -> Iterator[Warned]:
         yield from _outside("workload.variables", max(sizes), known.tensor_bytes, "bytes of the largest gradient")
 
 
-def _on_the_tail(scenario: Scenario) -> Iterator[Warned]:
+def _on_the_tail(scenario: Resolved) -> Iterator[Warned]:
     """Where every step waits for the slowest of more replicas than there were steps to see a slow one in."""
     seen, awaited = scenario.workload.steps_seen, scenario.strategy.pace.awaited(scenario.replicas)
     if seen is None or awaited <= seen or scenario.workload.jitter.kind == "constant":
@@ -212,7 +210,7 @@ def _on_the_tail(scenario: Scenario) -> Iterator[Warned]:
     )  # fmt: skip
 
 
-def _on_the_device(scenario: Scenario) -> Iterator[Warned]:
+def _on_the_device(scenario: Resolved) -> Iterator[Warned]:
     load, device = scenario.workload, scenario.cluster.device
     moved, known = load.moved, load.calibrated
     if (recast := load.recast) is not None:
@@ -249,7 +247,7 @@ def _on_the_device(scenario: Scenario) -> Iterator[Warned]:
         )  # fmt: skip
 
 
-def _on_the_cluster(scenario: Scenario) -> Iterator[Warned]:
+def _on_the_cluster(scenario: Resolved) -> Iterator[Warned]:
     cluster = scenario.cluster
     if scenario.workload.measured_with == "servers" and not scenario.servers and scenario.measured_in is None:
         yield Warned(
@@ -291,7 +289,7 @@ def _on_the_cluster(scenario: Scenario) -> Iterator[Warned]:
         )
 
 
-def _too_short_for_its_exchange(scenario: Scenario) -> Iterator[Warned]:
+def _too_short_for_its_exchange(scenario: Resolved) -> Iterator[Warned]:
     """A measured step in which no time is left for compute."""
     its = nominally_in_practice(scenario)
     step_s = its.workload.compute_s(scenario.batch)
@@ -304,7 +302,7 @@ def _too_short_for_its_exchange(scenario: Scenario) -> Iterator[Warned]:
         )  # fmt: skip
 
 
-def _taken_as_given(scenario: Scenario) -> Iterator[Warned]:
+def _taken_as_given(scenario: Resolved) -> Iterator[Warned]:
     """A link between nodes that nobody measured, whose bandwidth may be that of the port."""
     cluster = scenario.cluster
     link = cluster.inter_node
@@ -320,7 +318,7 @@ def _taken_as_given(scenario: Scenario) -> Iterator[Warned]:
     )  # fmt: skip
 
 
-def _without_effect(scenario: Scenario) -> Iterator[Warned]:
+def _without_effect(scenario: Resolved) -> Iterator[Warned]:
     """What the cluster says and this scenario does not feel."""
     cluster, transport, reduction = scenario.cluster, scenario.cluster.transport, scenario.strategy.reduction
     at_once = reduction is not None and scenario.run.detail != "messages" and scenario.worker_nodes > 1
@@ -353,7 +351,7 @@ def _without_effect(scenario: Scenario) -> Iterator[Warned]:
         first += kind.nodes
 
 
-def _on_the_run(scenario: Scenario) -> Iterator[Warned]:
+def _on_the_run(scenario: Resolved) -> Iterator[Warned]:
     run, pace = scenario.run, scenario.strategy.pace
     if run.replications < FEWEST_REPLICATIONS:
         yield Warned(

@@ -115,7 +115,7 @@ def with_host_link(scenario: Scenario, factor: float) -> Scenario:
 
 def with_compute(scenario: Scenario, factor: float) -> Scenario:
     """Devices that take ``factor`` times as long for forward pass, backward pass and update; hosts and servers stay as they are."""
-    scenario = resolve(scenario).scenario  # whose times they are that change: those on the device
+    scenario = resolve(scenario)  # whose times they are that change: those on the device
     load = scenario.workload
     for name in ("forward.base_s", "forward.per_sample_s", "backward.base_s", "backward.per_sample_s", "apply_s"):
         load = _times(load, name, factor)

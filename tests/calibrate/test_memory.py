@@ -14,6 +14,7 @@ from support.scenarios import scenario_table
 from evidence.studies.peak_memory import Peak, measure, read_peaks
 from simulator import scenario_from_table
 from simulator.memory import SLOTS, memory_of
+from simulator.resolve.resolve import resolve
 
 PEAKS = read_peaks(Path(__file__).parents[1] / "data" / "peak_memory.csv")
 FITTED = {"bert_tiny": (64, 192), "cnn": (256, 1024), "resnet50": (2, 8)}
@@ -52,7 +53,7 @@ def errors(model: str, *, jit: bool = False, onednn: bool = True) -> dict[int, f
     fit = {"relative_residual": 0.0, "peak_memory_bytes": {str(batch): rows[batch] for batch in FITTED[model]}}
     found = {}
     for batch in rows.keys() - set(FITTED[model]):
-        (device,) = memory_of(scenario_from_table(scenario_table(workload={"batch_per_replica": batch, "fit": fit}), "test"))
+        (device,) = memory_of(resolve(scenario_from_table(scenario_table(workload={"batch_per_replica": batch, "fit": fit}), "test")))
         found[batch] = device.need_bytes / rows[batch] - 1
     assert len(found) >= 2
     return found

@@ -7,6 +7,7 @@ import pytest
 from simulator import simulate
 from simulator.engine.replication import replicate
 from simulator.observing.recording import Recording
+from simulator.resolve.resolve import resolve
 
 VARIABLES = [{"name": f"v{i}", "size_bytes": 10e6, "creation_index": 3 - i, "ready": (i + 1) / 4} for i in range(4)]
 RING = {"kind": "multi-worker-mirrored"}
@@ -78,7 +79,7 @@ def test_hosts_work_on_one_message_at_a_time_in_every_all_reduce(scenario, algor
     ends = []
     for messages in (False, True):
         recording = Recording()
-        replicate(scenario(cluster=cluster, strategy={**strategy, "messages": messages}), 0, recording)
+        replicate(resolve(scenario(cluster=cluster, strategy={**strategy, "messages": messages})), 0, recording)
         # the first step, which all ranks enter together; they need not end it together
         ends.append(sorted((step.replica, step.end_s) for step in recording.steps if step.start_s == 0.0))
     assert len(ends[0]) == 8

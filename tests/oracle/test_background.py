@@ -16,6 +16,7 @@ from simulator import scenario_from_table, simulate
 from simulator.engine.replication import replicate
 from simulator.observing.recording import Recording
 from simulator.program.program import Changes
+from simulator.resolve.resolve import resolve
 from simulator.scenario import Scenario
 from simulator.spec.background import Background
 from tests.support.closed_forms import ring_all_reduce_s
@@ -218,7 +219,7 @@ def test_each_run_draws_its_load_and_each_link_its_own():
     for number in range(runs):
         for each_link, found in ((False, together), (True, apart)):
             scenario = ring({"load": [low, high], "each_link": each_link}, "at-once", ranks=ranks)
-            measured = replicate(scenario, number)
+            measured = replicate(resolve(scenario), number)
             found.append(1 - ring_all_reduce_s(ranks, 8 * MEGABYTE, 1e9, 0.0) / (measured.window_s / (measured.steps / ranks) - COMPUTE_S))
     for found, count in ((together, 1), (apart, 2 * ranks)):
         share = (np.array(found) - low) / (high - low)
@@ -267,7 +268,7 @@ def test_a_trace_changes_a_training_as_its_integral_says():
         ends.append(now)
 
     recording = Recording()
-    replicate(scenario, 0, recording)
+    replicate(resolve(scenario), 0, recording)
     assert [step.end_s for step in recording.steps[:6]] == pytest.approx(ends, rel=1e-9)
 
 

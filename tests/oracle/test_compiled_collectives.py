@@ -30,6 +30,7 @@ from simulator.network.kernel import Kernel
 from simulator.program.operations import ALGORITHMS
 from simulator.program.program import Operation, Program, Routine
 from simulator.resolve.compile import compile_program
+from simulator.resolve.resolve import resolve
 from simulator.scenario import Scenario
 
 STEPS = 2
@@ -92,7 +93,7 @@ def programs(draw: st.DrawFn) -> tuple[Scenario, Program]:
     ports, links, paths, hosts = wiring.tables()
     times = st.sampled_from([0.0, 0.0, 1e-4, 1e-3, 0.00123])
     routines = tuple(_routine([draw(times) for _ in sizes], sizes) for _ in range(ranks))
-    plain = compile_program(built)
+    plain = compile_program(resolve(built))
     program = replace(
         plain, ports=ports, links=links, paths=paths, hosts=hosts, exchanges=exchanges, routines=routines,
         ranks=replace(plain.ranks, routine=np.arange(ranks)),
@@ -119,7 +120,7 @@ def by_simpy(built: Scenario, program: Program) -> tuple[Measured, Records]:
     recorder = KernelRecorder(kernel, built, told)
     if cores is not None:
         recorder.watch("cores", partial(in_use_of, [cores]))
-    Engine(kernel, network, program, Draws(built, streams), recorder).start()
+    Engine(kernel, network, program, Draws(resolve(built), streams), recorder).start()
     recorder.begin()
     kernel.run(recorder.done)
     return recorder.measured, told
@@ -128,7 +129,7 @@ def by_simpy(built: Scenario, program: Program) -> tuple[Measured, Records]:
 def by_compiled(built: Scenario, program: Program) -> tuple[Measured, Records]:
     told = Records()
     recorder = Recorder(built.replicas, 0, built.run.total_steps(built.replicas), apart=False, observer=told)
-    run(program, Draws(built, Streams(built.run.seed, 0)), recorder, None, STEPS)
+    run(program, Draws(resolve(built), Streams(built.run.seed, 0)), recorder, None, STEPS)
     return recorder.measured, told
 
 
@@ -159,7 +160,7 @@ def of_plans(built: Scenario, kinds: list[tuple[str, str, int]], sizes: list[flo
     wiring = wiring_of(built)
     exchanges = exchanges_of(wiring, plans, sizes)
     ports, links, paths, hosts = wiring.tables()
-    plain = compile_program(built)
+    plain = compile_program(resolve(built))
     routines = tuple(_routine(each, sizes) for each in times_s.tolist())
     ranks = replace(plain.ranks, routine=np.arange(built.replicas))
     return replace(plain, ports=ports, links=links, paths=paths, hosts=hosts, exchanges=exchanges, routines=routines, ranks=ranks)

@@ -75,7 +75,7 @@ def bytes_of(scenario: Scenario) -> dict[tuple[str, str], float]:
 
 
 def held(scenario: Scenario, stage: int = 0) -> dict[str, float]:
-    return {part.name: part.size_bytes or 0.0 for part in memory_of(scenario)[stage].parts}
+    return {part.name: part.size_bytes or 0.0 for part in memory_of(resolve(scenario))[stage].parts}
 
 
 # -- experts whose state is shared -----------------------------------------------------------
@@ -394,7 +394,7 @@ def checkpoint_of(scenario: Scenario) -> Writing:
     table = scenario.model_dump(mode="json")
     job = {"epochs": 1, "dataset_size": 1e5, "checkpoint": {"every_epochs": 1, "mode": "blocking"}}
     whole = scenario_from_table({**table, "cluster": {**table["cluster"], "storage": storage}, "job": job}, "test")
-    writing = writing_of(resolve(whole).scenario)
+    writing = writing_of(resolve(whole))
     assert writing is not None
     return writing
 

@@ -12,6 +12,7 @@ from support.runs import FAST, recorded
 
 from simulator import simulate
 from simulator.engine.replication import replicate
+from simulator.resolve.resolve import resolve
 
 PACES = {**FAST, "node_classes": [{"name": "plain", "nodes": 1}, {"name": "fast", "nodes": 1, "speed": 2.0}]}
 ASYNC = {"kind": "parameter-server", "mode": "async", "workers": 2}
@@ -21,7 +22,7 @@ LOAD = {"apply": "0 s"}
 def counted(scenario, **run) -> tuple[Counter, float]:
     """Steps that each worker has ended, and the window in milliseconds."""
     built = scenario(workload=LOAD, cluster=PACES, strategy=ASYNC, run={"warmup_steps": 0, **run})
-    measured = replicate(built, 0)
+    measured = replicate(resolve(built), 0)
     records = recorded(built)
     steps = Counter(step.replica for step in records.steps)
     assert measured.steps == steps.total()
@@ -83,13 +84,13 @@ def test_synchronous_workers_make_as_many_each(scenario, drain):
     run = {"steps": 12, "warmup_steps": 2, "drain": drain}
     built = scenario(workload=LOAD, cluster=PACES, strategy=strategy, run=run)
     assert Counter(step.replica for step in recorded(built).steps) == {0: 12, 1: 12}
-    assert replicate(built, 0).window_s == pytest.approx(10 * 6e-3, rel=1e-4)
+    assert replicate(resolve(built), 0).window_s == pytest.approx(10 * 6e-3, rel=1e-4)
 
 
 def test_warm_up_steps_are_counted_as_they_end(scenario):
     """Of a job of 31 steps the first 6 are cut: at 12 ms, when worker 1 has made 4 and worker 0 two."""
     built = scenario(workload=LOAD, cluster=PACES, strategy=ASYNC, run={"job_steps": 31, "warmup_steps": 3})
-    measured = replicate(built, 0)
+    measured = replicate(resolve(built), 0)
     assert measured.steps == 25
     assert measured.window_s == pytest.approx(51e-3, rel=1e-4)
 

@@ -38,6 +38,7 @@ from simulator.program.printing.printed import Printed
 from simulator.program.printing.rows import rows_of
 from simulator.program.program import Exchange, Integers, Operation, Program, Routine
 from simulator.resolve.compile import compile_program
+from simulator.resolve.resolve import resolve
 from simulator.scenario import Scenario
 
 STEPS = 2
@@ -98,7 +99,7 @@ def program_of(built: Scenario, partitions: list[list[tuple[list[int], list[Redu
             partition.append(of)
             exchanges += exchanges_of(wiring, plans, [size_bytes for *_, size_bytes in does], number)
     ports, links, paths, hosts = wiring.tables()
-    plain = compile_program(built)
+    plain = compile_program(resolve(built))
     made = tuple(_routine(its, [reduced[of, rank] for of in range(len(partitions))]) for rank, its in enumerate(routines))
     return replace(
         plain, ports=ports, links=links, paths=paths, hosts=hosts, groups=tuple(groups), partition=tuple(partition),
@@ -135,7 +136,7 @@ def runs(built: Scenario, program: Program, observed: bool) -> list[tuple[Any, R
     found = []
     for engine in ("simpy", "compiled"):
         told, streams = Records(), Streams(built.run.seed, 0)
-        run = Run(built, streams, program, Draws(built, streams), None, told if observed else None)
+        run = Run(built, streams, program, Draws(resolve(built), streams), None, told if observed else None)
         found.append((getattr(run, engine)(), told))
     return found
 
@@ -296,7 +297,7 @@ def test_what_several_groups_do_is_not_computed_at_once() -> None:
     program = program_of(built, partitions_of([("all-reduce", "ring", 4e6)], []), [[1e-3, (0, False)]] * 8)
     streams = Streams(built.run.seed, 0)
     with pytest.raises(SimulationError, match=r'6 groups of ranks .* is not computed at once; set run.detail = "messages"$'):
-        Run(built, streams, replace(program, exchanges=()), Draws(built, streams), None, None)
+        Run(built, streams, replace(program, exchanges=()), Draws(resolve(built), streams), None, None)
 
 
 # -- laws and print ----------------------------------------------------------------------

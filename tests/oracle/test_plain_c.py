@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from simulator.engine.replication import replicate
+from simulator.resolve.resolve import resolve
 from tests.support.closed_forms import ring_all_reduce_s
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -59,7 +60,7 @@ def test_asynchronous_workers_agree(scenarios, plain, program, workers, steps):
     size, rate, compute_s = scenarios.SIZE_BYTES, scenarios.BANDWIDTH, scenarios.COMPUTE_S
     theirs = [plain.workers_of_a_server(program, workers, steps, size, rate, compute_s, seed) for seed in SEEDS]
     built = scenarios.asynchronous(workers, steps, warmup_steps=0, start="together")
-    ours = [replicate(built, replication) for replication in range(3)]
+    ours = [replicate(resolve(built), replication) for replication in range(3)]
     assert all(its.updates == theirs[0]["worker_steps"] == workers * steps for its in ours)
     _as_drawn([its.updates / its.run_s for its in ours], [its["updates_per_s"] for its in theirs])
     _as_drawn([its.staleness.mean() for its in ours], [its["staleness"] for its in theirs])
@@ -72,7 +73,7 @@ def test_a_ring_ends_as_the_closed_form_says(scenarios, plain, program, ranks):
     want_s = steps * (compute_s + ring_all_reduce_s(ranks, size, rate, latency_s))
     assert theirs["messages"] == steps * 2 * ranks * (ranks - 1)
     assert theirs["end_s"] == pytest.approx(want_s, rel=1e-12)
-    ours = replicate(scenarios.ring(ranks, steps, sigma=0.0, detail="messages"), 0)
+    ours = replicate(resolve(scenarios.ring(ranks, steps, sigma=0.0, detail="messages")), 0)
     assert ours.run_s == pytest.approx(theirs["end_s"], rel=1e-9)
 
 
@@ -83,4 +84,4 @@ def test_a_ring_of_ranks_that_differ_agrees(scenarios, plain, program):
     median_s = scenarios.COMPUTE_S / 2.718281828459045 ** (sigma**2 / 2)
     theirs = [plain.ring(program, ranks, steps, *rest, median_s, sigma, seed)["end_s"] for seed in SEEDS]
     built = scenarios.ring(ranks, steps, sigma=sigma, detail="messages")
-    _as_drawn([replicate(built, replication).run_s for replication in range(3)], theirs)
+    _as_drawn([replicate(resolve(built), replication).run_s for replication in range(3)], theirs)

@@ -12,6 +12,7 @@ from support.runs import COMPUTE_S, FAST, assert_mean, recorded, steps_per_s
 
 from simulator import simulate
 from simulator.engine.replication import replicate
+from simulator.resolve.resolve import resolve
 from tests.support.closed_forms import asynchronous_server_bound, mean_value_analysis
 
 EXPONENTIAL = {"jitter": {"kind": "exponential"}, "apply": "0 s"}
@@ -140,7 +141,7 @@ def test_staleness_is_what_one_worker_fewer_has_in_flight(scenario, gap_ms):
     built = scenario(workload=EXPONENTIAL, strategy=strategy, run={"steps": 430, "warmup_steps": 30})
     rate, _ = mean_value_analysis(workers - 1, [1e-3, 1e-3], COMPUTE_S + gap_ms * 1e-3)
     want = workers - 1 - rate * gap_ms * 1e-3
-    means = [replicate(built, number).staleness.mean() for number in range(20)]
+    means = [replicate(resolve(built), number).staleness.mean() for number in range(20)]
     if gap_ms:
         assert_mean(means, want)
     else:

@@ -15,6 +15,7 @@ from support.runs import COMPUTE_S, FAST, assert_mean, recorded, seconds_per_upd
 from simulator import simulate
 from simulator.base.rng import Streams
 from simulator.engine.draws import Draws
+from simulator.resolve.resolve import resolve
 from tests.support.closed_forms import harmonic
 
 SEED = 3  # of the sample scenario
@@ -40,7 +41,7 @@ def recurrence(durations: np.ndarray, bound: int) -> np.ndarray:
 def test_every_step_ends_when_the_recurrence_says(scenario, bound):
     built = scenario(workload=EXPONENTIAL, cluster=FAST, strategy=ssp(bound), run={"steps": 60})
     # the job ends with its 300th step, by when the fastest may have made so many more than 60
-    factors = Draws(built, Streams(SEED, 0)).factors(np.arange(WORKERS), 61 + bound)
+    factors = Draws(resolve(built), Streams(SEED, 0)).factors(np.arange(WORKERS), 61 + bound)
     want = recurrence(factors * COMPUTE_S, bound)
     made = [0] * WORKERS
     for step in recorded(built).steps:

@@ -13,6 +13,7 @@ from simulator import scenario_from_table
 from simulator.base.rng import Streams
 from simulator.engine.draws import Draws, node_factors
 from simulator.engine.replication import replicate
+from simulator.resolve.resolve import resolve
 from simulator.scenario import Scenario
 from simulator.spec.stragglers import Slowdown, SlowNodes
 
@@ -35,7 +36,7 @@ def steps_s(scenario: Scenario, runs: int = RUNS) -> np.ndarray:
     """Mean step of each of some runs, in units of the 10 ms of a step of equal nodes."""
     found = []
     for run in range(runs):
-        measured = replicate(scenario, run)
+        measured = replicate(resolve(scenario), run)
         found.append(measured.window_s / (measured.steps / scenario.ranks) / 10e-3)
     return np.array(found)
 
@@ -100,7 +101,7 @@ def draws_of(of: str, *, classes: bool = False) -> Draws:
     slowdown = {"factor": 3.0, "mean_slow_steps": 3.0, "mean_normal_steps": 5.0, "of": of}
     cluster = {"fabric": {"nodes_per_leaf": 2}}
     cluster |= {"node_classes": [{"name": "all", "nodes": 6, "slowdown": slowdown}]} if classes else {"slowdown": slowdown}
-    return Draws(together(12, devices=2, **cluster), Streams(5, 1))
+    return Draws(resolve(together(12, devices=2, **cluster)), Streams(5, 1))
 
 
 @pytest.mark.parametrize("classes", [False, True], ids=["of the cluster", "of a class"])

@@ -19,6 +19,7 @@ from simulator import simulate
 from simulator.base.rng import Streams
 from simulator.engine.draws import Draws, JitterFactors
 from simulator.engine.replication import replicate
+from simulator.resolve.resolve import resolve
 
 EXPONENTIAL = {"apply": "0 s", "jitter": {"kind": "exponential"}}
 SEED = 3  # of the sample scenario
@@ -56,7 +57,7 @@ def token_queue(durations: list, required: int, updates: int) -> tuple[list[floa
 
 def draws(built, worker: int):
     """The compute times that the engine will draw for a worker."""
-    factors = JitterFactors(Draws(built, Streams(SEED, 0)), worker)
+    factors = JitterFactors(Draws(resolve(built), Streams(SEED, 0)), worker)
     while True:
         yield factors.next() * COMPUTE_S
 
@@ -76,7 +77,7 @@ def test_updates_come_when_the_token_queue_says(scenario, workers, backups):
 def test_the_dropped_share_is_the_token_queues(scenario, workers, backups):
     strategy = {"kind": "parameter-server", "mode": "sync", "workers": workers, "backup_workers": backups}
     built = scenario(workload=EXPONENTIAL, cluster=FAST, strategy=strategy, run={"steps": 2000, "warmup_steps": 1})
-    run = replicate(built, 0)
+    run = replicate(resolve(built), 0)
     _, taken, dropped = token_queue([draws(built, worker) for worker in range(workers)], workers - backups, run.updates + 1)
     # steps that are counted when they end, and gradients when they come: they differ by no more than two a worker
     assert 1 - run.accepted_steps / run.steps == pytest.approx(dropped / (taken + dropped), abs=2 / 2000)

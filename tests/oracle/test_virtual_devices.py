@@ -9,6 +9,7 @@ import pytest
 from simulator import simulate
 from simulator.base.errors import InputError
 from simulator.memory import does_not_fit, memory
+from simulator.resolve.resolve import resolve
 
 INSTANT = {"bandwidth": "1000000 GB/s", "latency": "0 s"}
 COMPUTE_S, APPLY_S = 6e-3, 1e-3  # forward 1 + 10 x 0.1 ms, backward 2 + 10 x 0.2 ms
@@ -126,7 +127,7 @@ def test_each_logical_device_has_its_limit(scenario):
 )
 def test_limits_that_do_not_fit_are_refused(scenario, cluster, said):
     built = shared(scenario, 4, **{"device": "NVIDIA GeForce RTX 4090", **cluster})
-    assert said in (does_not_fit(built) or "")
+    assert said in (does_not_fit(resolve(built)) or "")
     with pytest.raises(InputError, match="logical device"):
         simulate(built)
 

@@ -27,6 +27,7 @@ from simulator.engine.replication import replicate
 from simulator.observing.critical_path import critical_path, median_step
 from simulator.observing.recording import Recording
 from simulator.observing.step_bound import bound_of_step
+from simulator.resolve.resolve import resolve
 from simulator.scenario import Scenario
 
 ROOT = Path(__file__).parents[2]
@@ -161,7 +162,7 @@ def test_what_a_command_says_is_quoted_to_the_letter(monkeypatch):
     monkeypatch.chdir(ROOT)
     scenario = load_scenario(ROOT / "models" / "scenarios" / "async-ps.toml")
     recording = Recording()
-    replicate(scenario, 0, recording)
+    replicate(resolve(scenario), 0, recording)
     warmup = scenario.run.warmup * scenario.replicas
     said = bound_of_step(critical_path(recording, median_step(recording.steps[warmup:])))
     assert f"\n> {said}\n" in INSIDE.read_text()

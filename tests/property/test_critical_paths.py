@@ -19,6 +19,7 @@ from simulator.observing.chrome_trace import chrome_trace
 from simulator.observing.critical_path import critical_path
 from simulator.observing.recording import Recording
 from simulator.observing.step_bound import bound_of_step
+from simulator.resolve.resolve import resolve
 
 VARIABLES = [{"name": f"v{index}", "size": "1 MB", "creation_index": index, "ready": (index + 1) / 4} for index in range(4)]
 LOAD = {"variables": VARIABLES, "server": {"base_s": 2e-4}, "jitter": {"kind": "gamma", "shape": 4.0}}
@@ -57,7 +58,7 @@ AT_ONCE = ("buckets", "priority", "fusion-cycle", "through-hosts", "local-steps"
 
 def recorded(scenario):
     recording = Recording()
-    replicate(scenario, 0, recording)
+    replicate(resolve(scenario), 0, recording)
     return recording
 
 

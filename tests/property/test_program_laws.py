@@ -15,6 +15,7 @@ from simulator.base.errors import InvariantError
 from simulator.checks.program import PROGRAM_LAWS, check_program
 from simulator.program.program import Asynchronous, Client, Cores, Operation, Program
 from simulator.resolve.compile import compile_program
+from simulator.resolve.resolve import resolve
 from simulator.spec.transport import Transport
 
 BY_NAME = {law.__name__: law for law in PROGRAM_LAWS}
@@ -332,7 +333,7 @@ FAULTS: dict[str, dict[str, tuple[str, Fault]]] = {
 def test_the_laws_catch(law: str, fault: str) -> None:
     name, tamper = FAULTS[law][fault]
     scenario = SCENARIOS[name]
-    program = compile_program(scenario)
+    program = compile_program(resolve(scenario))
     check_program(program, scenario)
     with pytest.raises(InvariantError, match=f"law of programs broken: {law}: "):
         BY_NAME[law](tamper(program), scenario)
@@ -346,7 +347,7 @@ def test_an_all_reduce_that_moves_too_little_is_caught(monkeypatch: pytest.Monke
     shares = laws.shares
     monkeypatch.setattr(laws, "shares", lambda schedule: type(its := shares(schedule))(its.sent * 0.99, its.received))
     with pytest.raises(InvariantError, match="all_reduces_move_enough: an all-reduce of 3e"):
-        check_program(compile_program(SCENARIOS["ring"]), SCENARIOS["ring"])
+        check_program(compile_program(resolve(SCENARIOS["ring"])), SCENARIOS["ring"])
 
 
 def test_every_law_has_a_fault() -> None:

@@ -20,6 +20,7 @@ from simulator.checks.invariants import audit
 from simulator.checks.program import check_program
 from simulator.engine.replication import drawn_scenario
 from simulator.resolve.compile import compile_program
+from simulator.resolve.resolve import resolve
 
 DRAWS, LEAST = 4_000, 30
 ALL = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
@@ -112,7 +113,7 @@ def test_every_option_occurs_often_enough(record_property: Callable[[str, object
 @given(random_scenarios(), st.integers(0, 2))
 def test_programs_obey_their_laws(scenario: Scenario, replication: int) -> None:
     streams = Streams(scenario.run.seed, replication)
-    drawn = drawn_scenario(scenario, streams)
+    drawn = drawn_scenario(resolve(scenario), streams)
     check_program(compile_program(drawn, streams), drawn)
 
 

@@ -16,6 +16,7 @@ from simulator.base.errors import ScenarioError
 from simulator.checks.invariants import audit
 from simulator.engine.replication import replicate
 from simulator.observing.critical_path import critical_path
+from simulator.resolve.resolve import resolve
 
 WAYS: list[dict[str, Any]] = [
     {"kind": "single"},
@@ -104,7 +105,7 @@ def seconds_of_work(strategy: dict[str, Any], pool: tuple[Any, ...], run: dict[s
     cluster = {"transport": transport, "shared_cores": cores, "device_is_host": device_is_host}
     load = {key: value for key, value in LOAD.items() if key not in ("input", "jitter")}
     table = scenario_table(workload=load, cluster=cluster, strategy={**strategy, "workers": workers}, run={"warmup_steps": 0, **run})
-    measured = replicate(scenario_from_table(table, "any"), 0)
+    measured = replicate(resolve(scenario_from_table(table, "any")), 0)
     return float(measured.in_use_s["cores"][0]) * cores, measured.window_s
 
 

@@ -29,7 +29,7 @@ from simulator.resolve.resolve import resolve
 
 def recorded(scenario: Scenario) -> Recording:
     recording = Recording(scenario)
-    replicate(scenario, 0, recording)
+    replicate(resolve(scenario), 0, recording)
     return recording
 
 
@@ -152,7 +152,7 @@ class Numbered:
 def check_waiting(scenario: Scenario) -> bool:
     """Whether anybody waited; fails where the causes say something else than was reported."""
     recording = recorded(scenario)
-    if resolve(scenario).scenario.strategy.kind == "hybrid":
+    if resolve(scenario).strategy.kind == "hybrid":
         return check_waiting_of_hybrid(recording)
     reported = [step.waiting_s for step in recording.steps]
     by_cause = [math.fsum(its.end_s - its.start_s for its in held) for held in waits_for_others(recording)]

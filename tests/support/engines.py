@@ -16,6 +16,7 @@ from simulator.base.records import Record
 from simulator.engine.replication import replicate
 from simulator.engine.simpy.engine import Engine
 from simulator.engine.simpy.recorder import Measured
+from simulator.resolve.resolve import resolve
 
 __all__ = ["Outcome", "difference", "run"]
 
@@ -62,9 +63,9 @@ def run(scenario: Scenario, engine: Literal["simpy", "compiled"], replication: i
     try:
         if engine == "compiled":
             with _without_simpy():
-                measured = replicate(asked, replication, seen if observer else None)
+                measured = replicate(resolve(asked), replication, seen if observer else None)
         else:
-            measured = replicate(asked, replication, seen if observer else None)
+            measured = replicate(resolve(asked), replication, seen if observer else None)
     except PacelineError as error:
         return Outcome(seen.records, None, f"{type(error).__name__}: {error}")
     return Outcome(seen.records, measured)

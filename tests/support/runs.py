@@ -10,6 +10,7 @@ from simulator import Scenario
 from simulator.engine.recorder import Measured
 from simulator.engine.replication import Shared, replicate
 from simulator.observing.recording import Recording
+from simulator.resolve.resolve import resolve
 from support.engines import difference, run
 
 FAST = {"inter_node": {"bandwidth": "1000000 GB/s", "latency": "0 s"}}
@@ -21,7 +22,7 @@ COMPUTE_S = 6e-3
 def recorded(scenario: Scenario, replication: int = 0) -> Recording:
     """All records of one replication."""
     recording = Recording(scenario)
-    replicate(scenario, replication, recording)
+    replicate(resolve(scenario), replication, recording)
     return recording
 
 
@@ -29,7 +30,7 @@ def measured(scenario: Scenario, replications: int) -> list[Measured]:
     """Many replications by machine code; SimPy makes the first of them as well, which has the same events and numbers."""
     shared = Shared()
     assert difference(run(scenario, "simpy"), run(scenario, "compiled")) is None
-    return [replicate(scenario, number, engine="compiled", shared=shared) for number in range(replications)]
+    return [replicate(resolve(scenario), number, engine="compiled", shared=shared) for number in range(replications)]
 
 
 def steps_per_s(scenario: Scenario, replications: int) -> np.ndarray:

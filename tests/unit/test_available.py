@@ -17,6 +17,7 @@ from simulator.base import available
 from simulator.base.available import available_bytes
 from simulator.base.errors import InputError
 from simulator.effort import effort_s, memory_bytes
+from simulator.resolve.resolve import resolve
 from simulator.results.warnings import warnings_of
 
 pytestmark = pytest.mark.slow
@@ -42,7 +43,14 @@ def test_ten_million_workers_are_checked_as_fast_as_ten(strategy):
         begun = time.process_time()
         found = scenario(workers, strategy, cluster=cluster)
         assert found.replicas == workers
-        effort_s(found), memory_bytes(found, "simpy"), found.hash, found.full_step_s, found.nodes_needed, warnings_of(found)
+        (
+            effort_s(resolve(found)),
+            memory_bytes(resolve(found), "simpy"),
+            found.hash,
+            found.full_step_s,
+            found.nodes_needed,
+            warnings_of(resolve(found)),
+        )
         took_s, peak = time.process_time() - begun, tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         return took_s, peak
@@ -59,13 +67,13 @@ def test_what_does_not_fit_is_refused_at_once_and_says_what_to_try(monkeypatch):
         simulate(scenario(MOST, ASYNC))
     assert time.process_time() - begun < 2.0
     monkeypatch.setattr(effort, "available_bytes", lambda: None)  # nobody knows: it is tried
-    effort.check_memory(scenario(MOST, ASYNC))
+    effort.check_memory(resolve(scenario(MOST, ASYNC)))
 
 
 def test_memory_grows_with_workers_servers_messages_and_replications():
     def of(workers=1000, strategy=ASYNC, engine="simpy", **run):
         load = {"variables": [{"name": f"v{i}", "size": "1 MB", "creation_index": i, "ready": 1.0} for i in range(4)]}
-        return memory_bytes(scenario(workers, strategy, workload=load, run=run), engine)
+        return memory_bytes(resolve(scenario(workers, strategy, workload=load, run=run)), engine)
 
     assert of(2000) == 2 * of(1000)
     assert of(strategy={**ASYNC, "servers": 4}) > of() > of(strategy=RING)
@@ -116,7 +124,7 @@ def test_the_estimate_holds_within_a_factor_of_two(strategy, engine, workers, ru
     )
     told = subprocess.run([sys.executable, "-c", PEAK], input=json.dumps([few, many]), capture_output=True, text=True, check=True)
     took = float(told.stdout.split()[-1])
-    needed, before = (memory_bytes(scenario_from_table(table, "test"), engine) for table in (many, few))
+    needed, before = (memory_bytes(resolve(scenario_from_table(table, "test")), engine) for table in (many, few))
     assert took / 2 < needed - before < 2 * took, (took, needed - before)
 
 

@@ -17,6 +17,7 @@ from simulator.engine import choosing
 from simulator.engine.choosing import choose, expected_events
 from simulator.engine.compiled.warming import NotMadeError
 from simulator.engine.replication import replicate
+from simulator.resolve.resolve import resolve
 
 COMPILED = "simulator.engine.compiled.warming"
 
@@ -155,7 +156,7 @@ def test_what_breaks_only_when_it_compiles_is_told_once_and_not_tried_again(engi
     with pytest.warns(EngineWarning):
         assert choose("auto", 1e9) == "simpy"
     assert machine.tried == 1
-    assert choosing.likely_engine(load_scenario("async-ps", [("strategy.workers", 1000)])) == "simpy"
+    assert choosing.likely_engine(resolve(load_scenario("async-ps", [("strategy.workers", 1000)]))) == "simpy"
 
 
 def test_before_many_are_begun_machine_code_is_made_and_not_loaded(engine):
@@ -182,7 +183,7 @@ def test_before_many_are_begun_machine_code_is_made_and_not_loaded(engine):
 )
 def test_the_events_are_about_those_that_come(name, settings):
     scenario = load_scenario(name, [*settings.items(), ("run.steps", 30)])
-    assert near(replicate(scenario, 0).events, expected_events(scenario))
+    assert near(replicate(resolve(scenario), 0).events, expected_events(resolve(scenario)))
 
 
 def near(come: float, expected: float) -> bool:
@@ -194,7 +195,7 @@ def test_the_events_of_every_way_of_training_are_about_those_that_come(mode):
     strategy, cluster, run = MODES[mode]
     table = scenario_table(workload=LOAD, strategy=strategy, cluster=cluster, run={"steps": 40, "warmup_steps": 3, **run})
     scenario = scenario_from_table(table, "test")
-    expected, come = expected_events(scenario), replicate(scenario, 0).events
+    expected, come = expected_events(resolve(scenario)), replicate(resolve(scenario), 0).events
     # all ranks at once: an entry for each time that all go on, however many they are
     assert near(come, expected) if expected else come < 10 * scenario.run.steps
 
@@ -202,7 +203,7 @@ def test_the_events_of_every_way_of_training_are_about_those_that_come(mode):
 def test_messages_of_collectives_are_counted():
     ranks, steps = 8, 10
     scenario = load_scenario("ring", [("strategy.workers", ranks), ("run.detail", "messages"), ("run.steps", steps)])
-    assert near(replicate(scenario, 0).events, expected_events(scenario))
+    assert near(replicate(resolve(scenario), 0).events, expected_events(resolve(scenario)))
 
 
 # -- the real one, in a process of its own -------------------------------------------

@@ -16,6 +16,7 @@ from simulator.observing.chrome_trace import chrome_trace, lanes, nested_lanes
 from simulator.observing.critical_path import critical_path
 from simulator.observing.recording import Recording
 from simulator.observing.step_bound import bound_of_step
+from simulator.resolve.resolve import resolve
 
 SERVER = {"server": {"base_s": 1e-3}}
 
@@ -55,7 +56,7 @@ class Read:
 
 def recorded(**parts):
     recording = Recording()
-    replicate(scenario_from_table(scenario_table(**parts), "test"), 0, recording)
+    replicate(resolve(scenario_from_table(scenario_table(**parts), "test")), 0, recording)
     return recording
 
 

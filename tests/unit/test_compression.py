@@ -13,7 +13,7 @@ from simulator import scenario_from_table, simulate
 from simulator.base.catalog import own_file
 from simulator.base.errors import InputError
 from simulator.checks.invariants import audit
-from simulator.resolve.resolve import resolve
+from simulator.resolve.resolve import Asked, resolve
 from simulator.spec.accelerator import memory_bandwidth_of
 from simulator.spec.compression import Compression
 from simulator.spec.workload import Variable
@@ -113,7 +113,7 @@ def test_a_step_has_its_closed_form(compression):
     given = scenario({**compression, **FREE}, **parts)
     result = simulate(given)
     assert result.mean_step_s.mean == pytest.approx(wanted_s, rel=1e-9)
-    assert resolve(given).scenario.lone_step_s == pytest.approx(wanted_s, rel=1e-9)
+    assert resolve(given).lone_step_s == pytest.approx(wanted_s, rel=1e-9)
     by_messages = simulate(scenario({**compression, **FREE}, run={"detail": "messages"}, **parts))
     assert by_messages.mean_step_s.mean == pytest.approx(wanted_s, rel=1e-6)
     assert {each.size_bytes for each in result.all_reduces} == {4 * size if found.gathers else size for size in sent}
@@ -142,7 +142,7 @@ def test_servers_get_compressed_gradients_and_give_whole_variables(compression):
 @pytest.mark.parametrize("compression", KINDS, ids=lambda its: "-".join(map(str, its.values())))
 def test_bounds_hold(compression):
     slow = {"inter_node": {"bandwidth": "100 MB/s", "latency": "10 us"}}
-    given = resolve(scenario({**compression, "compress_per_byte_s": 1e-9}, cluster=slow)).scenario
+    given = resolve(scenario({**compression, "compress_per_byte_s": 1e-9}, cluster=slow))
     rates = simulate(given).throughput_of_each_replication
     assert all(rate <= most for rate, most in zip(rates, Ceilings(given).of(given), strict=True))
 
@@ -156,7 +156,7 @@ def test_compression_takes_the_device_as_long_as_is_given():
     free, paid = simulate(scenario({**cost, **FREE})), simulate(scenario(cost))
     assert paid.mean_step_s.mean - free.mean_step_s.mean == pytest.approx(1e-3 + 4 * 1e4 * 2e-9, rel=1e-6)
     assert paid.breakdown_s.compute - free.breakdown_s.compute == pytest.approx(1e-3, rel=1e-6)
-    assert resolve(scenario(cost)).scenario.lone_step_s == pytest.approx(paid.mean_step_s.mean, rel=1e-9)
+    assert resolve(scenario(cost)).lone_step_s == pytest.approx(paid.mean_step_s.mean, rel=1e-9)
     assert paid.speedup.mean < free.speedup.mean, "one replica alone compresses nothing"
 
 
@@ -179,11 +179,11 @@ def test_a_cost_that_is_left_out_is_what_memory_takes_and_is_told():
     given = scenario({"kind": "fp16"}, cluster={"device": "Tesla V100-SXM2"})
     rate = memory_bandwidth_of("Tesla V100-SXM2")
     assert given.strategy.encoding_s(given) == pytest.approx((1.5e6 / rate, 1.5e6 / rate))
-    (told,) = [each for each in resolve(given).assumed if "compression" in each.path]
+    (told,) = [each for each in Asked.of(given).assumed if "compression" in each.path]
     assert "the least that it can be" in told.reason
-    (told,) = [each for each in resolve(scenario({"kind": "fp16"})).assumed if "compression" in each.path]
+    (told,) = [each for each in Asked.of(scenario({"kind": "fp16"})).assumed if "compression" in each.path]
     assert "costs nothing" in told.reason
-    assert not [each for each in resolve(scenario({"kind": "fp16", **FREE})).assumed if "compression" in each.path]
+    assert not [each for each in Asked.of(scenario({"kind": "fp16", **FREE})).assumed if "compression" in each.path]
 
 
 def test_error_feedback_is_kept_in_memory():

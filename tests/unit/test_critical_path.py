@@ -17,6 +17,7 @@ from simulator.engine.replication import replicate
 from simulator.observing.critical_path import CriticalPath, critical_path, median_step
 from simulator.observing.recording import Recording
 from simulator.observing.step_bound import bound_of_step
+from simulator.resolve.resolve import resolve
 
 SERVER = {"server": {"base_s": 1e-3}}
 TWO = [{"name": name, "size": "1 MB", "creation_index": index, "ready": 1.0} for index, name in enumerate(("a", "b"))]
@@ -25,7 +26,7 @@ HALF_AS_FAST = {"node_speed": [1.0, 0.5]}
 
 def path_of(replica=0, number=2, **parts):
     recording = Recording()
-    replicate(scenario_from_table(scenario_table(**parts), "test"), 0, recording)
+    replicate(resolve(scenario_from_table(scenario_table(**parts), "test")), 0, recording)
     step = [step for step in recording.steps if step.replica == replica][number - 1]
     path = critical_path(recording, step)
     assert (path.number, path.step) == (number, step)
@@ -238,7 +239,7 @@ def test_a_message_that_stood_behind_another_counts_from_its_begin():
 def test_gradients_that_wait_for_a_server_name_their_message_and_what_they_stood_behind():
     """Two workers push at once; worker 1's gradient comes with worker 0's and is served after it."""
     recording = Recording()
-    replicate(scenario_from_table(scenario_table(workload=SERVER, strategy=servers(workers=2)), "test"), 0, recording)
+    replicate(resolve(scenario_from_table(scenario_table(workload=SERVER, strategy=servers(workers=2)), "test")), 0, recording)
     first, second = recording.services[:2]
     by_number = recording.by_number()
     assert by_number[first.cause] is by_number[first.sender] is recording.transfers[2]
@@ -251,7 +252,7 @@ def test_what_the_coordinator_hands_out_one_by_one_stands_in_a_queue():
     """Each step takes it 1 ms; three workers ask at once."""
     recording = Recording()
     strategy = servers(workers=3, coordinator={"dispatch": "1 ms", "latency": "0.5 ms"})
-    replicate(scenario_from_table(scenario_table(strategy=strategy), "test"), 0, recording)
+    replicate(resolve(scenario_from_table(scenario_table(strategy=strategy), "test")), 0, recording)
     waits = recording.waits[:3]
     assert [(wait.replica, wait.name, round(wait.start_s * 1e3, 9), round(wait.end_s * 1e3, 9)) for wait in waits] == [
         (0, "dispatch", 0.0, 1.5), (1, "dispatch", 1.5, 2.5), (2, "dispatch", 2.5, 3.5),

@@ -24,7 +24,7 @@ from simulator.resolve.published_throughputs import (
     load_published_throughputs,
     same_device,
 )
-from simulator.resolve.resolve import resolve
+from simulator.resolve.resolve import Asked, resolve
 from simulator.resolve.roofline import LAUNCH_ALONE_S, LAUNCH_S, LAUNCH_TOGETHER_S, bound_s, efficiency, ratio_scatter, roofline
 from simulator.results.results import Result
 from simulator.results.warnings import warnings_of
@@ -294,26 +294,26 @@ def scenario(moved=GIVEN, **parts) -> Scenario:
 def test_a_scenario_is_read_as_it_was_written_and_moved_when_it_is_simulated():
     found = scenario()
     assert not found.workload.moved.applied
-    assert resolve(found).moved.rule == "given"
-    assert resolve(found).scenario.workload == moved_to(found.workload, "GPU")
+    assert Asked.of(found).moved.rule == "given"
+    assert resolve(found).workload == moved_to(found.workload, "GPU")
     result = simulate(found)
-    assert (result.scenario, result.scenario_hash, result.moved) == (found, found.hash, resolve(found).moved)
+    assert (result.scenario, result.scenario_hash, result.moved) == (found, found.hash, Asked.of(found).moved)
     assert Result.model_validate_json(result.to_json()) == result
-    warning = next(each for each in warnings_of(found) if each.code == "moved-device")
+    warning = next(each for each in warnings_of(resolve(found)) if each.code == "moved-device")
     assert warning.range == (0.2, 0.5)
     assert "'CPU'" in warning.text
     assert "'GPU'" in warning.text
     assert "0.316 times as long (0.2 to 0.5)" in warning.text
     assert "my own benchmark" in warning.text
     assert "taken to have" not in warning.text
-    assert not {"other-device", "no-uncertainty"} & {each.code for each in warnings_of(found)}
+    assert not {"other-device", "no-uncertainty"} & {each.code for each in warnings_of(resolve(found))}
 
 
 def test_a_moved_workload_on_a_cluster_that_names_no_device_says_which_it_is_taken_to_have():
-    moved = resolve(scenario()).scenario.workload
+    moved = resolve(scenario()).workload
     bare = Scenario(**{**{name: getattr(scenario(), name) for name in ("strategy", "run")}, "workload": moved,
                        "cluster": scenario().cluster.model_copy(update={"device": ""})})  # fmt: skip
-    warning = next(each for each in warnings_of(bare) if each.code == "moved-device")
+    warning = next(each for each in warnings_of(resolve(bare)) if each.code == "moved-device")
     assert "on 'GPU' (assumed, since the cluster names no device), by the factor" in warning.text
 
 
@@ -334,8 +334,8 @@ def test_the_same_scenario_gives_the_same_result_and_is_not_moved_twice():
     again = scenario_from_table(first.model_dump(mode="json"), "printed")
     assert again == first
     assert again.hash == scenario().hash == first.hash
-    once = resolve(first).scenario
-    assert resolve(once).scenario is once
+    once = resolve(first)
+    assert resolve(once) is once
     assert scenario_from_table(once.model_dump(mode="json"), "printed") == once  # as results of older versions hold it
     assert simulate(once).throughput_samples_per_s == simulate(first).throughput_samples_per_s
     with pytest.raises(ScenarioError, match="moved from 'CPU' to 'GPU' already, so it cannot be moved to 'TPU'"):
@@ -343,7 +343,7 @@ def test_the_same_scenario_gives_the_same_result_and_is_not_moved_twice():
 
 
 def test_a_result_of_before_says_in_its_scenario_how_it_was_moved():
-    written = json.loads(simulate(resolve(scenario()).scenario).to_json())
+    written = json.loads(simulate(resolve(scenario())).to_json())
     del written["moved"]
     assert Result.model_validate(written).moved.to_device == "GPU"
     plain = json.loads(simulate(scenario(None, cluster={"device": "CPU"})).to_json())
@@ -351,7 +351,7 @@ def test_a_result_of_before_says_in_its_scenario_how_it_was_moved():
 
 
 def test_what_twice_as_fast_a_device_brings_is_counted_from_its_own_times():
-    moved = resolve(scenario()).scenario.workload
+    moved = resolve(scenario()).workload
     assert with_compute(scenario(), 0.5).workload.forward.base_s == moved.forward.base_s / 2
 
 
@@ -398,8 +398,8 @@ def test_a_workload_of_the_catalogue_that_was_measured_there_is_found(tmp_path: 
     (tmp_path / "on-a100.toml").rename(tmp_path / "models" / "workloads" / "on-a100.toml")
     table = scenario_table(**{**SETTINGS, "cluster": {"device": A100}})
     found = scenario_from_table({**table, "workload": {"use": "on-v100.toml", "batch_per_replica": 8}}, "test", tmp_path)
-    assert resolve(found).moved.rule == "measured-there"
-    assert resolve(found).scenario.workload.forward.per_sample_s == 4e-4
+    assert Asked.of(found).moved.rule == "measured-there"
+    assert resolve(found).workload.forward.per_sample_s == 4e-4
     assert with_compute(found, 0.5).workload.forward.per_sample_s == 2e-4  # of the device that the cluster has
 
 

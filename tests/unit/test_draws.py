@@ -18,6 +18,7 @@ from simulator.base.pcg64 import Sampler, doubles, seeded
 from simulator.base.rng import Streams
 from simulator.engine.draws import Draws, Jitter, JitterFactors, process_factors
 from simulator.network.ports import exact_weight
+from simulator.resolve.resolve import resolve
 from simulator.spec.distributions import Constant, Empirical, Exponential, Gamma, LogNormal, Normal, ShiftedExponential
 from simulator.spec.stragglers import Slowdown
 
@@ -147,7 +148,7 @@ def built(**changes):
 
 def test_columns_are_those_of_each_worker():
     scenario, streams = built(), Streams(9, 2)
-    draws = Draws(scenario, streams)
+    draws = Draws(resolve(scenario), streams)
     load, variance = scenario.workload, np.log1p(0.04)
     for rank in range(10):
         own = np.sqrt(0.6 * variance) * streams.generator("run", rank).standard_normal()
@@ -163,21 +164,22 @@ def test_columns_are_those_of_each_worker():
 
 def test_each_kind_of_node_has_its_own_jitter():
     scenario, streams = built(), Streams(9, 2)
-    draws, least = Draws(scenario, streams), 0.9 / process_factors(scenario.workload, streams, np.arange(10), np.arange(10) // 2)
+    draws, least = Draws(resolve(scenario), streams), 0.9 / process_factors(scenario.workload, streams, np.arange(10), np.arange(10) // 2)
     order = np.array([7, 0, 5, 3, 4, 9, 1, 2, 8, 6])
     got = np.hstack([draws.factors(order, 3), draws.factors(order, 20)])
     for row, rank in zip(got, order.tolist(), strict=True):
         law, sample = LAWS["gamma" if rank in (4, 5) else "exponential"]
         slowdown = SLOWDOWN if rank < 4 else None
         assert np.array_equal(row, one_by_one(law, sample, slowdown, streams, rank, 23, 0.0 if rank in (4, 5) else least[rank]))
-    again = Draws(scenario, streams)
+    again = Draws(resolve(scenario), streams)
     factors = [JitterFactors(again, rank) for rank in order.tolist()]
     assert np.array_equal([[each.next() for each in factors] for _ in range(23)], got.T)
 
 
 def test_adding_a_worker_changes_no_other_workers_draws():
     few, many = (
-        Draws(built(strategy={"workers": workers}, run={"start": "staggered", "start_spread": "1 s"}), Streams(1, 0)) for workers in (7, 9)
+        Draws(resolve(built(strategy={"workers": workers}, run={"start": "staggered", "start_spread": "1 s"})), Streams(1, 0))
+        for workers in (7, 9)
     )
     assert np.array_equal(few.start_s, many.start_s[:7])
     assert np.array_equal(few.forward_s, many.forward_s[:7])
@@ -187,7 +189,7 @@ def test_adding_a_worker_changes_no_other_workers_draws():
 @pytest.mark.parametrize("count", [1, 4, 33])
 def test_pull_orders_are_successive_permutations(count):
     streams = Streams(4, 1)
-    draws = Draws(built(), streams)
+    draws = Draws(resolve(built()), streams)
     blocks = [draws.pull_orders(np.array([8, 3]), count, block=block) for block in (1, 5, 16)]
     for place, rank in enumerate((8, 3)):
         rng = streams.generator("pull-order", rank)
@@ -198,7 +200,7 @@ def test_pull_orders_are_successive_permutations(count):
 def test_weights_come_in_the_order_of_the_stream():
     transport = {"discipline": "weighted", "weight_sigma": 0.5}
     streams = Streams(4, 1)
-    blocks = Draws(built(cluster={"transport": transport}), streams).weights()
+    blocks = Draws(resolve(built(cluster={"transport": transport})), streams).weights()
     got = np.concatenate(list(itertools.islice(blocks, 3)))
     deviations = streams.generator("weights").standard_normal(len(got)).clip(-5, 5)
     assert got.tolist() == [exact_weight(weight) for weight in np.exp(0.5 * deviations).tolist()]

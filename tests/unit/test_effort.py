@@ -11,6 +11,7 @@ import pytest
 from simulator import load_scenario, simulate
 from simulator.effort import effort_s, timed_effort_s
 from simulator.engine.choosing import likely_engine
+from simulator.resolve.resolve import resolve
 from simulator.run import _windows
 from simulator.scenario import Scenario
 
@@ -55,7 +56,7 @@ def scenario_of(way: str, **more: Any) -> Scenario:
 def test_the_model_is_near_what_it_takes(way: str, engine: str) -> None:
     scenario = scenario_of(way, engine=engine)
     simulate(scenario)  # the first one compiles, and loads
-    took_s, told_s = math.inf, effort_s(scenario)
+    took_s, told_s = math.inf, effort_s(resolve(scenario))
     for tries in range(20):
         _windows.cache_clear()  # which the model counts
         begun_s = time.process_time()
@@ -74,8 +75,8 @@ def test_a_run_of_some_steps_brings_it_to_this_machine(way: str, monkeypatch: py
 
     scenario = scenario_of(way)
     long = scenario.model_copy(update={"run": scenario.run.model_copy(update={"steps": 1_000_000})})
-    plain_s = min(timed_effort_s(long) for _ in range(5))
-    assert effort_s(long) / FACTOR < plain_s < effort_s(long) * FACTOR
+    plain_s = min(timed_effort_s(resolve(long)) for _ in range(5))
+    assert effort_s(resolve(long)) / FACTOR < plain_s < effort_s(resolve(long)) * FACTOR
     real, steps = module.replicate, []
 
     def slowly(its: Scenario, number: int, **more: Any) -> object:
@@ -86,7 +87,7 @@ def test_a_run_of_some_steps_brings_it_to_this_machine(way: str, monkeypatch: py
 
     monkeypatch.setattr(module, "replicate", slowly)
     monkeypatch.setattr(module, "_TIMED_S", 0.05)
-    assert 3 * plain_s < timed_effort_s(long) < 30 * plain_s
+    assert 3 * plain_s < timed_effort_s(resolve(long)) < 30 * plain_s
     assert len(steps) == 2
     assert max(steps) < 10_000
 
@@ -96,23 +97,25 @@ def test_where_a_few_steps_take_seconds_nothing_is_run(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(module, "replicate", None)
     huge = load_scenario("async-ps", [("strategy.workers", 1_000_000), ("run.steps", 100_000)])
-    assert timed_effort_s(huge) == effort_s(huge) > 1e5
+    assert timed_effort_s(resolve(huge)) == effort_s(resolve(huge)) > 1e5
 
 
 def test_more_of_anything_takes_longer() -> None:
-    base = effort_s(scenario_of("async"))
-    each_s = effort_s(scenario_of("async", replications=300)) - effort_s(scenario_of("async", replications=299))
+    base = effort_s(resolve(scenario_of("async")))
+    each_s = effort_s(resolve(scenario_of("async", replications=300))) - effort_s(resolve(scenario_of("async", replications=299)))
     assert each_s * 3 < base < each_s * 9  # what tells the limit is a part of it that more replications do not repeat
-    assert effort_s(scenario_of("async", replications=300)) > 50 * base
-    assert effort_s(scenario_of("async", steps=4000)) > 20 * base  # the runs that tell the limit are of few steps either way
-    assert effort_s(scenario_of("per-server")) < base
-    assert effort_s(scenario_of("job", job_steps=80_000)) > 20 * effort_s(scenario_of("job"))
+    assert effort_s(resolve(scenario_of("async", replications=300))) > 50 * base
+    assert effort_s(resolve(scenario_of("async", steps=4000))) > 20 * base  # the runs that tell the limit are of few steps either way
+    assert effort_s(resolve(scenario_of("per-server"))) < base
+    assert effort_s(resolve(scenario_of("job", job_steps=80_000))) > 20 * effort_s(resolve(scenario_of("job")))
 
 
 @pytest.mark.parametrize("engine", ["simpy", "compiled"])
 def test_what_others_send_takes_as_long_as_it_often_changes(engine: Any) -> None:
     def told_s(background: dict[str, Any] | None) -> float:
-        return effort_s(load_scenario("async-ps", [("cluster.background", background), ("run.steps", 12), ("run.replications", 2)]), engine)
+        return effort_s(
+            resolve(load_scenario("async-ps", [("cluster.background", background), ("run.steps", 12), ("run.replications", 2)])), engine
+        )
 
     nothing_s, even_s = told_s(None), told_s({"load": 0.2})
     assert even_s == nothing_s
@@ -127,8 +130,8 @@ def test_what_others_send_may_be_worth_the_compiled_engine(monkeypatch: pytest.M
 
     monkeypatch.setattr(module._Past, "loaded", False)
     plain = [("strategy.workers", 8), ("run.steps", 12), ("run.replications", 2)]
-    assert likely_engine(load_scenario("async-ps", plain)) == "simpy"
-    assert likely_engine(load_scenario("async-ps", [*plain, ("cluster.background", fine(1e-6))])) == "compiled"
+    assert likely_engine(resolve(load_scenario("async-ps", plain))) == "simpy"
+    assert likely_engine(resolve(load_scenario("async-ps", [*plain, ("cluster.background", fine(1e-6))]))) == "compiled"
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -136,7 +139,7 @@ def test_it_costs_less_than_a_millisecond(way: str) -> None:
     scenario = scenario_of(way)
     begun_s = time.process_time()
     for _ in range(50):
-        effort_s(scenario)
+        effort_s(resolve(scenario))
     assert (time.process_time() - begun_s) / 50 < 1e-3
 
 
@@ -149,4 +152,4 @@ def test_a_question_does_not_wait_for_machine_code(asked: str, monkeypatch: pyte
     monkeypatch.setattr(module, "engine_for", None)
     monkeypatch.setattr(module, "replicate", None)
     long = scenario_of("async", engine=asked, steps=1_000_000)
-    assert timed_effort_s(long) == effort_s(long, "compiled")
+    assert timed_effort_s(resolve(long)) == effort_s(resolve(long), "compiled")

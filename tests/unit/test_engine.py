@@ -126,9 +126,9 @@ def test_count_histogram():
 
 @pytest.mark.parametrize("name", ["async-ps", "hierarchical-gpus", "oversubscribed-fabric", "ring"])
 def test_one_replica_alone_runs_the_same_whatever_the_links(name):
-    alone = alone_scenario(resolve(load_scenario(name, [("run.steps", 20)])).scenario)
+    alone = alone_scenario(resolve(load_scenario(name, [("run.steps", 20)])))
     assert alone.replicas == 1
-    own = tuple(Window.of(replicate(alone, number)) for number in range(3))
+    own = tuple(Window.of(replicate(resolve(alone), number)) for number in range(3))
     assert _windows(_SingleReplica(alone), 3, "simpy") == own
     slow = alone.cluster.inter_node.model_copy(update={"bandwidth_bytes_per_s": 1e3})
     other = alone.model_copy(update={"cluster": alone.cluster.model_copy(update={"inter_node": slow})})
@@ -249,7 +249,7 @@ def test_memory_does_not_grow_with_steps():
             strategy={"kind": "parameter-server", "mode": "async", "workers": 4},
             run={"steps": steps, "warmup_steps": 5},
         )
-        measured = replicate(scenario_from_table(table, "test"), 0)
+        measured = replicate(resolve(scenario_from_table(table, "test")), 0)
         return len(measured.step_time._bins) + len(measured.staleness.counts)
 
     assert kept(2000) <= 200 + 2 * kept(50)

@@ -23,6 +23,7 @@ from simulator.observing.chrome_trace import chrome_trace
 from simulator.observing.critical_path import critical_path, median_step
 from simulator.observing.recording import Recording
 from simulator.observing.step_bound import bound_of_step
+from simulator.resolve.resolve import resolve
 from simulator.results.hybrid_limits import limit_of_exchanges
 from simulator.spec.figures import Exchange
 
@@ -295,7 +296,7 @@ def test_the_terminal_shows_both(capsys: pytest.CaptureFixture[str]) -> None:
 def test_devices_are_called_by_stage_and_copy(order: str) -> None:
     scenario = hybrid({"workers": 4, "pipeline": 2, "order": order}, 2)
     recording = Recording(scenario)
-    replicate(scenario, 0, recording)
+    replicate(resolve(scenario), 0, recording)
     names = [recording.name_of(rank) for rank in range(4)]
     by_stage = ["stage 0 of copy 0", "stage 0 of copy 1", "stage 1 of copy 0", "stage 1 of copy 1"]
     assert names == (by_stage if order == "data" else [by_stage[at] for at in (0, 2, 1, 3)])
@@ -321,7 +322,7 @@ def test_devices_that_split_tensors_are_one_copy() -> None:
 def test_passes_are_told_by_micro_batch() -> None:
     scenario = hybrid({"workers": 2, "pipeline": 2, "schedule": "zero-bubble"}, 2)
     recording = Recording(scenario)
-    replicate(scenario, 0, recording)
+    replicate(resolve(scenario), 0, recording)
     assert {(span.kind, span.name) for span in recording.spans} == {
         *((kind, f"{kind} {number}") for kind in ("forward", "backward", "weights") for number in range(2)),
         ("", "apply"),

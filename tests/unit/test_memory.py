@@ -12,7 +12,7 @@ from simulator import Scenario, scenario_from_table, simulate
 from simulator.base.errors import InputError
 from simulator.base.text import format_bytes
 from simulator.memory import DeviceMemory, does_not_fit, largest_batch, memory, memory_of, not_checked
-from simulator.resolve.resolve import resolve
+from simulator.resolve.resolve import Asked, resolve
 from simulator.spec.accelerator import accelerator_named
 from simulator.strategies.holding import Held
 from simulator.strategies.setup import Setup
@@ -67,7 +67,7 @@ def sizes(device: DeviceMemory) -> dict[str, float | None]:
 
 def lone(some: Scenario) -> dict[str, float | None]:
     """Parts of the only kind of device."""
-    (device,) = memory_of(some)
+    (device,) = memory_of(resolve(some))
     return sizes(device)
 
 
@@ -104,11 +104,11 @@ def test_adafactor_has_a_value_for_each_row_and_column() -> None:
 
 def test_an_optimizer_that_is_left_out_is_adam_where_layers_are_known_and_the_result_says_so() -> None:
     assert lone(scenario())["optimizer"] == 2 * 4 * 64 * 2**20
-    assert [its.path for its in resolve(scenario()).assumed if its.path.startswith("training")] == ["training.optimizer"]
-    assert not [its for its in resolve(scenario(training={"optimizer": "sgd"})).assumed if its.path.startswith("training")]
+    assert [its.path for its in Asked.of(scenario()).assumed if its.path.startswith("training")] == ["training.optimizer"]
+    assert not [its for its in Asked.of(scenario(training={"optimizer": "sgd"})).assumed if its.path.startswith("training")]
     without = scenario({key: value for key, value in workload().items() if key != "layers"})
     assert lone(without)["optimizer"] is None
-    assert not [its for its in resolve(without).assumed if its.path.startswith("training")]
+    assert not [its for its in Asked.of(without).assumed if its.path.startswith("training")]
 
 
 def test_splitting_sharing_and_stashing() -> None:
@@ -182,27 +182,27 @@ def test_micro_batches_are_held_as_many_as_are_in_flight() -> None:
 
 def test_stages_of_1f1b_hold_fewer_the_later_they_are() -> None:
     strategy = {"kind": "hybrid", "workers": 4, "pipeline": 4, "schedule": "1f1b"}
-    devices = memory_of(scenario(strategy=strategy, training={"micro_batches": 8}))
+    devices = memory_of(resolve(scenario(strategy=strategy, training={"micro_batches": 8})))
     assert [device.name for device in devices] == ["stage 0", "stage 1", "stage 2", "stage 3"]
     assert [sizes(device)["activations"] for device in devices] == [2**21 * flying for flying in (4, 3, 2, 1)]
     assert [device.layers for device in devices] == [(f"block {number}",) for number in range(4)]
-    gpipe = memory_of(scenario(strategy=strategy | {"schedule": "gpipe"}, training={"micro_batches": 8}))
+    gpipe = memory_of(resolve(scenario(strategy=strategy | {"schedule": "gpipe"}, training={"micro_batches": 8})))
     assert [sizes(device)["activations"] for device in gpipe] == [2**21 * 8] * 4
 
 
 def test_what_was_measured_goes_before_what_is_computed() -> None:
     fit = {"relative_residual": 0.0, "peak_memory_bytes": {"8": 20e9, "16": 30e9}}
     load = workload(fit=fit)
-    assert memory_of(scenario(load))[0].need_bytes == pytest.approx(20e9 + 1536 * 2**20)
+    assert memory_of(resolve(scenario(load)))[0].need_bytes == pytest.approx(20e9 + 1536 * 2**20)
     # and peaks never fall with the batch
     uneven = fit | {"peak_memory_bytes": {"8": 20e9, "16": 19e9, "32": 25e9}}
-    assert memory_of(scenario(workload(fit=uneven, batch_per_replica=16)))[0].need_bytes == pytest.approx(20e9 + 1536 * 2**20)
+    assert memory_of(resolve(scenario(workload(fit=uneven, batch_per_replica=16))))[0].need_bytes == pytest.approx(20e9 + 1536 * 2**20)
     # where the model is cut, nothing was measured
     cut = lone(holding(scenario(load), Held(first=0, last=2)))
     assert cut["activations"] == 2 * 2**21 * 8
     # half the batch at a time, as far as peaks were measured
     accumulated = scenario(workload(fit=fit, batch_per_replica=32), training={"micro_batches": 2})
-    assert memory_of(accumulated)[0].need_bytes == pytest.approx(30e9 + 1536 * 2**20)
+    assert memory_of(resolve(accumulated))[0].need_bytes == pytest.approx(30e9 + 1536 * 2**20)
 
 
 def test_activations_of_another_precision_have_other_bytes() -> None:
@@ -227,7 +227,7 @@ def test_what_does_not_fit_is_refused_before_it_is_simulated() -> None:
     assert "(optimizer slots 40 GiB: slots of adam (assumed))" in text
     assert "has 74.5 GiB; take strategy.shard, or a larger strategy.pipeline" in text
     assert "a smaller batch" not in text  # which would not help
-    many = does_not_fit(scenario(workload(batch_per_replica=20_000)))
+    many = does_not_fit(resolve(scenario(workload(batch_per_replica=20_000))))
     assert many is not None
     assert many.endswith('take a smaller batch, more training.micro_batches than 1 or training.recompute = "full"')
 
@@ -244,10 +244,10 @@ def test_it_is_simulated_where_that_is_asked_for() -> None:
 
 def test_known_parts_alone_may_be_too_much() -> None:
     load = {key: value for key, value in workload(mib=16384.0).items() if key != "layers"}
-    text = does_not_fit(scenario(load))
+    text = does_not_fit(resolve(scenario(load)))
     assert text is not None
     assert "130 GiB" in text
-    assert not_checked(scenario(load)) == "the workload 'plain' has neither layers nor measured peak memory"
+    assert not_checked(resolve(scenario(load))) == "the workload 'plain' has neither layers nor measured peak memory"
 
 
 def test_the_largest_batch_fits_and_one_more_does_not() -> None:
@@ -256,9 +256,9 @@ def test_the_largest_batch_fits_and_one_more_does_not() -> None:
     assert most is not None
     assert most % 2 == 0
     for batch, fits in ((most, True), (most + 2, False)):
-        assert (does_not_fit(scenario(workload(batch_per_replica=batch), training={"micro_batches": 2})) is None) == fits
-    assert largest_batch(scenario(workload(mib=8192.0))) == 0
-    assert largest_batch(scenario(cluster={"device": ""})) is None
+        assert (does_not_fit(resolve(scenario(workload(batch_per_replica=batch), training={"micro_batches": 2}))) is None) == fits
+    assert largest_batch(resolve(scenario(workload(mib=8192.0)))) == 0
+    assert largest_batch(resolve(scenario(cluster={"device": ""}))) is None
     capacity = accelerator_named("A100-SXM4-80GB").memory_bytes
     assert found.free_bytes == pytest.approx(capacity - found.tightest.need_bytes)
 
@@ -286,7 +286,7 @@ SHARDS = st.sampled_from([1, 2, 4, 8])
 def test_need_grows_with_the_batch(batch: int, more: int, recompute: str, tensor: int) -> None:
     def need(samples: int) -> float:
         some = scenario(workload(batch_per_replica=3 * samples), training={"recompute": recompute, "micro_batches": 3})
-        return memory_of(holding(some, Held(tensor=tensor)))[0].need_bytes
+        return memory_of(resolve(holding(some, Held(tensor=tensor))))[0].need_bytes
 
     assert need(batch) <= need(batch + more)
 
@@ -313,9 +313,9 @@ def test_need_of_state_and_activations_falls_with_shards(low: tuple[int, ...], f
 def test_more_memory_never_makes_a_batch_infeasible(batch: int, mib: float) -> None:
     # devices of one generation, so that the framework's reserve is the same
     devices = [scenario(workload(mib=mib, batch_per_replica=batch), {"device": name}) for name in ("A100-SXM4-40GB", "A100-SXM4-80GB")]
-    fits = [does_not_fit(its) is None for its in devices]
+    fits = [does_not_fit(resolve(its)) is None for its in devices]
     assert fits[1] or not fits[0]
-    small, large = (largest_batch(its) for its in devices)
+    small, large = (largest_batch(resolve(its)) for its in devices)
     assert small is not None
     assert large is not None
     assert small <= large

@@ -18,7 +18,7 @@ from simulator.base.catalog import Kind, entries
 from simulator.base.errors import ReadingWarning, ScenarioError
 from simulator.base.spec import Spec, parts_of
 from simulator.catalogue.loading import load_cluster, load_input, load_scenario, load_workload
-from simulator.resolve.resolve import resolve
+from simulator.resolve.resolve import Asked, resolve
 from simulator.results.cost import placement_of
 from simulator.results.warnings import warnings_of
 from simulator.scenario import Scenario
@@ -246,7 +246,7 @@ def test_the_schema_has_the_rules_of_the_program(scenario, parts: dict[str, Any]
 
 
 def told(built: Scenario) -> set[tuple[str, str]]:
-    return {(warning.code, warning.text) for warning in warnings_of(built)}
+    return {(warning.code, warning.text) for warning in warnings_of(resolve(built))}
 
 
 @pytest.mark.parametrize(("parts", "code", "said"), WARNED)
@@ -285,7 +285,7 @@ def test_rails_that_no_fabric_joins_are_warned_of_once(scenario) -> None:
     built = scenario(strategy=RING, cluster=railed)
     (text,) = (text for code, text in told(built) if code == "one-switch")
     assert text.startswith("cluster.rails = 2 says which NIC a device uses, and all rails join one switch that is never the bottleneck;")
-    assert not [its for its in resolve(built).assumed if its.path == "cluster.fabric"]
+    assert not [its for its in Asked.of(built).assumed if its.path == "cluster.fabric"]
     for other in ({**railed, "fabric": {"nodes_per_leaf": 1}}, {**railed, "rails": 1}, {**railed, "devices_per_node": 4}):
         assert "one-switch" not in {code for code, _ in told(scenario(strategy=RING, cluster=other))}
 

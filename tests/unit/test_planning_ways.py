@@ -19,6 +19,7 @@ from paceline.sweeping import Simulate
 from simulator import scenario_from_table, simulate
 from simulator.base.errors import InputError, ScenarioError
 from simulator.memory import does_not_fit
+from simulator.resolve.resolve import resolve
 from simulator.results.results import Result
 from simulator.scenario import Scenario
 
@@ -84,7 +85,7 @@ def test_what_does_not_fit_is_sharded() -> None:
     assert alone.text.startswith("not possible: ")
     assert "a batch of 1 sample needs about" in alone.text
     assert "Data parallelism: not possible: " in answer.best_way
-    assert all(does_not_fit(its.result.scenario) is None for its in answer.candidates)
+    assert all(does_not_fit(resolve(its.result.scenario)) is None for its in answer.candidates)
     best = found["sharded"]
     assert best.memory_bytes is not None
     assert 4.8e9 < best.memory_bytes < 17.2e9
@@ -101,7 +102,7 @@ def test_the_plan_finds_what_simulating_everything_finds(given: dict[str, Any]) 
     rates: dict[str, float] = {}
     for line in space.lines:
         for scenario in line.scenarios.values():
-            if does_not_fit(scenario) is None:
+            if does_not_fit(resolve(scenario)) is None:
                 rate = simulate(scenario).throughput_samples_per_s.mean
                 rates[line.way] = max(rates.get(line.way, 0.0), rate)
     answer = planned(given, settings=one_bucket)

@@ -12,7 +12,7 @@ from support.scenarios import scenario_table
 from simulator import Scenario, load_scenario, scenario_from_table, simulate
 from simulator.base.catalog import entries
 from simulator.base.errors import ScenarioError
-from simulator.resolve.resolve import resolve
+from simulator.resolve.resolve import Asked, resolve
 from simulator.results.evidence import coverage
 from simulator.results.warnings import warnings_of
 from simulator.spec.cluster import Cluster
@@ -32,25 +32,27 @@ def of(mode: str, left_out: bool = True) -> Scenario:
 def test_resolving_leaves_nothing_out_and_is_done_once(mode, left_out):
     written = of(mode, left_out)
     found = resolve(written)
-    assert found.given is written
-    assert found.scenario.run.start is not None
-    assert getattr(found.scenario.strategy, "pull_order", "") is not None
-    assert resolve(found.scenario).scenario is found.scenario
+    assert found.run.start is not None
+    assert getattr(found.strategy, "pull_order", "") is not None
+    assert resolve(found) is found
     # and so does not change what follows from it
-    assert (warnings_of(found.scenario), coverage(found.scenario)) == (warnings_of(written), coverage(written))
+    assert (warnings_of(found), coverage(found)) == (
+        warnings_of(resolve(written)),
+        coverage(resolve(written)),
+    )
 
 
 @pytest.mark.parametrize("name", sorted(entries("scenarios")))
 def test_a_result_is_that_of_the_resolved_scenario_and_holds_the_written_one(name):
     written = load_scenario(name, [("run.steps", 11), ("run.warmup_steps", 3), ("run.replications", 2)])
     found = resolve(written)
-    first, again = simulate(written), simulate(found.scenario)
+    first, again = simulate(written), simulate(found)
     assert first.scenario is written
     assert first.scenario_hash == written.hash
-    assert first.assumed == found.assumed
+    assert first.assumed == Asked(written, found).assumed
     given = {"scenario", "scenario_hash", "assumed", "wall_time_s", "seed"}
     assert first.model_dump(exclude=given) == again.model_dump(exclude=given)
-    assert simulate(found).model_dump(exclude={"wall_time_s"}) == first.model_dump(exclude={"wall_time_s"})
+    assert simulate(Asked(written, found)).model_dump(exclude={"wall_time_s"}) == first.model_dump(exclude={"wall_time_s"})
 
 
 def test_a_scenario_that_was_never_in_a_file_is_refused_when_it_is_simulated():

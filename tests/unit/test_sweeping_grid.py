@@ -81,7 +81,7 @@ def test_a_workload_is_moved_for_each_device(key: str, tmp_path: Path) -> None:
     assert list(made) == alone
     assert list(reversed([made[index] for index in reversed(range(len(made)))])) == alone
     assert made[0].workload == made[4].workload  # as it was written
-    here, there = (resolve(made[index]).scenario.workload for index in (0, 4))
+    here, there = (resolve(made[index]).workload for index in (0, 4))
     assert here.forward.base_s == 2 * there.forward.base_s
 
 

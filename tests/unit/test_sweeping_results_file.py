@@ -24,7 +24,7 @@ from paceline.sweeping.lines import Line, line_in, line_of, outcome_of, timed
 from simulator import Scenario, simulate
 from simulator.base.checksums import checksum_holds, without_checksum
 from simulator.base.errors import InputError, PacelineWarning, ResultsError, SimulationError
-from simulator.resolve.resolve import Resolved
+from simulator.resolve.resolve import Asked
 from simulator.results.results import Failure, Result
 
 Build = Callable[..., Scenario]
@@ -189,7 +189,7 @@ def test_a_damaged_line_is_simulated_again_and_nothing_else(
     whole, times = path.read_bytes(), (tmp_path / "r.times.ndjson").read_bytes()
     lines = whole.splitlines(keepends=True)
     again: list[str] = []
-    monkeypatch.setattr("paceline.sweeping.runner.simulate", lambda one: again.append(one.scenario.hash) or simulate(one))
+    monkeypatch.setattr("paceline.sweeping.runner.simulate", lambda one: again.append(one.given.hash) or simulate(one))
     lines[place] = damage(lines[place])
     path.write_bytes(b"".join(lines))
     merged = not lines[place].endswith(b"\n")
@@ -516,7 +516,7 @@ def test_failures_are_kept_unless_they_are_to_be_tried_again(scenario: Build, tm
     scenarios = many(scenario, (1, 2, 3, 4))
     sweep(scenarios, tmp_path / "whole.ndjson", jobs=1)
 
-    def moody(one: Resolved) -> Result:
+    def moody(one: Asked) -> Result:
         if one.given.replicas in (2, 4):
             raise SimulationError("not in the mood\nfor this")
         return simulate(one)

@@ -8,6 +8,7 @@ import pytest
 from simulator import scenario_from_table, simulate
 from simulator.base.errors import ScenarioError
 from simulator.checks.invariants import audit
+from simulator.resolve.resolve import resolve
 from simulator.resolve.teams import as_workers, slowest_of
 from simulator.spec.distributions import Constant, Gamma, Normal
 
@@ -44,7 +45,8 @@ def test_every_invariant_holds(mode):
 
 def test_workers_of_one_device_are_left_as_they_are():
     plain = scenario({**TEAMS, "replicas_per_worker": 1})
-    assert as_workers(plain) is plain
+    resolved = resolve(plain)
+    assert as_workers(resolved) is resolved
     assert plain.replicas == 3
 
 

@@ -16,6 +16,7 @@ from simulator.base.records import Step
 from simulator.engine.replication import replicate
 from simulator.observing.recording import FanOut, Recording
 from simulator.observing.tensorboard import EVENT_FILE, EventHistogram, TensorBoard
+from simulator.resolve.resolve import resolve
 
 ASYNC = {"kind": "parameter-server", "mode": "async", "workers": 3}
 
@@ -44,7 +45,7 @@ def watched(folder, **parts):
     scenario = scenario_from_table(scenario_table(**parts), "test")
     recording = Recording()
     with TensorBoard(folder, scenario) as board:
-        replicate(scenario, 0, FanOut([recording, board]))
+        replicate(resolve(scenario), 0, FanOut([recording, board]))
     return scenario, recording
 
 
@@ -184,7 +185,7 @@ def test_tensorboard_itself_reads_it(tmp_path):
 def test_the_course_of_a_cut_model_has_its_throughput(strategy, tmp_path):
     scenario = hybrid({"workers": 4, **strategy}, 2, cluster={"devices_per_node": 4}, layer={"tensor": {}})
     with TensorBoard(tmp_path, scenario) as board:
-        replicate(scenario, 0, board)
+        replicate(resolve(scenario), 0, board)
     points = points_of(tmp_path, "throughput_samples_per_s")
     assert points[-1][0] == scenario.run.steps
     assert points[-1][2] == pytest.approx(simulate(scenario).throughput_samples_per_s.mean, rel=1e-3)

@@ -11,7 +11,7 @@ from simulator.base.rng import Streams
 from simulator.checks.invariants import audit
 from simulator.engine.replication import drawn_scenario
 from simulator.resolve.precision import precision_gain
-from simulator.resolve.resolve import resolve
+from simulator.resolve.resolve import Asked, resolve
 from simulator.resolve.trained import recomputed_share
 from simulator.spec.layers import Layer
 from simulator.spec.training import GROWTH_STEPS, Training
@@ -43,7 +43,7 @@ def test_a_step_of_micro_batches_has_its_closed_form(count, again):
     wanted_s = count * (forward_s + backward_s) + ring_all_reduce_s(4, 1e6, 1e9, 0.0) + 0.5e-3
     given = scenario({"micro_batches": count, "recompute": again})
     assert step_s(given) == pytest.approx(wanted_s, rel=1e-9)
-    assert resolve(given).scenario.lone_step_s == pytest.approx(wanted_s, rel=1e-9)
+    assert resolve(given).lone_step_s == pytest.approx(wanted_s, rel=1e-9)
     assert step_s(scenario({"micro_batches": count, "recompute": again}, run={"detail": "messages"})) == pytest.approx(wanted_s, rel=1e-6)
 
 
@@ -73,7 +73,7 @@ def test_nothing_asked_for_changes_nothing(strategy):
     plain = scenario(None, strategy)
     asked = scenario({"micro_batches": 1, "recompute": "none"}, strategy)
     assert asked.hash == plain.hash
-    assert resolve(plain).scenario.workload is plain.workload
+    assert resolve(plain).workload is plain.workload
     assert simulate(asked).model_dump_json(exclude={"wall_time_s"}) == simulate(plain).model_dump_json(exclude={"wall_time_s"})
 
 
@@ -89,7 +89,7 @@ def test_speed_up_counts_against_a_replica_that_trains_alike():
 
 @pytest.mark.parametrize("strategy", [RING, SERVERS])
 def test_bounds_hold(strategy):
-    plain, asked = (resolve(scenario(training, strategy)).scenario for training in (None, {"micro_batches": 5, "recompute": "full"}))
+    plain, asked = (resolve(scenario(training, strategy)) for training in (None, {"micro_batches": 5, "recompute": "full"}))
     for its in (plain, asked):
         rates = simulate(its).throughput_of_each_replication
         assert all(rate <= most for rate, most in zip(rates, Ceilings(its).of(its), strict=True))
@@ -97,18 +97,18 @@ def test_bounds_hold(strategy):
 
 
 def test_resolving_twice_is_resolving_once():
-    once = resolve(scenario({"micro_batches": 2, "precision": "mixed_float16"}, cluster=V100)).scenario
-    assert resolve(once).scenario is once
+    once = resolve(scenario({"micro_batches": 2, "precision": "mixed_float16"}, cluster=V100))
+    assert resolve(once) is once
 
 
 def test_a_strategy_that_cuts_batches_gets_passes_as_they_are(monkeypatch):
     given = scenario({"micro_batches": 2})
-    done = resolve(given).scenario
+    done = resolve(given)
     monkeypatch.setattr(type(given.strategy), "cuts_batches", True)
-    assert resolve(given).scenario.workload.passes is None
-    assert resolve(done).scenario.workload.passes is None
+    assert resolve(given).workload.passes is None
+    assert resolve(done).workload.passes is None
     alone = done.model_copy(update={"strategy": Single()})
-    assert resolve(alone).scenario.workload.passes is not None
+    assert resolve(alone).workload.passes is not None
 
 
 def test_selective_recomputation_weighs_layers_with_their_work():
@@ -146,9 +146,9 @@ def test_bad_input_is_told_in_one_line(training, says):
 def test_a_given_factor_scales_the_times_and_their_uncertainty():
     training = {"precision": "mixed_float16", "precision_factor": [0.25, 0.5, 1.0], "precision_source": "measured elsewhere"}
     given = scenario(training, {"kind": "single"}, run={"replications": 60})
-    load = resolve(given).scenario.workload
+    load = resolve(given).workload
     assert (load.precision, load.forward(10), load.apply_s) == ("mixed_float16", pytest.approx(1e-3), pytest.approx(0.25e-3))
-    steps = [drawn_scenario(given, Streams(3, number)).workload.compute_s(10) for number in range(60)]
+    steps = [drawn_scenario(resolve(given), Streams(3, number)).workload.compute_s(10) for number in range(60)]
     assert min(steps) < 0.6 * 3e-3 < 1.5 * 3e-3 < max(steps)
     result = simulate(given)
     assert result.throughput_samples_per_s.low < 0.7 * result.throughput_samples_per_s.mean
@@ -159,8 +159,8 @@ def test_a_given_factor_scales_the_times_and_their_uncertainty():
 def test_a_published_factor_is_told():
     given = scenario({"precision": "mixed_float16"}, cluster=V100)
     low, mid, high, _ = precision_gain("Tesla V100-SXM2")
-    assert resolve(given).scenario.workload.recast.factor == pytest.approx((1 / high, 1 / mid, 1 / low))
-    assumed = {each.path: each for each in resolve(given).assumed}
+    assert resolve(given).workload.recast.factor == pytest.approx((1 / high, 1 / mid, 1 / low))
+    assumed = {each.path: each for each in Asked.of(given).assumed}
     assert "speeds.csv" in assumed["training.precision_factor"].reason
     assert "training.skipped_share" in assumed
 
@@ -168,7 +168,7 @@ def test_a_published_factor_is_told():
 def test_what_the_host_needs_stays_as_it_is():
     training = {"precision": "mixed_float16", "precision_factor": [0.01, 0.01], "precision_source": "x"}
     load = {"forward": {"base": "1 ms", "per_sample": "100 us", "least": "1.5 ms"}}
-    assert resolve(scenario(training, workload=load)).scenario.workload.forward(10) == pytest.approx(1.5e-3)
+    assert resolve(scenario(training, workload=load)).workload.forward(10) == pytest.approx(1.5e-3)
 
 
 def test_skipped_steps_are_no_progress():

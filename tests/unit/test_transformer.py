@@ -320,17 +320,17 @@ def test_settings_reach_dimensions_of_files_and_of_loaded_scenarios():
 
 
 def test_times_are_computed_for_the_clusters_device_and_with_the_scenarios_constants():
-    on_a100 = resolve(load_scenario(SCENARIO)).scenario
-    on_v100 = resolve(load_scenario(SCENARIO, {"cluster.use": "p3dn.24xlarge"})).scenario
+    on_a100 = resolve(load_scenario(SCENARIO))
+    on_v100 = resolve(load_scenario(SCENARIO, {"cluster.use": "p3dn.24xlarge"}))
     assert (on_a100.workload.device, on_v100.workload.device) == ("A100-SXM4-40GB", "Tesla V100-SXM2-32GB")
     assert on_v100.workload.compute_s(1) > 1.9 * on_a100.workload.compute_s(1)
     assert on_v100.workload.moved is None
-    assert resolve(on_v100).scenario == on_v100
-    half = resolve(load_scenario(SCENARIO, {"practice.fused_elementwise_share": 0.31})).scenario.workload
+    assert resolve(on_v100) == on_v100
+    half = resolve(load_scenario(SCENARIO, {"practice.fused_elementwise_share": 0.31})).workload
     assert half.compute_s(1) > 1.3 * on_a100.workload.compute_s(1)
     assert half.layers[1].tensor.divided != on_a100.workload.layers[1].tensor.divided
     given = load_scenario(SCENARIO, {"workload.moved": {"factor": [2.0, 2.0], "source": "mine"}})
-    assert resolve(given).scenario.workload.forward.per_sample_s == 2 * given.workload.forward.per_sample_s
+    assert resolve(given).workload.forward.per_sample_s == 2 * given.workload.forward.per_sample_s
 
 
 def test_nothing_computed_stands_in_for_a_measurement():
@@ -341,7 +341,7 @@ def test_nothing_computed_stands_in_for_a_measurement():
         "variables": [variable.model_dump() for variable in of("resnet-50").variables],
     }  # fmt: skip
     load = Workload.model_validate({**table, "batch_per_replica": 64})
-    moved = resolve(load_scenario({**SCENARIO, "workload": load.model_dump(mode="json", exclude_none=True)})).scenario.workload
+    moved = resolve(load_scenario({**SCENARIO, "workload": load.model_dump(mode="json", exclude_none=True)})).workload
     assert moved.moved.rule == "published-pair"
     assert moved_to(load, "A100-SXM4-80GB", [of("resnet-50")]).moved.rule != "measured-there"
 
@@ -353,7 +353,7 @@ def test_a_result_says_what_nobody_measured():
     assert "nobody measured" in warned["computed"]
     assert "A100-SXM4-40GB" in warned["computed"]
     assert "not-calibrated" not in warned
-    assert {each.grade for each in coverage(scenario)} == {"uncovered"}
+    assert {each.grade for each in coverage(resolve(scenario))} == {"uncovered"}
     told = " ".join(each.value + each.reason for each in result.assumed)
     assert all(name in told for name in ("matrix_share", "elementwise_share", "kernel_start_s"))
     throughput = result.throughput_samples_per_s
