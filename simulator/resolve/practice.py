@@ -37,6 +37,29 @@ __all__ = [
     "nominally_in_practice",
 ]
 
+
+class AchievedLink(Link):
+    """A link with what transfers get of its nominal bandwidth, which is more where no device computes beside them."""
+
+    times_alone: float
+
+    @property
+    def alone(self) -> Link:
+        """The link as transfers find it while no device computes."""
+        return Link(bandwidth_bytes_per_s=self.bandwidth_bytes_per_s * self.times_alone, latency_s=self.latency_s)
+
+
+class AchievedCluster(Cluster):
+    """A cluster on which collectives cost compute something, where parameters are shared out."""
+
+    loses: float
+
+    @property
+    def overlap_cost(self) -> float:
+        """Seconds that compute loses for each second of a collective beside it."""
+        return self.loses
+
+
 _SHARES = {
     "nvlink": "nvlink_share",
     "pcie": "pcie_share",
@@ -139,7 +162,7 @@ def _with_shares(scenario: Resolved, values: Mapping[str, float]) -> Resolved:
         changes["protocols"] = cluster.protocols.model_copy(update={"auto": ("ll", "simple")})
     achieved = cluster.model_copy(update=changes)
     if "sharded" in scenario.strategy.cuts:
-        achieved = achieved.with_overlap_cost(min(values["overlap_cost"], 1.0))
+        achieved = AchievedCluster.model_construct(**dict(achieved), loses=min(values["overlap_cost"], 1.0))
     return scenario.model_copy(update={"cluster": achieved, "workload": _workload(scenario, scenario.workload, values)})
 
 
@@ -208,7 +231,7 @@ def _achieved(link: Link, values: Mapping[str, float] | None, *, waits: bool = F
     share = min(values[_SHARES[link.sort]], 1.0)
     found = link.model_copy(update={"bandwidth_bytes_per_s": link.bandwidth_bytes_per_s * share, "sort": "given"})
     if waits and link.sort in _ALONE:
-        found = found.times_alone(max(min(values[_ALONE[link.sort]], 1.0) / share, 1.0))
+        found = AchievedLink.model_construct(**dict(found), times_alone=max(min(values[_ALONE[link.sort]], 1.0) / share, 1.0))
     return found
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, PrivateAttr, ValidationError, ValidatorFunctionWrapHandler, field_validator, model_validator
+from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, field_validator, model_validator
 
 from simulator.base.short import Short
 from simulator.base.spec import Bytes, Moderate, Rate, Seconds, Spec, Terse
@@ -64,23 +64,10 @@ class Link(Terse):
         "left out: the bandwidth is what transfers get, as measured or given",
     )
 
-    _alone: float = PrivateAttr(default=1.0)
-    """How many times the bandwidth transfers get where nothing computes beside them (:mod:`simulator.resolve.practice`)."""
-
     @property
     def alone(self) -> Link:
-        """The link as transfers find it while no device computes."""
-        if self._alone == 1.0:
-            return self
-        found = self.model_copy(update={"bandwidth_bytes_per_s": self.bandwidth_bytes_per_s * self._alone})
-        found._alone = 1.0
-        return found
-
-    def times_alone(self, factor: float) -> Link:
-        """The same link, of which transfers get ``factor`` times the bandwidth while no device computes."""
-        found = self.model_copy()
-        found._alone = factor
-        return found
+        """The link as transfers find it while no device computes: as it is, where nothing else is known."""
+        return self
 
 
 class Fabric(Terse):
@@ -300,19 +287,10 @@ class Cluster(Short, Terse):
     )  # fmt: skip
     see: ClassVar[str] = "to_frame() has every key; paceline.load('ring', {'cluster': cluster}) puts it into a scenario"
 
-    _overlap_cost: float = PrivateAttr(default=0.0)
-    """Seconds that compute loses for each second of a collective beside it (:mod:`simulator.resolve.practice`)."""
-
     @property
     def overlap_cost(self) -> float:
-        """Seconds that compute loses for each second of a collective beside it; 0: what is hidden costs nothing."""
-        return self._overlap_cost
-
-    def with_overlap_cost(self, cost: float) -> Cluster:
-        """The same cluster, on which collectives cost compute so much."""
-        found = self.model_copy()
-        found._overlap_cost = cost
-        return found
+        """Seconds that compute loses for each second of a collective beside it: none, as a cluster is written."""
+        return 0.0
 
     schema_version: Literal[1] = Field(default=1, description="version of this format")
     name: str = Field(default="own cluster", min_length=1, max_length=10_000, description="for readers")
