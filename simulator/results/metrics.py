@@ -130,7 +130,7 @@ def summarise(
         bottleneck=bottleneck(achieved, breakdown, utilisation, busiest, stages, exchanges, gains),
         coverage=coverage(scenario),
         assumed=asked.assumed,
-        warnings=warnings_of(scenario, phase, aligned=any(run.aligned for run in runs), exchanges=exchanges, exposed=exposed),
+        warnings=warnings_of(asked, phase, aligned=any(run.aligned for run in runs), exchanges=exchanges, exposed=exposed),
         events=sum(run.events for run in runs),
     )
 

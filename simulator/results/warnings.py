@@ -9,6 +9,7 @@ from simulator.base.text import format_bytes, format_number, format_rate, format
 from simulator.resolve.defaults import start_of
 from simulator.resolve.practice import felt_by, nominally_in_practice
 from simulator.resolve.published_throughputs import same_device
+from simulator.resolve.resolve import Asked
 from simulator.results.evidence import coverage
 from simulator.results.intervals import FEWEST_REPLICATIONS
 from simulator.results.misread import misread
@@ -22,12 +23,14 @@ __all__ = ["warnings_of"]
 
 
 def warnings_of(
-    scenario: Resolved, phase: Phase | None = None, *, aligned: bool = False, exchanges: Sequence[Exchange] = (), exposed: float = 0.0
+    asked: Asked, phase: Phase | None = None, *, aligned: bool = False, exchanges: Sequence[Exchange] = (), exposed: float = 0.0
 ) -> tuple[Warned, ...]:
-    """All warnings that a result of this scenario, resolved, carries.
+    """All warnings that a result of a scenario carries.
 
     Parameters
     ----------
+    asked
+        As it was written, which is read for keys that change nothing, and as it is simulated.
     phase
         What its runs showed of the workers' phases.
     aligned
@@ -37,6 +40,7 @@ def warnings_of(
     exposed
         Share of a step that was communication which nothing hid.
     """
+    scenario = asked.resolved
     return (
         *_uncovered(scenario),
         *_on_the_workload(scenario),
@@ -49,7 +53,7 @@ def warnings_of(
         *_on_the_buckets(scenario, exposed),
         *scenario.strategy.avoided(scenario),
         *_on_the_gathers(exchanges, exposed),
-        *misread(scenario),
+        *misread(asked.given),
     )
 
 

@@ -21,7 +21,7 @@ from paceline.scenario_text import BEGUN_WITH
 from simulator.base.errors import InputError
 from simulator.catalogue.loading import load_scenario
 from simulator.resolve.practice import felt_by, nominally_in_practice
-from simulator.resolve.resolve import resolve
+from simulator.resolve.resolve import Asked, resolve
 from simulator.results.warnings import warnings_of
 
 Runner = Callable[..., Answer]
@@ -165,7 +165,7 @@ def test_headers_take_their_share_of_a_port(folder: Path, sort: str, share: floa
     scenario = library.new_scenario(step_time="100 ms", parameters=3.2e6, nodes=4, bandwidth="1 Gbit/s", sort=sort, out="s2.toml")
     assert scenario.cluster.inter_node.bandwidth_bytes_per_s == 125e6
     assert nominally_in_practice(resolve(scenario)).cluster.inter_node.bandwidth_bytes_per_s == pytest.approx(share * 125e6)
-    warned = {warning.code for warning in warnings_of(resolve(scenario))}
+    warned = {warning.code for warning in warnings_of(Asked.of(scenario))}
     assert ("no-sort" in warned) is (sort == "given")
     assert ("\njitter = " in (folder / "s2.toml").read_text()) is (sort == "given")  # what nothing else says
 

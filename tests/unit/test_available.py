@@ -17,7 +17,7 @@ from simulator.base import available
 from simulator.base.available import available_bytes
 from simulator.base.errors import InputError
 from simulator.effort import effort_s, memory_bytes
-from simulator.resolve.resolve import resolve
+from simulator.resolve.resolve import Asked, resolve
 from simulator.results.warnings import warnings_of
 
 pytestmark = pytest.mark.slow
@@ -49,7 +49,7 @@ def test_ten_million_workers_are_checked_as_fast_as_ten(strategy):
             found.hash,
             found.full_step_s,
             found.nodes_needed,
-            warnings_of(resolve(found)),
+            warnings_of(Asked.of(found)),
         )
         took_s, peak = time.process_time() - begun, tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()

@@ -299,21 +299,21 @@ def test_a_scenario_is_read_as_it_was_written_and_moved_when_it_is_simulated():
     result = simulate(found)
     assert (result.scenario, result.scenario_hash, result.moved) == (found, found.hash, Asked.of(found).moved)
     assert Result.model_validate_json(result.to_json()) == result
-    warning = next(each for each in warnings_of(resolve(found)) if each.code == "moved-device")
+    warning = next(each for each in warnings_of(Asked.of(found)) if each.code == "moved-device")
     assert warning.range == (0.2, 0.5)
     assert "'CPU'" in warning.text
     assert "'GPU'" in warning.text
     assert "0.316 times as long (0.2 to 0.5)" in warning.text
     assert "my own benchmark" in warning.text
     assert "taken to have" not in warning.text
-    assert not {"other-device", "no-uncertainty"} & {each.code for each in warnings_of(resolve(found))}
+    assert not {"other-device", "no-uncertainty"} & {each.code for each in warnings_of(Asked.of(found))}
 
 
 def test_a_moved_workload_on_a_cluster_that_names_no_device_says_which_it_is_taken_to_have():
     moved = resolve(scenario()).workload
     bare = Scenario(**{**{name: getattr(scenario(), name) for name in ("strategy", "run")}, "workload": moved,
                        "cluster": scenario().cluster.model_copy(update={"device": ""})})  # fmt: skip
-    warning = next(each for each in warnings_of(resolve(bare)) if each.code == "moved-device")
+    warning = next(each for each in warnings_of(Asked.of(bare)) if each.code == "moved-device")
     assert "on 'GPU' (assumed, since the cluster names no device), by the factor" in warning.text
 
 

@@ -9,7 +9,7 @@ import pytest
 from support.scenarios import scenario_table
 
 from simulator import scenario_from_table, simulate
-from simulator.resolve.resolve import resolve
+from simulator.resolve.resolve import Asked, resolve
 from simulator.results.evidence import checked_kinds, coverage
 from simulator.results.warnings import warnings_of
 
@@ -71,7 +71,7 @@ def test_a_batch_was_timed_or_lies_between_or_outside(batch, grade):
 def test_only_what_nothing_speaks_for_is_warned_about():
     def warned(workers):
         built = scenario_from_table(scenario_table(workload=MEASURED, cluster=LINKS, strategy={**ASYNC, "workers": workers}), "test")
-        return [warning.path for warning in warnings_of(resolve(built)) if warning.code == "outside-calibration"]
+        return [warning.path for warning in warnings_of(Asked.of(built)) if warning.code == "outside-calibration"]
 
     assert warned(16) == []
     assert warned(17) == ["strategy.workers"]
@@ -150,7 +150,7 @@ def test_servers_stay_as_fast_as_where_they_were_measured():
     def codes(**parts):
         load = {"calibrated": {"batch": [8, 64], "device": "here"}, "moved": {"factor": [0.2, 0.8], "source": "a test"}, **parts}
         table = scenario_table(workload=load, cluster={**LINKS, "device": "there"}, strategy=ASYNC)
-        return {warning.code for warning in warnings_of(resolve(scenario_from_table(table, "test")))}
+        return {warning.code for warning in warnings_of(Asked.of(scenario_from_table(table, "test")))}
 
     assert "servers-not-moved" in codes(server={"base": "10 us"})
     assert "servers-not-moved" not in codes()
@@ -158,4 +158,4 @@ def test_servers_stay_as_fast_as_where_they_were_measured():
 
 def test_a_workload_without_a_device_is_taken_as_the_clusters():
     table = scenario_table(workload=MEASURED, cluster={**LINKS, "device": "there"})
-    assert "device-not-known" in {warning.code for warning in warnings_of(resolve(scenario_from_table(table, "test")))}
+    assert "device-not-known" in {warning.code for warning in warnings_of(Asked.of(scenario_from_table(table, "test")))}

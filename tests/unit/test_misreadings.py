@@ -18,7 +18,7 @@ from simulator.base.catalog import Kind, entries
 from simulator.base.errors import ReadingWarning, ScenarioError
 from simulator.base.spec import Spec, parts_of
 from simulator.catalogue.loading import load_cluster, load_input, load_scenario, load_workload
-from simulator.resolve.resolve import Asked, resolve
+from simulator.resolve.resolve import Asked
 from simulator.results.cost import placement_of
 from simulator.results.warnings import warnings_of
 from simulator.scenario import Scenario
@@ -246,7 +246,7 @@ def test_the_schema_has_the_rules_of_the_program(scenario, parts: dict[str, Any]
 
 
 def told(built: Scenario) -> set[tuple[str, str]]:
-    return {(warning.code, warning.text) for warning in warnings_of(resolve(built))}
+    return {(warning.code, warning.text) for warning in warnings_of(Asked.of(built))}
 
 
 @pytest.mark.parametrize(("parts", "code", "said"), WARNED)

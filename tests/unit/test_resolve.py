@@ -36,8 +36,8 @@ def test_resolving_leaves_nothing_out_and_is_done_once(mode, left_out):
     assert getattr(found.strategy, "pull_order", "") is not None
     assert resolve(found) is found
     # and so does not change what follows from it
-    assert (warnings_of(found), coverage(found)) == (
-        warnings_of(resolve(written)),
+    assert (warnings_of(Asked(written, found)), coverage(found)) == (
+        warnings_of(Asked.of(written)),
         coverage(resolve(written)),
     )
 

@@ -10,7 +10,7 @@ from support.scenarios import scenario_table
 
 import simulator
 from simulator import scenario_from_table, simulate
-from simulator.resolve.resolve import resolve
+from simulator.resolve.resolve import Asked
 from simulator.results.warnings import warnings_of
 from simulator.spec.figures import WARNINGS
 
@@ -31,7 +31,7 @@ RUN = {"replications": 19}
 
 def codes(**parts) -> set[tuple[str, str]]:
     parts = {"workload": {**KNOWN, **JITTER}, "cluster": MEASURED, "strategy": SERVERS, "run": RUN, **parts}
-    return {(warning.code, warning.path) for warning in warnings_of(resolve(scenario_from_table(scenario_table(**parts), "test")))}
+    return {(warning.code, warning.path) for warning in warnings_of(Asked.of(scenario_from_table(scenario_table(**parts), "test")))}
 
 
 def test_every_code_is_explained():
@@ -109,7 +109,7 @@ def test_a_ring_of_many_sends_messages_below_the_calibrated_size():
 def test_what_an_all_reduce_at_once_does_not_feel(scenario):
     ring = {"kind": "multi-worker-mirrored", "workers": 3}
     weighted = {"transport": {"discipline": "weighted", "weight_sigma": 0.5, "incast_loss": 0.1}}
-    found = {warning.code: warning for warning in warnings_of(resolve(scenario(strategy=ring, cluster=weighted)))}
+    found = {warning.code: warning for warning in warnings_of(Asked.of(scenario(strategy=ring, cluster=weighted)))}
     assert found["transport-not-felt"].value == "discipline = 'weighted'"
     for felt in (
         scenario(strategy={**ring, "messages": True}, cluster=weighted),
@@ -117,19 +117,21 @@ def test_what_an_all_reduce_at_once_does_not_feel(scenario):
         scenario(strategy=ring, cluster={**weighted, "devices_per_node": 3}),
         scenario(strategy={"kind": "parameter-server", "mode": "async", "workers": 3}, cluster=weighted),
     ):
-        assert "transport-not-felt" not in {warning.code for warning in warnings_of(resolve(felt))}
+        assert "transport-not-felt" not in {warning.code for warning in warnings_of(Asked.of(felt))}
 
 
 def test_classes_that_no_node_is_left_for(scenario):
     classes = {"node_classes": [{"name": "new", "nodes": 3}, {"name": "old", "nodes": 1, "speed": 0.5}]}
     ring = {"kind": "multi-worker-mirrored", "workers": 3}
     found = [
-        warning.value for warning in warnings_of(resolve(scenario(strategy=ring, cluster=classes))) if warning.code == "class-without-nodes"
+        warning.value
+        for warning in warnings_of(Asked.of(scenario(strategy=ring, cluster=classes)))
+        if warning.code == "class-without-nodes"
     ]
     assert found == ["old"]
     assert all(
         warning.code != "class-without-nodes"
-        for warning in warnings_of(resolve(scenario(strategy={**ring, "workers": 4}, cluster=classes)))
+        for warning in warnings_of(Asked.of(scenario(strategy={**ring, "workers": 4}, cluster=classes)))
     )
 
 
@@ -146,7 +148,7 @@ def test_more_replicas_than_steps_that_the_tail_was_seen_in(scenario, strategy, 
     """Only where each step waits for the slowest; a law that was given, not measured, is certain."""
     for given in (False, True):
         load = {**JITTER} if given else {**JITTER, "jitter_steps": 11}
-        found = warnings_of(resolve(scenario(workload=load, strategy={**strategy, "workers": replicas})))
+        found = warnings_of(Asked.of(scenario(workload=load, strategy={**strategy, "workers": replicas})))
         assert ("tail-not-seen" in {warning.code for warning in found}) == (warns and not given)
 
 
@@ -155,12 +157,12 @@ def test_workers_whose_messages_come_in_random_order_are_in_no_phase(scenario):
     pulled = {**SERVERS, "pull_order": "random"}
     variables = [{"name": f"v{i}", "size": "1 MB", "creation_index": i, "ready": (1 + i) / 2} for i in range(2)]
     cut = {**pulled, "partitioner": {"kind": "fixed-shards", "shards": 2}, "servers": 2}
-    assert "phase-locked" not in {warning.code for warning in warnings_of(resolve(scenario(strategy=cut)))}
+    assert "phase-locked" not in {warning.code for warning in warnings_of(Asked.of(scenario(strategy=cut)))}
     assert "phase-locked" not in {
-        warning.code for warning in warnings_of(resolve(scenario(strategy=pulled, workload={"variables": variables})))
+        warning.code for warning in warnings_of(Asked.of(scenario(strategy=pulled, workload={"variables": variables})))
     }
     as_one = scenario(strategy=pulled, workload={"variables": variables}, run={"grouping": "per-server"})
-    assert "phase-locked" in {warning.code for warning in warnings_of(resolve(as_one))}
+    assert "phase-locked" in {warning.code for warning in warnings_of(Asked.of(as_one))}
 
 
 GRADIENTS = {"variables": [{"name": f"v{n}", "size": "1 MB", "creation_index": n, "ready": (4 - n) / 4} for n in (3, 2, 1, 0)]}
