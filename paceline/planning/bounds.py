@@ -12,24 +12,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from paceline.planning.hybrid_bounds import Chain, Cut
+from simulator.analytic.needs import Needs, needs_of
 from simulator.base.rng import Streams
 from simulator.collectives.factory import IN_SWITCHES
 from simulator.engine.draws import node_factors, process_factors
 from simulator.engine.replication import drawn_scenario
+from simulator.program.port_names import PortKind
 from simulator.program.program import Integers
+from simulator.resolve.compile import compile_program
+from simulator.resolve.practice import in_practice, is_carried, nominally_in_practice
 from simulator.resolve.resolve import resolve
 from simulator.resolve.teams import as_workers
-from simulator.scenario import Resolved, Scenario
+from simulator.scenario import Drawn, Resolved, Scenario
 from simulator.spec.cluster import Cluster
+from simulator.spec.constants import drawn_values
 from simulator.spec.distributions import Distribution, Empirical, Gamma, LogNormal, Normal, ShiftedExponential
 from simulator.spec.stragglers import Slowdown
-from simulator.spec.workload import Affine
+from simulator.spec.transport import Transport
+from simulator.spec.workload import Affine, ServerCost
 from simulator.strategies.catalogue import ALONE, kind_of
 from simulator.strategies.hybrid import Hybrid
 from simulator.strategies.hybrid.groups import Timing
@@ -41,6 +48,10 @@ _LOG_CHANCE = 40.0
 """Logarithm of one over the chance that a bound fails, for each sum: e^-40, or 4e-18. A run has fewer than 1e9 sums."""
 _DEVIATIONS = 8.7
 """Standard deviations that a normal number exceeds with less than that chance."""
+_READ = 256
+"""Ranks whose program is read, at least."""
+_AHEAD = 32
+"""Processes whose speeds are drawn at once, and then twice as many."""
 
 
 class _Draw:
@@ -54,10 +65,19 @@ class _Draw:
             training = training.model_copy(update={"micro_batches": 1, "recompute": "none"})
         self._drawn = drawn_scenario(resolve(scenario.model_copy(update={"strategy": ALONE, "training": training})), self._streams)
         self.workload, self.cluster = self._drawn.workload, self._drawn.cluster
-        self._extremes: dict[int, list[tuple[float, float]]] = {}
+        self._extremes: dict[int, NDArray[np.float64]] = {}
         self._together: dict[int, Scenario] = {}
         self._factors: dict[tuple[int, int], NDArray[np.float64]] = {}
         self._limits: dict[int, JitterBounds] = {}
+        self._transports: dict[bool, Transport] = {}
+
+    def transport(self, scenario: Scenario) -> Transport:
+        """What messages cost hosts in this run."""
+        carried = is_carried(scenario)
+        if carried not in self._transports:
+            its = scenario.model_copy(update={"cluster": self.cluster})
+            self._transports[carried] = in_practice(Resolved(its), drawn_values(scenario.practice, self._streams)).cluster.transport
+        return self._transports[carried]
 
     def slowness(self, scenario: Scenario) -> tuple[float, float]:
         """Of the fastest and of the slowest worker process: by what its means are multiplied in this run, its node included."""
@@ -65,15 +85,15 @@ class _Draw:
         if not self.workload.run_to_run_cv and slow is None:
             return 1.0, 1.0
         each = scenario.replicas_per_process
-        found = self._extremes.setdefault(each, [])  # of the first process, of the first two, ...
-        more = np.arange(len(found), scenario.processes)
-        factors = process_factors(self.workload, self._streams, more, scenario.machines_of(more * each))
-        if slow is not None:
-            factors = factors * node_factors(slow, self._streams, more * each // scenario.cluster.replicas_per_node)
-        for factor in factors.tolist():
-            least, most = found[-1] if found else (factor, factor)
-            found.append((min(least, factor), max(most, factor)))
-        return found[scenario.processes - 1]
+        found = self._extremes.get(each)  # of the first process, of the first two, ...
+        if found is None or len(found) < scenario.processes:
+            ahead = np.arange(max(scenario.processes, _AHEAD if found is None else 2 * len(found)))
+            factors = process_factors(self.workload, self._streams, ahead, scenario.machines_of(ahead * each))
+            if slow is not None:
+                factors = factors * node_factors(slow, self._streams, ahead * each // scenario.cluster.replicas_per_node)
+            found = self._extremes[each] = np.stack([np.minimum.accumulate(factors), np.maximum.accumulate(factors)], axis=1)
+        least, most = found[scenario.processes - 1].tolist()
+        return least, most
 
     # -- of a model that is cut ---------------------------------------------------------
 
@@ -106,14 +126,6 @@ class _Draw:
         return self._limits[strategy.tensor]
 
 
-class _Shares(NamedTuple):
-    """What a step puts on each parameter server, shape (servers,)."""
-
-    pulled_bytes: NDArray[np.float64]
-    pushed_bytes: NDArray[np.float64]
-    tensors: NDArray[np.float64]
-
-
 class _Group(NamedTuple):
     """Replicas on nodes of one kind."""
 
@@ -139,7 +151,6 @@ class Ceilings:
 
     def __init__(self, scenario: Scenario) -> None:
         self._draws = tuple(_Draw(scenario, replication) for replication in range(scenario.run.replications))
-        self._shares: dict[tuple[int, int], _Shares] = {}
         self.expected: float | None = None
         self._timed: dict[tuple[int, ...], Timing] = {}
 
@@ -152,11 +163,11 @@ class Ceilings:
             scenario = scenario.model_copy(update={"strategy": kind_of(strategy.simpler).model_validate(strategy.simpler)})
         elif strategy.cuts_batches:
             return self._of_parts(scenario, cast(Hybrid, strategy))
-        scenario = as_workers(Resolved(scenario))  # of what is resolved a bound of the plain strategies reads nothing
+        given, scenario = scenario, as_workers(Resolved(scenario))  # of what resolving fills in these bounds read nothing
         window = _Window.of(scenario)
         if window is None:
             return np.full(len(self._draws), math.inf)
-        shares = self._shares_of(scenario)
+        needs = _needs(given, evenly=window.together) if scenario.strategy.reduction is None else None
         kept = 1.0 - scenario.training.skipped
         groups: dict[Distribution, tuple[_Group, ...]] = {}
         rates = []
@@ -164,7 +175,7 @@ class Ceilings:
             law = draw.workload.jitter
             if law not in groups:
                 groups[law] = _groups(scenario, law)
-            at_least_s = max(_times_s(scenario, draw, window, groups[law], shares))
+            at_least_s = max(_times_s(scenario, draw, window, groups[law], needs))
             rates.append(kept * window.steps * scenario.batch / at_least_s if at_least_s > 0 else math.inf)
         return np.array(rates)
 
@@ -191,14 +202,6 @@ class Ceilings:
             rates.append(samples / at_least_s if at_least_s > 0 else math.inf)
         return np.array(rates)
 
-    def _shares_of(self, scenario: Scenario) -> _Shares | None:
-        if not scenario.servers:
-            return None
-        key = scenario.batch, scenario.servers
-        if key not in self._shares:
-            self._shares[key] = _shares(scenario)
-        return self._shares[key]
-
 
 class _Window(NamedTuple):
     """What is measured: steps of all replicas that end in the window, and those that also begin in it."""
@@ -220,17 +223,22 @@ class _Window(NamedTuple):
         return _Window(steps, whole, pace.together) if whole > 0 else None
 
 
-def _shares(scenario: Scenario) -> _Shares:
-    servers = scenario.servers
-    apart = scenario.run.model_copy(update={"grouping": "none"})  # so that each tensor is counted at its server
-    tensors = scenario.strategy.tensors(scenario.model_copy(update={"run": apart}))
-    pulled, pushed, count = np.zeros(servers), np.zeros(servers), np.zeros(servers)
-    for variable in tensors.variables:
-        pulled[variable.server] += variable.size_bytes
-    for gradient in tensors.gradients:
-        pushed[gradient.server] += gradient.size_bytes
-        count[gradient.server] += 1
-    return _Shares(pulled, pushed, count)
+def _needs(scenario: Scenario, *, evenly: bool) -> Needs:
+    """What a step needs by its program, with the times that are expected, over links as fast as they can be; hosts work on messages.
+
+    Building and reading a program takes some milliseconds for hundreds of ranks, as long as all else about a configuration, and 50 for ten
+    thousand: of more than a few hundred, on nodes that are alike, that of some is read, since each adds the same.
+    """
+    resolved = resolve(scenario)
+    transport = nominally_in_practice(resolved).cluster.transport  # with costs of messages, so that the program has hosts
+    whole = Drawn(as_workers(resolved.model_copy(update={"cluster": resolved.cluster.model_copy(update={"transport": transport})})))
+    layout, cluster, per_node = whole.layout, whole.cluster, whole.cluster.replicas_per_node
+    some = max(_READ // per_node, 1) * per_node
+    if layout.ranks <= some or layout.servers_beside or cluster.node_classes or cluster.fabric is not None:
+        return needs_of(compile_program(whole), evenly=evenly)
+    load = whole.workload.model_copy(update={"batch_per_replica": whole.batch, "global_batch": None})
+    few = whole.model_copy(update={"workload": load, "strategy": whole.strategy.with_count(some)})
+    return needs_of(compile_program(few), evenly=False).of_more(layout.ranks / some, layout.ranks / (layout.worker_nodes * per_node))
 
 
 def _groups(scenario: Scenario, jitter: Distribution) -> tuple[_Group, ...]:
@@ -248,15 +256,17 @@ def _groups(scenario: Scenario, jitter: Distribution) -> tuple[_Group, ...]:
     return tuple(_Group(count, speed, limits) for (speed, limits), count in counts.items())
 
 
-def _times_s(scenario: Scenario, draw: _Draw, window: _Window, groups: tuple[_Group, ...], shares: _Shares | None) -> Iterator[float]:
+def _times_s(scenario: Scenario, draw: _Draw, window: _Window, groups: tuple[_Group, ...], needs: Needs | None) -> Iterator[float]:
     """Seconds that the window lasts at least, one for each resource."""
     replicas = scenario.replicas
     if not scenario.layout.client:
         batches = max(window.whole / replicas - _ahead(scenario), 0.0)
         yield batches * _input_s(scenario, draw, math.floor(batches))
-    if shares is not None:
-        yield _compute_s(scenario, draw, window, groups, _round_trip_s(scenario, draw.cluster))
-        yield from _servers_s(scenario, draw, window, shares)
+    if needs is not None:
+        pace = scenario.strategy.pace
+        apart_s = needs.apart_s * _faster(scenario.cluster, draw) + (pace.dispatch_s + pace.latency_s)
+        yield _compute_s(scenario, draw, window, groups, apart_s)
+        yield from _needed_s(scenario, draw, window, needs)
     else:
         reduce_s, hidden = _reduce_s(scenario, draw)
         yield _compute_s(scenario, draw, window, groups, 0.0 if hidden else reduce_s)
@@ -310,37 +320,42 @@ def _compute_s(scenario: Scenario, draw: _Draw, window: _Window, groups: tuple[_
     return float(max(compute_s + window.whole / replicas * besides_s, on_cores_s))
 
 
-def _round_trip_s(scenario: Scenario, cluster: Cluster) -> float:
-    """Seconds in which a worker's step waits for a message each way, and for the coordinator's, which nothing hides."""
-    pace = scenario.strategy.pace
-    latency_s = min(cluster.link_of(node).latency_s for node in _kinds_of_nodes(cluster, scenario.nodes_needed))
-    if scenario.layout.servers_beside:
-        latency_s = min(latency_s, cluster.intra_node.latency_s)
-    return float(2 * latency_s + (pace.dispatch_s + pace.latency_s))
-
-
 def _kinds_of_nodes(cluster: Cluster, nodes: int) -> range:
     """Enough nodes to have met each kind that is used."""
     return range(min(nodes, sum(kind.nodes for kind in cluster.node_classes) + 1))
 
 
-def _servers_s(scenario: Scenario, draw: _Draw, window: _Window, shares: _Shares) -> Iterator[float]:
-    """Of parameter servers, their links and the workers', and the coordinator."""
-    pace, cluster, load = scenario.strategy.pace, draw.cluster, draw.workload
-    pushes = not pace.backups  # what comes too late may never be waited for
+def _needed_s(scenario: Scenario, draw: _Draw, window: _Window, needs: Needs) -> Iterator[float]:
+    """Of links, servers, their hosts, and the coordinator."""
+    pace, cluster, steps = scenario.strategy.pace, scenario.cluster, window.whole / scenario.replicas
     if pace.coordinated:
         yield window.whole * pace.dispatch_s
-    if pushes:
-        service_s = shares.tensors * load.server.base_s + shares.pushed_bytes * load.server.per_byte_s
-        yield window.whole * float(service_s.max())
-    if scenario.layout.servers_beside:
-        return  # a worker beside the server goes by no link, and may make more steps than others
-    wire = cluster.transport.wire_bytes_per_byte
-    busiest = np.maximum(shares.pulled_bytes, shares.pushed_bytes) if pushes else shares.pulled_bytes
-    rates = np.array([cluster.link_of(scenario.worker_nodes + server).bandwidth_bytes_per_s for server in range(scenario.servers)])
-    yield window.whole * wire * float((busiest / rates).max())
-    into, out = float(shares.pulled_bytes.sum()), float(shares.pushed_bytes.sum())
-    yield window.whole * wire * (max(into, out) if pushes else into) / _nodes_bytes_per_s(scenario, cluster)
+    for links in (needs.shared, needs.own):
+        yield steps * links.seconds * min((_slower_link(kind, cluster, draw) for kind in links.kinds), default=1.0)
+    yield steps * needs.server_s * _shorter_service(scenario.workload.server, draw.workload.server)
+    if cluster.shared_cores is None and len(needs.host_bytes):
+        each = draw.transport(scenario)
+        yield steps * float((needs.host_tensors * each.cpu_per_message_s + needs.host_bytes * each.copy_per_byte_s).max())
+
+
+def _slower_link(kind: PortKind, expected: Cluster, draw: _Draw) -> float:
+    """What bytes take on a link at the rate that was drawn, over what was expected, at least."""
+    now, before = (_bytes_per_s(kind, cluster) for cluster in (draw.cluster, expected))
+    own = any(its.inter_node is not None for its in expected.node_classes)  # which nothing is drawn for
+    return min(before / now, 1.0 if own else math.inf) if now else _faster(expected, draw)
+
+
+def _bytes_per_s(kind: PortKind, cluster: Cluster) -> float:
+    """Rate of a link of a node or a device, of tensors; 0: of others."""
+    if kind in (PortKind.NODE_OUT, PortKind.NODE_IN):
+        return float(cluster.inter_node.bandwidth_bytes_per_s / cluster.transport.wire_bytes_per_byte)
+    return float(cluster.intra_node.bandwidth_bytes_per_s) if PortKind.INSIDE_OUT <= kind <= PortKind.MESH else 0.0
+
+
+def _shorter_service(expected: ServerCost, drawn: ServerCost) -> float:
+    """What a service takes with the times that were drawn, over what was expected, at least."""
+    pairs = (expected.base_s, drawn.base_s), (expected.per_byte_s, drawn.per_byte_s)
+    return min((now / before for before, now in pairs if before), default=1.0)
 
 
 def _nodes_bytes_per_s(scenario: Scenario, cluster: Cluster) -> float:
@@ -500,6 +515,7 @@ class JitterBounds(NamedTuple):
     most: float
 
 
+@lru_cache(maxsize=1024)
 def jitter_bounds(law: Distribution, slowdown: Slowdown | None = None) -> JitterBounds:
     """Limits of jitter of mean 1; a slow-down only makes steps longer."""
     slow = slowdown.factor if slowdown is not None else 1.0

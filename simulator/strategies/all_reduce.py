@@ -392,15 +392,6 @@ class AllReduceStrategy(Strategy):
         return self.sync_every == 1
 
     @property
-    def bucket_bytes(self) -> float | None:
-        """As it is given."""
-        return self.bucket_size_bytes
-
-    def with_buckets(self, size_bytes: float | None) -> Self:
-        """The same with buckets of another size."""
-        return self.model_copy(update={"bucket_size_bytes": size_bytes})
-
-    @property
     def software(self) -> tuple[Software, ...]:
         """All that reduce gradients; what only one does to them leaves that one.
 

@@ -259,12 +259,13 @@ class Strategy(Terse):
 
     @property
     def bucket_bytes(self) -> float | None:
-        """Size of a bucket of gradients; none: all are reduced as one, or nothing is."""
-        return None
+        """Size of a bucket of gradients, its key ``bucket_size``; none: all are reduced as one, or nothing is."""
+        size_bytes: float | None = getattr(self, "bucket_size_bytes", None)
+        return size_bytes
 
     def with_buckets(self, size_bytes: float | None) -> Self:
-        """The same with buckets of another size."""
-        raise NotImplementedError(f"{type(self).__name__} has no buckets")
+        """The same with buckets of another size, of a strategy that fuses gradients."""
+        return self.model_copy(update={"bucket_size_bytes": size_bytes})
 
     def laid_out(self, setup: Setup) -> str:  # noqa: ARG002
         """How a model that is cut lies on devices, in words; empty where none is."""

@@ -60,7 +60,11 @@ def scenarios(draw: some.DrawFn) -> Scenario:
         "replicas_per_device": choose(1, 1, 2),
         "node_speed": choose([], [0.5], [1.0, 2.0]),
         "node_classes": [],
-        "transport": {"wire_bytes_per_byte": choose(1.0, 1.25)},
+        "transport": {
+            "wire_bytes_per_byte": choose(1.0, 1.25),
+            **choose({}, {"cpu_per_message_s": 2e-3}, {"copy_per_byte_s": 1e-8}, {"cpu_per_byte_s": 1e-8}),
+        },
+        **choose({}, {"host_link": {"bandwidth": "500 MB/s", "latency": "0 s"}}),
         "uncertainty": choose(None, {"parameters": ["inter_node.bandwidth_bytes_per_s"], "draws": [[2e8], [1e9], [4e9]]}),
     }
     slow_nodes = choose(
@@ -100,7 +104,9 @@ def scenarios(draw: some.DrawFn) -> Scenario:
             "algorithm": choose("ring", "halving-doubling", "hierarchical", "auto"),
         }
         strategy["sync_every"] = choose(1, 1, 3)
-        if strategy["sync_every"] == 1:
+        if choose(False, False, True):
+            strategy = {"kind": "gossip", "workers": workers}
+        elif strategy["sync_every"] == 1:
             strategy |= choose({}, {"bucket_size": "1 MB"}, {"bucket_size": "2 MB", "fusion_cycle": "3 ms"}, {"priority": "forward"})
         if workers <= 2 and choose(True, False):
             strategy = {"kind": "mirrored", "replicas": workers}
@@ -123,6 +129,26 @@ def test_no_replication_exceeds_its_ceiling(scenario: Scenario) -> None:
     rates = np.array(simulate(scenario).throughput_of_each_replication)
     ceilings = Ceilings(scenario).of(scenario)
     assert (rates <= ceilings * (1 + 1e-9)).all(), (rates, ceilings)
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        {"kind": "gossip", "workers": 11},
+        {"kind": "parameter-server", "mode": "sync", "workers": 11, "servers": 3},
+        {"kind": "parameter-server", "mode": "async", "workers": 12, "servers": 2},
+    ],
+    ids=lambda strategy: f"{strategy['kind']} {strategy.get('mode', '')}",
+)
+@pytest.mark.parametrize("bandwidth", ["20 MB/s", "100 GB/s"])
+def test_of_many_ranks_the_program_of_some_tells(strategy: dict[str, Any], bandwidth: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = {"devices_per_node": 2, "inter_node": {"bandwidth": bandwidth, "latency": "0 s"}, "transport": {"cpu_per_message_s": 1e-3}}
+    scenario = scenario_from_table(scenario_table(workload={"variables": VARIABLES}, cluster=cluster, strategy=strategy), "test")
+    of_all = Ceilings(scenario).of(scenario)
+    monkeypatch.setattr("paceline.planning.bounds._READ", 4)
+    of_some = Ceilings(scenario).of(scenario)
+    assert (of_some >= of_all * (1 - 1e-9)).all()
+    assert of_some == pytest.approx(of_all, rel=0.1)
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / "models" / "scenarios").glob("*.toml")), ids=lambda file: file.stem)

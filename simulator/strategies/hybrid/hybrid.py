@@ -707,15 +707,6 @@ class Hybrid(Strategy):
         return self.shard != "parameters"
 
     @property
-    def bucket_bytes(self) -> float | None:
-        """As it is given."""
-        return self.bucket_size_bytes
-
-    def with_buckets(self, size_bytes: float | None) -> Self:
-        """The same with buckets of another size."""
-        return self.model_copy(update={"bucket_size_bytes": size_bytes})
-
-    @property
     def software(self) -> tuple[Software, ...]:
         """By schedule, shares and degrees.
 
