@@ -6,9 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import InstanceOf
-
-from paceline import comparing
 from paceline.arguments import (
     Answer,
     Asking,
@@ -31,24 +28,24 @@ from paceline.arguments import (
     Text,
     checked,
     file_of,
+    instance_of,
     path_of,
     writable,
-)
-from paceline.lengthy import agree_to_one, agree_to_plan, agree_to_sweep
-from paceline.planning.answer import Plan
-from simulator.base.outputs import Output
-from simulator.catalogue.loading import load_scenario, pairs_of
-from simulator.results.results import Result
-from simulator.scenario import Scenario
-from simulator.spec.prices import parse_prices
+)  # fmt: skip
 
 if TYPE_CHECKING:
+    from paceline.comparing import Comparison
     from paceline.observing import Observation
     from paceline.planning.advice import Advice
+    from paceline.planning.answer import Plan
     from paceline.reporting.report import Report
     from paceline.sweeping import Sweep
     from simulator.memory import Memory
     from simulator.program.printing import Printed
+    from simulator.results.results import Result
+    from simulator.scenario import Scenario
+else:
+    Plan = instance_of("paceline.planning.answer", "Plan")
 
 __all__ = ["compare", "load", "memory", "observe", "plan", "preview", "report", "simulate", "sweep"]
 
@@ -95,7 +92,7 @@ def load(scenario: Source, settings: Settings = (), *, prices: Prices = None) ->
     >>> load(scenario, {"strategy.workers": 2}).replicas
     2
     """
-    return load_scenario(scenario, settings, parse_prices(prices))
+    return _loaded(scenario, settings, prices)
 
 
 @checked
@@ -144,9 +141,10 @@ def simulate(
     >>> result.scaling_efficiency.mean < 1, result.bottleneck.name, len(result.to_frame())
     (True, 'compute', 1)
     """
+    from paceline.lengthy import agree_to_one
     from simulator.run import simulate as run
 
-    loaded = load_scenario(scenario, settings, parse_prices(prices))
+    loaded = _loaded(scenario, settings, prices)
     agree_to_one(loaded, agree)
     return run(loaded, observer=observer, progress=progress)
 
@@ -201,9 +199,10 @@ def observe(
     >>> seen.result.replicas, "parts_sum_to_the_step" in seen.laws
     (2, True)
     """
+    from paceline.lengthy import agree_to_one
     from paceline.observing import observe as look
 
-    loaded = load_scenario(scenario, settings, parse_prices(prices))
+    loaded = _loaded(scenario, settings, prices)
     agree_to_one(loaded, agree)
     return look(
         loaded, trace=path_of(trace), tensorboard=path_of(tensorboard), audit=audit, reads=file_of(scenario), force=force,
@@ -237,7 +236,7 @@ def preview(scenario: Source, settings: Settings = (), *, prices: Prices = None)
     """
     from simulator.preview import preview as made
 
-    return made(load_scenario(scenario, settings, parse_prices(prices)))
+    return made(_loaded(scenario, settings, prices))
 
 
 @checked
@@ -269,13 +268,13 @@ def memory(scenario: Source, settings: Settings = ()) -> Memory:
     from simulator.memory import memory as made
     from simulator.spec.plausible import warn_of_implausible
 
-    loaded = load_scenario(scenario, settings)
+    loaded = _loaded(scenario, settings)
     warn_of_implausible(loaded)
     return made(loaded)
 
 
 @checked
-def compare(ours: Answer, theirs: Answer) -> comparing.Comparison:
+def compare(ours: Answer, theirs: Answer) -> Comparison:
     """Compare the throughput of two results, run by run where both drew the same random numbers.
 
     Parameters
@@ -298,7 +297,9 @@ def compare(ours: Answer, theirs: Answer) -> comparing.Comparison:
     >>> found.wins, found.runs, found.ratio.low > 1
     (19, 19, True)
     """
-    return comparing.compare(ours, theirs)
+    from paceline.comparing import compare as held_against
+
+    return held_against(ours, theirs)
 
 
 @checked
@@ -368,8 +369,11 @@ def sweep(
     >>> swept.to_frame()["scaling_efficiency"].tolist()[0]
     1.0
     """
+    from paceline.lengthy import agree_to_sweep
     from paceline.sweeping import axes_of, grid
     from paceline.sweeping import sweep as run
+    from simulator.catalogue.loading import pairs_of
+    from simulator.spec.prices import parse_prices
 
     file = writable(out, scenario)
     made = grid(scenario, axes_of(over), pairs_of(settings), prices=parse_prices(prices))
@@ -489,10 +493,14 @@ def plan(
     >>> found.feasible, found.chosen.result.replicas, found.chosen.scaling
     (True, 8, 'weak')
     """
+    from paceline.lengthy import agree_to_plan
     from paceline.planning import goal_of, length_of, space_of
     from paceline.planning import plan as search
     from paceline.reporting.planned import PLAN, plan_file_of
     from paceline.sweeping import axes_of
+    from simulator.base.outputs import Output
+    from simulator.catalogue.loading import pairs_of
+    from simulator.spec.prices import parse_prices
 
     settings = pairs_of(settings)
     length = length_of(scenario, settings, samples=samples, epochs=epochs, dataset_size=dataset_size, rate=target_throughput is not None)
@@ -569,8 +577,11 @@ def advise(
     >>> [(its.strategy, its.nodes) for its in found.rows], found.rows[found.best].nodes
     ([('single', 1), ('ring', 1), ('ring', 4)], 4)
     """
+    from paceline.lengthy import agree_to_plan
     from paceline.planning import advise as compare_all
     from paceline.planning import space_to_advise
+    from simulator.catalogue.loading import pairs_of
+    from simulator.spec.prices import parse_prices
 
     file = writable(out, scenario)
     space = space_to_advise(scenario, settings=pairs_of(settings), machines=machines, strategies=strategies, prices=parse_prices(prices))
@@ -583,7 +594,7 @@ def report(
     source: Any,
     out: File | None = None,
     *,
-    plan: Annotated[InstanceOf[Plan] | str | Path, MustBe("a plan, or the path of one that `paceline.plan` wrote")] | None = None,
+    plan: Annotated[Plan | str | Path, MustBe("a plan, or the path of one that `paceline.plan` wrote")] | None = None,
     title: Text = "",
     measured: File | None = None,
     what_ifs: bool = True,
@@ -659,3 +670,10 @@ def report(
         what_ifs=what_ifs, figures=path_of(figures), formats=tuple(formats), tables=path_of(tables), force=force, jobs=jobs,
         progress=progress,
     )  # fmt: skip
+
+
+def _loaded(scenario: Source, settings: Settings, prices: Prices = None) -> Scenario:
+    from simulator.catalogue.loading import load_scenario
+    from simulator.spec.prices import parse_prices
+
+    return load_scenario(scenario, settings, parse_prices(prices))
