@@ -1,75 +1,35 @@
-"""What the library's functions take, and how a wrong argument is refused: with one sentence, before anything is done.
+"""What the library's functions take: described once, for the library, the command line and the reference.
 
-Each kind of argument is a type that carries what it must be (:class:`MustBe`); :func:`checked`
-has pydantic hold what is given against them. A choice of words says by itself what it must be.
+An argument is described where a function takes it. What it means stands in the function's docstring, of which the
+first paragraph is for everybody, further ones for callers of the library. What it must be, and how it is typed at a
+terminal, stand in its type: :class:`MustBe` and :class:`Typed`. Kinds that several functions have are here.
+:func:`checked` holds what is given against all that, and :func:`arguments_of` tells it to the command line.
+
+The command line reads this to show a help, so that what is heavy is imported when a function is called.
 """
 
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, wraps
+from importlib import import_module
 from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
-import numpy as np
-from pydantic import ConfigDict, Field, InstanceOf, PlainValidator, ValidationError, validate_call
-
-from paceline.lengthy import Lengthy
-from simulator.base.catalog import scenario_file
 from simulator.base.errors import InputError
-from simulator.base.nearest import did_you_mean
-from simulator.base.outputs import check_writable
-from simulator.base.records import Observer
-from simulator.base.spec import Spec
-from simulator.base.text import listed
-from simulator.base.validation_errors import quoted, rule_of
-from simulator.results.results import Result
-from simulator.scenario import Scenario
-from simulator.spec.cluster import Price
 
 __all__ = [
-    "Address",
-    "Answer",
-    "Asking",
-    "Backend",
-    "Count",
-    "Counts",
-    "File",
-    "Folder",
+    "Address", "Amount", "Answer", "Argument", "Asking", "Backend", "Command", "Count", "Counts", "File", "Folder", "Force", "Format",
     "Function",
-    "Jobs",
-    "MustBe",
-    "Name",
-    "Observing",
-    "Over",
-    "Precision",
-    "Prices",
-    "ProfilePlaces",
-    "Profiles",
-    "Progress",
-    "Python",
-    "Quantity",
-    "Scheduler",
-    "Seed",
-    "Settings",
-    "Source",
-    "Stages",
-    "Steps",
-    "TestbedSource",
-    "Text",
-    "TfConfig",
-    "Thresholds",
-    "Timeout",
-    "checked",
-    "file_of",
-    "path_of",
-    "refusal",
-    "writable",
-]
+    "Jobs", "MustBe", "Name", "Names", "Numbers", "Observing", "Over", "Precision", "Prices", "ProfilePlaces", "Profiles", "Progress",
+    "Python", "Quantity", "Scheduler", "Seed", "Settings", "Source", "Stages", "Steps", "TestbedSource", "Text", "TfConfig", "Thresholds",
+    "Timeout", "Typed", "arguments_of", "checked", "file_of", "instance_of", "path_of", "refusal", "writable",
+]  # fmt: skip
 
 ParamsT = ParamSpec("ParamsT")
 AnswerT = TypeVar("AnswerT")
@@ -77,52 +37,150 @@ AnswerT = TypeVar("AnswerT")
 
 @dataclass(frozen=True)
 class MustBe:
-    """What an argument must be, as the end of "must be": ``MustBe("a whole number; 0 takes all cores")``."""
+    """What an argument must be.
+
+    Attributes
+    ----------
+    what
+        As the end of "must be": ``"a whole number; 0 takes all cores"``. A choice of words says it by itself.
+    least, most
+        Of a number.
+    holds
+        Whether a value is such a thing, where its type does not say it.
+    """
 
     what: str
+    least: int | None = None
+    most: int | None = None
+    holds: Callable[[Any], bool] | None = None
 
+    def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
+        """The check, for pydantic."""
+        from pydantic_core import core_schema
 
-def _instance_of(module: str, name: str) -> Any:
-    """Instances of a class of a module that is only imported by those who make one."""
+        return core_schema.no_info_after_validator_function(self._held, handler(source))
 
-    def check(value: Any) -> Any:
-        kind = getattr(sys.modules.get(module), name, None)
-        if kind is None or not isinstance(value, kind):
-            raise ValueError(f"must be a {name}")
+    def _held(self, value: Any) -> Any:
+        too_low, too_high = self.least is not None and value < self.least, self.most is not None and value > self.most
+        if too_low or too_high or not (self.holds is None or self.holds(value)):
+            raise ValueError(f"must be {self.what}")
         return value
 
-    return Annotated[Any, PlainValidator(check)]
 
+@dataclass(frozen=True)
+class Typed:
+    """How an argument is typed on the command line, where its name and type do not tell.
+
+    Attributes
+    ----------
+    name
+        Of the option, ``"--over"``; left out: that of the argument.
+    short
+        One letter for it, ``"-o"``.
+    metavar
+        What stands for its value in the help.
+    place
+        Whether it is no option: known by its place.
+    reads
+        What its text is, one of :data:`paceline.cli.options.READERS`.
+    example
+        Text that can be read so.
+    """
+
+    name: str = ""
+    short: str = ""
+    metavar: str = ""
+    place: bool = False
+    reads: str = ""
+    example: str = ""
+
+
+NOT_TYPED = Typed(reads="nothing")
+"""Of what only a program gives."""
+
+
+@dataclass(frozen=True)
+class _Instance:
+    """An object of a class of a module that is only imported by those who make one."""
+
+    module: str
+    name: str
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: object) -> Any:
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_plain_validator_function(self._held)
+
+    def _held(self, value: Any) -> Any:
+        kind = getattr(sys.modules.get(self.module), self.name, None)
+        if kind is None or not isinstance(value, kind):
+            raise ValueError(f"must be a {self.name}")
+        return value
+
+
+def instance_of(module: str, name: str) -> Any:
+    """The type of what is taken as it is, if it is an object of this class."""
+    return Annotated[Any, _Instance(module, name)]
+
+
+if TYPE_CHECKING:
+    from calibrate.tf_config import TfCluster
+    from calibrate.xplane.profiles import Profiled
+    from paceline.lengthy import Lengthy
+    from simulator.base.records import Observer
+    from simulator.base.spec import Spec
+    from simulator.results.results import Result
+    from simulator.scenario import Scenario
+    from simulator.spec.cluster import Price
+
+    Pairs: TypeAlias = Iterable[tuple[str, Any]]
+    Values: TypeAlias = Iterable[Any]
+else:
+    Lengthy = Any  # of what a function is called with nothing is checked
+    Observer = Annotated[Any, MustBe("an object with a method `record`", holds=lambda it: callable(getattr(it, "record", None)))]
+    Pairs = Values = instance_of("collections.abc", "Iterable")
+    Price = instance_of("simulator.spec.cluster", "Price")
+    Profiled = instance_of("calibrate.xplane.profiles", "Profiled")
+    Result = instance_of("simulator.results.results", "Result")
+    Scenario = instance_of("simulator.scenario", "Scenario")
+    Spec = instance_of("simulator.base.spec", "Spec")
+    TfCluster = instance_of("calibrate.tf_config", "TfCluster")
 
 Source: TypeAlias = Annotated[
-    str | Path | Mapping[str, Any] | InstanceOf[Scenario], MustBe("a file, a name such as 'ring', nested tables or a loaded scenario")
+    str | Path | Mapping[str, Any] | Scenario,
+    MustBe("a file, a name such as 'ring', nested tables or a loaded scenario"),
+    Typed(place=True, metavar="SCENARIO.toml"),
 ]
 """A scenario: a file, the name of one that comes along, nested tables as a file has them, or one that is loaded already."""
 
 Settings: TypeAlias = Annotated[
-    Mapping[str, Any] | InstanceOf[Iterable[tuple[str, Any]]], MustBe("keys with values, such as {'strategy.workers': 8}")
+    Mapping[str, Any] | Pairs, MustBe("keys with values, such as {'strategy.workers': 8}"), Typed("--set", reads="settings")
 ]
 """Values by dotted key, such as ``{"strategy.workers": 8, "cluster.inter_node.bandwidth": "10 Gbit/s"}``; None unsets a key."""
 
 Over: TypeAlias = Annotated[
-    Mapping[str, InstanceOf[Iterable[Any]]],
+    Mapping[str, Values],
     MustBe("keys with lists of values or ranges, such as {'strategy.workers': [1, 2, 4]} or {'strategy.workers': '1..8'}"),
+    Typed(reads="over"),
 ]
 """Values to try, by dotted key; a range such as ``"1..8"`` stands for its whole numbers, None among the values for the key left out."""
 
 Prices: TypeAlias = Annotated[
-    str | float | Mapping[str, str | float | InstanceOf[Price]] | None,
+    str | float | Mapping[str, str | float | Price] | None,
     MustBe("prices by the name of a cluster, such as {'ethernet-1g': '0.40/h'}, or one for all clusters without any, such as '0.40/h'"),
+    Typed("--price", reads="prices"),
 ]
 """Of a node for an hour, by the name of its cluster, such as ``{"ethernet-1g": "0.40/h"}``; alone, or under ``"*"``, of all without one."""
 
-TestbedSource: TypeAlias = Annotated[str | Path | Mapping[str, Any] | InstanceOf[Spec] | None, MustBe("a file, or nested tables")]
+TestbedSource: TypeAlias = Annotated[
+    str | Path | Mapping[str, Any] | Spec | None, MustBe("a file, or nested tables"), Typed(place=True, metavar="SETTING.toml")
+]
 """A setting of the testbed: a file, nested tables as a file has them, one that is loaded already, or None for the one that needs none."""
 
-Seed: TypeAlias = Annotated[int, Field(ge=0), MustBe("a whole number from 0 on")]
+Seed: TypeAlias = Annotated[int, MustBe("a whole number from 0 on", least=0)]
 """Of everything random: the same seed gives the same."""
 
-Answer: TypeAlias = Annotated[InstanceOf[Result], MustBe("a result, such as `paceline.simulate` gives")]
+Answer: TypeAlias = Annotated[Result, MustBe("a result, such as `paceline.simulate` gives")]
 """The result of one scenario."""
 
 File: TypeAlias = Annotated[str | Path, MustBe("the path of a file")]
@@ -131,52 +189,75 @@ File: TypeAlias = Annotated[str | Path, MustBe("the path of a file")]
 Folder: TypeAlias = Annotated[str | Path, MustBe("the path of a folder")]
 """A folder that files are read from or written into."""
 
+Force: TypeAlias = Annotated[bool, Typed(short="-f")]
+"""Whether files are replaced that something else has written."""
+
 Text: TypeAlias = Annotated[str, MustBe("text")]
 """Any text."""
+
+Command: TypeAlias = Annotated[str, MustBe("text"), NOT_TYPED]
+"""What made a file, as it says itself; empty: the call of the library."""
 
 Count: TypeAlias = Annotated[int, MustBe("a whole number")]
 """How many of something."""
 
+Amount: TypeAlias = Annotated[float, MustBe("a number, such as 1.28e6"), Typed(metavar="N", reads="amount")]
+"""A number that is often large, such as of samples."""
+
 Quantity: TypeAlias = str | float
 """Text with a unit, or a number in SI units; what it must be is said where it is taken."""
 
-Counts: TypeAlias = Annotated[str | Sequence[int] | None, MustBe("a range such as '1..64', or a list of whole numbers")]
+Counts: TypeAlias = Annotated[
+    str | Sequence[int] | None, MustBe("a range such as '1..64', or a list of whole numbers"), Typed(metavar="RANGE")
+]
 """Numbers to choose from: a range ``"1..64"``, or a list of which each counts."""
 
-Jobs: TypeAlias = Annotated[int, Field(ge=0), MustBe("a whole number from 0 on; 0 takes all cores")]
+Names: TypeAlias = Annotated[Sequence[str], MustBe("a list of names"), Typed(reads="names")]
+"""Several names."""
+
+Numbers: TypeAlias = Annotated[Sequence[int], MustBe("a list of whole numbers"), Typed(reads="numbers", example="16,32,64")]
+"""Several whole numbers."""
+
+Jobs: TypeAlias = Annotated[int, MustBe("a whole number from 0 on; 0 takes all cores", least=0), Typed(metavar="N")]
 """Processes, or tasks at a time; 0 takes all cores, of the cluster where there is one."""
 
 Backend: TypeAlias = Literal["local", "dask", "ray"]
 """Where simulations run: processes of this machine, or a Dask or Ray cluster."""
 
-Scheduler: TypeAlias = Annotated[str | None, MustBe("the address of a cluster, such as 'tcp://127.0.0.1:8786'")]
+Scheduler: TypeAlias = Annotated[str | None, MustBe("the address of a cluster, such as 'tcp://127.0.0.1:8786'"), Typed(metavar="ADDRESS")]
 """Where a Dask or Ray cluster is."""
 
-Progress: TypeAlias = Annotated[Callable[[int, int], None] | None, MustBe("a function")]
+Progress: TypeAlias = Annotated[Callable[[int, int], None] | None, MustBe("a function"), NOT_TYPED]
 """Called with what is done and what there is in all."""
 
-Steps: TypeAlias = Annotated[Callable[[float, int], None] | None, MustBe("a function")]
+Steps: TypeAlias = Annotated[Callable[[float, int], None] | None, MustBe("a function"), NOT_TYPED]
 """Called with what is done, the last in part, and what there is in all."""
 
-Asking: TypeAlias = Annotated[Callable[[Lengthy], None] | None, MustBe("a function")]
+Asking: TypeAlias = Annotated[Callable[[Lengthy], None] | None, MustBe("a function"), NOT_TYPED]
 """Called before what takes hours; raises where it should not be."""
 
-Stages: TypeAlias = Annotated[Callable[[int, int, str], None] | None, MustBe("a function")]
+Stages: TypeAlias = Annotated[Callable[[int, int, str], None] | None, MustBe("a function"), NOT_TYPED]
 """Called with what is done, what there is in all, and what is counted: work of several parts begins anew with each."""
 
+Observing: TypeAlias = Annotated[Observer | None, MustBe("an object with a method `record`"), NOT_TYPED]
+"""Receives every record of the first replication."""
+
 Thresholds: TypeAlias = Annotated[
-    Mapping[str, str | float] | None, MustBe("thresholds with their values, such as {'max_median': '2%', 'min_coverage': 0.8}")
+    Mapping[str, str | float] | None, MustBe("thresholds with their values, such as {'max_median': '2%', 'min_coverage': 0.8}"), NOT_TYPED
 ]
 """What a validation must reach, by name: ``max_median``, ``max_worst``, ``max_staleness``, ``max_distance``, ``min_coverage``."""
 
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 Name: TypeAlias = Annotated[
     str,
-    Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,99}$"),
-    MustBe("letters, digits, '.', '_', '+' or '-', beginning with a letter or digit, such as my-model"),
+    MustBe(
+        "letters, digits, '.', '_', '+' or '-', beginning with a letter or digit, such as my-model",
+        holds=lambda text: _NAME.fullmatch(text) is not None,
+    ),
 ]
 """Of a workload or cluster, and of its files."""
 
-Function: TypeAlias = Annotated[str | None, MustBe("text such as 'my_model.py:build'")]
+Function: TypeAlias = Annotated[str | None, MustBe("text such as 'my_model.py:build'"), Typed(metavar="FILE.py:FUNCTION")]
 """A function in a file of Python, ``FILE.py:FUNCTION``."""
 
 Precision: TypeAlias = Literal["float32", "mixed_float16"]
@@ -185,10 +266,10 @@ Precision: TypeAlias = Literal["float32", "mixed_float16"]
 Python: TypeAlias = Annotated[str | None, MustBe("the path of a Python")]
 """A Python that has TensorFlow; None takes the one that runs."""
 
-Timeout: TypeAlias = Annotated[float, MustBe("a number of seconds")]
+Timeout: TypeAlias = Annotated[float, MustBe("a number of seconds"), Typed("--timeout")]
 """Seconds after which something is given up."""
 
-Address: TypeAlias = Annotated[str, MustBe("text such as '10.0.0.2:2222'")]
+Address: TypeAlias = Annotated[str, MustBe("text such as '10.0.0.2:2222'"), Typed(metavar="HOST:PORT")]
 """``HOST:PORT``."""
 
 ProfilePlaces: TypeAlias = Annotated[
@@ -196,13 +277,6 @@ ProfilePlaces: TypeAlias = Annotated[
     MustBe("log directories by the samples of a step, such as {16: 'logs16', 32: 'logs32'}"),
 ]
 """By the samples of a step: a TensorBoard log directory, the folder of one run, an ``.xplane.pb`` file, or a list of these."""
-
-if TYPE_CHECKING:
-    from calibrate.tf_config import TfCluster
-    from calibrate.xplane.profiles import Profiled
-else:
-    Profiled = _instance_of("calibrate.xplane.profiles", "Profiled")
-    TfCluster = _instance_of("calibrate.tf_config", "TfCluster")
 
 Profiles: TypeAlias = Annotated[
     ProfilePlaces | Profiled,
@@ -213,12 +287,90 @@ Profiles: TypeAlias = Annotated[
 TfConfig: TypeAlias = Annotated[str | TfCluster, MustBe("a file, JSON, 'env', or a cluster that is read")]
 """A TF_CONFIG or ClusterSpec: a file, the JSON itself, ``env`` for the environment variable, or what has been read."""
 
-Observing: TypeAlias = Annotated[Observer | None, MustBe("an object with a method `record`")]
-"""Receives every record of the first replication."""
+
+Format: TypeAlias = Literal["scenario", "workload", "cluster", "device", "input", "result", "testbed-setting"]
+"""The formats of files."""
+
+
+# -- what a function takes, told --------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An argument of a function, as a command line needs to know it.
+
+    Attributes
+    ----------
+    kind
+        Its type, without what is noted beside it, and without None.
+    default
+        What holds where it is left out; :data:`inspect.Parameter.empty` where it must be given.
+    must
+        What it must be.
+    typed
+        How it is typed.
+    text
+        What it means: the first paragraph of its description.
+    """
+
+    kind: Any
+    default: Any
+    must: MustBe
+    typed: Typed
+    text: str
+
+
+def arguments_of(function: Callable[..., Any]) -> dict[str, Argument]:
+    """What a function of the library takes, by name."""
+    found = {}
+    kinds = _kinds_of(function)
+    for name, parameter in inspect.signature(function).parameters.items():
+        notes, kind = _noted(kinds[name])
+        typed = Typed(**{key: value for note in notes if isinstance(note, Typed) for key, value in vars(note).items() if value})
+        must = next((note for note in reversed(notes) if isinstance(note, MustBe)), MustBe(""))
+        found[name] = Argument(kind, parameter.default, must, typed, _described(function, name))
+    return found
+
+
+def _kinds_of(function: Callable[..., Any]) -> dict[str, Any]:
+    """The types of a function's arguments. What it returns may be imported for type checkers only."""
+    bare = inspect.unwrap(function)
+    hints = {name: kind for name, kind in bare.__annotations__.items() if name != "return"}
+    return get_type_hints(type(bare.__name__, (), {"__annotations__": hints}), bare.__globals__, include_extras=True)
+
+
+def _noted(kind: Any) -> tuple[list[Any], Any]:
+    """What is noted beside a type, the most particular last, and the type itself; of one that may be None, the other."""
+    if get_origin(kind) is Annotated:
+        its, *notes = get_args(kind)
+        inner, bare = _noted(its)
+        return [*inner, *notes], bare
+    if get_origin(kind) in (Union, UnionType):
+        others = [each for each in get_args(kind) if each is not type(None)]
+        return _noted(others[0]) if len(others) == 1 else ([], Union[tuple(others)])  # noqa: UP007
+    return [], kind
+
+
+_PARAMETERS = re.compile(r"^Parameters\n-+\n(.*?)(?=^\w+\n---|\Z)", re.MULTILINE | re.DOTALL)
+_ENTRY = re.compile(r"^(\S.*)\n((?:[ ].*\n|\n)+)", re.MULTILINE)
+_ELSEWHERE = re.compile(r"As for :func:`(\w+)`\.? ?")
+
+
+def _described(function: Callable[..., Any], name: str) -> str:
+    """The first paragraph of what a docstring says of an argument; "As for" another function: what that says."""
+    section = _PARAMETERS.search(inspect.getdoc(function) or "")
+    entries = _ENTRY.findall(f"{section[1]}\n" if section else "")
+    first = next((" ".join(text.strip().split("\n\n")[0].split()) for names, text in entries if name in names.split(", ")), "")
+    if (elsewhere := _ELSEWHERE.match(first)) is None:
+        return first
+    return f"{_described(getattr(import_module('paceline'), elsewhere[1]), name)} {first[elsewhere.end() :]}".strip()
+
+
+# -- what a function is given, held against that -----------------------------------------------
 
 
 def checked(function: Callable[ParamsT, AnswerT]) -> Callable[ParamsT, AnswerT]:
-    """The function, refusing arguments that are not what their annotations say.
+    """The function, refusing arguments that are not what their types say.
 
     Numbers and arrays of numpy are given to it as Python's own. Results, scenarios and other
     models are given to it as they are, neither copied nor validated again.
@@ -233,6 +385,7 @@ def checked(function: Callable[ParamsT, AnswerT]) -> Callable[ParamsT, AnswerT]:
     >>> @checked
     ... def twice(jobs: Jobs) -> int:
     ...     return 2 * jobs
+    >>> import numpy as np
     >>> twice(np.int64(4))
     8
     >>> twice("four")
@@ -246,26 +399,32 @@ def checked(function: Callable[ParamsT, AnswerT]) -> Callable[ParamsT, AnswerT]:
     def given(*args: Any, **named: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
         return args, named
 
-    # what is returned may be imported for type checkers only
-    given.__annotations__ = {name: kind for name, kind in function.__annotations__.items() if name != "return"}
-
     @cache
     def validate() -> Callable[..., tuple[tuple[Any, ...], dict[str, Any]]]:
+        from pydantic import ConfigDict, validate_call
+
+        # what is returned may be imported for type checkers only
+        given.__annotations__ = {name: kind for name, kind in function.__annotations__.items() if name != "return"}
         return validate_call(config=ConfigDict(strict=True, arbitrary_types_allowed=True))(given)
 
     @wraps(function)
     def call(*args: ParamsT.args, **named: ParamsT.kwargs) -> AnswerT:
+        from pydantic import ValidationError
+
         bound = signature.bind(*args, **named)
-        for name, value in bound.arguments.items():
-            if isinstance(value, (np.generic, np.ndarray)):
-                bound.arguments[name] = value.tolist()
+        if (numpy := sys.modules.get("numpy")) is not None:
+            for name, value in bound.arguments.items():
+                if isinstance(value, (numpy.generic, numpy.ndarray)):
+                    bound.arguments[name] = value.tolist()
         try:
             positional, by_name = validate()(*bound.args, **bound.kwargs)
         except ValidationError as error:
+            from simulator.base.validation_errors import rule_of
+
             problem = error.errors(include_url=False)[0]
             place = problem["loc"][0]
             name = list(signature.parameters)[place] if isinstance(place, int) else place
-            rule = _must_be(get_type_hints(given, include_extras=True)[name], bound.arguments[name]) or rule_of(problem)
+            rule = _must_be(_kinds_of(function)[name], bound.arguments[name]) or rule_of(problem)
             raise refusal(name, bound.arguments[name], rule) from None
         return function(*positional, **by_name)
 
@@ -274,17 +433,22 @@ def checked(function: Callable[ParamsT, AnswerT]) -> Callable[ParamsT, AnswerT]:
 
 def refusal(name: str, value: object, rule: str) -> InputError:
     """That an argument's value breaks a rule, which begins with "must be"."""
+    from simulator.base.validation_errors import quoted
+
     return InputError(f"`{name}`: {quoted(value)} {rule}")
 
 
 def _must_be(kind: Any, given: object) -> str:
     """What an argument of this kind must be, and of words which may have been meant; "" where its type does not say it."""
-    for its in (kind, *(get_args(kind) if get_origin(kind) in (Union, UnionType) else ())):
-        if found := [each.what for each in getattr(its, "__metadata__", ()) if isinstance(each, MustBe)]:
-            return f"must be {found[-1]}"
-        if get_origin(its) is Literal:
-            hint = did_you_mean(given, get_args(its), written="'{}'") if isinstance(given, str) else ""
-            return f"must be {listed([repr(choice) for choice in get_args(its)], 'or')}{f'; {hint}' if hint else ''}"
+    from simulator.base.nearest import did_you_mean
+    from simulator.base.text import listed
+
+    notes, its = _noted(kind)
+    if found := [note.what for note in notes if isinstance(note, MustBe)]:
+        return f"must be {found[-1]}"
+    if get_origin(its) is Literal:
+        hint = did_you_mean(given, get_args(its), written="'{}'") if isinstance(given, str) else ""
+        return f"must be {listed([repr(choice) for choice in get_args(its)], 'or')}{f'; {hint}' if hint else ''}"
     return ""
 
 
@@ -295,6 +459,8 @@ def path_of(given: str | Path | None) -> Path | None:
 
 def file_of(scenario: Any) -> Path | None:
     """The file that a scenario is read from; None where it is none."""
+    from simulator.base.catalog import scenario_file
+
     return scenario_file(scenario) if isinstance(scenario, (str, Path)) else None
 
 
@@ -306,4 +472,6 @@ def writable(out: str | Path | None, scenario: Any) -> Path | None:
     InputError
         It cannot be written, or is the file of the scenario.
     """
+    from simulator.base.outputs import check_writable
+
     return None if out is None else check_writable(Path(out), reads=file_of(scenario))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args, overload
 
 from calibrate.testbed.setting import TestbedSetting
+from paceline.arguments import Format
 from simulator.base import catalog
 from simulator.base.errors import PacelineError, ScenarioError
 from simulator.base.file_kinds import kind_of_table, mistaken_table
@@ -27,11 +28,9 @@ if TYPE_CHECKING:
     import pandas as pd
     from pydantic import BaseModel
 
-__all__ = ["Catalogue", "Entry", "Format", "Kind", "schema_of", "schemas"]
+__all__ = ["Catalogue", "Entry", "Kind", "schema_of", "schemas"]
 
 Kind: TypeAlias = Literal["workload", "cluster", "device", "input", "scenario"]
-Format: TypeAlias = Literal["scenario", "workload", "cluster", "device", "input", "result", "testbed-setting"]
-"""The file formats."""
 
 _KINDS: dict[Kind, catalog.Kind] = {
     "workload": "workloads",

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from paceline.arguments import Count, File, Quantity, Text, checked
-from simulator.base.outputs import EDITED, Output
 
 if TYPE_CHECKING:
     from simulator import Scenario
@@ -104,6 +103,7 @@ def new_scenario(
     (4, 'multi-worker-mirrored', 'own workload')
     """
     from paceline.scenario_text import OWN, Figures, scenario_of, text_of
+    from simulator.base.outputs import EDITED, Output
 
     output = None if out is None else Output(Path(out), EDITED, force=force)
     path = None if output is None else output.path

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import Field
-
 from paceline.arguments import (
     Address,
+    Command,
     Count,
     File,
     Folder,
+    Force,
     Function,
     MustBe,
     Name,
@@ -26,14 +25,14 @@ from paceline.arguments import (
     TfConfig,
     Timeout,
     checked,
-)
-from simulator.base.errors import CalibrationWarning, InputError
-from simulator.base.outputs import EDITED, Output, OutputKind
-from simulator.scenario import Scenario
+)  # fmt: skip
+from simulator.base.errors import InputError
 
 if TYPE_CHECKING:
     from calibrate.tf_config import TfCluster
     from calibrate.xplane.profiles import Profiled
+    from simulator.base.outputs import Output, OutputKind
+    from simulator.scenario import Scenario
     from simulator.spec.cluster import Cluster
     from simulator.spec.input_pipeline import InputPipeline
     from simulator.spec.workload import Workload
@@ -62,7 +61,7 @@ def calibrate(
     batches: Annotated[Sequence[int], MustBe("a list of batch sizes, such as [16, 32, 64]")] = (16, 32, 64),
     steps: Count = 50,
     runs: Count = 3,
-    at_once: Annotated[int, Field(ge=1), MustBe("a whole number from 1 on")] = 1,
+    at_once: Annotated[int, MustBe("a whole number from 1 on", least=1)] = 1,
     launches: Count = 5,
     accept_disturbed: bool = False,
     device: Annotated[str, MustBe("text such as 'CPU' or 'GPU:1'")] | None = None,
@@ -73,8 +72,8 @@ def calibrate(
     timeout_s: Timeout = 1800.0,
     measurements: Folder = "measurements",
     out: File | None = None,
-    force: bool = False,
-    command: Text = "",
+    force: Force = False,
+    command: Command = "",
     progress: Stages = None,
 ) -> Workload:
     """Measure a real training step on the device at hand, and fit a workload to it; or fit what was measured before.
@@ -200,8 +199,8 @@ def calibrate_input(
     timeout_s: Timeout = 1800.0,
     measurements: Folder = "measurements",
     out: File | None = None,
-    force: bool = False,
-    command: Text = "",
+    force: Force = False,
+    command: Command = "",
     progress: Stages = None,
 ) -> InputPipeline:
     """Time the batches of a ``tf.data`` pipeline, and fit an input pipeline that a scenario can use.
@@ -334,8 +333,8 @@ def calibrate_profile(
     python: Python = None,
     timeout_s: Timeout = 1800.0,
     out: File | None = None,
-    force: bool = False,
-    command: Text = "",
+    force: Force = False,
+    command: Command = "",
 ) -> Workload:
     """Fit a workload to profiles of a training that you have already run. Nothing is measured.
 
@@ -406,14 +405,14 @@ def calibrate_link(
     *,
     peer: Address | None = None,
     sizes: Annotated[Sequence[int], MustBe("a list of message sizes in bytes, such as [1024, 1048576]")] | None = None,
-    rounds: Annotated[int, Field(ge=2), MustBe("a whole number from 2 on")] = 7,
-    logical_devices: Annotated[int, Field(ge=2, le=64), MustBe("a whole number from 2 to 64")] | None = None,
+    rounds: Annotated[int, MustBe("a whole number from 2 on", least=2)] = 7,
+    logical_devices: Annotated[int, MustBe("a whole number from 2 to 64", least=2, most=64)] | None = None,
     python: Python = None,
     timeout_s: Timeout = 900.0,
     measurements: Folder = "measurements",
     out: File | None = None,
-    force: bool = False,
-    command: Text = "",
+    force: Force = False,
+    command: Command = "",
     progress: Stages = None,
 ) -> Cluster:
     """Measure a link through TensorFlow's own gRPC transport, and fit its latency and bandwidth.
@@ -493,13 +492,13 @@ def calibrate_server(
     peer: Address | None = None,
     tensors: Annotated[Sequence[int], MustBe("a list of numbers of variables, such as [1, 16]")] | None = None,
     sizes: Annotated[Sequence[int], MustBe("a list of sizes of variables in bytes, such as [256, 1048576]")] | None = None,
-    rounds: Annotated[int, Field(ge=2), MustBe("a whole number from 2 on")] = 7,
+    rounds: Annotated[int, MustBe("a whole number from 2 on", least=2)] = 7,
     python: Python = None,
     timeout_s: Timeout = 900.0,
     measurements: Folder = "measurements",
     out: File | None = None,
-    force: bool = False,
-    command: Text = "",
+    force: Force = False,
+    command: Command = "",
     progress: Stages = None,
 ) -> Cluster:
     """Measure what each tensor and byte by TensorFlow's gRPC costs the hosts of a worker and a server, and put it into a cluster.
@@ -656,7 +655,7 @@ def scenario_of_tf_config(
     cluster: Text = "ethernet-25g",
     devices_per_worker: Count = 1,
     out: File | None = None,
-    force: bool = False,
+    force: Force = False,
 ) -> Scenario:
     """Make a scenario of the cluster that a ``TF_CONFIG`` describes.
 
@@ -696,8 +695,9 @@ def scenario_of_tf_config(
     (2, 'multi-worker-mirrored')
     """
     from calibrate.tf_config import scenario_of, scenario_text
+    from simulator.base.outputs import EDITED
 
-    output = None if out is None else Output(Path(out), EDITED, force=force)
+    output = _target(out, EDITED, force=force)
     path = None if output is None else output.path
     tasks = read_tf_config(tf_config) if isinstance(tf_config, str) else tf_config
     text = scenario_text(tasks, workload, batch, cluster, devices_per_worker)
@@ -709,6 +709,8 @@ def scenario_of_tf_config(
 
 def _target(out: str | Path | None, kind: OutputKind, *, force: bool) -> Output | None:
     """Where a fit is written, found out before the work; errors as of :class:`simulator.base.outputs.Output`."""
+    from simulator.base.outputs import Output
+
     return None if out is None else Output(Path(out), kind, force=force)
 
 
@@ -730,6 +732,10 @@ def _base_of(name: str, cluster: str | None) -> Cluster:
 
 def _warn_of_measurements(provenance: Mapping[str, str]) -> None:
     """That a GPU of this machine was not used, or that disturbed measurements were fitted."""
+    import warnings
+
+    from simulator.base.errors import CalibrationWarning
+
     for key, hint in _HINTS.items():
         if key in provenance:
             warnings.warn(f"{provenance[key]}; {hint}", CalibrationWarning, stacklevel=4)  # through the check of the arguments

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from paceline.arguments import (
-    checked,
-)
-from paceline.catalogue import Format
+from paceline.arguments import Format, checked
 
 if TYPE_CHECKING:
     from paceline.catalogue import Catalogue

@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import InstanceOf
-
-from paceline import comparing
 from paceline.arguments import (
+    Amount,
     Answer,
     Asking,
     Backend,
     Counts,
     File,
     Folder,
+    Force,
     Jobs,
     MustBe,
+    Names,
     Observing,
     Over,
     Prices,
@@ -29,26 +29,27 @@ from paceline.arguments import (
     Stages,
     Steps,
     Text,
+    Typed,
     checked,
     file_of,
+    instance_of,
     path_of,
     writable,
-)
-from paceline.lengthy import agree_to_one, agree_to_plan, agree_to_sweep
-from paceline.planning.answer import Plan
-from simulator.base.outputs import Output
-from simulator.catalogue.loading import load_scenario, pairs_of
-from simulator.results.results import Result
-from simulator.scenario import Scenario
-from simulator.spec.prices import parse_prices
+)  # fmt: skip
 
 if TYPE_CHECKING:
+    from paceline.comparing import Comparison
     from paceline.observing import Observation
     from paceline.planning.advice import Advice
+    from paceline.planning.answer import Plan
     from paceline.reporting.report import Report
     from paceline.sweeping import Sweep
     from simulator.memory import Memory
     from simulator.program.printing import Printed
+    from simulator.results.results import Result
+    from simulator.scenario import Scenario
+else:
+    Plan = instance_of("paceline.planning.answer", "Plan")
 
 __all__ = ["compare", "load", "memory", "observe", "plan", "preview", "report", "simulate", "sweep"]
 
@@ -60,15 +61,23 @@ def load(scenario: Source, settings: Settings = (), *, prices: Prices = None) ->
     Parameters
     ----------
     scenario
-        The path of a file; the name of a scenario that comes with Paceline (``"ring"``, ``"async-ps"``, ...);
-        nested tables as a file has them; or a scenario that is loaded already.
+        A scenario file, or the name of an example, such as ``"ring"``, ``"sync-ps"``, ``"async-ps"`` or ``"fsdp"``; ``paceline init``
+        writes a file of your own.
+
+        Also nested tables as a file has them, or a scenario that is loaded already.
     settings
-        Values by dotted key, quantities as text with a unit. None unsets a key: its default holds
-        again. ``workload``, ``cluster`` or ``strategy`` as a whole may be set to a loaded or calibrated
-        one. A new ``strategy.kind`` (or another kind, or mode) drops the keys that it does not have,
-        and one of two keys that exclude each other replaces the other; a warning names what is dropped.
+        Keys of the scenario to change, by their dotted names.
+
+        Quantities are text with a unit. None unsets a key: its default holds again. ``workload``, ``cluster`` or
+        ``strategy`` as a whole may be set to a loaded or calibrated one. A new ``strategy.kind`` (or another kind, or
+        mode) drops the keys that it does not have, and one of two keys that exclude each other replaces the other; a
+        warning names what is dropped.
     prices
-        As for :func:`plan`.
+        US dollars that a node costs for an hour, by the name of its cluster or the path of its file. For machines of your own
+        ``BUY:4000USD,years:4`` (and if you like ``power:0.5kW``, ``electricity:0.30USD/kWh``, ``use:0.6`` of all hours). A price
+        without a name is for every cluster that has none.
+
+        So is one under ``"*"``. Prices are text such as ``"0.40/h"``, numbers, or a :class:`~simulator.spec.cluster.Price`.
 
     Returns
     -------
@@ -95,7 +104,7 @@ def load(scenario: Source, settings: Settings = (), *, prices: Prices = None) ->
     >>> load(scenario, {"strategy.workers": 2}).replicas
     2
     """
-    return load_scenario(scenario, settings, parse_prices(prices))
+    return _loaded(scenario, settings, prices)
 
 
 @checked
@@ -112,10 +121,8 @@ def simulate(
 
     Parameters
     ----------
-    scenario, settings
+    scenario, settings, prices
         As for :func:`load`.
-    prices
-        As for :func:`plan`.
     observer
         Receives every record of the first replication, for a trace or an audit.
     progress
@@ -144,9 +151,10 @@ def simulate(
     >>> result.scaling_efficiency.mean < 1, result.bottleneck.name, len(result.to_frame())
     (True, 'compute', 1)
     """
+    from paceline.lengthy import agree_to_one
     from simulator.run import simulate as run
 
-    loaded = load_scenario(scenario, settings, parse_prices(prices))
+    loaded = _loaded(scenario, settings, prices)
     agree_to_one(loaded, agree)
     return run(loaded, observer=observer, progress=progress)
 
@@ -157,10 +165,10 @@ def observe(
     settings: Settings = (),
     *,
     prices: Prices = None,
-    trace: File | None = None,
-    tensorboard: Folder | None = None,
+    trace: Annotated[File | None, Typed(metavar="FILE.json")] = None,
+    tensorboard: Annotated[Folder | None, Typed(metavar="DIR")] = None,
     audit: bool = False,
-    force: bool = False,
+    force: Force = False,
     progress: Steps = None,
     agree: Asking = None,
 ) -> Observation:
@@ -171,15 +179,15 @@ def observe(
     scenario, settings, prices, progress, agree
         As for :func:`simulate`.
     trace
-        Write a Chrome trace to this file, with arrows for messages and the critical path of a step. Open it
-        at ui.perfetto.dev or chrome://tracing. A trace of Paceline that is there is replaced.
+        Write a timeline of the first replication as a Chrome trace, with an arrow for each message and the critical path of a
+        step; open it at ui.perfetto.dev or chrome://tracing. A trace of Paceline that is there is replaced.
     tensorboard
-        Write scalars and histograms, step by step, into this folder. Open it with ``tensorboard --logdir``.
-        A run of Paceline that is there is replaced.
+        Write the first replication for TensorBoard, step by step, into this folder; open it with ``tensorboard --logdir DIR``. A run
+        of Paceline that is there is replaced.
     audit
-        Check every law that a sound simulation obeys.
+        Check the first replication against every law of the simulation, such as that no byte is lost.
     force
-        Replace files that are nothing of the kind.
+        Replace what is at ``trace`` and ``tensorboard``, whatever it is.
 
     Returns
     -------
@@ -201,9 +209,10 @@ def observe(
     >>> seen.result.replicas, "parts_sum_to_the_step" in seen.laws
     (2, True)
     """
+    from paceline.lengthy import agree_to_one
     from paceline.observing import observe as look
 
-    loaded = load_scenario(scenario, settings, parse_prices(prices))
+    loaded = _loaded(scenario, settings, prices)
     agree_to_one(loaded, agree)
     return look(
         loaded, trace=path_of(trace), tensorboard=path_of(tensorboard), audit=audit, reads=file_of(scenario), force=force,
@@ -237,7 +246,7 @@ def preview(scenario: Source, settings: Settings = (), *, prices: Prices = None)
     """
     from simulator.preview import preview as made
 
-    return made(load_scenario(scenario, settings, parse_prices(prices)))
+    return made(_loaded(scenario, settings, prices))
 
 
 @checked
@@ -269,13 +278,13 @@ def memory(scenario: Source, settings: Settings = ()) -> Memory:
     from simulator.memory import memory as made
     from simulator.spec.plausible import warn_of_implausible
 
-    loaded = load_scenario(scenario, settings)
+    loaded = _loaded(scenario, settings)
     warn_of_implausible(loaded)
     return made(loaded)
 
 
 @checked
-def compare(ours: Answer, theirs: Answer) -> comparing.Comparison:
+def compare(ours: Answer, theirs: Answer) -> Comparison:
     """Compare the throughput of two results, run by run where both drew the same random numbers.
 
     Parameters
@@ -298,7 +307,9 @@ def compare(ours: Answer, theirs: Answer) -> comparing.Comparison:
     >>> found.wins, found.runs, found.ratio.low > 1
     (19, 19, True)
     """
-    return comparing.compare(ours, theirs)
+    from paceline.comparing import compare as held_against
+
+    return held_against(ours, theirs)
 
 
 @checked
@@ -308,12 +319,12 @@ def sweep(
     settings: Settings = (),
     *,
     prices: Prices = None,
-    out: File | None = None,
+    out: Annotated[File | None, Typed(metavar="FILE.ndjson")] = None,
+    force: Force = False,
+    retry_failed: bool = False,
     jobs: Jobs = 0,
     backend: Backend = "local",
     scheduler: Scheduler = None,
-    force: bool = False,
-    retry_failed: bool = False,
     progress: Progress = None,
     agree: Asking = None,
 ) -> Sweep:
@@ -324,22 +335,30 @@ def sweep(
     scenario
         As for :func:`load`.
     over
-        Lists of values by dotted key, or a range of whole numbers such as ``"1..8"``. The last key changes fastest.
+        Values to try, by dotted key, the last of which changes fastest.
+
+        Lists of values, or a range of whole numbers such as ``"1..8"``.
     settings
-        Keys to set in all combinations.
+        Keys to set in all scenarios.
     prices
-        As for :func:`plan`.
+        As for :func:`load`.
     out
-        A results file with one line per scenario. Lines are written as they come: after an
-        interruption the same call goes on where it was. None keeps results in memory only.
-    jobs
-        Processes, or tasks at a time; 0 takes all cores. Results do not depend on it.
-    backend, scheduler
-        Where scenarios are simulated: on this machine, or on a Dask or Ray cluster at the address ``scheduler``.
+        A results file with one line of JSON per scenario, in the order of the grid.
+
+        Lines are written as they come: after an interruption the same call goes on where it was. None keeps results in memory only.
     force
         Replace ``out`` and the files beside it, whatever they are; results of this very sweep are kept.
     retry_failed
-        Simulate again what failed in an earlier run.
+        Simulate again the scenarios that failed in an earlier run.
+    jobs
+        Scenarios simulated at the same time, one per process; 0: one per core (of the Dask or Ray cluster, if given). Results do
+        not depend on it.
+    backend
+        Where to simulate: on this machine, or on a Dask or Ray cluster (which need pip install 'paceline[dask]' or
+        'paceline[ray]').
+    scheduler
+        Address of that cluster. Dask: ``tcp://HOST:PORT`` of its scheduler. Ray: ``HOST:PORT``, ``ray://HOST:PORT`` or ``auto``;
+        without an address Ray starts a cluster on this machine.
     progress
         Called with the number of scenarios done and of all.
     agree
@@ -368,8 +387,11 @@ def sweep(
     >>> swept.to_frame()["scaling_efficiency"].tolist()[0]
     1.0
     """
+    from paceline.lengthy import agree_to_sweep
     from paceline.sweeping import axes_of, grid
     from paceline.sweeping import sweep as run
+    from simulator.catalogue.loading import pairs_of
+    from simulator.spec.prices import parse_prices
 
     file = writable(out, scenario)
     made = grid(scenario, axes_of(over), pairs_of(settings), prices=parse_prices(prices))
@@ -383,29 +405,30 @@ def sweep(
 def plan(
     scenario: Source,
     *,
-    target_throughput: Annotated[Quantity, MustBe("a number, or text with a unit, such as '20000 samples/s'")] | None = None,
-    samples: Annotated[float, MustBe("a number, such as 1.28e6")] | None = None,
-    epochs: Annotated[float, MustBe("a number, such as 90")] | None = None,
-    dataset_size: Annotated[float, MustBe("a number, such as 1.28e6")] | None = None,
-    deadline: Annotated[Quantity, MustBe("a number, or text with a unit, such as '12 h'")] | None = None,
-    budget: Annotated[Quantity, MustBe("a number, or text with a unit, such as '500 USD'")] | None = None,
-    confidence: Annotated[float, MustBe("a number such as 0.95")] = 0.95,
+    target_throughput: Annotated[Quantity, MustBe("a number, or text with a unit, such as '20000 samples/s'"), Typed(metavar="RATE")]
+    | None = None,
+    samples: Amount | None = None,
+    epochs: Annotated[Amount, MustBe("a number, such as 90")] | None = None,
+    dataset_size: Amount | None = None,
+    deadline: Annotated[Quantity, MustBe("a number, or text with a unit, such as '12 h'"), Typed(metavar="TIME")] | None = None,
+    budget: Annotated[Quantity, MustBe("a number, or text with a unit, such as '500 USD'"), Typed(metavar="SUM")] | None = None,
+    confidence: Annotated[float, MustBe("a number such as 0.95"), Typed(metavar="SHARE")] = 0.95,
     prefer: Literal["cheapest", "fastest", "fewest-devices"] | None = None,
-    clusters: Annotated[Sequence[str], MustBe("a list of names or paths, such as ['ethernet-10g']")] = (),
-    over: Over | None = None,
-    strategies: Annotated[Sequence[str], MustBe("a list of names, such as ['ring', 'async-ps']")] = (),
+    clusters: Annotated[Names, MustBe("a list of names or paths, such as ['ethernet-10g']")] = (),
+    strategies: Annotated[Names, MustBe("a list of names, such as ['ring', 'async-ps']")] = (),
     workers: Counts = None,
-    servers: Counts = None,
+    servers: Annotated[Counts, Typed(metavar="LIST")] = None,
     scaling: Literal["weak", "strong", "both"] | None = None,
-    batches: Counts = None,
-    runs_on: Annotated[Sequence[str], MustBe("a list of names, such as ['tensorflow']")] = (),
+    batches: Annotated[Counts, Typed("--batch")] = None,
+    runs_on: Annotated[Names, MustBe("a list of names, such as ['tensorflow']")] = (),
+    over: Over | None = None,
     settings: Settings = (),
     prices: Prices = None,
-    out: File | None = None,
+    out: Annotated[File | None, Typed(metavar="FILE.ndjson")] = None,
+    force: Force = False,
     jobs: Jobs = 0,
     backend: Backend = "local",
     scheduler: Scheduler = None,
-    force: bool = False,
     progress: Progress = None,
     agree: Asking = None,
 ) -> Plan:
@@ -418,54 +441,64 @@ def plan(
     scenario
         As for :func:`load`.
     target_throughput
-        Throughput to reach, such as ``"20000 samples/s"``, or a number of samples per second.
-    samples, epochs
-        Samples of the data set, and how often all of them are trained on; None: as the scenario's ``[job]`` says, else once.
+        Throughput to reach, such as ``"20000 samples/s"``.
+
+        A number is in samples per second.
+    samples
+        Samples in the data set, such as ``1.28e6``; needs ``deadline``, ``budget`` or both.
+    epochs
+        How often all samples are trained on; left out: as [job] of the scenario says, else once.
+
         Where the scenario has a ``[job]``, an ``[input]`` or measured overheads, time and cost are those of the whole job.
     dataset_size
-        The same as ``samples``.
+        Another name for ``samples``.
     deadline
-        Time within which the training must end, such as ``"12 h"``, or a number of seconds.
+        Most time that the training may take, such as ``"12h"``, ``"30 min"`` or ``"2 d"``.
+
+        A number is in seconds.
     budget
-        What it may cost, such as ``"500 USD"``, or a number of US dollars; of machines whose price is a purchase, what they may cost to
-        buy.
+        Most US dollars that it may cost, such as ``"500 USD"``, or with a BUY: price that its machines may cost to buy; clusters
+        without a price need ``prices``.
     confidence
-        Share of real runs that must reach the goal, between 0 and 1.
+        How probable it must be that a real run reaches the goal. R replications can show up to R / (R + 1): 19 show 0.95.
     prefer
-        What is best among all that reach the goal; None: the fastest where only a budget is given,
-        else the cheapest.
+        Which to choose of all that reach the goal; left out: the fastest if there is only a budget, else the cheapest.
     clusters
-        Clusters to choose from: names of the catalogue, or paths of files; none: the scenario's own.
-    over
-        Further values to choose from, by dotted key.
+        Clusters to choose from: names from ``paceline models list``, or files; left out: that of the scenario.
     strategies
-        Strategies to choose from, by short names such as ``"ring"``, ``"sync-ps"``, ``"async-ps"``. For a workload with layers also
-        ``"pipeline"`` and ``"hybrid"``, each of which spans degrees (docs/planning.md). None given: the scenario's own, and for a
-        workload with layers all that cut it.
-    workers, servers
-        A range ``"1..64"``, of which no more are simulated than needed, or a list.
+        Strategies to choose from: single, mirrored, ring, halving-doubling, tree, hierarchical, auto (the fastest all-reduce),
+        sync-ps, backup, async-ps, ssp. For models with layers also pipeline, tensor, zero1, zero2, fsdp and hybrid, each in all of
+        its degrees. Left out: that of the scenario, and for a model with layers all that cut it.
+
+        docs/planning.md says more of each.
+    workers
+        Numbers of workers: a range such as ``1..64`` is searched, of a list such as ``1,2,4,8`` each is simulated; left out: ``1..64``.
+    servers
+        Numbers of parameter servers, such as ``1,2,4`` or ``1..4``; left out: that of the scenario.
     scaling
-        ``"weak"``: each replica keeps its batch. ``"strong"``: all replicas together keep theirs. None: as
-        the scenario has it.
+        What more workers do to the batch. weak: each replica keeps its own; strong: all together keep theirs; left out: as in the
+        scenario.
     batches
-        Batches to choose from, where a larger one is allowed: a range ``"16..512"``, of which 16, 32, 64 and so on and its end are
-        taken, or a list; samples of each replica with weak scaling, of all together with strong. None: as the scenario has it.
+        Batches to choose from: of a range such as ``16..512`` 16, 32, 64 and so on and its end, or a list; samples of each replica
+        with weak scaling, of all together with strong; left out: as in the scenario.
     runs_on
-        Take only what one of these runs as it comes: ``"tensorflow"``, ``"horovod"``, ``"pytorch"``, ``"deepspeed"``,
-        ``"megatron-lm"``; none: whatever runs it.
+        Take only what one of these runs as it comes: tensorflow, horovod, pytorch, deepspeed, megatron-lm.
+    over
+        Values of any other key to choose from.
     settings
-        Keys to set in all configurations, whatever their cluster. Buckets are chosen by the plan, unless ``strategy.bucket_size``
-        is among these, or in ``over``.
+        Keys to set in all configurations.
+
+        Buckets are chosen by the plan, unless ``strategy.bucket_size`` is among these, or in ``over``.
     prices
-        Price of a node per hour, by the name of its cluster or the path of its file: ``"0.40/h"``, a
-        number of US dollars, a :class:`~simulator.spec.cluster.Price`, or for machines that you own
-        ``"BUY:4000USD,years:4,power:0.5kW"`` (also ``electricity:0.30USD/kWh``, ``use:0.6`` of all
-        hours). A price alone, or under ``"*"``, is for every cluster that has none.
+        As for :func:`load`.
     out
-        A results file ``NAME.ndjson`` for what is simulated; an interrupted plan goes on in it. The answer
-        is written beside it, as ``NAME.plan.json``, in place of an earlier one. :func:`report` takes both.
-    jobs, backend, scheduler, force, progress, agree
-        As for :func:`sweep`. The answer does not depend on them.
+        Save every result here, and the plan beside it as ``FILE.plan.json``. After an interruption the same command goes on there.
+
+        The plan takes the place of an earlier one; :func:`report` takes both files.
+    force
+        Replace ``out`` and the files beside it, whatever they are; results of this plan are kept.
+    jobs, backend, scheduler, progress, agree
+        As for :func:`sweep`.
 
     Returns
     -------
@@ -489,10 +522,14 @@ def plan(
     >>> found.feasible, found.chosen.result.replicas, found.chosen.scaling
     (True, 8, 'weak')
     """
+    from paceline.lengthy import agree_to_plan
     from paceline.planning import goal_of, length_of, space_of
     from paceline.planning import plan as search
     from paceline.reporting.planned import PLAN, plan_file_of
     from paceline.sweeping import axes_of
+    from simulator.base.outputs import Output
+    from simulator.catalogue.loading import pairs_of
+    from simulator.spec.prices import parse_prices
 
     settings = pairs_of(settings)
     length = length_of(scenario, settings, samples=samples, epochs=epochs, dataset_size=dataset_size, rate=target_throughput is not None)
@@ -518,14 +555,14 @@ def advise(
     scenario: Source,
     *,
     machines: Counts = None,
-    strategies: Annotated[Sequence[str], MustBe("a list of names, such as ['ring', 'async-ps']")] = (),
+    strategies: Annotated[Names, MustBe("a list of names, such as ['ring', 'async-ps']")] = (),
     settings: Settings = (),
     prices: Prices = None,
-    out: File | None = None,
+    out: Annotated[File | None, Typed(metavar="FILE.ndjson")] = None,
+    force: Force = False,
     jobs: Jobs = 0,
     backend: Backend = "local",
     scheduler: Scheduler = None,
-    force: bool = False,
     progress: Progress = None,
     agree: Asking = None,
 ) -> Advice:
@@ -534,21 +571,26 @@ def advise(
     Parameters
     ----------
     scenario
-        As for :func:`load`; its strategy and its number of workers are what is varied.
+        As for :func:`load`. Its strategy and its number of workers are what is varied.
     machines
-        Numbers of machines: a range ``"1..16"``, of which 1, 2, 4 and so on and its end are taken, or a list. None: up to as many as
-        the cluster has, else 8. Parameter servers have machines of their own among them, unless the scenario says otherwise; all
-        devices of the others train.
+        Numbers of machines, those of parameter servers among them: of a range such as ``1..16`` 1, 2, 4 and so on and its end, of a
+        list each; left out: up to as many as the cluster has, else 8.
+
+        Parameter servers have machines of their own among them, unless the scenario says otherwise; all devices of the others train.
     strategies
-        Short names; none given: one device, all-reduce in a node and between nodes, parameter servers of each kind, decentralised
-        training, and of a model with layers what cuts it.
+        Strategies to compare, as for a plan; left out: one device, ring all-reduce, parameter servers (sync-ps, backup, async-ps,
+        ssp), decentralised training, and for a model with layers fsdp, pipeline, tensor and hybrid.
     settings
-        Keys to set in all configurations. Buckets are chosen for each, unless ``strategy.bucket_size`` is among these.
+        Keys to set in all configurations.
+
+        Buckets are chosen for each, unless ``strategy.bucket_size`` is among these.
     prices
-        As for :func:`plan`.
+        As for :func:`load`.
     out
-        A results file ``NAME.ndjson`` for what is simulated; what was interrupted goes on in it.
-    jobs, backend, scheduler, force, progress, agree
+        Save every result here. After an interruption the same command goes on there.
+    force
+        Replace ``out`` and the files beside it, whatever they are; results of this advice are kept.
+    jobs, backend, scheduler, progress, agree
         As for :func:`sweep`.
 
     Returns
@@ -569,8 +611,11 @@ def advise(
     >>> [(its.strategy, its.nodes) for its in found.rows], found.rows[found.best].nodes
     ([('single', 1), ('ring', 1), ('ring', 4)], 4)
     """
+    from paceline.lengthy import agree_to_plan
     from paceline.planning import advise as compare_all
     from paceline.planning import space_to_advise
+    from simulator.catalogue.loading import pairs_of
+    from simulator.spec.prices import parse_prices
 
     file = writable(out, scenario)
     space = space_to_advise(scenario, settings=pairs_of(settings), machines=machines, strategies=strategies, prices=parse_prices(prices))
@@ -580,18 +625,22 @@ def advise(
 
 @checked
 def report(
-    source: Any,
-    out: File | None = None,
+    source: Annotated[Any, Typed(place=True, metavar="RESULTS.ndjson", reads="files")],
+    out: Annotated[File | None, Typed(short="-o", metavar="FILE.html")] = None,
     *,
-    plan: Annotated[InstanceOf[Plan] | str | Path, MustBe("a plan, or the path of one that `paceline.plan` wrote")] | None = None,
-    title: Text = "",
-    measured: File | None = None,
-    what_ifs: bool = True,
-    figures: Folder | None = None,
-    formats: Annotated[Sequence[Literal["png", "svg"]], MustBe("a list of 'png' and 'svg'")] = ("png", "svg"),
-    tables: Folder | None = None,
-    force: bool = False,
+    measured: Annotated[File | None, Typed(metavar="POINTS.csv")] = None,
+    plan: Annotated[
+        Plan | str | Path | None, MustBe("a plan, or the path of one that `paceline.plan` wrote"), Typed(metavar="PLAN.json")
+    ] = None,
+    title: Annotated[Text, Typed(metavar="TEXT")] = "",
+    figures: Annotated[Folder | None, Typed(metavar="DIR")] = None,
+    formats: Annotated[
+        Sequence[Literal["png", "svg"]], MustBe("a list of 'png' and 'svg'"), Typed("--format", metavar="png,svg", reads="text")
+    ] = ("png", "svg"),
+    tables: Annotated[Folder | None, Typed(metavar="DIR")] = None,
+    what_ifs: Annotated[bool, Typed("--simulate/--no-simulate")] = True,
     jobs: Jobs = 0,
+    force: Force = False,
     progress: Stages = None,
 ) -> Report:
     """Write a report of results: one HTML file that opens offline. Its figures and tables can be written as files too.
@@ -599,32 +648,35 @@ def report(
     Parameters
     ----------
     source
-        A result or several, a sweep, a plan, a results file (its path, or what :func:`paceline.read_results` read),
-        or several paths to compare.
+        Results file of ``paceline sweep`` or ``paceline plan``; give several to compare them.
+
+        Also a result or several, a sweep, a plan, or what :func:`paceline.read_results` read.
     out
-        The file to write; a report that is there is replaced. None: beside the (first) results file, ending in
-        ``.html``, or ``report.html``.
-    plan
-        The plan's answer, or its path, if these are the results of a plan.
-    title
-        Heading of the page; empty: the workload's name.
+        The page to write; left out: beside the first results file, with its name and ``.html``.
+
+        Where there is no results file, ``report.html``. A report that is there is replaced.
     measured
-        A CSV file of your own measurements to show beside the predictions: columns ``workers`` and
-        ``throughput`` (samples/s), and where you have them ``servers``, ``staleness``, ``batch``.
-    what_ifs
-        Simulate the report's answer again, which takes some seconds: for the timeline of
-        some of its steps, and for what one change at a time would gain.
+        Your own measurements, to be shown beside the predictions: a table with the columns ``workers`` and ``throughput``
+        (samples/s), and if you like ``servers``, ``staleness`` and ``batch``.
+    plan
+        Begin the page with the answer of a plan: ``paceline plan --out FILE.ndjson`` wrote it as ``FILE.plan.json``.
+
+        Also the answer itself.
+    title
+        Heading of the page; left out: the name of the workload.
     figures
-        Write each figure as an image into this folder, in place of earlier ones; needs Chromium and this package's extra
-        ``figures``.
+        Also write each figure as an image into this folder, in place of earlier ones; needs Chromium and pip install
+        'paceline[figures]'.
     formats
         Formats of the images.
     tables
-        Write each table as CSV into this folder, in place of tables of the same name and heading.
-    force
-        Replace a file at ``out`` that is no report, and files in ``figures`` and ``tables`` that are none of the kind.
+        Also write each table as a CSV file into this folder, in place of tables of the same name and heading.
+    what_ifs
+        Whether to simulate the answer again, which takes some seconds, for a timeline and for what changes would bring.
     jobs
-        Processes for the what-ifs; 0 takes all cores.
+        Processes for these simulations; 0: one per core.
+    force
+        Replace files at ``out``, and in ``tables`` and ``figures``, whatever they are.
     progress
         Called with the number done, the number of all, and what is counted: ``"what-ifs"`` or ``"figures"``.
 
@@ -659,3 +711,10 @@ def report(
         what_ifs=what_ifs, figures=path_of(figures), formats=tuple(formats), tables=path_of(tables), force=force, jobs=jobs,
         progress=progress,
     )  # fmt: skip
+
+
+def _loaded(scenario: Source, settings: Settings, prices: Prices = None) -> Scenario:
+    from simulator.catalogue.loading import load_scenario
+    from simulator.spec.prices import parse_prices
+
+    return load_scenario(scenario, settings, parse_prices(prices))

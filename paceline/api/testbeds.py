@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
-
-from pydantic import BaseModel, Field, InstanceOf
 
 from paceline.arguments import (
     File,
     Folder,
+    Force,
     MustBe,
     Progress,
+    Python,
     Seed,
     Settings,
     TestbedSource,
     Text,
+    Timeout,
     checked,
-)
-from simulator.base.errors import CalibrationError, InputError, PacelineWarning
-from simulator.base.outputs import Output
-from simulator.catalogue.loading import pairs_of
+    instance_of,
+)  # fmt: skip
+from simulator.base.errors import CalibrationError, InputError
 
 if TYPE_CHECKING:
     from calibrate.testbed.platform import Platform
     from calibrate.testbed.prediction import Prediction
     from calibrate.testbed.readings import Readings
     from calibrate.testbed.summary import TestbedRun
+else:
+    Platform = instance_of("calibrate.testbed.platform", "Platform")
 
 __all__ = ["testbed", "testbed_fit", "testbed_predict", "testbed_read"]
 
@@ -38,12 +40,12 @@ def testbed(
     setting: TestbedSource = None,
     settings: Settings = (),
     *,
-    repeats: Annotated[int, Field(ge=1, le=1000), MustBe("a whole number from 1 to 1,000")] = 3,
+    repeats: Annotated[int, MustBe("a whole number from 1 to 1,000", least=1, most=1000)] = 3,
     seed: Seed = 0,
-    python: Annotated[str, MustBe("the path of a Python")] | None = None,
-    timeout_s: Annotated[float, Field(gt=0, allow_inf_nan=False), MustBe("a number of seconds above 0")] = 600.0,
+    python: Python = None,
+    timeout_s: Annotated[Timeout, MustBe("a number of seconds above 0", holds=lambda seconds: 0 < seconds < math.inf)] = 600.0,
     measurements: Folder = "measurements",
-    progress: Annotated[Callable[[int, int], None] | None, MustBe("a function")] = None,
+    progress: Progress = None,
 ) -> TestbedRun:
     """Start a real TensorFlow cluster on this machine, train on it, and measure every step.
 
@@ -103,6 +105,7 @@ def testbed(
     from calibrate.testbed.model import describe_model
     from calibrate.testbed.running import measure_setting, on_available_links, retried
     from calibrate.testbed.summary import TestbedRun
+    from simulator.catalogue.loading import pairs_of
 
     pairs = pairs_of(settings)
     chosen = setting is not None or any(key.partition(".")[0] == "link" for key, _ in pairs)
@@ -159,7 +162,7 @@ def testbed_fit(
     *,
     name: Text = "testbed",
     out: File | None = None,
-    force: bool = False,
+    force: Force = False,
     seed: Seed = 0,
     progress: Progress = None,
 ) -> Platform:
@@ -206,9 +209,13 @@ def testbed_fit(
         ...
     simulator.base.errors.InputError: `files`: none of them can be fitted; measure with `paceline testbed run`
     """
+    import warnings
+
     from calibrate.testbed.fitting import fit_platform
     from calibrate.testbed.platform import MACHINE
     from calibrate.testbed.readings import read_run
+    from simulator.base.errors import PacelineWarning
+    from simulator.base.outputs import Output
 
     if out is not None:
         Output(Path(out), MACHINE, force=force)
@@ -232,13 +239,13 @@ def testbed_fit(
 
 @checked
 def testbed_predict(
-    platform: Annotated[str | Path | InstanceOf[BaseModel], MustBe("a file as `paceline.testbed_fit` writes it, or what it returns")],
+    platform: Annotated[str | Path | Platform, MustBe("a file as `paceline.testbed_fit` writes it, or what it returns")],
     setting: TestbedSource = None,
     settings: Settings = (),
     *,
-    replications: Annotated[int, Field(ge=19, le=10_000), MustBe("a whole number from 19 to 10,000")] = 59,
+    replications: Annotated[int, MustBe("a whole number from 19 to 10,000", least=19, most=10_000)] = 59,
     seed: Seed = 0,
-    python: Annotated[str, MustBe("the path of a Python")] | None = None,
+    python: Python = None,
 ) -> Prediction:
     """Predict what :func:`testbed` would measure in a setting, without running it.
 
@@ -280,6 +287,7 @@ def testbed_predict(
     from calibrate.testbed.model import describe_model
     from calibrate.testbed.platform import Platform
     from calibrate.testbed.prediction import predict_setting
+    from simulator.catalogue.loading import pairs_of
 
     fitted = platform if isinstance(platform, Platform) else Platform.read(Path(str(platform)))
     loaded = load_setting(setting, pairs_of(settings), lambda model, batch: describe_model(model, python, batch))

@@ -8,34 +8,35 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, InstanceOf
-
 from paceline.arguments import (
     Asking,
+    Command,
     Count,
     File,
     Folder,
+    Force,
     MustBe,
+    Python,
     Settings,
     Source,
     Stages,
-    Text,
     Thresholds,
+    Timeout,
     checked,
     file_of,
+    instance_of,
     path_of,
-)
-from paceline.lengthy import agree_to_measure, agree_to_sweep
+)  # fmt: skip
 from simulator.base.errors import InputError
-from simulator.base.outputs import EDITED, Output
-from simulator.catalogue.loading import table_of
-from simulator.results.results import Result
-from simulator.scenario import Scenario
 
 if TYPE_CHECKING:
     from calibrate.validation.against_points import PointsCase, Refitted
     from calibrate.validation.matrix import Matrix
     from calibrate.validation.validation import Validation
+    from simulator.results.results import Result
+    from simulator.scenario import Scenario
+else:
+    Matrix = instance_of("calibrate.validation.matrix", "Matrix")
 
 __all__ = ["read_matrix", "refit", "validate", "validate_matrix"]
 
@@ -52,9 +53,9 @@ def validate(
     markdown: File | None = None,
     rows: File | None = None,
     tables: Folder | None = None,
-    force: bool = False,
+    force: Force = False,
     agree: Asking = None,
-    command: Text = "",
+    command: Command = "",
     progress: Stages = None,
 ) -> Validation:
     """Predict your own runs and compare: signed errors, and whether each run lies inside its 90% interval.
@@ -115,6 +116,7 @@ def validate(
     """
     from calibrate.validation.against_points import OUTLINE, validate_points
     from calibrate.validation.validation import thresholds_of
+    from paceline.lengthy import agree_to_sweep
     from paceline.reporting.validation import ValidationFiles
 
     limits = thresholds_of(thresholds or {})
@@ -141,9 +143,9 @@ def refit(
     markdown: File | None = None,
     rows: File | None = None,
     tables: Folder | None = None,
-    force: bool = False,
+    force: Force = False,
     agree: Asking = None,
-    command: Text = "",
+    command: Command = "",
     progress: Stages = None,
 ) -> Refitted:
     """Fit a scenario's compute, links and server costs to your own runs, and predict each run from the others.
@@ -190,6 +192,7 @@ def refit(
     """
     from calibrate.validation.against_points import OUTLINE, refit_to_points
     from calibrate.validation.validation import thresholds_of
+    from paceline.lengthy import agree_to_sweep
     from paceline.reporting.validation import ValidationFiles
     from paceline.sweeping.backends import local_workers
 
@@ -219,7 +222,7 @@ def read_matrix(
     *,
     count: Count | None = None,
     out_matrix: File | None = None,
-    force: bool = False,
+    force: Force = False,
 ) -> Matrix:
     """List the settings that :func:`validate_matrix` measures, some to fit and others held out. Nothing is measured.
 
@@ -255,6 +258,7 @@ def read_matrix(
     (3, 1, ['group', 'setting', 'steps', 'guessed_s'])
     """
     from calibrate.validation.random_matrix import matrix_named, random_text
+    from simulator.base.outputs import EDITED, Output
 
     target = path_of(out_matrix)
     found = matrix_named(matrix, count)
@@ -279,22 +283,22 @@ def _seed_of(matrix: Matrix) -> int:
 
 @checked
 def validate_matrix(
-    matrix: Annotated[str | Path | InstanceOf[BaseModel], MustBe("the name of a matrix, such as 'quick', a file, or a matrix")] = "quick",
+    matrix: Annotated[str | Path | Matrix, MustBe("the name of a matrix, such as 'quick', a file, or a matrix")] = "quick",
     *,
     count: Count | None = None,
     out_matrix: File | None = None,
     measurements: Folder = "measurements",
     platform: File | None = None,
-    python: Text | None = None,
-    timeout_s: Annotated[float, Field(gt=0), MustBe("a number of seconds above 0")] = 600.0,
+    python: Python = None,
+    timeout_s: Annotated[Timeout, MustBe("a number of seconds above 0", holds=lambda seconds: seconds > 0)] = 600.0,
     thresholds: Thresholds = None,
     out: File | None = None,
     markdown: File | None = None,
     rows: File | None = None,
     tables: Folder | None = None,
-    force: bool = False,
+    force: Force = False,
     agree: Asking = None,
-    command: Text = "",
+    command: Command = "",
     progress: Stages = None,
 ) -> Validation:
     """Run real TensorFlow clusters on this machine, fit small ones, and predict larger and different ones.
@@ -341,10 +345,12 @@ def validate_matrix(
     from calibrate.validation.running import outline_of, pending_settings
     from calibrate.validation.running import validate_matrix as measure_and_compare
     from calibrate.validation.validation import thresholds_of
+    from paceline.lengthy import agree_to_measure
     from paceline.reporting.validation import ValidationFiles
+    from simulator.base.outputs import EDITED, Output
 
     limits = thresholds_of(thresholds or {})
-    chosen = matrix if isinstance(matrix, Matrix) else matrix_named(matrix, count)  # type: ignore[arg-type]
+    chosen = matrix if isinstance(matrix, Matrix) else matrix_named(matrix, count)
     target = path_of(out_matrix)
     files = ValidationFiles(
         path_of(out), path_of(markdown), path_of(rows), path_of(tables), platform=path_of(platform), matrix=target, force=force
@@ -374,6 +380,7 @@ def _points_case(scenario: Source, measured: str | Path, settings: Settings, uni
     """A scenario with the points that were measured of it."""
     from calibrate.validation.against_points import PointsCase
     from calibrate.validation.points import read_points
+    from simulator.catalogue.loading import table_of
 
     points = read_points(Path(measured))
     table, source, beside = table_of(scenario, settings)

@@ -15,7 +15,7 @@ import re
 import shlex
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from types import ModuleType
 from typing import Annotated, Any, ClassVar, TextIO, cast
@@ -27,6 +27,7 @@ from typer.models import CommandInfo
 
 from paceline.cli import commands
 from paceline.cli.ending import Ending, StoppedError, ending_by_signals
+from paceline.cli.options import with_options
 from paceline.version import __version__
 from simulator.base.errors import PacelineError, PacelineWarning, ScenarioError
 
@@ -101,9 +102,12 @@ class _Command(_PlainFlags, TyperCommand):
         """Options and callback, read from the function's signature."""
         if attribute not in self._READ:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {attribute!r}")
-        info = CommandInfo(self.name, callback=self._function)
+        info = CommandInfo(self.name, callback=with_options(self._function))
         read = get_command_from_info(info, pretty_exceptions_short=True, rich_markup_mode="rich")
         self.params, self.callback = read.params, read.callback
+        parameters: list[Any] = read.params
+        for its in parameters:
+            its.help = _help_in_options(getattr(its, "help", None) or "", parameters)
         return getattr(self, attribute)
 
     def invoke(self, ctx: Any) -> Any:
@@ -183,13 +187,34 @@ def in_options(text: str) -> str:
     The library names an argument in backticks, alone (``out``) or with a value (``force=True``);
     what is no argument of the command stays as it is.
     """
-    options = {} if _Command.running is None else {its.name: its for its in _Command.running.params}
+    return text if _Command.running is None else _in_options(text, _Command.running.params)
+
+
+def _in_options(text: str, parameters: Iterable[Any]) -> str:
+    options = {its.name: its for its in parameters}
 
     def option(found: re.Match[str]) -> str:
         its = options.get(found[1])
         return found[0] if its is None else _as_typed(its, found[2]) + (" " if found[0].endswith(" ") else "")
 
     return _ARGUMENT.sub(option, text)
+
+
+def _help_in_options(text: str, parameters: Iterable[Any]) -> str:
+    """What a docstring of the library says of an argument, in the words of the command: options, and values as one types them."""
+
+    def typed(found: re.Match[str]) -> str:
+        if found[1].startswith(("paceline ", "tensorboard ")):
+            return f"`{found[1]}`"
+        if (said := _in_options(f"`{found[1]}`", parameters)) != f"`{found[1]}`":
+            return said
+        try:
+            value = ast.literal_eval(found[1])
+        except (ValueError, SyntaxError):
+            return found[1]
+        return shlex.quote(value) if isinstance(value, str) else found[1]
+
+    return re.sub("``(.+?)``", typed, text)
 
 
 def _as_typed(parameter: Any, value: str | None) -> str:

@@ -1,43 +1,279 @@
-"""Options that several commands have: their help, and how the text that is typed becomes an argument of the library.
+"""Options of commands: read off the functions of the library that a command calls, and how what is typed becomes their arguments.
+
+A command says by :func:`calling` which functions these are. Everything that such a function takes is then an option of
+the command, with the help, the type and the default that it has in the library, and stands in the command's first
+parameter, a :class:`Given`. The command's other parameters are options that only the command line has.
 
 Every help text imports this file, so that functions import what is heavy themselves.
 """
 
 from __future__ import annotations
 
+import inspect
+import re
 import shlex
 import sys
 import tomllib
-from collections.abc import Collection, Iterable
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar, get_args, get_origin
 
 import typer
 
 from paceline.ranges import numbers_in
 from simulator.base.errors import InputError, ScenarioError
 
+if TYPE_CHECKING:
+    from paceline.arguments import Argument
+
 __all__ = [
-    "BACKEND_HELP",
-    "DATASET_SIZE_HELP",
-    "EPOCHS_HELP",
-    "JOBS_HELP",
-    "PRICE_HELP",
-    "SAMPLES_HELP",
-    "SCHEDULER_HELP",
-    "YES_HELP",
-    "command_line",
-    "is_given",
-    "names_of",
-    "needs",
-    "number_typed",
-    "numbers_of",
-    "over_of",
-    "parse_axis",
-    "parse_setting",
-    "prices_of",
-    "settings_of",
-    "useless",
-]
+    "READERS", "Calls", "Given", "Reader", "Yes", "calling", "command_line", "names_of", "number_typed", "numbers_of", "over_of",
+    "parse_axis", "parse_setting", "prices_of", "settings_of", "with_options",
+]  # fmt: skip
+
+CommandT = TypeVar("CommandT", bound=Callable[..., None])
+
+Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before simulating for a long time; go on.")]
+"""Whether to go on without a question."""
+
+_KEYS = {
+    "replications": ("R", "Replications of each scenario. Short for --set run.replications=R."),
+    "epochs": ("N", "Predict a whole job of N epochs, not steps alone; needs --dataset-size. Short for --set job.epochs=N."),
+    "samples": ("N", "Predict a whole job of N samples, in place of --epochs. Short for --set job.samples=N."),
+    "dataset_size": ("N", "Samples in the data set, such as 1.28e6; they make one epoch. Short for --set job.dataset_size=N."),
+}
+"""Keys that have options of their own, by the name of the option's parameter: what stands for the value, and the help."""
+_DEEPEST = 20
+"""Parts that a dotted key has at most."""
+_EVERY = "*"
+"""Stands for every cluster without a price, as the library has it."""
+
+
+# -- from a function of the library to options -----------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Calls:
+    """What a command calls, and what is particular to its options.
+
+    Attributes
+    ----------
+    functions
+        Of the library, by name. What several take is one option, as the first has it.
+    keys
+        Keys of the scenario that have options of their own, some of :data:`_KEYS`.
+    without
+        Arguments that are no options.
+    optional
+        Arguments that the library needs and the command does not, or not always.
+    left_out
+        What holds without an option, in words, where the command has other defaults than the library.
+    panels
+        Headings in the help, each with the options below it.
+    only
+        By functions, the option without which what only they take says nothing: ``{"refit": "With --refit"}``.
+    """
+
+    functions: tuple[str, ...]
+    keys: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    panels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    only: Mapping[str, str] = field(default_factory=dict)
+
+
+def calling(*functions: str, **particulars: Any) -> Callable[[CommandT], CommandT]:
+    """Mark a command as one that calls functions of the library, with the fields of :class:`Calls`."""
+
+    def mark(command: CommandT) -> CommandT:
+        command.calls = Calls(functions, **particulars)  # type: ignore[attr-defined]
+        return command
+
+    return mark
+
+
+def with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The command as typer knows one: a function with an option for each argument of the library that it passes on."""
+    calls: Calls | None = getattr(command, "calls", None)
+    if calls is None:
+        return command
+    (_, *own) = inspect.signature(command, eval_str=True).parameters.values()
+    arguments = _arguments(calls, {its.name for its in own})
+    read = [_parameter(name, its, calls) for name, its in arguments.items()]
+    keys = [_parameter_of_key(name, calls) for name in calls.keys]
+    after = next((place for place, its in enumerate(read, 1) if its.name == "settings"), 0)
+
+    def run(context: typer.Context, **typed: Any) -> None:
+        passed = {name: typed.pop(name) for name in (*arguments, *calls.keys)}
+        command(Given(context, arguments, passed), **typed)
+
+    parameters = [*read[:after], *keys, *read[after:], *own]
+    context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+    run.__annotations__ = {}
+    run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [context, *(its.replace(kind=inspect.Parameter.KEYWORD_ONLY) for its in parameters)]
+    )
+    return run
+
+
+def _arguments(calls: Calls, own: Collection[str]) -> dict[str, Argument]:
+    """What a command passes on, by name."""
+    from dataclasses import replace
+
+    from paceline import api
+    from paceline.arguments import arguments_of
+
+    found: dict[str, Argument] = {}
+    for function in calls.functions:
+        for name, its in arguments_of(getattr(api, function)).items():
+            if name in found or name in own or name in calls.without or its.typed.reads == "nothing":
+                continue
+            text = re.sub(r"\[(?=[a-z])", r"\\[", its.text)
+            found[name] = replace(its, text=f"{calls.only[function]}: {_within(text)}" if function in calls.only else text)
+    return found
+
+
+def _within(text: str) -> str:
+    """A sentence that goes on after a colon."""
+    return text[:1].lower() + text[1:] if re.match(r"[A-Z](?:[a-z]| )", text) else text
+
+
+def _parameter(name: str, its: Argument, calls: Calls) -> inspect.Parameter:
+    """An argument of the library as a parameter of a command."""
+    reader = READERS.get(its.typed.reads)
+    kind = _kind_typed(its.kind) if reader is None else reader.kind
+    needed = its.default is inspect.Parameter.empty and name not in calls.optional
+    plain = reader is None and its.default is not inspect.Parameter.empty and its.default != ()
+    default = its.default if plain else None
+    listed = ",".join(map(str, its.default)) if isinstance(its.default, tuple) else ""
+    shown: bool | str = calls.left_out.get(name) or listed or default not in (None, "", False)
+    about: dict[str, Any] = {"help": " ".join(filter(None, (its.text, reader and reader.hint))), "show_default": shown}
+    about["metavar"] = its.typed.metavar or (reader.metavar if reader else "") or None
+    about["rich_help_panel"] = next((panel for panel, names in calls.panels.items() if name in names), None)
+    if kind in (int, float):
+        about |= {"min": its.must.least, "max": its.must.most}
+    if its.typed.reads == "amount":
+        about["parser"] = number_typed
+    if its.typed.place:
+        info = typer.Argument(**about)
+    else:
+        info = typer.Option(its.typed.name or f"--{name.replace('_', '-')}", *filter(None, [its.typed.short]), **about)
+    its_kind = kind if needed or default is not None else kind | None
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[its_kind, info], default=inspect.Parameter.empty if needed else default
+    )
+
+
+def _parameter_of_key(name: str, calls: Calls) -> inspect.Parameter:
+    """A key of the scenario as a parameter of a command."""
+    metavar, text = _KEYS[name]
+    panel = next((panel for panel, names in calls.panels.items() if name in names), None)
+    about: dict[str, Any] = {"metavar": metavar, "help": text, "show_default": False, "rich_help_panel": panel}
+    if name != "replications":
+        about["parser"] = number_typed
+    kind: Any = int if name == "replications" else float
+    info = typer.Option(**about)
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[kind | None, info], default=None)
+
+
+def _kind_typed(kind: Any) -> Any:
+    """What is typed for an argument of this type: a path or text, where those are among what the library takes."""
+    if kind in (bool, int, float) or get_origin(kind) is Literal:
+        return kind
+    return Path if Path in get_args(kind) else str
+
+
+class Given(Mapping[str, Any]):
+    """What was typed for the library, as its functions take it: ``api.plan(**given)``. What was not typed, they know.
+
+    Text is read when it is asked for, so that a command can look first at what goes with what.
+
+    Parameters
+    ----------
+    context
+        Of the command, which knows what was typed.
+    arguments
+        Of the library.
+    typed
+        What typer has made of the command line, by name.
+    """
+
+    def __init__(self, context: typer.Context, arguments: Mapping[str, Argument], typed: Mapping[str, Any]) -> None:
+        self._context, self._arguments, self._typed = context, arguments, typed
+
+    def __getitem__(self, name: str) -> Any:
+        value = self._typed[name]
+        if name == "settings" and name in self:
+            return settings_of(value, **{key: self._typed[key] for key in _KEYS if key in self._typed and key not in self._arguments})
+        if value in (None, []):
+            raise KeyError(name)
+        reader = READERS.get(self._arguments[name].typed.reads)
+        return value if reader is None else reader.read(value, self._arguments[name].typed.example, self.option(name))
+
+    def __iter__(self) -> Iterator[str]:
+        keys = any(self._typed.get(key) is not None for key in _KEYS if key not in self._arguments)
+        return (name for name in self._arguments if self._typed[name] not in (None, []) or (name == "settings" and keys))
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+    def __contains__(self, name: object) -> bool:
+        return name in list(iter(self))
+
+    def of(self, function: Callable[..., Any]) -> dict[str, Any]:
+        """What one of several functions takes of it."""
+        return {name: self[name] for name in self if name in inspect.signature(function).parameters}
+
+    def text(self, name: str) -> Any:
+        """What was typed, as it is; None where it was not."""
+        return self._typed[name]
+
+    def option(self, name: str) -> str:
+        """How a parameter, by its name in Python, is typed; an argument is known by what stands for it."""
+        its = next(each for each in self._context.command.params if each.name == name)
+        return str(next((each for each in its.opts if each.startswith("--")), its.metavar or name))
+
+    def is_typed(self, name: str) -> bool:
+        """Whether a parameter, by its name in Python, was typed."""
+        source = self._context.get_parameter_source(name)
+        return source is not None and source.name == "COMMANDLINE"
+
+    def needs(self, option: str, names: Collection[str]) -> None:
+        """Refuse options that say nothing without ``option``, which is not given.
+
+        Parameters
+        ----------
+        option
+            What they go with, as it is typed.
+        names
+            Parameters of the command, by their names in Python.
+
+        Raises
+        ------
+        InputError
+            One of them is typed.
+        """
+        if stray := self._first(names):
+            raise InputError(f"{stray}: goes with {option}; add that, or leave {stray} out")
+
+    def useless(self, beside: str, names: Collection[str]) -> None:
+        """Refuse options that say nothing beside another, which is given; parameters and errors as for :meth:`needs`."""
+        if stray := self._first(names):
+            raise InputError(f"{stray}: says nothing with {beside}; leave one or the other out")
+
+    def _first(self, names: Collection[str]) -> str | None:
+        """The first of the parameters ``names`` that was typed, as it is typed."""
+        return next((self.option(its.name) for its in self._context.command.params if its.name in names and self.is_typed(its.name)), None)
+
+
+def command_line() -> str:
+    """This command, as it can be typed again."""
+    return shlex.join(["paceline", *sys.argv[1:]])
+
+
+# -- of commands that read their options themselves -----------------------------------
 
 PRICE_HELP = (
     "US dollars that a node costs for an hour, such as ethernet-1g=0.40/h. For machines of your own: lab=BUY:4000USD,years:4 "
@@ -59,17 +295,50 @@ SAMPLES_HELP = "Predict a whole job of N samples, in place of --epochs. Short fo
 DATASET_SIZE_HELP = "Samples in the data set, such as 1.28e6; they make one epoch. Short for --set job.dataset_size=N."
 YES_HELP = "Do not ask before simulating for a long time; go on."
 
-_KEYS = {
-    "replications": "run.replications",
-    "epochs": "job.epochs",
-    "samples": "job.samples",
-    "dataset_size": "job.dataset_size",
-}
-"""Keys that have options of their own, by the name of the option's parameter."""
-_DEEPEST = 20
-"""Parts that a dotted key has at most."""
-_EVERY = "*"
-"""Stands for every cluster without a price, as the library has it."""
+
+def needs(context: typer.Context, option: str, names: Collection[str]) -> None:
+    """Refuse options that say nothing without ``option``, which is not given.
+
+    Parameters
+    ----------
+    context
+        Of the command, which knows what was typed.
+    option
+        What they go with, as it is typed.
+    names
+        Parameters of the command, by their names in Python.
+
+    Raises
+    ------
+    InputError
+        One of them is typed.
+    """
+    if stray := _typed(context, names):
+        raise InputError(f"{stray}: goes with {option}; add that, or leave {stray} out")
+
+
+def useless(context: typer.Context, beside: str, names: Collection[str]) -> None:
+    """Refuse options that say nothing beside another, which is given; parameters and errors as for :func:`needs`."""
+    if stray := _typed(context, names):
+        raise InputError(f"{stray}: says nothing with {beside}; leave one or the other out")
+
+
+def is_given(context: typer.Context, name: str) -> bool:
+    """Whether a parameter, by its name in Python, was typed."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _typed(context: typer.Context, names: Collection[str]) -> str | None:
+    """The first of the parameters ``names`` that was typed, as it is typed."""
+    for parameter in context.command.params:
+        if parameter.name in names and is_given(context, parameter.name):
+            (name, *_) = parameter.opts
+            return name if name.startswith("-") else (parameter.metavar or name)  # an argument is known by what stands for it
+    return None
+
+
+# -- from text to arguments ---------------------------------------------------------------------------
 
 
 def settings_of(texts: Iterable[str] | None, **more: Any) -> list[tuple[str, Any]]:
@@ -92,7 +361,7 @@ def settings_of(texts: Iterable[str] | None, **more: Any) -> list[tuple[str, Any
     """
     found = [parse_setting(text) for text in texts or ()]
     for name, value in more.items():
-        key = _KEYS[name]
+        key = f"{'run' if name == 'replications' else 'job'}.{name}"
         if value is None:
             continue
         if key in dict(found):
@@ -141,53 +410,6 @@ def prices_of(texts: Iterable[str] | None) -> dict[str, str] | None:
             raise InputError(f"--price {quoted(text)}: {whose} is given twice; keep one of them")
         found[name or _EVERY] = price
     return found or None
-
-
-def command_line() -> str:
-    """This command, as it can be typed again."""
-    return shlex.join(["paceline", *sys.argv[1:]])
-
-
-def needs(context: typer.Context, option: str, names: Collection[str]) -> None:
-    """Refuse options that say nothing without ``option``, which is not given.
-
-    Parameters
-    ----------
-    context
-        Of the command, which knows what was typed.
-    option
-        What they go with, as it is typed.
-    names
-        Parameters of the command, by their names in Python.
-
-    Raises
-    ------
-    InputError
-        One of them is typed.
-    """
-    if stray := _typed(context, names):
-        raise InputError(f"{stray}: goes with {option}; add that, or leave {stray} out")
-
-
-def useless(context: typer.Context, beside: str, names: Collection[str]) -> None:
-    """Refuse options that say nothing beside another, which is given; parameters and errors as for :func:`needs`."""
-    if stray := _typed(context, names):
-        raise InputError(f"{stray}: says nothing with {beside}; leave one or the other out")
-
-
-def is_given(context: typer.Context, name: str) -> bool:
-    """Whether a parameter, by its name in Python, was typed."""
-    source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
-
-
-def _typed(context: typer.Context, names: Collection[str]) -> str | None:
-    """The first of the parameters ``names`` that was typed, as it is typed."""
-    for parameter in context.command.params:
-        if parameter.name in names and is_given(context, parameter.name):
-            (name, *_) = parameter.opts
-            return name if name.startswith("-") else (parameter.metavar or name)  # an argument is known by what stands for it
-    return None
 
 
 def numbers_of(text: str, option: str, example: str = "16,32,64") -> list[int]:
@@ -295,6 +517,51 @@ def number_typed(text: str) -> float:
         return number_of(text, repr(text[:40]))
     except UnitError as error:
         raise typer.BadParameter(str(error)) from None
+
+
+class Reader(NamedTuple):
+    """How the text of an option becomes an argument.
+
+    Attributes
+    ----------
+    kind
+        What typer makes of what is typed.
+    read
+        Makes an argument of that, given an example and how the option is typed.
+    metavar
+        What stands for the value in the help.
+    hint
+        What the help says beside what the argument means.
+    """
+
+    kind: Any
+    read: Callable[[Any, str, str], Any]
+    metavar: str = ""
+    hint: str = ""
+
+
+READERS: Mapping[str, Reader] = {
+    "settings": Reader(
+        list[str],
+        lambda texts, *_: settings_of(texts),
+        "KEY=VALUE",
+        "Such as strategy.workers=64 or cluster.inter_node.bandwidth='10 Gbit/s'; KEY= without a value gives it its default back. "
+        "Repeatable.",
+    ),
+    "over": Reader(
+        list[str],
+        lambda texts, *_: over_of(texts),
+        "KEY=V1,V2,...",
+        "Such as strategy.workers=1,4,16 or a range such as strategy.workers=1..8. Repeatable.",
+    ),
+    "prices": Reader(list[str], lambda texts, *_: prices_of(texts), "[NAME=]PRICE", "Such as ethernet-1g=0.40/h. Repeatable."),
+    "names": Reader(str, lambda text, _, option: names_of(text, option), "A,B,..."),
+    "numbers": Reader(str, lambda text, example, option: numbers_of(text, option, example)),
+    "amount": Reader(float, lambda number, *_: number),
+    "text": Reader(str, lambda text, *_: text),
+    "files": Reader(list[Path], lambda files, *_: files, "FILE"),
+}
+"""By what :attr:`paceline.arguments.Typed.reads` says."""
 
 
 def _is_dotted(text: str) -> bool:

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from paceline.cli.commands.report import _formats_of, report
 from paceline.cli.ending import StoppedError
+from paceline.cli.options import with_options
 from paceline.planning.answer import Candidate, Plan
 from paceline.planning.goal import Goal
 from paceline.reporting.planned import read_plan
@@ -25,7 +26,7 @@ from simulator.results.results import Result
 pytestmark = pytest.mark.slow
 
 app = typer.Typer()
-app.command()(report)
+app.command()(with_options(report))
 run = CliRunner()
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from paceline.cli.commands import Panel
-from paceline.cli.options import settings_of
+from paceline.cli.options import Given, calling
 
 __all__ = ["memory"]
 
@@ -17,16 +16,8 @@ PANEL, ORDER = Panel.PREDICT, 25
 _DOES_NOT_FIT = 3
 
 
-def memory(
-    scenario: Annotated[
-        Path, typer.Argument(metavar="SCENARIO.toml", help="Scenario file, or the name of an example such as fsdp.", show_default=False)
-    ],
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Change a key of the scenario, such as training.recompute=full. Repeatable.", metavar="KEY=VALUE"),
-    ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print every part as JSON.")] = False,
-) -> None:
+@calling("memory")
+def memory(given: Given, *, json: Annotated[bool, typer.Option("--json", help="Print every part as JSON.")] = False) -> None:
     """Does the model fit into a device? Shows what it holds while it trains, part by part.
 
     Nothing is simulated. A pipeline has a row for each stage. The exit code is 3 if it does not
@@ -40,7 +31,7 @@ def memory(
     from paceline.cli.showing_results import show_memory
     from paceline.cli.terminal import show_json
 
-    found = api.memory(scenario, settings_of(settings))
+    found = api.memory(**given)
     if json:
         show_json({**found.model_dump(mode="json"), "rows": found.rows_of([found])})
     else:

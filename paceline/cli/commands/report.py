@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from paceline.cli.commands import Panel
+from paceline.cli.options import Given, calling
 
 if TYPE_CHECKING:
     from paceline.reporting.exporting import Format
@@ -20,68 +21,11 @@ __all__ = ["report"]
 PANEL, ORDER = Panel.PREDICT, 50
 
 
+@calling("report")
 def report(
-    source: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="RESULTS.ndjson",
-            help="Results file of `paceline sweep` or `paceline plan`; give several to compare them.",
-            show_default=False,
-        ),
-    ],
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            metavar="FILE.html",
-            help="The page to write; left out: beside the first results file, with its name and .html.",
-            show_default=False,
-        ),
-    ] = None,
-    measured: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="POINTS.csv",
-            help="Your own measurements, to be shown beside the predictions: a table with the columns workers and throughput (samples/s), "
-            "and if you like servers, staleness and batch.",
-        ),
-    ] = None,
-    plan: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="PLAN.json",
-            help="Begin the page with the answer of a plan: `paceline plan --out FILE.ndjson` wrote it as FILE.plan.json.",
-        ),
-    ] = None,
-    title: Annotated[
-        str, typer.Option(metavar="TEXT", help="Heading of the page; left out: the name of the workload.", show_default=False)
-    ] = "",
-    figures: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help="Also write each figure as an image into this folder; needs Chromium and pip install 'paceline\\[figures]'."
-        ),
-    ] = None,
-    formats: Annotated[
-        str | None,
-        typer.Option(
-            "--format", metavar="png,svg", help="Formats of the images, separated by commas; needs --figures.", show_default="png,svg"
-        ),
-    ] = None,
-    tables: Annotated[Path | None, typer.Option(metavar="DIR", help="Also write each table as a CSV file into this folder.")] = None,
-    what_ifs: Annotated[
-        bool,
-        typer.Option(
-            "--simulate/--no-simulate",
-            help="Whether to simulate the answer again, which takes some seconds, for a timeline and for what changes would bring.",
-        ),
-    ] = True,
-    jobs: Annotated[int, typer.Option(help="Processes for these simulations; 0: one per core.", min=0)] = 0,
+    given: Given,
+    *,
     open_: Annotated[bool, typer.Option("--open", help="Open the page in your browser when it is written.")] = False,
-    force: Annotated[
-        bool, typer.Option("--force", "-f", help="Replace the files of --out, --tables and --figures whatever they are.")
-    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON which files were written.")] = False,
 ) -> None:
     """Write a scaling report: one HTML file that opens offline.
@@ -96,23 +40,10 @@ def report(
     from paceline.cli.terminal import note, stages_bar
     from paceline.reporting.report import StoppedReport
 
-    stopped = ""
+    stopped, formats = "", _formats_of(given.get("formats"), given.get("figures"))
     try:
         with stages_bar() as advance:
-            written = api.report(
-                source,
-                out,
-                plan=plan,
-                title=title,
-                measured=measured,
-                what_ifs=what_ifs,
-                figures=figures,
-                formats=_formats_of(formats, figures),
-                tables=tables,
-                force=force,
-                jobs=jobs,
-                progress=advance,
-            )
+            written = api.report(**{**given, "formats": formats}, progress=advance)
     except StoppedReport as stop:
         written, stopped = stop.report, str(stop)
     for text in (*written.notes, *written.unmatched):
@@ -120,10 +51,10 @@ def report(
     note(f"Wrote {written.path}")
     if stopped:
         raise StoppedError(stopped)
-    if tables is not None:
-        note(f"Wrote {len(written.tables)} tables into {tables}")
-    if figures is not None:
-        note(f"Wrote {len(written.figures)} images into {figures}")
+    if "tables" in given:
+        note(f"Wrote {len(written.tables)} tables into {given['tables']}")
+    if "figures" in given:
+        note(f"Wrote {len(written.figures)} images into {given['figures']}")
     if as_json:
         typer.echo(json.dumps(_as_data(written)))
     if open_ and not webbrowser.open(written.path.resolve().as_uri()):

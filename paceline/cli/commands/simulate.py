@@ -6,24 +6,12 @@ import shlex
 import sys
 from collections.abc import Iterator
 from json import dumps
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from paceline.cli.commands import Panel
-from paceline.cli.options import (
-    DATASET_SIZE_HELP,
-    EPOCHS_HELP,
-    PRICE_HELP,
-    SAMPLES_HELP,
-    YES_HELP,
-    needs,
-    number_typed,
-    prices_of,
-    settings_of,
-    useless,
-)
+from paceline.cli.options import Given, Yes, calling
 
 if TYPE_CHECKING:
     from rich.table import Table as Grid
@@ -37,57 +25,10 @@ __all__ = ["simulate"]
 PANEL, ORDER = Panel.PREDICT, 20
 
 
+@calling("observe", keys=("epochs", "samples", "dataset_size", "replications"))
 def simulate(
-    context: typer.Context,
-    scenario: Annotated[
-        Path,
-        typer.Argument(
-            metavar="SCENARIO.toml",
-            help="Scenario file, or the name of an example, such as ring, sync-ps, async-ps or fsdp. `paceline init` writes one.",
-            show_default=False,
-        ),
-    ],
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            help="Change a key of the scenario, such as strategy.workers=64 or cluster.inter_node.bandwidth='10 Gbit/s'; KEY= "
-            "without a value "
-            "gives it its default back. Repeatable.",
-            metavar="KEY=VALUE",
-        ),
-    ] = None,
-    epochs: Annotated[float | None, typer.Option(parser=number_typed, metavar="N", help=EPOCHS_HELP, show_default=False)] = None,
-    samples: Annotated[float | None, typer.Option(parser=number_typed, metavar="N", help=SAMPLES_HELP, show_default=False)] = None,
-    dataset_size: Annotated[
-        float | None, typer.Option(parser=number_typed, metavar="N", help=DATASET_SIZE_HELP, show_default=False)
-    ] = None,
-    prices: Annotated[list[str] | None, typer.Option("--price", help=PRICE_HELP, metavar="[NAME=]PRICE", show_default=False)] = None,
-    replications: Annotated[
-        int | None, typer.Option(metavar="R", help="Replications of the scenario. Short for --set run.replications=R.", show_default=False)
-    ] = None,
-    trace: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE.json",
-            help="Write a timeline of the first replication as a Chrome trace, with an arrow for each message and the critical path of a "
-            "step; open it at ui.perfetto.dev or chrome://tracing.",
-        ),
-    ] = None,
-    tensorboard: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Write the first replication for TensorBoard, step by step; open it with `tensorboard --logdir DIR`.",
-        ),
-    ] = None,
-    audit: Annotated[
-        bool,
-        typer.Option(
-            "--audit",
-            help="Check the first replication against every law of the simulation, such as that no byte is lost; exit 1 if it breaks one.",
-        ),
-    ] = False,
+    given: Given,
+    *,
     program: Annotated[
         bool,
         typer.Option(
@@ -100,8 +41,7 @@ def simulate(
         bool,
         typer.Option("--assumptions", help="Also show every value that the scenario leaves out, what was taken in its place, and why."),
     ] = False,
-    force: Annotated[bool, typer.Option("--force", "-f", help="Replace the files of --trace and --tensorboard whatever they are.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help=YES_HELP)] = False,
+    yes: Yes = False,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Predict one training: throughput with its interval, and what limits it.
@@ -118,27 +58,16 @@ def simulate(
     from paceline.cli.showing_results import show_result
     from paceline.cli.terminal import note, progress_bar
 
-    changes = settings_of(settings, replications=replications, epochs=epochs, samples=samples, dataset_size=dataset_size)
     if program:
-        useless(context, "--program, which simulates nothing", ("trace", "tensorboard", "audit", "force", "assumptions"))
-        _print_program(api.load(scenario, changes, prices=prices_of(prices)), json=json)
+        given.useless("--program, which simulates nothing", ("trace", "tensorboard", "audit", "force", "assumptions"))
+        _print_program(api.load(**given.of(api.load)), json=json)
         return
     if json:
-        useless(context, "--json, which prints everything", ["assumptions"])
-    if trace is None and tensorboard is None:
-        needs(context, "--trace or --tensorboard", ["force"])
+        given.useless("--json, which prints everything", ["assumptions"])
+    if not {"trace", "tensorboard"} & {*given}:
+        given.needs("--trace or --tensorboard", ["force"])
     with progress_bar("replications") as advance:
-        seen = api.observe(
-            scenario,
-            changes,
-            prices=prices_of(prices),
-            trace=trace,
-            tensorboard=tensorboard,
-            audit=audit,
-            force=force,
-            progress=advance,
-            agree=asking(scenario, yes=yes),
-        )
+        seen = api.observe(**given, progress=advance, agree=asking(given["scenario"], yes=yes))
     if seen.trace is not None:
         note(f"wrote {seen.trace}; open it at ui.perfetto.dev or chrome://tracing")
     if seen.bound:
@@ -148,10 +77,10 @@ def simulate(
     if json:
         # the result's own format stays as it is, whatever stands beside it
         text = seen.result.to_json()
-        typer.echo(f'{{"result":{text},"audit":{{"laws":{dumps(list(seen.laws))}}}}}' if audit else text)
+        typer.echo(f'{{"result":{text},"audit":{{"laws":{dumps(list(seen.laws))}}}}}' if given["audit"] else text)
         return
     show_result(seen.result, assumptions=assumptions)
-    if audit:
+    if given["audit"]:
         _show_laws(seen)
 
 

@@ -5,25 +5,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from paceline.cli.commands import Panel
-from paceline.cli.options import (
-    BACKEND_HELP,
-    DATASET_SIZE_HELP,
-    EPOCHS_HELP,
-    JOBS_HELP,
-    PRICE_HELP,
-    SAMPLES_HELP,
-    SCHEDULER_HELP,
-    YES_HELP,
-    number_typed,
-    over_of,
-    prices_of,
-    settings_of,
-)
+from paceline.cli.options import Given, Yes, calling
 
 if TYPE_CHECKING:
     from paceline.sweeping import Sweep
@@ -36,56 +23,11 @@ _ALL_SHOWN = 200
 _OF_EACH_END = 20
 
 
+@calling("sweep", keys=("epochs", "samples", "dataset_size", "replications"), left_out={"out": "the scenario's name, ending in .ndjson"})
 def sweep(
-    scenario: Annotated[
-        Path,
-        typer.Argument(
-            metavar="SCENARIO.toml",
-            help="Scenario file, or the name of an example such as ring, whose keys are varied.",
-            show_default=False,
-        ),
-    ],
-    over: Annotated[
-        list[str],
-        typer.Option(
-            "--over",
-            metavar="KEY=V1,V2,...",
-            help="A key and its values, such as strategy.workers=1,4,16 or a range such as strategy.workers=1..8. Repeat for a grid.",
-        ),
-    ],
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            metavar="FILE.ndjson",
-            help="Results file: one line of JSON per scenario, in the order of the grid.",
-            show_default="the scenario's name, ending in .ndjson",
-        ),
-    ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Change a key in all scenarios, such as run.steps=50. Repeatable.", metavar="KEY=VALUE"),
-    ] = None,
-    epochs: Annotated[float | None, typer.Option(parser=number_typed, metavar="N", help=EPOCHS_HELP, show_default=False)] = None,
-    samples: Annotated[float | None, typer.Option(parser=number_typed, metavar="N", help=SAMPLES_HELP, show_default=False)] = None,
-    dataset_size: Annotated[
-        float | None, typer.Option(parser=number_typed, metavar="N", help=DATASET_SIZE_HELP, show_default=False)
-    ] = None,
-    prices: Annotated[list[str] | None, typer.Option("--price", help=PRICE_HELP, metavar="[NAME=]PRICE")] = None,
-    replications: Annotated[
-        int | None, typer.Option(metavar="R", help="Replications of each scenario. Short for --set run.replications=R.")
-    ] = None,
-    jobs: Annotated[int, typer.Option(help=JOBS_HELP, min=0, metavar="N")] = 0,
-    backend: Annotated[Literal["local", "dask", "ray"], typer.Option(help=BACKEND_HELP)] = "local",
-    scheduler: Annotated[str | None, typer.Option(help=SCHEDULER_HELP, metavar="ADDRESS", show_default=False)] = None,
-    force: Annotated[
-        bool,
-        typer.Option("--force", "-f", help="Replace --out and the files beside it, whatever they are; results of this sweep are kept."),
-    ] = False,
-    retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Simulate again the scenarios that failed in an earlier run.")
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help=YES_HELP)] = False,
+    given: Given,
+    *,
+    yes: Yes = False,
     json: Annotated[bool, typer.Option("--json", help="Print the lines of the results file in place of a table.")] = False,
 ) -> None:
     """Simulate every combination of some values, such as 1, 4 and 16 workers.
@@ -113,23 +55,10 @@ def sweep(
     from paceline.cli.terminal import note, progress_bar
     from simulator.base.text import counted
 
-    out = out or Path(f"{scenario.stem}.ndjson")
-    axes = over_of(over)
+    scenario, axes = given["scenario"], given["over"]
+    out = given.get("out") or Path(f"{scenario.stem}.ndjson")
     with progress_bar("scenarios") as advance, keeping((count := Counted(advance, out)).kept):
-        swept = api.sweep(
-            scenario,
-            axes,
-            settings=settings_of(settings, replications=replications, epochs=epochs, samples=samples, dataset_size=dataset_size),
-            prices=prices_of(prices),
-            out=out,
-            jobs=jobs,
-            backend=backend,
-            scheduler=scheduler,
-            force=force,
-            retry_failed=retry_failed,
-            progress=count,
-            agree=None if yes else asking(scenario, yes=yes),
-        )
+        swept = api.sweep(**{**given, "out": out}, progress=count, agree=None if yes else asking(scenario, yes=yes))
     if json:
         with out.open(encoding="utf-8") as lines:
             for line in lines:
