@@ -22,6 +22,7 @@ __all__ = [
     "PROBES",
     "Progress",
     "checkpoints_beside",
+    "command_of",
     "keeping",
     "kept_in",
     "probing",
@@ -43,7 +44,7 @@ _GRACE_S = 3.0
 
 
 def run_probe(
-    script: str,
+    probe: str,
     arguments: Sequence[str],
     out: Path,
     python: str | None = None,
@@ -54,10 +55,10 @@ def run_probe(
 
     Parameters
     ----------
-    script
-        File name within ``calibrate/probes``.
+    probe
+        Name of one in ``calibrate/probes``, or the path of a script elsewhere.
     arguments
-        For the script; ``--out`` is added.
+        For the probe; ``--out`` is added.
     out
         Measurement file, which must not exist yet.
     python
@@ -76,11 +77,11 @@ def run_probe(
     KeyboardInterrupt
         Ctrl-C; the child is stopped first, and what was measured is in ``out``.
     """
-    run_probes(script, [(arguments, out)], python, timeout_s, progress)
+    run_probes(probe, [(arguments, out)], python, timeout_s, progress)
 
 
 def run_probes(
-    script: str,
+    probe: str,
     runs: Sequence[tuple[Sequence[str], Path]],
     python: str | None = None,
     timeout_s: float | None = None,
@@ -90,8 +91,8 @@ def run_probes(
 
     Parameters
     ----------
-    script
-        File name within ``calibrate/probes``.
+    probe
+        Name of one in ``calibrate/probes``, or the path of a script elsewhere.
     runs
         Arguments and measurement file of each process.
     python, timeout_s, progress
@@ -114,7 +115,7 @@ def run_probes(
                 errors.append(stack.enter_context((folder / f"errors-{number}").open("w+b")))
                 children.append(
                     subprocess.Popen(  # noqa: S603 - the Python that the user named
-                        _command(executable, script, [*arguments, "--out", str(out)]),
+                        command_of(probe, [*arguments, "--out", str(out)], executable),
                         stdout=subprocess.PIPE,
                         stderr=errors[-1],
                         stdin=subprocess.DEVNULL,
@@ -137,15 +138,15 @@ def run_probes(
                 raise InputError(message) if child.returncode == _EXIT_USAGE else CalibrationError(message)
 
 
-def run_reader(script: str, arguments: Sequence[str], out: Path, python: str | None, timeout_s: float | None) -> None:
+def run_reader(probe: str, arguments: Sequence[str], out: Path, python: str | None, timeout_s: float | None) -> None:
     """Run a probe that reads files: it writes ``out``, and says on its last line why it could not.
 
     Parameters
     ----------
-    script, python
+    probe, python
         As for :func:`run_probe`.
     arguments
-        For the script; ``--out`` is added.
+        For the probe; ``--out`` is added.
     out
         What it writes.
     timeout_s
@@ -159,7 +160,7 @@ def run_reader(script: str, arguments: Sequence[str], out: Path, python: str | N
         That Python has no TensorFlow, it took too long, or it broke.
     """
     executable = python or sys.executable
-    command = _command(executable, script, [*arguments, "--out", str(out)])
+    command = command_of(probe, [*arguments, "--out", str(out)], executable)
     try:
         with probing() as (_, environment):
             done = subprocess.run(  # noqa: S603 - the Python that the user named
@@ -179,15 +180,15 @@ def run_reader(script: str, arguments: Sequence[str], out: Path, python: str | N
     raise CalibrationError(said if done.returncode > 0 else f"the reader was killed by signal {-done.returncode}: {said}")
 
 
-def serve_probe(script: str, arguments: Sequence[str], python: str | None, ready: Callable[[], None] | None) -> str:
+def serve_probe(probe: str, arguments: Sequence[str], python: str | None, ready: Callable[[], None] | None) -> str:
     """Run a probe that serves until it is stopped; where it ends by itself, the last line that it printed.
 
     Parameters
     ----------
-    script, python
+    probe, python
         As for :func:`run_probe`.
     arguments
-        For the script.
+        For the probe.
     ready
         Called when it can be reached.
 
@@ -203,7 +204,7 @@ def serve_probe(script: str, arguments: Sequence[str], python: str | None, ready
         try:
             # the probe ends when its standard input is closed, so also when this process is killed
             child = subprocess.Popen(  # noqa: S603 - the Python that the user named
-                _command(executable, script, arguments),
+                command_of(probe, arguments, executable),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -252,8 +253,17 @@ def checkpoints_beside(out: Path) -> Path:
     return out.with_name(out.name + ".checkpoints")
 
 
-def _command(executable: str, script: str, arguments: Sequence[str]) -> list[str]:
-    return [executable, "-B", str(PROBES / script), *arguments]
+def command_of(probe: str, arguments: Sequence[str], python: str | None = None) -> list[str]:
+    """The command that runs a probe.
+
+    Parameters
+    ----------
+    probe, python
+        As for :func:`run_probe`.
+    arguments
+        All of the probe's.
+    """
+    return [python or sys.executable, "-B", str(PROBES), probe, *arguments]
 
 
 def _not_run(executable: str, error: OSError) -> InputError:

@@ -132,7 +132,7 @@ def profile_step(
     arguments = _step_arguments(target, custom, batches, steps, rounds, repeats, device, precision, jit)
     arguments += ["--layers"] if layers else []
     arguments += ["--replicas", str(replicas)] if replicas > 1 else []
-    run_probe("step.py", arguments, path, python, timeout_s, progress)
+    run_probe("step", arguments, path, python, timeout_s, progress)
     return path
 
 
@@ -272,7 +272,7 @@ def profile_at_once(
                 path = _made(folder, first.with_name(f"{first.stem}-launch{launch}-process{process + 1}{first.suffix}"))
                 runs.append(([*arguments, *extra], path))
             with keeping(first):
-                run_probes("step.py", runs, python, timeout_s)
+                run_probes("step", runs, python, timeout_s)
         paths += [path for _, path in runs]
     if progress is not None:
         progress(launches, launches, "measured at once")
@@ -328,11 +328,11 @@ def profile_link(
     if logical_devices in (1,) or logical_devices < 0:
         raise InputError(f"`logical_devices={logical_devices}`: must be at least 2, or left out")
     path = _made(folder, out or new_file(folder, name, "links"))
-    arguments = ["--sizes", ",".join(str(one) for one in sizes), "--rounds", str(rounds)]
+    arguments = ["links", "--sizes", ",".join(str(one) for one in sizes), "--rounds", str(rounds)]
     arguments += ["--peer", peer] if peer else []
     arguments += ["--logical-devices", str(logical_devices)] if logical_devices else []
     with keeping(path):
-        run_probe("links.py", arguments, path, python, timeout_s, progress)
+        run_probe("links", arguments, path, python, timeout_s, progress)
     return path
 
 
@@ -394,10 +394,10 @@ def profile_server(
             f"more than {format_bytes(_MOST_BYTES)}; take fewer or smaller ones"
         )
     path = _made(folder, out or new_file(folder, name, "server"))
-    arguments = ["--tensors", ",".join(map(str, tensors)), "--sizes", ",".join(map(str, sizes)), "--rounds", str(rounds)]
+    arguments = ["servers", "--tensors", ",".join(map(str, tensors)), "--sizes", ",".join(map(str, sizes)), "--rounds", str(rounds)]
     arguments += ["--seconds", str(seconds), *(["--peer", peer] if peer else [])]
     with keeping(path):
-        run_probe("servers.py", arguments, path, python, timeout_s, progress)
+        run_probe("links", arguments, path, python, timeout_s, progress)
     return path
 
 
@@ -457,7 +457,7 @@ def profile_input(
     for option, values in (("--batches", batches), ("--calls", calls)):
         arguments += [option, ",".join(map(str, values))] if values else []
     with keeping(path):
-        run_probe("input_pipeline.py", arguments, path, python, timeout_s, progress)
+        run_probe("input_pipeline", arguments, path, python, timeout_s, progress)
     return path
 
 
@@ -486,7 +486,7 @@ def serve_link(address: str, python: str | None = None, ready: Callable[[], None
         Ctrl-C; the server is stopped first.
     """
     check_address(address, "`address`")
-    raise CalibrationError(f"`address={address!r}`: {serve_probe('links.py', ['--serve', address], python, ready)}")
+    raise CalibrationError(f"`address={address!r}`: {serve_probe('links', ['serve', address], python, ready)}")
 
 
 def check_target(target: str, option: str, example: str = "models/keras/cnn.py:build") -> None:

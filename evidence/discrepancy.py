@@ -44,7 +44,7 @@ from simulator.results.inadequacy import (
     KINDS_OF_LINKS,
     MEASURED,
 )
-from simulator.spec.discrepancy import Z_90, Deviation, LeftOutRows
+from simulator.spec.discrepancy import Z_90, Deviation, LeftOutRows, Regime
 
 __all__ = ["Held", "Sample", "deviations", "held_out", "main"]
 
@@ -65,7 +65,9 @@ class Sample:
 
     Attributes
     ----------
-    regime, source, series
+    kind, links
+        Of the regime, shape (n,).
+    source, series
         Names, shape (n,).
     low, high
         Ends of the interval without discrepancy, logarithms (n,), at most and at least 0.
@@ -79,7 +81,8 @@ class Sample:
         Number of the setting (n,).
     """
 
-    regime: NDArray[np.str_]
+    kind: NDArray[np.str_]
+    links: NDArray[np.str_]
     source: NDArray[np.str_]
     series: NDArray[np.str_]
     low: Array
@@ -95,22 +98,31 @@ class Sample:
     def of(cls, rows: Iterable[Compared]) -> Sample:
         """Of rows that were not fitted and say how far they reach."""
         table = [
-            (its.regime, its.source, its.series, np.log(max(its.low, _TINY * mean) / mean), np.log(its.high / mean), np.log(value / mean),
-             its.compute, its.communication, its.reach, 1.0 / len(row.measured), number)
+            (its.regime.kind, its.regime.links, its.source, its.series, np.log(max(its.low, _TINY * mean) / mean),
+             np.log(its.high / mean), np.log(value / mean), its.compute, its.communication, its.reach, 1.0 / len(row.measured), number)
             for number, row in enumerate(rows)
             if (its := row.reached) is not None and not row.fitted and (mean := row.predicted.mean) > 0
             for value in row.measured
         ]  # fmt: skip
-        columns: list[tuple[object, ...]] = list(zip(*table, strict=True)) if table else [()] * 11
+        columns: list[tuple[object, ...]] = list(zip(*table, strict=True)) if table else [()] * 12
         return cls(*(np.array(column) for column in columns))
 
     def where(self, mask: NDArray[np.bool_]) -> Sample:
         """Those rows alone."""
         return Sample(**{name: getattr(self, name)[mask] for name in self.__dataclass_fields__})
 
-    def weights(self, regime: str) -> Array:
+    def of_regime(self, regime: Regime) -> NDArray[np.bool_]:
+        """Which rows are of a regime (n,)."""
+        return np.asarray((self.kind == regime.kind) & (self.links == regime.links), dtype=bool)
+
+    @property
+    def regimes(self) -> list[Regime]:
+        """Those that there are rows of, in order."""
+        return sorted({Regime(*map(str, pair)) for pair in zip(self.kind, self.links, strict=True)})
+
+    def weights(self, regime: Regime) -> Array:
         """Of each value in an estimate for a regime; they sum to 1 (n,)."""
-        own = self.regime == regime
+        own = self.of_regime(regime)
         weights = np.zeros(len(self.share))
         for mask, total in ((own, None), (~own, _OTHERS)):
             part = np.where(mask, self.share, 0.0)
@@ -136,7 +148,7 @@ class Sample:
 _TINY = 1e-6
 
 
-def deviations(sample: Sample, regime: str, without: str = "") -> tuple[Deviation, Deviation]:
+def deviations(sample: Sample, regime: Regime, without: str = "") -> tuple[Deviation, Deviation]:
     """What predictions of a regime are off by: of compute, and of communication.
 
     Parameters
@@ -146,7 +158,7 @@ def deviations(sample: Sample, regime: str, without: str = "") -> tuple[Deviatio
     """
     kept = sample.where((sample.source != without) & _alike(sample, regime))
     if not len(kept.share):
-        kept = sample.where((sample.source != without) & ((sample.regime == regime) | _of_whole_models(sample)))
+        kept = sample.where((sample.source != without) & (sample.of_regime(regime) | _of_whole_models(sample)))
     weights = kept.weights(regime)
 
     def loss(logs: Array) -> float:
@@ -157,40 +169,37 @@ def deviations(sample: Sample, regime: str, without: str = "") -> tuple[Deviatio
         (optimize.minimize(loss, np.log(start), method="Nelder-Mead", bounds=limits, options=_SEARCH) for start in _STARTS),
         key=lambda its: float(its.fun),
     )
-    kind, _, links = regime.partition(", ")
-    further = 1.0 if kind == CUT or links in (MEASURED, CONTENDED) else _NEXT
+    further = 1.0 if regime.kind == CUT or regime.links in _MEASURED else _NEXT
     compute, communication = (0.0 if value < _NOTHING else digits(value * further, 2) for value in np.exp(found.x))
-    if kind == CUT:  # of few sources: no less than of all-reduces, which a cut model has as well
-        least = deviations(sample, f"{ALL_REDUCE}, {BETWEEN if links == CATALOGUE else links}", without)
-        further = _NEXT if links == CATALOGUE else 1.0  # has rows of its own
+    if regime.kind == CUT:  # of few sources: no less than of all-reduces, which a cut model has as well
+        least = deviations(sample, Regime(ALL_REDUCE, BETWEEN if regime.links == CATALOGUE else regime.links), without)
+        further = _NEXT if regime.links == CATALOGUE else 1.0  # has rows of its own
         compute, communication = (
             max(own, digits(other / further, 2)) for own, other in ((compute, least[0].per_doubling), (communication, least[1].at))
         )
     return Deviation(per_doubling=compute), Deviation(at=communication)
 
 
+_MEASURED = (MEASURED, CONTENDED)
 _LEAST, _NOTHING, _MOST = 1e-4, 1e-3, 2.0
 _STARTS = (0.02, 0.1), (0.005, 0.3), (0.05, 0.03)
 _SEARCH = {"xatol": 0.02, "fatol": 1e-6}
 
 
-def _alike(sample: Sample, regime: str) -> NDArray[np.bool_]:
+def _alike(sample: Sample, regime: Regime) -> NDArray[np.bool_]:
     """Rows with the same kind of links, all that nobody measured being alike.
 
     Models that are cut stand by themselves, whatever their links where there are no others.
     """
-    kind, _, links = regime.partition(", ")
-    names = [name.partition(", ") for name in sample.regime]
-    if kind == CUT:
-        alike = [name[0] == CUT and name[2] == links for name in names]
-        return np.array(alike if any(alike) else [name[0] == CUT for name in names], dtype=bool)
-    measured = (MEASURED, CONTENDED)
-    same = [name[2] == links if links in measured else name[2] not in measured for name in names]
-    return np.array([name[0] != CUT and alike for name, alike in zip(names, same, strict=True)], dtype=bool)
+    if regime.kind == CUT:
+        same = sample.of_regime(regime)
+        return same if same.any() else np.asarray(sample.kind == CUT, dtype=bool)
+    alike = sample.links == regime.links if regime.links in _MEASURED else ~np.isin(sample.links, _MEASURED)
+    return np.asarray((sample.kind != CUT) & alike, dtype=bool)
 
 
 def _of_whole_models(sample: Sample) -> NDArray[np.bool_]:
-    return np.array([", " in name and not name.startswith(CUT) for name in sample.regime], dtype=bool)
+    return np.asarray((sample.kind != CUT) & (sample.links != ""), dtype=bool)
 
 
 @dataclass(frozen=True)
@@ -221,17 +230,17 @@ class Held:
         )
 
 
-def held_out(sample: Sample, regimes: Sequence[str]) -> Held:
+def held_out(sample: Sample, regimes: Sequence[Regime]) -> Held:
     """Each source of some regimes held against the discrepancy that the others give."""
     with_term, without = [], []
     for regime in regimes:
-        own = sample.where(sample.regime == regime)
+        own = sample.where(sample.of_regime(regime))
         for source in np.unique(own.source):
             part = own.where(own.source == source)
             compute, communication = deviations(sample, regime, without=str(source))
             with_term.append(_held(part, *part.ends(compute.per_doubling, communication.at)))
             without.append(_held(part, part.low, part.high))
-    own = sample.where(np.isin(sample.regime, regimes))
+    own = sample.where(np.any([sample.of_regime(regime) for regime in regimes], axis=0))
     (inside, score), (inside_before, score_before) = (np.sum(its, axis=0) / own.share.sum() for its in (with_term, without))
     return Held(len(np.unique(own.row)), len(np.unique(own.source)), inside, inside_before, score, score_before)
 
@@ -242,16 +251,16 @@ def _held(part: Sample, low: Array, high: Array) -> tuple[float, float]:
     return float(part.share @ inside), float(part.share @ part.scores(low, high))
 
 
-def _staleness(rows: Sequence[Compared], regime: str) -> Deviation:
+def _staleness(rows: Sequence[Compared], regime: Regime) -> Deviation:
     """So that 90% of mean staleness lie within 1.645 deviations; of rows with links alike, or else of all."""
     found = [
-        (row.reached.regime, abs(float(np.log(row.staleness_predicted / value))))
+        (row.reached.regime.links, abs(float(np.log(row.staleness_predicted / value))))
         for row in rows
         if row.reached is not None and row.staleness_predicted
         for value in row.staleness_measured
         if value > 0
     ]
-    alike = [miss for name, miss in found if name.partition(", ")[2] == regime.partition(", ")[2]] or [miss for _, miss in found]
+    alike = [miss for links, miss in found if links == regime.links] or [miss for _, miss in found]
     return Deviation(at=digits(np.quantile(alike, 0.9) / Z_90, 2)) if alike else Deviation()
 
 
@@ -266,22 +275,22 @@ estimated. "checked": 90% intervals of sources that were left out of the estimat
 """
 
 
-def _regime_table(rows: Sequence[Compared], sample: Sample, name: str) -> dict[str, Any]:
+def _regime_table(rows: Sequence[Compared], sample: Sample, regime: Regime) -> dict[str, Any]:
     """What the file says of a regime."""
-    own = sample.where(sample.regime == name)
-    alike = sorted(set(sample.regime[_alike(sample, name)])) or sorted(set(sample.regime))
+    own = sample.where(sample.of_regime(regime))
+    alike = sample.where(_alike(sample, regime)).regimes or sample.regimes
     settings, sources = len(np.unique(own.row)), len(np.unique(own.source))
-    compute, communication = deviations(sample, name)
-    held = held_out(sample, [name] if settings >= _FEWEST else alike)
+    compute, communication = deviations(sample, regime)
+    held = held_out(sample, [regime] if settings >= _FEWEST else alike)
     about = f"{settings} settings of {sources} source{'' if sources == 1 else 's'}"
     if settings < _FEWEST:
         about += "; drawn towards all regimes with such links, whose coverage is given"
     elif sources == 1:
         about += "; its coverage is that of figures from other regimes alone"
-    print(f"{name}: {held if settings >= _FEWEST else about}")  # noqa: T201
-    table: dict[str, Any] = {"name": name, "about": about, "compute": _inline(compute), "communication": _inline(communication)}
-    if name.startswith(ASYNCHRONOUS):
-        table["staleness"] = _inline(_staleness(rows, name))
+    print(f"{regime}: {held if settings >= _FEWEST else about}")  # noqa: T201
+    table: dict[str, Any] = {"name": str(regime), "about": about, "compute": _inline(compute), "communication": _inline(communication)}
+    if regime.kind == ASYNCHRONOUS:
+        table["staleness"] = _inline(_staleness(rows, regime))
     return {**table, "checked": _inline(LeftOutRows(inside=float(f"{held.inside:.3f}"), rows=held.settings, sources=held.sources))}
 
 
@@ -304,10 +313,10 @@ def main() -> None:
     for kind, its in KINDS_OF_LINKS.items():
         for links in its:
             table = tomlkit.table()
-            table.update(_regime_table(rows, sample, f"{kind}, {links}"))
+            table.update(_regime_table(rows, sample, Regime(kind, links)))
             tables.append(table)
     document.add("regimes", tables)
-    print(f"all: {held_out(sample, sorted(set(sample.regime)))}")  # noqa: T201
+    print(f"all: {held_out(sample, sample.regimes)}")  # noqa: T201
     Output(target, EDITED, force=True).write(tomlkit.dumps(document))
     print(f"wrote {target}")  # noqa: T201
 

@@ -10,9 +10,7 @@ import subprocess
 import sys
 from typing import Any
 
-
-class UsageError(ValueError):
-    """What was asked for cannot be had: the asker's fault, not the model's."""
+from .ending import UsageError
 
 
 def cpu_model() -> str:

@@ -16,22 +16,15 @@ works on them. Where the pipeline caches, whole epochs are timed: the first, and
 from __future__ import annotations
 
 import argparse
-import importlib.util
-import os
 import re
-import sys
 import time
-import traceback
-from typing import Any, Callable
+from typing import Any
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+from . import ending, environment, load
+from .ending import UsageError
+from .pipeline_source import Facts, Source
+from .recorder import Recorder, progress
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-# a file of this folder must not hide a module of the user's
-sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != HERE]
-
-EXIT_NO_TENSORFLOW = 4
-EXIT_USAGE = 5
 DROPPED = 3
 FEWEST = 5
 """Batches of a stretch, whatever time they take."""
@@ -42,16 +35,6 @@ MOST_CALLS_WAITING = 8
 WAITING = 0.5
 LONGEST_PAUSE_S = 3.0
 MOST_AHEAD = 20
-
-
-def _sibling(name: str) -> Any:
-    """A script beside this one, under a name that no user's module has."""
-    spec = importlib.util.spec_from_file_location("_paceline_probe_" + name, os.path.join(HERE, name + ".py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def _arguments() -> argparse.Namespace:
@@ -81,12 +64,10 @@ class Probe:
 
     def __init__(self, tf: Any, arguments: argparse.Namespace, recorder: Any) -> None:
         self.tf, self.arguments, self.recorder = tf, arguments, recorder
-        self.progress: Callable[[int, int, str], None] = _sibling("recorder").progress
-        graph = _sibling("pipeline_source")
-        self.source, self.facts_of, self.usage = graph.Source(tf, _sibling("training"), arguments.input), graph.Facts, graph.UsageError
-        self.cores = _sibling("environment").usable_cores()
+        self.source = Source(tf, arguments.input)
+        self.cores = environment.usable_cores()
         if arguments.batches and "batch" not in self.source.takes:
-            raise self.usage(f"`batches`: {arguments.input} takes no batch; leave it out, or let a function take it")
+            raise UsageError(f"`batches`: {arguments.input} takes no batch; leave it out, or let a function take it")
         self.batches = self._batches()
         self.calls = [int(one) for one in arguments.calls.split(",")] if arguments.calls else self._calls()
 
@@ -104,9 +85,9 @@ class Probe:
     def run(self) -> None:
         """Measure all, then tell that it is the end."""
         dataset = self.source.make(self.batches[-1], None, fresh=False)
-        facts = self.facts_of(dataset)
+        facts = Facts(dataset)
         if facts.cache_file:
-            raise self.usage(
+            raise UsageError(
                 f"{self.arguments.input}: caches in a file ({facts.cache_file}), of which the first epoch can be measured once at most; "
                 "measure it with cache() in memory"
             )
@@ -117,14 +98,13 @@ class Probe:
         )  # fmt: skip
         cases = [(batch, calls) for batch in self.batches for calls in self.calls]
         rounds, done = self.arguments.rounds, 0
-        load = _sibling("load")
         watch, judge = load.Watch(), load.Judge()
         usual: dict[Any, float] = {}
         for turn in range(rounds):
             watch.begin()
             means = {}
             for case in list(cases):
-                self.progress(done, rounds * len(cases), f"round {turn + 1} of {rounds}")
+                progress(done, rounds * len(cases), f"round {turn + 1} of {rounds}")
                 mean, busy = self.stretch(*case, turn, facts.cached)
                 means[case] = mean
                 if turn == 0 and case[1] == max(self.calls) and busy < WAITING and not self.arguments.calls:
@@ -138,18 +118,17 @@ class Probe:
                 usual.setdefault(case, mean)
             why = judge.round(seen, sum(means[case] / usual[case] for case in means) / len(means))
             self.recorder.write("load", stage="round", round=turn, why=why, **seen)
-        self.progress(rounds * len(cases), rounds * len(cases), "batches that are ready ahead")
+        progress(rounds * len(cases), rounds * len(cases), "batches that are ready ahead")
         self.ahead()
-        self.recorder.write("end")
 
     def stretch(self, batch: int | None, calls: int, turn: int, fresh: bool) -> tuple[float, float]:
         """One setting in one round; the mean seconds of a batch, and the share of cores' time of one that it took."""
         dataset = self.source.make(batch, calls, fresh=fresh)
-        its = self.facts_of(dataset)
+        its = Facts(dataset)
         found = self._epochs(dataset, its, calls, turn) if its.cached else self._some(dataset, its, calls, turn)
         # the fit asks for the account with the fewest calls, where threads wait for cores the least
         if calls == min(self.calls) and (accounted := self.source.accounted(batch, calls, fresh=its.cached)) is not None:
-            self._account(accounted, self.facts_of(accounted), calls, turn)
+            self._account(accounted, Facts(accounted), calls, turn)
         return found
 
     def _account(self, dataset: Any, facts: Any, calls: int, turn: int) -> None:
@@ -190,7 +169,7 @@ class Probe:
         iterator = iter(dataset)
         first = next(iterator, None)
         if first is None:
-            raise self.usage(f"{self.arguments.input}: is empty: it has no batch")
+            raise UsageError(f"{self.arguments.input}: is empty: it has no batch")
         samples = facts.samples(tf, first)
         self.recorder.write("first_batch", batch=samples, calls=calls, round=turn, epoch=epoch, seconds=time.perf_counter() - began)
         drawn, ended = 1, False
@@ -212,7 +191,7 @@ class Probe:
             last = now
             if now - begun > limit_s and (len(times) >= FEWEST or facts.cached):
                 if facts.cached and most is not None and drawn < most:
-                    raise self.usage(
+                    raise UsageError(
                         f"{self.arguments.input}: caches, and its first epoch takes longer than {limit_s:g} s; "
                         "measure a part of it, such as take(1000)"
                     )
@@ -220,11 +199,11 @@ class Probe:
         cpu_ended = time.process_time()
         after = bytes_read()
         if facts.cached and most is None and not ended:
-            raise self.usage(f"{self.arguments.input}: caches, and where an epoch ends is not known; measure it without repeat()")
+            raise UsageError(f"{self.arguments.input}: caches, and where an epoch ends is not known; measure it without repeat()")
         if facts.cached and not ended:
             next(iterator, None)  # a cache is whole when its end has been asked for
         if not times:
-            raise self.usage(f"{self.arguments.input}: has only {drawn} batches; at least {DROPPED + FEWEST} are needed to time it")
+            raise UsageError(f"{self.arguments.input}: has only {drawn} batches; at least {DROPPED + FEWEST} are needed to time it")
         ended = ended or drawn == facts.epoch
         held = -(-facts.shuffle // samples)
         # at an epoch's end batches come out of the shuffle buffer, and nothing is prepared any more; the last may be a smaller one
@@ -292,32 +271,18 @@ def in_short(message: str) -> str:
 def main() -> int:
     """Run the probe; the exit status tells the parent who is at fault."""
     arguments = _arguments()
-    recorder = _sibling("recorder").Recorder(arguments.out)
+    recorder = Recorder(arguments.out)
     recorder.header("input", {key: value for key, value in vars(arguments).items() if key != "out"})
-    sys.path[:0] = [os.path.dirname(os.path.abspath(arguments.input.rpartition(":")[0])), os.getcwd()]
-    try:
-        import tensorflow as tf
-    except ImportError as error:
-        recorder.write("error", type=type(error).__name__, message=str(error), where="import tensorflow")
-        return EXIT_NO_TENSORFLOW
-    try:
-        environment = _sibling("environment")
+    ending.let_import(arguments.input)
+
+    def measure() -> None:
+        tf = ending.tensorflow()
         tf.config.set_visible_devices([], "GPU")  # batches are prepared on the host; the GPU stays with whom it belongs to
         recorder.write("fingerprint", **environment.fingerprint(tf, "/CPU:0", "CPU"))
         Probe(tf, arguments, recorder).run()
-    except Exception as error:  # the user's code may raise anything
-        frames = traceback.extract_tb(error.__traceback__)
-        own = [frame for frame in frames if os.path.dirname(os.path.abspath(frame.filename)) == sys.path[0]]
-        where = f"{own[-1].filename}:{own[-1].lineno}" if own else ""
-        said = str(error)[:2000]
-        if type(error).__name__ != "UsageError":
-            at = " at " + where if where else ""
-            said = f"{arguments.input}: raises {type(error).__name__}{at}: {in_short(said)}"
-        recorder.write("error", type=type(error).__name__, message=said, where=where)
-        traceback.print_exc()
-        return EXIT_USAGE
-    return 0
 
+    def said(error: Exception, where: str) -> str:
+        at = " at " + where if where else ""
+        return f"{arguments.input}: raises {type(error).__name__}{at}: {in_short(str(error)[:2000])}"
 
-if __name__ == "__main__":
-    sys.exit(main())
+    return ending.recorded(measure, recorder, arguments.input, said)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 DEFAULT_INTEGER_BOUND = 2
 
 
 def _rng() -> Any:
+    import numpy as np
+
     # the same numbers in each run: their values do not change what a step costs
     return np.random.default_rng(0)
 

@@ -11,14 +11,13 @@ from __future__ import annotations
 
 from typing import Any, Callable, Sequence
 
+from . import counting
+from .ending import UsageError
+
 SHAPE_ONLY = frozenset(("BroadcastGradientArgs", "OnesLike", "Rank", "Shape", "ShapeN", "Size", "ZerosLike"))
 """Operations that need to know of a tensor how large it is, not what is in it."""
 RENAMED = frozenset(("ExpandDims", "Identity", "Reshape", "Squeeze", "StopGradient", "PreventGradient"))
 """Operations whose result is their first input under another name: the same bytes."""
-
-
-class UsageError(ValueError):
-    """The model cannot be cut: the asker's fault."""
 
 
 class Layer:
@@ -264,13 +263,13 @@ class Passes:
                 backward[index] = times["backward-end", index] - times[before]
         return [max(one, 0.0) for one in forward], [max(one, 0.0) for one in backward]
 
-    def sizes(self, counting: Any, batch: int) -> list[dict[str, float | None]]:
+    def sizes(self, batch: int) -> list[dict[str, float | None]]:
         """Of each layer, for a batch: bytes that it hands on, bytes kept for its backward pass, operations.
 
         Nothing runs: the step is traced. *Kept* are the results of the forward pass that operations of
         the backward pass read, each once: a tensor that both of two layers read is the later
         one's, which takes it in. Variables are not counted, nor what has another name for the
-        same bytes. Operations are counted as ``counting`` does; None where they cannot be.
+        same bytes. Operations are counted as :mod:`.counting` does; None where they cannot be.
         """
         tf = self._tf
         x, y = self._steps.batch_of(batch)
@@ -299,22 +298,22 @@ class Passes:
         finally:
             tf.config.run_functions_eagerly(before)
         owner = self._owners(graph, marks)
-        kept = self._kept(tf, counting, graph, owner)
+        kept = self._kept(tf, graph, owner)
         flops: list[float | None] = [0.0] * len(self.layers)
         for one in counting.needed(graph):
             if one.name in owner:
                 index = owner[one.name][1]
                 try:
-                    flops[index] = None if flops[index] is None else flops[index] + _flops(tf, counting, graph, one)
+                    flops[index] = None if flops[index] is None else flops[index] + _flops(tf, graph, one)
                 except ValueError:
                     flops[index] = None
         return [{"output_bytes": handed[index], "kept_bytes": kept[index], "flops": flops[index]} for index in range(len(self.layers))]
 
-    def write_sizes(self, recorder: Any, counting: Any, batches: Sequence[int]) -> None:
+    def write_sizes(self, recorder: Any, batches: Sequence[int]) -> None:
         """A record of each layer at the smallest and at the largest batch size."""
         order = {id(one): place for place, one in enumerate(self._steps.variables())}
         for batch in (min(batches), max(batches)):
-            for index, (layer, found) in enumerate(zip(self.layers, self.sizes(counting, batch))):
+            for index, (layer, found) in enumerate(zip(self.layers, self.sizes(batch))):
                 created = sorted(order[id(one)] for one in layer.variables)
                 recorder.write("layer", index=index, name=layer.name, batch=batch, variables=created, **found)
 
@@ -329,7 +328,7 @@ class Passes:
             since = until
         return found
 
-    def _kept(self, tf: Any, counting: Any, graph: Any, owner: dict[str, tuple[str, int]]) -> list[float]:
+    def _kept(self, tf: Any, graph: Any, owner: dict[str, tuple[str, int]]) -> list[float]:
         readers: dict[str, tuple[Any, int]] = {}
         for one in counting.needed(graph):
             phase, index = owner.get(one.name, ("", -1))
@@ -367,7 +366,7 @@ def _itself(tensor: Any) -> Any:
     return tensor
 
 
-def _flops(tf: Any, counting: Any, graph: Any, one: Any) -> float:
+def _flops(tf: Any, graph: Any, one: Any) -> float:
     if one.type in counting.BRANCHES or one.type.startswith(counting.OPAQUE):
         raise ValueError("what " + one.type + " does depends on values")
     if one.type in ("PartitionedCall", "StatefulPartitionedCall"):

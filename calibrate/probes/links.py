@@ -1,50 +1,44 @@
-"""Measures links: bytes against time through TensorFlow's own transports.
+"""Measures links and servers, through TensorFlow's own transports.
 
-Without options: between two processes of this machine, in a network namespace of their
-own. ``--serve HOST:PORT`` waits for the other half, ``--peer HOST:PORT`` measures with it.
-TensorFlow's gRPC server listens on all interfaces of its host: see isolation.py.
+``links``: bytes against time, between two processes and between the devices of this one. ``servers``: pulls and pushes of many
+tensors between a worker, which this process is, and a server. Between two processes of this machine, in a network namespace of
+their own; or with the half that ``serve HOST:PORT`` is elsewhere. TensorFlow's gRPC server listens on all interfaces of its host:
+see isolation.py.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
+import contextlib
 import os
 import signal
 import socket
 import subprocess
 import sys
 import threading
-import traceback
-from typing import Any
+from typing import Any, Callable, Iterator
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+from . import ending, environment, exchanges, transfers
+from .recorder import Recorder, progress
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != HERE]
-
-EXIT_FAILED = 3
-EXIT_NO_TENSORFLOW = 4
 CONNECT_S = 20.0
-
-
-def _sibling(name: str) -> Any:
-    spec = importlib.util.spec_from_file_location("_paceline_probe_" + name, os.path.join(HERE, name + ".py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--serve")
-    parser.add_argument("--peer")
-    parser.add_argument("--sizes", default=",".join(str(2**power) for power in range(10, 27, 2)))
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--logical-devices", type=int, default=0, help="split the CPU, to try the all-reduce without GPUs")
-    parser.add_argument("--out", default="")
+    halves = parser.add_subparsers(dest="half", required=True)
+    halves.add_parser("serve", help="wait for the other half").add_argument("address", metavar="HOST:PORT")
+    links = halves.add_parser("links", help="bytes against time")
+    links.add_argument("--sizes", default=",".join(str(2**power) for power in range(10, 27, 2)))
+    links.add_argument("--logical-devices", type=int, default=0, help="split the CPU, to try the all-reduce without GPUs")
+    servers = halves.add_parser("servers", help="pulls and pushes of many tensors")
+    servers.add_argument("--tensors", default="1,4,16,64")
+    servers.add_argument("--sizes", default="256,16384,262144,1048576", help="bytes of each tensor, multiples of 4")
+    servers.add_argument("--seconds", type=float, default=15.0, help="about so long it measures")
+    for half in (links, servers):
+        half.add_argument("--peer", metavar="HOST:PORT", help="measure with the half that serves there, not with a process of this machine")
+        half.add_argument("--rounds", type=int, default=7)
+        half.add_argument("--out", required=True)
     return parser.parse_args()
 
 
@@ -80,21 +74,30 @@ def own_address(peer: str) -> str:
         ) from None
 
 
-def serve(tf: Any, address: str) -> None:
-    """One half: a server that the peer puts to work. Ends when its starter goes away."""
-    check_port(address)
-    tf.distribute.Server({"serving": [address]}, job_name="serving", task_index=0)
+def serve(address: str) -> int:
+    """One half: a server that the peer puts to work. Ends when its starter goes away, or with a line on stderr."""
+    try:
+        tf = ending.tensorflow()
+        check_port(address)
+        tf.distribute.Server({"serving": [address]}, job_name="serving", task_index=0)
+    except ending.NoTensorFlowError as error:
+        print(f"{sys.executable} cannot import TensorFlow: {error}", file=sys.stderr)
+        return ending.EXIT_NO_TENSORFLOW
+    except Exception as error:
+        print(str(error), file=sys.stderr)
+        return ending.EXIT_FAILED
     print("@serving " + address, flush=True)
     if not sys.stdin.isatty():  # a pipe from the starter closes when it dies
         sys.stdin.read()
-        return
+        return 0
     threading.Event().wait()
+    return 0
 
 
 def second_process() -> tuple[subprocess.Popen[str], str]:
     """The serving half as a process of this machine, and its address."""
     address = f"127.0.0.1:{free_port('127.0.0.1')}"
-    command = [sys.executable, os.path.abspath(__file__), "--serve", address]
+    command = [sys.executable, os.path.dirname(os.path.abspath(__file__)), "links", "serve", address]
     child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert child.stdout is not None
     for line in child.stdout:
@@ -106,12 +109,33 @@ def second_process() -> tuple[subprocess.Popen[str], str]:
     )
 
 
-def measure(tf: Any, arguments: argparse.Namespace, recorder: Any) -> None:
-    """The other half: everything that this host and its peer can show."""
-    environment, transfers = _sibling("environment"), _sibling("transfers")
-    progress = _sibling("recorder").progress
-    device, kind = environment.choose_device(tf, None)
-    recorder.write("fingerprint", **environment.fingerprint(tf, device, kind))
+@contextlib.contextmanager
+def both_halves(tf: Any, peer: str | None, note: Callable[[str, str, str], None]) -> Iterator[tuple[str, list[str]]]:
+    """Two servers that know of each other, this process's first: its target, and both addresses; ``note`` is told of their hosts."""
+    child = None
+    try:
+        if peer:
+            host, where = own_address(peer), ""
+        else:
+            child, peer = second_process()
+            host, where = "127.0.0.1", " in a network namespace of its own"
+        own = f"{host}:{free_port(host)}"
+        # another job name than the session's: TensorFlow refuses a cluster that renames a task to itself
+        server = tf.distribute.Server({"measuring": [own]}, job_name="measuring", task_index=0)
+        note(host, peer.rpartition(":")[0], where)
+        yield server.target, [own, peer]
+    finally:
+        if child is not None:
+            child.kill()
+            child.wait()
+
+
+def measure_links(tf: Any, arguments: argparse.Namespace, recorder: Any) -> None:
+    """Everything that this host and its peer can show."""
+    if arguments.logical_devices:
+        cpu = tf.config.list_physical_devices("CPU")[0]
+        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * arguments.logical_devices)
+    recorder.write("fingerprint", **environment.fingerprint(tf, *environment.choose_device(tf, None)))
     sizes = [int(part) for part in arguments.sizes.split(",")]
     gpus = [f"/GPU:{index}" for index in range(len(tf.config.list_physical_devices("GPU")))]
     parallel = gpus or [f"/CPU:{index}" for index in range(arguments.logical_devices)]
@@ -122,74 +146,46 @@ def measure(tf: Any, arguments: argparse.Namespace, recorder: Any) -> None:
         done[0] += 1
         progress(done[0], kinds * 2 * len(sizes) * arguments.rounds, what)
 
-    child = None
-    try:
-        if arguments.peer:
-            peer, host = arguments.peer, own_address(arguments.peer)
-        else:
-            child, peer = second_process()
-            host = "127.0.0.1"
-        own = f"{host}:{free_port(host)}"
-        # another job name than the session's: TensorFlow refuses a cluster that renames a task to itself
-        server = tf.distribute.Server({"measuring": [own]}, job_name="measuring", task_index=0)
-        recorder.write(
-            "note", remark=f"gRPC between {host} and {peer.rpartition(':')[0]}" + (" in a network namespace of its own" if child else "")
-        )
-        transfers.between_processes(tf, server.target, [own, peer], sizes, arguments.rounds, recorder, report)
-    finally:
-        if child is not None:
-            child.kill()
-            child.wait()
+    def note(host: str, peer: str, where: str) -> None:
+        recorder.write("note", remark=f"gRPC between {host} and {peer}{where}")
+
+    with both_halves(tf, arguments.peer, note) as (target, addresses):
+        transfers.between_processes(tf, target, addresses, sizes, arguments.rounds, recorder, report)
     if gpus:
         transfers.host_device(tf, gpus[0], sizes, arguments.rounds, recorder, report)
     if len(parallel) > 1:
         transfers.all_reduce(tf, parallel, sizes, arguments.rounds, recorder, report)
-    recorder.write("end")
 
 
-def _split_cpu(tf: Any, count: int) -> None:
-    cpu = tf.config.list_physical_devices("CPU")[0]
-    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * count)
+def measure_servers(tf: Any, arguments: argparse.Namespace, recorder: Any) -> None:
+    """Pulls from the peer, and pushes to it."""
+    recorder.write("fingerprint", **environment.fingerprint(tf, *environment.choose_device(tf, "CPU")))
+
+    def note(host: str, peer: str, where: str) -> None:
+        recorder.write("note", remark=f"gRPC between a worker at {host} and a server at {peer}{where}")
+
+    with both_halves(tf, arguments.peer, note) as (target, addresses):
+        exchanges.between_processes(tf, target, addresses, arguments, recorder)
 
 
 def main() -> int:
     """Run one half of the probe."""
     arguments = _arguments()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    recorder = None
-    if not arguments.serve:
-        recorder = _sibling("recorder").Recorder(arguments.out)
-        recorder.header("links", {key: value for key, value in vars(arguments).items() if key != "out"})
-    try:
-        if recorder is not None and not arguments.peer:
-            # before TensorFlow starts its threads
-            _sibling("isolation").isolate(
+    if arguments.half == "serve":
+        return serve(arguments.address)
+    recorder = Recorder(arguments.out)
+    recorder.header(arguments.half, {key: value for key, value in vars(arguments).items() if key not in ("half", "out")})
+
+    def measure() -> None:
+        if not arguments.peer:  # before TensorFlow starts its threads
+            from . import isolation  # which there is not on every system
+
+            isolation.isolate(
                 "; if this network is trusted, "
                 "run `paceline calibrate-link --serve 127.0.0.1:2222` in one terminal and `--peer 127.0.0.1:2222` in another"
             )
-        try:
-            import tensorflow as tf
-        except ImportError as error:
-            if recorder is None:
-                print(f"{sys.executable} cannot import TensorFlow: {error}", file=sys.stderr)
-            else:
-                recorder.write("error", type=type(error).__name__, message=str(error), where="import tensorflow")
-            return EXIT_NO_TENSORFLOW
-        if arguments.logical_devices:
-            _split_cpu(tf, arguments.logical_devices)
-        if recorder is None:
-            serve(tf, arguments.serve)
-        else:
-            measure(tf, arguments, recorder)
-    except Exception as error:
-        if recorder is None:
-            print(str(error), file=sys.stderr)
-        else:
-            recorder.write("error", type=type(error).__name__, message=str(error)[:2000], where="")
-            traceback.print_exc()
-        return EXIT_FAILED
-    return 0
+        tf = ending.tensorflow()
+        (measure_links if arguments.half == "links" else measure_servers)(tf, arguments, recorder)
 
-
-if __name__ == "__main__":
-    sys.exit(main())
+    return ending.recorded(measure, recorder)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
 from typing import Any, Callable
+
+from . import training
 
 
 def split(tf: Any, count: int) -> None:
@@ -19,8 +22,6 @@ def split(tf: Any, count: int) -> None:
 
 def _memory_mb() -> int:
     """Free memory of the first GPU, in MB, less what TensorFlow leaves to CUDA and its libraries."""
-    import subprocess
-
     query = ["nvidia-smi", "-i", "0", "--query-gpu=memory.free", "--format=csv,noheader,nounits"]
     answer = subprocess.run(query, capture_output=True, text=True, timeout=20, check=True)
     return max(int(float(answer.stdout)) - 1800, 256)
@@ -28,9 +29,7 @@ def _memory_mb() -> int:
 
 def steps(
     tf: Any,
-    training: Any,
     builder: Callable[[], Any],
-    make_batch: Callable[..., Any],
     mixed: bool,
     kind: str,
     count: int,
@@ -39,7 +38,7 @@ def steps(
     """A callable for each batch of a replica: one step of all replicas, each on a batch that lies on its device."""
     strategy = tf.distribute.MirroredStrategy([f"/{kind}:{index}" for index in range(count)])
     with strategy.scope():
-        made = training.ModelSteps(tf, builder(), make_batch, mixed)
+        made = training.ModelSteps(tf, builder(), mixed)
         made.batch_of(batches[0])
         made.optimizer.build(made.model.trainable_variables)
 

@@ -6,19 +6,18 @@ import inspect
 import logging
 from typing import Any
 
+from . import training
+from .ending import UsageError
+
 _GIVEN = {"prefetch": 1, "cache": True, "num_parallel_calls": 1}
 """To a function that asks for it, and has no default."""
-
-
-class UsageError(ValueError):
-    """What was asked for cannot be had: the asker's fault."""
 
 
 class Source:
     """The user's pipeline, made anew for each stretch where it caches or takes parameters."""
 
-    def __init__(self, tf: Any, training: Any, target: str) -> None:
-        self.tf, self.training, self.target = tf, training, target
+    def __init__(self, tf: Any, target: str) -> None:
+        self.tf, self.target = tf, target
         self.made = 0
         self.found = self._load()
         self.takes: set[str] = set()
@@ -40,10 +39,7 @@ class Source:
                 )
 
     def _load(self) -> Any:
-        try:
-            module, name = self.training.load_module(self.target, f"_{self.made}" if self.made else "")
-        except self.training.UsageError as error:
-            raise UsageError(str(error)) from None
+        module, name = training.load_module(self.target, f"_{self.made}" if self.made else "")
         self.made += 1
         found = getattr(module, name, None)
         if not isinstance(found, self.tf.data.Dataset) and not callable(found):

@@ -22,19 +22,13 @@ The batch lies on the device before the clock starts: reading input is not measu
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import os
 import statistics
-import sys
 import time
-import traceback
 from typing import Any, Callable
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-
-HERE = os.path.dirname(os.path.abspath(__file__))
-# a file of this folder must not hide a module of the user's
-sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != HERE]
+from . import ending, environment, load, mirrored, overheads, training
+from .recorder import Recorder, progress
 
 WINDOW = 5
 WARM_UP_WINDOWS = 12
@@ -42,19 +36,6 @@ WARM_UP_AGREEMENT = 0.05
 WARM_UP_LIMIT_S = 60.0
 FIRST_PAUSE_S = 0.1
 TOGETHER_LIMIT_S = 300.0
-EXIT_USER_CODE = 3
-EXIT_NO_TENSORFLOW = 4
-EXIT_USAGE = 5
-
-
-def _sibling(name: str) -> Any:
-    """A script beside this one, under a name that no user's module has."""
-    spec = importlib.util.spec_from_file_location("_paceline_probe_" + name, os.path.join(HERE, name + ".py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def _arguments() -> argparse.Namespace:
@@ -85,11 +66,8 @@ class Probe:
         self.tf = tf
         self.arguments = arguments
         self.recorder = recorder
-        self.progress: Callable[[int, int, str], None] = _sibling("recorder").progress
-        self.training = _sibling("training")
         self.device, self.kind = device, kind
         self.start_up = start_up
-        self.overheads = _sibling("overheads")
         self.batches = [int(part) for part in arguments.batches.split(",")]
         self.model: Any = None
         self.watched_factory: Any = None
@@ -115,22 +93,21 @@ class Probe:
         """The step as the user wrote it, for each batch size."""
         arguments = self.arguments
         if arguments.step:
-            factory = self.training.load_function(arguments.step)
-            return {batch: self.training.custom_step(self.tf, factory, batch, self.device) for batch in self.batches}
-        builder = self.training.load_function(arguments.model)
+            factory = training.load_function(arguments.step)
+            return {batch: training.custom_step(self.tf, factory, batch, self.device) for batch in self.batches}
+        builder = training.load_function(arguments.model)
         if arguments.replicas > 1:
-            make_batch, mixed = _sibling("inputs").make_batch, arguments.precision == "mixed_float16"
-            return _sibling("mirrored").steps(
-                self.tf, self.training, builder, make_batch, mixed, self.kind, arguments.replicas, self.batches
-            )
+            return mirrored.steps(self.tf, builder, arguments.precision == "mixed_float16", self.kind, arguments.replicas, self.batches)
         with self.tf.device(self.device):
             built = builder()
-        self.model = self.training.ModelSteps(self.tf, built, _sibling("inputs").make_batch, arguments.precision == "mixed_float16")
+        self.model = training.ModelSteps(self.tf, built, arguments.precision == "mixed_float16")
         if arguments.layers:
             with self.tf.device(self.device):
                 self.model.batch_of(self.batches[0])  # builds it
             with self.start_up.without():
-                _sibling("layers").cut(self.model.model)  # what cannot be cut is refused before anything is measured
+                from . import layers
+
+                layers.cut(self.model.model)  # what cannot be cut is refused before anything is measured
         return {batch: self.model.step(batch, self.device, arguments.jit) for batch in self.batches}
 
     def instrumented_step(self, batch: int) -> Callable[[], Any]:
@@ -146,8 +123,8 @@ class Probe:
         self.tf.function = without_xla
         try:
             if self.watched_factory is None:
-                self.watched_factory = self.training.load_function(self.arguments.step, "_instrumented")
-            return self.training.custom_step(self.tf, self.watched_factory, batch, self.device)
+                self.watched_factory = training.load_function(self.arguments.step, "_instrumented")
+            return training.custom_step(self.tf, self.watched_factory, batch, self.device)
         finally:
             self.tf.function = original
 
@@ -176,7 +153,6 @@ class Probe:
         """
         rounds = max(1, min(self.arguments.rounds, self.arguments.steps // 2))
         repeats = min(self.arguments.repeats, (rounds + 1) // 2)
-        load = _sibling("load")
         watch, judge = load.Watch(), load.Judge()
         usual: dict[int, float] = {}
         done = turn = repeated = wanted = 0
@@ -191,13 +167,13 @@ class Probe:
             self.recorder.write("load", stage="round", round=turn, why=why, **seen)
             turn += 1
             if why and repeated < repeats:
-                self.progress(done, total, "measured again: " + why)
+                progress(done, total, "measured again: " + why)
                 time.sleep(FIRST_PAUSE_S * 2**repeated)
                 repeated += 1
                 continue
             wanted += 1
             done += share * len(steps)
-            self.progress(done, total, f"round {wanted} of {rounds}")
+            progress(done, total, f"round {wanted} of {rounds}")
         together = judge.all_rounds()
         if together is not None:
             self.recorder.write("load", stage="rounds", **together)
@@ -228,7 +204,8 @@ class Probe:
 
     def count(self, steps: dict[int, Callable[[], Any]]) -> None:
         """What each step asks of a device; last, since tracing runs the user's Python once more. A step that cannot be counted is none."""
-        counting = _sibling("counting")
+        from . import counting
+
         float_bytes = 4 if self.arguments.precision == "float32" else 2
         for batch, step in steps.items():
             try:
@@ -238,9 +215,10 @@ class Probe:
 
     def split(self, done: int, total: int) -> int:
         """Steps with clocks inside: how forward, backward and apply share the time. Returns the largest variable's bytes."""
-        make = _sibling("stamps").Stamps
+        from .stamps import Stamps
+
         # one set of clocks a batch size: a step of the user's own may make new variables for each
-        stamps = {batch: make(self.tf, barrier=self.kind == "CPU") for batch in self.batches}
+        stamps = {batch: Stamps(self.tf, barrier=self.kind == "CPU") for batch in self.batches}
         count = max(10, min(20, self.arguments.steps))
         steps = {}
         for batch, clocks in stamps.items():
@@ -259,7 +237,7 @@ class Probe:
                     end = time.time()
                 self._write_split(batch, index, start, end, clocks)
                 done += 1
-            self.progress(done, total, "forward, backward, apply")
+            progress(done, total, "forward, backward, apply")
         return self._variables(stamps[self.batches[0]])
 
     def _write_split(self, batch: int, index: int, start: float, end: float, clocks: Any) -> None:
@@ -277,11 +255,13 @@ class Probe:
 
     def layers(self, done: int, total: int) -> None:
         """Each layer of the model: sizes from its graph, times from steps with clocks at the cuts."""
+        from . import layers
+        from .stamps import Stamps
+
         count = max(10, min(20, self.arguments.steps))
-        make = _sibling("stamps").Stamps
-        stamps = {batch: make(self.tf, barrier=False) for batch in self.batches}
-        passes = _sibling("layers").Passes(self.tf, self.model)
-        passes.write_sizes(self.recorder, _sibling("counting"), self.batches)
+        stamps = {batch: Stamps(self.tf, barrier=False) for batch in self.batches}
+        passes = layers.Passes(self.tf, self.model)
+        passes.write_sizes(self.recorder, self.batches)
         timed = {batch: passes.timed(batch, self.device, stamps[batch]) for batch in self.batches}
         for index in range(-3, count):
             for batch, step in timed.items():
@@ -292,11 +272,11 @@ class Probe:
                 forward, backward = passes.seconds(stamps[batch].times())
                 self.recorder.write("layers", batch=batch, index=index, forward_s=forward, backward_s=backward)
                 done += 1
-            self.progress(done, total, "layers")
+            progress(done, total, "layers")
 
     def beside_steps(self, step: Callable[[], Any]) -> None:
         """Ends of iterators; first evaluations, where the model is known; and checkpoints."""
-        overheads, recorder = self.overheads, self.recorder
+        recorder = self.recorder
         overheads.iterator_ends(self.tf, step, self._timed, recorder)
         if self.model is not None:
             batch = self.batches[0]
@@ -340,7 +320,7 @@ class Probe:
         """Everything, the most valuable first."""
         count = max(10, min(20, self.arguments.steps))
         total = len(self.batches) * (self.arguments.steps + count * (2 if self.arguments.layers else 1))
-        self.progress(0, total, "build and warm up")
+        progress(0, total, "build and warm up")
         steps = self.plain_steps()
         if not self.arguments.together:
             self.recorder.write("startup", seconds=self.start_up.seconds(), of_process=self.start_up.of_process)
@@ -350,20 +330,20 @@ class Probe:
             if self.arguments.together:
                 wait_for_all(self.arguments.together)
             self.time_plain(steps, total)
-            self.recorder.write("end")
             return
         self.time_plain(steps, total)
         self.peak_memory(steps)
         largest = self.split(len(self.batches) * self.arguments.steps, total)
         optimizer = self.model.optimizer if self.model else None
-        _sibling("server_cost").measure(self.tf, optimizer, largest, 5, self.recorder)
+        from . import server_cost
+
+        server_cost.measure(self.tf, optimizer, largest, 5, self.recorder)
         name = type(optimizer).__name__ if optimizer is not None else "the step's own; server cost of SGD"
         self.recorder.write("note", optimizer=name, instrumented_without_xla=bool(self.arguments.jit))
         if self.arguments.layers:
             self.layers(len(self.batches) * (self.arguments.steps + count), total)
         self.beside_steps(steps[self.batches[0]])
         self.count(steps)
-        self.recorder.write("end")
 
 
 def wait_for_all(together: str) -> None:
@@ -383,22 +363,16 @@ def main() -> int:
     arguments = _arguments()
     if arguments.cores:
         os.sched_setaffinity(0, [int(core) for core in arguments.cores.split(",")])
-    start_up = _sibling("overheads").StartUp()
-    load = _sibling("load")
-    before = load.Watch()
-    recorder = _sibling("recorder").Recorder(arguments.out)
+    start_up, before = overheads.StartUp(), load.Watch()
+    recorder = Recorder(arguments.out)
     recorder.header("step", {key: value for key, value in vars(arguments).items() if key != "out"})
     target = arguments.model or arguments.step
-    sys.path[:0] = [os.path.dirname(os.path.abspath(target.rpartition(":")[0])), os.getcwd()]
-    try:
-        import tensorflow as tf
-    except ImportError as error:
-        recorder.write("error", type=type(error).__name__, message=str(error), where="import tensorflow")
-        return EXIT_NO_TENSORFLOW
-    try:
-        environment = _sibling("environment")
+    ending.let_import(target)
+
+    def measure() -> None:
+        tf = ending.tensorflow()
         if arguments.replicas > 1:
-            _sibling("mirrored").split(tf, arguments.replicas)
+            mirrored.split(tf, arguments.replicas)
         device, kind = environment.choose_device(tf, arguments.device)
         with start_up.without():
             recorder.write("fingerprint", **environment.fingerprint(tf, device, kind))
@@ -410,15 +384,5 @@ def main() -> int:
 
             keras.mixed_precision.set_global_policy(arguments.precision)
         Probe(tf, arguments, recorder, device, kind, start_up).run()
-    except Exception as error:  # the user's code may raise anything
-        frames = traceback.extract_tb(error.__traceback__)
-        own = [frame for frame in frames if os.path.dirname(os.path.abspath(frame.filename)) == sys.path[0]]
-        where = f"{own[-1].filename}:{own[-1].lineno}" if own else ""
-        recorder.write("error", type=type(error).__name__, message=str(error)[:2000], where=where)
-        traceback.print_exc()
-        return EXIT_USAGE if type(error).__name__ == "UsageError" else EXIT_USER_CODE
-    return 0
 
-
-if __name__ == "__main__":
-    sys.exit(main())
+    return ending.recorded(measure, recorder, target)

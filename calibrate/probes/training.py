@@ -7,11 +7,10 @@ import os
 import sys
 from typing import Any, Callable
 
+from .ending import UsageError
+from .inputs import make_batch
+
 Step = Callable[[], Any]
-
-
-class UsageError(ValueError):
-    """What was asked for cannot be had: the asker's fault, not the model's."""
 
 
 def load_module(target: str, suffix: str = "") -> tuple[Any, str]:
@@ -49,11 +48,10 @@ def load_function(target: str, suffix: str = "") -> Callable[..., Any]:
 class ModelSteps:
     """Training steps of a Keras model: forward, loss, gradients, optimizer."""
 
-    def __init__(self, tf: Any, built: Any, make_batch: Callable[..., Any], mixed: bool) -> None:
+    def __init__(self, tf: Any, built: Any, mixed: bool) -> None:
         import keras
 
         self._tf = tf
-        self._make_batch = make_batch
         model, loss, self._spec = built if isinstance(built, tuple) and len(built) == 3 else (built, None, None)
         if (isinstance(built, tuple) and len(built) != 3) or not isinstance(model, keras.Model):
             raise TypeError(f"the function must return a Keras model or (model, loss, input_spec), not {type(built).__name__}")
@@ -85,7 +83,7 @@ class ModelSteps:
 
     def batch_of(self, batch: int) -> tuple[Any, Any]:
         """Inputs and targets of a batch; builds the model where that has not been done."""
-        x, y = self._make_batch(self._tf, self.model, self.loss, self._spec, batch)
+        x, y = make_batch(self._tf, self.model, self.loss, self._spec, batch)
         if not self.model.built or not self.model.trainable_variables:
             self.model(x, training=False)
         return x, y

@@ -32,19 +32,22 @@ def time_calls(path: str, calls: dict[tuple[int, int], Call], rounds: int, recor
             report(path)
 
 
-def between_processes(
-    tf: Any, target: str, addresses: list[str], sizes: list[int], rounds: int, recorder: Any, report: Callable[[str], None]
-) -> None:
-    """Through TensorFlow's gRPC transport: a tensor that hops between two servers.
-
-    The graph optimiser is off, else it would cut hops that change nothing.
-    """
+def config_of(tf: Any, addresses: list[str]) -> Any:
+    """Of a session on two servers, the first this process's; the graph optimiser is off, else it would cut what changes nothing."""
     v1 = tf.compat.v1
     config = v1.ConfigProto()
     config.graph_options.rewrite_options.disable_meta_optimizer = True
     config.graph_options.optimizer_options.opt_level = v1.OptimizerOptions.L0
     config.cluster_def.CopyFrom(tf.train.ClusterSpec({"link": addresses}).as_cluster_def())
     config.operation_timeout_in_ms = 600_000
+    return config
+
+
+def between_processes(
+    tf: Any, target: str, addresses: list[str], sizes: list[int], rounds: int, recorder: Any, report: Callable[[str], None]
+) -> None:
+    """Through TensorFlow's gRPC transport: a tensor that hops between two servers."""
+    v1 = tf.compat.v1
     graph = tf.Graph()
     ends = {}
     with graph.as_default():
@@ -59,7 +62,7 @@ def between_processes(
                         tensor = tf.identity(tensor)
                 ends[size, hops] = tensor.op
         initial = v1.global_variables_initializer()
-    with v1.Session(target, graph=graph, config=config) as session:
+    with v1.Session(target, graph=graph, config=config_of(tf, addresses)) as session:
         session.run(initial)
         calls = {key: (lambda end=end: session.run(end)) for key, end in ends.items()}
         time_calls("grpc", calls, rounds, recorder, report)

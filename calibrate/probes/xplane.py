@@ -17,12 +17,8 @@ import os
 import sys
 from typing import Any, Iterator
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-# a file of this folder must not hide a module of the user's
-sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != HERE]
+from .ending import EXIT_NO_TENSORFLOW, EXIT_USAGE
 
-EXIT_NO_TENSORFLOW = 4
-EXIT_USAGE = 5
 INSTEAD = "profile again, or name another run with `profile_run`"
 
 # where releases of TensorFlow keep the generated classes, newest first
@@ -136,7 +132,3 @@ def main() -> int:
                 print(f"{path}: is damaged: {error}; {INSTEAD}", file=sys.stderr)
                 return EXIT_USAGE
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -9,23 +9,17 @@ the variables in the order in which the model created them.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import os
 import re
 import sys
 from typing import Any
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+from . import training
+from .ending import EXIT_FAILED, EXIT_NO_TENSORFLOW, EXIT_USAGE, UsageError
+
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")  # names and shapes need no device
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-# a file of this folder must not hide a module of the user's
-sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != HERE]
-
-EXIT_USER_CODE = 3
-EXIT_NO_TENSORFLOW = 4
-EXIT_USAGE = 5
 
 GRAPH_KEY = "_CHECKPOINTABLE_OBJECT_GRAPH"
 # what a checkpoint holds besides trainable variables
@@ -33,19 +27,6 @@ NOT_TRAINED = re.compile(
     r"(^|/)(moving_(mean|variance|avg)|moving_average|seed_generator_state|global_step|save_counter|iterations?|learning_rate|"
     r"beta\d_power|current_loss_scale|good_steps|total|count|ExponentialMovingAverage)(_\d+)?$"
 )
-
-
-class UsageError(ValueError):
-    """What was asked for cannot be had."""
-
-
-def _sibling(name: str) -> Any:
-    spec = importlib.util.spec_from_file_location("_paceline_probe_" + name, os.path.join(HERE, name + ".py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def _row(name: str, shape: Any, dtype: Any) -> dict[str, Any]:
@@ -64,7 +45,7 @@ def of_model(tf: Any, model: Any) -> list[dict[str, Any]]:
 def built(tf: Any, target: str) -> list[dict[str, Any]]:
     """The trainable variables of the model that a builder returns."""
     try:
-        returned = _sibling("training").load_function(target)()
+        returned = training.load_function(target)()
     except ValueError as error:
         raise UsageError(str(error)) from None
     model = returned[0] if isinstance(returned, tuple) else returned
@@ -160,11 +141,7 @@ def main() -> int:
         return EXIT_USAGE
     except Exception as error:  # of the user's own code
         print(f"{arguments.model or arguments.checkpoint}: {type(error).__name__}: {' '.join(str(error).split())}", file=sys.stderr)
-        return EXIT_USER_CODE
+        return EXIT_FAILED
     with open(arguments.out, "w", encoding="utf-8") as out:
         json.dump({"variables": rows, "source": arguments.model or arguments.checkpoint, "order": order}, out)
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -100,7 +100,7 @@ def describe_model(model: str, python: str | None = None, batch: int = 32) -> tu
         return tuple(TestbedVariable.model_validate(one) for one in known)
     with scratch() as folder:
         out = folder / "model.ndjson"
-        run_probe("testbed/run.py", ["--describe", builder_of(model), "--batch", str(batch)], out, python, _TIMEOUT_S)
+        run_probe("testbed.run", ["--describe", builder_of(model), "--batch", str(batch)], out, python, _TIMEOUT_S)
         measured = read_measurements(out)
     rows = {record.variable: int(record.rows) for record in measured.of(Rows)}
     variables = measured.of(VariableRecord)

@@ -319,9 +319,7 @@ def measure_setting(
             wanted["checkpoints"] = str(checkpoints_beside(path.absolute()))
         spec.write_text(json.dumps(wanted), encoding="utf-8")
         # the probe keeps time for each repeat itself; this is for a probe that hangs
-        run_probe(
-            "testbed/run.py", ["--setting", str(spec), "--parent", str(os.getpid())], path, python, timeout_s * repeats + 60.0, progress
-        )
+        run_probe("testbed.run", ["--setting", str(spec), "--parent", str(os.getpid())], path, python, timeout_s * repeats + 60.0, progress)
     return read_run(path)
 
 

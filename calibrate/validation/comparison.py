@@ -15,7 +15,7 @@ from simulator.base.errors import InputError
 from simulator.base.spec import Spec
 from simulator.results.intervals import prediction_interval
 from simulator.results.results import Result
-from simulator.spec.discrepancy import Doubt
+from simulator.spec.discrepancy import Doubt, RegimeText
 from simulator.spec.figures import Estimate
 
 __all__ = ["Compared", "Reached", "drawn_interval", "histogram_distance", "reached_of", "rows_from_csv", "rows_to_csv"]
@@ -24,7 +24,7 @@ __all__ = ["Compared", "Reached", "drawn_interval", "histogram_distance", "reach
 class Reached(Spec):
     """How far a prediction reaches, and its interval by chance and draws alone: what the discrepancy of a regime is estimated from."""
 
-    regime: str = Field(description="as simulator.results.inadequacy has it")
+    regime: RegimeText = Field(description="as simulator.results.inadequacy has it")
     source: str = Field(default="", description="table or machine; left out of an estimate as a whole")
     series: str = Field(default="", description="settings that differ in their numbers alone")
     reach: float = Field(ge=0, description="doublings of replicas beyond what was calibrated")

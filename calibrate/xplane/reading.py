@@ -170,7 +170,7 @@ def read_profiles(files: Sequence[Path], python: str | None = None, timeout_s: f
     """
     with scratch() as folder:
         out = folder / "timelines.ndjson"
-        run_reader("xplane.py", [str(file) for file in files], out, python, timeout_s)
+        run_reader("xplane", [str(file) for file in files], out, python, timeout_s)
         with out.open(encoding="utf-8") as lines:
             return list(_profiles(json.loads(line) for line in lines))
 

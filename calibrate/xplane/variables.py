@@ -184,7 +184,7 @@ def readiness(variables: Sequence[str], ops: Sequence[GradientOp]) -> dict[str, 
 def _read(arguments: list[str], python: str | None, timeout_s: float | None) -> ModelVariables:
     with scratch() as folder:
         out = folder / "variables.json"
-        run_reader("xplane_variables.py", arguments, out, python, timeout_s)
+        run_reader("xplane_variables", arguments, out, python, timeout_s)
         found = json.loads(out.read_text(encoding="utf-8"))
     return ModelVariables(tuple(_LIST.validate_python(found["variables"])), found["source"], found["order"])
 

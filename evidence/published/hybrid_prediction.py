@@ -27,6 +27,7 @@ from simulator.resolve.resolve import resolve
 from simulator.results.inadequacy import CATALOGUE, CUT, regime_of
 from simulator.scenario import Scenario
 from simulator.spec.constants import Known
+from simulator.spec.discrepancy import Regime
 
 __all__ = [
     "DIMENSIONS",
@@ -241,7 +242,7 @@ def _compared(
     tables: HybridTables, row: HybridRow, way: Way, scenario: Scenario, *, fitted: bool = False, base: HybridRow | None = None
 ) -> Compared:
     series = tables.of(row)
-    if regime := regime_of(scenario):
+    if (regime := regime_of(scenario)) is not None:
         scenario = scenario.model_copy(update={"discrepancy": discrepancy_without(series.table, regime)})
     result = simulate(scenario)
     begun = base_of_rules(tables, [base]) if base is not None else tables.base_of_fitted
@@ -268,7 +269,7 @@ def _compared(
     reached = reached_of(result.discrepancy, drawn_interval(result), source=series.table, series=series.id)
     if reached is not None:
         # of others, what their constants leave open says more than what the model is off by
-        reached = reached.model_copy(update={"regime": f"{CUT}, {CATALOGUE if way == SMALLEST else way}"})
+        reached = reached.model_copy(update={"regime": Regime(CUT, CATALOGUE if way == SMALLEST else way)})
     return found.model_copy(update={"reached": reached})
 
 

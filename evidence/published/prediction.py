@@ -19,7 +19,7 @@ from simulator.catalogue.loading import read_toml, scenario_from_table
 from simulator.results.inadequacy import regime_of
 from simulator.scenario import Scenario
 from simulator.spec.constants import Known
-from simulator.spec.discrepancy import Discrepancy
+from simulator.spec.discrepancy import Discrepancy, Regime
 
 __all__ = [
     "FILE",
@@ -79,7 +79,7 @@ def tables_of(
         its_s = found.compute_s * row.batch_per_replica / base.batch_per_replica
         its = table_of(case, row, its_s, practice, whole_step=with_servers(case, base))
         regime = regime_of(scenario_from_table(its, case.series.id))
-        if table is not None and regime:
+        if table is not None and regime is not None:
             its["discrepancy"] = discrepancy_without(table, regime).model_dump(exclude_none=True)
         tables.append(its)
     return tables, found
@@ -194,7 +194,7 @@ def left_out(home: Path) -> dict[str, dict[str, Known]]:
 
 
 @lru_cache(maxsize=256)
-def discrepancy_without(table: str, regime: str) -> Discrepancy:
+def discrepancy_without(table: str, regime: Regime) -> Discrepancy:
     """What predictions of a regime are off by, estimated from the rows of ``models/validated`` without those of a table.
 
     Raises

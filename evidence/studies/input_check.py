@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from calibrate.probing import PROBES, probing
+from calibrate.probing import command_of, probing
 from simulator import simulate
 from simulator.base.outputs import Output, csv_kind
 from simulator.catalogue.loading import load_scenario
@@ -35,7 +35,7 @@ LOOPS = ROOT / "models" / "measured" / "input-pipelines.csv"
 INPUTS = ROOT / "models" / "inputs"
 PIPELINES = ("computing", "waiting", "cached")
 Regime: TypeAlias = Literal["input-bound", "compute-bound"]
-_PROBE = PROBES / "consumer.py"
+_PROBE = str(Path(__file__).parents[1] / "probes" / "consumer.py")
 _BATCH = 16
 _CALIBRATED_AT = (8, 32)
 _STEADY = 8
@@ -136,7 +136,8 @@ def measure(out: Path, python: str) -> None:
     output = Output(out, csv_kind(Loop._fields), argument="loops")
     loops: list[Loop] = []
     for pipeline in PIPELINES:
-        command = [python, str(_PROBE), "--input", f"{EXAMPLES}:{pipeline}", "--settings", json.dumps(list(_settings(pipeline)))]
+        asked = ["--input", f"{EXAMPLES}:{pipeline}", "--settings", json.dumps(list(_settings(pipeline)))]
+        command = command_of(_PROBE, asked, python)
         with probing() as (_, environment):
             done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)  # noqa: S603 - the user's own Python
         alone: dict[float, float] = {}

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from calibrate.measurements import begin_rows
-from calibrate.probing import PROBES, probing
+from calibrate.probing import command_of, probing
 
 __all__ = ["Peak", "measure", "read_peaks"]
 
-_PROBE = PROBES / "peak_memory.py"
+_PROBE = str(Path(__file__).parents[1] / "probes" / "peak_memory.py")
 _THRESHOLD_BYTES = 128 * 1024
 
 
@@ -48,7 +48,7 @@ def measure(target: str, batch: int, *, jit: bool = False, python: str = sys.exe
     subprocess.CalledProcessError
         The process failed; its words are in ``stderr``.
     """
-    command = [python, str(_PROBE), "--model", target, "--batch", str(batch), *(["--jit"] if jit else [])]
+    command = command_of(_PROBE, ["--model", target, "--batch", str(batch), *(["--jit"] if jit else [])], python)
     with probing() as (_, own):
         environment = {**own, "MALLOC_MMAP_THRESHOLD_": str(_THRESHOLD_BYTES)}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)  # noqa: S603 - the user's own Python

@@ -175,7 +175,7 @@ def measure_staged(
         spec = own / "setting.json"
         spec.write_text(json.dumps(setting.for_probe(repeats, timeout_s)), encoding="utf-8")
         arguments = ["--setting", str(spec), "--parent", str(os.getpid())]
-        run_probe("testbed/run.py", arguments, path, python, timeout_s * repeats + 60.0, progress)
+        run_probe("testbed.run", arguments, path, python, timeout_s * repeats + 60.0, progress)
     return read_staged(path)
 
 

@@ -148,7 +148,7 @@ def measure_job(
     arguments = ["--model", setting.model, "--batch", str(setting.batch), "--steps", str(setting.steps), "--epochs", str(setting.epochs)]
     arguments += ["--evaluation-steps", str(setting.evaluation_steps), "--replicas", str(setting.replicas)]
     arguments += [*(["--checkpoint"] if setting.checkpoint else []), *(["--device", device] if device else [])]
-    run_probe("job.py", arguments, path, python, timeout_s)
+    run_probe(str(Path(__file__).parents[1] / "probes" / "job.py"), arguments, path, python, timeout_s)
     return path
 
 

@@ -10,9 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Annotated
-
-from pydantic import Field
 
 from simulator.base.catalog import own_file
 from simulator.base.files import read_toml
@@ -20,7 +17,7 @@ from simulator.base.spec import Spec
 from simulator.base.validation_errors import validated
 from simulator.resolve.practice import is_carried
 from simulator.scenario import Resolved, Scenario
-from simulator.spec.discrepancy import Z_90, Discrepancy, Doubt, Part
+from simulator.spec.discrepancy import Z_90, Discrepancy, Doubt, Part, Regime, RegimeText
 from simulator.spec.figures import Breakdown, Utilisation
 
 __all__ = [
@@ -35,7 +32,6 @@ __all__ = [
     "MEASURED",
     "ONE_NODE",
     "SYNCHRONOUS",
-    "Regime",
     "discrepancy_of",
     "doubt_of",
     "factor",
@@ -57,29 +53,27 @@ KINDS_OF_LINKS: Mapping[str, tuple[str, ...]] = {
     ASYNCHRONOUS: (MEASURED, CONTENDED, ONE_NODE, BETWEEN, GRPC, HOSTS),
     CUT: (MEASURED, CONTENDED, CATALOGUE),
 }
-"""Of each kind of training those that there are; together they are the name of a regime."""
+"""Of each kind of training those that there are; each pair is a regime."""
 
 
-class Regime(Discrepancy):
-    """The discrepancy of one kind of training on one kind of machine."""
-
-    name: Annotated[str, Field(min_length=1)]
+class _OfRegime(Discrepancy):
+    name: RegimeText
 
 
 class _Regimes(Spec):
     schema_version: int = 1
-    regimes: tuple[Regime, ...]
+    regimes: tuple[_OfRegime, ...]
 
 
 @lru_cache(maxsize=1)
-def regimes() -> dict[str, Regime]:
-    """Of every regime, by name."""
+def regimes() -> Mapping[Regime, Discrepancy]:
+    """What predictions of every regime are off by."""
     path = own_file("discrepancy.toml")
     return {each.name: each for each in validated(_Regimes, read_toml(path), str(path)).regimes}
 
 
-def regime_of(scenario: Scenario) -> str:
-    """The kind of training and what is known of its links; empty for one replica alone.
+def regime_of(scenario: Scenario) -> Regime | None:
+    """The kind of training and what is known of its links; None for one replica alone.
 
     Links of a catalogue, by where they lead and what carries tensors over them; measured ones;
     and measured ones where transport decides who gets how much of them, or all hosts share cores.
@@ -87,7 +81,7 @@ def regime_of(scenario: Scenario) -> str:
     """
     strategy = scenario.strategy
     if scenario.ranks == 1 and not scenario.servers:
-        return ""
+        return None
     if scenario.servers:
         kind = ASYNCHRONOUS if strategy.pace.asynchronous else SYNCHRONOUS
     elif strategy.in_step and strategy.simpler is None:
@@ -96,9 +90,9 @@ def regime_of(scenario: Scenario) -> str:
         kind = ALL_REDUCE
     cluster = scenario.cluster
     if cluster.basis != "measured":
-        return f"{kind}, {CATALOGUE if kind == CUT else _known_by_sort(scenario)}"
+        return Regime(kind, CATALOGUE if kind == CUT else _known_by_sort(scenario))
     contended = cluster.transport.discipline != "fair" or cluster.shared_cores is not None
-    return f"{kind}, {CONTENDED if contended else MEASURED}"
+    return Regime(kind, CONTENDED if contended else MEASURED)
 
 
 def _known_by_sort(scenario: Scenario) -> str:
@@ -122,7 +116,10 @@ def is_borrowed(scenario: Scenario) -> bool:
 
 def discrepancy_of(scenario: Scenario) -> Discrepancy | None:
     """What predictions of this scenario are off by: its own, or that of its regime; None where there is none."""
-    return scenario.discrepancy if scenario.discrepancy is not None else regimes().get(regime_of(scenario))
+    if scenario.discrepancy is not None:
+        return scenario.discrepancy
+    regime = regime_of(scenario)
+    return None if regime is None else regimes().get(regime)
 
 
 def reach_of(scenario: Scenario) -> float:
@@ -214,7 +211,7 @@ def doubt_of(scenario: Resolved, parts: Breakdown, hidden_s: float, use: Utilisa
     ``simulated`` is what was put in the place of the scenario, with rates as they are achieved; left out: itself.
     """
     regime, own = regime_of(scenario), discrepancy_of(scenario)
-    if not regime or own is None or (scenario.discrepancy is not None and own.is_zero):
+    if regime is None or own is None or (scenario.discrepancy is not None and own.is_zero):
         return None
     reach = reach_of(scenario)
     simulated = simulated or scenario

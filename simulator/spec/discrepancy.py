@@ -11,17 +11,61 @@ calibrated. It is applied after the simulation: means and step times stay what t
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
 from simulator.base.spec import Spec
 from simulator.base.text import format_share
 
-__all__ = ["CERTAIN", "Z_90", "Deviation", "Discrepancy", "Doubt", "LeftOutRows", "Off", "Part", "between", "off_of"]
+__all__ = [
+    "CERTAIN",
+    "Z_90",
+    "Deviation",
+    "Discrepancy",
+    "Doubt",
+    "LeftOutRows",
+    "Off",
+    "Part",
+    "Regime",
+    "RegimeText",
+    "between",
+    "off_of",
+]
 
 Z_90 = 1.6448536269514722
 """Standard deviations from the middle of a normal distribution to an end of its 90% interval."""
+
+
+@dataclass(frozen=True, order=True)
+class Regime:
+    """One kind of training on one kind of links, whose predictions are off by alike.
+
+    >>> Regime.of("all-reduce, measured, contended")
+    Regime(kind='all-reduce', links='measured, contended')
+    """
+
+    kind: str = ""
+    links: str = ""
+
+    @classmethod
+    def of(cls, text: str) -> Regime:
+        """The regime that files name so."""
+        kind, _, links = text.partition(", ")
+        return cls(kind, links)
+
+    def __str__(self) -> str:
+        """As files name it."""
+        return ", ".join(filter(None, (self.kind, self.links)))
+
+
+def _regime(given: Any) -> Any:
+    return Regime.of(given) if isinstance(given, str) else given
+
+
+RegimeText = Annotated[Regime, BeforeValidator(_regime), PlainSerializer(str, return_type=str), WithJsonSchema({"type": "string"})]
+"""A regime, which files have as its text."""
 
 
 class Off(NamedTuple):
@@ -109,7 +153,7 @@ class Part(Spec):
 class Doubt(Spec):
     """The discrepancy as it reaches one result."""
 
-    regime: str = Field(default="", description="regime whose figures these are")
+    regime: RegimeText = Field(default=Regime(), description="regime whose figures these are")
     borrowed: bool = Field(default=False, description="whether nothing of this kind was held against runs, so that they are the nearest's")
     reach: float = Field(default=0.0, description="doublings of replicas beyond what was calibrated")
     compute: float = Field(default=0.0, description="by how much the logarithm of a step's time rises with that of compute")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.needs import needs_tensorflow
+from support.probes import run_script
 
-import calibrate
 from calibrate.fit.input_pipeline import fit_input
 from calibrate.fit.input_stages import stages_of
 from calibrate.measurements import read_measurements
@@ -21,14 +20,11 @@ from paceline.cli.app import main
 from simulator.catalogue.loading import load_input, load_scenario
 
 PIPELINES = Path(__file__).parent / "data" / "pipelines.py"
-PROBES = Path(calibrate.__file__).parent / "probes"
 
 _MANY = f"""
-import importlib.util, sys
-spec = importlib.util.spec_from_file_location("probe", {str(PROBES / "input_pipeline.py")!r})
-probe = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(probe)
-for name in sys.argv[2:]:
+import sys
+from _paceline_probes import input_pipeline as probe
+for name in sys.argv[1:]:
     options = ["--rounds", "2", "--count", "12", "--seconds", "1"] + (["--batches", "4,8"] if name in ("sized", "untuned") else [])
     sys.argv[1:] = ["--input", {str(PIPELINES)!r} + ":" + name, "--calls", "1,2", "--out", name + ".ndjson"] + options
     print("status", name, probe.main())
@@ -55,7 +51,7 @@ def paceline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
 @needs_tensorflow
 def test_what_pipelines_are_and_what_is_refused(tmp_path: Path) -> None:
     names = ["endless", "whole", "repeated", "sized", "untuned", "empty", "short", "number", "raises", "wrong", "picky", "absent"]
-    done = subprocess.run([sys.executable, "-c", _MANY, "x", *names], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    done = run_script(_MANY, *names, cwd=tmp_path, timeout=300)
     statuses = dict(line.split()[1:] for line in done.stdout.splitlines() if line.startswith("status"))
     assert statuses == {name: "0" if name in names[:5] else "5" for name in names}, done.stderr[-2000:]
 

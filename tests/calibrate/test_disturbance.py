@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import os
 import subprocess
 import sys
@@ -35,10 +35,7 @@ BUSY = {**CALM, "own_s": 0.5, "others_s": 0.45}
 @pytest.fixture(scope="module")
 def load() -> ModuleType:
     """The probe's own module, as a child process of any Python runs it."""
-    spec = importlib.util.spec_from_file_location("load_of_probe", Path(calibrate.__file__).parent / "probes" / "load.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return importlib.import_module("calibrate.probes.load")
 
 
 def _disturbed(synthetic: Any, bad: set[int], name: str = "step.ndjson", seed: int = 0, factor: float = 1.75) -> Path:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.needs import needs_tensorflow
+from support.probes import run_script
 
 import calibrate
 from calibrate.fit.step import fit_workload
@@ -18,16 +17,14 @@ from calibrate.records import CountedStep
 
 pytestmark = [needs_tensorflow, pytest.mark.usefixtures("warm_probes")]
 
-PROBES = Path(calibrate.__file__).parent / "probes"
-MODELS = PROBES.parent.parent / "models" / "keras"
+MODELS = Path(__file__).parents[2] / "models" / "keras"
 
 SCRIPT = """
 import json, os, sys
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
-sys.path.insert(0, sys.argv[1])
 import keras, tensorflow as tf
-import counting, inputs, training
+from _paceline_probes import counting, training
 L = keras.layers
 
 def net(*layers, shape):
@@ -37,7 +34,7 @@ def counted(build, batch, mixed=False):
     if mixed:
         keras.mixed_precision.set_global_policy("mixed_float16")
     try:
-        steps = training.ModelSteps(tf, build(), inputs.make_batch, mixed)
+        steps = training.ModelSteps(tf, build(), mixed)
         return counting.count(tf, steps.step(batch, "/CPU:0", False), 2 if mixed else 4)
     finally:
         keras.mixed_precision.set_global_policy("float32")
@@ -80,7 +77,7 @@ print(json.dumps(found))
 
 @pytest.fixture(scope="module")
 def found() -> dict[str, Any]:
-    done = subprocess.run([sys.executable, "-c", SCRIPT, str(PROBES)], capture_output=True, text=True, timeout=300, check=False)
+    done = run_script(SCRIPT, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout.splitlines()[-1])
 

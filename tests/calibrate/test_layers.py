@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ import numpy as np
 import pytest
 from support.measurements import Truth, step_records, write_lines
 from support.needs import needs_tensorflow
+from support.probes import run_script
 
 import calibrate
 import paceline
@@ -22,16 +21,14 @@ from simulator.base.errors import CalibrationError, InputError
 from simulator.base.files import read_toml
 from simulator.spec.workload import Workload
 
-PROBES = Path(calibrate.__file__).parent / "probes"
-MODELS = PROBES.parent.parent / "models" / "keras"
+MODELS = Path(__file__).parents[2] / "models" / "keras"
 
 COMMON = """
 import os, sys
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
-sys.path.insert(0, sys.argv[1])
 import keras, numpy as np, tensorflow as tf
-import counting, inputs, layers, training
+from _paceline_probes import counting, layers, training
 L = keras.layers
 
 def residual():
@@ -76,7 +73,7 @@ def refused(model):
         return str(error)
 
 def passes_of(build):
-    steps = training.ModelSteps(tf, build(), inputs.make_batch, False)
+    steps = training.ModelSteps(tf, build(), False)
     steps.batch_of(4)
     return steps, layers.Passes(tf, steps)
 """
@@ -97,7 +94,7 @@ def dense():
     return keras.Sequential([
         keras.Input((8,)), L.Dense(16, activation="relu", name="a"), L.Dropout(0.5, name="drop"), L.Dense(4, name="b")])
 steps, passes = passes_of(dense)
-small, large = passes.sizes(counting, 10), passes.sizes(counting, 20)
+small, large = passes.sizes(10), passes.sizes(20)
 slope = lambda key: [(high[key] - low[key]) / 10 for low, high in zip(small, large)]
 assert slope("output_bytes") == [16 * 4, 16 * 4, 0], slope("output_bytes")
 # a: its input; drop: relu's result is a's own, the mask is drop's. b: its input; and the loss's own square, which is of 4 numbers
@@ -125,7 +122,7 @@ print("fine")
 @pytest.mark.usefixtures("warm_probes")
 @pytest.mark.parametrize("script", [CUTS, SIZES], ids=["cuts", "sizes and gradients"])
 def test_a_model_is_cut_where_one_tensor_is_all_that_passes(script: str) -> None:
-    done = subprocess.run([sys.executable, "-c", COMMON + script, str(PROBES)], capture_output=True, text=True, timeout=120)
+    done = run_script(COMMON + script, timeout=120)
     assert done.stdout == "fine\n", done.stderr[-2000:]
 
 

@@ -34,7 +34,7 @@ def test_two_processes_of_this_machine_and_all_reduce_between_logical_devices(tm
     if obstacle:
         pytest.skip(obstacle)
     path = tmp_path / "links.ndjson"
-    run_probe("links.py", ["--sizes", "1024,65536,1048576,8388608", "--rounds", "7", "--logical-devices", "2"], path, timeout_s=150)
+    run_probe("links", ["links", "--sizes", "1024,65536,1048576,8388608", "--rounds", "7", "--logical-devices", "2"], path, timeout_s=150)
     measured = read_measurements(path)
     assert measured.complete
     assert {record.path for record in measured.of(Transfer)} == {"grpc", "all-reduce-2"}

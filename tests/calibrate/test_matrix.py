@@ -287,5 +287,5 @@ def test_runs_that_kept_the_cores_busy_are_of_hosts_that_share_them(busy_s: floa
     reached = Reached(regime="all-reduce, measured links", reach=1.0, compute=0.5, communication=0.5, low=1.0, high=2.0)
     found = _as_it_ran(readings, reached)
     assert found is not None
-    assert found.regime == regime
+    assert str(found.regime) == regime
     assert _as_it_ran(readings, None) is None

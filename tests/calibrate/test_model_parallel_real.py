@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import csv
-import subprocess
-import sys
 from collections import defaultdict
 from itertools import pairwise
 from pathlib import Path
@@ -12,29 +10,25 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.needs import needs_tensorflow
+from support.probes import run_script
 
-import calibrate
 from evidence.studies.staged_runs import COLUMNS, StagedRun, StagedSetting, measure_staged, read_settings, scenario_of
 from simulator import simulate
 from simulator.base.errors import InputError, ScenarioError
 from simulator.base.files import read_toml
 
-PROBES = Path(calibrate.__file__).parent / "probes"
-MODELS = PROBES.parent.parent / "models"
+MODELS = Path(__file__).parents[2] / "models"
 SMALL = f"{MODELS / 'keras' / 'resnet_small.py'}:build"
 
 SAME = """
-import os, sys, types
+import os, sys
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
-probes, target = sys.argv[1:]
-for name, folder in (("_paceline_probes", probes), ("_paceline_testbed", probes + "/testbed")):
-    sys.modules[name] = types.ModuleType(name)
-    sys.modules[name].__path__ = [folder]
+target = sys.argv[1]
 import keras
 import numpy as np
 import tensorflow as tf
-from _paceline_testbed import staged
+from _paceline_probes.testbed import staged
 
 order = staged.schedule_of
 assert order("gpipe", 0, 2, 2) == [("forward", 0), ("forward", 1), ("backward", 1), ("backward", 0)]
@@ -65,7 +59,7 @@ print("fine")
 @needs_tensorflow
 @pytest.mark.usefixtures("warm_probes")
 def test_stages_and_micro_batches_have_the_gradients_of_the_whole() -> None:
-    done = subprocess.run([sys.executable, "-c", SAME, str(PROBES), SMALL], capture_output=True, text=True, timeout=150)
+    done = run_script(SAME, SMALL, timeout=150)
     assert done.stdout == "fine\n", done.stderr[-2000:]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import importlib.util
+import importlib
 import json
 import os
 import re
@@ -21,10 +21,11 @@ from typing import Any
 
 import pytest
 from support.needs import needs_tensorflow
+from support.probes import run_script
 from support.warm_python import WarmProcess
 
-import calibrate
 from calibrate.measurements import read_measurements
+from calibrate.probing import PROBES
 from calibrate.records import LinkCheck
 from calibrate.testbed.readings import read_run
 from calibrate.testbed.running import measure_setting
@@ -33,7 +34,6 @@ from simulator.base.errors import CalibrationError
 
 pytestmark = needs_tensorflow
 
-FOLDER = Path(calibrate.__file__).parent / "probes" / "testbed"
 ALLOWED = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
 LOCK = Path("/run/paceline-testbed.lock")
 HANGS = """
@@ -106,7 +106,7 @@ class Testbed:
         self.out = folder / f"{name}.ndjson"
         self.printed = folder / f"{name}.txt"
         with self.printed.open("w") as file:
-            self.process = WarmProcess(python, [str(FOLDER / "run.py"), "--setting", str(spec), "--out", str(self.out)], file)
+            self.process = WarmProcess(python, [str(PROBES), "testbed.run", "--setting", str(spec), "--out", str(self.out)], file)
 
     def members(self) -> list[int]:
         """All living processes of the run, the starter included, in the order in which they began."""
@@ -292,7 +292,7 @@ def test_a_clock_that_jumps(tmp_path: Path) -> None:
     )
     spec, out = tmp_path / "spec.json", tmp_path / "out.ndjson"
     spec.write_text(json.dumps(_setting(link=None, steps=40).for_probe(1, 0, 60)))
-    command = [sys.executable, "-B", str(driver), str(FOLDER / "run.py"), "--setting", str(spec), "--out", str(out)]
+    command = [sys.executable, "-B", str(driver), str(PROBES), "testbed.run", "--setting", str(spec), "--out", str(out)]
     assert subprocess.run(command, capture_output=True, timeout=90).returncode == 3
     assert re.match(r"the machine's clock jumped by \d+ ms during the run, so its times mean nothing; run it again", _failure(out))
 
@@ -305,7 +305,7 @@ def _sentence(command: list[str], tmp_path: Path, **options: Any) -> str:
         spec, out = folder / "spec.json", folder / "out.ndjson"
         spec.write_text(json.dumps(_setting().for_probe(1, 0, 60)))
         spec.chmod(0o644)
-        command = [*command, "-B", str(FOLDER / "run.py"), "--setting", str(spec), "--out", str(out)]
+        command = [*command, "-B", str(PROBES), "testbed.run", "--setting", str(spec), "--out", str(out)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, **options)
         assert done.returncode == 3, done.stderr
         return _failure(out)
@@ -340,12 +340,7 @@ def test_root_without_capabilities(tmp_path: Path) -> None:
 
 
 def _congestion() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("congestion_of_the_testbed", FOLDER / "congestion.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return importlib.import_module("calibrate.probes.testbed.congestion")
 
 
 def _one_not_allowed(module: ModuleType) -> str:
@@ -380,10 +375,10 @@ def test_a_run_that_was_killed_in_that_moment_is_mended_by_the_next() -> None:
     module = _congestion()
     name, before = _one_not_allowed(module), _allowed()
     killed = (
-        f"import os, sys; sys.path.insert(0, {str(FOLDER)!r}); import congestion\n"
+        "import os; from _paceline_probes.testbed import congestion\n"
         f"with congestion.Congestion({name!r}).choosable(): os.kill(os.getpid(), 9)"
     )
-    assert subprocess.run([sys.executable, "-B", "-c", killed], timeout=60).returncode == -signal.SIGKILL
+    assert run_script(killed, timeout=60).returncode == -signal.SIGKILL
     # a run to which nothing has to be allowed mends it too
     with module.Congestion(before.split()[0]).choosable():
         assert ALLOWED.read_text() == before

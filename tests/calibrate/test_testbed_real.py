@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from support.needs import needs_tensorflow
+from support.probes import run_script
 
-import calibrate
 from calibrate.records import Note
 from calibrate.testbed.busy_cores import _turns
 from calibrate.testbed.model import builder_of, describe_model
@@ -19,7 +17,6 @@ from simulator.base.errors import CalibrationError, InputError
 
 pytestmark = [needs_tensorflow, pytest.mark.usefixtures("warm_probes")]
 
-PROBES = Path(calibrate.__file__).parent / "probes"
 
 MODELS = """
 import keras
@@ -48,21 +45,18 @@ def another():
 """
 
 GRADIENTS = """
-import os, sys, types
+import os, sys
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-probes, target = sys.argv[1:]
-for name, folder in (("_paceline_probes", probes), ("_paceline_testbed", probes + "/testbed")):
-    sys.modules[name] = types.ModuleType(name)
-    sys.modules[name].__path__ = [folder]
+target = sys.argv[1]
 import numpy as np
 import tensorflow as tf
-from _paceline_probes import inputs, training
-from _paceline_testbed import real
+from _paceline_probes import training
+from _paceline_probes.testbed import real
 model = real.RealCompute(tf, target, 7)
 values = [np.random.default_rng(index).normal(size=one.shape).astype("float32") for index, one in enumerate(model.initial)]
 with tf.Graph().as_default(), tf.compat.v1.Session() as session:
     ours, _ = session.run(model.gradients(tf, [tf.constant(one) for one in values]))
-plain = training.ModelSteps(tf, training.load_function(target)(), inputs.make_batch, False)
+plain = training.ModelSteps(tf, training.load_function(target)(), False)
 x, y = plain.batch_of(7)
 for variable, value in zip(plain.variables(), values):
     variable.assign(value)
@@ -134,8 +128,7 @@ def test_the_other_ways_compute_a_sparse_model_and_send_what_is_ready(mode: str,
 
 
 def test_the_gradients_are_those_of_keras(models: Path) -> None:
-    command = [sys.executable, "-c", GRADIENTS, str(PROBES), f"{models}:still"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = run_script(GRADIENTS, f"{models}:still", timeout=120)
     assert done.stdout == "6 alike\n", done.stderr[-2000:]
 
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from support.command_line import Answer, contents, refused
 from support.needs import needs_tensorflow
+from support.probes import run_script
 
-from calibrate.probing import PROBES
 from calibrate.testbed.readings import Readings, read_run
 from calibrate.testbed.setting import TestbedSetting
 from simulator.base.errors import CalibrationError
@@ -390,8 +390,7 @@ def test_a_run_that_fails_keeps_its_whole_repeats(folder: Path, paceline: Runner
 
 
 def _isolation_obstacle() -> str:
-    probe = "import sys; sys.path.insert(0, sys.argv[1]); import isolation; isolation.isolate()"
-    answer = subprocess.run([sys.executable, "-c", probe, str(PROBES)], capture_output=True, text=True, check=False)
+    answer = run_script("from _paceline_probes import isolation; isolation.isolate()")
     return "" if answer.returncode == 0 else f"no network namespace of one's own here: {answer.stderr.strip().splitlines()[-1]}"
 
 

@@ -11,9 +11,10 @@ import pytest
 from calibrate.validation.comparison import Compared, Reached, rows_from_csv, rows_to_csv
 from evidence.discrepancy import Sample, deviations, held_out
 from simulator.base.errors import InputError
+from simulator.spec.discrepancy import Regime
 from simulator.spec.figures import Estimate
 
-REGIME = "all-reduce, measured links"
+REGIME = Regime("all-reduce", "measured links")
 
 
 def rows(compute: float, communication: float, sources: int = 6, each: int = 60, seed: int = 1) -> list[Compared]:
@@ -78,12 +79,12 @@ def test_of_links_that_nobody_measured_the_next_source_is_taken_to_be_further_of
         deviations(
             Sample.of([row.model_copy(update={"reached": row.reached.model_copy(update={"regime": regime})}) for row in made]), regime
         )
-        for regime in (REGIME, "all-reduce, between nodes")
+        for regime in (REGIME, Regime("all-reduce", "between nodes"))
     )
     for narrow, wide in zip((known[0].per_doubling, known[1].at), (sort[0].per_doubling, sort[1].at), strict=True):
         assert wide == pytest.approx(1.4 * narrow, rel=0.05), "to two digits"
 
 
-def _of(row: Compared, regime: str) -> Compared:
+def _of(row: Compared, regime: Regime) -> Compared:
     assert row.reached is not None
     return row.model_copy(update={"reached": row.reached.model_copy(update={"regime": regime})})

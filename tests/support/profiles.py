@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import calibrate
-
-PROBE = Path(calibrate.__file__).parent / "probes" / "xplane.py"
-
 
 def classes() -> Any:
     """The module of the protobuf classes, as the probe finds it."""
-    spec = importlib.util.spec_from_file_location("probe_xplane", PROBE)
-    assert spec is not None
-    assert spec.loader is not None
-    probe = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(probe)
-    return probe._classes()
+    return importlib.import_module("calibrate.probes.xplane")._classes()
 
 
 @dataclass

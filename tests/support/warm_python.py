@@ -22,12 +22,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, NoReturn
 
-PROBES = "calibrate/probes/"
+PROBES = "calibrate/probes"
 _SOCKET = "warm.socket"
 _CLIENT = """#!{python} -IS
 import json, os, select, signal, socket, sys
 arguments = sys.argv[1:]
-if len(arguments) < 2 or arguments[0] != "-B" or "{probes}" not in arguments[1]:
+if len(arguments) < 2 or arguments[0] != "-B" or not arguments[1].endswith("{probes}"):
     os.execv({python!r}, [{python!r}, *arguments])
 connection = socket.socket(socket.AF_UNIX)
 connection.connect({address!r})
@@ -144,7 +144,6 @@ def _serve(address: str) -> None:
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(write_through=True)  # type: ignore[union-attr]
     sys.dont_write_bytecode = True
-    sys.path.insert(0, str(Path(sys.argv[0]).parent))
 
 
 def _attend(connection: socket.socket, probe: int) -> NoReturn:

@@ -12,13 +12,11 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from ..ending import UsageError
+
 ALLOWED = "/proc/sys/net/ipv4/tcp_allowed_congestion_control"
 AVAILABLE = "/proc/sys/net/ipv4/tcp_available_congestion_control"
 LOCK = "/run/paceline-testbed.lock"
-
-
-class UsageError(ValueError):
-    """What was asked for cannot be had here: the asker's fault."""
 
 
 class Congestion:

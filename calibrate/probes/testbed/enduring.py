@@ -15,8 +15,8 @@ import signal
 import time
 from typing import Any
 
-from _paceline_probes import load
-
+from .. import load
+from ..ending import UsageError
 from . import links, supervisor
 from .supervisor import Child, RunFailedError
 
@@ -144,7 +144,7 @@ class Enduring(supervisor.Supervisor):
             self._note("back", task=child.name)
             child.line.say("run", began_s=time.time(), origin_s=self.origin_s, step_s=0.0)
         elif kind == "failed":
-            raise (supervisor.UsageError if message["usage"] else RunFailedError)(f"{child.name}: {message['message']}")
+            raise (UsageError if message["usage"] else RunFailedError)(f"{child.name}: {message['message']}")
         elif kind == "lost":
             raise RunFailedError(f"{child.name} lost its peers, and none was killed: {self.events[-1].get('message', '')}")
         else:

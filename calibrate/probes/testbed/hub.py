@@ -12,6 +12,10 @@ from typing import Any
 from . import links
 
 
+class CannotComputeError(RuntimeError):
+    """The model cannot be computed on pulled values; the message says why, and what to choose."""
+
+
 class Line:
     """One end of the line between a task and the process that started it."""
 

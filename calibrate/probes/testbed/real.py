@@ -8,19 +8,15 @@ in a ``tf.function`` or in a session of compat.v1.
 
 from __future__ import annotations
 
-import os
-import sys
 from typing import Any
 
 import numpy as np
 
-from .hub import Task
+from .. import training
+from ..ending import UsageError, let_import
+from .hub import CannotComputeError, Task
 
 OTHERWISE = "choose emulated compute for it"
-
-
-class CannotComputeError(RuntimeError):
-    """The model cannot be computed on pulled values; the message says why, and what to choose."""
 
 
 class RealCompute:
@@ -44,13 +40,11 @@ class RealCompute:
     """
 
     def __init__(self, tf: Any, builder: str, batch: int) -> None:
-        from _paceline_probes import inputs, training
-
-        sys.path[:0] = [os.path.dirname(os.path.abspath(builder.rpartition(":")[0])), os.getcwd()]
+        let_import(builder)
         function = training.load_function(builder)
         import keras
 
-        steps = training.ModelSteps(tf, function(), inputs.make_batch, False)
+        steps = training.ModelSteps(tf, function(), False)
         if not hasattr(steps.model, "stateless_call"):
             raise CannotComputeError(f"this Keras ({keras.__version__}) has no stateless calls; install Keras 3, or {OTHERWISE}")
         x, y = steps.batch_of(batch)
@@ -131,9 +125,9 @@ def load(tf: Any, task: Task) -> RealCompute | None:
         model = RealCompute(tf, builder, setting["batch"])
     except CannotComputeError as error:
         raise CannotComputeError(f"{builder}: {error}") from error
+    except UsageError:
+        raise
     except Exception as error:
-        if type(error).__name__ == "UsageError":
-            raise
         said = " ".join(str(error).split())[:300]
         raise CannotComputeError(f"{builder}: cannot be computed on pulled values ({type(error).__name__}: {said}); {OTHERWISE}") from error
     asked = [tuple(one["shape"]) for one in setting["variables"]]

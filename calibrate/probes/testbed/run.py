@@ -14,36 +14,23 @@ import os
 import platform
 import signal
 import sys
-import traceback
-import types
 from typing import Any
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+from .. import ending, environment
+from ..recorder import Recorder, progress
+from . import supervisor
+
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != HERE]
-
-EXIT_FAILED = 3
-EXIT_NO_TENSORFLOW = 4
-EXIT_USAGE = 5
 EXIT_INTERRUPTED = 128 + signal.SIGINT
 EXIT_ENDED = 128 + signal.SIGTERM
 
 
-def _package(name: str, folder: str) -> None:
-    """Make a folder importable under a name that no user's module has."""
-    module = types.ModuleType(name)
-    module.__path__ = [folder]
-    sys.modules[name] = module
-
-
 def _measure(setting: dict[str, Any], recorder: Any, starter: int) -> None:
     """All repeats of a setting, each with a cluster of its own."""
-    from _paceline_probes import environment, isolation
-    from _paceline_probes import recorder as recording
-    from _paceline_testbed import congestion as tcp
-    from _paceline_testbed import enduring, links, supervisor
+    from .. import isolation
+    from . import congestion as tcp
+    from . import enduring, links
 
     congestion = None
     # before TensorFlow starts its threads: they would stay outside
@@ -54,7 +41,7 @@ def _measure(setting: dict[str, Any], recorder: Any, starter: int) -> None:
     else:
         isolation.isolate()
     supervisor.die_with(starter)  # a new namespace may have cleared it
-    tf = _tensorflow()
+    tf = ending.tensorflow()
     # replicas of MirroredStrategy share a GPU where there is one; TensorFlow itself is not asked before the tasks are forked
     gpus = environment.gpus_of_machine() if setting["mode"] == "mirrored" else []
     recorder.write(
@@ -73,27 +60,13 @@ def _measure(setting: dict[str, Any], recorder: Any, starter: int) -> None:
     for repeat in range(setting["repeats"]):
         kind = enduring.Enduring if supervisor.is_job(setting) else supervisor.Supervisor
         kind(tf, setting, recorder, congestion, repeat).run()
-        recording.progress(repeat + 1, setting["repeats"], setting["mode"])
-    recorder.write("end")
+        progress(repeat + 1, setting["repeats"], setting["mode"])
 
 
 def _describe(builder: str, batch: int, recorder: Any) -> None:
-    from _paceline_testbed import real
+    from . import real
 
-    real.describe(_tensorflow(), recorder, builder, batch)
-    recorder.write("end")
-
-
-class NoTensorFlowError(ImportError):
-    """This Python has no TensorFlow."""
-
-
-def _tensorflow() -> Any:
-    try:
-        import tensorflow as tf
-    except ImportError as error:
-        raise NoTensorFlowError(str(error)) from error
-    return tf
+    real.describe(ending.tensorflow(), recorder, builder, batch)
 
 
 def main() -> int:
@@ -107,38 +80,27 @@ def main() -> int:
     parser.add_argument("--out", required=True)
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_ENDED))
-    _package("_paceline_testbed", HERE)
-    _package("_paceline_probes", os.path.dirname(HERE))
-    from _paceline_probes import recorder as recording
-    from _paceline_testbed import supervisor
-
     supervisor.die_with(arguments.parent or os.getppid())
 
-    recorder = recording.Recorder(arguments.out)
-    try:
+    recorder = Recorder(arguments.out)
+    if arguments.describe:
+        asked = {"describe": arguments.describe, "batch": arguments.batch}
+    else:
+        with open(arguments.setting, encoding="utf-8") as file:
+            asked = json.load(file)
+
+    def measure() -> None:
         if arguments.describe:
-            recorder.header("testbed", {"describe": arguments.describe, "batch": arguments.batch})
             _describe(arguments.describe, arguments.batch, recorder)
         else:
-            with open(arguments.setting, encoding="utf-8") as file:
-                setting = json.load(file)
-            recorder.header("testbed", setting)
-            _measure(setting, recorder, arguments.parent or os.getppid())
+            _measure(asked, recorder, arguments.parent or os.getppid())
+
+    try:
+        recorder.header("testbed", asked)
+        return ending.recorded(measure, recorder)
     except KeyboardInterrupt:
         recorder.write("error", type="KeyboardInterrupt", message="was interrupted (Ctrl-C)", where="")
         return EXIT_INTERRUPTED
     except SystemExit:
         recorder.write("error", type="SystemExit", message="was ended by SIGTERM", where="")
         return EXIT_ENDED
-    except NoTensorFlowError as error:
-        recorder.write("error", type="ImportError", message=str(error), where="import tensorflow")
-        return EXIT_NO_TENSORFLOW
-    except Exception as error:
-        recorder.write("error", type=type(error).__name__, message=str(error)[:2000], where="")
-        traceback.print_exc()
-        return EXIT_USAGE if type(error).__name__ == "UsageError" else EXIT_FAILED
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

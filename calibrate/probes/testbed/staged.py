@@ -8,12 +8,13 @@ schedule; each device does one pass at a time, in the schedule's order, by contr
 from __future__ import annotations
 
 import os
-import sys
 import time
 from typing import Any, Callable
 
 import numpy as np
 
+from .. import layers, training
+from ..ending import UsageError, let_import
 from .emulated_model import on
 from .hub import Task
 
@@ -38,10 +39,6 @@ def schedule_of(kind: str, stage: int, stages: int, count: int) -> list[tuple[st
         if ahead + number < count:
             order.append(("forward", ahead + number))
     return order
-
-
-class UsageError(ValueError):
-    """The model cannot be staged so: the asker's fault."""
 
 
 class StagedModel:
@@ -69,11 +66,9 @@ class StagedModel:
     """
 
     def __init__(self, tf: Any, builder: str, batch: int, ends: list[int], micro_batches: int, schedule: str) -> None:
-        from _paceline_probes import inputs, layers, training
-
-        sys.path[:0] = [os.path.dirname(os.path.abspath(builder.rpartition(":")[0])), os.getcwd()]
+        let_import(builder)
         self._tf = tf
-        self._steps = training.ModelSteps(tf, training.load_function(builder)(), inputs.make_batch, False)
+        self._steps = training.ModelSteps(tf, training.load_function(builder)(), False)
         x, y = self._steps.batch_of(batch)
         parts = [layer.part for layer in layers.cut(self._steps.model)]
         if ends[-1] != len(parts) or ends != sorted(set(ends)):

@@ -14,8 +14,8 @@ import time
 import traceback
 from typing import Any
 
-from _paceline_probes import load
-
+from .. import load
+from ..ending import UsageError
 from . import bandwidth_check, hub, links
 
 PR_SET_PDEATHSIG = 1
@@ -42,10 +42,6 @@ def is_job(setting: dict[str, Any]) -> bool:
 
 class RunFailedError(RuntimeError):
     """A task died, or hung; the message names it and its last lines."""
-
-
-class UsageError(ValueError):
-    """What was asked for cannot be had: the asker's fault."""
 
 
 class Child:
@@ -280,8 +276,8 @@ class Supervisor:
         except BaseException as error:
             traceback.print_exc()
             sys.stderr.flush()
-            if type(error).__name__ in ("CannotComputeError", "NetworkError", "UsageError"):  # they say it all
-                task.line.say("failed", message=str(error), usage=type(error).__name__ == "UsageError")
+            if isinstance(error, (hub.CannotComputeError, links.NetworkError, UsageError)):  # they say it all
+                task.line.say("failed", message=str(error), usage=isinstance(error, UsageError))
             os._exit(1)
         os._exit(0)
 

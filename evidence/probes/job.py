@@ -11,31 +11,13 @@ The batches lie ready in memory, so that reading input takes next to nothing.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import os
 import sys
-import traceback
 from typing import Any
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-
-HERE = os.path.dirname(os.path.abspath(__file__))
-# a file of this folder must not hide a module of the user's
-sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != HERE]
-
-EXIT_USER_CODE = 3
-EXIT_NO_TENSORFLOW = 4
-EXIT_USAGE = 5
-
-
-def _sibling(name: str) -> Any:
-    """A script beside this one, under a name that no user's module has."""
-    spec = importlib.util.spec_from_file_location("_paceline_probe_" + name, os.path.join(HERE, name + ".py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+from _paceline_probes import ending, environment, overheads, training
+from _paceline_probes.load import Watch
+from _paceline_probes.recorder import Recorder
 
 
 def _arguments() -> argparse.Namespace:
@@ -129,13 +111,12 @@ def _dataset(tf: Any, one: Any, steps: int, replicas: int) -> Any:
 def _fit(tf: Any, arguments: argparse.Namespace, recorder: Any, clock: Any, device: str, kind: str) -> None:
     import keras
 
-    training, overheads = _sibling("training"), _sibling("overheads")
     if arguments.replicas > 1:
         scope = tf.distribute.MirroredStrategy(_logical_devices(tf, kind, arguments.replicas)).scope()
     else:
         scope = tf.device(device)
     with scope:
-        steps = training.ModelSteps(tf, training.load_function(arguments.model)(), _sibling("inputs").make_batch, False)
+        steps = training.ModelSteps(tf, training.load_function(arguments.model)(), False)
         model = steps.model
         model.compile(optimizer=steps.optimizer, loss=steps.loss or (lambda _, outputs: tf.square(outputs)))
     one = steps.batch_of(arguments.batch)
@@ -158,30 +139,21 @@ def _fit(tf: Any, arguments: argparse.Namespace, recorder: Any, clock: Any, devi
 
 def main() -> int:
     """Run the training; the exit status tells the parent who is at fault."""
-    clock = _sibling("overheads").StartUp()
-    watch = _sibling("load").Watch()
+    clock, watch = overheads.StartUp(), Watch()
     arguments = _arguments()
-    recorder = _sibling("recorder").Recorder(arguments.out)
+    recorder = Recorder(arguments.out)
     recorder.header("job", {key: value for key, value in vars(arguments).items() if key != "out"})
-    sys.path[:0] = [os.path.dirname(os.path.abspath(arguments.model.rpartition(":")[0])), os.getcwd()]
-    try:
-        import tensorflow as tf
-    except ImportError as error:
-        recorder.write("error", type=type(error).__name__, message=str(error), where="import tensorflow")
-        return EXIT_NO_TENSORFLOW
-    try:
-        environment = _sibling("environment")
+    ending.let_import(arguments.model)
+
+    def measure() -> None:
+        tf = ending.tensorflow()
         device, kind = environment.choose_device(tf, arguments.device)
         with clock.without():
             recorder.write("fingerprint", **environment.fingerprint(tf, device, kind))
         _fit(tf, arguments, recorder, clock, device, kind)
         recorder.write("load", stage="rounds", why="", **watch.end())
-        recorder.write("end")
-    except Exception as error:  # the user's code may raise anything
-        recorder.write("error", type=type(error).__name__, message=str(error)[:2000], where="")
-        traceback.print_exc()
-        return EXIT_USAGE if type(error).__name__ == "UsageError" else EXIT_USER_CODE
-    return 0
+
+    return ending.recorded(measure, recorder)
 
 
 if __name__ == "__main__":

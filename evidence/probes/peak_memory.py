@@ -19,7 +19,6 @@ import argparse
 import ctypes
 import gc
 import glob
-import importlib.util
 import json
 import os
 import re
@@ -27,23 +26,10 @@ import sys
 import tempfile
 from typing import Any
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+from _paceline_probes import training
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-# a file of this folder must not hide a module of the user's
-sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != HERE]
 STEPS = 3
 _TEMPORARY = re.compile(r"^allocation \d+: size (\d+), preallocated-temp", re.MULTILINE)
-
-
-def _sibling(name: str) -> Any:
-    """A script beside this one, under a name that no user's module has."""
-    spec = importlib.util.spec_from_file_location("_paceline_probe_" + name, os.path.join(HERE, name + ".py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def resident_bytes(which: str) -> int:
@@ -99,9 +85,8 @@ def main() -> int:
             os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_dump_hlo_as_text --xla_dump_to=" + dumped
         import tensorflow as tf
 
-        training = _sibling("training")
         built = training.load_function(arguments.model)()
-        steps = training.ModelSteps(tf, built, _sibling("inputs").make_batch, False)
+        steps = training.ModelSteps(tf, built, False)
         # a model that is called with the batch to see what its targets must be would have taken as much as a step
         one = steps.batch_of(1)
         steps.batch_of = lambda batch: tf.nest.map_structure(lambda its: tf.repeat(its, batch, axis=0), one)

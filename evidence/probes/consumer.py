@@ -8,31 +8,15 @@ lines without a pipeline: the same step with batches that stand ready.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
-import os
 import sys
 import time
 from typing import Any
 
 import numpy as np
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+from _paceline_probes import training
 
 STEPS_ALONE = 60
-HERE = os.path.dirname(os.path.abspath(__file__))
-# a file of this folder must not hide a module of the user's
-sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != HERE]
-
-
-def _sibling(name: str) -> Any:
-    """A script beside this one, under a name that no user's module has."""
-    spec = importlib.util.spec_from_file_location("_paceline_probe_" + name, os.path.join(HERE, name + ".py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def loop(tf: Any, dataset: Any, step_s: float, steps: int) -> list[float]:
@@ -77,7 +61,7 @@ def main() -> int:
     arguments = parser.parse_args()
     import tensorflow as tf
 
-    function = _sibling("training").load_function(arguments.input)
+    function = training.load_function(arguments.input)
     settings = json.loads(arguments.settings)
     for step_s in sorted({one["step_s"] for one in settings}):
         ready = tf.data.Dataset.from_tensors(tf.zeros([1])).repeat()

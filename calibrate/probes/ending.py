@@ -1,0 +1,73 @@
+"""How a probe ends: its exit status tells the parent who is at fault, its file what was wrong."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from typing import Any, Callable
+
+EXIT_FAILED = 3
+"""Of the user's code, or of what the probe does."""
+EXIT_NO_TENSORFLOW = 4
+EXIT_USAGE = 5
+
+
+class UsageError(ValueError):
+    """What was asked for cannot be had: the asker's fault, not the model's."""
+
+
+class NoTensorFlowError(ImportError):
+    """This Python has no TensorFlow."""
+
+
+def tensorflow() -> Any:
+    """The TensorFlow module."""
+    try:
+        import tensorflow as tf
+    except ImportError as error:
+        raise NoTensorFlowError(str(error)) from error
+    return tf
+
+
+def let_import(target: str) -> None:
+    """Let what FILE:NAME names import the modules beside it, and those of the working directory."""
+    sys.path[:0] = [os.path.dirname(os.path.abspath(target.rpartition(":")[0])), os.getcwd()]
+
+
+def recorded(measure: Callable[[], None], recorder: Any, target: str = "", said: Callable[[Exception, str], str] | None = None) -> int:
+    """Measure, and record that this came to its end, or why it did not; returns the exit status.
+
+    Parameters
+    ----------
+    measure
+        Measures.
+    recorder
+        Takes the records.
+    target
+        FILE:NAME of the user's code; where it failed in there is recorded.
+    said
+        What the user's code did wrong, of an exception and the place in that code: whoever asked is at fault then. Else the exception's
+        own message.
+    """
+    try:
+        measure()
+        recorder.write("end")
+        return 0
+    except NoTensorFlowError as error:
+        recorder.write("error", type=type(error.__cause__ or error).__name__, message=str(error), where="import tensorflow")
+        return EXIT_NO_TENSORFLOW
+    except Exception as error:  # the user's code may raise anything
+        where = _place(error, target)
+        asked = isinstance(error, UsageError)
+        message = str(error)[:2000] if asked or said is None else said(error, where)
+        recorder.write("error", type=type(error).__name__, message=message, where=where)
+        traceback.print_exc()
+        return EXIT_USAGE if asked or said is not None else EXIT_FAILED
+
+
+def _place(error: Exception, target: str) -> str:
+    """File and line of the user's code that an exception came from; "" where it came from elsewhere."""
+    folder = os.path.dirname(os.path.abspath(target.rpartition(":")[0])) if target else None
+    frames = [one for one in traceback.extract_tb(error.__traceback__) if os.path.dirname(os.path.abspath(one.filename)) == folder]
+    return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""

@@ -1,0 +1,21 @@
+"""Scripts that use modules of the probes, as ``from _paceline_probes import counting``, run as a probe is."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from calibrate.probing import PROBES
+
+__all__ = ["run_script"]
+
+
+def run_script(text: str, *arguments: str, python: tuple[str, ...] = (sys.executable,), **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a script with these arguments in a Python; options are those of :func:`subprocess.run`."""
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder, "script.py")
+        script.write_text(text, encoding="utf-8")
+        return subprocess.run([*python, "-B", str(PROBES), str(script), *arguments], capture_output=True, text=True, **options)
