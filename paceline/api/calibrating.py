@@ -114,7 +114,7 @@ def calibrate(
 
         ``provenance["disturbed"]`` keeps the warning.
     python
-        Python that has TensorFlow and your model's packages; left out: the one that runs Paceline.
+        A Python that has TensorFlow and your model's packages; left out: the one that runs Paceline.
     device
         Device to measure on: CPU, GPU or GPU:INDEX; left out: the first GPU, else the CPU.
     precision
@@ -232,7 +232,7 @@ def calibrate_input(
     count
         Batches of each setting in a turn; a pipeline that caches is measured in whole epochs.
     python
-        Python that has TensorFlow; left out: the one that runs Paceline.
+        A Python that has TensorFlow; left out: the one that runs Paceline.
     measurements
         Folder for raw measurements; each call adds a file.
     timeout_s
@@ -301,7 +301,7 @@ def read_profiles(
     profile_run
         Name of the profiling run to read in each log directory; left out: the newest.
     python
-        Python that has TensorFlow, whose classes read the files; left out: the one that runs Paceline.
+        A Python that has TensorFlow, whose classes read the files; left out: the one that runs Paceline.
     timeout_s
         Seconds after which reading is given up.
 

@@ -668,7 +668,7 @@ def report(
         Also write each figure as an image into this folder, in place of earlier ones; needs Chromium and pip install
         'paceline[figures]'.
     formats
-        Formats of the images.
+        Formats of the images; needs ``figures``.
     tables
         Also write each table as a CSV file into this folder, in place of tables of the same name and heading.
     what_ifs

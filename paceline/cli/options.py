@@ -34,7 +34,8 @@ __all__ = [
 
 CommandT = TypeVar("CommandT", bound=Callable[..., None])
 
-Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before simulating for a long time; go on.")]
+YES_HELP = "Do not ask before simulating for a long time; go on."
+Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help=YES_HELP)]
 """Whether to go on without a question."""
 
 _KEYS = {
@@ -261,71 +262,6 @@ class Given(Mapping[str, Any]):
 def command_line() -> str:
     """This command, as it can be typed again."""
     return shlex.join(["paceline", *sys.argv[1:]])
-
-
-# -- of commands that read their options themselves -----------------------------------
-
-PRICE_HELP = (
-    "US dollars that a node costs for an hour, such as ethernet-1g=0.40/h. For machines of your own: lab=BUY:4000USD,years:4 "
-    "(and if you like power:0.5kW, electricity:0.30USD/kWh, use:0.6). A price without NAME= is for every cluster that has none. Repeatable."
-)
-JOBS_HELP = (
-    "Scenarios simulated at the same time, one per process; 0: one per core (of the Dask or Ray cluster, if given). "
-    "Results do not depend on it."
-)
-BACKEND_HELP = (
-    "Where to simulate: on this machine, or on a Dask or Ray cluster (which need pip install 'paceline\\[dask]' or 'paceline\\[ray]')."
-)
-SCHEDULER_HELP = (
-    "Address of that cluster. Dask: tcp://HOST:PORT of its scheduler. Ray: HOST:PORT, ray://HOST:PORT or auto; "
-    "without an address Ray starts a cluster on this machine."
-)
-EPOCHS_HELP = "Predict a whole job of N epochs, not steps alone; needs --dataset-size. Short for --set job.epochs=N."
-SAMPLES_HELP = "Predict a whole job of N samples, in place of --epochs. Short for --set job.samples=N."
-DATASET_SIZE_HELP = "Samples in the data set, such as 1.28e6; they make one epoch. Short for --set job.dataset_size=N."
-YES_HELP = "Do not ask before simulating for a long time; go on."
-
-
-def needs(context: typer.Context, option: str, names: Collection[str]) -> None:
-    """Refuse options that say nothing without ``option``, which is not given.
-
-    Parameters
-    ----------
-    context
-        Of the command, which knows what was typed.
-    option
-        What they go with, as it is typed.
-    names
-        Parameters of the command, by their names in Python.
-
-    Raises
-    ------
-    InputError
-        One of them is typed.
-    """
-    if stray := _typed(context, names):
-        raise InputError(f"{stray}: goes with {option}; add that, or leave {stray} out")
-
-
-def useless(context: typer.Context, beside: str, names: Collection[str]) -> None:
-    """Refuse options that say nothing beside another, which is given; parameters and errors as for :func:`needs`."""
-    if stray := _typed(context, names):
-        raise InputError(f"{stray}: says nothing with {beside}; leave one or the other out")
-
-
-def is_given(context: typer.Context, name: str) -> bool:
-    """Whether a parameter, by its name in Python, was typed."""
-    source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
-
-
-def _typed(context: typer.Context, names: Collection[str]) -> str | None:
-    """The first of the parameters ``names`` that was typed, as it is typed."""
-    for parameter in context.command.params:
-        if parameter.name in names and is_given(context, parameter.name):
-            (name, *_) = parameter.opts
-            return name if name.startswith("-") else (parameter.metavar or name)  # an argument is known by what stands for it
-    return None
 
 
 # -- from text to arguments ---------------------------------------------------------------------------
