@@ -10,6 +10,7 @@ The command line reads this to show a help, so that what is heavy is imported wh
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 import sys
@@ -260,7 +261,7 @@ Name: TypeAlias = Annotated[
 Function: TypeAlias = Annotated[str | None, MustBe("text such as 'my_model.py:build'"), Typed(metavar="FILE.py:FUNCTION")]
 """A function in a file of Python, ``FILE.py:FUNCTION``."""
 
-Precision: TypeAlias = Literal["float32", "mixed_float16"]
+Precision: TypeAlias = Annotated[Literal["float32", "mixed_float16"], Typed(reads="text")]
 """Of the numbers that a step computes with."""
 
 Python: TypeAlias = Annotated[str | None, MustBe("the path of a Python")]
@@ -428,7 +429,22 @@ def checked(function: Callable[ParamsT, AnswerT]) -> Callable[ParamsT, AnswerT]:
             raise refusal(name, bound.arguments[name], rule) from None
         return function(*positional, **by_name)
 
+    shown = [its.replace(annotation=_without_notes(its.annotation)) for its in signature.parameters.values()]
+    call.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]
     return call
+
+
+class _WithoutNotes(ast.NodeTransformer):
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        noted = isinstance(node.value, ast.Name) and node.value.id == "Annotated" and isinstance(node.slice, ast.Tuple)
+        return self.visit(node.slice.elts[0]) if noted else node  # type: ignore[attr-defined]
+
+
+def _without_notes(annotation: Any) -> Any:
+    """A type as :func:`help` shows it: its name."""
+    if not isinstance(annotation, str) or "Annotated" not in annotation:
+        return annotation
+    return ast.unparse(_WithoutNotes().visit(ast.parse(annotation, mode="eval")))
 
 
 def refusal(name: str, value: object, rule: str) -> InputError:

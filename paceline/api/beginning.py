@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from paceline.arguments import Count, File, Quantity, Text, checked
+from paceline.arguments import Amount, Count, File, Force, Quantity, Text, Typed, checked
 
 if TYPE_CHECKING:
     from simulator import Scenario
@@ -15,74 +15,87 @@ __all__ = ["new_scenario"]
 
 @checked
 def new_scenario(
-    workload: Text | None = None,
+    workload: Annotated[Text | None, Typed(metavar="NAME")] = None,
     *,
-    step_time: Quantity | None = None,
-    parameters: float | None = None,
-    batch: Count = 32,
-    tensors: Count | None = None,
-    measured_with: Text = "device",
-    cluster: Text | None = None,
-    nodes: Count | None = None,
-    devices: Count = 1,
-    bandwidth: Quantity = "10 Gbit/s",
-    latency: Quantity = "50 us",
-    sort: Text = "ethernet",
-    price: Text | None = None,
-    strategy: Text = "ring",
-    workers: Count | None = None,
-    servers: Count = 1,
-    epochs: float | None = None,
-    dataset_size: float | None = None,
-    out: File | None = None,
-    force: bool = False,
+    step_time: Annotated[Quantity | None, Typed(metavar="TIME")] = None,
+    parameters: Amount | None = None,
+    batch: Annotated[Count, Typed(metavar="N")] = 32,
+    tensors: Annotated[Count, Typed(metavar="N")] | None = None,
+    measured_with: Annotated[Text, Typed(metavar="NAME")] = "device",
+    cluster: Annotated[Text | None, Typed(metavar="NAME")] = None,
+    nodes: Annotated[Count, Typed(metavar="N")] | None = None,
+    devices: Annotated[Count, Typed(metavar="N")] = 1,
+    bandwidth: Annotated[Quantity, Typed(metavar="RATE")] = "10 Gbit/s",
+    latency: Annotated[Quantity, Typed(metavar="TIME")] = "50 us",
+    sort: Annotated[Text, Typed(metavar="NAME")] = "ethernet",
+    price: Annotated[Text | None, Typed(metavar="PRICE")] = None,
+    strategy: Annotated[Text, Typed(metavar="NAME")] = "ring",
+    workers: Annotated[Count, Typed(metavar="N")] | None = None,
+    servers: Annotated[Count, Typed(metavar="N")] = 1,
+    epochs: Amount | None = None,
+    dataset_size: Amount | None = None,
+    out: Annotated[File | None, Typed(short="-o", metavar="FILE.toml")] = None,
+    force: Force = False,
 ) -> Scenario:
     """Make a first scenario from a few figures; with ``out``, also write its file, with a comment on each key.
 
     Parameters
     ----------
     workload
-        A workload of the catalogue, or the path of its file; None: ``step_time`` and ``parameters`` describe one.
+        What ``paceline calibrate --name NAME`` has measured, a name of ``paceline models list``, or a file; left out: your own, from
+        ``step_time`` and ``parameters``.
     step_time
-        Time of a training step on one device, with its unit, such as ``"250 ms"``.
+        Time of a training step on one device, such as ``"250 ms"``.
     parameters
-        Number of trainable parameters of the model.
+        Trainable parameters of the model, such as ``25.6e6``.
     batch
-        Samples that each replica takes per step; ``step_time`` is the time of such a step.
+        Samples that each device takes in a step.
+
+        ``step_time`` is the time of such a step.
     tensors
-        Number of trainable variables of the model, such as 161 of ResNet-50: hosts of parameter servers work on each. None: 160.
+        Trainable variables of the model, such as 161 of ResNet-50: hosts of parameter servers work on each; left out: 160.
     measured_with
-        What ``step_time`` holds: ``"device"``, computing alone, or ``"servers"``, one worker with the parameter servers, whose pull
-        and push are then taken out once.
+        What that time holds. device: computing alone; servers: one worker with the parameter servers, whose pull and push are then
+        taken out once.
     cluster
-        A cluster of the catalogue, or the path of its file; None: ``devices``, ``bandwidth``,
-        ``latency`` and ``sort`` describe one.
+        A cluster of ``paceline models list``, or a file; left out: your own, from ``devices``, ``bandwidth``, ``latency`` and ``sort``.
     nodes
-        Number of machines that there are, the most that the scenario then takes (``cluster.available``); None: as many as ``workers`` and
-        ``servers`` need, or 4.
+        Machines that there are; what a run leaves is not paid for. Left out: 4, or as many as ``workers`` and ``servers`` need.
+
+        They are the most that the scenario then takes (``cluster.available``).
     devices
-        Devices per machine, where ``cluster`` does not say it.
-    bandwidth, latency
-        Of the network between machines, where ``cluster`` does not say it.
+        GPUs of a machine; 1 where its CPU computes.
+    bandwidth
+        Of the network between machines.
+    latency
+        Of the same network.
     sort
-        What that bandwidth is: ``"ethernet"`` or ``"rdma"``, the rate of the port, of which transfers get a share
-        (docs/practice.md); ``"given"``, what transfers get.
+        What that bandwidth is. ethernet or rdma: the rate of the port, of which transfers get a share; given: what they get.
+
+        docs/practice.md says which share.
     price
-        Price of a machine per hour in US dollars, such as ``"0.40/h"``, or of one to buy, such as ``"BUY:4000USD,years:4"``;
-        None: the cluster's own, if it has one.
+        Of a machine for an hour, such as ``0.40/h``; of one to buy, such as ``BUY:4000USD,years:4``; left out: the cluster's own, if it
+        has one.
     strategy
-        A short name: ``"single"``, ``"mirrored"``, ``"ring"`` and other all-reduces, ``"sync-ps"``, ``"backup"``, ``"async-ps"`` or
-        ``"ssp"``.
+        How it is trained, by a short name.
+
+        ``"single"``, ``"mirrored"``, ``"ring"`` and other all-reduces, ``"sync-ps"``, ``"backup"``, ``"async-ps"`` or ``"ssp"``.
     workers
-        Number of workers; None: as many as the machines take.
+        Workers; left out: as many as the machines take.
     servers
-        Number of parameter servers, each on a machine of its own.
-    epochs, dataset_size
-        Epochs of the whole job, and samples of one epoch; None: steps alone are simulated.
+        Parameter servers, each on a machine of its own.
+    epochs
+        Passes over the data set, for the time of the whole job.
+
+        None: steps alone are simulated.
+    dataset_size
+        Samples of the data set, such as ``1.28e6``.
     out
-        The file to write; None: none is written.
+        Scenario file to write.
+
+        None writes none.
     force
-        Replace a file that is there already.
+        Replace the file if it is there already.
 
     Returns
     -------

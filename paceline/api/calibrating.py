@@ -16,6 +16,7 @@ from paceline.arguments import (
     Function,
     MustBe,
     Name,
+    Numbers,
     Precision,
     ProfilePlaces,
     Profiles,
@@ -24,6 +25,7 @@ from paceline.arguments import (
     Text,
     TfConfig,
     Timeout,
+    Typed,
     checked,
 )  # fmt: skip
 from simulator.base.errors import InputError
@@ -53,25 +55,25 @@ _HINTS = {
 
 @checked
 def calibrate(
-    model: Function = None,
+    model: Annotated[Function, Typed(place=True, metavar="MODEL.py:FUNCTION")] = None,
     *,
     name: Name,
     step: Function = None,
-    from_measurements: Annotated[Sequence[str | Path], MustBe("a list of measurement files")] = (),
-    batches: Annotated[Sequence[int], MustBe("a list of batch sizes, such as [16, 32, 64]")] = (16, 32, 64),
+    from_measurements: Annotated[Sequence[str | Path], MustBe("a list of measurement files"), Typed(reads="files")] = (),
+    batches: Annotated[Numbers, MustBe("a list of batch sizes, such as [16, 32, 64]"), Typed("--batch")] = (16, 32, 64),
     steps: Count = 50,
     runs: Count = 3,
     at_once: Annotated[int, MustBe("a whole number from 1 on", least=1)] = 1,
-    launches: Count = 5,
+    launches: Annotated[int, MustBe("a whole number from 2 on", least=2)] = 5,
     accept_disturbed: bool = False,
+    python: Python = None,
     device: Annotated[str, MustBe("text such as 'CPU' or 'GPU:1'")] | None = None,
     precision: Precision = "float32",
     jit: bool = False,
     layers: bool = False,
-    python: Python = None,
-    timeout_s: Timeout = 1800.0,
     measurements: Folder = "measurements",
-    out: File | None = None,
+    timeout_s: Timeout = 1800.0,
+    out: Annotated[File | None, Typed(short="-o")] = None,
     force: Force = False,
     command: Command = "",
     progress: Stages = None,
@@ -84,50 +86,54 @@ def calibrate(
     Parameters
     ----------
     model
-        ``FILE.py:FUNCTION``; ``FUNCTION()`` returns a Keras model, or ``(model, loss, input_spec)``.
+        Your model: ``FUNCTION()`` returns a Keras model, or (model, loss, input_spec). input_spec is a tf.TensorSpec (or a structure of
+        them) for x, without the batch dimension; a pair (x_spec, y_spec); or a function batch -> (x, y).
     name
-        Name of the workload: letters, digits, and ``. _ + -``.
+        Name of the workload: letters, digits and ``. _ + -``; a scenario names it with ``use``.
     step
-        Instead of ``model``, a training step of your own, ``FILE.py:FUNCTION``; ``FUNCTION(batch_size)``
-        returns a callable that makes one step.
+        Your own training step, in place of a model: ``FUNCTION(batch_size)`` returns a function without arguments that makes one
+        whole step (tf.GradientTape and optimizer) and returns its loss.
     from_measurements
-        Instead of measuring: all measurement files of an earlier calibration.
+        Do not measure; fit the measurement files of an earlier calibration again, all of them.
     batches
-        Batch sizes to measure in samples, at least two.
+        Batch sizes to measure, in samples: at least two, better three.
     steps
-        Timed steps at each batch size, in each run.
+        Steps timed at each batch size in each process.
     runs
-        Processes to measure in, one after the other; processes differ more than steps do.
+        Processes to measure in, one after the other. Speed differs more between processes than between steps.
     at_once
-        Processes to measure at the same time too, each on cores of its own. They show
-        how much of the spread between processes those of one machine have in common, and how
-        much longer a step takes while other cores are busy. 1 measures none. CPUs only: elsewhere
-        it is left out, with a warning.
+        Also measure in this many processes at the same time, each on cores of its own. They show how much of the spread between
+        processes a machine's processes share (run_to_run_shared), and how much longer a step takes while other cores are busy
+        (busy_core_slowdown). CPUs only.
+
+        1 measures none. Elsewhere than on CPUs it is left out, with a warning.
     launches
-        How often the processes of ``at_once`` are started together; fewer than 5 tell little.
+        How often the processes of ``at_once`` are started; fewer than 5 starts tell little.
     accept_disturbed
-        Fit measurements that other processes have disturbed, and runs at different levels, instead of
-        refusing them; with a warning, which ``provenance["disturbed"]`` keeps.
+        Fit measurements that other processes disturbed, or whose processes differ too much, with a warning in place of a refusal.
+
+        ``provenance["disturbed"]`` keeps the warning.
+    python
+        A Python that has TensorFlow and your model's packages; left out: the one that runs Paceline.
     device
-        ``"CPU"``, ``"GPU"`` or ``"GPU:1"``; None takes the first GPU, else the CPU.
+        Device to measure on: CPU, GPU or GPU:INDEX; left out: the first GPU, else the CPU.
     precision
-        ``"float32"`` or ``"mixed_float16"``.
+        Numbers that a step computes with: float32 or mixed_float16.
     jit
         Compile the step with XLA.
     layers
-        Measure each layer of ``model`` too, for strategies that cut it: the time of its passes, what it
-        hands on and keeps, its operations. Layers lie between tensors through which all paths of the model pass.
-    python
-        A Python that has TensorFlow and the model's packages; None takes the one that runs this.
-    timeout_s
-        Seconds after which a run is given up.
+        Also measure each layer: its time, its operations, what it hands on and what it keeps. Strategies that cut a model, such as
+        pipelines, need this. The model is cut at tensors through which all of its paths pass.
     measurements
-        Folder for raw measurements.
+        Folder for raw measurements; each process adds a file.
+    timeout_s
+        Seconds after which one process, or reading a profile, is given up.
     out
-        A workload file to write too, such as ``models/workloads/NAME.toml``, which
-        scenarios then ``use``. One that was fitted before is replaced.
+        Workload file to write.
+
+        Such as ``models/workloads/NAME.toml``, which scenarios then ``use``; None writes none. One that was fitted before is replaced.
     force
-        Replace a file at ``out`` that is something else.
+        Replace the file at ``out`` whatever it is.
     command
         What made the workload, for ``provenance["command"]``; empty: this call.
     progress
@@ -187,17 +193,17 @@ def calibrate(
 
 @checked
 def calibrate_input(
-    input: Function = None,  # noqa: A002
+    input: Annotated[Function, Typed(place=True, metavar="FILE.py:DATASET")] = None,  # noqa: A002
     *,
     name: Name,
     from_measurements: File | None = None,
-    batches: Annotated[Sequence[int], MustBe("a list of batch sizes, such as [16, 32, 64]")] | None = None,
-    calls: Annotated[Sequence[int], MustBe("a list of numbers of parallel calls, such as [1, 2, 4]")] | None = None,
-    rounds: Count = 5,
-    count: Count = 50,
+    batches: Annotated[Numbers, MustBe("a list of batch sizes, such as [16, 32, 64]"), Typed("--batch")] | None = None,
+    calls: Annotated[Numbers, MustBe("a list of numbers of parallel calls, such as [1, 2, 4]"), Typed(example="1,2,4")] | None = None,
+    rounds: Annotated[int, MustBe("a whole number from 1 on", least=1)] = 5,
+    count: Annotated[int, MustBe("a whole number from 8 on", least=8)] = 50,
     python: Python = None,
-    timeout_s: Timeout = 1800.0,
     measurements: Folder = "measurements",
+    timeout_s: Timeout = 1800.0,
     out: File | None = None,
     force: Force = False,
     command: Command = "",
@@ -210,29 +216,33 @@ def calibrate_input(
     Parameters
     ----------
     input
-        ``FILE.py:NAME``: a ``tf.data.Dataset``, or a function that returns one and may take ``num_parallel_calls``,
-        ``batch``, ``prefetch`` and ``cache``; None with ``from_measurements``.
+        A tf.data.Dataset in your Python file, or a function that returns one. The function may take ``num_parallel_calls``, ``batch``,
+        ``prefetch`` and ``cache``, which are then varied.
     name
-        Name of the pipeline.
+        Name of the pipeline: letters, digits and ``. _ + -``.
     from_measurements
-        Instead of measuring: the measurement file of an earlier calibration.
+        Do not measure; fit the measurement file of an earlier call again.
     batches
-        Batch sizes in samples, given in turn to a function that takes ``batch``; None: 16, 32 and 64.
+        Batch sizes to measure, if the function takes ``batch``; left out: ``16,32,64``.
     calls
-        Numbers of parallel calls to measure, or of threads where it takes no ``num_parallel_calls``; None: 1, 2, 4 and so on up to
-        the cores.
+        Numbers of parallel calls to measure, such as ``1,2,4`` or ``1..4``; numbers of threads, if there is no
+        ``num_parallel_calls``; left out: 1, 2, 4 and so on up to the cores.
     rounds
-        Rounds over all batch sizes and numbers of calls.
+        How often all settings are measured, in turn.
     count
-        Batches of each setting per round; where the pipeline caches, whole epochs are measured.
-    python, timeout_s, measurements, progress
-        As for :func:`calibrate`.
+        Batches of each setting in a turn; a pipeline that caches is measured in whole epochs.
+    python
+        A Python that has TensorFlow; left out: the one that runs Paceline.
+    measurements
+        Folder for raw measurements; each call adds a file.
+    timeout_s
+        Seconds after which measuring is given up.
     out
-        A file to write too, such as ``models/inputs/NAME.toml``, which scenarios then ``use``. One that was fitted before is replaced.
-    force
-        Replace a file at ``out`` that is something else.
-    command
-        What made the pipeline, for ``provenance["command"]``; empty: this call.
+        Input file to write.
+
+        Such as ``models/inputs/NAME.toml``, which scenarios then ``use``; None writes none. One that was fitted before is replaced.
+    force, command, progress
+        As for :func:`calibrate`.
 
     Returns
     -------
@@ -289,9 +299,9 @@ def read_profiles(
         Where they lie, by the samples of a step (``{32: "logs"}``): a TensorBoard log directory, the folder of one run, an
         ``.xplane.pb`` file, or a list of these.
     profile_run
-        Name of the profiling run in each log directory; None takes the newest.
+        Name of the profiling run to read in each log directory; left out: the newest.
     python
-        A Python that has TensorFlow, whose classes read the files; None takes the one that runs this.
+        A Python that has TensorFlow, whose classes read the files; left out: the one that runs Paceline.
     timeout_s
         Seconds after which reading is given up.
 
@@ -326,9 +336,9 @@ def calibrate_profile(
     *,
     name: Name,
     model: Function = None,
-    checkpoint: File | None = None,
-    variables: File | None = None,
-    profile_run: Text | None = None,
+    checkpoint: Annotated[File | None, Typed(metavar="PATH")] = None,
+    variables: Annotated[File | None, Typed(metavar="FILE.json")] = None,
+    profile_run: Annotated[Text | None, Typed(metavar="NAME")] = None,
     precision: Precision = "float32",
     python: Python = None,
     timeout_s: Timeout = 1800.0,
@@ -343,25 +353,22 @@ def calibrate_profile(
     Parameters
     ----------
     profiles
-        As for :func:`read_profiles`, or what it returned. From one batch size alone, all time counts as the samples'.
-    name
-        Name of the workload.
+        As for :func:`read_profiles`.
+
+        Or what it returned. From one batch size alone, all time counts as the samples'.
     model
         ``FILE.py:FUNCTION`` that returns the Keras model; it is built, not run.
     checkpoint
-        A checkpoint (prefix or folder), a SavedModel's folder, or a ``.keras`` file.
+        Where to read the sizes of the variables: a checkpoint, a SavedModel or a .keras file.
     variables
-        A JSON file: ``[{"name": "dense/kernel", "shape": [784, 10], "dtype": "float32"}, ...]``, in the order of creation.
+        The variables as a list, in the order in which the model creates them:
+        ``[{"name": "dense/kernel", "shape": [784, 10], "dtype": "float32"}, ...]``.
     profile_run, python, timeout_s
         As for :func:`read_profiles`.
     precision
-        ``"float32"`` or ``"mixed_float16"``, which a profile does not tell either.
-    out
-        A workload file to write too. One that was fitted before is replaced.
-    force
-        Replace a file at ``out`` that is something else.
-    command
-        What made the workload, for ``provenance["command"]``; empty: this call.
+        Numbers that a step computes with, which a profile does not tell either.
+    name, out, force, command
+        As for :func:`calibrate`.
 
     Returns
     -------
@@ -404,12 +411,13 @@ def calibrate_link(
     name: Name,
     *,
     peer: Address | None = None,
-    sizes: Annotated[Sequence[int], MustBe("a list of message sizes in bytes, such as [1024, 1048576]")] | None = None,
+    sizes: Annotated[Numbers, MustBe("a list of message sizes in bytes, such as [1024, 1048576]"), Typed(example="1024,65536,1048576")]
+    | None = None,
     rounds: Annotated[int, MustBe("a whole number from 2 on", least=2)] = 7,
     logical_devices: Annotated[int, MustBe("a whole number from 2 to 64", least=2, most=64)] | None = None,
     python: Python = None,
-    timeout_s: Timeout = 900.0,
     measurements: Folder = "measurements",
+    timeout_s: Timeout = 900.0,
     out: File | None = None,
     force: Force = False,
     command: Command = "",
@@ -420,31 +428,29 @@ def calibrate_link(
     Parameters
     ----------
     name
-        Name of the cluster: letters, digits, and ``. _ + -``.
+        Name of the cluster: letters, digits and ``. _ + -``.
     peer
-        ``HOST:PORT`` where :func:`serve_link` runs on another host, which must be able to connect
-        back to this one. None measures between two processes of this machine, in a network
-        namespace that nobody else can reach; with GPUs also copies between host and device, and all-reduces.
+        Measure the link to the host that serves at this address. It must be able to connect back to this host; left out: a second
+        process of this machine.
+
+        :func:`serve_link` serves. Processes of this machine are in a network namespace that nobody else can reach; with GPUs also
+        copies between host and device, and all-reduces, are measured.
     sizes
-        Sizes of the messages in bytes, at least two; None takes 1 KiB to 64 MiB.
+        Message sizes in bytes, at least two, such as ``1024,65536,1048576``; left out: 1 KiB to 64 MiB in nine steps.
     rounds
-        How often each size is measured, in turn.
+        How often all of these are measured, in turn.
     logical_devices
-        On a machine without GPUs, measure all-reduces between so many logical devices of its processor too.
-        They tell ``intra_device``, the memory that replicas on one device share.
-    python
-        A Python that has TensorFlow; None takes the one that runs this.
-    timeout_s
-        Seconds after which measuring is given up.
-    measurements
-        Folder for raw measurements.
+        Without GPUs: also measure an all-reduce between this many logical devices of the processor, for cluster.intra_device.
+
+        That is the memory that replicas on one device share.
+    python, measurements, timeout_s
+        As for :func:`calibrate_input`.
     out
-        A cluster file to write too, such as ``models/clusters/NAME.toml``, which scenarios then ``use``. One that was fitted before
-        is replaced.
-    force
-        Replace a file at ``out`` that is something else.
-    command
-        What made the cluster, for ``provenance["command"]``; empty: this call.
+        Cluster file to write.
+
+        Such as ``models/clusters/NAME.toml``, which scenarios then ``use``; None writes none. One that was fitted before is replaced.
+    force, command
+        As for :func:`calibrate`.
     progress
         Called with the number of transfers done, the number of all, and ``"transfers"``.
 
@@ -488,14 +494,15 @@ def calibrate_link(
 def calibrate_server(
     name: Name,
     *,
-    cluster: Text | None = None,
+    cluster: Annotated[Text | None, Typed(metavar="NAME|FILE")] = None,
     peer: Address | None = None,
-    tensors: Annotated[Sequence[int], MustBe("a list of numbers of variables, such as [1, 16]")] | None = None,
-    sizes: Annotated[Sequence[int], MustBe("a list of sizes of variables in bytes, such as [256, 1048576]")] | None = None,
+    tensors: Annotated[Numbers, MustBe("a list of numbers of variables, such as [1, 16]"), Typed(example="1,16,64")] | None = None,
+    sizes: Annotated[Numbers, MustBe("a list of sizes of variables in bytes, such as [256, 1048576]"), Typed(example="256,16384,1048576")]
+    | None = None,
     rounds: Annotated[int, MustBe("a whole number from 2 on", least=2)] = 7,
     python: Python = None,
-    timeout_s: Timeout = 900.0,
     measurements: Folder = "measurements",
+    timeout_s: Timeout = 900.0,
     out: File | None = None,
     force: Force = False,
     command: Command = "",
@@ -508,34 +515,20 @@ def calibrate_server(
 
     Parameters
     ----------
-    name
-        Name of the cluster: letters, digits, and ``. _ + -``.
     cluster
-        A cluster of the catalogue, or the path of a file, whose link and machines it has. None takes
-        ``models/clusters/NAME.toml``, such as :func:`calibrate_link` wrote. What that measured holds the hosts' work on a message,
-        which is taken out of its latency and of its time a byte.
+        Cluster whose link and machines it has: a name of the catalogue, or a file; left out: ``models/clusters/NAME.toml``, as
+        ``paceline calibrate-link`` wrote it.
+
+        What that measured holds the hosts' work on a message, which is taken out of its latency and of its time a byte.
     peer
-        ``HOST:PORT`` where :func:`serve_link` runs on another host, which is the server then, and must be able to connect
-        back to this one. None measures between two processes of this machine, in a network namespace that nobody else can reach.
+        Host that is the server: ``paceline calibrate-link --serve HOST:PORT`` runs there. It must be able to connect back to this
+        host; left out: a second process of this machine.
     tensors
-        How many variables are pulled and pushed at once, at least two numbers; None takes 1, 4, 16 and 64.
+        How many variables are moved at once, at least two numbers; left out: ``1,4,16,64``.
     sizes
-        Bytes of each variable, multiples of 4, at least two; None takes 256 B to 1 MiB.
-    rounds
-        How often all of these are measured, in turn.
-    python
-        A Python that has TensorFlow; None takes the one that runs this.
-    timeout_s
-        Seconds after which measuring is given up.
-    measurements
-        Folder for raw measurements.
-    out
-        A cluster file to write too, such as ``models/clusters/NAME.toml``, which scenarios then ``use``. One that was fitted before
-        is replaced.
-    force
-        Replace a file at ``out`` that is something else.
-    command
-        What made the cluster, for ``provenance["command"]``; empty: this call.
+        Bytes of each variable, multiples of 4, at least two; left out: ``256,16384,262144,1048576``.
+    name, rounds, python, measurements, timeout_s, out, force, command
+        As for :func:`calibrate_link`.
     progress
         Called with the number of pulls and pushes done, the number of all, and ``"pulls and pushes"``.
 
@@ -591,7 +584,7 @@ def serve_link(
     address
         ``HOST:PORT`` of this host, as the other one reaches it.
     python
-        A Python that has TensorFlow; None takes the one that runs this.
+        As for :func:`calibrate_link`.
     ready
         Called once the server answers.
 
@@ -652,7 +645,7 @@ def scenario_of_tf_config(
     *,
     workload: Text,
     batch: Count,
-    cluster: Text = "ethernet-25g",
+    cluster: Annotated[Text, Typed(metavar="NAME")] = "ethernet-25g",
     devices_per_worker: Count = 1,
     out: File | None = None,
     force: Force = False,
@@ -662,15 +655,21 @@ def scenario_of_tf_config(
     Parameters
     ----------
     tf_config
-        As for :func:`read_tf_config`, or what it returned.
+        As for :func:`read_tf_config`.
+
+        Or what it returned.
     workload
         A workload of the catalogue, or the path of its file.
     batch
         Samples that each replica takes per step.
     cluster
-        Hardware and links, of which addresses tell nothing: a cluster of the catalogue, or the path of a file.
+        Hardware and links of that scenario, a name from ``paceline models list`` or a file.
+
+        Addresses tell nothing of these.
     devices_per_worker
-        Devices that each worker drives; each is a replica.
+        Devices that each worker drives.
+
+        Each is a replica.
     out
         A scenario file to write too, with remarks on what a ``TF_CONFIG`` leaves open.
     force

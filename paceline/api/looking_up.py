@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from paceline.arguments import Format, checked
+from paceline.arguments import Format, Typed, checked
 
 if TYPE_CHECKING:
     from paceline.catalogue import Catalogue
@@ -33,7 +33,7 @@ def models() -> Catalogue:
 
 
 @checked
-def schema(format: Format | None = None) -> dict[str, Any]:  # noqa: A002
+def schema(format: Annotated[Format, Typed(place=True, metavar="FORMAT")] | None = None) -> dict[str, Any]:  # noqa: A002
     """Return the JSON Schema of a file format, or those of all formats.
 
     A quantity may be given as text with a unit under its short name (``latency = "20 us"``),
@@ -42,7 +42,7 @@ def schema(format: Format | None = None) -> dict[str, Any]:  # noqa: A002
     Parameters
     ----------
     format
-        ``"scenario"``, ``"workload"``, ``"cluster"``, ``"device"``, ``"input"``, ``"result"`` or ``"testbed-setting"``; None: all of them.
+        Whose schema; left out: all of them.
 
     Returns
     -------

@@ -66,7 +66,7 @@ def load(scenario: Source, settings: Settings = (), *, prices: Prices = None) ->
 
         Also nested tables as a file has them, or a scenario that is loaded already.
     settings
-        Keys of the scenario to change, by their dotted names.
+        Keys of the scenario to change, such as strategy.workers=64 or cluster.inter_node.bandwidth='10 Gbit/s'.
 
         Quantities are text with a unit. None unsets a key: its default holds again. ``workload``, ``cluster`` or
         ``strategy`` as a whole may be set to a loaded or calibrated one. A new ``strategy.kind`` (or another kind, or
@@ -339,7 +339,7 @@ def sweep(
 
         Lists of values, or a range of whole numbers such as ``"1..8"``.
     settings
-        Keys to set in all scenarios.
+        Keys to change in all scenarios, such as run.steps=50.
     prices
         As for :func:`load`.
     out
@@ -486,7 +486,7 @@ def plan(
     over
         Values of any other key to choose from.
     settings
-        Keys to set in all configurations.
+        Keys to change in all configurations, such as run.steps=200.
 
         Buckets are chosen by the plan, unless ``strategy.bucket_size`` is among these, or in ``over``.
     prices
@@ -581,7 +581,7 @@ def advise(
         Strategies to compare, as for a plan; left out: one device, ring all-reduce, parameter servers (sync-ps, backup, async-ps,
         ssp), decentralised training, and for a model with layers fsdp, pipeline, tensor and hybrid.
     settings
-        Keys to set in all configurations.
+        Keys to change in all configurations, such as run.steps=200.
 
         Buckets are chosen for each, unless ``strategy.bucket_size`` is among these.
     prices
@@ -668,7 +668,7 @@ def report(
         Also write each figure as an image into this folder, in place of earlier ones; needs Chromium and pip install
         'paceline[figures]'.
     formats
-        Formats of the images.
+        Formats of the images; needs ``figures``.
     tables
         Also write each table as a CSV file into this folder, in place of tables of the same name and heading.
     what_ifs

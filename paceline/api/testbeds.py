@@ -19,6 +19,7 @@ from paceline.arguments import (
     TestbedSource,
     Text,
     Timeout,
+    Typed,
     checked,
     instance_of,
 )  # fmt: skip
@@ -42,8 +43,10 @@ def testbed(
     *,
     repeats: Annotated[int, MustBe("a whole number from 1 to 1,000", least=1, most=1000)] = 3,
     seed: Seed = 0,
+    timeout_s: Annotated[
+        Timeout, MustBe("a number of seconds above 0", holds=lambda seconds: 0 < seconds < math.inf), Typed(metavar="SECONDS")
+    ] = 600.0,
     python: Python = None,
-    timeout_s: Annotated[Timeout, MustBe("a number of seconds above 0", holds=lambda seconds: 0 < seconds < math.inf)] = 600.0,
     measurements: Folder = "measurements",
     progress: Progress = None,
 ) -> TestbedRun:
@@ -56,23 +59,25 @@ def testbed(
     Parameters
     ----------
     setting
-        What runs: a TOML file, or nested tables as such a file has them. None: 4 asynchronous workers of
-        ``ladder-1mb`` and a parameter server on links of 400 Mbit/s, with compute drawn
-        from an exponential law of mean 100 ms.
+        File with the keys of a setting; left out: the defaults.
+
+        Or nested tables as such a file has them. The defaults are 4 asynchronous workers of ``ladder-1mb`` and a parameter server on
+        links of 400 Mbit/s, with compute drawn from an exponential law of mean 100 ms.
     settings
-        Values by dotted key of :class:`calibrate.testbed.setting.TestbedSetting`, quantities as text
-        with a unit, such as ``{"workers": 8, "link.bandwidth": "1 Gbit/s"}``. ``link = "loopback"`` needs
+        Keys of the setting to change, such as workers=8 or link.bandwidth='1 Gbit/s'.
+
+        They are those of :class:`calibrate.testbed.setting.TestbedSetting`, quantities text with a unit. ``link = "loopback"`` needs
         no root. ``model`` is a synthetic one (``"ladder-4mb"``), ``"FILE.py:FUNCTION"`` or a workload.
     repeats
-        Number of repeats; each starts a new cluster.
+        How often it is run; each repeat starts a new cluster.
     seed
         Seed of emulated compute and of staggered starts.
-    python
-        A Python that has TensorFlow; None takes the one that runs this.
     timeout_s
         Seconds after which a repeat is given up.
+    python
+        A Python that has TensorFlow; left out: the one that runs Paceline.
     measurements
-        Folder for raw measurements; each call adds a file.
+        Folder for raw measurements; each run adds a file.
     progress
         Called with the number of repeats done and of all.
 
@@ -158,12 +163,12 @@ def testbed_read(file: File) -> TestbedRun:
 
 @checked
 def testbed_fit(
-    files: Annotated[Sequence[str | Path], MustBe("a list of files of measurements")],
+    files: Annotated[Sequence[str | Path], MustBe("a list of files of measurements"), Typed(place=True, metavar="FILE...", reads="files")],
     *,
     name: Text = "testbed",
-    out: File | None = None,
-    force: Force = False,
+    out: Annotated[File | None, Typed(short="-o", metavar="FILE.json")] = None,
     seed: Seed = 0,
+    force: Force = False,
     progress: Progress = None,
 ) -> Platform:
     """Fit what this machine and TensorFlow cost beyond bytes and compute, from small runs of :func:`testbed`.
@@ -174,16 +179,19 @@ def testbed_fit(
     Parameters
     ----------
     files
-        Files of raw measurements: emulated compute of a constant law, 1 worker in the modes with servers, 2
-        in a ring. At least two sizes of the model; both links and loopback where both are to be predicted.
+        Measurement files of ``paceline testbed run`` with emulated, constant compute: of 1 worker, or of a ring of 2.
+
+        Of 1 worker in the modes with servers; at least two sizes of the model, and both links and loopback where both are to be predicted.
     name
         Name of the machine.
     out
-        A JSON file to write the parameters to, which :func:`testbed_predict` reads. One that is there is replaced.
-    force
-        Replace a file at ``out`` that is something else.
+        File to write the parameters to.
+
+        :func:`testbed_predict` reads it. One that is there is replaced; None writes none.
     seed
-        Seed of the joint draws that hold what the fit leaves open.
+        Seed of the draws that stand for what the fit leaves open.
+    force
+        Replace the file at ``out`` whatever it is.
     progress
         Called with the number of fits done and of all.
 
@@ -239,7 +247,11 @@ def testbed_fit(
 
 @checked
 def testbed_predict(
-    platform: Annotated[str | Path | Platform, MustBe("a file as `paceline.testbed_fit` writes it, or what it returns")],
+    platform: Annotated[
+        str | Path | Platform,
+        MustBe("a file as `paceline.testbed_fit` writes it, or what it returns"),
+        Typed(place=True, metavar="FILE.json"),
+    ],
     setting: TestbedSource = None,
     settings: Settings = (),
     *,
@@ -252,15 +264,21 @@ def testbed_predict(
     Parameters
     ----------
     platform
-        The machine's parameters: what :func:`testbed_fit` returned, or the file that it wrote.
+        File of parameters that ``paceline testbed fit`` has written.
+
+        Or what :func:`testbed_fit` returned.
     setting, settings
-        As for :func:`testbed`; compute must be emulated.
+        As for :func:`testbed`.
+
+        Compute must be emulated.
     replications
-        Simulated runs, each with its own draw of what the fit leaves open.
+        Simulated runs.
+
+        Each has its own draw of what the fit leaves open.
     seed
         Seed of the simulation.
     python
-        A Python in which a model ``FILE.py:FUNCTION`` can be built, for its variables; None takes the one that runs this.
+        A Python that can build a model ``FILE.py:FUNCTION``; left out: the one that runs Paceline.
 
     Returns
     -------

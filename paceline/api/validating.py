@@ -22,6 +22,7 @@ from paceline.arguments import (
     Stages,
     Thresholds,
     Timeout,
+    Typed,
     checked,
     file_of,
     instance_of,
@@ -44,15 +45,15 @@ __all__ = ["read_matrix", "refit", "validate", "validate_matrix"]
 @checked
 def validate(
     scenario: Source,
-    measured: File,
+    measured: Annotated[File, Typed(metavar="POINTS.csv")],
     settings: Settings = (),
     *,
     unit: Literal["samples/s", "updates/s"] = "samples/s",
     thresholds: Thresholds = None,
-    out: File | None = None,
-    markdown: File | None = None,
-    rows: File | None = None,
-    tables: Folder | None = None,
+    out: Annotated[File | None, Typed(short="-o", metavar="FILE.html")] = None,
+    markdown: Annotated[File | None, Typed(metavar="FILE.md")] = None,
+    rows: Annotated[File | None, Typed(metavar="FILE.csv")] = None,
+    tables: Annotated[Folder | None, Typed(metavar="FOLDER")] = None,
     force: Force = False,
     agree: Asking = None,
     command: Command = "",
@@ -63,26 +64,28 @@ def validate(
     Parameters
     ----------
     scenario, settings
-        What was measured, as for :func:`load`; workers, servers and batch come from the points.
+        As for :func:`load`.
+
+        What was measured; workers, servers and batch come from the points.
     measured
-        A CSV file with columns ``workers`` and ``throughput``, and where they differ ``servers``,
-        ``batch`` and ``staleness`` (mean, in updates). One line per run; lines with the same
-        setting are repeats, which show the noise.
+        Your own measurements, a table with the columns ``workers`` and ``throughput``, and where they differ ``servers``, ``batch`` and
+        ``staleness`` (mean, in updates). A line for each run; lines with the same setting are repeats, which show the noise.
     unit
-        Unit of the throughput in that file.
+        Unit of the throughput in that table.
     thresholds
-        What every score must reach: ``max_median`` and ``max_worst`` (size of the error of
-        throughput, as a share: ``0.02`` or ``"2%"``), ``max_staleness`` (error of mean staleness,
-        in updates), ``max_distance`` (between distributions of staleness, 0 to 1) and
-        ``min_coverage`` (share of runs inside the 90% interval). ``missed`` of the answer says which are not reached.
+        What every score must reach: ``max_median`` and ``max_worst`` (size of the error of throughput, as a share: ``0.02`` or
+        ``"2%"``), ``max_staleness`` (error of mean staleness, in updates), ``max_distance`` (between distributions of staleness, 0 to 1)
+        and ``min_coverage`` (share of runs inside the 90% interval). ``missed`` of the answer says which are not reached.
     out
-        An HTML page to write; one of a validation that is there is replaced.
+        Write an HTML page.
+
+        One of a validation that is there is replaced.
     markdown
-        A Markdown file, in which the section of this kind of validation is written or replaced.
+        Put a section into a Markdown file; replaces the one of before.
     rows
-        A CSV file to write, of settings that took part in no fit. A discrepancy can be estimated from it.
+        Write the settings that took no part in a fit as rows that a discrepancy can be estimated from (docs/calibration.md).
     tables
-        A folder for every setting and the longer tables as CSV files; ``markdown`` then has links to them in their place.
+        Write every setting and the longer tables as CSV files into this folder; ``markdown`` then links to them in their place.
     force
         Replace files that are there and something else than what is written.
     agree
@@ -137,7 +140,7 @@ def refit(
     settings: Settings = (),
     *,
     unit: Literal["samples/s", "updates/s"] = "samples/s",
-    out_scenario: File | None = None,
+    out_scenario: Annotated[File | None, Typed(metavar="FILE.toml")] = None,
     thresholds: Thresholds = None,
     out: File | None = None,
     markdown: File | None = None,
@@ -157,10 +160,13 @@ def refit(
     scenario, measured, settings, unit
         As for :func:`validate`.
     out_scenario
-        A scenario file to write, with the refitted values, what the runs leave open, and what
-        predictions are off by.
+        Write the scenario with the fitted values.
+
+        It also says what the runs leave open, and what predictions are off by.
     thresholds
-        As for :func:`validate`, held against the predictions of each run from the others.
+        As for :func:`validate`.
+
+        Held against the predictions of each run from the others.
     out, markdown, rows, tables, force, agree, command, progress
         As for :func:`validate`.
 
@@ -231,13 +237,14 @@ def read_matrix(
     Parameters
     ----------
     matrix
-        A name of the catalogue: ``"quick"`` (some minutes), ``"headline"``, ``"first"`` or
-        ``"development"``; the path of a file; or ``"random:SEED"``, which draws settings from the space that
-        docs/testbed.md declares.
+        Which settings are measured on this machine, which of them fitted and which held out. A seed draws those held out at random.
+
+        A name of the catalogue: ``"quick"`` (some minutes), ``"headline"``, ``"first"`` or ``"development"``; the path of a file; or
+        ``"random:SEED"``, which draws settings from the space that docs/testbed.md declares.
     count
-        Number of settings to draw with ``"random:SEED"``; None: 12.
+        How many settings ``random:SEED`` draws; left out: 12.
     out_matrix
-        A file to write the drawn settings to.
+        Write what ``random:SEED`` has drawn.
     force
         Replace ``out_matrix`` where it is there already.
 
@@ -283,14 +290,20 @@ def _seed_of(matrix: Matrix) -> int:
 
 @checked
 def validate_matrix(
-    matrix: Annotated[str | Path | Matrix, MustBe("the name of a matrix, such as 'quick', a file, or a matrix")] = "quick",
+    matrix: Annotated[
+        str | Path | Matrix,
+        MustBe("the name of a matrix, such as 'quick', a file, or a matrix"),
+        Typed(metavar="NAME|FILE.toml|random:SEED", reads="text"),
+    ] = "quick",
     *,
-    count: Count | None = None,
-    out_matrix: File | None = None,
+    count: Annotated[Count, Typed(metavar="N")] | None = None,
+    out_matrix: Annotated[File | None, Typed(metavar="FILE.toml")] = None,
     measurements: Folder = "measurements",
-    platform: File | None = None,
+    platform: Annotated[File | None, Typed(metavar="FILE.json")] = None,
     python: Python = None,
-    timeout_s: Annotated[Timeout, MustBe("a number of seconds above 0", holds=lambda seconds: seconds > 0)] = 600.0,
+    timeout_s: Annotated[
+        Timeout, MustBe("a number of seconds above 0", holds=lambda seconds: seconds > 0), Typed(metavar="SECONDS")
+    ] = 600.0,
     thresholds: Thresholds = None,
     out: File | None = None,
     markdown: File | None = None,
@@ -306,13 +319,17 @@ def validate_matrix(
     Parameters
     ----------
     matrix, count, out_matrix
-        As for :func:`read_matrix`, or what it returned.
+        As for :func:`read_matrix`.
+
+        A matrix may also be what that returned.
     measurements
         Folder of raw measurements; what is there already is not measured again.
     platform
-        A JSON file to write the fitted machine to, which :func:`testbed_predict` takes.
+        Write what the matrix has fitted.
+
+        A JSON file, which :func:`testbed_predict` takes.
     python
-        A Python that has TensorFlow; None takes the one that runs this.
+        A Python that has TensorFlow; left out: the one that runs Paceline.
     timeout_s
         Seconds after which one run is given up.
     thresholds, out, markdown, rows, tables, force, agree, command, progress

@@ -15,7 +15,7 @@ import shlex
 import sys
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar, get_args, get_origin
 
@@ -34,16 +34,17 @@ __all__ = [
 
 CommandT = TypeVar("CommandT", bound=Callable[..., None])
 
-Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before simulating for a long time; go on.")]
+YES_HELP = "Do not ask before simulating for a long time; go on."
+Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help=YES_HELP)]
 """Whether to go on without a question."""
 
 _KEYS = {
-    "replications": ("R", "Replications of each scenario. Short for --set run.replications=R."),
-    "epochs": ("N", "Predict a whole job of N epochs, not steps alone; needs --dataset-size. Short for --set job.epochs=N."),
-    "samples": ("N", "Predict a whole job of N samples, in place of --epochs. Short for --set job.samples=N."),
-    "dataset_size": ("N", "Samples in the data set, such as 1.28e6; they make one epoch. Short for --set job.dataset_size=N."),
+    "replications": (int, "R", "Replications of each scenario. Short for --set run.replications=R."),
+    "epochs": (float, "N", "Predict a whole job of N epochs, not steps alone; needs --dataset-size. Short for --set job.epochs=N."),
+    "samples": (float, "N", "Predict a whole job of N samples, in place of --epochs. Short for --set job.samples=N."),
+    "dataset_size": (float, "N", "Samples in the data set, such as 1.28e6; they make one epoch. Short for --set job.dataset_size=N."),
 }
-"""Keys that have options of their own, by the name of the option's parameter: what stands for the value, and the help."""
+"""Keys that have options of their own, by the name of the option's parameter: type, what stands for the value, and help."""
 _DEEPEST = 20
 """Parts that a dotted key has at most."""
 _EVERY = "*"
@@ -73,6 +74,8 @@ class Calls:
         Headings in the help, each with the options below it.
     only
         By functions, the option without which what only they take says nothing: ``{"refit": "With --refit"}``.
+    hints
+        What is to be said of an argument besides, by its name.
     """
 
     functions: tuple[str, ...]
@@ -82,6 +85,7 @@ class Calls:
     left_out: Mapping[str, str] = field(default_factory=dict)
     panels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     only: Mapping[str, str] = field(default_factory=dict)
+    hints: Mapping[str, str] = field(default_factory=dict)
 
 
 def calling(*functions: str, **particulars: Any) -> Callable[[CommandT], CommandT]:
@@ -101,37 +105,36 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
         return command
     (_, *own) = inspect.signature(command, eval_str=True).parameters.values()
     arguments = _arguments(calls, {its.name for its in own})
-    read = [_parameter(name, its, calls) for name, its in arguments.items()]
-    keys = [_parameter_of_key(name, calls) for name in calls.keys]
-    after = next((place for place, its in enumerate(read, 1) if its.name == "settings"), 0)
+    parameters = [*(_parameter(name, its, calls) for name, its in arguments.items()), *own]
 
     def run(context: typer.Context, **typed: Any) -> None:
-        passed = {name: typed.pop(name) for name in (*arguments, *calls.keys)}
-        command(Given(context, arguments, passed), **typed)
+        passed = {name: typed.pop(name) for name in arguments}
+        command(Given(context, arguments, passed, calls.keys), **typed)
 
-    parameters = [*read[:after], *keys, *read[after:], *own]
-    context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+    by_name = inspect.Parameter.KEYWORD_ONLY
+    context = inspect.Parameter("context", by_name, annotation=typer.Context)
     run.__annotations__ = {}
-    run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [context, *(its.replace(kind=inspect.Parameter.KEYWORD_ONLY) for its in parameters)]
-    )
+    run.__signature__ = inspect.Signature([context, *(its.replace(kind=by_name) for its in parameters)])  # type: ignore[attr-defined]
     return run
 
 
 def _arguments(calls: Calls, own: Collection[str]) -> dict[str, Argument]:
-    """What a command passes on, by name."""
-    from dataclasses import replace
-
+    """What a command takes for the library, by name: arguments of its functions, and behind ``--set`` keys that have options."""
     from paceline import api
-    from paceline.arguments import arguments_of
+    from paceline.arguments import Argument, MustBe, Typed, arguments_of
 
     found: dict[str, Argument] = {}
     for function in calls.functions:
         for name, its in arguments_of(getattr(api, function)).items():
             if name in found or name in own or name in calls.without or its.typed.reads == "nothing":
                 continue
-            text = re.sub(r"\[(?=[a-z])", r"\\[", its.text)
+            text = re.sub(r"\[(?=[a-z])", r"\\[", its.text)  # which is no markup of rich
             found[name] = replace(its, text=f"{calls.only[function]}: {_within(text)}" if function in calls.only else text)
+            if name == "settings":
+                for key in calls.keys:
+                    kind, metavar, text = _KEYS[key]
+                    reads = "amount" if kind is float else ""
+                    found[key] = Argument(kind, None, MustBe(""), Typed(metavar=metavar, reads=reads), text)
     return found
 
 
@@ -142,40 +145,24 @@ def _within(text: str) -> str:
 
 def _parameter(name: str, its: Argument, calls: Calls) -> inspect.Parameter:
     """An argument of the library as a parameter of a command."""
-    reader = READERS.get(its.typed.reads)
+    reader, empty = READERS.get(its.typed.reads), inspect.Parameter.empty
     kind = _kind_typed(its.kind) if reader is None else reader.kind
-    needed = its.default is inspect.Parameter.empty and name not in calls.optional
-    plain = reader is None and its.default is not inspect.Parameter.empty and its.default != ()
-    default = its.default if plain else None
+    needed = its.default is empty and name not in calls.optional
+    default = its.default if (reader is None and its.default is not empty) or isinstance(its.default, str) else None
     listed = ",".join(map(str, its.default)) if isinstance(its.default, tuple) else ""
-    shown: bool | str = calls.left_out.get(name) or listed or default not in (None, "", False)
-    about: dict[str, Any] = {"help": " ".join(filter(None, (its.text, reader and reader.hint))), "show_default": shown}
-    about["metavar"] = its.typed.metavar or (reader.metavar if reader else "") or None
-    about["rich_help_panel"] = next((panel for panel, names in calls.panels.items() if name in names), None)
-    if kind in (int, float):
-        about |= {"min": its.must.least, "max": its.must.most}
+    info = typer.Argument() if its.typed.place else typer.Option(its.typed.name or f"--{name.replace('_', '-')}")
+    if its.typed.short:
+        info.param_decls = (its.typed.short,)
+    info.help = " ".join(filter(None, (its.text, reader and reader.hint, calls.hints.get(name))))
+    info.show_default = calls.left_out.get(name) or listed or not (default is None or default is False or default == "")
+    info.metavar = its.typed.metavar or (reader.metavar if reader else "") or None
+    info.rich_help_panel = next((panel for panel, names in calls.panels.items() if name in names), None)
+    if kind is int:
+        info.min, info.max = its.must.least, its.must.most
     if its.typed.reads == "amount":
-        about["parser"] = number_typed
-    if its.typed.place:
-        info = typer.Argument(**about)
-    else:
-        info = typer.Option(its.typed.name or f"--{name.replace('_', '-')}", *filter(None, [its.typed.short]), **about)
-    its_kind = kind if needed or default is not None else kind | None
-    return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[its_kind, info], default=inspect.Parameter.empty if needed else default
-    )
-
-
-def _parameter_of_key(name: str, calls: Calls) -> inspect.Parameter:
-    """A key of the scenario as a parameter of a command."""
-    metavar, text = _KEYS[name]
-    panel = next((panel for panel, names in calls.panels.items() if name in names), None)
-    about: dict[str, Any] = {"metavar": metavar, "help": text, "show_default": False, "rich_help_panel": panel}
-    if name != "replications":
-        about["parser"] = number_typed
-    kind: Any = int if name == "replications" else float
-    info = typer.Option(**about)
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[kind | None, info], default=None)
+        info.parser = number_typed
+    typed = kind if needed or default is not None else kind | None
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[typed, info], default=empty if needed else default)
 
 
 def _kind_typed(kind: Any) -> Any:
@@ -198,29 +185,33 @@ class Given(Mapping[str, Any]):
         Of the library.
     typed
         What typer has made of the command line, by name.
+    keys
+        Those of ``arguments`` that are keys of the scenario: they become settings.
     """
 
-    def __init__(self, context: typer.Context, arguments: Mapping[str, Argument], typed: Mapping[str, Any]) -> None:
+    def __init__(
+        self, context: typer.Context, arguments: Mapping[str, Argument], typed: Mapping[str, Any], keys: Collection[str] = ()
+    ) -> None:
         self._context, self._arguments, self._typed = context, arguments, typed
+        self._keys = {key: typed[key] for key in keys}
 
     def __getitem__(self, name: str) -> Any:
-        value = self._typed[name]
-        if name == "settings" and name in self:
-            return settings_of(value, **{key: self._typed[key] for key in _KEYS if key in self._typed and key not in self._arguments})
-        if value in (None, []):
+        if name not in self:
             raise KeyError(name)
-        reader = READERS.get(self._arguments[name].typed.reads)
-        return value if reader is None else reader.read(value, self._arguments[name].typed.example, self.option(name))
+        value, typed = self._typed[name], self._arguments[name].typed
+        if name == "settings":
+            return settings_of(value, **self._keys)
+        return READERS[typed.reads].read(value, typed.example, self.option(name)) if typed.reads else value
 
     def __iter__(self) -> Iterator[str]:
-        keys = any(self._typed.get(key) is not None for key in _KEYS if key not in self._arguments)
-        return (name for name in self._arguments if self._typed[name] not in (None, []) or (name == "settings" and keys))
+        return filter(self.__contains__, self._arguments)
 
     def __len__(self) -> int:
-        return len(list(iter(self)))
+        return sum(1 for _ in self)
 
     def __contains__(self, name: object) -> bool:
-        return name in list(iter(self))
+        by_keys = name == "settings" and any(value is not None for value in self._keys.values())
+        return name not in self._keys and (by_keys or self._typed.get(str(name)) not in (None, []))
 
     def of(self, function: Callable[..., Any]) -> dict[str, Any]:
         """What one of several functions takes of it."""
@@ -271,71 +262,6 @@ class Given(Mapping[str, Any]):
 def command_line() -> str:
     """This command, as it can be typed again."""
     return shlex.join(["paceline", *sys.argv[1:]])
-
-
-# -- of commands that read their options themselves -----------------------------------
-
-PRICE_HELP = (
-    "US dollars that a node costs for an hour, such as ethernet-1g=0.40/h. For machines of your own: lab=BUY:4000USD,years:4 "
-    "(and if you like power:0.5kW, electricity:0.30USD/kWh, use:0.6). A price without NAME= is for every cluster that has none. Repeatable."
-)
-JOBS_HELP = (
-    "Scenarios simulated at the same time, one per process; 0: one per core (of the Dask or Ray cluster, if given). "
-    "Results do not depend on it."
-)
-BACKEND_HELP = (
-    "Where to simulate: on this machine, or on a Dask or Ray cluster (which need pip install 'paceline\\[dask]' or 'paceline\\[ray]')."
-)
-SCHEDULER_HELP = (
-    "Address of that cluster. Dask: tcp://HOST:PORT of its scheduler. Ray: HOST:PORT, ray://HOST:PORT or auto; "
-    "without an address Ray starts a cluster on this machine."
-)
-EPOCHS_HELP = "Predict a whole job of N epochs, not steps alone; needs --dataset-size. Short for --set job.epochs=N."
-SAMPLES_HELP = "Predict a whole job of N samples, in place of --epochs. Short for --set job.samples=N."
-DATASET_SIZE_HELP = "Samples in the data set, such as 1.28e6; they make one epoch. Short for --set job.dataset_size=N."
-YES_HELP = "Do not ask before simulating for a long time; go on."
-
-
-def needs(context: typer.Context, option: str, names: Collection[str]) -> None:
-    """Refuse options that say nothing without ``option``, which is not given.
-
-    Parameters
-    ----------
-    context
-        Of the command, which knows what was typed.
-    option
-        What they go with, as it is typed.
-    names
-        Parameters of the command, by their names in Python.
-
-    Raises
-    ------
-    InputError
-        One of them is typed.
-    """
-    if stray := _typed(context, names):
-        raise InputError(f"{stray}: goes with {option}; add that, or leave {stray} out")
-
-
-def useless(context: typer.Context, beside: str, names: Collection[str]) -> None:
-    """Refuse options that say nothing beside another, which is given; parameters and errors as for :func:`needs`."""
-    if stray := _typed(context, names):
-        raise InputError(f"{stray}: says nothing with {beside}; leave one or the other out")
-
-
-def is_given(context: typer.Context, name: str) -> bool:
-    """Whether a parameter, by its name in Python, was typed."""
-    source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
-
-
-def _typed(context: typer.Context, names: Collection[str]) -> str | None:
-    """The first of the parameters ``names`` that was typed, as it is typed."""
-    for parameter in context.command.params:
-        if parameter.name in names and is_given(context, parameter.name):
-            (name, *_) = parameter.opts
-            return name if name.startswith("-") else (parameter.metavar or name)  # an argument is known by what stands for it
-    return None
 
 
 # -- from text to arguments ---------------------------------------------------------------------------
@@ -545,8 +471,7 @@ READERS: Mapping[str, Reader] = {
         list[str],
         lambda texts, *_: settings_of(texts),
         "KEY=VALUE",
-        "Such as strategy.workers=64 or cluster.inter_node.bandwidth='10 Gbit/s'; KEY= without a value gives it its default back. "
-        "Repeatable.",
+        "KEY= without a value gives it its default back. Repeatable.",
     ),
     "over": Reader(
         list[str],

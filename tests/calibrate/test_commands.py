@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import TypeAlias
 
@@ -15,6 +16,7 @@ from support.measurements import Synthetic
 from support.needs import needs_tensorflow
 
 import calibrate
+import paceline as package
 from paceline.cli.app import main
 from simulator.catalogue.loading import load_workload
 
@@ -137,7 +139,7 @@ def test_a_fitted_link_is_shown_with_its_interval(
     paceline: Paceline, synthetic: Synthetic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster = calibrate.fit_link(synthetic.links(50e-6, 1.25e9), "lab")
-    monkeypatch.setattr("paceline.api.calibrate_link", lambda *_, **__: cluster)
+    monkeypatch.setattr("paceline.api.calibrate_link", wraps(package.calibrate_link)(lambda *_, **__: cluster))
     code, out, err = paceline("calibrate-link", "--name", "lab")
     assert code == 0, err
     assert re.search(r"latency +\d\d\.\d µs +90%: \d\d\.\d µs to \d\d\.\d µs", out)
@@ -152,7 +154,7 @@ def test_a_fitted_server_is_shown_beside_practice(
     paceline: Paceline, synthetic: Synthetic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster = calibrate.fit_server(synthetic.exchanges(100e-6, 5e-10), "lab", calibrate.fit_link(synthetic.links(400e-6, 1.25e9), "lab"))
-    monkeypatch.setattr("paceline.api.calibrate_server", lambda *_, **__: cluster)
+    monkeypatch.setattr("paceline.api.calibrate_server", wraps(package.calibrate_server)(lambda *_, **__: cluster))
     monkeypatch.setenv("COLUMNS", "100")
     code, out, err = paceline("calibrate-server", "--name", "lab")
     assert code == 0, err

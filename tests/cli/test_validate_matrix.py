@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 
 import pytest
 from support.command_line import Answer
 from support.testbed import as_measured
 
+import paceline as package
 from calibrate.validation.matrix import read_matrix
 
 pytestmark = pytest.mark.usefixtures("fits_shared")
@@ -240,6 +242,7 @@ def test_a_drawn_matrix_has_a_section_of_its_own_that_names_the_seed(
 def test_what_was_measured_is_kept_where_it_is_stopped(
     paceline: Runner, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, measured: bool
 ) -> None:
+    @wraps(package.validate_matrix)
     def stopped(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 

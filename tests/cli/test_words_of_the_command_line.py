@@ -7,8 +7,9 @@ import re
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -16,8 +17,10 @@ from support.command_line import Answer, refused
 from typer.main import get_command
 
 import paceline as library
+from paceline.arguments import arguments_of
 from paceline.cli import app as application
 from paceline.cli import commands
+from paceline.cli.options import READERS
 from simulator.base.errors import InputError, PacelineError, PriceWarning
 
 Runner = Callable[..., Answer]
@@ -135,6 +138,40 @@ def test_a_command_has_the_arguments_of_the_library_under_their_names(command: s
     its = {parameter.name for parameter in get_command(application.app).commands[command].params}  # type: ignore[attr-defined]
     own = {"observer", "progress", "agree", "command", "thresholds"}
     assert {name for function in functions for name in inspect.signature(getattr(library, function)).parameters} - own <= its
+
+
+@pytest.mark.parametrize("name", sorted(set(library.__all__) - {"read_results"}))
+def test_every_argument_is_described_and_can_be_read(name: str) -> None:
+    function = getattr(library, name)
+    if isinstance(function, type):
+        return
+    for argument, its in arguments_of(function).items():
+        assert its.text, f"{name}: {argument}"
+        assert its.typed.reads in {"", "nothing", *READERS}
+
+
+def every_command() -> Iterator[tuple[str, Any]]:
+    for name, command in get_command(application.app).commands.items():  # type: ignore[attr-defined]
+        members = getattr(command, "commands", {"": command})
+        yield from ((f"{name} {inner}".strip(), its) for inner, its in members.items())
+
+
+@pytest.mark.parametrize(("name", "command"), [pytest.param(*each, id=each[0]) for each in every_command()])
+def test_a_help_names_options_and_no_arguments(name: str, command: Any) -> None:
+    """It is the library's, in which arguments and code stand in backticks, functions with their role, and what is left out is None."""
+    for its in command.params:
+        assert its.hidden or its.help, f"{name}: {its.name}"
+        assert not re.search(r"``|:\w+:`|\bNone\b|`[a-z_]+`", its.help or ""), its.help
+
+
+def test_an_option_is_described_once(paceline: Runner) -> None:
+    """The sentence of the library, with what the command says besides; arguments as options, values as they are typed."""
+    said = " ".join(re.sub("[│╭╮╰╯─]", " ", paceline("plan", "--help").stdout).split())
+    assert "Samples in the data set, such as 1.28e6; needs --deadline, --budget or both." in said
+    assert "Throughput to reach, such as '20000 samples/s'." in said
+    assert "such as 12h, '30 min' or '2 d'" in said
+    described = inspect.getdoc(library.plan) or ""
+    assert "such as ``1.28e6``; needs ``deadline``, ``budget`` or both." in " ".join(described.split())
 
 
 def test_a_warning_of_the_library_is_a_line(folder: Path, paceline: Runner) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from paceline.cli.commands import Panel
+from paceline.cli.options import Given, calling, command_line, numbers_of
 from simulator.base.errors import InputError
 
 if TYPE_CHECKING:
@@ -28,76 +29,27 @@ _LEFT_OPEN = ("undetermined", "batch", "split", "gradients", "jitter", "communic
 """Parts of the provenance that say what profiles did not tell."""
 
 
+@calling(
+    "calibrate", "calibrate_profile", "scenario_of_tf_config",
+    without=("workload", "batch"),
+    left_out={"out": "models/workloads/NAME.toml; NAME-scenario.toml"},
+    only={"calibrate_profile": "With --from-profile", "scenario_of_tf_config": "With --from-tf-config"},
+    hints={
+        "model": "With --from-profile the model is not run, and only tells the sizes of its variables.",
+        "batches": "With --from-profile: that of each profile.",
+        "out": "With --from-tf-config the scenario file.",
+    },
+)  # fmt: skip
 def calibrate(
-    context: typer.Context,
-    name: Annotated[
-        str,
-        typer.Option(
-            "--name", help='Name of the workload; a scenario names it with use = "NAME". Letters, digits and . _ + -', show_default=False
-        ),
-    ],
-    model: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="MODEL.py:FUNCTION",
-            help="Your model: FUNCTION() returns a Keras model, or (model, loss, input_spec). input_spec is a tf.TensorSpec (or a "
-            "structure "
-            "of them) for x, without the batch dimension; a pair (x_spec, y_spec); or a function batch -> (x, y). With --from-profile the "
-            "model is not run, and only tells the sizes of its variables.",
-            show_default=False,
-        ),
-    ] = None,
-    step: Annotated[
-        str | None,
-        typer.Option(
-            "--step",
-            metavar="FILE.py:FUNCTION",
-            help="Your own training step, in place of a model: FUNCTION(batch_size) returns a function without arguments that makes one "
-            "whole step (tf.GradientTape and optimizer) and returns its loss.",
-        ),
-    ] = None,
+    given: Given,
+    *,
     profiles: Annotated[
         list[str] | None,
         typer.Option(
             "--from-profile",
             metavar="LOGDIR[@BATCH]",
-            help="Do not measure; read a log directory (or an .xplane.pb file) that tf.profiler or the TensorBoard callback "
-            "wrote. BATCH is "
-            "the samples of a step in it. Give one for each batch size: from a single one, all time counts as time per sample.",
-            show_default=False,
-        ),
-    ] = None,
-    from_measurements: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--from-measurements",
-            metavar="FILE",
-            help="Do not measure; fit a measurement file of an earlier calibration again. Give it once for each file of that calibration.",
-            show_default=False,
-        ),
-    ] = None,
-    profile_run: Annotated[
-        str | None,
-        typer.Option(
-            "--profile-run", metavar="NAME", help="With --from-profile: the run of the log directory to read.", show_default="the newest"
-        ),
-    ] = None,
-    checkpoint: Annotated[
-        Path | None,
-        typer.Option(
-            "--checkpoint",
-            metavar="PATH",
-            help="With --from-profile: where to read the sizes of the variables: a checkpoint, a SavedModel or a .keras file.",
-            show_default=False,
-        ),
-    ] = None,
-    variables: Annotated[
-        Path | None,
-        typer.Option(
-            "--variables",
-            metavar="FILE.json",
-            help="With --from-profile: the variables as a list, in the order in which the model creates them: "
-            '[{"name": "dense/kernel", "shape": [784, 10], "dtype": "float32"}, ...].',
+            help="Do not measure; read a log directory (or an .xplane.pb file) that tf.profiler or the TensorBoard callback wrote. BATCH "
+            "is the samples of a step in it. Give one for each batch size: from a single one, all time counts as time per sample.",
             show_default=False,
         ),
     ] = None,
@@ -111,96 +63,6 @@ def calibrate(
             show_default=False,
         ),
     ] = None,
-    cluster: Annotated[
-        str | None,
-        typer.Option(
-            "--cluster",
-            metavar="NAME",
-            help="With --from-tf-config: hardware and links of that scenario, a name from `paceline models list` or a file.",
-            show_default="ethernet-25g",
-        ),
-    ] = None,
-    devices_per_worker: Annotated[
-        int | None,
-        typer.Option("--devices-per-worker", help="With --from-tf-config: devices that each worker drives.", show_default="1"),
-    ] = None,
-    batches: Annotated[
-        str | None,
-        typer.Option(
-            "--batch",
-            help="Batch sizes to measure, in samples: at least two, better three. With --from-profile: that of each profile.",
-            show_default="16,32,64",
-        ),
-    ] = None,
-    steps: Annotated[int, typer.Option("--steps", help="Steps timed at each batch size in each process.")] = 50,
-    runs: Annotated[
-        int,
-        typer.Option(
-            "--runs", help="Processes to measure in, one after the other. Speed differs more between processes than between steps."
-        ),
-    ] = 3,
-    at_once: Annotated[
-        int,
-        typer.Option(
-            "--at-once",
-            min=1,
-            help="Also measure in this many processes at the same time, each on cores of its own. They show how much of the spread between "
-            "processes a machine's processes share (run_to_run_shared), and how much longer a step takes while other cores are busy "
-            "(busy_core_slowdown). CPUs only.",
-        ),
-    ] = 1,
-    launches: Annotated[
-        int | None,
-        typer.Option(
-            "--launches",
-            min=2,
-            help="With --at-once: how often these processes are started; fewer than 5 starts tell little.",
-            show_default="5",
-        ),
-    ] = None,
-    accept_disturbed: Annotated[
-        bool,
-        typer.Option(
-            "--accept-disturbed",
-            help=(
-                "Fit measurements that other processes disturbed, or whose processes differ too much, with a warning in place of a refusal."
-            ),
-        ),
-    ] = False,
-    python: Annotated[
-        str | None,
-        typer.Option("--python", help="Python that has TensorFlow and your model's packages.", show_default="the one that runs paceline"),
-    ] = None,
-    device: Annotated[
-        str | None,
-        typer.Option("--device", help="Device to measure on: CPU, GPU or GPU:INDEX.", show_default="the first GPU, else the CPU"),
-    ] = None,
-    precision: Annotated[str, typer.Option("--precision", help="Numbers that a step computes with: float32 or mixed_float16.")] = "float32",
-    jit: Annotated[bool, typer.Option("--jit", help="Compile the step with XLA.")] = False,
-    layers: Annotated[
-        bool,
-        typer.Option(
-            "--layers",
-            help="Also measure each layer: its time, its operations, what it hands on and what it keeps. Strategies that cut a model, such "
-            "as pipelines, need this. The model is cut at tensors through which all of its paths pass.",
-        ),
-    ] = False,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            help="Workload file to write; with --from-tf-config the scenario file.",
-            show_default="models/workloads/ NAME.toml; NAME-scenario.toml",
-        ),
-    ] = None,
-    measurements: Annotated[Path, typer.Option("--measurements", help="Folder for raw measurements; each process adds a file.")] = Path(
-        "measurements"
-    ),
-    timeout_s: Annotated[
-        float, typer.Option("--timeout", help="Seconds after which one process, or reading a profile, is given up.")
-    ] = 1800.0,
-    force: Annotated[bool, typer.Option("--force", "-f", help="Replace the file at --out whatever it is.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print what was fitted as JSON.")] = False,
 ) -> None:
     """Measure your model's training step on this machine, and write a workload file.
@@ -225,9 +87,10 @@ def calibrate(
     """
     from paceline import api
     from paceline.cli.measuring import measuring, warning_loudly
-    from paceline.cli.options import command_line, needs, numbers_of, useless
     from simulator.base.outputs import EDITED, Output
 
+    model, step, name, out = given.get("model"), given.get("step"), given["name"], given.get("out")
+    from_measurements, batches = given.get("from_measurements"), given.text("batches")
     if (model is not None and step is not None) or not (model or step or profiles or from_measurements or tf_config is not None):
         raise InputError(
             "calibrate: give either MODEL.py:FUNCTION or --step FILE.py:FUNCTION, "
@@ -235,67 +98,47 @@ def calibrate(
         )
     measured = not profiles and (model is not None or step is not None)
     if from_measurements:
-        useless(context, "--from-measurements", ("model", "profiles", "batches", "jit", "timeout_s", *_OF_RUNS))
+        given.useless("--from-measurements", ("model", "profiles", "batches", "jit", "timeout_s", *_OF_RUNS))
     elif profiles:
-        useless(context, "--from-profile", ("jit", "accept_disturbed", *_OF_RUNS))
+        given.useless("--from-profile", ("jit", "accept_disturbed", *_OF_RUNS))
     elif not measured:
-        needs(context, "MODEL.py:FUNCTION or --step", ("jit", "accept_disturbed", *_OF_RUNS))
-        needs(context, "MODEL.py:FUNCTION, --step or --from-profile", ["timeout_s"])
+        given.needs("MODEL.py:FUNCTION or --step", ("jit", "accept_disturbed", *_OF_RUNS))
+        given.needs("MODEL.py:FUNCTION, --step or --from-profile", ["timeout_s"])
     if step is not None:
-        useless(context, "--step", ["layers"])
-    if at_once == 1:
-        needs(context, "--at-once", ["launches"])
+        given.useless("--step", ["layers"])
+    if given["at_once"] == 1:
+        given.needs("--at-once", ["launches"])
     if not profiles:
-        needs(context, "--from-profile", ("profile_run", "checkpoint", "variables"))
+        given.needs("--from-profile", ("profile_run", "checkpoint", "variables"))
     if tf_config is None:
-        needs(context, "--from-tf-config", ("cluster", "devices_per_worker"))
+        given.needs("--from-tf-config", ("cluster", "devices_per_worker"))
     result = out if out is not None and tf_config is None else Path("models/workloads") / f"{name}.toml"
-    scenario_file = None if tf_config is None else Output(out or Path(f"{name}-scenario.toml"), EDITED, force=force).path
+    scenario_file = None if tf_config is None else Output(out or Path(f"{name}-scenario.toml"), EDITED, force=given["force"]).path
     tasks = None if tf_config is None else api.read_tf_config(tf_config)
 
     workload: Workload | None = None
-    fitted: dict[str, Any] = {
-        "name": name,
-        "precision": precision,
-        "python": python,
-        "timeout_s": timeout_s,
-        "out": result,
-        "force": force,
-        "command": command_line(),
-    }
+    fitted: dict[str, Any] = {"out": result, "command": command_line()}
     if profiles:
         places = _places(profiles, batches)
-        profiled = api.read_profiles(places, profile_run=profile_run, python=python, timeout_s=timeout_s)
-        sizes_given = model is not None or checkpoint is not None or variables is not None
-        _show_profiles(profiled, as_json=json, alone=not sizes_given)
-        workload = api.calibrate_profile(profiled, model=model, checkpoint=checkpoint, variables=variables, **fitted)
+        profiled = api.read_profiles(places, **given.of(api.read_profiles))
+        _show_profiles(profiled, as_json=json, alone=not {"model", "checkpoint", "variables"} & {*given})
+        workload = api.calibrate_profile(profiled, **{**given.of(api.calibrate_profile), **fitted})
         for key in filter(workload.provenance.__contains__, _LEFT_OPEN):
             _note(f"paceline: {key}: {workload.provenance[key]}")
         _show(workload, result, next(iter(places.values()))[0], as_json=json, with_scenario=tasks is not None)
     elif from_measurements:
         with warning_loudly():
-            workload = api.calibrate(from_measurements=from_measurements, accept_disturbed=accept_disturbed, **fitted)
+            workload = api.calibrate(**{**given.of(api.calibrate), **fitted})
         _show(workload, result, from_measurements[0], as_json=json, with_scenario=tasks is not None)
     elif measured:
         with measuring() as progress:
-            workload = api.calibrate(
-                model, step=step, batches=numbers_of(batches or "16,32,64", "--batch"), steps=steps, runs=runs, at_once=at_once,
-                launches=launches or 5, accept_disturbed=accept_disturbed, device=device, jit=jit, layers=layers, measurements=measurements,
-                progress=progress, **fitted,
-            )  # fmt: skip
-        raw = measurements / workload.provenance["measurements"].split()[0]
+            workload = api.calibrate(**{**given.of(api.calibrate), **fitted}, progress=progress)
+        raw = given["measurements"] / workload.provenance["measurements"].split()[0]
         _show(workload, result, raw, as_json=json, with_scenario=tasks is not None)
     if tasks is not None and scenario_file is not None:
         batch = _one_batch(batches) if workload is None or workload.fit is None else max(point.batch for point in workload.fit.points)
-        more: dict[str, Any] = {"cluster": cluster, "devices_per_worker": devices_per_worker}
-        scenario = api.scenario_of_tf_config(
-            tasks,
-            workload=name,
-            batch=batch,
-            out=scenario_file,
-            force=force,
-            **{key: value for key, value in more.items() if value is not None},
-        )
+        described = {**given.of(api.scenario_of_tf_config), "workload": name, "batch": batch, "out": scenario_file}
+        scenario = api.scenario_of_tf_config(tasks, **described)
         _show_scenario(scenario, scenario_file, as_json=json and workload is None)
 
 
@@ -307,8 +150,6 @@ def _places(logdirs: Sequence[str], batches: str | None) -> dict[int, list[Path]
     InputError
         A profile has no batch size, or a batch size no profile.
     """
-    from paceline.cli.options import numbers_of
-
     pairs = [logdir.rpartition("@") for logdir in logdirs]
     with_batch = [at == "@" and size.isdigit() and not Path(logdir).exists() for logdir, (_, at, size) in zip(logdirs, pairs, strict=True)]
     if all(with_batch):
@@ -333,8 +174,6 @@ def _places(logdirs: Sequence[str], batches: str | None) -> dict[int, list[Path]
 
 def _one_batch(text: str | None) -> int:
     """The batch size of a scenario whose workload is fitted already."""
-    from paceline.cli.options import numbers_of
-
     if text is None:
         raise InputError("--batch is missing: a TF_CONFIG does not tell how many samples a replica takes a step; give such as --batch 32")
     sizes = numbers_of(text, "--batch")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from paceline.cli.commands import Panel
+from paceline.cli.options import Given, calling, command_line
 
 if TYPE_CHECKING:
     from simulator.spec.input_pipeline import InputPipeline, InputWork
@@ -17,47 +18,8 @@ __all__ = ["calibrate_input"]
 PANEL, ORDER = Panel.MEASURE, 65
 
 
-def calibrate_input(
-    name: Annotated[str, typer.Option("--name", help="Name of the pipeline: letters, digits and . _ + -.", show_default=False)],
-    input: Annotated[  # noqa: A002
-        str | None,
-        typer.Argument(
-            metavar="FILE.py:DATASET",
-            help="A tf.data.Dataset in your Python file, or a function that returns one. "
-            "The function may take num_parallel_calls, batch, prefetch and cache, which are then varied.",
-            show_default=False,
-        ),
-    ] = None,
-    from_measurements: Annotated[
-        Path | None,
-        typer.Option("--from-measurements", help="Do not measure; fit the measurement file of an earlier call again.", show_default=False),
-    ] = None,
-    batches: Annotated[
-        str | None, typer.Option("--batch", help="Batch sizes to measure, if the function takes batch.", show_default="16,32,64")
-    ] = None,
-    calls: Annotated[
-        str | None,
-        typer.Option(
-            "--calls",
-            help="Numbers of parallel calls to measure, such as 1,2,4 or 1..4; numbers of threads, if there is no num_parallel_calls.",
-            show_default="1,2,4... cores",
-        ),
-    ] = None,
-    rounds: Annotated[int, typer.Option("--rounds", help="How often all settings are measured, in turn.", min=1)] = 5,
-    count: Annotated[
-        int, typer.Option("--count", help="Batches of each setting in a turn; a pipeline that caches is measured in whole epochs.", min=8)
-    ] = 50,
-    python: Annotated[
-        str | None, typer.Option("--python", help="Python that has TensorFlow.", show_default="the one that runs paceline")
-    ] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Input file to write.", show_default="models/inputs/NAME.toml")] = None,
-    measurements: Annotated[Path, typer.Option("--measurements", help="Folder for raw measurements; each call adds a file.")] = Path(
-        "measurements"
-    ),
-    timeout_s: Annotated[float, typer.Option("--timeout", help="Seconds after which measuring is given up.")] = 1800.0,
-    force: Annotated[bool, typer.Option("--force", "-f", help="Replace the file at --out even if no calibration wrote it.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print what was fitted as JSON.")] = False,
-) -> None:
+@calling("calibrate_input", left_out={"out": "models/inputs/NAME.toml"})
+def calibrate_input(given: Given, *, json: Annotated[bool, typer.Option("--json", help="Print what was fitted as JSON.")] = False) -> None:
     """Time your tf.data pipeline, and write an input file.
 
     Example: [bold]paceline calibrate-input train.py:images --name images[/bold], then
@@ -73,18 +35,11 @@ def calibrate_input(
     """
     from paceline import api
     from paceline.cli.measuring import measuring, note_of_measurements
-    from paceline.cli.options import command_line, numbers_of
 
-    result = out or Path("models/inputs") / f"{name}.toml"
-    its_batches = None if batches is None else numbers_of(batches, "--batch", "16,32,64")
-    its_calls = None if calls is None else numbers_of(calls, "--calls", "1,2,4")
+    result = given.get("out") or Path("models/inputs") / f"{given['name']}.toml"
     with measuring() as progress:
-        pipeline = api.calibrate_input(
-            input, name=name, from_measurements=from_measurements, batches=its_batches, calls=its_calls, rounds=rounds, count=count,
-            python=python, timeout_s=timeout_s, measurements=measurements, out=result, force=force, command=command_line(),
-            progress=progress,
-        )  # fmt: skip
-    raw = from_measurements or measurements / pipeline.provenance["measurements"]
+        pipeline = api.calibrate_input(**{**given, "out": result}, command=command_line(), progress=progress)
+    raw = given.get("from_measurements") or given["measurements"] / pipeline.provenance["measurements"]
     note_of_measurements(pipeline.provenance)
     _show(pipeline, result, raw, as_json=json)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from paceline.cli.commands import Panel
+from paceline.cli.options import Given, calling, command_line
 from simulator.base.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,13 +19,10 @@ __all__ = ["calibrate_link"]
 PANEL, ORDER = Panel.MEASURE, 70
 
 
+@calling("calibrate_link", optional=("name",), left_out={"out": "models/clusters/NAME.toml"})
 def calibrate_link(
-    name: Annotated[
-        str | None,
-        typer.Option(
-            "--name", help="Name of the cluster: letters, digits and . _ + -. Needed unless --serve is given.", show_default=False
-        ),
-    ] = None,
+    given: Given,
+    *,
     address: Annotated[
         str | None,
         typer.Option(
@@ -34,43 +32,6 @@ def calibrate_link(
             "and whoever reaches it can run code here: use it only in a network that you trust.",
         ),
     ] = None,
-    peer: Annotated[
-        str | None,
-        typer.Option(
-            "--peer",
-            metavar="HOST:PORT",
-            help="Measure the link to the host that serves at this address. It must be able to connect back to this host.",
-            show_default="a second process of this machine",
-        ),
-    ] = None,
-    sizes: Annotated[
-        str | None,
-        typer.Option(
-            "--sizes",
-            help="Message sizes in bytes, at least two, such as 1024,65536,1048576.",
-            show_default="1 KiB to 64 MiB in nine steps",
-        ),
-    ] = None,
-    rounds: Annotated[int, typer.Option("--rounds", help="How often all sizes are measured, in turn.", min=2)] = 7,
-    logical_devices: Annotated[
-        int | None,
-        typer.Option(
-            "--logical-devices",
-            help="Without GPUs: also measure an all-reduce between this many logical devices of the processor, for cluster.intra_device.",
-            min=2,
-            max=64,
-            show_default=False,
-        ),
-    ] = None,
-    python: Annotated[
-        str | None, typer.Option("--python", help="Python that has TensorFlow.", show_default="the one that runs paceline")
-    ] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Cluster file to write.", show_default="models/clusters/NAME.toml")] = None,
-    measurements: Annotated[Path, typer.Option("--measurements", help="Folder for raw measurements; each call adds a file.")] = Path(
-        "measurements"
-    ),
-    timeout_s: Annotated[float, typer.Option("--timeout", help="Seconds after which measuring is given up.")] = 900.0,
-    force: Annotated[bool, typer.Option("--force", "-f", help="Replace the file at --out even if no calibration wrote it.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print what was fitted as JSON.")] = False,
 ) -> None:
     """Measure the network between two hosts with TensorFlow, and write a cluster file.
@@ -85,23 +46,18 @@ def calibrate_link(
     """
     from paceline import api
     from paceline.cli.measuring import measuring
-    from paceline.cli.options import command_line, numbers_of
 
     if address is not None:
-        if peer is not None:
+        if "peer" in given:
             raise InputError("calibrate-link: --serve and --peer are two halves; give one of them on each host")
-        _serve(address, python)
+        _serve(address, given.get("python"))
         return
-    if name is None:
+    if "name" not in given:
         raise InputError("calibrate-link: --name is missing; name the cluster, such as --name lab")
-    result = out or Path("models/clusters") / f"{name}.toml"
-    sizes_bytes = None if sizes is None else numbers_of(sizes, "--sizes", "1024,65536,1048576")
+    result = given.get("out") or Path("models/clusters") / f"{given['name']}.toml"
     with measuring() as progress:
-        cluster = api.calibrate_link(
-            name, peer=peer, sizes=sizes_bytes, rounds=rounds, logical_devices=logical_devices, python=python,
-            timeout_s=timeout_s, measurements=measurements, out=result, force=force, command=command_line(), progress=progress,
-        )  # fmt: skip
-    _show(cluster, result, measurements / cluster.provenance["measurements"], as_json=json)
+        cluster = api.calibrate_link(**{**given, "out": result}, command=command_line(), progress=progress)
+    _show(cluster, result, given["measurements"] / cluster.provenance["measurements"], as_json=json)
 
 
 def _serve(address: str, python: str | None) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from paceline.cli.commands import Panel
+from paceline.cli.options import Given, calling, command_line
 
 if TYPE_CHECKING:
     from simulator.spec.cluster import Cluster
@@ -20,51 +21,8 @@ _EXAMPLE = (161, 102e6)
 """Tensors and bytes of the model that the summary counts with: ResNet-50."""
 
 
-def calibrate_server(
-    name: Annotated[str, typer.Option("--name", help="Name of the cluster: letters, digits and . _ + -.", show_default=False)],
-    cluster: Annotated[
-        str | None,
-        typer.Option(
-            "--cluster",
-            metavar="NAME|FILE",
-            help="Cluster whose link and machines it has: a name of the catalogue, or a file.",
-            show_default="models/clusters/NAME.toml, as calibrate-link wrote it",
-        ),
-    ] = None,
-    peer: Annotated[
-        str | None,
-        typer.Option(
-            "--peer",
-            metavar="HOST:PORT",
-            help="Host that is the server: `paceline calibrate-link --serve HOST:PORT` runs there. It must be able to connect back to this "
-            "host.",
-            show_default="a second process of this machine",
-        ),
-    ] = None,
-    tensors: Annotated[
-        str | None,
-        typer.Option("--tensors", help="How many variables are moved at once, at least two numbers.", show_default="1,4,16,64"),
-    ] = None,
-    sizes: Annotated[
-        str | None,
-        typer.Option(
-            "--sizes",
-            help="Bytes of each variable, multiples of 4, at least two.",
-            show_default="256,16384,262144,1048576",
-        ),
-    ] = None,
-    rounds: Annotated[int, typer.Option("--rounds", help="How often all of these are measured, in turn.", min=2)] = 7,
-    python: Annotated[
-        str | None, typer.Option("--python", help="Python that has TensorFlow.", show_default="the one that runs paceline")
-    ] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Cluster file to write.", show_default="models/clusters/NAME.toml")] = None,
-    measurements: Annotated[Path, typer.Option("--measurements", help="Folder for raw measurements; each call adds a file.")] = Path(
-        "measurements"
-    ),
-    timeout_s: Annotated[float, typer.Option("--timeout", help="Seconds after which measuring is given up.")] = 900.0,
-    force: Annotated[bool, typer.Option("--force", "-f", help="Replace the file at --out even if no calibration wrote it.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print what was fitted as JSON.")] = False,
-) -> None:
+@calling("calibrate_server", left_out={"out": "models/clusters/NAME.toml"})
+def calibrate_server(given: Given, *, json: Annotated[bool, typer.Option("--json", help="Print what was fitted as JSON.")] = False) -> None:
     """Measure what each tensor and byte costs a parameter server's host, and write that into a cluster file.
 
     Example: [bold]paceline calibrate-server --name lab --cluster ethernet-10g[/bold], then
@@ -76,16 +34,11 @@ def calibrate_server(
     """
     from paceline import api
     from paceline.cli.measuring import measuring
-    from paceline.cli.options import command_line, numbers_of
 
-    result = out or Path("models/clusters") / f"{name}.toml"
+    result = given.get("out") or Path("models/clusters") / f"{given['name']}.toml"
     with measuring() as progress:
-        its = api.calibrate_server(
-            name, cluster=cluster, peer=peer, tensors=None if tensors is None else numbers_of(tensors, "--tensors", "1,16,64"),
-            sizes=None if sizes is None else numbers_of(sizes, "--sizes", "256,16384,1048576"), rounds=rounds, python=python,
-            timeout_s=timeout_s, measurements=measurements, out=result, force=force, command=command_line(), progress=progress,
-        )  # fmt: skip
-    _show(its, result, measurements / its.provenance["measurements"], as_json=json)
+        its = api.calibrate_server(**{**given, "out": result}, command=command_line(), progress=progress)
+    _show(its, result, given["measurements"] / its.provenance["measurements"], as_json=json)
 
 
 def _show(cluster: Cluster, path: Path, raw: Path, *, as_json: bool) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
+from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from paceline.cli.commands import Panel
-from paceline.cli.options import is_given, number_typed, useless
+from paceline.cli.options import Given, calling, number_typed
 
 if TYPE_CHECKING:
     from simulator.scenario import Scenario
@@ -32,127 +33,23 @@ _COMMON = {
 """The strategies that most people mean, in a few words; the rest stand in the help of ``--strategy``."""
 _NAMED = 4
 """Names of the catalogue that a question shows."""
-_WORKLOAD, _CLUSTER, _WAY = "The model", "The machines", "The training"
 
 
-def init(
-    context: typer.Context,
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE.toml", help="Scenario file to write.")] = Path("scenario.toml"),
-    workload: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="What `paceline calibrate --name NAME` has measured, a name of `paceline models list`, or a file.",
-            show_default="your own, from --step-time and --parameters",
-            rich_help_panel=_WORKLOAD,
-        ),
-    ] = None,
-    step_time: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="Time of a training step on one device, such as '250 ms'.",
-            show_default=False,
-            rich_help_panel=_WORKLOAD,
-        ),
-    ] = None,
-    parameters: Annotated[
-        float | None,
-        typer.Option(
-            parser=number_typed, metavar="N", help="Trainable parameters, such as 25.6e6.", show_default=False, rich_help_panel=_WORKLOAD
-        ),
-    ] = None,
-    batch: Annotated[int, typer.Option(metavar="N", help="Samples that each device takes in a step.", rich_help_panel=_WORKLOAD)] = 32,
-    tensors: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help="Trainable variables of the model, such as 161 of ResNet-50: hosts of parameter servers work on each.",
-            show_default="160",
-            rich_help_panel=_WORKLOAD,
-        ),
-    ] = None,
-    measured_with: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="What that time holds. device: computing alone; servers: one worker with the parameter servers, whose pull and push "
-            "are then taken out once.",
-            rich_help_panel=_WORKLOAD,
-        ),
-    ] = "device",
-    cluster: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="A cluster of `paceline models list`, or a file.",
-            show_default="your own, from --devices, --bandwidth, --latency and --sort",
-            rich_help_panel=_CLUSTER,
-        ),
-    ] = None,
-    nodes: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help="Machines that there are; what a run leaves is not paid for.",
-            show_default="4, or what --workers needs",
-            rich_help_panel=_CLUSTER,
-        ),
-    ] = None,
-    devices: Annotated[int, typer.Option(metavar="N", help="GPUs of a machine; 1 where its CPU computes.", rich_help_panel=_CLUSTER)] = 1,
-    bandwidth: Annotated[
-        str, typer.Option(metavar="RATE", help="Of the network between machines.", rich_help_panel=_CLUSTER)
-    ] = "10 Gbit/s",
-    latency: Annotated[str, typer.Option(metavar="TIME", help="Of the same network.", rich_help_panel=_CLUSTER)] = "50 us",
-    sort: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="What that bandwidth is. ethernet or rdma: the rate of the port, of which transfers get a share; given: what they get.",
-            rich_help_panel=_CLUSTER,
-        ),
-    ] = "ethernet",
-    price: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PRICE",
-            help="Of a machine for an hour, such as 0.40/h; of one to buy, such as BUY:4000USD,years:4.",
-            show_default=False,
-            rich_help_panel=_CLUSTER,
-        ),
-    ] = None,
-    strategy: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="; ".join(f"{name} ({words.replace('; ', ', ')})" for name, words in _COMMON.items())
-            + ". Also halving-doubling, tree, hierarchical or auto (other all-reduces), and backup (sync-ps that does not wait "
-            "for the slowest).",
-            rich_help_panel=_WAY,
-        ),
-    ] = "ring",
-    workers: Annotated[
-        int | None, typer.Option(metavar="N", help="Workers.", show_default="as many as the machines take", rich_help_panel=_WAY)
-    ] = None,
-    servers: Annotated[int, typer.Option(metavar="N", help="Parameter servers, each on a machine of its own.", rich_help_panel=_WAY)] = 1,
-    epochs: Annotated[
-        float | None,
-        typer.Option(
-            parser=number_typed,
-            metavar="N",
-            help="Passes over the data set, for the time of the whole job.",
-            show_default=False,
-            rich_help_panel=_WAY,
-        ),
-    ] = None,
-    dataset_size: Annotated[
-        float | None,
-        typer.Option(
-            parser=number_typed, metavar="N", help="Samples of the data set, such as 1.28e6.", show_default=False, rich_help_panel=_WAY
-        ),
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", "-f", help="Replace the file if it is there already.")] = False,
-) -> None:
+@calling(
+    "new_scenario",
+    left_out={"out": "scenario.toml"},
+    hints={
+        "strategy": "; ".join(f"{name} ({words.replace('; ', ', ')})" for name, words in _COMMON.items())
+        + ". Also halving-doubling, tree, hierarchical or auto (other all-reduces), and backup (sync-ps that does not wait for the "
+        "slowest)."
+    },
+    panels={
+        "The model": ("workload", "step_time", "parameters", "batch", "tensors", "measured_with"),
+        "The machines": ("cluster", "nodes", "devices", "bandwidth", "latency", "sort", "price"),
+        "The training": ("strategy", "workers", "servers", "epochs", "dataset_size"),
+    },
+)
+def init(given: Given) -> None:
     """Write a scenario of your own, with a comment on each key.
 
     Without options it asks a few questions. With options it asks nothing, and takes for what
@@ -166,17 +63,13 @@ def init(
     from simulator.base.errors import InputError
     from simulator.base.outputs import EDITED, Output
 
-    figures: dict[str, Any] = {
-        "workload": workload, "step_time": step_time, "parameters": parameters, "batch": batch, "tensors": tensors,
-        "measured_with": measured_with, "cluster": cluster, "nodes": nodes,
-        "devices": devices, "bandwidth": bandwidth, "latency": latency, "sort": sort, "price": price, "strategy": strategy,
-        "workers": workers, "servers": servers, "epochs": epochs, "dataset_size": dataset_size,
-    }  # fmt: skip
-    if workload is not None:
-        useless(context, "--workload", ("step_time", "parameters", "tensors", "measured_with"))
-    if cluster is not None:
-        useless(context, "--cluster", ("devices", "bandwidth", "latency", "sort"))
-    if not any(is_given(context, name) for name in figures):
+    out, force = given.get("out") or Path("scenario.toml"), given["force"]
+    figures: dict[str, Any] = {name: given.get(name) for name in signature(api.new_scenario).parameters if name not in ("out", "force")}
+    if "workload" in given:
+        given.useless("--workload", ("step_time", "parameters", "tensors", "measured_with"))
+    if "cluster" in given:
+        given.useless("--cluster", ("devices", "bandwidth", "latency", "sort"))
+    if not any(given.is_typed(name) for name in figures):
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise InputError("init: nobody can be asked here; give --workload NAME, or --step-time and --parameters (paceline init --help)")
         Output(out, EDITED, force=force)

@@ -21,6 +21,7 @@ _WORK = "How to work and what to write"
 @calling(
     "plan",
     keys=("replications",),
+    hints={"force": "Replaces --report too."},
     panels={
         "Goal: give one kind": ("target_throughput", "samples", "epochs", "dataset_size", "deadline", "budget", "confidence", "prefer"),
         "What to choose from": (

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import json as json_module
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from paceline.cli.commands import Panel
+from paceline.cli.options import Given, calling
 
 __all__ = ["schema"]
 
 PANEL, ORDER = Panel.LOOK_UP, 100
 
 
+@calling("schema", hints={"format": "scenario, workload, cluster, device, input, result or testbed-setting."})
 def schema(
-    format_: Annotated[
-        Literal["scenario", "workload", "cluster", "device", "input", "result", "testbed-setting"] | None,
-        typer.Argument(
-            metavar="FORMAT", help="scenario, workload, cluster, device, input, result or testbed-setting; left out: all of them."
-        ),
-    ] = None,
+    given: Given,
+    *,
     json: Annotated[bool, typer.Option("--json", help="The output is JSON in any case.", hidden=True)] = True,  # noqa: ARG001
 ) -> None:
     """Print the JSON Schema of scenario, workload, cluster, device, input and result.
@@ -32,4 +30,4 @@ def schema(
     """
     from paceline import api
 
-    typer.echo(json_module.dumps(api.schema(format_), indent=2))
+    typer.echo(json_module.dumps(api.schema(**given), indent=2))

@@ -25,7 +25,11 @@ __all__ = ["simulate"]
 PANEL, ORDER = Panel.PREDICT, 20
 
 
-@calling("observe", keys=("epochs", "samples", "dataset_size", "replications"))
+@calling(
+    "observe",
+    keys=("epochs", "samples", "dataset_size", "replications"),
+    hints={"audit": "Exit 1 if it breaks one."},
+)
 def simulate(
     given: Given,
     *,

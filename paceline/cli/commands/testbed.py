@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from paceline.cli.commands import Panel
+from paceline.cli.options import Given, calling
 
 if TYPE_CHECKING:
     from calibrate.testbed.summary import TestbedRun
@@ -20,31 +21,12 @@ PANEL, ORDER = Panel.MEASURE, 90
 
 app = typer.Typer(no_args_is_help=True, help="Run a real TensorFlow cluster on this machine, measure it, and predict larger ones.")
 
-_SETTING = typer.Argument(metavar="SETTING.toml", help="File with the keys of a setting; left out: the defaults.", show_default=False)
-_SET = typer.Option(
-    "--set",
-    metavar="KEY=VALUE",
-    help="Change a key of the setting, such as workers=8 or link.bandwidth='1 Gbit/s'. Repeatable.",
-    show_default=False,
-)
 _JSON = typer.Option("--json", help="Print as JSON.")
 
 
 @app.command()
-def run(
-    setting: Annotated[Path | None, _SETTING] = None,
-    settings: Annotated[list[str] | None, _SET] = None,
-    repeats: Annotated[int, typer.Option("--repeats", help="How often it is run; each repeat starts a new cluster.", min=1, max=1000)] = 3,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of emulated compute and of staggered starts.", min=0)] = 0,
-    timeout_s: Annotated[float, typer.Option("--timeout", metavar="SECONDS", help="Seconds after which a repeat is given up.")] = 600.0,
-    python: Annotated[
-        str | None, typer.Option("--python", help="Python that has TensorFlow; left out: the one that runs paceline.", show_default=False)
-    ] = None,
-    measurements: Annotated[Path, typer.Option("--measurements", help="Folder for raw measurements; each run adds a file.")] = Path(
-        "measurements"
-    ),
-    json: Annotated[bool, _JSON] = False,
-) -> None:
+@calling("testbed")
+def run(given: Given, *, json: Annotated[bool, _JSON] = False) -> None:
     """Run a real TensorFlow cluster on this machine and measure it.
 
     Without options it runs 4 asynchronous workers and a parameter server on links of 400 Mbit/s, for
@@ -87,20 +69,10 @@ def run(
     Example: [bold]paceline testbed run mine.toml --set link=loopback --repeats 5 --json[/bold]
     """
     from paceline.api import testbed
-    from paceline.cli.options import settings_of
     from paceline.cli.terminal import show_json
 
     with _measuring() as advance:
-        found = testbed(
-            setting,
-            settings_of(settings),
-            repeats=repeats,
-            seed=seed,
-            timeout_s=timeout_s,
-            python=python,
-            measurements=measurements,
-            progress=advance,
-        )
+        found = testbed(**given, progress=advance)
     if json:
         show_json(found.to_dict())
     else:
@@ -132,21 +104,8 @@ def show(
 
 
 @app.command()
-def fit(
-    files: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="FILE...",
-            help="Measurement files of `paceline testbed run` with emulated, constant compute: of 1 worker, or of a ring of 2.",
-            show_default=False,
-        ),
-    ],
-    name: Annotated[str, typer.Option("--name", help="Name of the machine.")] = "testbed",
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE.json", help="File to write the parameters to.")] = Path("testbed.json"),
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the draws that stand for what the fit leaves open.", min=0)] = 0,
-    force: Annotated[bool, typer.Option("--force", "-f", help="Replace the file at --out even if it is no machine of a fit.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print the parameters as JSON.")] = False,
-) -> None:
+@calling("testbed_fit", left_out={"out": "testbed.json"})
+def fit(given: Given, *, json: Annotated[bool, typer.Option("--json", help="Print the parameters as JSON.")] = False) -> None:
     """Fit what this machine and TensorFlow cost beyond bytes and compute, from small runs.
 
     Each parameter gets a 90% interval and a sentence on what determines it. A parameter that no
@@ -160,8 +119,9 @@ def fit(
     from paceline.api import testbed_fit
     from paceline.cli.terminal import note, progress_bar
 
+    out = given.get("out") or Path("testbed.json")
     with progress_bar("fitting") as advance:
-        platform = testbed_fit(files, name=name, out=out, force=force, seed=seed, progress=advance)
+        platform = testbed_fit(**{**given, "out": out}, progress=advance)
     if json:
         typer.echo(platform.model_dump_json(indent=2, exclude={"draws"}))
     else:
@@ -172,22 +132,8 @@ def fit(
 
 
 @app.command()
-def predict(
-    platform: Annotated[
-        Path, typer.Argument(metavar="FILE.json", help="File of parameters that `paceline testbed fit` has written.", show_default=False)
-    ],
-    setting: Annotated[Path | None, _SETTING] = None,
-    settings: Annotated[list[str] | None, _SET] = None,
-    replications: Annotated[int, typer.Option("--replications", help="Simulated runs.", min=19, max=10_000)] = 59,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the simulation.", min=0)] = 0,
-    python: Annotated[
-        str | None,
-        typer.Option(
-            "--python", help="Python that can build a model FILE.py:FUNCTION; left out: the one that runs paceline.", show_default=False
-        ),
-    ] = None,
-    json: Annotated[bool, _JSON] = False,
-) -> None:
+@calling("testbed_predict")
+def predict(given: Given, *, json: Annotated[bool, _JSON] = False) -> None:
     """Predict what `paceline testbed run` would measure in a setting, without running it.
 
     Keys of the setting are those of [bold]paceline testbed run[/bold]; compute must be emulated.
@@ -195,10 +141,9 @@ def predict(
     Example: [bold]paceline testbed predict machine.json --set workers=16 --set servers=2 --set compute.mean='400 ms'[/bold]
     """
     from paceline.api import testbed_predict
-    from paceline.cli.options import settings_of
     from paceline.cli.terminal import say, show_json
 
-    found = testbed_predict(platform, setting, settings_of(settings), replications=replications, seed=seed, python=python)
+    found = testbed_predict(**given)
     if json:
         show_json(found.to_dict())
         return

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from paceline.cli.commands import Panel
+from paceline.cli.options import Given, calling, command_line
 
 if TYPE_CHECKING:
     from calibrate.validation.validation import Validation
@@ -23,32 +24,15 @@ _MISSED = 3
 """Exit code where a threshold is missed."""
 
 
+@calling(
+    "validate", "refit", "validate_matrix",
+    optional=("scenario", "measured"),
+    only={"refit": "With --refit", "validate_matrix": "Without a scenario"},
+    hints={"scenario": "Needs --measured."},
+)  # fmt: skip
 def validate(
-    context: typer.Context,
-    scenario: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="SCENARIO.toml",
-            help="Scenario of what was measured, a file or the name of an example; needs --measured.",
-            show_default=False,
-        ),
-    ] = None,
-    measured: Annotated[
-        Path | None,
-        typer.Option(
-            "--measured",
-            metavar="POINTS.csv",
-            help="Your own measurements, a table with the columns workers and throughput, and where they differ servers, batch "
-            "and staleness (mean, in "
-            "updates). A line for each run; lines with the same setting are repeats, which show the noise.",
-            show_default=False,
-        ),
-    ] = None,
-    unit: Annotated[Literal["samples/s", "updates/s"], typer.Option("--unit", help="Unit of the throughput in POINTS.csv.")] = "samples/s",
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Change a key of the scenario, as in `paceline simulate`. Repeatable.", metavar="KEY=VALUE"),
-    ] = None,
+    given: Given,
+    *,
     refit: Annotated[
         bool,
         typer.Option(
@@ -57,28 +41,6 @@ def validate(
             "determine it and what they leave open, and predicts each point from the others.",
         ),
     ] = False,
-    out_scenario: Annotated[
-        Path | None,
-        typer.Option(
-            "--out-scenario",
-            metavar="FILE.toml",
-            help="With --refit: write the scenario with the fitted values.",
-            show_default=False,
-        ),
-    ] = None,
-    matrix: Annotated[
-        str | None,
-        typer.Option(
-            "--matrix",
-            metavar="NAME|FILE.toml|random:SEED",
-            help="Without a scenario: which settings are measured on this machine, which of them fitted and which held out. A seed draws "
-            "those held out at random.",
-            show_default="quick",
-        ),
-    ] = None,
-    count: Annotated[
-        int | None, typer.Option("--count", metavar="N", help="With random:SEED: how many settings are drawn.", show_default="12")
-    ] = None,
     list_: Annotated[
         bool,
         typer.Option(
@@ -86,47 +48,6 @@ def validate(
             help="Only show the settings of the matrix, and about how long they take; nothing is measured, and no file of a model run.",
         ),
     ] = False,
-    out_matrix: Annotated[
-        Path | None,
-        typer.Option("--out-matrix", metavar="FILE.toml", help="With random:SEED: write what was drawn.", show_default=False),
-    ] = None,
-    measurements: Annotated[
-        Path, typer.Option("--measurements", help="Folder of the matrix's raw measurements; what is there already is not measured again.")
-    ] = Path("measurements"),
-    platform: Annotated[
-        Path | None, typer.Option("--platform", metavar="FILE.json", help="Write what the matrix has fitted.", show_default=False)
-    ] = None,
-    python: Annotated[
-        str | None, typer.Option("--python", help="Python that has TensorFlow; default: this one.", show_default=False)
-    ] = None,
-    timeout_s: Annotated[
-        float, typer.Option("--timeout", metavar="SECONDS", help="Seconds after which one run of the matrix is given up.")
-    ] = 600.0,
-    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE.html", help="Write an HTML page.", show_default=False)] = None,
-    markdown: Annotated[
-        Path | None,
-        typer.Option(
-            "--markdown", metavar="FILE.md", help="Put a section into a Markdown file; replaces the one of before.", show_default=False
-        ),
-    ] = None,
-    rows: Annotated[
-        Path | None,
-        typer.Option(
-            "--rows",
-            metavar="FILE.csv",
-            help="Write the settings that took no part in a fit as rows that a discrepancy can be estimated from (docs/calibration.md).",
-            show_default=False,
-        ),
-    ] = None,
-    tables: Annotated[
-        Path | None,
-        typer.Option(
-            "--tables",
-            metavar="FOLDER",
-            help="Write every setting and the longer tables as CSV files into this folder; --markdown then links to them in their place.",
-            show_default=False,
-        ),
-    ] = None,
     max_median: Annotated[
         str | None, typer.Option(help="Threshold: median size of the error of throughput, such as 2%.", metavar="SHARE", show_default=False)
     ] = None,
@@ -145,7 +66,6 @@ def validate(
         typer.Option(help="Threshold: least share of runs inside the 90% interval, such as 80%.", metavar="SHARE", show_default=False),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before simulating or measuring for a long time; go on.")] = False,
-    force: Annotated[bool, typer.Option("--force", "-f", help="Replace files even if this command has not written them.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print every setting and the scores as JSON.")] = False,
 ) -> None:
     """Compare predictions with measurements: your own, or new ones made here.
@@ -176,56 +96,49 @@ def validate(
     from paceline import api
     from paceline.cli.asking import asking
     from paceline.cli.ending import keeping
-    from paceline.cli.options import command_line, needs, settings_of, useless
     from paceline.cli.showing_validation import show_matrix, show_validation
     from paceline.cli.terminal import note, progress_bar, show_json, stages_bar
     from paceline.reporting.validation import as_data
     from simulator.base.errors import InputError
 
+    scenario, measured = given.get("scenario"), given.get("measured")
     on_points = scenario is not None or measured is not None
     if on_points:
-        useless(context, "SCENARIO.toml and --measured", _OF_MATRIX)
+        given.useless("SCENARIO.toml and --measured", _OF_MATRIX)
     else:
-        needs(context, "SCENARIO.toml and --measured", _OF_POINTS)
+        given.needs("SCENARIO.toml and --measured", _OF_POINTS)
     if not refit:
-        needs(context, "--refit", ["out_scenario"])
+        given.needs("--refit", ["out_scenario"])
     if list_:
-        useless(context, "--list, which measures nothing", _OF_RESULTS)
+        given.useless("--list, which measures nothing", _OF_RESULTS)
     limits = dict(zip(_LIMITS, (max_median, max_worst, max_staleness, max_distance, min_coverage), strict=True))
-    common: dict[str, Any] = {
-        "thresholds": {name: text for name, text in limits.items() if text is not None}, "out": out, "markdown": markdown, "rows": rows,
-        "tables": tables,
-        "force": force, "command": command_line(),
-    }  # fmt: skip
+    common: dict[str, Any] = {"thresholds": {name: text for name, text in limits.items() if text is not None}, "command": command_line()}
     if on_points:
         if scenario is None or measured is None:
             raise InputError("validate: SCENARIO.toml and --measured POINTS.csv belong together; give both")
-        common |= {
-            "settings": settings_of(settings),
-            "unit": unit,
-            "agree": None if yes else asking(scenario, yes=yes),
-        }
+        common["agree"] = None if yes else asking(scenario, yes=yes)
         with stages_bar() as progress:
             if refit:
-                found = api.refit(scenario, measured, out_scenario=out_scenario, progress=progress, **common).validation
+                found = api.refit(**given.of(api.refit), progress=progress, **common).validation
             else:
-                found = api.validate(scenario, measured, progress=progress, **common)
+                found = api.validate(**given.of(api.validate), progress=progress, **common)
     else:
-        drawn_to = out_matrix if list_ else None  # of a run it is written once all other files are looked at
-        chosen = api.read_matrix(matrix or "quick", count=count, out_matrix=drawn_to, force=force)
+        out_matrix, measurements = given.get("out_matrix"), given["measurements"]
+        asked = {"matrix": given["matrix"], "count": given.get("count"), "force": given["force"]}
+        chosen = api.read_matrix(**asked, out_matrix=out_matrix if list_ else None)  # of a run it is written once all files are looked at
         if list_:
             if out_matrix is not None:
                 note(f"wrote {out_matrix}")
             show_json(chosen.as_data()) if json else show_matrix(chosen)
             return
-        common |= {"out_matrix": out_matrix, "measurements": measurements, "platform": platform, "python": python, "timeout_s": timeout_s}
+        common["agree"] = asking(chosen.name, yes=yes)
         with progress_bar("settings") as advance, keeping(lambda: _kept(measurements)):
-            found = api.validate_matrix(
-                chosen, agree=asking(chosen.name, yes=yes), progress=lambda done, total, _: advance(done, total), **common
-            )
+            measuring: dict[str, Any] = {**given.of(api.validate_matrix), "matrix": chosen, "count": None}
+            found = api.validate_matrix(**measuring, progress=lambda done, total, _: advance(done, total), **common)
     show_json(as_data(found)) if json else show_validation(found)
-    for path in filter(None, (out_matrix, platform, out_scenario, out, markdown, rows, tables)):
-        note(f"wrote {path}" + (f"; use it with: paceline simulate {path}" if path == out_scenario else ""))
+    for name in ("out_matrix", "platform", "out_scenario", "out", "markdown", "rows", "tables"):
+        if name in given:
+            note(f"wrote {given[name]}" + (f"; use it with: paceline simulate {given[name]}" if name == "out_scenario" else ""))
     if on_points and not refit and not json and (biased := _biased(found)):
         note(f"{biased}; this fits the scenario to the runs:\n  {command_line()} --refit")
     for line in found.missed:
