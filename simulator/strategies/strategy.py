@@ -401,10 +401,6 @@ class Strategy(Terse):
         tensors = self.tensors(setup)
         return [*(each.size_bytes for each in tensors.variables), *(each.size_bytes for each in tensors.gradients)]
 
-    def least_exchange_s(self, setup: Setup, bandwidth_bytes_per_s: float, latency_s: float) -> float | None:  # noqa: ARG002
-        """Seconds of transfers that no step can be without, beside its compute, over links of so much; none where nothing is known."""
-        return 0.0
-
     # -- names -----------------------------------------------------------------------
     # Users write the kind or a short name; a table of results has the kind and the variant, groups of results that are
     # alike have the way, tables and plans say it in words, and a curve of a report has a title.
