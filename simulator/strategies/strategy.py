@@ -393,7 +393,7 @@ class Strategy(Terse):
         return cores_s(setup, 0.0, updates_on_host=setup.cluster.device_is_host)
 
     def messages_a_step(self, setup: Setup) -> int:  # noqa: ARG002
-        """Messages of a worker's step in both directions, as they are simulated one by one."""
+        """Messages of a worker's step in both directions, as they are simulated one by one: asked before any program is built."""
         return 0
 
     def message_bytes(self, setup: Setup) -> Sequence[float]:
