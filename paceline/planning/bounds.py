@@ -18,7 +18,7 @@ from typing import NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from paceline.planning.hybrid_bounds import Chain, Cut
+from simulator.analytic.chains import Chain, Cut
 from simulator.analytic.needs import Needs, needs_of
 from simulator.base.rng import Streams
 from simulator.collectives.factory import IN_SWITCHES

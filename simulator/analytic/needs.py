@@ -183,12 +183,11 @@ def _apart_s(routine: Routine, lasts_s: Callable[[Operation], float], *, one_by_
         return 0.0
     before: dict[int, float] = {}
     after = {passes[-1]: 0.0}
-    last: dict[int, int] = {}  # collective of each partition
+    last: tuple[int, ...] = ()  # of collectives that are made in their order; others, in that in which they are entered
     for number, its in enumerate(routine.operations):
         its_s, waits = lasts_s(its), its.after
-        if its.kind == "collective" and one_by_one:
-            waits = (*waits, *([last[its.partition]] if its.partition in last else []))
-            last[its.partition] = number
+        if its.kind == "collective" and its.lasts_s is None and one_by_one:
+            waits, last = (*waits, *last), (number,)
         if number <= passes[0]:
             before[number] = max((before[each] for each in waits), default=0.0) + its_s
         if reached := [after[each] for each in waits if each in after]:

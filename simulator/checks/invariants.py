@@ -17,12 +17,15 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
+from simulator.analytic.needs import apart_s
 from simulator.base.errors import InvariantError
 from simulator.base.records import EVERYBODY, NOTHING, Service, Span, Step, begin_of, end_of
 from simulator.base.rng import Streams
 from simulator.checks.program import PROGRAM_LAWS, check_program
+from simulator.collectives.factory import IN_SWITCHES
 from simulator.engine.replication import drawn_scenario, replicate
 from simulator.observing.recording import Recording
+from simulator.program.program import Operation
 from simulator.program.schedule import columns
 from simulator.resolve.compile import compile_program
 from simulator.resolve.resolve import resolve
@@ -244,18 +247,31 @@ def nobody_runs_away(scenario: Scenario, recording: Recording) -> None:
 
 
 def no_step_beats_its_critical_path(scenario: Scenario, recording: Recording) -> None:
-    """No step is shorter than its compute and its own transfers would be with all links to itself."""
-    cluster = scenario.cluster
-    links = [cluster.inter_node, cluster.intra_node]
-    if cluster.islands is not None and cluster.islands.between is not None:
-        links.append(cluster.islands.between)
-    latency_s = min(link.latency_s for link in links)
-    floor_s = scenario.strategy.least_exchange_s(scenario, _fastest_bytes_per_s(scenario), latency_s)
+    """No step is shorter than its compute and the messages that none of it can go on beside, with all links to themselves."""
+    floor_s = apart_s(compile_program(scenario), lambda its: _least_collective_s(its, scenario))
     if floor_s is None:
         return
     for step in recording.steps:
         if not _at_least(step.end_s - step.start_s, step.compute_s + floor_s):
             raise _broken("no_step_beats_its_critical_path", f"{step} is shorter than compute and {floor_s:.9g} s of transfers")
+
+
+def _least_collective_s(its: Operation, scenario: Scenario) -> float:
+    """Seconds of a collective of all ranks from when the last of them enters it, with all links as the fastest."""
+    cluster, ranks, reduction = scenario.cluster, scenario.ranks, scenario.strategy.reduction
+    assert reduction is not None, "others last as long as the program says"
+    links = [cluster.inter_node, cluster.intra_node]
+    if cluster.islands is not None and cluster.islands.between is not None:
+        links.append(cluster.islands.between)
+    latency_s, size_s = float(min(link.latency_s for link in links)), its.size_bytes / _fastest_bytes_per_s(scenario)
+    if reduction.algorithm == "ring":
+        # its hop has all of its chunks to send, and the last of them depends on one that goes round at least once
+        return (ranks - 1) * ((1 if its.does == "all-gather" else 2) * size_s / ranks + latency_s)
+    # its own data still has to reach everybody, and everybody else's to reach it
+    least_s = (ranks - 1) / ranks * size_s / (ranks - 1 if cluster.intra_node_topology == "mesh" else 1)
+    # of copies to one device, this one only sends if it is the last, and ends when all has left it
+    copied = reduction.algorithm in ("reduce-to-one-device", "hierarchical-copy", "auto", *IN_SWITCHES)
+    return least_s if copied else least_s + latency_s
 
 
 def no_link_carries_more_than_it_can(scenario: Scenario, recording: Recording) -> None:

@@ -354,29 +354,6 @@ class AllReduceStrategy(Strategy):
         fused = self.reduction._replace(in_cycles=False).buckets(setup.workload, setup.batch, replicas)
         return [bucket.size_bytes / replicas for bucket in fused]
 
-    def least_exchange_s(self, setup: Setup, bandwidth_bytes_per_s: float, latency_s: float) -> float | None:
-        """Seconds of transfers that no step can be without; none where they hide behind the next forward pass or are left out."""
-        load, cluster, replicas = setup.workload, setup.cluster, setup.layout.replicas
-        if replicas == 1:
-            return 0.0
-        last = load.variables[-1]
-        if self.priority == "forward" or self.sync_every > 1:
-            return None
-        total = math.fsum(self._sizes(setup))
-        if self.bucket_size_bytes is not None:
-            total = last.gradient_bytes(setup.batch)
-            if self.compression is not None:
-                total = math.fsum(self.compression.collective_bytes(last, setup.batch, replicas))
-        if self.algorithm == "ring":
-            # its hop has all of its chunks to send, and the last of them depends on one that goes round at least once
-            return (replicas - 1) * (self._halves * total / replicas / bandwidth_bytes_per_s + latency_s)
-        # whoever is last, its own data still has to reach everybody, and everybody else's to reach it
-        ports = replicas - 1 if cluster.intra_node_topology == "mesh" else 1
-        least_s = (replicas - 1) / replicas * total / bandwidth_bytes_per_s / ports
-        if self.algorithm in ("reduce-to-one-device", "hierarchical-copy", "auto", *IN_SWITCHES):
-            return least_s  # of copies to one device, this one only sends if it is the last, and ends when all has left it
-        return least_s + latency_s
-
     def sends_apart(self, setup: Setup) -> bool:  # noqa: ARG002
         """Whether replicas average now and then, after a step."""
         return self.sync_every > 1

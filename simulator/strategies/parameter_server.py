@@ -431,19 +431,6 @@ class ParameterServer(Strategy):
         served_s = math.fsum(its.tensors * load.server(its.one.gradient_bytes(setup.batch)) for its in load.variables)
         return served_s + (self.compression.decompress_s(load.variables, None) if self.compression is not None else 0.0)
 
-    def least_exchange_s(self, setup: Setup, bandwidth_bytes_per_s: float, latency_s: float) -> float | None:
-        """Of the first variables and the last gradient, which compute cannot hide; none where a step may be cancelled."""
-        if self.late_workers == "cancel":
-            return None
-        variables, batch = setup.workload.variables, setup.batch
-        # compute can begin with what the forward pass needs first, and the last gradient follows it
-        first = min(variable.one.pull_bytes(batch) for variable in variables)
-        if self.pulls == "together" or setup.run.grouping == "per-server":
-            first = math.fsum(variable.pull_bytes(batch) for variable in variables) / self.servers
-        last = min(size / variable.tensors for size, variable in zip(self.pushed_bytes(setup), variables, strict=True))
-        cut = 1 if self.partitioner is None else math.inf
-        return (first + last) / cut / bandwidth_bytes_per_s + 2 * latency_s
-
     # -- names -----------------------------------------------------------------------
 
     @property

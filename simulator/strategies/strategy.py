@@ -393,17 +393,13 @@ class Strategy(Terse):
         return cores_s(setup, 0.0, updates_on_host=setup.cluster.device_is_host)
 
     def messages_a_step(self, setup: Setup) -> int:  # noqa: ARG002
-        """Messages of a worker's step in both directions, as they are simulated one by one."""
+        """Messages of a worker's step in both directions, as they are simulated one by one: asked before any program is built."""
         return 0
 
     def message_bytes(self, setup: Setup) -> Sequence[float]:
         """Sizes of the messages that are sent between replicas or to servers; empty where none are."""
         tensors = self.tensors(setup)
         return [*(each.size_bytes for each in tensors.variables), *(each.size_bytes for each in tensors.gradients)]
-
-    def least_exchange_s(self, setup: Setup, bandwidth_bytes_per_s: float, latency_s: float) -> float | None:  # noqa: ARG002
-        """Seconds of transfers that no step can be without, beside its compute, over links of so much; none where nothing is known."""
-        return 0.0
 
     # -- names -----------------------------------------------------------------------
     # Users write the kind or a short name; a table of results has the kind and the variant, groups of results that are

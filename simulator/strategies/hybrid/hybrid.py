@@ -670,10 +670,6 @@ class Hybrid(Strategy):
         parts = _Costs(self, setup).parts
         return [part.output_bytes for part in parts[:-1]] + [part.dense.gradient_bytes + part.experts.gradient_bytes for part in parts]
 
-    def least_exchange_s(self, setup: Setup, bandwidth_bytes_per_s: float, latency_s: float) -> float | None:  # noqa: ARG002
-        """None: what must be exchanged may be hidden by the passes of other micro-batches."""
-        return None
-
     # -- names -----------------------------------------------------------------------
 
     @property

@@ -11,6 +11,10 @@ a step take less than all that a stage does by itself, nor than all collectives 
 which come one after the other, nor than the messages that stages send over the link of a
 node. What is left out, such as waiting for others and links that
 several share, only makes a step longer.
+
+Chains are made of what routines are made of (:class:`~simulator.strategies.hybrid.routine.StageCosts`),
+not read from the routines: a plan asks for them of thousands of ways to cut a model, and to build
+the some 800 operations of each would take 14 ms where this, with the draws of 19 replications, takes 6.
 """
 
 from __future__ import annotations
