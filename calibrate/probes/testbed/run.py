@@ -29,14 +29,13 @@ EXIT_ENDED = 128 + signal.SIGTERM
 def _measure(setting: dict[str, Any], recorder: Any, starter: int, kind: Any) -> None:
     """All repeats of a setting, each with a cluster of its own, which one of ``kind`` supervises."""
     from .. import isolation
-    from . import congestion as tcp
     from . import enduring, links
 
     congestion = None
     # before TensorFlow starts its threads: they would stay outside
     if setting["link"] is not None:
         links.check_tools()
-        congestion = tcp.Congestion(setting["link"]["congestion"])
+        congestion = links.Congestion(setting["link"]["congestion"])
         links.new_namespace()
     else:
         isolation.isolate()

@@ -16,7 +16,7 @@ from typing import Any
 
 from .. import load
 from ..ending import UsageError
-from . import bandwidth_check, hub, links
+from . import hub, links
 
 PR_SET_PDEATHSIG = 1
 PORT = 2222
@@ -287,7 +287,7 @@ class Supervisor:
             task.line.wait("plug")
             links.plug_in(host, hosts, self._shape(), self.setting["link"]["congestion"])
             task.line.say("plugged")
-            bandwidth_check.until_start(task.line)
+            links.check_until_start(task.line)
         else:
             task.line.say("born")
             task.line.wait("start")
