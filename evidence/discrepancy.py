@@ -14,7 +14,7 @@ A regime has two numbers: of compute for each doubling of replicas, none for one
 it was calibrated, and of communication. More of them (both with and without a part for
 each doubling) and fewer (of one kind alone, or the same for both) did worse on sources
 left out, and so are not estimated; a scenario's own discrepancy may have them:
-:func:`~calibrate.validation.own_discrepancy.own_discrepancy` scales that of the regime to points of one's own.
+:func:`~calibrate.validation.against_points.own_discrepancy` scales that of the regime to points of one's own.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from support.probes import run_script
 from support.scenarios import scenario_table
 from support.warm_python import warm_python
 
@@ -51,3 +52,10 @@ def warm() -> Iterator[str]:
 def warm_probes(warm: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Probes are run by :func:`warm`, where no other Python is named."""
     monkeypatch.setattr("sys.executable", warm)
+
+
+@pytest.fixture
+def isolated() -> None:
+    """Skips where a process cannot have a network of its own."""
+    if run_script("from _paceline_probes import isolation; isolation.isolate()", timeout=60).returncode:
+        pytest.skip("no network namespace can be made here: TensorFlow's server would listen on all interfaces")

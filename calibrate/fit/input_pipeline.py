@@ -4,7 +4,7 @@ A pipeline whose ``map`` has parallel calls works on them while its iterator rea
 its own, so a batch takes ``max(serial, parallel / calls)``. What limits it at each number of calls is told by tf.data's own
 accounting of stages (the model of its autotuning: Murray et al., VLDB 2021, section 4.4); how long that takes is told by
 the clock: the parallel part is fitted to the settings in which calls are the limit, the serial part to the others. Without
-such an account, clock and CPU time decide (:mod:`calibrate.fit.input_clock`), and say how far they leave the split open.
+such an account, clock and CPU time decide (:mod:`calibrate.fit.input_parts`), and say how far they leave the split open.
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrate.fit.estimators import FEWEST_FACTORS, AffineMean, StepTimeLaw
-from calibrate.fit.input_clock import Clock, Costs, Split, limited_by_clock, split_by_clock
-from calibrate.fit.input_stages import stages_of
+from calibrate.fit.input_parts import Clock, Costs, Split, limited_by_clock, split_by_clock, stages_of
 from calibrate.fit.intervals import DRAWS, digits, intervals_90
-from calibrate.fit.provenance import provenance
+from calibrate.fit.writing import provenance
 from calibrate.measurements import CUT_SHORT, Measurements, MeasurementsError, read_measurements
 from calibrate.records import Ahead, Batches, FirstBatch, Load, PipelineRecord, Stages
 from simulator.spec.distributions import Constant, Distribution

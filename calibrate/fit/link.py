@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from calibrate.fit.estimators import AffineCost, ChainSlope
 from calibrate.fit.intervals import DRAWS, digits, drawn, intervals_90, quantiles
-from calibrate.fit.provenance import provenance
+from calibrate.fit.writing import provenance
 from calibrate.measurements import Measurements, MeasurementsError, read_measurements
 from calibrate.records import Transfer
 from simulator.base.errors import CalibrationError

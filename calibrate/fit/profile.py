@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from calibrate.fit.estimators import FEWEST_FACTORS, AffineMean
 from calibrate.fit.intervals import digits, drawn, intervals_90
-from calibrate.fit.provenance import provenance_of_profiles
 from calibrate.fit.step import in_order_of_readiness
 from calibrate.fit.step_times import StepFit, StepTable
+from calibrate.fit.writing import provenance_of_profiles
 from calibrate.xplane.profiles import Profiled
 from calibrate.xplane.steps import MeasuredStep, StepsOfProfile
 from calibrate.xplane.variables import ModelVariables, gradient_ops, readiness

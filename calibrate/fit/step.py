@@ -16,8 +16,8 @@ from calibrate.fit.estimators import AffineCost, AffineMean, ChainSlope
 from calibrate.fit.intervals import DRAWS_KEPT, digits, drawn, intervals_90
 from calibrate.fit.layers import fit_layers
 from calibrate.fit.overheads import fit_overheads
-from calibrate.fit.provenance import provenance
 from calibrate.fit.step_times import StepFit, StepTable
+from calibrate.fit.writing import provenance
 from calibrate.measurements import CUT_SHORT, Measurements, MeasurementsError, read_measurements
 from calibrate.records import CountedStep, Header, Load, Memory, Ready, Rows, ServerTime, StepTime, VariableRecord
 from simulator.base.errors import CalibrationError

@@ -1,18 +1,17 @@
 """Runs a probe in the user's own Python, which need not have Paceline: ``python FOLDER PROBE ARGUMENTS``.
 
-PROBE is the name of one in this folder (``step``, ``testbed.run``), or the path of a script elsewhere. Both import what stands
-here as modules of a package of a name that no user's module has, and ``main`` of a probe in this folder returns the exit status.
+PROBE is the name of one in this folder (``step``, ``testbed.run``), or the path of one elsewhere; its ``main`` returns the exit status.
+Probes import what stands here, and what stands beside them, as modules of packages whose names no user's modules have.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
-import runpy
 import sys
 import types
 
-PACKAGE = "_paceline_probes"
+PACKAGE, ELSEWHERE = "_paceline_probes", "_paceline_probes_elsewhere"
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -20,17 +19,21 @@ def main() -> None:
     """Run it, and end as it does."""
     # a file of this folder must not hide a module of the user's
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != HERE]
-    package = types.ModuleType(PACKAGE)
-    package.__path__ = [HERE]
-    sys.modules[PACKAGE] = package
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     probe = sys.argv.pop(1)
+    name = _package(PACKAGE, HERE) + "." + probe
     if probe.endswith(".py"):
-        sys.argv[0] = probe
-        runpy.run_path(probe, run_name="__main__")
-    else:
-        sys.argv[0] = os.path.join(HERE, *probe.split(".")) + ".py"
-        sys.exit(importlib.import_module(PACKAGE + "." + probe).main())
+        folder, file = os.path.split(os.path.abspath(probe))
+        name = _package(ELSEWHERE, folder) + "." + file[: -len(".py")]
+    sys.argv[0] = name.rpartition(".")[2] + ".py"  # for messages
+    sys.exit(importlib.import_module(name).main())
+
+
+def _package(name: str, folder: str) -> str:
+    """Make the modules of a folder importable as those of a package; returns its name."""
+    package = sys.modules[name] = types.ModuleType(name)
+    package.__path__ = [folder]
+    return name
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ import sys
 import threading
 from typing import Any, Callable, Iterator
 
-from . import ending, environment, exchanges, transfers
+from . import ending, environment, transfers
 from .recorder import Recorder, progress
 
 CONNECT_S = 20.0
@@ -165,7 +165,7 @@ def measure_servers(tf: Any, arguments: argparse.Namespace, recorder: Any) -> No
         recorder.write("note", remark=f"gRPC between a worker at {host} and a server at {peer}{where}")
 
     with both_halves(tf, arguments.peer, note) as (target, addresses):
-        exchanges.between_processes(tf, target, addresses, arguments, recorder)
+        transfers.pulls_and_pushes(tf, target, addresses, arguments, recorder)
 
 
 def main() -> int:

@@ -14,12 +14,12 @@ from pydantic import Field
 
 from calibrate.testbed.busy_cores import computes_like
 from calibrate.testbed.clocks import is_fitted
+from calibrate.testbed.fitting import shows_tcp
 from calibrate.testbed.loading import validated_setting, with_model
 from calibrate.testbed.model import Describe, builder_of, describe_model
 from calibrate.testbed.running import faults_of_machine, guessed_run_s, guessed_step_s
 from calibrate.testbed.scenarios import NO_JOBS
 from calibrate.testbed.setting import NOT_BUILT, TestbedSetting
-from calibrate.testbed.tcp_sharing import shows_tcp
 from simulator.base.errors import InputError, ScenarioError
 from simulator.base.file_kinds import mistaken_table
 from simulator.base.short import Short

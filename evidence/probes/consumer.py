@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import time
 from typing import Any
 
@@ -71,7 +70,3 @@ def main() -> int:
         for epoch in range(one["epochs"]):
             tell({**one, "epoch": epoch}, loop(tf, dataset, one["step_s"], one["steps"]))
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from typing import Any
 
 from _paceline_probes import ending, environment, overheads, training
@@ -154,7 +153,3 @@ def main() -> int:
         recorder.write("load", stage="rounds", why="", **watch.end())
 
     return ending.recorded(measure, recorder)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

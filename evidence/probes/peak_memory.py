@@ -22,7 +22,6 @@ import glob
 import json
 import os
 import re
-import sys
 import tempfile
 from typing import Any
 
@@ -108,7 +107,3 @@ def main() -> int:
         }
     print(json.dumps(found))
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

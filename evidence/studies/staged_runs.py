@@ -45,6 +45,7 @@ COLUMNS = (
     "stage_1_compute_s", "stage_2_compute_s", "others_share", "device", "measured",
 )  # fmt: skip
 """Of a file of rows, one for each repeat."""
+_PROBE = str(Path(__file__).parents[1] / "probes" / "staged.py")
 _OTHERS = 0.05
 """Share of the cores' time that others may take of a repeat that counts."""
 _ATTEMPTS = 4
@@ -175,7 +176,7 @@ def measure_staged(
         spec = own / "setting.json"
         spec.write_text(json.dumps(setting.for_probe(repeats, timeout_s)), encoding="utf-8")
         arguments = ["--setting", str(spec), "--parent", str(os.getpid())]
-        run_probe("testbed.run", arguments, path, python, timeout_s * repeats + 60.0, progress)
+        run_probe(_PROBE, arguments, path, python, timeout_s * repeats + 60.0, progress)
     return read_staged(path)
 
 

@@ -29,7 +29,7 @@ from simulator.program.program import Operation
 from simulator.program.schedule import columns
 from simulator.resolve.compile import compile_program
 from simulator.resolve.resolve import resolve
-from simulator.scenario import Scenario
+from simulator.scenario import Drawn, Scenario
 from simulator.strategies.reducing import collective_of
 
 __all__ = ["LAWS", "audit", "check_laws"]
@@ -80,7 +80,7 @@ def _at_least(value: float, bound: float) -> bool:
     return value >= bound - _SLACK * max(1.0, abs(bound))
 
 
-def parts_sum_to_the_step(scenario: Scenario, recording: Recording) -> None:
+def parts_sum_to_the_step(scenario: Drawn, recording: Recording) -> None:
     """The five parts of a step are not negative, and add up to its duration."""
     del scenario
     for step in recording.steps:
@@ -89,7 +89,7 @@ def parts_sum_to_the_step(scenario: Scenario, recording: Recording) -> None:
             raise _broken("parts_sum_to_the_step", str(step))
 
 
-def steps_of_a_replica_follow_each_other(scenario: Scenario, recording: Recording) -> None:
+def steps_of_a_replica_follow_each_other(scenario: Drawn, recording: Recording) -> None:
     """A replica begins a step when its last one has ended, and never makes two at a time."""
     del scenario
     ended: dict[int, float] = {}
@@ -99,7 +99,7 @@ def steps_of_a_replica_follow_each_other(scenario: Scenario, recording: Recordin
         ended[step.replica] = step.end_s
 
 
-def nothing_works_twice_at_once(scenario: Scenario, recording: Recording) -> None:
+def nothing_works_twice_at_once(scenario: Drawn, recording: Recording) -> None:
     """Work of a replica, and services of a server, never overlap: nothing is busy for longer than the time that passes."""
     del scenario
     work: dict[str, list[Span | Service]] = defaultdict(list)
@@ -113,7 +113,7 @@ def nothing_works_twice_at_once(scenario: Scenario, recording: Recording) -> Non
                 raise _broken("nothing_works_twice_at_once", f"{before} and {after}")
 
 
-def versions_count_the_updates(scenario: Scenario, recording: Recording) -> None:
+def versions_count_the_updates(scenario: Drawn, recording: Recording) -> None:
     """Updates are numbered without gaps; an update read only what had been applied by then; staleness counts the updates in between."""
     applied = sorted(update.applied_version for update in recording.updates)
     if applied != list(range(len(applied))):
@@ -142,7 +142,7 @@ def _fastest_bytes_per_s(scenario: Scenario) -> float:
     return float(max(link.bandwidth_bytes_per_s for link in links) * cluster.nics_per_node)
 
 
-def every_byte_sent_is_received(scenario: Scenario, recording: Recording) -> None:
+def every_byte_sent_is_received(scenario: Drawn, recording: Recording) -> None:
     """In each step a worker receives all variables and the servers all of its gradients, byte for byte."""
     if not scenario.servers or scenario.strategy.pace.cancels:
         return
@@ -164,7 +164,7 @@ def every_byte_sent_is_received(scenario: Scenario, recording: Recording) -> Non
                 raise _broken("every_byte_sent_is_received", f"{name} {verb} {got:.0f} bytes in {steps} steps, not {want:.0f}")
 
 
-def no_message_beats_its_link(scenario: Scenario, recording: Recording) -> None:
+def no_message_beats_its_link(scenario: Drawn, recording: Recording) -> None:
     """From sending to arrival a message takes no less time than its bytes take on the fastest link.
 
     Between workers and servers on nodes of their own, what both hosts work on it comes to that.
@@ -184,7 +184,7 @@ def no_message_beats_its_link(scenario: Scenario, recording: Recording) -> None:
             raise _broken("no_message_beats_its_link", str(transfer))
 
 
-def every_gradient_is_applied_once(scenario: Scenario, recording: Recording) -> None:
+def every_gradient_is_applied_once(scenario: Drawn, recording: Recording) -> None:
     """Asynchronous: each gradient of a worker is applied once per step. Synchronous: each is accumulated once, then all are applied once.
 
     With backup workers, each variable is applied once an update, from no fewer gradients
@@ -225,7 +225,7 @@ def _enough_for_each_apply(required: int, recording: Recording) -> None:
             waiting[service.variable] = 0
 
 
-def nobody_runs_away(scenario: Scenario, recording: Recording) -> None:
+def nobody_runs_away(scenario: Drawn, recording: Recording) -> None:
     """Stale-synchronous: no worker begins a step while more than bound steps ahead of the slowest; staleness stays within its bound."""
     bound = scenario.strategy.pace.bound
     if bound is None:
@@ -246,7 +246,7 @@ def nobody_runs_away(scenario: Scenario, recording: Recording) -> None:
             raise _broken("nobody_runs_away", f"{update} is staler than (n - 1) (2 bound + 1)")
 
 
-def no_step_beats_its_critical_path(scenario: Scenario, recording: Recording) -> None:
+def no_step_beats_its_critical_path(scenario: Drawn, recording: Recording) -> None:
     """No step is shorter than its compute and the messages that none of it can go on beside, with all links to themselves."""
     floor_s = apart_s(compile_program(scenario), lambda its: _least_collective_s(its, scenario))
     if floor_s is None:
@@ -274,7 +274,7 @@ def _least_collective_s(its: Operation, scenario: Scenario) -> float:
     return least_s if copied else least_s + latency_s
 
 
-def no_link_carries_more_than_it_can(scenario: Scenario, recording: Recording) -> None:
+def no_link_carries_more_than_it_can(scenario: Drawn, recording: Recording) -> None:
     """No rank ends an all-reduce before its own link can have carried all that the rank sends in it."""
     reduction = scenario.strategy.reduction
     if reduction is None or scenario.ranks == 1:
@@ -327,7 +327,7 @@ class _SendingTimes:
         return most_s
 
 
-def causes_come_before_what_they_let_begin(scenario: Scenario, recording: Recording) -> None:
+def causes_come_before_what_they_let_begin(scenario: Drawn, recording: Recording) -> None:
     """What let a piece of work begin was recorded before it, and had ended when it began; what ended a step ended with it."""
     del scenario
     work = recording.by_number()

@@ -12,8 +12,8 @@ import pytest
 from support.needs import needs_tensorflow
 from support.probes import run_script
 
+from calibrate.fit.input_parts import stages_of
 from calibrate.fit.input_pipeline import fit_input
-from calibrate.fit.input_stages import stages_of
 from calibrate.measurements import read_measurements
 from calibrate.records import Batches, PipelineRecord, Stages
 from paceline.cli.app import main

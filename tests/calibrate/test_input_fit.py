@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from support.measurements import FINGERPRINT, header, write_lines
 
+from calibrate.fit.input_parts import stages_of
 from calibrate.fit.input_pipeline import fit_input
-from calibrate.fit.input_stages import stages_of
 from calibrate.fit.writing import write_input
 from calibrate.measurements import MeasurementsError
 from calibrate.records import StageNode

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from calibrate.validation.against_points import own_discrepancy
 from calibrate.validation.comparison import Compared, drawn_interval, reached_of
-from calibrate.validation.own_discrepancy import own_discrepancy
 from simulator import simulate
 from simulator.results.results import Result
 

@@ -340,7 +340,7 @@ def test_root_without_capabilities(tmp_path: Path) -> None:
 
 
 def _congestion() -> ModuleType:
-    return importlib.import_module("calibrate.probes.testbed.congestion")
+    return importlib.import_module("calibrate.probes.testbed.links")
 
 
 def _one_not_allowed(module: ModuleType) -> str:
@@ -374,10 +374,7 @@ def test_a_congestion_control_is_allowed_for_a_moment_only() -> None:
 def test_a_run_that_was_killed_in_that_moment_is_mended_by_the_next() -> None:
     module = _congestion()
     name, before = _one_not_allowed(module), _allowed()
-    killed = (
-        "import os; from _paceline_probes.testbed import congestion\n"
-        f"with congestion.Congestion({name!r}).choosable(): os.kill(os.getpid(), 9)"
-    )
+    killed = f"import os; from _paceline_probes.testbed import links\nwith links.Congestion({name!r}).choosable(): os.kill(os.getpid(), 9)"
     assert run_script(killed, timeout=60).returncode == -signal.SIGKILL
     # a run to which nothing has to be allowed mends it too
     with module.Congestion(before.split()[0]).choosable():

@@ -17,5 +17,5 @@ def run_script(text: str, *arguments: str, python: tuple[str, ...] = (sys.execut
     """Run a script with these arguments in a Python; options are those of :func:`subprocess.run`."""
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder, "script.py")
-        script.write_text(text, encoding="utf-8")
+        script.write_text(text + "\n\ndef main() -> int:\n    return 0\n", encoding="utf-8")
         return subprocess.run([*python, "-B", str(PROBES), str(script), *arguments], capture_output=True, text=True, **options)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from . import device, emulated_model, real, training
+from . import emulated_model, real, training
 from .emulated_model import on
 from .hub import Task
 
@@ -54,9 +54,7 @@ def train(tf: Any, task: Task) -> None:
         call = session.make_callable(fetch, [microseconds])
         for _ in range(setting["warm_up"]):
             call(1000)
-        law = device.durations(
-            setting["compute"].get("law", {}), setting["compute"].get("mean_s", 0.0), setting["workers"], 4 * setting["steps"], task.seed
-        )[task.index]
+        law = emulated_model.durations(setting, setting["workers"], 4 * setting["steps"], task.seed)[task.index]
         task.line_up()
         spread_s = setting.get("start_spread_s", 0.0)
         offsets = np.random.default_rng(task.seed + 1).uniform(0.0, spread_s, setting["workers"]) if spread_s else None

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from . import device, emulated_model, real, training
+from . import emulated_model, real, training
 from .hub import Task
 
 
@@ -58,9 +58,9 @@ def coordinate(tf: Any, task: Task) -> None:
 
     @tf.function(input_signature=[tf.TensorSpec([], tf.int64)])
     def hold(microseconds: Any) -> Any:
-        return device.sleep(tf, microseconds)
+        return emulated_model.sleep(tf, microseconds)
 
-    law = device.durations(setting["compute"].get("law", {}), setting["compute"].get("mean_s", 0.0), 1, steps, task.seed)[0]
+    law = emulated_model.durations(setting, 1, steps, task.seed)[0]
     warm_up(tf, setting, coordinator, step)
     arguments = [(tf.constant(int(one), tf.int64),) for one in law]
     task.line_up()

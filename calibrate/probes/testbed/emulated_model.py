@@ -3,6 +3,10 @@
 A step pulls every variable, computes, and pushes a gradient for each. Where nothing real
 is computed, a variable's own value is what travels back as its gradient. Gradients are
 applied with a learning rate of zero: the same bytes, the same kernel on the server.
+
+Its compute is a sleep on the worker. The sleep is TensorFlow's own (the data set that its tests
+slow down with): it blocks neither Python nor a core, and stands in the graph between the last
+byte of the pull and the first of the push.
 """
 
 from __future__ import annotations
@@ -11,7 +15,8 @@ import contextlib
 from dataclasses import dataclass
 from typing import Any
 
-from . import device
+import numpy as np
+
 from .real import RealCompute
 
 
@@ -117,7 +122,7 @@ def sleep_once(tf: Any, pulled: list[Any], microseconds: Any, where: str | None)
         with tf.control_dependencies(pulled):
             begun = tf.timestamp()
         with tf.control_dependencies([begun]):
-            slept = device.sleep(tf, microseconds)
+            slept = sleep(tf, microseconds)
         with tf.control_dependencies([slept]):
             ended = tf.timestamp()
         with tf.control_dependencies([ended]):
@@ -144,7 +149,7 @@ def sleep_by_layer(tf: Any, layers: list[Layer], pulled: list[Any], microseconds
                         part = tf.cast(total / (3.0 * count), tf.int64)
                 else:
                     part = tf.cast(total / (3.0 * count), tf.int64)
-            before = device.sleep(tf, part)
+            before = sleep(tf, part)
         done = 0.0
         for number in sorted(range(count), key=lambda index: layers[index].ready):
             share = layers[number].ready - done
@@ -152,9 +157,46 @@ def sleep_by_layer(tf: Any, layers: list[Layer], pulled: list[Any], microseconds
             if share > 0:
                 with tf.control_dependencies([before]):
                     part = tf.cast(total * (2.0 / 3.0) * share, tf.int64)
-                before = device.sleep(tf, part)
+                before = sleep(tf, part)
             with tf.control_dependencies([before]):
                 gradients[number] = tf.identity(pulled[number])
         with tf.control_dependencies([before]):
             ended = tf.timestamp()
     return gradients, begun, ended
+
+
+# -- the emulated device -----------------------------------------------------------------------
+
+
+def durations(setting: dict[str, Any], workers: int, steps: int, seed: int) -> np.ndarray:
+    """Microseconds of each step of each worker, shape (workers, steps); the same seed gives the same.
+
+    The setting's law is a factor's, with mean 1: constant, exponential, gamma (shape), lognormal
+    (sigma), or values (drawn from as they are).
+    """
+    law = setting["compute"].get("law", {})
+    kind, mean_s = law.get("kind", "constant"), setting["compute"].get("mean_s", 0.0)
+    streams = [np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(workers)]
+    drawn = np.empty((workers, steps))
+    for worker, stream in enumerate(streams):
+        if kind == "constant":
+            drawn[worker] = 1.0
+        elif kind == "exponential":
+            drawn[worker] = stream.exponential(1.0, steps)
+        elif kind == "gamma":
+            drawn[worker] = stream.gamma(law["shape"], 1.0 / law["shape"], steps)
+        elif kind == "lognormal":
+            drawn[worker] = stream.lognormal(-(law["sigma"] ** 2) / 2, law["sigma"], steps)
+        elif kind == "empirical":
+            drawn[worker] = stream.choice(np.asarray(law["values"], dtype=float), steps)
+        else:
+            raise ValueError(f"law {kind!r}: must be constant, exponential, gamma, lognormal or empirical")
+    return np.rint(drawn * mean_s * 1e6).astype(np.int64)
+
+
+def sleep(tf: Any, microseconds: Any) -> Any:
+    """A tensor that is there ``microseconds`` (a scalar int64 tensor) after the op began."""
+    from tensorflow.python.data.experimental.ops import testing
+
+    # take(1): else the data set sleeps once more to find its end
+    return tf.data.Dataset.from_tensors(microseconds).apply(testing.sleep(microseconds)).take(1).get_single_element()

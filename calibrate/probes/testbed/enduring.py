@@ -106,7 +106,7 @@ class Enduring(supervisor.Supervisor):
 
     def _watch(self, cluster: dict[str, list[str]]) -> bool:
         """Hear what the tasks say, kill and start again at the given times; True at the job's end, False if all must start again."""
-        drivers = {child.name for child in self._drivers()}
+        drivers = {child.name for child in self.drivers()}
         while not drivers <= set(self.dead):  # a worker that dies after its last step is not missed
             if time.monotonic() > self.deadline:
                 raise RunFailedError(

@@ -9,7 +9,7 @@ import os
 import time
 from typing import Any
 
-from . import coordinated, device, ring, training
+from . import coordinated, emulated_model, ring, training
 from .hub import Task
 
 
@@ -70,9 +70,7 @@ def train(tf: Any, task: Task) -> None:
     step, _, variables = ring.step_of(tf, task, strategy, setting["workers"])
     checkpoints = Checkpoints(tf, task, task.index == 0, variables=variables)
     first = checkpoints.restore()
-    law = device.durations(
-        setting["compute"].get("law", {}), setting["compute"].get("mean_s", 0.0), setting["workers"], setting["steps"], task.seed
-    )[task.index]
+    law = emulated_model.durations(setting, setting["workers"], setting["steps"], task.seed)[task.index]
     for _ in range(max(setting["warm_up"], 2)):
         step(tf.constant([1000], tf.int64))
     arguments = [tf.constant([one], tf.int64) for one in law[first:]]
@@ -105,7 +103,7 @@ def coordinate(tf: Any, task: Task) -> None:
     coordinator, step, variables, version = coordinated.build(tf, task)
     checkpoints = Checkpoints(tf, task, True, variables=variables, version=version)
     done = checkpoints.restore()
-    law = device.durations(setting["compute"].get("law", {}), setting["compute"].get("mean_s", 0.0), 1, steps, task.seed)[0]
+    law = emulated_model.durations(setting, 1, steps, task.seed)[0]
     coordinated.warm_up(tf, setting, coordinator, step)
     version.assign(done)
     _tell_of_workers(task, coordinator)

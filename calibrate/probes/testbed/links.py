@@ -4,15 +4,28 @@ The namespaces have no names: the bridge lives in that of the process which call
 :meth:`Switch.connect`, each host's in its own process. The kernel removes a namespace and
 its interfaces with the last process in it, so nothing is left behind however the
 processes end, and two testbeds never meet.
+
+TCP's congestion control: a namespace may only choose among those that the whole machine allows.
+Allowing one more is a change to the machine. It is made for the moment in which the namespaces
+choose, under a lock, and put back; what it was before stands in the lock file, so that a run
+that was killed in that moment is mended by the next one.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import os
 import shutil
+import socket
 import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ..ending import UsageError
 
 CLONE_NEWNET = 0x40000000
 PREFIX = "10.77"
@@ -175,3 +188,117 @@ def counters() -> tuple[int, int]:
         rows = {line.split(":")[0].strip(): line.split(":")[1].split() for line in file if ":" in line}
     fields = rows.get("eth0") or rows["lo"]
     return int(fields[8]), int(fields[0])
+
+
+# -- TCP's congestion control, which is the machine's ------------------------------------------
+
+ALLOWED = "/proc/sys/net/ipv4/tcp_allowed_congestion_control"
+AVAILABLE = "/proc/sys/net/ipv4/tcp_available_congestion_control"
+LOCK = "/run/paceline-testbed.lock"
+
+
+class Congestion:
+    """Makes one congestion control choosable; to be made in the machine's own network namespace.
+
+    Parameters
+    ----------
+    name
+        Such as ``cubic``.
+
+    Raises
+    ------
+    UsageError
+        This machine has no such congestion control.
+    RuntimeError
+        It does not let us allow it.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        with open(AVAILABLE, encoding="ascii") as file:
+            available = file.read().split()
+        if name not in available:
+            raise UsageError(f"link.congestion: {name!r} is no congestion control of this machine; it has {', '.join(sorted(available))}")
+        # the file is not to be seen from within other namespaces, but stays open there
+        try:
+            self._allowed = os.open(ALLOWED, os.O_RDWR | os.O_CLOEXEC)
+        except OSError as error:
+            why = f"{ALLOWED} cannot be written ({error.strerror})"
+            raise RuntimeError(f'{why}; shaped links need root, or use link = "loopback"') from None
+
+    @contextmanager
+    def choosable(self) -> Iterator[None]:
+        """Namespaces may choose it for the length of the block."""
+        lock = os.open(LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            left = os.pread(lock, 4096, 0)
+            if left:  # a run before was killed between its change and putting it back
+                os.pwrite(self._allowed, left, 0)
+                os.ftruncate(lock, 0)
+            before = os.pread(self._allowed, 4096, 0).strip()
+            if self.name.encode() in before.split():
+                yield
+                return
+            os.pwrite(lock, before, 0)
+            os.fsync(lock)
+            try:
+                os.pwrite(self._allowed, before + b" " + self.name.encode(), 0)
+                yield
+            finally:
+                os.pwrite(self._allowed, before, 0)
+                os.ftruncate(lock, 0)
+        finally:
+            os.close(lock)
+
+
+# -- whether the machine reaches the rate that was asked for -----------------------------------
+
+CHECK_PORT = 2221
+_BLOCK = bytes(1 << 18)
+_WARM_SHARE = 0.4
+"""Share of the time that is not counted: buffers fill and TCP finds its window."""
+
+
+def check_until_start(line: Any) -> None:
+    """Send or receive when the supervisor asks for it, until the run starts."""
+    while True:
+        messages = line.heard()
+        if messages is None:
+            raise SystemExit(1)
+        for number, message in enumerate(messages):
+            if message["kind"] == "start":
+                line.keep(messages[number + 1 :])
+                return
+            if message["kind"] == "receive":
+                _receive(line, message["seconds"])
+            elif message["kind"] == "send":
+                _send(message["address"], message["seconds"])
+
+
+def _receive(line: Any, seconds: float) -> None:
+    with socket.socket() as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server.bind(("", CHECK_PORT))
+        server.listen(1)
+        server.settimeout(10)
+        line.say("listening")
+        connection, _ = server.accept()
+        with connection:
+            began_s = since_s = time.monotonic()
+            counted = 0
+            buffer = bytearray(1 << 20)
+            while size := connection.recv_into(buffer):
+                now = time.monotonic()
+                if now - began_s < _WARM_SHARE * seconds:
+                    since_s = now
+                else:
+                    counted += size
+            line.say("received", bytes_per_s=counted / max(time.monotonic() - since_s, 1e-9))
+
+
+def _send(address: str, seconds: float) -> None:
+    with socket.create_connection((address, CHECK_PORT), timeout=10) as connection:
+        end_s = time.monotonic() + seconds
+        while time.monotonic() < end_s:
+            connection.sendall(_BLOCK)

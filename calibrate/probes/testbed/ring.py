@@ -7,7 +7,7 @@ import os
 import time
 from typing import Any
 
-from . import device, emulated_model, real
+from . import emulated_model, real
 from .hub import Task
 
 
@@ -75,7 +75,7 @@ def run_steps(tf: Any, task: Task, strategy: Any, workers: int) -> None:
     # clocks inside the graph would have one replica wait for the other, so a mirrored model is timed from outside, as a whole
     outside = setting["compute"]["kind"] == "real" and setting["mode"] == "mirrored"
     total = setting["workers"]
-    law = device.durations(setting["compute"].get("law", {}), setting["compute"].get("mean_s", 0.0), total, setting["steps"], task.seed)
+    law = emulated_model.durations(setting, total, setting["steps"], task.seed)
     own = law if local > 1 else law[task.index : task.index + 1]
     warm = tf.constant([1000] * local, tf.int64)
     for _ in range(max(setting["warm_up"], 2)):

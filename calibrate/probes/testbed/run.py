@@ -26,17 +26,16 @@ EXIT_INTERRUPTED = 128 + signal.SIGINT
 EXIT_ENDED = 128 + signal.SIGTERM
 
 
-def _measure(setting: dict[str, Any], recorder: Any, starter: int) -> None:
-    """All repeats of a setting, each with a cluster of its own."""
+def _measure(setting: dict[str, Any], recorder: Any, starter: int, kind: Any) -> None:
+    """All repeats of a setting, each with a cluster of its own, which one of ``kind`` supervises."""
     from .. import isolation
-    from . import congestion as tcp
     from . import enduring, links
 
     congestion = None
     # before TensorFlow starts its threads: they would stay outside
     if setting["link"] is not None:
         links.check_tools()
-        congestion = tcp.Congestion(setting["link"]["congestion"])
+        congestion = links.Congestion(setting["link"]["congestion"])
         links.new_namespace()
     else:
         isolation.isolate()
@@ -58,8 +57,8 @@ def _measure(setting: dict[str, Any], recorder: Any, starter: int) -> None:
     if setting["compute"]["kind"] == "emulated":
         recorder.write("note", compute="emulated", why="the setting asks for it")
     for repeat in range(setting["repeats"]):
-        kind = enduring.Enduring if supervisor.is_job(setting) else supervisor.Supervisor
-        kind(tf, setting, recorder, congestion, repeat).run()
+        of_testbed = enduring.Enduring if supervisor.is_job(setting) else supervisor.Supervisor
+        (kind or of_testbed)(tf, setting, recorder, congestion, repeat).run()
         progress(repeat + 1, setting["repeats"], setting["mode"])
 
 
@@ -69,8 +68,8 @@ def _describe(builder: str, batch: int, recorder: Any) -> None:
     real.describe(ending.tensorflow(), recorder, builder, batch)
 
 
-def main() -> int:
-    """Measure one setting, or describe one model; the exit status tells the parent who is at fault."""
+def main(kind: Any = None) -> int:
+    """Measure one setting, or describe one model; the exit status tells the parent who is at fault. ``kind`` is another Supervisor."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--setting")
@@ -93,7 +92,7 @@ def main() -> int:
         if arguments.describe:
             _describe(arguments.describe, arguments.batch, recorder)
         else:
-            _measure(asked, recorder, arguments.parent or os.getppid())
+            _measure(asked, recorder, arguments.parent or os.getppid(), kind)
 
     try:
         recorder.header("testbed", asked)

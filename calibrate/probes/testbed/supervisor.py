@@ -16,7 +16,7 @@ from typing import Any
 
 from .. import load
 from ..ending import UsageError
-from . import bandwidth_check, hub, links
+from . import hub, links
 
 PR_SET_PDEATHSIG = 1
 PORT = 2222
@@ -92,7 +92,7 @@ class Supervisor:
     def roles(self) -> list[tuple[str, int]]:
         """Job and index of each task, in the order of their hosts."""
         setting = self.setting
-        if setting["mode"] == "mirrored" or setting.get("one_process"):
+        if setting["mode"] == "mirrored":
             return [("worker", 0)]
         found = [("ps", index) for index in range(setting["servers"])] + [("worker", index) for index in range(setting["workers"])]
         return found + ([("chief", 0)] if setting["mode"] == "async" else [])
@@ -140,7 +140,7 @@ class Supervisor:
         began_s, began_monotonic, before = time.time() + 0.3, time.monotonic() + 0.3, load.ticks(cores)
         step_s = max(message["step_s"] for child in self.children for message in child.said if message["kind"] == "ready")
         self._tell("run", began_s=began_s, step_s=step_s)
-        drivers = self._drivers()
+        drivers = self.drivers()
         self._gather("reported", lambda child: child in drivers)
         lasted_s, after = time.monotonic() - began_monotonic + 0.3, load.ticks(cores)
         self._tell("finish")
@@ -174,9 +174,8 @@ class Supervisor:
             )
         return drift_s
 
-    def _drivers(self) -> list[Child]:
-        if self.setting["mode"] == "staged":
-            return self.children[:1]
+    def drivers(self) -> list[Child]:
+        """Tasks that report steps."""
         job = "chief" if self.setting["mode"] == "async" else "worker"
         return [child for child in self.children if child.name.startswith(job)]
 
@@ -246,7 +245,7 @@ class Supervisor:
     def _has_ended(self, child: Child) -> bool:
         """Whether a task has said its last word: what it used, and if it drives steps, all of them."""
         said = {message["kind"] for message in child.said}
-        return "used" in said and ("reported" in said or child not in self._drivers())
+        return "used" in said and ("reported" in said or child not in self.drivers())
 
     # -- processes --------------------------------------------------------------------
 
@@ -282,19 +281,23 @@ class Supervisor:
         os._exit(0)
 
     def _live(self, task: Any, host: int, hosts: int) -> None:
-        # not sooner: NumPy starts threads, which a process on its way into a namespace must not have
-        from . import apart, between_graph, coordinated, lasting, ring, staged
-
         if self.setting["link"] is not None:
             links.new_namespace()
             task.line.say("born")
             task.line.wait("plug")
             links.plug_in(host, hosts, self._shape(), self.setting["link"]["congestion"])
             task.line.say("plugged")
-            bandwidth_check.until_start(task.line)
+            links.check_until_start(task.line)
         else:
             task.line.say("born")
             task.line.wait("start")
+        self.train(task)
+
+    def train(self, task: hub.Task) -> None:
+        """What a task does, once the network is there."""
+        # not sooner: NumPy starts threads, which a process on its way into a namespace must not have
+        from . import apart, between_graph, coordinated, lasting, ring
+
         mode = self.setting["mode"]
         job = is_job(self.setting)
         if task.job == "ps" or (mode == "async" and task.job == "worker"):
@@ -305,8 +308,6 @@ class Supervisor:
             between_graph.train(self.tf, task)
         elif mode == "ring":
             (lasting.train if job else ring.train)(self.tf, task)
-        elif mode == "staged":
-            staged.train(self.tf, task)
         elif mode == "apart":
             apart.compute(self.tf, task)
         else:

@@ -12,11 +12,10 @@ import time
 from typing import Any, Callable
 
 import numpy as np
-
-from .. import layers, training
-from ..ending import UsageError, let_import
-from .emulated_model import on
-from .hub import Task
+from _paceline_probes import layers, training
+from _paceline_probes.ending import UsageError, let_import
+from _paceline_probes.testbed.emulated_model import on
+from _paceline_probes.testbed.hub import Task
 
 INTER_OP_THREADS = 4
 LEARNING_RATE = 0.0

@@ -1,4 +1,4 @@
-"""Serial and parallel seconds of a batch by clock and CPU time alone, where tf.data gives no account of its stages.
+"""Serial and parallel seconds of a batch: by tf.data's own account of its stages, or where it gives none by clock and CPU time alone.
 
 A batch takes ``max(serial, parallel / calls)``, so at any number of calls ``serial`` is at most the time that it took and
 ``parallel`` at most that time the calls. One thread does the serial part: CPU time beyond what one thread had is parallel.
@@ -6,12 +6,14 @@ A batch takes ``max(serial, parallel / calls)``, so at any number of calls ``ser
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["Clock", "Costs", "Split", "limited_by_clock", "split_by_clock"]
+from calibrate.records import StageNode
+
+__all__ = ["Clock", "Costs", "Split", "limited_by_clock", "split_by_clock", "stages_of"]
 
 FALLS = 0.05
 """Of the time with the fewest calls: more calls must save as much, and twice its standard error, to count as their limit."""
@@ -99,3 +101,35 @@ def split_by_clock(clocks: Mapping[int, Clock], limited: Mapping[int, bool], *, 
         float(np.mean(by_calls)) if by_calls else (low.parallel_s + high.parallel_s) / 2.0,
     )
     return Split(center, low, high)
+
+
+def stages_of(nodes: Sequence[StageNode]) -> tuple[float, float]:
+    """Serial and parallel seconds of a batch by tf.data's own account.
+
+    Stages between asynchronous ones share a thread, so the serial part is that of the slowest thread; the parallel part is
+    that of all stages with parallel calls, which share the pipeline's threads.
+    """
+    by_id = {node.id: node for node in nodes}
+    inner = {one for node in nodes for one in node.inputs}
+    slowest, parallel = 0.0, 0.0
+    threads = [(node.id, False) for node in nodes if node.id not in inner]
+    while threads:
+        start, shared = threads.pop()
+        total, waiting = 0.0, [start]
+        while waiting:
+            node = by_id.get(waiting.pop())
+            if node is None:
+                continue
+            if node.asynchronous and "parallelism" in node.parameters:
+                parallel += node.seconds
+                threads += [(one, shared or node.interleaves) for one in node.inputs]
+            elif node.asynchronous and node.id != start:
+                threads.append((node.id, shared))
+            else:
+                total += node.seconds
+                waiting += node.inputs
+        if shared:
+            parallel += total
+        else:
+            slowest = max(slowest, total)
+    return slowest, parallel
