@@ -54,42 +54,7 @@ MEASURED_WITH: Mapping[str, str] = {
 class Figures:
     """What is known of a training: of what is left out, the most usual.
 
-    Attributes
-    ----------
-    workload
-        A workload of the catalogue, or a path of its file; :data:`OWN`: ``step_time`` and ``parameters`` say what it is.
-    step_time
-        Time of a step of one device, with its unit.
-    parameters
-        Trainable parameters of the model.
-    batch
-        Samples of that step.
-    tensors
-        Trainable variables of the model, on each of which hosts work where parameter servers hold them; left out: 160, as many as a
-        network of some fifty layers has.
-    measured_with
-        What that step held: ``device``, computing alone, or ``servers``, one worker's pull and push as well.
-    cluster
-        A cluster of the catalogue, or a path of its file; :data:`OWN`: ``devices``, ``bandwidth``, ``latency`` and ``sort`` say what it
-        is.
-    nodes
-        Machines that there are; left out: as many as ``workers`` and ``servers`` need, or 4.
-    devices
-        Of a machine of one's own; a cluster of the catalogue says it.
-    bandwidth, latency
-        Of the link between machines, each with its unit.
-    sort
-        What that link is, one of :data:`SORTS`: of a nominal bandwidth transfers get a share; given: they get all of it.
-    price
-        Of a machine for an hour, as ``--price`` has it.
-    strategy
-        One of :data:`BEGUN_WITH`.
-    workers
-        Left out: as many as the machines take.
-    servers
-        Parameter servers, each on a machine of its own.
-    epochs, dataset_size
-        Of the whole job; samples of an epoch.
+    Its attributes are the arguments of :func:`paceline.new_scenario`; :data:`OWN` stands for a workload or cluster that they describe.
     """
 
     workload: str = OWN

@@ -27,7 +27,7 @@ from paceline.arguments import (
     Timeout,
     Typed,
     checked,
-)  # fmt: skip
+)
 from simulator.base.errors import InputError
 
 if TYPE_CHECKING:

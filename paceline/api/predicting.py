@@ -35,7 +35,7 @@ from paceline.arguments import (
     instance_of,
     path_of,
     writable,
-)  # fmt: skip
+)
 
 if TYPE_CHECKING:
     from paceline.comparing import Comparison

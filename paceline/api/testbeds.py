@@ -22,7 +22,7 @@ from paceline.arguments import (
     Typed,
     checked,
     instance_of,
-)  # fmt: skip
+)
 from simulator.base.errors import CalibrationError, InputError
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from paceline.arguments import (
     file_of,
     instance_of,
     path_of,
-)  # fmt: skip
+)
 from simulator.base.errors import InputError
 
 if TYPE_CHECKING:

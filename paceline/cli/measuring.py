@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import typer
 
 from paceline.cli.ending import keeping
 from paceline.cli.terminal import note, stages_bar
 from simulator.base.errors import CalibrationWarning
 
-__all__ = ["measuring", "note_of_file", "note_of_measurements", "warning_loudly"]
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+__all__ = ["measuring", "note_of_file", "note_of_measurements", "print_fitted", "warning_loudly"]
 
 
 @contextmanager
@@ -51,6 +57,12 @@ def warning_loudly() -> Iterator[None]:
         yield
     for text in loud:
         printer(stderr=True).print(Panel(f"WARNING: {text}", style="bold red", expand=False), markup=False)
+
+
+def print_fitted(fitted: BaseModel, path: Path, raw: Path, *, exclude_none: bool = True, **more: object) -> None:
+    """What was fitted on stdout, as JSON: with its file, that of its measurements, and what is known ``more``."""
+    data = fitted.model_dump(mode="json", exclude={"uncertainty"}, exclude_none=exclude_none)
+    typer.echo(json.dumps({**data, "file": str(path), "measurements": str(raw), **more}, indent=2))
 
 
 def note_of_file(path: Path, section: str, *, beside: str, init: bool = True, scenario: str = "ring") -> None:

@@ -210,7 +210,7 @@ def _show_profiles(profiled: Profiled, *, as_json: bool, alone: bool) -> None:
 
 def _show(workload: Workload, path: Path, raw: Path, *, as_json: bool, with_scenario: bool) -> None:
     """The fitted summary on stdout, for a reader or as JSON; and what to type next, unless a scenario says that."""
-    from paceline.cli.measuring import note_of_file, note_of_measurements
+    from paceline.cli.measuring import note_of_file, note_of_measurements, print_fitted
     from paceline.cli.terminal import printer, say
     from paceline.server_load import ServerLoad
     from simulator.base.table import Column, Table
@@ -218,8 +218,7 @@ def _show(workload: Workload, path: Path, raw: Path, *, as_json: bool, with_scen
 
     note_of_measurements(workload.provenance)
     if as_json:
-        data = {**workload.model_dump(mode="json", exclude={"uncertainty"}), "file": str(path), "measurements": str(raw)}
-        _print_json({**data, "parameter_server": ServerLoad.of(workload).to_dict()})
+        print_fitted(workload, path, raw, exclude_none=False, parameter_server=ServerLoad.of(workload).to_dict())
         return
     intervals = workload.fit.intervals_90 if workload.fit else {}
     parts = {

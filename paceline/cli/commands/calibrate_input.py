@@ -46,15 +46,12 @@ def calibrate_input(given: Given, *, json: Annotated[bool, typer.Option("--json"
 
 def _show(pipeline: InputPipeline, path: Path, raw: Path, *, as_json: bool) -> None:
     """The fitted summary on stdout: for a reader, or as JSON."""
-    from paceline.cli.measuring import note_of_file
+    from paceline.cli.measuring import note_of_file, print_fitted
     from paceline.cli.terminal import say
     from simulator.base.text import format_seconds
 
     if as_json:
-        from json import dumps
-
-        data = {**pipeline.model_dump(mode="json", exclude_none=True), "file": str(path), "measurements": str(raw)}
-        typer.echo(dumps(data, indent=2))
+        print_fitted(pipeline, path, raw)
         return
     say(f"{pipeline.name}: {pipeline.description}")
     say(f"  {pipeline.provenance.get('pipeline', '')}")

@@ -87,15 +87,12 @@ def _serve(address: str, python: str | None) -> None:
 
 def _show(cluster: Cluster, path: Path, raw: Path, *, as_json: bool) -> None:
     """The fitted summary on stdout: for a reader, or as JSON."""
-    from paceline.cli.measuring import note_of_file
+    from paceline.cli.measuring import note_of_file, print_fitted
     from paceline.cli.terminal import say
     from simulator.base.text import format_rate, format_seconds
 
     if as_json:
-        from json import dumps
-
-        data = {**cluster.model_dump(mode="json", exclude={"uncertainty"}, exclude_none=True), "file": str(path), "measurements": str(raw)}
-        typer.echo(dumps(data, indent=2))
+        print_fitted(cluster, path, raw)
         return
     intervals = cluster.fit.intervals_90 if cluster.fit else {}
     say(f"{cluster.name}: {cluster.description}")

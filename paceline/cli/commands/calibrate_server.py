@@ -43,7 +43,7 @@ def calibrate_server(given: Given, *, json: Annotated[bool, typer.Option("--json
 
 def _show(cluster: Cluster, path: Path, raw: Path, *, as_json: bool) -> None:
     """The fitted summary on stdout: for a reader, or as JSON."""
-    from paceline.cli.measuring import note_of_file, note_of_measurements
+    from paceline.cli.measuring import note_of_file, note_of_measurements, print_fitted
     from paceline.cli.terminal import printer, say
     from paceline.server_load import ServerLoad
     from simulator.base.table import Column, Table
@@ -57,10 +57,7 @@ def _show(cluster: Cluster, path: Path, raw: Path, *, as_json: bool) -> None:
     load = ServerLoad(*_EXAMPLE, transport.cpu_per_message_s, transport.copy_per_byte_s or known[byte].value)
     note_of_measurements(cluster.provenance)
     if as_json:
-        from json import dumps
-
-        data = {**cluster.model_dump(mode="json", exclude={"uncertainty"}, exclude_none=True), "file": str(path), "measurements": str(raw)}
-        typer.echo(dumps({**data, "parameter_server": load.to_dict()}, indent=2))
+        print_fitted(cluster, path, raw, parameter_server=load.to_dict())
         return
     say(f"{cluster.name}: {cluster.description}")
     columns = (
