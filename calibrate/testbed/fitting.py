@@ -26,6 +26,7 @@ from calibrate.testbed.unexplained import fit_misfit, fit_noise, of_link
 from simulator import simulate
 from simulator.base.errors import CalibrationError, InputError
 from simulator.engine.replication import replicate
+from simulator.resolve.resolve import resolve
 
 __all__ = ["fit_platform", "fit_tcp_sharing", "shows_tcp"]
 

@@ -341,7 +341,7 @@ def causes_come_before_what_they_let_begin(scenario: Drawn, recording: Recording
             raise _broken("causes_come_before_what_they_let_begin", f"{step} because of {last}")
 
 
-LAWS: Sequence[Callable[[Scenario, Recording], None]] = (
+LAWS: Sequence[Callable[[Drawn, Recording], None]] = (
     parts_sum_to_the_step,
     steps_of_a_replica_follow_each_other,
     nothing_works_twice_at_once,
