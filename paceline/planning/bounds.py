@@ -265,6 +265,8 @@ def _times_s(scenario: Scenario, draw: _Draw, window: _Window, groups: tuple[_Gr
     if needs is not None:
         pace = scenario.strategy.pace
         apart_s = needs.apart_s * _faster(scenario.cluster, draw) + (pace.dispatch_s + pace.latency_s)
+        if draw.workload.measured_with == "servers":  # a pull and a push are in the time that was measured
+            apart_s = 0.0
         yield _compute_s(scenario, draw, window, groups, apart_s)
         yield from _needed_s(scenario, draw, window, needs)
     else:

@@ -151,6 +151,22 @@ def test_of_many_ranks_the_program_of_some_tells(strategy: dict[str, Any], bandw
     assert of_some == pytest.approx(of_all, rel=0.1)
 
 
+@pytest.mark.parametrize("size", ["1 MB", "5 MB"])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_step_that_was_measured_with_servers_holds_its_messages_already(size: str, workers: int) -> None:
+    load: dict[str, Any] = {
+        "measured_with": "servers",
+        "forward": {"base": "10 ms", "per_sample": "0 s"},
+        "backward": {"base": "10 ms", "per_sample": "0 s"},
+    }
+    load["variables"] = [{"name": "all", "size": size, "creation_index": 0, "ready": 1.0}]
+    cluster = {"inter_node": {"bandwidth": "1 GB/s", "latency": "100 us"}}
+    strategy = {"kind": "parameter-server", "mode": "async", "workers": workers}
+    scenario = scenario_from_table(scenario_table(workload=load, cluster=cluster, strategy=strategy), "test")
+    rates = np.array(simulate(scenario).throughput_of_each_replication)
+    assert (rates <= Ceilings(scenario).of(scenario) * (1 + 1e-9)).all()
+
+
 @pytest.mark.parametrize("file", sorted((ROOT / "models" / "scenarios").glob("*.toml")), ids=lambda file: file.stem)
 def test_no_scenario_of_the_catalogue_exceeds_its_ceiling(file: Path) -> None:
     scenario = load_scenario(file, [("run.steps", 20), ("run.warmup_steps", 3), ("run.replications", 3)])
