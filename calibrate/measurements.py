@@ -94,6 +94,11 @@ class Measurements:
         """What was measured, in words."""
         return _ABOUT.get(self.header.probe, f"a {self.header.probe}")
 
+    def check_probe(self, probe: str, made_by: str) -> None:
+        """Raise MeasurementsError unless it is what a probe of this name has written; ``made_by`` says which files are."""
+        if self.header.probe != probe:
+            raise MeasurementsError(f"{self.path}: holds measurements of {self.about}, not of {_ABOUT[probe]}; use {made_by}")
+
     @property
     def empty(self) -> bool:
         """Nothing was timed."""

@@ -327,13 +327,9 @@ def profile_link(
         raise InputError("`sizes` must name at least two different sizes of 4 bytes or more")
     if logical_devices in (1,) or logical_devices < 0:
         raise InputError(f"`logical_devices={logical_devices}`: must be at least 2, or left out")
-    path = _made(folder, out or new_file(folder, name, "links"))
-    arguments = ["links", "--sizes", ",".join(str(one) for one in sizes), "--rounds", str(rounds)]
-    arguments += ["--peer", peer] if peer else []
+    arguments = ["links", "--sizes", ",".join(map(str, sizes)), "--rounds", str(rounds), *(["--peer", peer] if peer else [])]
     arguments += ["--logical-devices", str(logical_devices)] if logical_devices else []
-    with keeping(path):
-        run_probe("links", arguments, path, python, timeout_s, progress)
-    return path
+    return _through_grpc(_made(folder, out or new_file(folder, name, "links")), arguments, python, timeout_s, progress)
 
 
 def profile_server(
@@ -393,9 +389,12 @@ def profile_server(
             f"`tensors`, `sizes`: {max(tensors)} variables of each size are {format_bytes(max(tensors) * math.fsum(sizes))}, "
             f"more than {format_bytes(_MOST_BYTES)}; take fewer or smaller ones"
         )
-    path = _made(folder, out or new_file(folder, name, "server"))
     arguments = ["servers", "--tensors", ",".join(map(str, tensors)), "--sizes", ",".join(map(str, sizes)), "--rounds", str(rounds)]
     arguments += ["--seconds", str(seconds), *(["--peer", peer] if peer else [])]
+    return _through_grpc(_made(folder, out or new_file(folder, name, "server")), arguments, python, timeout_s, progress)
+
+
+def _through_grpc(path: Path, arguments: list[str], python: str | None, timeout_s: float | None, progress: Progress | None) -> Path:
     with keeping(path):
         run_probe("links", arguments, path, python, timeout_s, progress)
     return path

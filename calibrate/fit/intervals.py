@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from simulator.base.errors import CalibrationError
 from simulator.spec.uncertainty import Uncertainty
 
-__all__ = ["DRAWS", "DRAWS_KEPT", "Z90", "digits", "drawn", "intervals_90", "quantiles"]
+__all__ = ["DRAWS", "DRAWS_KEPT", "Z90", "bootstrapped", "digits", "drawn", "intervals_90", "quantiles"]
 
 Array = NDArray[np.float64]
 
@@ -36,6 +38,30 @@ def quantiles(values: ArrayLike) -> tuple[float, float, float]:
     """The 5th percentile, the median and the 95th percentile of what was measured, to seven digits."""
     p5, median, p95 = (digits(value) for value in np.quantile(np.asarray(values, dtype=float), [0.05, 0.5, 0.95]))
     return p5, median, p95
+
+
+def bootstrapped(fit: Callable[[], ArrayLike], noisy: str) -> Array:
+    """Joint draws of what a fit learns, a row for each bootstrap sample that it can be fitted to.
+
+    Parameters
+    ----------
+    fit
+        Draws a sample and fits to it; a sample of few, noisy rounds may say too little: the others say how wide.
+    noisy
+        What is too noisy where more than half of the samples do, in the plural.
+
+    Raises
+    ------
+    CalibrationError
+        More than half of the samples say too little.
+    """
+    draws = []
+    for _ in range(DRAWS):
+        with contextlib.suppress(CalibrationError):
+            draws.append(fit())
+    if len(draws) < DRAWS // 2:
+        raise CalibrationError(f"{noisy} are too noisy for an interval; measure more rounds, on a quiet machine")
+    return np.array(draws)
 
 
 def intervals_90(names: Sequence[str], draws: Array, around: Sequence[float] | None = None) -> dict[str, tuple[float, float]]:

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrate.fit.estimators import AffineCost, ChainSlope
-from calibrate.fit.intervals import DRAWS, digits, drawn, intervals_90, quantiles
+from calibrate.fit.intervals import bootstrapped, digits, drawn, intervals_90, quantiles
 from calibrate.fit.writing import provenance
-from calibrate.measurements import Measurements, MeasurementsError, read_measurements
+from calibrate.measurements import Measurements, read_measurements
 from calibrate.records import Transfer
 from simulator.base.errors import CalibrationError
 from simulator.base.text import format_rate, format_seconds, format_share
@@ -54,17 +54,14 @@ def fit_link(measurements: Path, name: str, command: str = "", seed: int = 0) ->
         The file is damaged, or holds too little to be fitted.
     """
     measured = read_measurements(measurements)
-    if measured.header.probe != "links":
-        raise MeasurementsError(
-            f"{measurements}: holds measurements of {measured.about}, not of links; use a file of `paceline calibrate-link`"
-        )
+    measured.check_probe("links", "a file of `paceline calibrate-link`")
     rng = np.random.default_rng(seed)
     chain = _chain(measured, _NETWORK)
     try:
         center, residual = _link_of(chain)
     except CalibrationError as error:
         raise CalibrationError(f"{measurements}: transfers between processes: {error}") from None
-    draws = _bootstrap(chain, rng)
+    draws = bootstrapped(lambda: _link_of(chain.resampled(rng))[0], "the transfers")
     bandwidths = np.append(np.quantile(draws[:, 1], [0.05, 0.95]), center[1])
     sizes, *_ = chain.points()
     notes = provenance([measured], command)
@@ -109,18 +106,6 @@ def _link_of(chain: ChainSlope) -> tuple[Array, float]:
     if cost.slope_ <= 0:
         raise CalibrationError("the time does not grow with the size of the message; measure larger messages, on a quiet machine")
     return np.array([cost.base_, 1.0 / cost.slope_]), cost.relative_residual_
-
-
-def _bootstrap(chain: ChainSlope, rng: np.random.Generator) -> Array:
-    draws = []
-    for _ in range(DRAWS):
-        try:
-            draws.append(_link_of(chain.resampled(rng))[0])
-        except CalibrationError:  # a draw of few, noisy rounds may have no slope; the others say how wide
-            continue
-    if len(draws) < DRAWS // 2:
-        raise CalibrationError("the transfers are too noisy for an interval; measure more rounds, on a quiet machine")
-    return np.array(draws)
 
 
 def _inside(measured: Measurements) -> tuple[Link | None, dict[str, str]]:

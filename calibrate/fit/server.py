@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import least_squares
 
-from calibrate.fit.intervals import DRAWS, DRAWS_KEPT, digits, drawn, intervals_90
+from calibrate.fit.intervals import DRAWS_KEPT, bootstrapped, digits, drawn, intervals_90
 from calibrate.fit.writing import provenance
-from calibrate.measurements import Measurements, MeasurementsError, read_measurements
+from calibrate.measurements import Measurements, read_measurements
 from calibrate.records import Exchange, Note
 from simulator.base.errors import CalibrationError
 from simulator.base.text import format_rate, format_seconds, format_share
@@ -73,10 +73,7 @@ def fit_server(measurements: Path, name: str, base: Cluster, command: str = "", 
         The file is damaged, or holds too little to be fitted.
     """
     measured = read_measurements(measurements)
-    if measured.header.probe != "servers":
-        raise MeasurementsError(
-            f"{measurements}: holds measurements of {measured.about}, not of a parameter server; use a file of `paceline calibrate-server`"
-        )
+    measured.check_probe("servers", "a file of `paceline calibrate-server`")
     link = _Link.of(base)
     wire = link.wire if measured.header.arguments.get("peer") else no_wire
     try:
@@ -223,22 +220,18 @@ def _fitted(times: Times, wire: Wire, rng: np.random.Generator) -> _Fitted:
     settings = {direction: sorted(setting for which, setting in times if which == direction) for direction in _DIRECTIONS}
     rounds = sorted({turn for its in times.values() for turn in its})
     work = {direction: _work(times, direction, settings[direction], rounds, wire) for direction in _DIRECTIONS}
-    draws = []
-    for _ in range(DRAWS):
+
+    def draw() -> Array:
         # rounds, which all settings and both directions have in common, and settings, which the law fits more or less well
         some = [rounds[index] for index in rng.integers(len(rounds), size=len(rounds))]
-        try:
-            each = []
-            for direction in _DIRECTIONS:
-                ours = settings[direction]
-                chosen = [ours[index] for index in rng.integers(len(ours), size=len(ours))]
-                each.append(_work(times, direction, chosen, some, wire, work[direction]))
-        except CalibrationError:  # a draw may lack what it takes to tell tensors from bytes; the others say how wide
-            continue
-        draws.append([np.mean([one.per_tensor_ for one in each]), np.mean([one.per_byte_ for one in each])])
-    if len(draws) < DRAWS // 2:
-        raise CalibrationError("pulls and pushes are too noisy for an interval; measure more rounds, on a quiet machine")
-    table = np.maximum(np.array(draws), _SMALLEST)
+        each = []
+        for direction in _DIRECTIONS:
+            ours = settings[direction]
+            chosen = [ours[index] for index in rng.integers(len(ours), size=len(ours))]
+            each.append(_work(times, direction, chosen, some, wire, work[direction]))
+        return np.array([np.mean([one.per_tensor_ for one in each]), np.mean([one.per_byte_ for one in each])])
+
+    table = np.maximum(bootstrapped(draw, "pulls and pushes"), _SMALLEST)
     per_byte = float(np.mean([one.per_byte_ for one in work.values()]))
     knows_bytes = float(np.quantile(table[:, 1], 0.05)) > _SMALLEST and per_byte > wire(per_byte)
     points = tuple(

@@ -78,10 +78,7 @@ def fit_workload(
     files = [measurements] if isinstance(measurements, Path) else list(measurements)
     runs = [read_measurements(file) for file in files]
     for file, measured in zip(files, runs, strict=True):
-        if measured.header.probe != "step":
-            raise MeasurementsError(
-                f"{file}: holds measurements of {measured.about}, not of a training step; use files that `paceline calibrate` made"
-            )
+        measured.check_probe("step", "files that `paceline calibrate` made")
         if len(headers := measured.of(Header)) > 1:
             raise MeasurementsError(
                 f"{file}: has {len(headers)} headers: it is several files in one; give each of them as a file of its own"

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy.optimize import OptimizeResult, least_squares
 
 from calibrate.fit.intervals import Z90, digits
+from calibrate.probing import Progress
 from calibrate.testbed.clocks import LoopbackWork, is_fitted, timed_directly
 from calibrate.testbed.platform import MEANINGS, PRIORS, Parameter, Platform, log_width
 from calibrate.testbed.readings import Readings
@@ -31,7 +32,6 @@ from simulator.resolve.resolve import resolve
 __all__ = ["fit_platform", "fit_tcp_sharing", "shows_tcp"]
 
 Array = NDArray[np.float64]
-Progress = Callable[[int, int, str], None]
 
 _IN_THE_LOOP = ("wire_bytes_per_byte", "tensor_s", "tensor_per_byte_s", "server_per_byte_s", "turn_s", "turn_per_byte_s",
                 "loopback_bytes_per_s", "loopback_waited_share", "accumulate_s")  # fmt: skip

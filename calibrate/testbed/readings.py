@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from calibrate.measurements import Measurements, MeasurementsError, read_measurements
 from calibrate.records import JobEvent, LinkCheck, Repeat, Updated, Used
-from calibrate.testbed.setting import TestbedSetting
+from calibrate.testbed.setting import ShapedLink, TestbedSetting
 from simulator.base.errors import CalibrationError, ScenarioError
 from simulator.base.validation_errors import validated
 
@@ -207,12 +207,7 @@ def _setting_of(measured: Measurements, path: Path) -> TestbedSetting:
     link = given.get("link")
     if isinstance(link, dict):
         try:
-            given["link"] = {
-                "bandwidth_bytes_per_s": link["bits_per_s"] / 8,
-                "buffer_s": link["buffer_ms"] / 1000,
-                "sharing": link["sharing"],
-                "congestion": link["congestion"],
-            }
+            given["link"] = ShapedLink.as_probed(link)
         except (KeyError, TypeError, OverflowError):
             raise MeasurementsError(
                 f"{path}:1: arguments.link: must have bits_per_s and buffer_ms, which are numbers, sharing and congestion; {_OTHER_VERSION}"

@@ -11,6 +11,7 @@ import hashlib
 import json
 import math
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
@@ -100,6 +101,31 @@ class ShapedLink(Spec):
         if isinstance(data, str):
             raise ValueError('must be "loopback", or a table such as {bandwidth = "400 Mbit/s"}')
         return data
+
+    def for_probe(self) -> dict[str, Any]:
+        """What the probe reads."""
+        return {
+            "bits_per_s": self.bandwidth_bytes_per_s * 8,
+            "sharing": self.sharing,
+            "buffer_ms": self.buffer_s * 1000,
+            "congestion": self.congestion,
+        }
+
+    @staticmethod
+    def as_probed(link: Mapping[str, Any]) -> dict[str, Any]:
+        """The fields of a link that the probe has read.
+
+        Raises
+        ------
+        KeyError, TypeError, OverflowError
+            It is none.
+        """
+        return {
+            "bandwidth_bytes_per_s": link["bits_per_s"] / 8,
+            "buffer_s": link["buffer_ms"] / 1000,
+            "sharing": link["sharing"],
+            "congestion": link["congestion"],
+        }
 
 
 NOT_BUILT = TestbedVariable(name="not built", shape=(1,), ready=1.0)
@@ -292,13 +318,6 @@ class TestbedSetting(Terse):
 
     def for_probe(self, repeats: int, seed: int, timeout_s: float) -> dict[str, Any]:
         """What the probe reads."""
-        link = None
-        if self.link is not None:
-            link = {
-                "bits_per_s": self.link.bandwidth_bytes_per_s * 8,
-                "sharing": self.link.sharing,
-                "buffer_ms": self.link.buffer_s * 1000,
-                "congestion": self.link.congestion,
-            }
+        link = None if self.link is None else self.link.for_probe()
         plain = self.model_dump(mode="json", exclude={"link"})
         return {**plain, "link": link, "repeats": repeats, "seed": seed, "timeout_s": timeout_s}

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from calibrate.fit.intervals import digits
+from calibrate.probing import Progress
 from calibrate.testbed.busy_cores import busy_cores
 from calibrate.testbed.fitting import fit_platform
 from calibrate.testbed.platform import MEANINGS, PARAMETER_COLUMNS, Platform
@@ -33,7 +34,6 @@ from simulator.spec.distributions import Empirical
 
 __all__ = ["MatrixValidation", "Unmeasured", "compute_of", "measure_matrix", "pending_settings", "validate_matrix"]
 
-Progress = Callable[[int, int, str], None]
 _QUANTILES = 64
 _BASELINE_RUNS = 9
 _MOST_IN_A_ROW = 3

@@ -95,14 +95,7 @@ class StagedSetting(Spec):
 
     def for_probe(self, repeats: int, timeout_s: float) -> dict[str, Any]:
         """What the probe reads."""
-        link = None
-        if self.link is not None:
-            link = {
-                "bits_per_s": self.link.bandwidth_bytes_per_s * 8,
-                "sharing": self.link.sharing,
-                "buffer_ms": self.link.buffer_s * 1000,
-                "congestion": self.link.congestion,
-            }
+        link = None if self.link is None else self.link.for_probe()
         plain = self.model_dump(mode="json", exclude={"link", "stages"})
         more = {"mode": "staged", "workers": len(self.stages), "servers": 0, "compute": {"kind": "real"}, "builder": self.model}
         return {**plain, **more, "ends": self.ends, "link": link, "repeats": repeats, "seed": 0, "timeout_s": timeout_s}

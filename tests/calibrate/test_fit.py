@@ -167,7 +167,7 @@ def test_a_link_is_recovered(synthetic: Any, tmp_path: Path) -> None:
 
 
 def test_link_intervals_cover(synthetic: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("calibrate.fit.link.DRAWS", 60)
+    monkeypatch.setattr("calibrate.fit.intervals.DRAWS", 60)
     hits = 0
     for seed in range(30):
         low, high = calibrate.fit_link(synthetic.links(50e-6, 1.25e9, seed=seed), "x").fit.intervals_90["inter_node.bandwidth_bytes_per_s"]
