@@ -16,7 +16,7 @@ import math
 import re
 import warnings
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from simulator.base.errors import ReadingWarning, UnitError
 
@@ -39,60 +39,68 @@ Dimension = Literal["time", "information", "rate", "power"]
 _SI_UNIT: dict[Dimension, str] = {"time": "s", "information": "byte", "rate": "byte / s", "power": "W"}
 _EXAMPLE: dict[Dimension, str] = {"time": '"20 us"', "information": '"64 MiB"', "rate": '"25 Gbit/s"', "power": '"0.5 kW"'}
 
-# pint's own registry calls a bit dimensionless, so that "25 GHz" would pass for a
-# bandwidth; and it takes half a second to read. Ours knows the units of this field.
-_DEFINITIONS = """
-femto- = 1e-15 = f-
-pico- = 1e-12 = p-
-nano- = 1e-9 = n-
-micro- = 1e-6 = u- = µ- = μ-
-milli- = 1e-3 = m-
-kilo- = 1e3 = k- = K-
-mega- = 1e6 = M-
-giga- = 1e9 = G-
-tera- = 1e12 = T-
-peta- = 1e15 = P-
-kibi- = 2**10 = Ki-
-mebi- = 2**20 = Mi-
-gibi- = 2**30 = Gi-
-tebi- = 2**40 = Ti-
-pebi- = 2**50 = Pi-
-second = [time] = s = sec
-minute = 60 * second = min
-hour = 3600 * second = h = hr
-day = 86400 * second = d
-byte = [information] = B
-bit = byte / 8 = b
-bps = bit / second
-watt = [power] = W
-""".strip().splitlines()
+
+class _Unit(NamedTuple):
+    """A unit: what it is by others, its symbols, its name in words (which takes an s in the plural), and the prefixes that it takes."""
+
+    definition: str
+    symbols: tuple[str, ...]
+    word: str = ""
+    prefixes: tuple[str, ...] = ()
+
+    @property
+    def pattern(self) -> str:
+        """An expression for all that may be written for the unit: a prefix by its letter, or in words before the unit in words."""
+        letters = [letter for prefix in self.prefixes for letter in _PREFIXES[prefix][1]]
+        words = f"{self.word}s?" if self.word else ""
+        short = f"(?:{'|'.join(letters)})?(?:{'|'.join(filter(None, (*self.symbols, words)))})"
+        return f"(?:{short}|(?:{'|'.join(self.prefixes)}){words})" if words and self.prefixes else short
+
+
+_PREFIXES = {
+    "femto": ("1e-15", ("f",)),
+    "pico": ("1e-12", ("p",)),
+    "nano": ("1e-9", ("n",)),
+    "micro": ("1e-6", ("u",)),
+    "milli": ("1e-3", ("m",)),
+    "kilo": ("1e3", ("k", "K")),
+    "mega": ("1e6", ("M",)),
+    "giga": ("1e9", ("G",)),
+    "tera": ("1e12", ("T",)),
+    "peta": ("1e15", ("P",)),
+    "kibi": ("2**10", ("Ki",)),
+    "mebi": ("2**20", ("Mi",)),
+    "gibi": ("2**30", ("Gi",)),
+    "tebi": ("2**40", ("Ti",)),
+    "pebi": ("2**50", ("Pi",)),
+}
+"""Value and letters of each prefix."""
+_PARTS, _MULTIPLES = tuple(_PREFIXES)[:5], tuple(_PREFIXES)[5:]
+_TIMES = (
+    _Unit("[time]", ("s", "sec", "secs"), "second", _PARTS),
+    _Unit("60 * second", ("min", "mins"), "minute"),
+    _Unit("3600 * second", ("h", "hr", "hrs"), "hour"),
+    _Unit("86400 * second", ("d",), "day"),
+)
+_AMOUNTS = (_Unit("[information]", ("B",), "byte", _MULTIPLES), _Unit("byte / 8", ("b",), "bit", _MULTIPLES))
+_BITS_A_SECOND = _Unit("bit / second", ("bps",), prefixes=_MULTIPLES)
+_POWER = _Unit("[power]", ("W",), "watt", ("kilo", "mega"))
+
+
+def _one_of(units: tuple[_Unit, ...]) -> str:
+    return rf"(?:{'|'.join(unit.pattern for unit in units)})"
 
 
 # pint alone reads "us" as 1 us, "1,5 ms" as 15 ms, works out "9**9**9 s", and puts every prefix before every unit
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
-_SHORT = {
-    "kilo": "k",
-    "mega": "M",
-    "giga": "G",
-    "tera": "T",
-    "peta": "P",
-    "kibi": "Ki",
-    "mebi": "Mi",
-    "gibi": "Gi",
-    "tebi": "Ti",
-    "pebi": "Pi",
-}
-_AMOUNT = rf"(?:(?:[kKMGTP]|[KMGTP]i)?(?:B|b|bytes?|bits?)|(?:{'|'.join(_SHORT)})(?:bytes?|bits?))"
-_TIME = r"(?:[munpf]?(?:s|secs?|seconds?)|(?:milli|micro|nano|pico|femto)seconds?|mins?|minutes?|h|hrs?|hours?|d|days?)"
-_RATE = rf"(?:{_AMOUNT}(?:\s*/\s*|\s+per\s+){_TIME}|(?:[kKMGTP]|[KMGTP]i)?bps)"
 _TEXT: dict[Dimension, re.Pattern[str]] = {
-    "time": re.compile(rf"{_NUMBER}\s*{_TIME}", re.ASCII),
-    "information": re.compile(rf"{_NUMBER}\s*{_AMOUNT}", re.ASCII),
-    "rate": re.compile(rf"{_NUMBER}\s*{_RATE}", re.ASCII),
-    "power": re.compile(rf"{_NUMBER}\s*[kKM]?(?:W|watts?)", re.ASCII),
+    "time": re.compile(rf"{_NUMBER}\s*{_one_of(_TIMES)}", re.ASCII),
+    "information": re.compile(rf"{_NUMBER}\s*{_one_of(_AMOUNTS)}", re.ASCII),
+    "rate": re.compile(rf"{_NUMBER}\s*(?:{_one_of(_AMOUNTS)}(?:\s*/\s*|\s+per\s+){_one_of(_TIMES)}|{_BITS_A_SECOND.pattern})", re.ASCII),
+    "power": re.compile(rf"{_NUMBER}\s*{_POWER.pattern}", re.ASCII),
 }
 _LOOSE_NUMBER = rf"(?P<number>{_NUMBER})(?P<space>\s*)"
-_LOOSE_AMOUNT = rf"{_LOOSE_NUMBER}(?P<prefix>[kmgtp]i?|{'|'.join(_SHORT)})?(?P<unit>bytes?|bits?|b)"
+_LOOSE_AMOUNT = rf"{_LOOSE_NUMBER}(?P<prefix>[kmgtp]i?|{'|'.join(_MULTIPLES)})?(?P<unit>bytes?|bits?|b)"
 _LOOSE: dict[Dimension, re.Pattern[str]] = {
     "time": re.compile(rf"{_LOOSE_NUMBER}(?P<unit>[a-z]+)", re.ASCII | re.IGNORECASE),
     "information": re.compile(_LOOSE_AMOUNT, re.ASCII | re.IGNORECASE),
@@ -100,7 +108,7 @@ _LOOSE: dict[Dimension, re.Pattern[str]] = {
     "power": re.compile(rf"{_LOOSE_NUMBER}(?P<prefix>[km])?(?P<unit>watts?|w)", re.ASCII | re.IGNORECASE),
 }
 """What is near enough to a quantity to guess what was meant: letters that are large or small where they should not be, no time."""
-_BITS = re.compile(rf"(?P<rest>{_NUMBER}\s*(?:[kKMGTP]i?|{'|'.join(_SHORT)})?)(?P<unit>b|bits?)", re.ASCII)
+_BITS = re.compile(rf"(?P<rest>{_NUMBER}\s*(?:[kKMGTP]i?|{'|'.join(_MULTIPLES)})?)(?P<unit>b|bits?)", re.ASCII)
 """A size in bits: sizes of memory, buffers and messages are never meant so, rates are."""
 _THOUSANDS = re.compile(r"[1-9]\d{0,2}\.\d{3}(?!\d|[eE][+-]?\d)", re.ASCII)
 """Three digits behind a point: decimals, or in half of the world thousands."""
@@ -111,15 +119,21 @@ _SEPARATED = re.compile(r"\d[,'_\s\u2019]\d|\d\.\d+\.\d")
 _SPACES = str.maketrans(dict.fromkeys("\u00a0\u2007\u2009\u202f", " "))
 """Spaces that are no line's end, as web pages and word processors put them before a unit."""
 _OTHER_PREFIX = re.compile(rf"{_NUMBER}\s*[A-Za-z]+?(?:B|b|bytes?|bits?)(?:(?:/|\s+per\s+|p)[A-Za-z]+)?", re.ASCII)
-_PREFIXES = "its prefixes are k, K, M, G, T, P and Ki, Mi, Gi, Ti, Pi"
+_KNOWN_PREFIXES = "its prefixes are k, K, M, G, T, P and Ki, Mi, Gi, Ti, Pi"
 
 
 @lru_cache(maxsize=1)
 def _registry() -> pint.UnitRegistry[float]:
+    """These units alone: pint's own call a bit dimensionless, so that "25 GHz" would pass for a bandwidth, and take half a second."""
     import pint
 
     registry: pint.UnitRegistry[float] = pint.UnitRegistry(None, cache_folder=None)
-    registry.load_definitions(_DEFINITIONS)
+    prefixes = [" = ".join([f"{name}-", value, *(f"{letter}-" for letter in letters)]) for name, (value, letters) in _PREFIXES.items()]
+    units = [
+        " = ".join([unit.word or unit.symbols[0], unit.definition, *(unit.symbols if unit.word else ())])
+        for unit in (*_TIMES, *_AMOUNTS, _BITS_A_SECOND, _POWER)
+    ]
+    registry.load_definitions(prefixes + units)
     return registry
 
 
@@ -264,7 +278,7 @@ def _hint(text: str, dimension: Dimension) -> str:
             return f"; did you mean {' or '.join(near)}?"
     if hint := without_separators(text):
         return hint
-    return f"; {_PREFIXES}" if dimension in ("information", "rate") and _OTHER_PREFIX.fullmatch(text) else ""
+    return f"; {_KNOWN_PREFIXES}" if dimension in ("information", "rate") and _OTHER_PREFIX.fullmatch(text) else ""
 
 
 def _times(unit: str) -> list[str]:
@@ -283,7 +297,7 @@ def _amounts(found: re.Match[str], dimension: Dimension) -> list[str]:
     typed, unit = found["prefix"] or "", found["unit"]
     prefix = "k" if typed == "k" else typed[:1].upper() + typed[1:].lower()
     if len(typed) > 2:  # in words
-        prefix = typed.lower() if len(unit) > 1 else _SHORT[typed.lower()]
+        prefix = typed.lower() if len(unit) > 1 else _PREFIXES[typed.lower()][1][0]
     # whose prefix is in the wrong letters may not know b from B either
     unsure = unit == "b" and prefix != typed
     named = unit if len(unit) == 1 else unit.lower()
