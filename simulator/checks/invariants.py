@@ -135,11 +135,7 @@ def _ended_steps(steps: Iterable[Step]) -> Counter[int]:
 def _fastest_bytes_per_s(scenario: Scenario) -> float:
     """Bandwidth of the fastest link that any message can cross."""
     cluster = scenario.cluster
-    links = [cluster.inter_node, cluster.intra_node, *(kind.inter_node for kind in cluster.node_classes if kind.inter_node is not None)]
-    links += [link for link in (cluster.host_link, cluster.intra_device) if link is not None]
-    if cluster.islands is not None and cluster.islands.between is not None:
-        links.append(cluster.islands.between)
-    return float(max(link.bandwidth_bytes_per_s for link in links) * cluster.nics_per_node)
+    return float(max(link.bandwidth_bytes_per_s for _, _, link in cluster.links) * cluster.nics_per_node)
 
 
 def every_byte_sent_is_received(scenario: Drawn, recording: Recording) -> None:

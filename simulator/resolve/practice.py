@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from simulator.base.rng import Streams
 from simulator.base.text import written
 from simulator.scenario import Resolved, Scenario
-from simulator.spec.cluster import Cluster, Link
+from simulator.spec.cluster import Cluster, ClusterLink, Link
 from simulator.spec.computed import CONSTANTS
 from simulator.spec.constants import Known, constants, drawn_values, nominal_values
 from simulator.spec.distributions import Normal
@@ -138,32 +138,20 @@ def _with_shares(scenario: Resolved, values: Mapping[str, float]) -> Resolved:
     cluster = scenario.cluster
     if not is_nominal(cluster):
         return scenario
-    between = values if scenario.nodes_needed > 1 else None
-    changes: dict[str, object] = {
-        "intra_node": _achieved(
-            cluster.intra_node,
-            values if scenario.strategy.uses_inner_links(scenario.layout) else None,
-            waits="tensor" in scenario.strategy.cuts,
-        ),
-        "inter_node": _achieved(cluster.inter_node, between),
-        "host_link": _achieved(cluster.host_link, values if scenario.strategy.copies_to_host else None)
-        if cluster.host_link is not None
-        else None,
-        "islands": cluster.islands.model_copy(update={"between": _achieved(cluster.islands.between, values)})
-        if cluster.islands is not None and cluster.islands.between is not None
-        else cluster.islands,
-        "node_classes": tuple(
-            kind.model_copy(update={"inter_node": _achieved(kind.inter_node, between)}) if kind.inter_node is not None else kind
-            for kind in cluster.node_classes
-        ),
-    }
+    strategy = scenario.strategy
+    crossed = {"intra_node": strategy.uses_inner_links(scenario.layout), "host_link": strategy.copies_to_host}
+
+    def achieved(its: ClusterLink) -> Link:
+        over = crossed.get(its.key, its.joins != "nodes" or scenario.nodes_needed > 1)
+        return _achieved(its.link, values if over else None, waits=its.key == "intra_node" and "tensor" in strategy.cuts)
+
+    found = cluster.with_links(achieved)
     if cluster.protocols.auto is None and cluster.devices_per_node > 1 and cluster.intra_node.sort not in ("given", "nvlink"):
         # NCCL's tuning.cc enables LL128 by itself with NVLink between the devices of a node alone, since elsewhere data may be corrupted
-        changes["protocols"] = cluster.protocols.model_copy(update={"auto": ("ll", "simple")})
-    achieved = cluster.model_copy(update=changes)
-    if "sharded" in scenario.strategy.cuts:
-        achieved = AchievedCluster.model_construct(**dict(achieved), loses=min(values["overlap_cost"], 1.0))
-    return scenario.model_copy(update={"cluster": achieved, "workload": _workload(scenario, scenario.workload, values)})
+        found = found.model_copy(update={"protocols": cluster.protocols.model_copy(update={"auto": ("ll", "simple")})})
+    if "sharded" in strategy.cuts:
+        found = AchievedCluster.model_construct(**dict(found), loses=min(values["overlap_cost"], 1.0))
+    return scenario.model_copy(update={"cluster": found, "workload": _workload(scenario, scenario.workload, values)})
 
 
 def _with_hosts(scenario: Resolved, values: Mapping[str, float]) -> Resolved:
@@ -206,17 +194,7 @@ def _is_felt(scenario: Scenario) -> bool:
 
 def is_nominal(cluster: Cluster) -> bool:
     """Whether any link says what sort it is, so that the constants are applied."""
-    return any(link.sort != "given" for link in _links(cluster))
-
-
-def _links(cluster: Cluster) -> Iterator[Link]:
-    yield cluster.intra_node
-    yield cluster.inter_node
-    if cluster.host_link is not None:
-        yield cluster.host_link
-    if cluster.islands is not None and cluster.islands.between is not None:
-        yield cluster.islands.between
-    yield from (kind.inter_node for kind in cluster.node_classes if kind.inter_node is not None)
+    return any(link.sort != "given" for _, _, link in cluster.links)
 
 
 def _achieved(link: Link, values: Mapping[str, float] | None, *, waits: bool = False) -> Link:

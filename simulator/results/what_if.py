@@ -10,7 +10,7 @@ from simulator.base.validation_errors import validated
 from simulator.resolve.practice import faster_hosts
 from simulator.resolve.resolve import resolve
 from simulator.scenario import Scenario
-from simulator.spec.cluster import Cluster, Link
+from simulator.spec.cluster import Cluster, ClusterLink, Link
 from simulator.spec.uncertainty import Uncertainty
 from simulator.spec.workload import Workload
 from simulator.strategies.strategy import Strategy
@@ -50,13 +50,12 @@ def changed(scenario: Scenario, where: str = "what if", **parts: Spec | Mapping[
 
 def with_network(scenario: Scenario, factor: float) -> Scenario:
     """Every link between nodes with ``factor`` times the bandwidth; latency, and what one connection gets at most, stay."""
-    cluster = _times(scenario.cluster, "inter_node.bandwidth_bytes_per_s", factor)
-    return changed(scenario, cluster=_classes(cluster, bandwidth=factor))
+    return changed(scenario, cluster=_with_links(scenario.cluster, "nodes", bandwidth=factor))
 
 
 def with_latency(scenario: Scenario, factor: float) -> Scenario:
     """Every latency between nodes times a factor."""
-    cluster = _classes(_times(scenario.cluster, "inter_node.latency_s", factor), latency=factor)
+    cluster = _with_links(scenario.cluster, "nodes", latency=factor)
     if cluster.fabric is not None:
         cluster = _times(cluster, "fabric.latency_s", factor)
     return changed(scenario, cluster=cluster)
@@ -76,11 +75,8 @@ def with_inner_links(scenario: Scenario, factor: float) -> Scenario:
 def with_communication(scenario: Scenario, factor: float) -> Scenario:
     """All that is between devices ``factor`` times as fast: every link, every latency, and what hosts do for a message."""
     cluster = with_latency(with_network(scenario, factor), 1.0 / factor).cluster
-    for name in ("intra_node", "intra_device", "host_link"):
-        if getattr(cluster, name) is not None:
-            cluster = _times(_times(cluster, f"{name}.bandwidth_bytes_per_s", factor), f"{name}.latency_s", 1.0 / factor)
-    if cluster.islands is not None and cluster.islands.between is not None:
-        cluster = _times(_times(cluster, "islands.between.bandwidth_bytes_per_s", factor), "islands.between.latency_s", 1.0 / factor)
+    for joins in ("devices", "host", "replicas"):
+        cluster = _with_links(cluster, joins, bandwidth=factor, latency=1.0 / factor)
     for name in ("cpu_per_message_s", "cpu_per_byte_s", "copy_per_byte_s"):
         cluster = _times(cluster, f"transport.{name}", 1.0 / factor)
     if cluster.transport.flow_cap_bytes_per_s is not None:
@@ -149,13 +145,7 @@ def with_strategy(scenario: Scenario, strategy: Strategy) -> Scenario:
 def _times(spec: SpecT, name: str, factor: float) -> SpecT:
     """A number, and every draw that the fit leaves it, times a factor."""
     *parents, leaf = name.split(".")
-    spec = spec.model_copy(update=_nested(spec, parents, leaf, factor))
-    uncertain: Uncertainty | None = spec.uncertainty
-    if uncertain is not None and name in uncertain.parameters:
-        scales = [factor if parameter == name else 1.0 for parameter in uncertain.parameters]
-        draws = tuple(tuple(value * scale for value, scale in zip(draw, scales, strict=True)) for draw in uncertain.draws)
-        spec = spec.model_copy(update={"uncertainty": uncertain.model_copy(update={"draws": draws})})
-    return spec
+    return _with_draws(spec.model_copy(update=_nested(spec, parents, leaf, factor)), {name: factor})
 
 
 def _nested(owner: Spec, parents: list[str], leaf: str, factor: float) -> Mapping[str, Any]:
@@ -165,13 +155,25 @@ def _nested(owner: Spec, parents: list[str], leaf: str, factor: float) -> Mappin
     return {parents[0]: inner.model_copy(update=_nested(inner, parents[1:], leaf, factor))}
 
 
-def _classes(cluster: Cluster, bandwidth: float = 1.0, latency: float = 1.0) -> Cluster:
-    """Links that classes of nodes have in place of the cluster's, likewise."""
+def _with_draws(spec: SpecT, factors: Mapping[str, float]) -> SpecT:
+    """The draws that a fit leaves some parameters, times a factor each."""
+    uncertain: Uncertainty | None = spec.uncertainty
+    if uncertain is None or not factors.keys() & set(uncertain.parameters):
+        return spec
+    scales = [factors.get(parameter, 1.0) for parameter in uncertain.parameters]
+    draws = tuple(tuple(value * scale for value, scale in zip(draw, scales, strict=True)) for draw in uncertain.draws)
+    return spec.model_copy(update={"uncertainty": uncertain.model_copy(update={"draws": draws})})
 
-    def link(own: Link | None) -> Link | None:
-        if own is None:
-            return None
-        return own.model_copy(update={"bandwidth_bytes_per_s": own.bandwidth_bytes_per_s * bandwidth, "latency_s": own.latency_s * latency})
 
-    kinds = tuple(kind.model_copy(update={"inter_node": link(kind.inter_node)}) for kind in cluster.node_classes)
-    return cluster.model_copy(update={"node_classes": kinds})
+def _with_links(cluster: Cluster, joins: str, bandwidth: float = 1.0, latency: float = 1.0) -> Cluster:
+    """All links that join the same, with their bandwidth and latency times a factor each, and so their draws."""
+
+    def faster(its: ClusterLink) -> Link:
+        if its.joins != joins:
+            return its.link
+        figures = {"bandwidth_bytes_per_s": its.link.bandwidth_bytes_per_s * bandwidth, "latency_s": its.link.latency_s * latency}
+        return its.link.model_copy(update=figures)
+
+    keys = [its.key for its in cluster.links if its.joins == joins]
+    factors = {f"{key}.bandwidth_bytes_per_s": bandwidth for key in keys} | {f"{key}.latency_s": latency for key in keys}
+    return _with_draws(cluster.with_links(faster), factors)

@@ -6,9 +6,9 @@ import bisect
 import datetime
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,7 @@ __all__ = [
     "CalibrationFitHosts",
     "CalibrationFitLink",
     "Cluster",
+    "ClusterLink",
     "ClusterRange",
     "ExchangePoint",
     "Fabric",
@@ -68,6 +69,33 @@ class Link(Terse):
     def alone(self) -> Link:
         """The link as transfers find it while no device computes: as it is, where nothing else is known."""
         return self
+
+
+class ClusterLink(NamedTuple):
+    """A link of a cluster.
+
+    Attributes
+    ----------
+    key
+        Its dotted key in the cluster.
+    joins
+        The devices of a node; nodes, by the switch; a device and its host; or the replicas of one device, by its memory.
+    link
+        The link.
+    """
+
+    key: str
+    joins: Literal["devices", "nodes", "host", "replicas"]
+    link: Link
+
+
+_SORTS: Mapping[str, tuple[Sort, ...]] = {
+    "devices": ("nvlink", "pcie", "host-memory"),
+    "nodes": ("rdma", "ethernet"),
+    "host": ("pcie", "nvlink"),
+    "replicas": (),
+}
+"""What sorts a link can be of, by what it joins."""
 
 
 class Fabric(Terse):
@@ -504,17 +532,38 @@ class Cluster(Short, Terse):
 
     def _check_sorts(self) -> None:
         """Raise ValueError where a link cannot be of the sort that it says it is."""
-        inside, between = ("nvlink", "pcie", "host-memory"), ("rdma", "ethernet")
-        places = [("intra_node", self.intra_node, inside), ("inter_node", self.inter_node, between)]
-        if self.islands is not None and self.islands.between is not None:
-            places.append(("islands.between", self.islands.between, inside))
-        places += [("host_link", self.host_link, ("pcie", "nvlink"))] if self.host_link is not None else []
-        places += [("intra_device", self.intra_device, ())] if self.intra_device is not None else []
-        places += [(f"node_classes: {kind.name}: inter_node", kind.inter_node, between) for kind in self.node_classes if kind.inter_node]
-        for where, link, sorts in places:
+        for where, joins, link in self.links:
+            sorts = _SORTS[joins]
             if link.sort not in ("given", *sorts):
                 allowed = f"one of {', '.join(sorts)}, or " if sorts else ""
                 raise ValueError(f'{where}.sort ("{link.sort}") must be {allowed}left out')
+
+    @property
+    def links(self) -> Iterator[ClusterLink]:
+        """Every link that messages can cross."""
+        yield ClusterLink("intra_node", "devices", self.intra_node)
+        yield ClusterLink("inter_node", "nodes", self.inter_node)
+        if self.host_link is not None:
+            yield ClusterLink("host_link", "host", self.host_link)
+        if self.intra_device is not None:
+            yield ClusterLink("intra_device", "replicas", self.intra_device)
+        if self.islands is not None and self.islands.between is not None:
+            yield ClusterLink("islands.between", "devices", self.islands.between)
+        for number, kind in enumerate(self.node_classes):
+            if kind.inter_node is not None:
+                yield ClusterLink(f"node_classes.{number}.inter_node", "nodes", kind.inter_node)
+
+    def with_links(self, change: Callable[[ClusterLink], Link]) -> Self:
+        """The cluster with another link in place of each."""
+        new = {its.key: change(its) for its in self.links}
+        changes: dict[str, Any] = {key: link for key, link in new.items() if "." not in key}
+        if self.islands is not None and "islands.between" in new:
+            changes["islands"] = self.islands.model_copy(update={"between": new["islands.between"]})
+        changes["node_classes"] = tuple(
+            kind.model_copy(update={"inter_node": new.get(f"node_classes.{number}.inter_node")})
+            for number, kind in enumerate(self.node_classes)
+        )
+        return self.model_copy(update=changes)
 
     @property
     def room(self) -> int | None:
