@@ -200,11 +200,11 @@ def _links(scenario: Scenario) -> Iterator[_Change]:
             yield _Change("latency", "half latency", "nothing to gain: the cluster's latency between nodes is 0")
     else:
         yield _Change("network", "2x network", "nothing to gain: everything is on one node")
-    inside = not scenario.servers and scenario.strategy.uses_inner_links(scenario.layout)
+    inside = not scenario.servers and scenario.strategy.sending(scenario).inside_nodes
     if inside:
         rates = f"{format_rate(cluster.intra_node.bandwidth_bytes_per_s)} to {format_rate(2 * cluster.intra_node.bandwidth_bytes_per_s)}"
         yield _tried("links in a node", "2x links in a node", f"links inside a node from {rates}", lambda: with_inner_links(scenario, 2.0))
-    if cluster.host_link is not None and scenario.strategy.copies_to_host:
+    if cluster.host_link is not None and scenario.strategy.sending(scenario).through_host:
         rates = f"{format_rate(cluster.host_link.bandwidth_bytes_per_s)} to {format_rate(2 * cluster.host_link.bandwidth_bytes_per_s)}"
         yield _tried("host link", "2x host link", f"links between device and host from {rates}", lambda: with_host_link(scenario, 2.0))
 

@@ -126,7 +126,7 @@ def _layout(candidate: Candidate) -> str:
     runs = runs or "No widely used software runs it as it comes"
     if not strategy.cuts:
         return "" if "tensorflow" in able else f"{runs}."
-    text = f"Its layout is {strategy.laid_out(scenario)}"
+    text = f"Its layout is {strategy.model_parallel(scenario).in_words}"
     each = format_number(scenario.batch / training.micro_batches)
     text += f"; a step of a copy is {training.micro_batches:,} micro-batch{'es' if training.micro_batches > 1 else ''} of {each} samples"
     text += f" with {training.recompute} recomputation" if training.recompute != "none" else ""

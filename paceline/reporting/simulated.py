@@ -363,10 +363,10 @@ def _worse(scenario: Scenario) -> Iterator[tuple[str, str, str, Callable[[], Sce
         if link.latency_s > 0:
             times = f"{written(link.latency_s, 'setting_s')} to {written(2 * link.latency_s, 'setting_s')}"
             yield "latency", "2x latency", f"latency between nodes from {times}", lambda: with_latency(scenario, 2.0)
-    if not scenario.servers and strategy.uses_inner_links(scenario.layout):
+    if not scenario.servers and strategy.sending(scenario).inside_nodes:
         text = f"links inside a node from {_halved(cluster.intra_node.bandwidth_bytes_per_s)}"
         yield "links in a node", "half links in a node", text, lambda: with_inner_links(scenario, 0.5)
-    if cluster.host_link is not None and strategy.copies_to_host:
+    if cluster.host_link is not None and strategy.sending(scenario).through_host:
         text = f"links between device and host from {_halved(cluster.host_link.bandwidth_bytes_per_s)}"
         yield "host link", "half host link", text, lambda: with_host_link(scenario, 0.5)
     yield (

@@ -206,7 +206,8 @@ def _feeds_in_turn(scenario: Resolved) -> bool:
 def expected_events(scenario: Resolved) -> float:
     """Entries that a replication makes on the calendar, within a factor of about two; 0 where all ranks are computed at once."""
     strategy, replicas, run = scenario.strategy, scenario.ranks, scenario.run
-    steps = run.total_steps(replicas) / (strategy.team if strategy.in_step else 1)
+    together = strategy.together(scenario)
+    steps = run.total_steps(replicas) / (together.devices if together is not None and together.in_step else 1)
     messages = float(strategy.messages_a_step(scenario))
     reduced = 0.0
     if strategy.reduction is not None and replicas > 1:

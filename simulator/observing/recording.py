@@ -54,11 +54,11 @@ class Recording:
 
     def name_of(self, replica: int) -> str:
         """What a replica is called; empty: by its number alone."""
-        return self._of.strategy.name_of_rank(self._of, replica) if self._of is not None else ""
+        return self._of.strategy.model_parallel(self._of).name_of_rank(replica) if self._of is not None else ""
 
     def beside(self, replica: int) -> Sequence[int]:
         """Who hold one model together with it, itself included, in the order of its stages; empty without stages."""
-        return self._of.strategy.ranks_beside(self._of, replica) if self._of is not None else ()
+        return self._of.strategy.model_parallel(self._of).ranks_beside(replica) if self._of is not None else ()
 
     def named(self, place: Place) -> Place:
         """A place with the name of the replica whose it is."""

@@ -138,8 +138,8 @@ def _with_shares(scenario: Resolved, values: Mapping[str, float]) -> Resolved:
     cluster = scenario.cluster
     if not is_nominal(cluster):
         return scenario
-    strategy = scenario.strategy
-    crossed = {"intra_node": strategy.uses_inner_links(scenario.layout), "host_link": strategy.copies_to_host}
+    strategy, sending = scenario.strategy, scenario.strategy.sending(scenario)
+    crossed = {"intra_node": sending.inside_nodes, "host_link": sending.through_host}
 
     def achieved(its: ClusterLink) -> Link:
         over = crossed.get(its.key, its.joins != "nodes" or scenario.nodes_needed > 1)
@@ -185,7 +185,7 @@ def _open_costs(transport: Transport) -> dict[str, str]:
 
 def is_carried(scenario: Scenario) -> bool:
     """Whether TensorFlow's gRPC carries tensors, so that what it costs hosts is taken from practice where it is not given."""
-    return (scenario.cluster.transport.software or scenario.strategy.carrier) == "grpc"
+    return (scenario.cluster.transport.software or scenario.strategy.sending(scenario).carrier) == "grpc"
 
 
 def _is_felt(scenario: Scenario) -> bool:

@@ -29,16 +29,18 @@ def as_workers(scenario: Resolved) -> Resolved:
     their passes. A scenario whose workers have one device each is returned as it is.
     """
     strategy, cluster, load = scenario.strategy, scenario.cluster, scenario.workload
-    if (team := strategy.team) == 1:
+    together = strategy.together(scenario)
+    if together is None:
         return scenario
-    if strategy.in_step:
-        together = {"strategy": strategy.as_one(cluster), "cluster": _of_several(cluster, team), "workload": _of_slowest(load, team)}
-        return scenario.model_copy(update=together)
+    team = together.devices
+    if together.in_step:
+        one = {"strategy": together.strategy, "cluster": _of_several(cluster, team), "workload": _of_slowest(load, team)}
+        return scenario.model_copy(update=one)
     own = {} if scenario.input is None or scenario.input.per == "process" else {"input": _together(scenario.input, scenario.batch, team)}
     return scenario.model_copy(
         update={
             **own,
-            "strategy": strategy.of_teams(scenario.processes),
+            "strategy": together.strategy,
             "cluster": _cluster(cluster, team),
             "workload": _workload(load, scenario.batch, team),
         }

@@ -38,7 +38,7 @@ def limit_of_waiting(scenario: Scenario, share: float, stages: Sequence[Stage]) 
     stages
         Of its pipeline.
     """
-    bubble = scenario.strategy.bubble(scenario)
+    bubble = scenario.strategy.model_parallel(scenario).bubble
     if not stages or bubble is None:
         return None
     stage, times = slowest_stage(stages)

@@ -84,7 +84,7 @@ def regime_of(scenario: Scenario) -> Regime | None:
         return None
     if scenario.servers:
         kind = ASYNCHRONOUS if strategy.pace.asynchronous else SYNCHRONOUS
-    elif strategy.in_step and strategy.simpler is None:
+    elif strategy.cuts_batches and strategy.simpler is None:
         kind = CUT
     else:
         kind = ALL_REDUCE
@@ -111,7 +111,7 @@ def is_borrowed(scenario: Scenario) -> bool:
     the same links as those of an all-reduce.
     """
     strategy = scenario.strategy
-    return scenario.ranks > 1 and not scenario.servers and not strategy.in_step and strategy.reduction is None
+    return scenario.ranks > 1 and not scenario.servers and not strategy.cuts_batches and strategy.reduction is None
 
 
 def discrepancy_of(scenario: Scenario) -> Discrepancy | None:

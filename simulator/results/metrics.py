@@ -98,7 +98,7 @@ def summarise(
     gains: Gains | None = None
     if again is not None and (parts := contested(achieved, breakdown, hidden_s, utilisation)):
         gains = gains_of(scenario, parts, lambda its: _rate(again(its)))
-    exchanges = achieved.strategy.exchanges(achieved, Streams(scenario.run.seed, 0))
+    exchanges = achieved.strategy.model_parallel(achieved).exchanges(Streams(scenario.run.seed, 0))
     return Result(
         scenario_hash=asked.given.hash,
         scenario=asked.given,
@@ -320,7 +320,9 @@ def _stages(achieved: Scenario, runs: Sequence[Measured]) -> tuple[Stage, ...]:
             input=reading,
             staleness=its.delay,
         )
-        for its, (reading, compute, communication, waiting, apply) in zip(achieved.strategy.in_stages(achieved), shares, strict=True)
+        for its, (reading, compute, communication, waiting, apply) in zip(
+            achieved.strategy.model_parallel(achieved).stages, shares, strict=True
+        )
     )
 
 

@@ -333,7 +333,7 @@ def _without_effect(scenario: Resolved) -> Iterator[Warned]:
             text=f"this all-reduce is evaluated without its single messages, so {what} of cluster.transport has no effect on it; "
             'run.detail = "messages" simulates them',
         )  # fmt: skip
-    if cluster.overlap_slowdown and scenario.strategy.sends_apart(scenario):
+    if cluster.overlap_slowdown and scenario.strategy.sending(scenario).apart:
         yield Warned(
             code="no-overlap", path="cluster.overlap_slowdown", value=cluster.overlap_slowdown,
             text="nothing is sent while this strategy computes (run.grouping, sync_every), so cluster.overlap_slowdown has no effect",

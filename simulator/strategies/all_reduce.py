@@ -35,7 +35,7 @@ from simulator.strategies.assembling import assembled, pace_together, seats
 from simulator.strategies.compressing import cost_left_open, device_of_training
 from simulator.strategies.reducing import collective_of
 from simulator.strategies.setup import Setup
-from simulator.strategies.strategy import MOST_MESSAGES, LeftOpen, Pace, Reduction, Software, Strategy, cores_s
+from simulator.strategies.strategy import MOST_MESSAGES, LeftOpen, Pace, Reduction, Sending, Software, Strategy, cores_s
 
 __all__ = ["NOTHING", "Algorithm", "AllReduceStrategy", "program_together"]
 
@@ -161,10 +161,9 @@ class AllReduceStrategy(Strategy):
         reduce = collective_of(setup, self.reduction, streams) if setup.rank_messages else None
         return program_together(setup, streams, fused, self.sync_every, rule, reduce, self.reduction.does)
 
-    @property
-    def copies_to_host(self) -> bool:
-        """Whether gradients are reduced by the hosts."""
-        return self.through_host
+    def sending(self, setup: Setup) -> Sending:
+        """By the hosts where these reduce; replicas that average now and then do so after a step."""
+        return super().sending(setup)._replace(through_host=self.through_host, apart=self.sync_every > 1)
 
     def check(self, setup: Setup) -> None:
         """Raise ValueError, with a sentence that says why, if another part of the scenario excludes it."""
@@ -353,10 +352,6 @@ class AllReduceStrategy(Strategy):
         replicas = setup.layout.replicas
         fused = self.reduction._replace(in_cycles=False).buckets(setup.workload, setup.batch, replicas)
         return [bucket.size_bytes / replicas for bucket in fused]
-
-    def sends_apart(self, setup: Setup) -> bool:  # noqa: ARG002
-        """Whether replicas average now and then, after a step."""
-        return self.sync_every > 1
 
     @property
     def way(self) -> str:

@@ -38,14 +38,13 @@ from simulator.spec.accelerator import memory_bandwidth_of
 from simulator.spec.cluster import Cluster
 from simulator.spec.compression import Compression
 from simulator.spec.placement import Partitioner, shard_count
-from simulator.spec.transport import Carrier
 from simulator.spec.workload import Workload
 from simulator.strategies.assembling import assembled, pace_together
 from simulator.strategies.compressing import cost_left_open, device_of_training
 from simulator.strategies.holding import Held
 from simulator.strategies.pipelines import batch_s
-from simulator.strategies.setup import Layout, Setup
-from simulator.strategies.strategy import MOST_MESSAGES, Count, LeftOpen, Pace, Software, Strategy, check_workers, cores_s
+from simulator.strategies.setup import Layout, Setup, Together
+from simulator.strategies.strategy import MOST_MESSAGES, Count, LeftOpen, Pace, Sending, Software, Strategy, check_workers, cores_s
 from simulator.strategies.tensors import Cutting, Tensors, tensors_of
 
 __all__ = ["Coordinator", "ParameterServer"]
@@ -192,14 +191,12 @@ class ParameterServer(Strategy):
             client=in_graph,
         )
 
-    @property
-    def team(self) -> int:
-        """Devices of a worker."""
-        return self.replicas_per_worker
-
-    def of_teams(self, processes: int) -> Self:
-        """The same with each worker's devices as one worker."""
-        return self.model_copy(update={"replicas_per_worker": 1, "workers": processes})
+    def together(self, setup: Setup) -> Together | None:
+        """The devices of a worker."""
+        if self.replicas_per_worker == 1:
+            return None
+        workers = self.model_copy(update={"replicas_per_worker": 1, "workers": setup.layout.processes})
+        return Together(self.replicas_per_worker, in_step=False, strategy=workers)
 
     def check_layout(self, cluster: Cluster) -> None:
         """Raise ValueError if it is not known how many workers there are, or nodes cannot hold whole ones."""
@@ -283,15 +280,13 @@ class ParameterServer(Strategy):
             start_reason=reason,
         )
 
-    @property
-    def copies_to_host(self) -> bool:
-        """Servers are hosts."""
-        return True
+    def sending(self, setup: Setup) -> Sending:
+        """By gRPC between hosts; inside a node between a worker and a server beside it, or among the devices of a worker.
 
-    @property
-    def carrier(self) -> Carrier:
-        """TensorFlow's workers and servers talk by gRPC."""
-        return "grpc"
+        Taken together by servers, all gradients travel after the backward pass, and all variables before the forward pass.
+        """
+        inside = setup.layout.servers_beside or self.replicas_per_worker > 1
+        return Sending(inside, through_host=True, apart=setup.run.grouping == "per-server", carrier="grpc")
 
     def with_clients(self, values: Mapping[str, float]) -> Self:
         """With a coordinator's times from practice where they are not given."""
@@ -304,14 +299,6 @@ class ParameterServer(Strategy):
         if driver.latency_s is None:
             missing["latency_s"] = values["coordinator_latency_s"]
         return self.model_copy(update={"coordinator": driver.model_copy(update=missing)}) if missing else self
-
-    def sends_apart(self, setup: Setup) -> bool:
-        """Whether all gradients for a server travel after the backward pass, and all variables before the forward pass."""
-        return setup.run.grouping == "per-server"
-
-    def uses_inner_links(self, layout: Layout) -> bool:
-        """Between a worker and a server beside it, or among the devices of a worker."""
-        return layout.servers_beside or self.replicas_per_worker > 1
 
     def in_random_order(self, setup: Setup) -> bool:
         """Whether several messages with variables come in random order."""

@@ -126,7 +126,7 @@ def pipelines(setup: Setup) -> Pipelines | None:
         )  # fmt: skip
     if work == InputWork():
         return None
-    copy = setup.strategy.copies(setup)
+    copy = setup.strategy.model_parallel(setup).copies()
     # a process that has parts of copies reads for each of these by itself
     each = layout.replicas_per_process if its.per == "process" and layout.ranks_per_replica == 1 else 1
     of_rank = copy // each

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, Protocol
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from simulator.base.rng import Streams
 from simulator.spec.cluster import Cluster
 from simulator.spec.distributions import Distribution
+from simulator.spec.figures import Exchange
 from simulator.spec.input_pipeline import InputPipeline, InputWork
 from simulator.spec.training import Training
 from simulator.spec.workload import Workload
 
-__all__ = ["Bubble", "Copies", "InCommon", "Layout", "Length", "Setup", "StageOf"]
+__all__ = ["Bubble", "InCommon", "Layout", "Length", "ModelParallel", "Setup", "StageOf", "Together"]
 
 
 class Length(Protocol):
@@ -47,11 +50,11 @@ class Length(Protocol):
         """What travels as one between workers and servers."""
 
 
-class Copies(Protocol):
-    """What a strategy is asked about ranks."""
+class Asked(Protocol):
+    """What a strategy is asked where others than the scenario's consumers ask it."""
 
-    def copies(self, setup: Setup) -> NDArray[np.int64]:
-        """The copy of the model that each rank is of, shape (ranks,)."""
+    def model_parallel(self, setup: Setup) -> ModelParallel:
+        """How a copy of the model lies on devices."""
 
 
 class Setup(Protocol):
@@ -82,7 +85,7 @@ class Setup(Protocol):
         """What it does for a batch in the epochs that are simulated."""
 
     @property
-    def strategy(self) -> Copies:
+    def strategy(self) -> Asked:
         """How it is trained."""
 
     @property
@@ -254,3 +257,66 @@ class Bubble(NamedTuple):
     because: str
     fuller: str
     evener: str
+
+
+class ModelParallel:
+    """How a copy of the model lies on devices: here whole copies, each on a device of its own.
+
+    Parameters
+    ----------
+    setup
+        What is trained, and where.
+    """
+
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+
+    @property
+    def in_words(self) -> str:
+        """The layout; empty where each device has a whole copy."""
+        return ""
+
+    @property
+    def stages(self) -> tuple[StageOf, ...]:
+        """What each stage of the pipeline is given, as many as the program has routines; empty where there is none."""
+        return ()
+
+    @property
+    def bubble(self) -> Bubble | None:
+        """What keeps the stages from computing; none where there are none."""
+        return None
+
+    def copies(self) -> NDArray[np.int64]:
+        """The copy of the model that each rank is of, shape (ranks,)."""
+        return np.arange(self._setup.layout.ranks)
+
+    def exchanges(self, streams: Streams) -> tuple[Exchange, ...]:  # noqa: ARG002
+        """What devices that hold one model, or its state, together exchange in a step; empty where each has all of it."""
+        return ()
+
+    def name_of_rank(self, rank: int) -> str:  # noqa: ARG002
+        """What a rank is called in traces and on timelines; empty: by its number alone."""
+        return ""
+
+    def ranks_beside(self, rank: int) -> Sequence[int]:  # noqa: ARG002
+        """The ranks that the stages of a rank's copy of the model are on, itself included, in their order; empty without stages."""
+        return ()
+
+
+class Together(NamedTuple):
+    """Devices that are simulated as one.
+
+    Attributes
+    ----------
+    devices
+        How many are one.
+    in_step
+        Whether they go through each step together, so that their links and their work are taken together; else they sum their
+        gradients, which their worker pushes as one.
+    strategy
+        The same training, with one device in place of each group of them.
+    """
+
+    devices: int
+    in_step: bool
+    strategy: Any

@@ -13,8 +13,6 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from simulator.base.rng import Streams
@@ -25,12 +23,12 @@ from simulator.program.program import Program
 from simulator.spec.buckets import Bucket, buckets
 from simulator.spec.cluster import Cluster
 from simulator.spec.compression import Compression
-from simulator.spec.figures import Exchange, Warned
+from simulator.spec.figures import Warned
 from simulator.spec.transport import Carrier
 from simulator.spec.workload import Workload
 from simulator.strategies.holding import Held
 from simulator.strategies.pipelines import batch_s, input_cores_s
-from simulator.strategies.setup import Bubble, InCommon, Layout, Setup, StageOf
+from simulator.strategies.setup import InCommon, Layout, ModelParallel, Setup, Together
 from simulator.strategies.tensors import Tensors
 
 __all__ = [
@@ -40,6 +38,7 @@ __all__ = [
     "LeftOpen",
     "Pace",
     "Reduction",
+    "Sending",
     "Software",
     "Strategy",
     "check_workers",
@@ -185,6 +184,27 @@ class LeftOpen(NamedTuple):
     reason: str
 
 
+class Sending(NamedTuple):
+    """What messages go by.
+
+    Attributes
+    ----------
+    inside_nodes
+        Whether anything crosses the links inside a node.
+    through_host
+        Whether what is sent is copied between a device's memory and its host's.
+    apart
+        Whether nothing is ever sent while a replica computes, by what is asked for.
+    carrier
+        What carries tensors between its processes, where that decides what they cost hosts.
+    """
+
+    inside_nodes: bool
+    through_host: bool = False
+    apart: bool = False
+    carrier: Carrier = "given"
+
+
 class Strategy(Terse):
     """Base of every strategy; what is not overridden is that of replicas that make each step together and have no servers."""
 
@@ -214,21 +234,18 @@ class Strategy(Terse):
     def program(self, setup: Setup, streams: Streams) -> Program:
         """What happens in a step, for every engine; ``streams`` choose the routes of connections."""
 
-    @property
-    def team(self) -> int:
-        """Devices of a worker whose gradients are summed before it pushes them as one."""
-        return 1
+    def together(self, setup: Setup) -> Together | None:  # noqa: ARG002
+        """Devices that are simulated as one; none: each by itself."""
+        return None
 
-    in_step: ClassVar[bool] = False
-    """Whether the devices of a team go through each step together, as one: their links and their work are taken together."""
+    def model_parallel(self, setup: Setup) -> ModelParallel:
+        """How a copy of the model lies on devices."""
+        return ModelParallel(setup)
 
-    def of_teams(self, processes: int) -> Self:
-        """The same with each team as one worker."""
-        raise NotImplementedError(f"{type(self).__name__} has no teams")
-
-    def as_one(self, whole: Cluster) -> Self:
-        """The same with the devices of a team, which go through each step together on ``whole``, as one."""
-        raise NotImplementedError(f"{type(self).__name__} has no devices that go through each step together")
+    def sending(self, setup: Setup) -> Sending:
+        """What its messages go by."""
+        layout = setup.layout
+        return Sending(inside_nodes=min(layout.ranks, layout.replicas_per_node) > 1)
 
     def in_common(self, setup: Setup) -> InCommon | None:  # noqa: ARG002
         """What steps vary by besides, that groups of ranks have in common; none where nothing is."""
@@ -267,10 +284,6 @@ class Strategy(Terse):
         """The same with buckets of another size, of a strategy that fuses gradients."""
         return self.model_copy(update={"bucket_size_bytes": size_bytes})
 
-    def laid_out(self, setup: Setup) -> str:  # noqa: ARG002
-        """How a model that is cut lies on devices, in words; empty where none is."""
-        return ""
-
     @property
     def software(self) -> tuple[Software, ...]:
         """What runs such a training as it comes, without code of one's own for it; empty: none that is widely used."""
@@ -308,27 +321,9 @@ class Strategy(Terse):
         """The same, with that work counted elsewhere."""
         return self
 
-    @property
-    def copies_to_host(self) -> bool:
-        """Whether what is sent is copied between a device's memory and its host's."""
-        return False
-
-    @property
-    def carrier(self) -> Carrier:
-        """What carries tensors between its processes, where that decides what they cost hosts."""
-        return "given"
-
     def with_clients(self, values: Mapping[str, float]) -> Self:  # noqa: ARG002
         """With what its clients take between steps, where that is not given: constants of practice by name."""
         return self
-
-    def sends_apart(self, setup: Setup) -> bool:  # noqa: ARG002
-        """Whether nothing is ever sent while a replica computes, by what is asked for."""
-        return False
-
-    def uses_inner_links(self, layout: Layout) -> bool:
-        """Whether anything crosses the links inside a node."""
-        return min(layout.ranks, layout.replicas_per_node) > 1
 
     def in_random_order(self, setup: Setup) -> bool:  # noqa: ARG002
         """Whether chance decides the order in which messages go."""
@@ -350,33 +345,9 @@ class Strategy(Terse):
         """What a device holds of the model, of each kind of devices (stages): one, or one for each chunk that it has."""
         return ((Held(),),)
 
-    def in_stages(self, setup: Setup) -> tuple[StageOf, ...]:  # noqa: ARG002
-        """The stages of its pipeline, as many as its program has routines; empty where there is none."""
-        return ()
-
-    def exchanges(self, setup: Setup, streams: Streams) -> tuple[Exchange, ...]:  # noqa: ARG002
-        """What devices that hold one model, or its state, together exchange in a step; empty where each has all of it."""
-        return ()
-
-    def bubble(self, setup: Setup) -> Bubble | None:  # noqa: ARG002
-        """What keeps the stages of its pipeline from computing; none where there are none."""
-        return None
-
     def avoided(self, setup: Setup) -> Iterator[Warned]:  # noqa: ARG002
         """What those who train so mostly avoid, and this scenario does not."""
         yield from ()
-
-    def copies(self, setup: Setup) -> NDArray[np.int64]:
-        """The copy of the model that each rank is of, shape (ranks,)."""
-        return np.arange(setup.layout.ranks)
-
-    def name_of_rank(self, setup: Setup, rank: int) -> str:  # noqa: ARG002
-        """What a rank is called in traces and on timelines; empty: by its number alone."""
-        return ""
-
-    def ranks_beside(self, setup: Setup, rank: int) -> Sequence[int]:  # noqa: ARG002
-        """The ranks that the stages of a rank's copy of the model are on, itself included, in their order; empty without stages."""
-        return ()
 
     # -- estimates -------------------------------------------------------------------
 

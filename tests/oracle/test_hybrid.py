@@ -85,7 +85,7 @@ def test_gradients_of_weights_fill_what_would_be_idle(weights: float) -> None:
     whole_s = 8 * (forward_s + backward_s) + idle_s
     scenario = built(strategy, {"micro_batches": 8})
     assert step_s(scenario) == pytest.approx(whole_s + APPLY_S / 4, rel=1e-9)
-    bubble = scenario.strategy.bubble(scenario)
+    bubble = scenario.strategy.model_parallel(scenario).bubble
     assert bubble is not None
     assert bubble.share == pytest.approx(idle_s / whole_s, rel=1e-9)
 

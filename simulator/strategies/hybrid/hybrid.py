@@ -42,7 +42,7 @@ from simulator.strategies.hybrid.groups import Among, Grid, Order, Timing, tenso
 from simulator.strategies.hybrid.parts import Cut, Exchanged, Part, Split, State, cut, parts_of, state_of
 from simulator.strategies.hybrid.routine import Reduced, Shard, StageCosts, routine_of
 from simulator.strategies.hybrid.schedules import Schedule, in_flight, passes
-from simulator.strategies.setup import Bubble, InCommon, Layout, Setup, StageOf
+from simulator.strategies.setup import Bubble, InCommon, Layout, ModelParallel, Setup, StageOf, Together
 from simulator.strategies.strategy import SOFTWARE, Count, Software, Strategy, check_workers
 
 __all__ = ["Hybrid"]
@@ -94,7 +94,6 @@ class Hybrid(Strategy):
     }
     terse: ClassVar[tuple[str, ...]] = ("keep_gathered", "reduce_precision", "pad_to_capacity")
     cuts_batches: ClassVar[bool] = True
-    in_step: ClassVar[bool] = True
 
     kind: Literal["hybrid"] = Field(default="hybrid", description="this strategy")
     workers: Count | None = Field(default=None, description="devices in all, one a worker; left out: as many as fill the cluster")
@@ -323,16 +322,17 @@ class Hybrid(Strategy):
 
     # -- what a step does ------------------------------------------------------------
 
-    @property
-    def team(self) -> int:
-        """Devices that split tensors, and so go through each step as one."""
-        return self.tensor if self._whole is None else 1
-
-    def as_one(self, whole: Cluster) -> Self:
-        """The same where the devices of ``whole`` that split tensors are taken together as one rank."""
+    def together(self, setup: Setup) -> Together | None:
+        """Devices that split tensors; none where they have been taken together."""
+        if self._whole is not None or self.tensor == 1:
+            return None
         ours = self.model_copy(update={"workers": None if self.workers is None else self.workers // self.tensor})
-        ours._whole = whole
-        return ours
+        ours._whole = setup.cluster
+        return Together(self.tensor, in_step=True, strategy=ours)
+
+    def model_parallel(self, setup: Setup) -> ModelParallel:
+        """By its degrees."""
+        return _Laid(self, setup)
 
     @property
     def tokens(self) -> Distribution:
@@ -409,18 +409,10 @@ class Hybrid(Strategy):
             peer,
             slowdown=None if layout.ranks > 1 else 0.0,  # one alone has nothing to communicate beside its passes
             routine_of=stage_of,
-            copy_of=self.copies(setup),
+            copy_of=self.model_parallel(setup).copies(),
             groups=tuple(ranks for _, ranks in groups),
             partition=tuple(number for number, _ in groups),
         )
-
-    def copies(self, setup: Setup) -> NDArray[np.int64]:
-        """The copy of the model that each rank is of; devices that split tensors sit next to each other, taken together or not."""
-        layout = setup.layout
-        grid = self.grid(layout)
-        copy_of = np.empty(grid.rank.size, dtype=np.int64)
-        copy_of[grid.rank] = np.arange(layout.replicas)[None, :]
-        return np.repeat(copy_of, layout.ranks // grid.rank.size)
 
     def grid(self, layout: Layout) -> Grid:
         """How its ranks are laid out; ``layout``: with devices that split tensors taken together."""
@@ -587,28 +579,15 @@ class Hybrid(Strategy):
             )
         return tuple(found)
 
-    def in_stages(self, setup: Setup) -> tuple[StageOf, ...]:
-        """Where there are several: their layers."""
-        if self.pipeline == 1:
-            return ()
-        return stages_of(setup.workload, self.chunks_of(setup), self.pipeline, setup.layout.replicas * self.tensor, self.delays)
-
     def exchanges(self, setup: Setup, streams: Streams) -> tuple[Exchange, ...]:
         """Of every stage's routine."""
         grid = self._grid_of(setup)
         its = Devices(setup.cluster, self._whole or setup.cluster, grid, self.tensor, self.expert, self.sequence_parallel)
         return exchanges_of(*self._routines(setup, streams), its)
 
-    def bubble(self, setup: Setup) -> Bubble | None:
-        """By its schedule."""
-        if self.pipeline == 1:
-            return None
-        cut_evenly = self.stages == "balanced"
-        return bubble_of(self.schedule, self.pipeline, self.chunks, setup.training.micro_batches, self.weights_share, cut_evenly=cut_evenly)
-
     def avoided(self, setup: Setup) -> Iterator[Warned]:
         """Pipelines that are not filled, and tensors split between nodes."""
-        bubble, count, per_node = self.bubble(setup), setup.training.micro_batches, setup.cluster.devices_per_node
+        bubble, count, per_node = self.model_parallel(setup).bubble, setup.training.micro_batches, setup.cluster.devices_per_node
         if bubble is not None and bubble.share and count < self.pipeline:
             yield Warned(
                 code="pipeline-not-filled", path="training.micro_batches", value=count,
@@ -621,27 +600,6 @@ class Hybrid(Strategy):
                 text=f"tensors are split over {self.tensor} devices and a node has {per_node}, so that every layer's exchanges cross the "
                 "links between nodes",
             )  # fmt: skip
-
-    def name_of_rank(self, setup: Setup, rank: int) -> str:
-        """Its stage and copy."""
-        stage, copy = self._place_of(setup, rank)
-        if self.pipeline == 1:
-            return f"copy {copy}"
-        return f"stage {stage}" if setup.layout.replicas == 1 else f"stage {stage} of copy {copy}"
-
-    def ranks_beside(self, setup: Setup, rank: int) -> Sequence[int]:
-        """The stages of its copy."""
-        if self.pipeline == 1:
-            return ()
-        ranks: list[int] = self.grid(setup.layout).rank[:, self._place_of(setup, rank)[1]].tolist()
-        return ranks
-
-    def _place_of(self, setup: Setup, rank: int) -> tuple[int, int]:
-        """The stage and the copy of a rank."""
-        if self.order == "data":
-            return divmod(rank, setup.layout.replicas)
-        copy, stage = divmod(rank, self.pipeline)
-        return stage, copy
 
     # -- estimates -------------------------------------------------------------------
 
@@ -689,13 +647,6 @@ class Hybrid(Strategy):
         """Each whose degree is above 1."""
         degrees = {"pipeline": self.pipeline > 1, "tensor": self.tensor > 1, "expert": self.expert > 1, "sharded": self.shard != "none"}
         return tuple(name for name, there in degrees.items() if there)
-
-    def laid_out(self, setup: Setup) -> str:
-        """Degrees, and who shares the state."""
-        copies = setup.layout.replicas
-        text = " x ".join(f"{name} {degree}" for name, degree in (("data", copies), ("pipeline", self.pipeline), ("tensor", self.tensor)))
-        text += f", with experts spread over {self.expert}" if self.expert > 1 else ""
-        return text + (f" and {self.shard} shared by {self.shard_group or copies} copies" if self.shard != "none" else "")
 
     @property
     def fuses(self) -> bool:
@@ -746,6 +697,72 @@ class Hybrid(Strategy):
         """With fewer devices, at least those of one copy."""
         each = self.pipeline * self.tensor
         return self.changed(workers=max(replicas // each, 1) * each)
+
+
+class _Laid(ModelParallel):
+    """How copies of a model lie on devices by a strategy's degrees."""
+
+    def __init__(self, strategy: Hybrid, setup: Setup) -> None:
+        super().__init__(setup)
+        self._strategy = strategy
+
+    @property
+    def in_words(self) -> str:
+        """Degrees, and who shares the state."""
+        its, copies = self._strategy, self._setup.layout.replicas
+        text = " x ".join(f"{name} {degree}" for name, degree in (("data", copies), ("pipeline", its.pipeline), ("tensor", its.tensor)))
+        text += f", with experts spread over {its.expert}" if its.expert > 1 else ""
+        return text + (f" and {its.shard} shared by {its.shard_group or copies} copies" if its.shard != "none" else "")
+
+    @property
+    def stages(self) -> tuple[StageOf, ...]:
+        """Where there are several: their layers."""
+        its, setup = self._strategy, self._setup
+        if its.pipeline == 1:
+            return ()
+        return stages_of(setup.workload, its.chunks_of(setup), its.pipeline, setup.layout.replicas * its.tensor, its.delays)
+
+    @property
+    def bubble(self) -> Bubble | None:
+        """By the schedule."""
+        its, micro_batches = self._strategy, self._setup.training.micro_batches
+        if its.pipeline == 1:
+            return None
+        cut_evenly = its.stages == "balanced"
+        return bubble_of(its.schedule, its.pipeline, its.chunks, micro_batches, its.weights_share, cut_evenly=cut_evenly)
+
+    def copies(self) -> NDArray[np.int64]:
+        """Devices that split tensors sit next to each other, taken together or not."""
+        layout = self._setup.layout
+        grid = self._strategy.grid(layout)
+        copy_of = np.empty(grid.rank.size, dtype=np.int64)
+        copy_of[grid.rank] = np.arange(layout.replicas)[None, :]
+        return np.repeat(copy_of, layout.ranks // grid.rank.size)
+
+    def exchanges(self, streams: Streams) -> tuple[Exchange, ...]:
+        """Of every stage's routine."""
+        return self._strategy.exchanges(self._setup, streams)
+
+    def name_of_rank(self, rank: int) -> str:
+        """Its stage and copy."""
+        stage, copy = self._place_of(rank)
+        if self._strategy.pipeline == 1:
+            return f"copy {copy}"
+        return f"stage {stage}" if self._setup.layout.replicas == 1 else f"stage {stage} of copy {copy}"
+
+    def ranks_beside(self, rank: int) -> Sequence[int]:
+        """The stages of its copy."""
+        if self._strategy.pipeline == 1:
+            return ()
+        ranks: list[int] = self._strategy.grid(self._setup.layout).rank[:, self._place_of(rank)[1]].tolist()
+        return ranks
+
+    def _place_of(self, rank: int) -> tuple[int, int]:
+        """The stage and the copy of a rank."""
+        if self._strategy.order == "data":
+            return divmod(rank, self._setup.layout.replicas)
+        copy, stage = divmod(rank, self._strategy.pipeline)
+        return stage, copy
 
 
 class _Costs:
