@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, final
 
 from pydantic import Field
 
@@ -206,7 +206,11 @@ class Sending(NamedTuple):
 
 
 class Strategy(Terse):
-    """Base of every strategy; what is not overridden is that of replicas that make each step together and have no servers."""
+    """Base of every strategy, and the questions that it answers, in groups that are numbered below.
+
+    Layout and program are each strategy's own. Every other question has an answer here, that of replicas which make each
+    step together and have no servers; what is final follows from the rest.
+    """
 
     terse: ClassVar[tuple[str, ...]] = ()
     count_key: ClassVar[str] = "workers"
@@ -224,37 +228,11 @@ class Strategy(Terse):
     short_names: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Names that a plan takes, each with the keys that it sets."""
 
-    # -- layout and rules ------------------------------------------------------------
+    # -- 1. where its processes sit, and what it cannot be combined with -------------------
 
     @abstractmethod
     def layout(self, cluster: Cluster) -> Layout:
         """Where its processes sit on a cluster; what is left out fills the cluster."""
-
-    @abstractmethod
-    def program(self, setup: Setup, streams: Streams) -> Program:
-        """What happens in a step, for every engine; ``streams`` choose the routes of connections."""
-
-    def together(self, setup: Setup) -> Together | None:  # noqa: ARG002
-        """Devices that are simulated as one; none: each by itself."""
-        return None
-
-    def model_parallel(self, setup: Setup) -> ModelParallel:
-        """How a copy of the model lies on devices."""
-        return ModelParallel(setup)
-
-    def sending(self, setup: Setup) -> Sending:
-        """What its messages go by."""
-        layout = setup.layout
-        return Sending(inside_nodes=min(layout.ranks, layout.replicas_per_node) > 1)
-
-    def in_common(self, setup: Setup) -> InCommon | None:  # noqa: ARG002
-        """What steps vary by besides, that groups of ranks have in common; none where nothing is."""
-        return None
-
-    @property
-    def simpler(self) -> Mapping[str, Any] | None:
-        """``[strategy]`` of a simpler one that does the same, where there is one."""
-        return None
 
     def check_layout(self, cluster: Cluster) -> None:
         """Raise ValueError, with a sentence that says why, if the cluster cannot hold it."""
@@ -262,33 +240,20 @@ class Strategy(Terse):
     def check(self, setup: Setup) -> None:
         """Raise ValueError, with a sentence that says why, if another part of the scenario excludes it."""
 
-    # -- what a step does ------------------------------------------------------------
+    # -- 2. what happens in a step ---------------------------------------------------------
+
+    @abstractmethod
+    def program(self, setup: Setup, streams: Streams) -> Program:
+        """What happens in a step, for every engine; ``streams`` choose the routes of connections."""
+
+    # -- 3. who waits for whom, and what that does to replicas -----------------------------
 
     @property
     def pace(self) -> Pace:
         """Who waits for whom."""
         return Pace()
 
-    @property
-    def fuses(self) -> bool:
-        """Whether gradients are reduced in buckets, as many as the key ``bucket_size`` makes of them."""
-        return False
-
-    @property
-    def bucket_bytes(self) -> float | None:
-        """Size of a bucket of gradients, its key ``bucket_size``; none: all are reduced as one, or nothing is."""
-        size_bytes: float | None = getattr(self, "bucket_size_bytes", None)
-        return size_bytes
-
-    def with_buckets(self, size_bytes: float | None) -> Self:
-        """The same with buckets of another size, of a strategy that fuses gradients."""
-        return self.model_copy(update={"bucket_size_bytes": size_bytes})
-
-    @property
-    def software(self) -> tuple[Software, ...]:
-        """What runs such a training as it comes, without code of one's own for it; empty: none that is widely used."""
-        return ()
-
+    @final
     @property
     def inexact(self) -> str:
         """How its replicas come to differ from each other, so that it may need more samples; empty where they are all alike.
@@ -300,10 +265,35 @@ class Strategy(Terse):
             return f"each worker averages with {pace.waits_for - 1} others alone"
         return f"its replicas average every {pace.every} steps only" if pace.every > 1 else ""
 
+    def avoided(self, setup: Setup) -> Iterator[Warned]:  # noqa: ARG002
+        """What those who train so mostly avoid, and this scenario does not."""
+        yield from ()
+
+    # -- 4. what replicas reduce among themselves ------------------------------------------
+
     @property
     def reduction(self) -> Reduction | None:
         """How replicas reduce their gradients among themselves; none where they do not."""
         return None
+
+    @property
+    def fuses(self) -> bool:
+        """Whether gradients are reduced in buckets, as many as the key ``bucket_size`` makes of them."""
+        return False
+
+    @final
+    @property
+    def bucket_bytes(self) -> float | None:
+        """Size of a bucket of gradients, its key ``bucket_size``; none: all are reduced as one, or nothing is."""
+        size_bytes: float | None = getattr(self, "bucket_size_bytes", None)
+        return size_bytes
+
+    @final
+    def with_buckets(self, size_bytes: float | None) -> Self:
+        """The same with buckets of another size, of a strategy that fuses gradients."""
+        return self.model_copy(update={"bucket_size_bytes": size_bytes})
+
+    # -- 5. what travels to servers, and what compression of it costs ----------------------
 
     def tensors(self, setup: Setup) -> Tensors:  # noqa: ARG002
         """What travels between workers and servers in a step; nothing without servers."""
@@ -321,13 +311,48 @@ class Strategy(Terse):
         """The same, with that work counted elsewhere."""
         return self
 
-    def with_clients(self, values: Mapping[str, float]) -> Self:  # noqa: ARG002
-        """With what its clients take between steps, where that is not given: constants of practice by name."""
-        return self
-
     def in_random_order(self, setup: Setup) -> bool:  # noqa: ARG002
         """Whether chance decides the order in which messages go."""
         return False
+
+    # -- 6. what messages go by ------------------------------------------------------------
+
+    def sending(self, setup: Setup) -> Sending:
+        """What its messages go by."""
+        layout = setup.layout
+        return Sending(inside_nodes=min(layout.ranks, layout.replicas_per_node) > 1)
+
+    # -- 7. what a device holds, and how a copy of the model lies on devices ---------------
+
+    def held(self, setup: Setup) -> tuple[tuple[Held, ...], ...]:  # noqa: ARG002
+        """What a device holds of the model, of each kind of devices (stages): one, or one for each chunk that it has."""
+        return ((Held(),),)
+
+    def model_parallel(self, setup: Setup) -> ModelParallel:
+        """How a copy of the model lies on devices."""
+        return ModelParallel(setup)
+
+    @property
+    def cuts(self) -> tuple[str, ...]:
+        """By what copies of the model are cut, or share their state: of pipeline, tensor, expert and sharded; none: whole copies."""
+        return ()
+
+    # -- 8. what is simulated as one, or otherwise -----------------------------------------
+
+    def together(self, setup: Setup) -> Together | None:  # noqa: ARG002
+        """Devices that are simulated as one; none: each by itself."""
+        return None
+
+    def in_common(self, setup: Setup) -> InCommon | None:  # noqa: ARG002
+        """What steps vary by besides, that groups of ranks have in common; none where nothing is."""
+        return None
+
+    @property
+    def simpler(self) -> Mapping[str, Any] | None:
+        """``[strategy]`` of a simpler one that does the same, where there is one."""
+        return None
+
+    # -- 9. what it leaves open, and what has been tried -----------------------------------
 
     def left_open(self, setup: Setup) -> Iterator[LeftOpen]:  # noqa: ARG002
         """Its settings that are left out and decide the result."""
@@ -337,19 +362,20 @@ class Strategy(Terse):
         """With what it leaves out that decides the result; itself where it leaves out nothing."""
         return self
 
+    def with_clients(self, values: Mapping[str, float]) -> Self:  # noqa: ARG002
+        """With what its clients take between steps, where that is not given: constants of practice by name."""
+        return self
+
     def checked_as(self, setup: Setup) -> tuple[str, bool] | None:  # noqa: ARG002
         """Mode and whether messages overlap with compute, as ``models/evidence.toml`` lists what was run; none if this never was."""
         return None
 
-    def held(self, setup: Setup) -> tuple[tuple[Held, ...], ...]:  # noqa: ARG002
-        """What a device holds of the model, of each kind of devices (stages): one, or one for each chunk that it has."""
-        return ((Held(),),)
+    @property
+    def software(self) -> tuple[Software, ...]:
+        """What runs such a training as it comes, without code of one's own for it; empty: none that is widely used."""
+        return ()
 
-    def avoided(self, setup: Setup) -> Iterator[Warned]:  # noqa: ARG002
-        """What those who train so mostly avoid, and this scenario does not."""
-        yield from ()
-
-    # -- estimates -------------------------------------------------------------------
+    # -- 10. what a step takes and sends, asked before there is a program ------------------
 
     def lone_step_s(self, setup: Setup) -> float:
         """Seconds of a step whose transfers have all links to themselves and whose compute has no jitter."""
@@ -372,15 +398,31 @@ class Strategy(Terse):
         tensors = self.tensors(setup)
         return [*(each.size_bytes for each in tensors.variables), *(each.size_bytes for each in tensors.gradients)]
 
-    # -- names -----------------------------------------------------------------------
+    # -- 11. what it is called -------------------------------------------------------------
     # Users write the kind or a short name; a table of results has the kind and the variant, groups of results that are
     # alike have the way, tables and plans say it in words, and a curve of a report has a title.
 
+    @property
+    def way(self) -> str:
+        """The way of training in two words, for groups of results that are alike: ``async PS``."""
+        return self.name_of_kind()
+
+    @property
+    def in_words(self) -> str:
+        """In few words, for tables and plans, with everything but its number of workers: ``async PS, 2 servers``."""
+        return self.way
+
+    def title(self, *, servers: bool = True) -> str:  # noqa: ARG002
+        """For the curve of a report: as people say it, without its number of workers; ``servers``: with that of its servers."""
+        return self.in_words.capitalize()
+
+    @final
     @classmethod
     def name_of_kind(cls) -> str:
         """The ``kind`` that a user writes."""
         return str(cls.model_fields["kind"].default)
 
+    @final
     @property
     def variant(self) -> str:
         """Its mode or algorithm, as a table adds it to the kind; empty where there is none."""
@@ -392,43 +434,26 @@ class Strategy(Terse):
         keys = ("kind", cls.count_key, cls.variant_key, "servers" if cls.has_servers else "")
         return tuple(key for key in keys if key)
 
-    @property
-    def way(self) -> str:
-        """The way of training in two words, for groups of results that are alike: ``async PS``."""
-        return self.name_of_kind()
-
-    @property
-    def cuts(self) -> tuple[str, ...]:
-        """By what copies of the model are cut, or share their state: of pipeline, tensor, expert and sharded; none: whole copies."""
-        return ()
-
-    @property
-    def in_words(self) -> str:
-        """In few words, for tables and plans, with everything but its number of workers: ``async PS, 2 servers``."""
-        return self.way
-
-    def title(self, *, servers: bool = True) -> str:  # noqa: ARG002
-        """For the curve of a report: as people say it, without its number of workers; ``servers``: with that of its servers."""
-        return self.in_words.capitalize()
-
-    # -- sweeps and plans ------------------------------------------------------------
-
     @classmethod
     def keys_for(cls, name: str, own: Mapping[str, Any]) -> dict[str, Any]:
         """``[strategy]`` under one of its short names, with what makes sense of a scenario's own keys of this kind."""
         return {**own, **cls.short_names[name]}
 
+    # -- 12. the same with other numbers ---------------------------------------------------
+
+    @final
     def with_count(self, count: int) -> Self:
         """With another number of workers (or of replicas, where one process drives all); itself where there is no such number."""
         return self.model_copy(update={self.count_key: count}) if self.count_key else self
 
-    def alone_with_servers(self) -> Self:
-        """With one worker, and all servers; itself where there are none."""
-        return self
-
+    @final
     def with_servers(self, count: int) -> Self:
         """With another number of parameter servers; itself where it has none."""
         return self.model_copy(update={"servers": count}) if self.has_servers else self
+
+    def alone_with_servers(self) -> Self:
+        """With one worker, and all servers; itself where there are none."""
+        return self
 
     def fewer(self, replicas: int, before: int) -> Self:  # noqa: ARG002
         """With another number of replicas, validated anew.
@@ -440,16 +465,18 @@ class Strategy(Terse):
         """
         return self.changed(**{self.count_key: replicas}) if self.count_key else self
 
+    @final
+    def changed(self, **keys: Any) -> Self:
+        """With other keys, validated anew."""
+        return type(self).model_validate(self.model_dump() | keys)
+
+    @final
     def given_and_default(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Every key with its value, and with its default."""
         fields = type(self).model_fields
         return {name: getattr(self, name) for name in fields}, {
             name: field.get_default(call_default_factory=True) for name, field in fields.items()
         }
-
-    def changed(self, **keys: Any) -> Self:
-        """With other keys, validated anew."""
-        return type(self).model_validate(self.model_dump() | keys)
 
 
 def cores_s(setup: Setup, copied_bytes: float, *hosts_s: float, updates_on_host: bool) -> float:
