@@ -99,7 +99,7 @@ def _worker_count(result: Result, goal: Goal) -> WorkerCount:
     )
     return WorkerCount(
         workers=scenario.workers,
-        replicas=result.ranks,
+        replicas=result.replicas,
         throughput_samples_per_s=result.throughput_samples_per_s,
         throughput_of_each_replication=result.throughput_of_each_replication,
         discrepancy=result.discrepancy,

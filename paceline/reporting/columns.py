@@ -89,7 +89,7 @@ _COMPUTED: dict[str, tuple[Column, ...]] = {
         COLUMNS["throughput_samples_per_s"],
     ),
     "distribution": (
-        Column("Strategy", "text"), Column("Scaling", "text"), Column("Replicas", "count"),
+        Column("Strategy", "text"), Column("Scaling", "text"), COLUMNS["replicas"],
         Column("Staleness from", "count"), Column("to", "count"), Column("Share of updates", "share"),
     ),
 }  # fmt: skip

@@ -36,9 +36,9 @@ class Request:
     Attributes
     ----------
     fewest, most
-        Replicas, or devices.
+        Replicas, or ranks.
     counted
-        Which of them: ``replica``, or ``device`` where a replica may have several.
+        Which of them: ``replica``, or ``rank`` where some replicas are cut over several devices, each with a rank of its own.
     curves
         How many strategies, clusters and so on are compared.
     scalings
@@ -78,7 +78,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Answer:
-    """The fastest result among those with the most replicas, and what else must be said of it.
+    """The fastest result among those with the most ranks, and what else must be said of it.
 
     Attributes
     ----------
@@ -176,7 +176,7 @@ class Content:
     at
         Where each of them stands.
     against
-        The answer against the next fastest with as many replicas; empty where there is none.
+        The answer against the next fastest with as many ranks; empty where there is none.
     unpriced
         Why some results have no cost, one sentence per cluster.
     """
@@ -298,7 +298,7 @@ def request_of(results: Sequence[Result], at: Coordinates) -> Request:
     return Request(
         fewest=min(result.ranks for result in results),
         most=max(result.ranks for result in results),
-        counted="replica" if all(result.ranks == result.replicas for result in results) else "device",
+        counted="replica" if all(result.ranks == result.replicas for result in results) else "rank",
         curves=len(at.curves),
         clusters=tuple(dict.fromkeys(result.scenario.cluster.name for result in results)),
         scalings=next(group.labels for group in at.groups if group.id == "scaling"),
@@ -307,7 +307,7 @@ def request_of(results: Sequence[Result], at: Coordinates) -> Request:
 
 
 def answer_of(results: Sequence[Result], at: Coordinates, chosen: str | None = None) -> Answer:
-    """Find the fastest result where there are most replicas.
+    """Find the fastest result where there are most ranks.
 
     Parameters
     ----------

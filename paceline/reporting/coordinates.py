@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from simulator.base.text import clean, kind_of_setting, written
 from simulator.results.results import Result
+from simulator.results.rows import COLUMNS
 from simulator.scenario import Scenario
 from simulator.strategies.catalogue import KEYS_OF_NAMES
 
@@ -39,16 +40,16 @@ _OWN = KEYS_OF_NAMES | {"cluster.name", "cluster.nodes", "cluster.available", "r
 _LAST_RESORT = ("cluster.nodes", "cluster.available", "strategy.workers", "run.seed")
 _MOST_NAMED = 3
 _NAMES = {
-    "replicas": "Replicas",
-    "ranks": "Devices",
-    "strategy.servers": "Servers",
-    "workload.batch_per_replica": "Batch of a replica",
-    "workload.global_batch": "Batch of all replicas",
+    "replicas": COLUMNS["replicas"].heading,
+    "ranks": COLUMNS["ranks"].heading,
+    "strategy.servers": COLUMNS["servers"].heading,
+    "workload.batch_per_replica": COLUMNS["batch_per_replica"].heading,
+    "workload.global_batch": COLUMNS["global_batch"].heading,
     "cluster.inter_node.bandwidth_bytes_per_s": "Network bandwidth",
     "cluster.inter_node.latency_s": "Network latency",
-    "cluster.nodes": "Nodes",
+    "cluster.nodes": COLUMNS["nodes"].heading,
     "cluster.available": "Nodes available",
-    "run.seed": "Seed",
+    "run.seed": COLUMNS["seed"].heading,
 }
 _UNITS = ("_bytes_per_s", "_bytes", "_s")
 """How names of settings end that have a unit; their values are written with it."""
@@ -105,7 +106,7 @@ class Coordinates:
     Attributes
     ----------
     keys
-        Replicas or ranks first.
+        Replicas first; ranks in their place where some replicas are cut over several devices.
     groups, curves
         In the order in which they first occur.
     curve_of

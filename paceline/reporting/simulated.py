@@ -127,7 +127,7 @@ def simulated_sections(
 def timeline_of(scenario: Scenario, name: str) -> Timeline | None:
     """Simulate replication 0 again and lay out some of its steps (:func:`paceline.reporting.timeline.laid_out`).
 
-    A long or large run is cut to its first steps, or to fewer replicas if that is not
+    A long or large run is cut to its first steps, or to fewer ranks if that is not
     enough; the note says so.
 
     Parameters
@@ -154,10 +154,10 @@ def timeline_of(scenario: Scenario, name: str) -> Timeline | None:
 
 
 def shortened(scenario: Scenario) -> tuple[Scenario, str]:
-    """The scenario with fewer steps, and if that is not enough with fewer replicas, so that its records fit into memory.
+    """The scenario with fewer steps, and if that is not enough with fewer ranks, so that its records fit into memory.
 
     Fewer steps are the first steps of the very same run: its random streams do not depend
-    on how long it is. Fewer replicas are another scenario.
+    on how long it is. Fewer ranks are another scenario.
 
     Returns
     -------
@@ -172,15 +172,15 @@ def shortened(scenario: Scenario) -> tuple[Scenario, str]:
         It cannot be made small enough.
     """
     notes: list[str] = []
-    replicas = scenario.ranks
-    fewer = replicas
+    ranks = scenario.ranks
+    fewer = ranks
     while fewer > 2 and records_a_step(scenario, fewer) * _FEWEST_RECORDED > _MOST_RECORDS:
         fewer = max(2, fewer // 2)
-    if fewer < replicas:
-        scenario = _with_replicas(scenario, fewer)
+    if fewer < ranks:
+        scenario = _with_ranks(scenario, fewer)
         notes.append(
-            f"Simulated with {scenario.ranks:,} {'replicas' if scenario.ranks == scenario.replicas else 'devices'} in place of "
-            f"{replicas:,}, of which every message would take too long: "
+            f"Simulated with {scenario.ranks:,} {_makes_steps(scenario)} in place of "
+            f"{ranks:,}, of which every message would take too long: "
             "how long messages and queues take differs from the run with all."
         )
     whole = scenario.run.total_steps(scenario.ranks) / scenario.ranks
@@ -193,8 +193,13 @@ def shortened(scenario: Scenario) -> tuple[Scenario, str]:
     return scenario, " ".join(notes)
 
 
-def records_a_step(scenario: Scenario, replicas: int) -> int:
-    """About how many records one step of that many replicas makes."""
+def _makes_steps(scenario: Scenario) -> str:
+    """What its ranks are: replicas, or where these are cut over devices, ranks by no other name."""
+    return "replicas" if scenario.ranks == scenario.replicas else "ranks"
+
+
+def records_a_step(scenario: Scenario, ranks: int) -> int:
+    """About how many records one step of that many ranks makes."""
     messages = 0
     if scenario.servers:
         tensors = scenario.strategy.tensors(scenario)
@@ -203,9 +208,9 @@ def records_a_step(scenario: Scenario, replicas: int) -> int:
         messages = carried + copied + 2 * len(tensors.gradients) + len(tensors.forward) + len(tensors.backward)
     else:
         # each with the piece of compute that its gradients come from
-        messages = all_reduces_a_step(scenario) * (1 + (2 * (replicas - 1) if scenario.rank_messages else 1))
+        messages = all_reduces_a_step(scenario) * (1 + (2 * (ranks - 1) if scenario.rank_messages else 1))
         messages += scenario.strategy.messages_a_step(scenario)
-    return replicas * (messages + _BESIDES)
+    return ranks * (messages + _BESIDES)
 
 
 def all_reduces_a_step(scenario: Scenario) -> int:
@@ -214,15 +219,17 @@ def all_reduces_a_step(scenario: Scenario) -> int:
     return len(reduction.buckets(scenario.workload, scenario.batch, scenario.replicas)) if reduction is not None else 0
 
 
-def _with_replicas(scenario: Scenario, replicas: int) -> Scenario:
-    """The same with that many replicas, each with as many samples as before."""
+def _with_ranks(scenario: Scenario, ranks: int) -> Scenario:
+    """The same with that many ranks, each replica with as many samples as before."""
     load = scenario.workload.model_copy(update={"batch_per_replica": scenario.batch, "global_batch": None})
     try:
-        strategy = scenario.strategy.fewer(replicas, scenario.ranks)
+        strategy = scenario.strategy.fewer(ranks, scenario.ranks)
         return Scenario(**{**scenario.sections, "workload": load, "strategy": strategy})
     except ValidationError as error:
         reason = " ".join(str(error.errors(include_url=False)[0]["msg"]).split())
-        raise SimulationError(f"the timeline needs a smaller run, and with {replicas:,} replicas there is none: {reason}") from None
+        raise SimulationError(
+            f"the timeline needs a smaller run, and with {ranks:,} {_makes_steps(scenario)} there is none: {reason}"
+        ) from None
 
 
 # -- one change at a time --------------------------------------------------------------------
