@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from simulator.base.table import Column
 from simulator.base.text import clean, kind_of_setting, written
 from simulator.results.results import Result
 from simulator.results.rows import COLUMNS
@@ -16,6 +17,7 @@ from simulator.strategies.catalogue import KEYS_OF_NAMES
 
 __all__ = [
     "ABSENT",
+    "CONFIGURATION",
     "Coordinates",
     "Curve",
     "Group",
@@ -33,6 +35,9 @@ _OF_ANY_DEVICE = ("workload.name", "workload.batch_per_replica", "workload.globa
 
 ABSENT = -1
 """Place of a point on a key that it does not have, such as servers of an all-reduce."""
+
+CONFIGURATION = Column("configuration", "text", "Strategy", "the curve, and its settings where more than the number of replicas is swept")
+"""The column that says which result a row is of."""
 
 _OWN = KEYS_OF_NAMES | {"cluster.name", "cluster.nodes", "cluster.available", "run.seed", "workload.name"}
 """Settings that the replicas, a label or a key of their own say already."""
