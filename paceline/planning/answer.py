@@ -1,17 +1,24 @@
-"""What a plan answers: frozen, versioned, plain data."""
+"""What a plan answers: frozen, versioned, plain data, and the file that it lies in."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field, SerializerFunctionWrapHandler, ValidationError, model_serializer
 
 from paceline.planning.goal import Goal
+from simulator.base.checksums import CHANGED, checksum_holds
+from simulator.base.errors import ResultsError
+from simulator.base.file_kinds import is_json_of, mistaken
+from simulator.base.outputs import OutputKind
 from simulator.base.short import Short
 from simulator.base.spec import Checksummed, Spec
 from simulator.base.table import Row, Table
 from simulator.base.text import counted, estimated, format_share, shortly_listed
+from simulator.base.validation_errors import rule_of
 from simulator.results.left_out import LeftOut
 from simulator.results.results import Result
 from simulator.results.rows import BRIEF, OF_JOB
@@ -23,6 +30,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
+    "PLAN",
     "Candidate",
     "ClusterAnswer",
     "Improvement",
@@ -35,6 +43,8 @@ __all__ = [
     "StrategyAnswer",
     "WayAnswer",
     "WorkerCount",
+    "plan_file_of",
+    "read_plan",
     "refused_once",
 ]
 
@@ -339,3 +349,55 @@ _MOST_SHOWN = 10
 def _without(written: dict[str, Any], *names: str) -> dict[str, Any]:
     """Without parts that say nothing, so that plans which have none are written as before."""
     return {name: value for name, value in written.items() if value or name not in names}
+
+
+# -- the file of a plan ----------------------------------------------------------------------
+
+PLAN = OutputKind("is no answer of a plan", lambda path: is_json_of(path, "plan"))
+"""Files that a later plan may replace."""
+_VERSION = 1
+
+
+def plan_file_of(results: Path) -> Path:
+    """Where the answer of a plan lies whose results are in a file."""
+    return results.with_suffix(".plan.json")
+
+
+def read_plan(path: Path) -> Plan:
+    """Read the answer of a plan, as `paceline plan` writes it beside its results.
+
+    Raises
+    ------
+    ResultsError
+        The file is missing, not readable, no plan, of a newer schema, or not as it was written.
+    """
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise ResultsError(
+            f"{path}: there is no such file; check the path; `paceline plan --out FILE.ndjson` writes FILE.plan.json"
+        ) from None
+    except OSError as error:
+        raise ResultsError(f"{path}: cannot be read: {error.strerror or type(error).__name__}") from None
+    try:
+        data = json.loads(content)
+    except (ValueError, RecursionError):
+        raise ResultsError(f"{path}: {mistaken(path, 'plan') or 'must be JSON, as `paceline plan` writes it beside its results'}") from None
+    if not isinstance(data, dict):
+        raise ResultsError(f"{path}: must hold an object in braces, as `paceline plan` writes it beside its results")
+    if checksum_holds(content) is False:
+        raise ResultsError(f"{path}: {CHANGED}; plan again, which goes on with the results that are there")
+    version = data.get("schema_version")
+    if isinstance(version, int) and version > _VERSION:
+        raise ResultsError(
+            f"{path}: schema_version {version} is newer than {_VERSION}, the newest that this Paceline reads; "
+            "update Paceline, or plan again with this one"
+        )
+    try:
+        return Plan.model_validate_json(content)
+    except ValidationError as error:
+        if said := mistaken(path, "plan"):
+            raise ResultsError(f"{path}: {said}") from None
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the file"
+        raise ResultsError(f"{path}: {where} {rule_of(first)}: this is no answer of `paceline plan`") from None

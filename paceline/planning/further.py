@@ -6,9 +6,8 @@ import itertools
 from collections.abc import Sequence
 
 from paceline.planning.answer import JobCount, ServerCount, WorkerCount
-from paceline.planning.goal import Goal
+from paceline.planning.goal import Goal, job_of
 from paceline.planning.space import Line
-from paceline.planning.whole_job import job_of
 from paceline.sweeping import Simulate
 from simulator.base.errors import ScenarioError
 from simulator.results.cost import placement_of, usd_per_hour

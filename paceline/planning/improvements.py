@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 
 from paceline.comparing import compare
 from paceline.planning.answer import Improvement
-from paceline.planning.goal import Goal
+from paceline.planning.goal import Goal, job_of
 from paceline.planning.tuning import bucket_in_words, fastest_of, with_buckets
-from paceline.planning.whole_job import job_of
 from paceline.sentences import LARGER_BATCH, nodes_beyond
 from paceline.sweeping import Simulate
 from simulator.base.errors import ScenarioError

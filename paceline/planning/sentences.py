@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 
 from paceline.comparing import LITTLE, has_effect, never_held
 from paceline.planning.answer import Candidate, Improvement, Plan, Refused
-from paceline.planning.goal import Goal, reachable_confidence, required_rate
+from paceline.planning.goal import Goal, job_of, reachable_confidence, required_rate
 from paceline.planning.judging import Judge, Point
 from paceline.planning.space import Space
-from paceline.planning.whole_job import job_of
 from paceline.sentences import (
     beyond_in_brackets,
     change_in_words,

@@ -16,9 +16,8 @@ from typer.testing import CliRunner
 from paceline.cli.commands.report import _formats_of, report
 from paceline.cli.ending import StoppedError
 from paceline.cli.options import with_options
-from paceline.planning.answer import Candidate, Plan
+from paceline.planning.answer import Candidate, Plan, read_plan
 from paceline.planning.goal import Goal
-from paceline.reporting.planned import read_plan
 from paceline.reporting.report import source_of_files
 from simulator.base.errors import InputError, ResultsError
 from simulator.results.results import Result
