@@ -117,7 +117,7 @@ def never_held(result: Result) -> bool:
 
 
 def rivals_of(results: Sequence[Result], best: int) -> list[int]:
-    """Those at as many replicas as the best, the fastest first; not those whose steps are the same, and whose jobs alone differ."""
+    """Those at as many ranks as the best, the fastest first; not those whose steps are the same, and whose jobs alone differ."""
     ours = results[best]
     there = [index for index, its in enumerate(results) if its.ranks == ours.ranks and index != best and not _same_steps(its, ours)]
     return sorted(there, key=lambda index: -results[index].throughput_samples_per_s.mean)

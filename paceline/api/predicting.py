@@ -525,7 +525,7 @@ def plan(
     from paceline.lengthy import agree_to_plan
     from paceline.planning import goal_of, length_of, space_of
     from paceline.planning import plan as search
-    from paceline.reporting.planned import PLAN, plan_file_of
+    from paceline.planning.answer import PLAN, plan_file_of
     from paceline.sweeping import axes_of
     from simulator.base.outputs import Output
     from simulator.catalogue.loading import pairs_of

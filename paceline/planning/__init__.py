@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from paceline.planning.advice import Advice, advise, space_to_advise
 from paceline.planning.answer import Candidate, ClusterAnswer, Improvement, Plan, ServerCount, WorkerCount
-from paceline.planning.goal import Goal, goal_of
+from paceline.planning.goal import Goal, goal_of, length_of
 from paceline.planning.improvements import improvements
 from paceline.planning.planner import plan
 from paceline.planning.space import Space, space_of
-from paceline.planning.whole_job import length_of
 
 __all__ = [
     "Advice",

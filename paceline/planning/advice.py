@@ -13,6 +13,7 @@ from paceline.comparing import compare, never_held, of_more_devices
 from paceline.planning.answer import Refused, refused_once
 from paceline.planning.bounds import Ceilings
 from paceline.planning.space import Line, Space, base_of, counts_of, space_of
+from paceline.planning.tables import RATE, WORKERS
 from paceline.planning.tuning import best_bucket, bucket_in_words, can_fuse
 from paceline.ranges import doubled
 from paceline.sentences import change_in_words, staleness_in_words
@@ -27,6 +28,7 @@ from simulator.memory import does_not_fit
 from simulator.resolve.resolve import resolve
 from simulator.results.cost import placement_of, usd_per_hour, usd_per_million_samples
 from simulator.results.results import Result
+from simulator.results.rows import COLUMNS
 from simulator.scenario import Scenario
 from simulator.spec.prices import Prices
 from simulator.strategies.catalogue import SHORT_NAMES, kind_of
@@ -70,16 +72,14 @@ class Advice(Short, Spec):
     def table(self) -> Table:
         """A row for each strategy and number of machines."""
         columns = (
-            Column("strategy", "text", "Strategy"),
+            COLUMNS["strategy"],
             Column("nodes", "count", "Machines"),
-            Column("workers", "count", "Workers"),
-            Column("samples_per_s", "precise", "Throughput (samples/s)"),
-            Column("samples_per_s_low", "number", "Low"),
-            Column("samples_per_s_high", "number", "High"),
-            Column("scaling_efficiency", "share", "Efficiency"),
+            WORKERS,
+            *RATE,
+            COLUMNS["scaling_efficiency"],
             Column("staleness", "number", "Staleness (updates)"),
             Column("differs", "text", "Updates unlike those of one device"),
-            Column("usd_per_million_samples", "usd", "Cost of a million samples"),
+            COLUMNS["usd_per_million_samples"],
             Column("bottleneck", "text", "Limited by"),
             Column("name", "text", "Configuration"),
         )

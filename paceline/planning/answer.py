@@ -1,17 +1,24 @@
-"""What a plan answers: frozen, versioned, plain data."""
+"""What a plan answers: frozen, versioned, plain data, and the file that it lies in."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field, SerializerFunctionWrapHandler, ValidationError, model_serializer
 
 from paceline.planning.goal import Goal
+from simulator.base.checksums import CHANGED, checksum_holds
+from simulator.base.errors import ResultsError
+from simulator.base.file_kinds import is_json_of, mistaken
+from simulator.base.outputs import OutputKind
 from simulator.base.short import Short
 from simulator.base.spec import Checksummed, Spec
 from simulator.base.table import Row, Table
 from simulator.base.text import counted, estimated, format_share, shortly_listed
+from simulator.base.validation_errors import rule_of
 from simulator.results.left_out import LeftOut
 from simulator.results.results import Result
 from simulator.results.rows import BRIEF, OF_JOB
@@ -23,6 +30,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
+    "PLAN",
     "Candidate",
     "ClusterAnswer",
     "Improvement",
@@ -35,6 +43,8 @@ __all__ = [
     "StrategyAnswer",
     "WayAnswer",
     "WorkerCount",
+    "plan_file_of",
+    "read_plan",
     "refused_once",
 ]
 
@@ -63,11 +73,11 @@ class Candidate(Short, Spec):
     time_s: Estimate | None = Field(description="of the whole training; None where the goal has no samples")
     cost_usd: Estimate | None = Field(description="of the whole training; None where the goal has no samples or the cluster no price")
     confidence: float = Field(description="predicted share of real runs that reach the goal, from the replications and the discrepancy")
-    reached_by: int | None = Field(default=None, description="replications that reach the goal; null in files written by older versions")
+    reached_by: int = Field(description="replications that reach the goal")
     meets: bool
-    nodes: int | None = Field(default=None, description="machines that are paid for; null in files written by older versions")
-    devices_per_node: int | None = Field(default=None, description="devices of each machine that holds replicas, in use or not")
-    placement: str = Field(default="", description="what sits on which machines, in words")
+    nodes: int = Field(description="machines that are paid for")
+    devices_per_node: int = Field(description="devices of each machine that holds replicas, in use or not")
+    placement: str = Field(description="what sits on which machines, in words")
     paired: Paired | None = Field(
         default=None,
         description="how often the answer is better; null where that is no matter of chance, and where nothing reaches the goal",
@@ -146,13 +156,11 @@ class ServerCount(Spec):
 
     servers: int
     throughput_samples_per_s: Estimate
-    throughput_of_each_replication: tuple[float, ...] = Field(
-        default=(), description="samples/s; run i of each row is a pair with run i of another"
-    )
+    throughput_of_each_replication: tuple[float, ...] = Field(description="samples/s; run i of each row is a pair with run i of another")
     discrepancy: Doubt | None = Field(default=None, description="as of a result")
     usd_per_hour: float | None
-    nodes: int | None = Field(default=None, description="machines that are paid for; null in files written by older versions")
-    placement: str = Field(default="", description="what sits on which machines, in words")
+    nodes: int = Field(description="machines that are paid for")
+    placement: str = Field(description="what sits on which machines, in words")
 
 
 class JobCount(Spec):
@@ -171,11 +179,11 @@ class WorkerCount(Spec):
     workers: int
     replicas: int
     throughput_samples_per_s: Estimate
-    throughput_of_each_replication: tuple[float, ...] = Field(default=(), description="samples/s, as of a number of servers")
+    throughput_of_each_replication: tuple[float, ...] = Field(description="samples/s, as of a number of servers")
     discrepancy: Doubt | None = Field(default=None, description="as of a result")
     usd_per_hour: float | None
-    nodes: int | None = Field(default=None, description="machines that are paid for; null in files written by older versions")
-    placement: str = Field(default="", description="what sits on which machines, in words")
+    nodes: int = Field(description="machines that are paid for")
+    placement: str = Field(description="what sits on which machines, in words")
     job: JobCount | None = Field(default=None, description="the whole job, where the goal is about one")
 
     @model_serializer(mode="wrap")
@@ -212,7 +220,7 @@ class Improvement(Spec):
     gain_low: float | None = Field(default=None, description="low end of its 90% prediction interval")
     gain_high: float | None = Field(default=None, description="high end")
     usd_per_hour: float | None = None
-    nodes: int | None = Field(default=None, description="machines that are paid for; null in files written by older versions")
+    nodes: int | None = Field(default=None, description="machines that are paid for; null where nothing was simulated")
     placement: str = Field(default="", description="what sits on which machines, in words")
     bottleneck: str = Field(default="", description="what limits then, in words; both where two parts of a step are in balance")
 
@@ -224,11 +232,9 @@ class Improvement(Spec):
     @property
     def effect(self) -> Estimate | None:
         """Throughput over that of the chosen configuration; None where it is not known."""
-        if self.gain is None:
+        if self.gain is None or self.gain_low is None or self.gain_high is None:
             return None
-        # plans written by older versions have the gain alone
-        low, high = (self.gain if end is None else end for end in (self.gain_low, self.gain_high))
-        return Estimate(mean=1 + self.gain, low=1 + low, high=1 + high)
+        return Estimate(mean=1 + self.gain, low=1 + self.gain_low, high=1 + self.gain_high)
 
 
 class WayAnswer(Spec):
@@ -339,3 +345,55 @@ _MOST_SHOWN = 10
 def _without(written: dict[str, Any], *names: str) -> dict[str, Any]:
     """Without parts that say nothing, so that plans which have none are written as before."""
     return {name: value for name, value in written.items() if value or name not in names}
+
+
+# -- the file of a plan ----------------------------------------------------------------------
+
+PLAN = OutputKind("is no answer of a plan", lambda path: is_json_of(path, "plan"))
+"""Files that a later plan may replace."""
+_VERSION = 1
+
+
+def plan_file_of(results: Path) -> Path:
+    """Where the answer of a plan lies whose results are in a file."""
+    return results.with_suffix(".plan.json")
+
+
+def read_plan(path: Path) -> Plan:
+    """Read the answer of a plan, as `paceline plan` writes it beside its results.
+
+    Raises
+    ------
+    ResultsError
+        The file is missing, not readable, no plan, of a newer schema, or not as it was written.
+    """
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise ResultsError(
+            f"{path}: there is no such file; check the path; `paceline plan --out FILE.ndjson` writes FILE.plan.json"
+        ) from None
+    except OSError as error:
+        raise ResultsError(f"{path}: cannot be read: {error.strerror or type(error).__name__}") from None
+    try:
+        data = json.loads(content)
+    except (ValueError, RecursionError):
+        raise ResultsError(f"{path}: {mistaken(path, 'plan') or 'must be JSON, as `paceline plan` writes it beside its results'}") from None
+    if not isinstance(data, dict):
+        raise ResultsError(f"{path}: must hold an object in braces, as `paceline plan` writes it beside its results")
+    if checksum_holds(content) is False:
+        raise ResultsError(f"{path}: {CHANGED}; plan again, which goes on with the results that are there")
+    version = data.get("schema_version")
+    if isinstance(version, int) and version > _VERSION:
+        raise ResultsError(
+            f"{path}: schema_version {version} is newer than {_VERSION}, the newest that this Paceline reads; "
+            "update Paceline, or plan again with this one"
+        )
+    try:
+        return Plan.model_validate_json(content)
+    except ValidationError as error:
+        if said := mistaken(path, "plan"):
+            raise ResultsError(f"{path}: {said}") from None
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the file"
+        raise ResultsError(f"{path}: {where} {rule_of(first)}: this is no answer of `paceline plan`") from None

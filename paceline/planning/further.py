@@ -6,9 +6,8 @@ import itertools
 from collections.abc import Sequence
 
 from paceline.planning.answer import JobCount, ServerCount, WorkerCount
-from paceline.planning.goal import Goal
+from paceline.planning.goal import Goal, job_of
 from paceline.planning.space import Line
-from paceline.planning.whole_job import job_of
 from paceline.sweeping import Simulate
 from simulator.base.errors import ScenarioError
 from simulator.results.cost import placement_of, usd_per_hour
@@ -99,7 +98,7 @@ def _worker_count(result: Result, goal: Goal) -> WorkerCount:
     )
     return WorkerCount(
         workers=scenario.workers,
-        replicas=result.ranks,
+        replicas=result.replicas,
         throughput_samples_per_s=result.throughput_samples_per_s,
         throughput_of_each_replication=result.throughput_of_each_replication,
         discrepancy=result.discrepancy,

@@ -1,4 +1,4 @@
-"""Which single improvement buys most: each simulated, or with the reason why it is not known."""
+"""What one change at a time would bring or cost: each simulated, or with the reason why it is not known."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 
 from paceline.comparing import compare
 from paceline.planning.answer import Improvement
-from paceline.planning.goal import Goal
+from paceline.planning.goal import Goal, job_of
 from paceline.planning.tuning import bucket_in_words, fastest_of, with_buckets
-from paceline.planning.whole_job import job_of
 from paceline.sentences import LARGER_BATCH, nodes_beyond
 from paceline.sweeping import Simulate
 from simulator.base.errors import ScenarioError
@@ -20,6 +19,7 @@ from simulator.resolve.resolve import resolve
 from simulator.results.cost import placement_of, server_nodes, usd_per_hour
 from simulator.results.results import Result
 from simulator.results.what_if import (
+    changed,
     with_batch,
     with_compute,
     with_host_link,
@@ -33,7 +33,180 @@ from simulator.results.what_if import (
 from simulator.scenario import Scenario
 from simulator.spec.figures import Estimate
 
-__all__ = ["improved", "improvements"]
+__all__ = ["Worse", "improved", "improvements", "worsened"]
+
+
+# -- what can be changed ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Lever:
+    """One thing that can be made twice as good, and half as good.
+
+    Attributes
+    ----------
+    what
+        The thing, such as ``network``: a row of what changes do, for better and for worse.
+    better, worse
+        What the two changes are called.
+    said
+        What is changed, in words: of a scenario, and whether for better.
+    made
+        The scenario with the change, for better or for worse; None where there is none for worse.
+    idle
+        Why nothing is to be gained from it: a sentence without its end, or "" where it goes without saying; None where something may be.
+    """
+
+    what: str
+    better: str
+    worse: str
+    said: Callable[[Scenario, bool], str]
+    made: Callable[[Scenario, bool], Scenario | None]
+    idle: Callable[[Scenario], str | None] = lambda _: None
+
+
+def _factor(better: bool) -> float:
+    return 2.0 if better else 0.5
+
+
+def _rates(rate_bytes_per_s: float, better: bool) -> str:
+    return f"{format_rate(rate_bytes_per_s)} to {format_rate(rate_bytes_per_s * _factor(better))}"
+
+
+def _network_said(scenario: Scenario, better: bool) -> str:
+    cluster = scenario.cluster
+    cap = cluster.transport.flow_cap_bytes_per_s if better else None
+    capped = f"; one connection still gets at most {format_rate(cap)}" if cap is not None else ""
+    return f"links between nodes from {_rates(cluster.inter_node.bandwidth_bytes_per_s, better)}{capped}"
+
+
+def _latency_said(scenario: Scenario, better: bool) -> str:
+    latency_s = scenario.cluster.inter_node.latency_s
+    return f"latency between nodes from {written(latency_s, 'setting_s')} to {written(latency_s / _factor(better), 'setting_s')}"
+
+
+def _latency_idle(scenario: Scenario) -> str | None:
+    if scenario.nodes_needed <= 1:
+        return ""
+    return None if scenario.cluster.inter_node.latency_s > 0 else "nothing to gain: the cluster's latency between nodes is 0"
+
+
+def _inner_links_idle(scenario: Scenario) -> str | None:
+    return "" if scenario.servers or not scenario.strategy.sending(scenario).inside_nodes else None
+
+
+def _host_link_said(scenario: Scenario, better: bool) -> str:
+    link = scenario.cluster.host_link
+    assert link is not None, "a link that is not there is idle"
+    return f"links between device and host from {_rates(link.bandwidth_bytes_per_s, better)}"
+
+
+def _host_link_idle(scenario: Scenario) -> str | None:
+    return None if scenario.cluster.host_link is not None and scenario.strategy.sending(scenario).through_host else ""
+
+
+def _device_said(_: Scenario, better: bool) -> str:
+    takes, price = ("compute twice as fast", ", and so does the price") if better else ("take twice as long", "")
+    return f"devices {takes}; hosts, servers and links stay as they are{price}"
+
+
+def _server_said(scenario: Scenario, better: bool) -> str:
+    own = " on a node of its own" if better and server_nodes(scenario) else ""
+    return f"{scenario.servers} to {scenario.servers + (1 if better else -1)} parameter servers{own}"
+
+
+def _other_servers(scenario: Scenario, better: bool) -> Scenario | None:
+    if better:
+        return with_one_more_server(scenario)
+    return changed(scenario, strategy=scenario.strategy.with_servers(scenario.servers - 1)) if scenario.servers > 1 else None
+
+
+def _batch_said(scenario: Scenario, better: bool) -> str:
+    load = scenario.workload
+    whose, size = ("of each replica", load.batch_per_replica) if load.global_batch is None else ("of all together", load.global_batch)
+    assert size is not None, "a scenario has one of the two"
+    convergence = "; what that does to convergence is not predicted" if better else ""
+    return f"batch {whose} from {size:,} to {2 * size if better else size // 2:,} samples{convergence}"
+
+
+def _other_batch(scenario: Scenario, better: bool) -> Scenario | None:
+    if better:
+        return with_batch(scenario, 2)
+    load = scenario.workload
+    key = "batch_per_replica" if load.batch_per_replica is not None else "global_batch"
+    half = load.model_copy(update={key: getattr(load, key) // 2})
+    return changed(scenario, workload=half) if scenario.batch % 2 == 0 else None
+
+
+_LINKS = (
+    _Lever(
+        "network", "2x network", "half network", _network_said,
+        lambda scenario, better: with_network(scenario, _factor(better)),
+        lambda scenario: None if scenario.nodes_needed > 1 else "nothing to gain: everything is on one node",
+    ),
+    _Lever(
+        "latency", "half latency", "2x latency", _latency_said,
+        lambda scenario, better: with_latency(scenario, 1 / _factor(better)), _latency_idle,
+    ),
+    _Lever(
+        "links in a node", "2x links in a node", "half links in a node",
+        lambda scenario, better: f"links inside a node from {_rates(scenario.cluster.intra_node.bandwidth_bytes_per_s, better)}",
+        lambda scenario, better: with_inner_links(scenario, _factor(better)), _inner_links_idle,
+    ),
+    _Lever(
+        "host link", "2x host link", "half host link", _host_link_said,
+        lambda scenario, better: with_host_link(scenario, _factor(better)), _host_link_idle,
+    ),
+)  # fmt: skip
+_DEVICE = _Lever("device", "2x device", "half device", _device_said, lambda scenario, better: with_compute(scenario, 1 / _factor(better)))
+_SERVER = _Lever(
+    "server", "one more PS", "one PS fewer", _server_said, _other_servers,
+    lambda scenario: None if scenario.servers else "nothing to gain: this strategy has no parameter servers",
+)  # fmt: skip
+_BATCH = _Lever("batch", LARGER_BATCH, "half batch", _batch_said, _other_batch)
+_LEVERS = (*_LINKS, _DEVICE, _SERVER, _BATCH)
+"""Every thing that is changed for better and for worse alike; what is only ever improved has its function below."""
+
+
+@dataclass(frozen=True)
+class Worse:
+    """A change for the worse.
+
+    Attributes
+    ----------
+    what
+        What is changed, such as ``network``.
+    name, text
+        In few words, and in more.
+    scenario
+        The configuration with it.
+    """
+
+    what: str
+    name: str
+    text: str
+    scenario: Scenario
+
+
+def worsened(scenario: Scenario) -> tuple[Worse, ...]:
+    """Every halving that makes sense for a scenario: none of a link that it does not use, or of servers that it does not have.
+
+    They undo what :func:`improvements` does; one that breaks a rule of scenarios is left out.
+    """
+    found = []
+    for lever in _LEVERS:
+        if lever.idle(scenario) is not None:
+            continue
+        try:
+            made = lever.made(scenario, False)
+        except ScenarioError:
+            continue
+        if made is not None:
+            found.append(Worse(lever.what, lever.worse, lever.said(scenario, False), made))
+    return tuple(found)
+
+
+# -- improvements ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -148,19 +321,29 @@ def _of_job(results: list[Result], goal: Goal | None) -> Estimate | None:
 
 
 def _changes(scenario: Scenario, beside: Sequence[Scenario]) -> Iterator[_Change]:
-    yield from _links(scenario)
+    for lever in _LINKS:
+        yield from _better(lever, scenario)
     if fused := with_buckets(scenario):
         yield _Change("buckets", "other buckets", "gradients fused into another number of all-reduces", tuple(fused), choice=True)
-    yield _tried(
-        "device",
-        "2x device",
-        "devices compute twice as fast; hosts, servers and links stay as they are, and so does the price",
-        lambda: with_compute(scenario, 0.5),
-    )
-    yield _one_more_server(scenario)
-    yield _larger_batch(scenario, beside)
+    yield from _better(_DEVICE, scenario)
+    for change in _better(_SERVER, scenario):
+        beyond = [nodes_beyond(its.nodes_needed, scenario) for its in change.scenarios]
+        yield replace(change, text=", ".join(filter(None, (change.text, *beyond))))
+    if scenario.strategy.cuts_batches:
+        yield _larger_batch(scenario, beside)
+    else:
+        yield from _better(_BATCH, scenario)
     yield _mixed_precision(scenario)
     yield from _input(scenario)
+
+
+def _better(lever: _Lever, scenario: Scenario) -> Iterator[_Change]:
+    """A thing made better; nothing where it goes without saying that nothing is to be gained."""
+    idle = lever.idle(scenario)
+    if idle is None:
+        yield _tried(lever.what, lever.better, lever.said(scenario, True), lambda: lever.made(scenario, True))
+    elif idle:
+        yield _Change(lever.what, lever.better, idle)
 
 
 def _input(scenario: Scenario) -> Iterator[_Change]:
@@ -177,55 +360,18 @@ def _input(scenario: Scenario) -> Iterator[_Change]:
         yield _tried("input", "2x parallel calls", text, lambda: with_input(scenario, parallel_calls=calls))
 
 
-def _tried(what: str, name: str, text: str, change: Callable[[], Scenario]) -> _Change:
+def _tried(what: str, name: str, text: str, change: Callable[[], Scenario | None]) -> _Change:
     """A change, unless a rule forbids it."""
     try:
-        return _Change(what, name, text, (change(),))
+        made = change()
     except ScenarioError as error:
         return _Change(what, name, f"not possible: {error.problems[0].removeprefix('what if: ')}")
-
-
-def _links(scenario: Scenario) -> Iterator[_Change]:
-    cluster = scenario.cluster
-    link = cluster.inter_node
-    if scenario.nodes_needed > 1:
-        cap = cluster.transport.flow_cap_bytes_per_s
-        capped = f"; one connection still gets at most {format_rate(cap)}" if cap is not None else ""
-        rates = f"{format_rate(link.bandwidth_bytes_per_s)} to {format_rate(2 * link.bandwidth_bytes_per_s)}"
-        yield _tried("network", "2x network", f"links between nodes from {rates}{capped}", lambda: with_network(scenario, 2.0))
-        if link.latency_s > 0:
-            times = f"{written(link.latency_s, 'setting_s')} to {written(link.latency_s / 2, 'setting_s')}"
-            yield _tried("latency", "half latency", f"latency between nodes from {times}", lambda: with_latency(scenario, 0.5))
-        else:
-            yield _Change("latency", "half latency", "nothing to gain: the cluster's latency between nodes is 0")
-    else:
-        yield _Change("network", "2x network", "nothing to gain: everything is on one node")
-    inside = not scenario.servers and scenario.strategy.sending(scenario).inside_nodes
-    if inside:
-        rates = f"{format_rate(cluster.intra_node.bandwidth_bytes_per_s)} to {format_rate(2 * cluster.intra_node.bandwidth_bytes_per_s)}"
-        yield _tried("links in a node", "2x links in a node", f"links inside a node from {rates}", lambda: with_inner_links(scenario, 2.0))
-    if cluster.host_link is not None and scenario.strategy.sending(scenario).through_host:
-        rates = f"{format_rate(cluster.host_link.bandwidth_bytes_per_s)} to {format_rate(2 * cluster.host_link.bandwidth_bytes_per_s)}"
-        yield _tried("host link", "2x host link", f"links between device and host from {rates}", lambda: with_host_link(scenario, 2.0))
-
-
-def _one_more_server(scenario: Scenario) -> _Change:
-    if not scenario.servers:
-        return _Change("server", "one more PS", "nothing to gain: this strategy has no parameter servers")
-    own = " on a node of its own" if server_nodes(scenario) else ""
-    text = f"{scenario.servers} to {scenario.servers + 1} parameter servers{own}"
-    change = _tried("server", "one more PS", text, lambda: with_one_more_server(scenario))
-    beyond = [nodes_beyond(its.nodes_needed, scenario) for its in change.scenarios]
-    return replace(change, text=", ".join(filter(None, (change.text, *beyond))))
+    assert made is not None, "whatever is not idle can be improved"
+    return _Change(what, name, text, (made,))
 
 
 def _larger_batch(scenario: Scenario, beside: Sequence[Scenario]) -> _Change:
-    load = scenario.workload
-    whose, size = ("of each replica", load.batch_per_replica) if load.global_batch is None else ("of all together", load.global_batch)
-    assert size is not None, "a scenario has one of the two"
-    text = f"batch {whose} from {size:,} to {2 * size:,} samples; what that does to convergence is not predicted"
-    if not scenario.strategy.cuts_batches:
-        return _tried("batch", LARGER_BATCH, text, lambda: with_batch(scenario, 2))
+    """Of a model that is cut: in whichever way the larger batch is best taken."""
     found = []
     for its in (scenario, *beside):
         for pieces in (1, 2):  # micro-batches twice as large, or twice as many
@@ -234,8 +380,9 @@ def _larger_batch(scenario: Scenario, beside: Sequence[Scenario]) -> _Change:
             except ScenarioError:
                 continue
             found += [larger] if does_not_fit(resolve(larger)) is None else []
+    text = _BATCH.said(scenario, True)
     return _Change(
-        "batch", LARGER_BATCH, text if found else f"not possible: {text}, which does not fit into memory", tuple(found), choice=True
+        _BATCH.what, _BATCH.better, text if found else f"not possible: {text}, which does not fit into memory", tuple(found), choice=True
     )
 
 

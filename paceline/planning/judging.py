@@ -11,9 +11,21 @@ import numpy as np
 from paceline.comparing import share_draws, throughput_apart
 from paceline.planning.answer import Candidate, Paired
 from paceline.planning.bounds import Ceilings
-from paceline.planning.goal import Goal, confidence_of, enough_of, reached_by, reached_with, required_rate
+from paceline.planning.goal import (
+    Goal,
+    confidence_of,
+    cost_of,
+    enough_of,
+    job_of,
+    off_by,
+    rates_of,
+    reached_by,
+    reached_with,
+    required_rate,
+    sample_s_of,
+    time_of,
+)
 from paceline.planning.space import Line
-from paceline.planning.whole_job import cost_of, job_of, off_by, rates_of, sample_s_of, time_of
 from paceline.sweeping import Outcome
 from simulator.base.text import format_number, written
 from simulator.resolve.resolve import resolve

@@ -17,9 +17,9 @@ import functools
 import math
 from collections.abc import Callable, Generator, Sequence
 
+from paceline.planning.goal import sample_s_of
 from paceline.planning.judging import Judge, Point
 from paceline.planning.space import Line
-from paceline.planning.whole_job import sample_s_of
 from paceline.sweeping import Simulate
 
 __all__ = ["Search"]

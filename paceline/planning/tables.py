@@ -23,21 +23,22 @@ from simulator.base.text import format_number
 from simulator.results.rows import COLUMNS
 from simulator.spec.figures import Estimate
 
-__all__ = ["brief", "candidates_in_rows", "candidates_table", "plan_tables"]
+__all__ = ["RATE", "WORKERS", "brief", "candidates_in_rows", "candidates_table", "plan_tables"]
 
 AnswerT = TypeVar("AnswerT", bound=ClusterAnswer | StrategyAnswer | WayAnswer)
 _HOUR_S = 3600.0
 _NAME = Column("name", "text", "Configuration")
-_SCALING = Column("scaling", "text", "Scaling")
-_WORKERS = Column("workers", "count", "Workers")
-_SERVERS = Column("servers", "count", "Servers")
-_NODES = Column("nodes", "count", "Nodes")
-_RATE = (
+_SCALING = COLUMNS["scaling"]
+_SERVERS = COLUMNS["servers"]
+_NODES = COLUMNS["nodes"]
+WORKERS = Column("workers", "count", "Workers")
+RATE = (
     Column("samples_per_s", "precise", "Throughput (samples/s)"),
     Column("samples_per_s_low", "number", "Low"),
     Column("samples_per_s_high", "number", "High"),
 )
-_PRICE = Column("usd_per_hour", "hourly", "Cost of an hour")
+"""Throughput and the ends of its interval, with the digits that configurations are compared by."""
+_PRICE = COLUMNS["usd_per_hour"]
 _TRAINING = (Column("hours", "precise", "Hours of training"), _PRICE, Column("cost_usd", "usd", "Cost of the training"))
 _OF_JOB = (
     Column("job_hours", "precise", "Hours of the job"),
@@ -70,7 +71,7 @@ def plan_tables(plan: Plan) -> tuple[Table, ...]:
         _counts(
             "plan-workers",
             "The same with other numbers of workers",
-            (_WORKERS, Column("replicas", "count", "Replicas")),
+            (WORKERS, COLUMNS["replicas"]),
             [((its.workers, its.replicas), its) for its in plan.workers],
             plan,
             _OF_JOB if any(its.job is not None for its in plan.workers) else (),
@@ -141,19 +142,19 @@ def _clusters(plan: Plan) -> Table:
         Column("cost_usd", "usd", "Cost in all"),
     )
     answers = plan.clusters if len(plan.clusters) > 1 else ()
-    named = "plan-clusters", "Each cluster", Column("cluster", "text", "Cluster")
+    named = "plan-clusters", "Each cluster", COLUMNS["cluster"]
     return _best_of_each(*named, columns, answers, lambda _, best: (best.devices_per_node, _rate(best)[0], *_training(best)))
 
 
 def _strategies(plan: Plan) -> Table:
     """A line for each strategy that was asked for: its best configuration, and how that stands to the goal."""
-    named = "plan-strategies", "Each strategy", Column("strategy", "text", "Strategy")
-    return _best_of_each(*named, (*_RATE, *_TRAINING), plan.strategies, lambda _, best: (*_rate(best), *_training(best)))
+    named = "plan-strategies", "Each strategy", COLUMNS["strategy"]
+    return _best_of_each(*named, (*RATE, *_TRAINING), plan.strategies, lambda _, best: (*_rate(best), *_training(best)))
 
 
 def _ways(plan: Plan) -> Table:
     """A line for each way of training: its best configuration, and what limits it."""
-    columns = (*_RATE, *_TRAINING, Column("memory_bytes", "bytes", "Memory of a device"), Column("waiting", "share", "Waiting (bubbles)"))
+    columns = (*RATE, *_TRAINING, Column("memory_bytes", "bytes", "Memory of a device"), Column("waiting", "share", "Waiting (bubbles)"))
     named = "plan-ways", "The best of each way of training", Column("way", "text", "Way of training")
     return _best_of_each(
         *named,
@@ -177,7 +178,7 @@ def _best_of_each(
     every = (
         of,
         _SCALING,
-        _WORKERS,
+        WORKERS,
         _NODES,
         *columns,
         Column("confidence", "share", "Confidence"),
@@ -204,12 +205,11 @@ def _candidates(name: str, title: str, candidates: Sequence[Candidate], plan: Pl
         Column("rank", "count", "Rank"),
         _NAME,
         _SCALING,
-        _WORKERS,
-        _SERVERS,
+        WORKERS,
         _NODES,
-        *_RATE,
+        *RATE,
         *_TRAINING,
-        Column("usd_per_million_samples", "usd", "Cost of a million samples"),
+        COLUMNS["usd_per_million_samples"],
         Column("staleness", "text", "Staleness (updates)"),
         Column("confidence", "share", "Confidence"),
         Column("meets", "text", "Meets the goal"),
@@ -223,7 +223,6 @@ def _candidates(name: str, title: str, candidates: Sequence[Candidate], plan: Pl
             each.name,
             each.scaling,
             each.result.scenario.workers,
-            None if each.placement else each.result.scenario.servers or None,  # machines say it, but in old plans
             each.nodes,
             *_ends(each.result.throughput_samples_per_s),
             *_training(each),
@@ -234,7 +233,7 @@ def _candidates(name: str, title: str, candidates: Sequence[Candidate], plan: Pl
             ("yes" if each.meets else "no") + (" (the answer)" if each == plan.chosen else ""),
             f"{each.paired.by} in {each.paired.wins} of {each.paired.runs}" if each.paired is not None else None,
             each.result.bottleneck.label,
-            each.placement or None,
+            each.placement,
         )
         for rank, each in enumerate(candidates, 1)
     )
@@ -261,7 +260,7 @@ def _counts(
         )
         for numbers, its in rows
     )
-    return Table(title, (*counted, _SCALING, *_RATE, *of_job, _PRICE, _WHERE), cells, name)
+    return Table(title, (*counted, _SCALING, *RATE, *of_job, _PRICE, _WHERE), cells, name)
 
 
 def _job(its: ServerCount | WorkerCount) -> tuple[Cell, Cell, Cell]:
@@ -279,7 +278,7 @@ def _improvements(plan: Plan) -> Table:
         Column("gain", "change", "Throughput gained"),
         Column("gain_low", "change", "Least gained"),
         Column("gain_high", "change", "Most gained"),
-        *_RATE,
+        *RATE,
         _PRICE,
         _WHERE,
         Column("bottleneck", "text", "Limited by"),
@@ -295,7 +294,7 @@ def _improvements(plan: Plan) -> Table:
             *_ends(each.throughput_samples_per_s),
             each.usd_per_hour,
             _where(each, plan),
-            each.bottleneck.replace("-", " "),
+            each.bottleneck,
             each.text,
         )
         for each in plan.improvements

@@ -16,7 +16,7 @@ from calibrate.fit.intervals import digits
 from paceline.comparing import NOTHING
 from paceline.gain_bounds import INSTANT, speeds_of
 from paceline.reporting.axes import JOB_COLOURS, band_colour, marker_symbol, series_colour, text_colour, what_scripts_need
-from paceline.reporting.coordinates import ABSENT, Coordinates, Key
+from paceline.reporting.coordinates import ABSENT, CONFIGURATION, Coordinates, Key
 from paceline.sentences import NOT_CERTAIN
 from simulator.base.table import FORMULA, Cell, Column
 from simulator.base.text import clean, kind_of_setting, written
@@ -38,8 +38,8 @@ MOST_RUNS = 100
 """Of a result with more replications as many are embedded, for comparing one with another run by run."""
 
 _LONGEST_TEXT = 600
-_COUNTED = ("replicas", "ranks", "strategy.servers")
-"""Keys whose values are shown as a number of things."""
+_COUNTED = {"replicas": "replica", "ranks": "rank", "strategy.servers": "server"}
+"""Keys whose values are shown as a number of things, and what one of these is called."""
 _STANDING = {"checked": "checked against real runs of its kind", "interpolation": "between what was measured"}
 """How a result stands to what was measured, by its grade."""
 
@@ -79,17 +79,17 @@ _JOB = (
 
 _COMPUTED: dict[str, tuple[Column, ...]] = {
     "against": (
-        Column("Strategy", "text"), Column("Scaling", "text"), Column("Against", "text"), Column("Scaling of that", "text"),
+        CONFIGURATION, COLUMNS["scaling"], Column("Against", "text"), Column("Scaling of that", "text"),
         Column("Faster by", "change"), Column("Low", "change"), Column("High", "change"),
         Column("Faster in runs", "count"), Column("Of runs", "count"),
     ),
     "around": (
-        Column("What is changed", "text"), Column("Scaling", "text"), Column("From", "text"), Column("To", "text"),
+        Column("What is changed", "text"), COLUMNS["scaling"], Column("From", "text"), Column("To", "text"),
         Column("Throughput changes by", "change"), Column("Low", "change"), Column("High", "change"),
         COLUMNS["throughput_samples_per_s"],
     ),
     "distribution": (
-        Column("Strategy", "text"), Column("Scaling", "text"), Column("Replicas", "count"),
+        CONFIGURATION, COLUMNS["scaling"], COLUMNS["replicas"],
         Column("Staleness from", "count"), Column("to", "count"), Column("Share of updates", "share"),
     ),
 }  # fmt: skip
@@ -225,7 +225,7 @@ def _points(results: Sequence[Result], at: Coordinates) -> dict[str, dict[str, A
     """Columns that say which point a row is of; the scaling is named in every table."""
     named = [at.name_of(index) for index in range(len(results))]
     columns = {
-        "configuration": _column(Column("configuration", "text", "Strategy"), named),
+        "configuration": _column(CONFIGURATION, named),
         "scaling": _column(COLUMNS["scaling"], [result.scenario.scaling for result in results]),
     }
     for index, key in enumerate(at.keys):
@@ -271,7 +271,7 @@ def _heading(its: Column) -> dict[str, str]:
 
 def _key(key: Key) -> dict[str, Any]:
     kind = kind_of_setting(key.path)
-    counted = key.name.lower().removesuffix("s") if key.path in _COUNTED else ""
+    counted = _COUNTED.get(key.path)
     texts = [written(value, kind) for value in key.values]
     lower = key.name[:1].lower() + key.name[1:]
     told = [

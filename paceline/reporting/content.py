@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from paceline.comparing import compare, rivals_of, share_draws, verdict
 from paceline.reporting.columns import MOST_RUNS, first_runs
-from paceline.reporting.coordinates import Coordinates, coordinates_of
+from paceline.reporting.coordinates import Coordinates, coordinates_of, setting_name
 from paceline.reporting.reproduce import Recipe, recipe_of
-from paceline.reporting.warnings import WarningGroup, warnings_of
 from paceline.sentences import doubled_in_words
 from simulator.base.errors import ResultsError
-from simulator.base.text import clean
+from simulator.base.text import clean, written
 from simulator.results.cost import usd_per_hour, why_no_cost
 from simulator.results.results import Result
+from simulator.spec.figures import WARNINGS, Warned
 from simulator.spec.workload import Workload
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from paceline.reporting.sensitivity import Change
     from paceline.reporting.timeline import Timeline
 
-__all__ = ["Answer", "Content", "Request", "Trust", "answer_of", "content_of"]
+__all__ = ["Answer", "Content", "Request", "Trust", "WarningGroup", "answer_of", "content_of"]
 
 _MOST_EXPLAINED = 3
 
@@ -36,9 +36,9 @@ class Request:
     Attributes
     ----------
     fewest, most
-        Replicas, or devices.
+        Replicas, or ranks.
     counted
-        Which of them: ``replica``, or ``device`` where a replica may have several.
+        Which of them: ``replica``, or ``rank`` where some replicas are cut over several devices, each with a rank of its own.
     curves
         How many strategies, clusters and so on are compared.
     scalings
@@ -78,7 +78,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Answer:
-    """The fastest result among those with the most replicas, and what else must be said of it.
+    """The fastest result among those with the most ranks, and what else must be said of it.
 
     Attributes
     ----------
@@ -176,7 +176,7 @@ class Content:
     at
         Where each of them stands.
     against
-        The answer against the next fastest with as many replicas; empty where there is none.
+        The answer against the next fastest with as many ranks; empty where there is none.
     unpriced
         Why some results have no cost, one sentence per cluster.
     """
@@ -298,7 +298,7 @@ def request_of(results: Sequence[Result], at: Coordinates) -> Request:
     return Request(
         fewest=min(result.ranks for result in results),
         most=max(result.ranks for result in results),
-        counted="replica" if all(result.ranks == result.replicas for result in results) else "device",
+        counted="replica" if all(result.ranks == result.replicas for result in results) else "rank",
         curves=len(at.curves),
         clusters=tuple(dict.fromkeys(result.scenario.cluster.name for result in results)),
         scalings=next(group.labels for group in at.groups if group.id == "scaling"),
@@ -307,7 +307,7 @@ def request_of(results: Sequence[Result], at: Coordinates) -> Request:
 
 
 def answer_of(results: Sequence[Result], at: Coordinates, chosen: str | None = None) -> Answer:
-    """Find the fastest result where there are most replicas.
+    """Find the fastest result where there are most ranks.
 
     Parameters
     ----------
@@ -364,3 +364,72 @@ def trust_of(results: Sequence[Result]) -> Trust:
         batch=(int(first.batch[0]), int(first.batch[1])) if first else None,
         device=first.device if first else "",
     )
+
+
+# -- warnings, said once each with the results that they are about -------------------------
+
+
+_ONE_OF_EACH = ("moved-device", "servers-not-moved", "device-not-known")
+"""About a device: each device by itself, with a sentence that says its range."""
+
+
+@dataclass(frozen=True)
+class WarningGroup:
+    """One kind of warning about one setting.
+
+    Attributes
+    ----------
+    setting
+        What is warned about, in words.
+    texts
+        What the warnings say: all where they are few, else the first and the last.
+    values
+        The values warned about, as text: one, or "smallest to largest".
+    affected
+        (name of the curve, its numbers of ranks) of the results that carry it.
+    """
+
+    code: str
+    title: str
+    setting: str
+    texts: tuple[str, ...]
+    values: str
+    range: tuple[float, float] | None
+    affected: tuple[tuple[str, tuple[int, ...]], ...]
+    all_results: bool
+
+
+def warnings_of(results: Sequence[Result], names: Sequence[str]) -> tuple[WarningGroup, ...]:
+    """Group the warnings of all results by code and path, the most frequent first."""
+    grouped: dict[tuple[str, str, str], list[tuple[Warned, str, int, str]]] = {}
+    for name, result in zip(names, results, strict=True):
+        for warned in result.warnings:
+            key = warned.code, warned.path, str(warned.value) if warned.code in _ONE_OF_EACH else ""
+            grouped.setdefault(key, []).append((warned, name, result.ranks, result.scenario_hash))
+    return tuple(
+        _group(code, path, held, len(results))
+        for (code, path, _), held in sorted(grouped.items(), key=lambda item: (-len(item[1]), item[0]))
+    )
+
+
+def _group(code: str, path: str, held: list[tuple[Warned, str, int, str]], of: int) -> WarningGroup:
+    ordered = sorted(held, key=lambda entry: entry[0].value if isinstance(entry[0].value, float) else 0.0)
+    texts = tuple(dict.fromkeys(warned.text for warned, *_ in ordered))
+    values = tuple(dict.fromkeys(_written(warned.value) for warned, *_ in ordered))
+    numbers: dict[str, set[int]] = {}
+    for _, name, ranks, _ in held:
+        numbers.setdefault(name, set()).add(ranks)
+    return WarningGroup(
+        code=code,
+        title=WARNINGS[code].title if code in WARNINGS else code.replace("-", " ").capitalize(),
+        setting=setting_name(path),
+        texts=texts if len(texts) <= 2 else (texts[0], texts[-1]),
+        values=values[0] if len(values) == 1 else f"{values[0]} to {values[-1]}",
+        range=held[0][0].range if code not in _ONE_OF_EACH else None,
+        affected=tuple((name, tuple(sorted(counted))) for name, counted in numbers.items()),
+        all_results=len({scenario_hash for *_, scenario_hash in held}) == of,
+    )
+
+
+def _written(value: float | str) -> str:
+    return value if isinstance(value, str) else written(value, "setting")

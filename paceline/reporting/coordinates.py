@@ -8,13 +8,16 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from simulator.base.table import Column
 from simulator.base.text import clean, kind_of_setting, written
 from simulator.results.results import Result
+from simulator.results.rows import COLUMNS
 from simulator.scenario import Scenario
 from simulator.strategies.catalogue import KEYS_OF_NAMES
 
 __all__ = [
     "ABSENT",
+    "CONFIGURATION",
     "Coordinates",
     "Curve",
     "Group",
@@ -33,22 +36,25 @@ _OF_ANY_DEVICE = ("workload.name", "workload.batch_per_replica", "workload.globa
 ABSENT = -1
 """Place of a point on a key that it does not have, such as servers of an all-reduce."""
 
+CONFIGURATION = Column("configuration", "text", "Strategy", "the curve, and its settings where more than the number of replicas is swept")
+"""The column that says which result a row is of."""
+
 _OWN = KEYS_OF_NAMES | {"cluster.name", "cluster.nodes", "cluster.available", "run.seed", "workload.name"}
 """Settings that the replicas, a label or a key of their own say already."""
 
 _LAST_RESORT = ("cluster.nodes", "cluster.available", "strategy.workers", "run.seed")
 _MOST_NAMED = 3
 _NAMES = {
-    "replicas": "Replicas",
-    "ranks": "Devices",
-    "strategy.servers": "Servers",
-    "workload.batch_per_replica": "Batch of a replica",
-    "workload.global_batch": "Batch of all replicas",
+    "replicas": COLUMNS["replicas"].heading,
+    "ranks": COLUMNS["ranks"].heading,
+    "strategy.servers": COLUMNS["servers"].heading,
+    "workload.batch_per_replica": COLUMNS["batch_per_replica"].heading,
+    "workload.global_batch": COLUMNS["global_batch"].heading,
     "cluster.inter_node.bandwidth_bytes_per_s": "Network bandwidth",
     "cluster.inter_node.latency_s": "Network latency",
-    "cluster.nodes": "Nodes",
+    "cluster.nodes": COLUMNS["nodes"].heading,
     "cluster.available": "Nodes available",
-    "run.seed": "Seed",
+    "run.seed": COLUMNS["seed"].heading,
 }
 _UNITS = ("_bytes_per_s", "_bytes", "_s")
 """How names of settings end that have a unit; their values are written with it."""
@@ -105,7 +111,7 @@ class Coordinates:
     Attributes
     ----------
     keys
-        Replicas or ranks first.
+        Replicas first; ranks in their place where some replicas are cut over several devices.
     groups, curves
         In the order in which they first occur.
     curve_of

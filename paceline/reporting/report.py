@@ -8,10 +8,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
-from paceline.planning.answer import Plan
+from paceline.planning.answer import Plan, read_plan
 from paceline.reporting.exporting import Format, check_browser, check_images, export_figures
 from paceline.reporting.measured import overlay_of
-from paceline.reporting.planned import read_plan, without_what_ifs
 from paceline.reporting.render import REPORT, write_report
 from paceline.reporting.simulated import SimulatedSections, simulated_sections
 from paceline.reporting.tables import SIMULATED_TABLES, check_tables, tables_of, write_tables
@@ -270,8 +269,37 @@ def _with_plan(its: Source, plan: Plan | Path | None) -> Source:
     if plan is None:
         return its
     answer = read_plan(plan) if isinstance(plan, Path) else plan
-    results, labels = without_what_ifs(its.results, its.labels, answer)
+    results, labels = _without_what_ifs(its.results, its.labels, answer)
     return replace(its, results=results, labels=labels, plan=answer)
+
+
+def _without_what_ifs(results: Sequence[Result], labels: Sequence[str] | None, plan: Plan) -> tuple[list[Result], list[str] | None]:
+    """Of a plan's results those on machines that can be had: what it simulated for its improvements stands in their table.
+
+    Parameters
+    ----------
+    results, labels
+        As :func:`paceline.reporting.write_report` takes them.
+    plan
+        What was answered.
+
+    Returns
+    -------
+    results, labels
+        Those with the workload and the cluster of a candidate, whatever their numbers of workers, servers and nodes.
+    """
+
+    def had(result: Result) -> str:
+        scenario = result.scenario
+        return (
+            scenario.workload.model_dump_json() + scenario.cluster.model_copy(update={"nodes": None, "available": None}).model_dump_json()
+        )
+
+    real = {had(its.result) for its in (plan.chosen, *plan.runners_up, *plan.candidates)}
+    kept = [index for index, result in enumerate(results) if had(result) in real]
+    if not kept:
+        return list(results), list(labels) if labels is not None else None
+    return [results[index] for index in kept], [labels[index] for index in kept] if labels is not None else None
 
 
 def _paths(source: object) -> list[Path]:

@@ -5,34 +5,33 @@ Reports simulate nothing: whoever asks for one simulates these sections first an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
 from paceline.comparing import compare
-from paceline.planning.improvements import improved
+from paceline.planning.improvements import Worse, improved, worsened
 from paceline.reporting.content import answer_of
 from paceline.reporting.coordinates import coordinates_of
 from paceline.reporting.sensitivity import Change
 from paceline.reporting.timeline import Timeline, laid_out
 from paceline.sweeping import Outcome, Runner, Simulations
-from simulator.base.errors import ScenarioError, SimulationError
-from simulator.base.text import format_rate, written
+from simulator.base.errors import SimulationError
+from simulator.base.text import written
 from simulator.engine.replication import replicate
 from simulator.observing.recording import Recording
 from simulator.resolve.resolve import resolve
 from simulator.results.intervals import FEWEST_REPLICATIONS
 from simulator.results.results import Result
-from simulator.results.what_if import changed, with_compute, with_host_link, with_inner_links, with_latency, with_network
 from simulator.scenario import Scenario
 from simulator.spec.figures import Estimate
 
 if TYPE_CHECKING:
     from paceline.planning.answer import Improvement, Plan
 
-__all__ = ["SimulatedSections", "changes_of", "halvings", "records_a_step", "shortened", "simulated_sections", "timeline_of"]
+__all__ = ["SimulatedSections", "changes_of", "records_a_step", "shortened", "simulated_sections", "timeline_of"]
 
 _MOST_RECORDS = 300_000
 """Some seconds of simulation, and some hundred megabytes of records."""
@@ -127,7 +126,7 @@ def simulated_sections(
 def timeline_of(scenario: Scenario, name: str) -> Timeline | None:
     """Simulate replication 0 again and lay out some of its steps (:func:`paceline.reporting.timeline.laid_out`).
 
-    A long or large run is cut to its first steps, or to fewer replicas if that is not
+    A long or large run is cut to its first steps, or to fewer ranks if that is not
     enough; the note says so.
 
     Parameters
@@ -154,10 +153,10 @@ def timeline_of(scenario: Scenario, name: str) -> Timeline | None:
 
 
 def shortened(scenario: Scenario) -> tuple[Scenario, str]:
-    """The scenario with fewer steps, and if that is not enough with fewer replicas, so that its records fit into memory.
+    """The scenario with fewer steps, and if that is not enough with fewer ranks, so that its records fit into memory.
 
     Fewer steps are the first steps of the very same run: its random streams do not depend
-    on how long it is. Fewer replicas are another scenario.
+    on how long it is. Fewer ranks are another scenario.
 
     Returns
     -------
@@ -172,15 +171,15 @@ def shortened(scenario: Scenario) -> tuple[Scenario, str]:
         It cannot be made small enough.
     """
     notes: list[str] = []
-    replicas = scenario.ranks
-    fewer = replicas
+    ranks = scenario.ranks
+    fewer = ranks
     while fewer > 2 and records_a_step(scenario, fewer) * _FEWEST_RECORDED > _MOST_RECORDS:
         fewer = max(2, fewer // 2)
-    if fewer < replicas:
-        scenario = _with_replicas(scenario, fewer)
+    if fewer < ranks:
+        scenario = _with_ranks(scenario, fewer)
         notes.append(
-            f"Simulated with {scenario.ranks:,} {'replicas' if scenario.ranks == scenario.replicas else 'devices'} in place of "
-            f"{replicas:,}, of which every message would take too long: "
+            f"Simulated with {scenario.ranks:,} {_makes_steps(scenario)} in place of "
+            f"{ranks:,}, of which every message would take too long: "
             "how long messages and queues take differs from the run with all."
         )
     whole = scenario.run.total_steps(scenario.ranks) / scenario.ranks
@@ -193,8 +192,13 @@ def shortened(scenario: Scenario) -> tuple[Scenario, str]:
     return scenario, " ".join(notes)
 
 
-def records_a_step(scenario: Scenario, replicas: int) -> int:
-    """About how many records one step of that many replicas makes."""
+def _makes_steps(scenario: Scenario) -> str:
+    """What its ranks are: replicas, or where these are cut over devices, ranks by no other name."""
+    return "replicas" if scenario.ranks == scenario.replicas else "ranks"
+
+
+def records_a_step(scenario: Scenario, ranks: int) -> int:
+    """About how many records one step of that many ranks makes."""
     messages = 0
     if scenario.servers:
         tensors = scenario.strategy.tensors(scenario)
@@ -203,9 +207,9 @@ def records_a_step(scenario: Scenario, replicas: int) -> int:
         messages = carried + copied + 2 * len(tensors.gradients) + len(tensors.forward) + len(tensors.backward)
     else:
         # each with the piece of compute that its gradients come from
-        messages = all_reduces_a_step(scenario) * (1 + (2 * (replicas - 1) if scenario.rank_messages else 1))
+        messages = all_reduces_a_step(scenario) * (1 + (2 * (ranks - 1) if scenario.rank_messages else 1))
         messages += scenario.strategy.messages_a_step(scenario)
-    return replicas * (messages + _BESIDES)
+    return ranks * (messages + _BESIDES)
 
 
 def all_reduces_a_step(scenario: Scenario) -> int:
@@ -214,15 +218,17 @@ def all_reduces_a_step(scenario: Scenario) -> int:
     return len(reduction.buckets(scenario.workload, scenario.batch, scenario.replicas)) if reduction is not None else 0
 
 
-def _with_replicas(scenario: Scenario, replicas: int) -> Scenario:
-    """The same with that many replicas, each with as many samples as before."""
+def _with_ranks(scenario: Scenario, ranks: int) -> Scenario:
+    """The same with that many ranks, each replica with as many samples as before."""
     load = scenario.workload.model_copy(update={"batch_per_replica": scenario.batch, "global_batch": None})
     try:
-        strategy = scenario.strategy.fewer(replicas, scenario.ranks)
+        strategy = scenario.strategy.fewer(ranks, scenario.ranks)
         return Scenario(**{**scenario.sections, "workload": load, "strategy": strategy})
     except ValidationError as error:
         reason = " ".join(str(error.errors(include_url=False)[0]["msg"]).split())
-        raise SimulationError(f"the timeline needs a smaller run, and with {replicas:,} replicas there is none: {reason}") from None
+        raise SimulationError(
+            f"the timeline needs a smaller run, and with {ranks:,} {_makes_steps(scenario)} there is none: {reason}"
+        ) from None
 
 
 # -- one change at a time --------------------------------------------------------------------
@@ -261,7 +267,7 @@ def changes_of(result: Result, jobs: int = 0, progress: Callable[[int, int], Non
         if not isinstance(base, Result):
             raise SimulationError(base.failed.text)
         better = [_of_improvement(what, its, run_in_words) for what, its in improved(scenario, base, run)]
-        worse = halvings(scenario)
+        worse = worsened(scenario)
         outcomes = run([its.scenario for its in worse])
     changes = better + [_of_worse(its, outcome, base, run_in_words) for its, outcome in zip(worse, outcomes, strict=True)]
     return tuple(sorted(changes, key=lambda its: (its.gain is None, -abs(its.gain or 0.0), its.name)))
@@ -305,87 +311,11 @@ def _of_improvement(what: str, its: Improvement, run: str) -> Change:
     return _changed(its.name, its.text, its.effect, its.bottleneck, what, run)
 
 
-def _of_worse(its: _Halving, outcome: Outcome, base: Result, run: str) -> Change:
+def _of_worse(its: Worse, outcome: Outcome, base: Result, run: str) -> Change:
     if not isinstance(outcome, Result):
-        return Change(its.name, its.text, None, None, None, outcome.failed.text, its.row)
-    return _changed(its.name, its.text, compare(outcome, base).ratio, outcome.bottleneck.label, its.row, run)
+        return Change(its.name, its.text, None, None, None, outcome.failed.text, its.what)
+    return _changed(its.name, its.text, compare(outcome, base).ratio, outcome.bottleneck.label, its.what, run)
 
 
 def _changed(name: str, text: str, ratio: Estimate, reason: str, row: str, run: str) -> Change:
     return Change(name, text, ratio.mean - 1, ratio.low - 1, ratio.high - 1, reason, row, run)
-
-
-@dataclass(frozen=True)
-class _Halving:
-    """A change for the worse.
-
-    Attributes
-    ----------
-    row
-        What is changed, such as ``network``.
-    name, text
-        In few words, and in more.
-    scenario
-        The configuration with it.
-    """
-
-    row: str
-    name: str
-    text: str
-    scenario: Scenario
-
-
-def halvings(scenario: Scenario) -> tuple[_Halving, ...]:
-    """Every halving that makes sense for a scenario: none of a link that it does not use, or of servers that it does not have.
-
-    They undo what :func:`paceline.planning.improvements.improvements` does; one that breaks a rule of scenarios is left out.
-    """
-    found = []
-    for row, name, text, change in _worse(scenario):
-        try:
-            found.append(_Halving(row, name, text, change()))
-        except ScenarioError:
-            continue
-    return tuple(found)
-
-
-def _worse(scenario: Scenario) -> Iterator[tuple[str, str, str, Callable[[], Scenario]]]:
-    """What is changed, and how, by halving."""
-    cluster, strategy, load = scenario.cluster, scenario.strategy, scenario.workload
-    if scenario.nodes_needed > 1:
-        link = cluster.inter_node
-        yield (
-            "network",
-            "half network",
-            f"links between nodes from {_halved(link.bandwidth_bytes_per_s)}",
-            lambda: with_network(scenario, 0.5),
-        )
-        if link.latency_s > 0:
-            times = f"{written(link.latency_s, 'setting_s')} to {written(2 * link.latency_s, 'setting_s')}"
-            yield "latency", "2x latency", f"latency between nodes from {times}", lambda: with_latency(scenario, 2.0)
-    if not scenario.servers and strategy.sending(scenario).inside_nodes:
-        text = f"links inside a node from {_halved(cluster.intra_node.bandwidth_bytes_per_s)}"
-        yield "links in a node", "half links in a node", text, lambda: with_inner_links(scenario, 0.5)
-    if cluster.host_link is not None and strategy.sending(scenario).through_host:
-        text = f"links between device and host from {_halved(cluster.host_link.bandwidth_bytes_per_s)}"
-        yield "host link", "half host link", text, lambda: with_host_link(scenario, 0.5)
-    yield (
-        "device",
-        "half device",
-        "devices take twice as long; hosts, servers and links stay as they are",
-        lambda: with_compute(scenario, 2.0),
-    )
-    if scenario.servers > 1:
-        fewer = strategy.with_servers(scenario.servers - 1)
-        text = f"{scenario.servers} to {scenario.servers - 1} parameter servers"
-        yield "server", "one PS fewer", text, lambda: changed(scenario, strategy=fewer)
-    key = "batch_per_replica" if load.batch_per_replica is not None else "global_batch"
-    batch: int = getattr(load, key)
-    if scenario.batch % 2 == 0:
-        whose = "of each replica" if key == "batch_per_replica" else "of all together"
-        half = load.model_copy(update={key: batch // 2})
-        yield "batch", "half batch", f"batch {whose} from {batch:,} to {batch // 2:,} samples", lambda: changed(scenario, workload=half)
-
-
-def _halved(rate_bytes_per_s: float) -> str:
-    return f"{format_rate(rate_bytes_per_s)} to {format_rate(rate_bytes_per_s / 2)}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from paceline.planning.tables import candidates_table, plan_tables
 from paceline.reporting.content import answer_of
-from paceline.reporting.coordinates import Coordinates, coordinates_of
+from paceline.reporting.coordinates import CONFIGURATION, Coordinates, coordinates_of
 from paceline.stages import EXCHANGE_COLUMNS, STAGE_COLUMNS, exchange_rows, stage_rows
 from paceline.whole_job import EPOCH_COLUMNS, PART_COLUMNS, epoch_rows, part_rows
 from simulator.base.outputs import Output, check_folder, csv_kind
@@ -39,10 +39,7 @@ __all__ = [
     "write_tables",
 ]
 
-_CONFIGURATION = Column("configuration", "text", "Strategy", "the curve, and its settings where more than the number of replicas is swept")
-_SCALING = Column("scaling", "text", "Scaling", COLUMNS["scaling"].meaning)
-_HASH = Column("scenario_hash", "text", "Scenario", "of the scenario")
-_KEYS = (_CONFIGURATION, _SCALING, COLUMNS["replicas"], COLUMNS["ranks"], _HASH)
+_KEYS = (CONFIGURATION, *(COLUMNS[name] for name in ("scaling", "replicas", "ranks", "scenario_hash")))
 """What tells the rows of one result from those of the others."""
 _OF_PLAN = ("plan-workers", "plan-servers", "plan-improvements", "plan-refused")
 """Tables of a plan that are files of their own: those of candidates are part of one."""
@@ -168,7 +165,7 @@ def brief_table(results: Sequence[Result], at: Coordinates, most: int) -> Table:
     for index, result in enumerate(results[:most]):
         row = result.row() | {"bottleneck": result.bottleneck.label}
         rows.append((at.name_of(index), *(row[name] for name in _BRIEF)))
-    columns = (replace(_CONFIGURATION, meaning=""), *(COLUMNS[name] for name in _BRIEF))
+    columns = (replace(CONFIGURATION, meaning=""), *(COLUMNS[name] for name in _BRIEF))
     more = f"The first {most:,} of {len(results):,} results." if len(results) > most else ""
     return Table("All results", columns, tuple(rows), "results", more=more)
 
@@ -183,7 +180,7 @@ def _results(results: Sequence[Result], names: Sequence[str]) -> Table:
     rows = Result.rows_of(results)
     columns = tuple(COLUMNS.get(name, Column(name)) for name in rows[0])
     cells = tuple((name, *row.values()) for name, row in zip(names, rows, strict=True))
-    return Table("Results", (_CONFIGURATION, *columns), cells, "results")
+    return Table("Results", (CONFIGURATION, *columns), cells, "results")
 
 
 def _each(name: str, columns: tuple[Column, ...], keys: Sequence[tuple[Cell, ...]], of: Iterable[Iterable[tuple[Cell, ...]]]) -> Table:
@@ -203,8 +200,8 @@ def _staleness(result: Result) -> Iterable[tuple[Cell, ...]]:
 
 
 def _failures(failures: Sequence[Failure]) -> Table:
-    named = (Column("strategy", "text", "Strategy"), COLUMNS["cluster"], COLUMNS["replicas"])
-    columns = (_HASH, *named, Column("kind", "text"), Column("text", "text"))
+    named = (COLUMNS[name] for name in ("scenario_hash", "strategy", "cluster", "replicas"))
+    columns = (*named, Column("kind", "text"), Column("text", "text"))
     rows = tuple(
         (
             its.scenario_hash,
@@ -254,7 +251,7 @@ def measured_table(measured: Overlay, results: Sequence[Result]) -> Table:
     columns = (
         Column("setting", "text", "Setting"),
         Column("prediction", "text", "Strategy"),
-        _SCALING,
+        COLUMNS["scaling"],
         COLUMNS["replicas"],
         COLUMNS["ranks"],
         Column("measured_samples_per_s", "number", "Measured (samples/s)"),
@@ -268,7 +265,7 @@ def measured_table(measured: Overlay, results: Sequence[Result]) -> Table:
         Column("staleness_predicted", "number", "Predicted staleness"),
         Column("line", "count", "Line"),
         Column("why_not", "text", "Why"),
-        _HASH,
+        COLUMNS["scenario_hash"],
     )
     scaling = {result.scenario_hash: result.scenario.scaling for result in results}
     rows: list[tuple[Cell, ...]] = [
@@ -302,7 +299,7 @@ def curve_errors_table(places: Sequence[tuple[int, Beside]], results: Sequence[R
         held.setdefault(at.curve_of[index], []).append(row)
     columns = (
         Column("curve", "text", "Strategy"),
-        _SCALING,
+        COLUMNS["scaling"],
         Column("settings", "count", "Settings"),
         Column("median_error", "share", "Median error, sign left out"),
         Column("inside", "count", "Inside the interval"),
@@ -337,7 +334,7 @@ def timeline_table(timeline: Timeline) -> Table:
 _SENSITIVITY = (
     Column("change", "text", "Change"),
     Column("of", "text", "What is changed"),
-    _SCALING,
+    COLUMNS["scaling"],
     Column("gain", "change", "Throughput changes by"),
     Column("gain_low", "change", "Low"),
     Column("gain_high", "change", "High"),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.command_line import SCENARIO, Answer, refused
 
-from paceline.reporting.planned import read_plan
+from paceline.planning.answer import read_plan
 from simulator.base.errors import ResultsError
 from simulator.base.file_kinds import kind_of_table
 from simulator.base.files import read_toml

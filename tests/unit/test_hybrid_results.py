@@ -11,6 +11,7 @@ from support.hybrids import FAST, hybrid
 from support.scenarios import scenario_table
 
 from paceline.cli.showing_results import show_result
+from paceline.reporting.columns import columns_of
 from paceline.reporting.coordinates import coordinates_of
 from paceline.reporting.measured import overlay_of
 from paceline.reporting.tables import tables_of
@@ -277,8 +278,13 @@ def test_replicas_are_copies_and_ranks_their_parts_in_every_table(tmp_path: Path
         for table in tables:
             if table.rows and table.name in held:
                 assert sorted({row[held[table.name]] for row in table.rows}) == expected, table.name
-    (key,) = coordinates_of(results).keys
-    assert (key.path, key.name, key.values) == ("ranks", "Devices", (4, 8))
+    at = coordinates_of(results)
+    (key,) = at.keys
+    assert (key.path, key.name, key.values) == ("ranks", "Ranks", (4, 8))
+    page = columns_of(results, at)
+    assert page["keys"][0]["told"] == ["4 ranks", "8 ranks"]
+    shown = {name: (page["columns"][name]["heading"], page["columns"][name]["values"]) for name in ("replicas", "key.ranks")}
+    assert shown == {"replicas": ("Replicas", [2, 4]), "key.ranks": ("Ranks", [4, 8])}
 
 
 def test_the_terminal_shows_both(capsys: pytest.CaptureFixture[str]) -> None:

@@ -67,6 +67,13 @@ def test_over_a_slow_network_a_pipeline_is_best() -> None:
     assert "Data parallelism: " in answer.best_way
 
 
+def test_replicas_around_the_answer_are_copies_of_the_model() -> None:
+    answer = planned(PIPELINE)
+    around = {its.workers: its.replicas for its in answer.workers}
+    assert around[4] == answer.chosen.result.replicas == 1  # four devices hold one copy in four stages
+    assert around == {workers: workers // 4 for workers in around}
+
+
 def test_within_a_fast_node_splitting_tensors_is_best() -> None:
     answer = planned(TENSOR)
     assert answer.ways[0].way == "tensor"

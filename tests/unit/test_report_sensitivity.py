@@ -6,9 +6,10 @@ import pytest
 from support.runs import FAST
 from support.scenarios import scenario_table
 
+from paceline.planning.improvements import worsened
 from paceline.reporting.figures import sensitivity_figure
 from paceline.reporting.sensitivity import Change
-from paceline.reporting.simulated import changes_of, halvings
+from paceline.reporting.simulated import changes_of
 from simulator import Scenario, scenario_from_table, simulate
 from simulator.base.errors import SimulationError
 
@@ -178,7 +179,7 @@ def test_halvings_are_valid_scenarios_and_undo_nothing_else() -> None:
         cluster={"uncertainty": {"parameters": ["inter_node.bandwidth_bytes_per_s"], "draws": [[8e8], [1e9]]}},
         strategy={**SYNC, "servers": 1},
     )
-    found = {its.name: its.scenario for its in halvings(base)}
+    found = {its.name: its.scenario for its in worsened(base)}
     assert set(found) == {"half network", "half device", "half batch"}  # no latency to double, no server to spare
     network = found["half network"].cluster
     assert network.uncertainty is not None

@@ -12,7 +12,7 @@ from support.validations import HOSTILE, row, validation_of
 from calibrate.validation.validation import largest_errors, scores_of
 from paceline.reporting.validation import place_section, render_validation, section, write_validation
 from paceline.reporting.validation.content import csv_tables, rows_table, scores_table, summary
-from paceline.reporting.validation.figures import curves_of
+from paceline.reporting.validation.page import curves_of
 from simulator.base.errors import InputError
 from simulator.base.table import Column, Table
 from simulator.base.text import written

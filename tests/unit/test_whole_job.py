@@ -13,8 +13,7 @@ from support.scenarios import scenario_table
 
 from paceline.cli.showing_results import show_result, show_table
 from paceline.planning import Goal, length_of
-from paceline.planning.goal import confidence_of
-from paceline.planning.whole_job import cost_of, off_by, rates_of, sample_s_of, time_of
+from paceline.planning.goal import confidence_of, cost_of, off_by, rates_of, sample_s_of, time_of
 from paceline.reporting.job_figures import job_timeline_figure, strips_of
 from paceline.reporting.tables import tables_of
 from paceline.whole_job import PART_LABELS, epochs_table, job_in_words, jobs_table, part_rows, parts_table

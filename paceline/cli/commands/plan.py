@@ -68,7 +68,7 @@ def plan(
     from paceline.cli.ending import Counted, keeping
     from paceline.cli.showing_plan import show_plan
     from paceline.cli.terminal import note, progress_bar, stages_bar
-    from paceline.reporting.planned import plan_file_of
+    from paceline.planning.answer import plan_file_of
     from paceline.reporting.render import REPORT
     from paceline.sweeping import ResultsFile
     from simulator.base.catalog import scenario_file

@@ -122,7 +122,7 @@ function idealTraces(view) {
       singles.push(single);
     }
   });
-  const words = (single) => `Ideal: ${written(single, "number")} samples/s from each ${view.key.path === "ranks" ? "device" : "replica"}`;
+  const words = (single) => `Ideal: ${written(single, "number")} samples/s from each ${view.key.path === "ranks" ? "rank" : "replica"}`;
   return overReplicas(view) ? singles.map((single) => referenceTrace([low, high], [single * low, single * high], words(single))) : [];
 }
 
