@@ -497,5 +497,5 @@ Made by :func:`simulator.resolve.resolve.resolve`, once for each that somebody w
 Drawn = NewType("Drawn", Resolved)
 """What one replication simulates: a resolved scenario with one draw of all that is uncertain, and achieved rates for nominal ones.
 
-Made by :func:`simulator.engine.replication.drawn_scenario`; programs and engines take nothing else.
+Made by :func:`simulator.resolve.drawing.drawn_of`; programs and engines take nothing else.
 """
