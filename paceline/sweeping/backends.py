@@ -29,19 +29,9 @@ if TYPE_CHECKING:
     from joblib import Parallel
 
 __all__ = [
-    "KILLED",
-    "Workers",
-    "WorkersLostError",
-    "check_answers",
-    "check_versions",
-    "deaf_to",
-    "environment",
-    "in_order",
-    "local_workers",
-    "ready_tracker",
-    "versions",
-    "without_files",
-]
+    "KILLED", "Workers", "WorkersLostError", "check_answers", "check_versions", "deaf_to", "environment", "in_order", "local_workers",
+    "ready_tracker", "versions", "without_files",
+]  # fmt: skip
 
 ItemT = TypeVar("ItemT")
 AnswerT = TypeVar("AnswerT")

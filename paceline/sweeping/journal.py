@@ -10,7 +10,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from io import RawIOBase
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, overload
+from typing import Any, BinaryIO, NamedTuple
 
 from paceline.sweeping.backends import WorkersLostError
 from paceline.sweeping.lines import DamagedError, Line, Outcome, UnclearError, begins_line, is_damage, line_in, outcome_of, with_place
@@ -44,7 +44,7 @@ class _Entry(NamedTuple):
     """Bytes, with its end."""
 
 
-class Written(Sequence[Outcome]):
+class Written:
     """Outcomes of a finished results file, read when they are asked for; going through them takes no more memory than one."""
 
     def __init__(self, path: Path, entries: Sequence[_Entry]) -> None:
@@ -55,23 +55,12 @@ class Written(Sequence[Outcome]):
         return len(self._entries)
 
     def __iter__(self) -> Iterator[Outcome]:
-        with self.path.open("rb") as file:
-            for place in range(len(self)):
-                yield self._outcome(file, place)
+        return map(self.__getitem__, range(len(self)))
 
-    @overload
-    def __getitem__(self, index: int) -> Outcome: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Outcome]: ...
-    def __getitem__(self, index: int | slice) -> Outcome | list[Outcome]:
-        if isinstance(index, slice):
-            return [self[place] for place in range(len(self))[index]]
-        with self.path.open("rb") as file:
-            return self._outcome(file, range(len(self))[index])
-
-    def _outcome(self, file: BinaryIO, place: int) -> Outcome:
+    def __getitem__(self, place: int) -> Outcome:
         try:
-            return outcome_of(_text(file, self._entries[place]))
+            with self.path.open("rb") as file:
+                return outcome_of(_text(file, self._entries[place]))
         except DamagedError as error:
             raise ResultsError(f"{self.path}:{place + 1}: {error}") from None
         except ValueError:
@@ -106,7 +95,8 @@ class Journal:
         shown = f"`out` {str(path)[:120]!r}"
         if path.exists() and not path.is_file():
             raise InputError(f"{shown}: is no regular file, so no sweep can go on in it; choose another path")
-        self.path, self._force, self._new = path, force, not path.exists()
+        self.path, self._force, self._new = path, force, False
+        new = not path.exists()
         try:
             check_writable(path)  # also the folder, in which the finished file takes its place
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -119,6 +109,7 @@ class Journal:
         self._unlike: Mapping[str, int] | None = None  # places by hash of what is to be kept, where the file has it otherwise
         try:
             self._lock(shown)
+            self._new = new  # and nobody else's
             self._read()
         except BaseException:
             self.close()

@@ -20,6 +20,8 @@ from simulator.results.results import Failure, Result
 if TYPE_CHECKING:
     import pandas as pd
 
+    from paceline.sweeping.journal import Written
+
 __all__ = ["Outcomes", "ResultsFile", "in_order", "outcomes_in", "read_results"]
 
 LineT = TypeVar("LineT")
@@ -37,7 +39,7 @@ class Outcomes(Short, Sequence[Outcome]):
     """
 
     path: Path | None
-    _outcomes: Sequence[Outcome]
+    _outcomes: Sequence[Outcome] | Written
 
     @property
     @abstractmethod
