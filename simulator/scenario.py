@@ -358,11 +358,6 @@ class Scenario(Short, Terse):
         """Content hash: scenarios that are equal but for how they are simulated, and only they, have it in common."""
         return _hash_of(self.model_dump(mode="json"), self.strategy.keys_of_before)
 
-    def has_had_hash(self, given: str, written: Mapping[str, Any]) -> bool:
-        """Whether a content hash is that of this scenario, as it is now or as an earlier version wrote it: with fewer keys."""
-        keys_of_before = self.strategy.keys_of_before
-        return given in (_hash_of(written, keys_of_before), _hash_of(written, {})) or given == self.hash
-
 
 def _hash_of(written: Mapping[str, Any], keys_of_before: Mapping[str, Any]) -> str:
     content = {

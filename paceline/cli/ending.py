@@ -191,8 +191,4 @@ class Counted:
             return ""
         if not self._done:
             return "nothing was finished yet"
-        from paceline.sweeping import ResultsFile
-
-        ahead = ResultsFile.ahead_of(self._out)
-        beside = f" and, finished before their turn, in {ahead}" if ahead.exists() else ""
-        return f"{self._done:,} of {self._total:,} results are kept in {self._out}{beside}; the same command goes on there"
+        return f"{self._done:,} of {self._total:,} results are kept in {self._out}; the same command goes on there"

@@ -17,7 +17,7 @@ from paceline.planning.tables import RATE, WORKERS
 from paceline.planning.tuning import best_bucket, bucket_in_words, can_fuse
 from paceline.ranges import doubled
 from paceline.sentences import change_in_words, staleness_in_words
-from paceline.sweeping import Backend, ResultsFile, Runner, Simulations
+from paceline.sweeping import Backend, Journal, Runner, Simulations
 from simulator.base.errors import SimulationError
 from simulator.base.short import Short
 from simulator.base.spec import Spec
@@ -218,7 +218,7 @@ def advise(
             fitting.append((line, scenario))
     fitting = _promising(fitting)
     with ExitStack() as stack:
-        file = stack.enter_context(ResultsFile.open(out, force=force)) if out is not None else None
+        file = stack.enter_context(Journal(out, force=force)) if out is not None else None
         runner = stack.enter_context(Runner(jobs=jobs, backend=backend, scheduler=scheduler))
         simulations = Simulations(runner, file, force=force, progress=progress)
         found: dict[tuple[str, int], Advised] = {}

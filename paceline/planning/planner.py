@@ -21,7 +21,7 @@ from paceline.planning.space import Line, Space, check_devices
 from paceline.planning.tuning import best_bucket, bucket_in_words, can_fuse, with_bucket_of
 from paceline.planning.way_answers import answers_of_ways, best_way
 from paceline.planning.ways import WAYS, Way
-from paceline.sweeping import Backend, ResultsFile, Runner, Simulations
+from paceline.sweeping import Backend, Journal, Runner, Simulations
 from simulator.base.errors import InputError, ScenarioError, SimulationError
 from simulator.base.text import format_number
 from simulator.memory import does_not_fit, not_checked
@@ -89,7 +89,7 @@ def plan(
     device_notes = check_devices((line.first for line in space.lines), space.base_name)
     judge = Judge(goal)
     with ExitStack() as stack:
-        file = stack.enter_context(ResultsFile.open(out, force=force)) if out is not None else None
+        file = stack.enter_context(Journal(out, force=force)) if out is not None else None
         runner = stack.enter_context(Runner(jobs=jobs, backend=backend, scheduler=scheduler))
         simulations = Simulations(runner, file, force=force, progress=progress)
         search = Search([judge.points(line) for line in space.lines], judge, simulations)

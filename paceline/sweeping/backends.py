@@ -29,18 +29,9 @@ if TYPE_CHECKING:
     from joblib import Parallel
 
 __all__ = [
-    "KILLED",
-    "Workers",
-    "WorkersLostError",
-    "check_answers",
-    "check_versions",
-    "deaf_to",
-    "environment",
-    "local_workers",
-    "ready_tracker",
-    "versions",
-    "without_files",
-]
+    "KILLED", "Workers", "WorkersLostError", "check_answers", "check_versions", "deaf_to", "environment", "in_order", "local_workers",
+    "ready_tracker", "versions", "without_files",
+]  # fmt: skip
 
 ItemT = TypeVar("ItemT")
 AnswerT = TypeVar("AnswerT")
@@ -118,26 +109,15 @@ class Workers:
         return max(2 * self.count, min(_AHEAD * self.count, _MOST_AHEAD))
 
     def map(self, function: Callable[[ItemT], AnswerT], items: Sequence[ItemT]) -> Generator[AnswerT, None, None]:
-        """What a function answers to each item, in order; else as :meth:`groups`."""
-        with closing(self.groups(function, items)) as groups:
-            for answers in groups:
-                yield from answers
+        """What a function answers to each item, in order; else as :meth:`completed`."""
+        with closing(self.completed(function, items)) as groups:
+            yield from in_order(groups)
 
-    def groups(
-        self, function: Callable[[ItemT], AnswerT], items: Sequence[ItemT], early: Callable[[int, AnswerT], None] | None = None
-    ) -> Generator[list[AnswerT], None, None]:
-        """What a function answers to each item, in order, those that come together in a list.
+    def completed(self, function: Callable[[ItemT], AnswerT], items: Sequence[ItemT]) -> Generator[list[tuple[int, AnswerT]], None, None]:
+        """What a function answers to each item, as soon as it is there, with the item's number; those that come together in a list.
 
         A process of this machine is given several items at a time where they take
         milliseconds; it answers after a fraction of a second at the latest, but for one item that takes longer.
-
-        Parameters
-        ----------
-        function, items
-            What is called, and with what.
-        early
-            Called at once with number and answer of an item that is answered before one in
-            front of it; only by workers of this machine, others give their answers in order.
 
         Raises
         ------
@@ -149,16 +129,16 @@ class Workers:
         if self._cluster is not None:
             answers = self._elsewhere(partial(_by_equals, function, versions()), items)
         elif len(items) > 1:
-            answers = self._in_order(function, items, early)
+            answers = self._here(function, items)
         else:
-            answers = ([function(item)] for item in items)
+            answers = ([(number, function(item))] for number, item in enumerate(items))
         with self._explaining():
             yield from answers
 
     def ask(self, function: Callable[[ItemT], AnswerT], items: Sequence[ItemT]) -> list[AnswerT]:
         """What workers of a cluster answer, be they of whatever version; else as :meth:`map`."""
         with self._explaining():
-            return [answer for answers in self._elsewhere(function, items) for answer in answers]
+            return [answer for answers in self._elsewhere(function, items) for _, answer in answers]
 
     @contextmanager
     def _explaining(self) -> Iterator[None]:
@@ -170,13 +150,13 @@ class Workers:
         except tuple(self._lost) as error:
             raise WorkersLostError(*next(text for kind, text in self._lost.items() if isinstance(error, kind))) from None
 
-    def _elsewhere(self, function: Callable[[ItemT], AnswerT], items: Sequence[ItemT]) -> Iterator[list[AnswerT]]:
+    def _elsewhere(self, function: Callable[[ItemT], AnswerT], items: Sequence[ItemT]) -> Iterator[list[tuple[int, AnswerT]]]:
         """Answers of a cluster, in order."""
         if not self._streaming:
             yield from self._by_batches(function, items)
             return
         with closing(self._in_parallel(function, ((item,) for item in items))) as answers:
-            for answer in answers:
+            for answer in enumerate(answers):
                 yield [answer]
 
     def _in_parallel(self, function: Callable[..., GivenT], arguments: Iterable[tuple[Any, ...]]) -> Generator[GivenT, None, None]:
@@ -189,12 +169,9 @@ class Workers:
             warnings.filterwarnings("ignore", message=r"\d+ tasks ")  # joblib's remark where it is stopped half-way
             yield from given
 
-    def _in_order(
-        self, function: Callable[[ItemT], AnswerT], items: Sequence[ItemT], early: Callable[[int, AnswerT], None] | None
-    ) -> Iterator[list[AnswerT]]:
-        """Answers by their numbers, as soon as they and all before them are there."""
-        waiting: dict[int, AnswerT] = {}
-        due, left = 0, list(range(len(items)))
+    def _here(self, function: Callable[[ItemT], AnswerT], items: Sequence[ItemT]) -> Iterator[list[tuple[int, AnswerT]]]:
+        """Answers of processes of this machine."""
+        left = list(range(len(items)))
         while left:
             numbers, left = left, []
             tasks = ((function, [(number, items[number]) for number in some]) for some in self._parts(numbers))
@@ -203,17 +180,7 @@ class Workers:
                     left += some.left
                     in_time = int(len(some.answers) * _SOME_S / max(some.took_s, 1e-9))
                     self._at_a_time = max(1, min(2 * self._at_a_time, _MOST_AT_A_TIME, in_time))
-                    waiting.update(some.answers)
-                    answers: list[AnswerT] = []
-                    while due in waiting:
-                        answers.append(waiting.pop(due))
-                        due += 1
-                    if early is not None:
-                        for number, answer in some.answers:
-                            if number in waiting:
-                                early(number, answer)
-                    if answers:
-                        yield answers
+                    yield some.answers
             left.sort()
 
     def _parts(self, numbers: Sequence[int]) -> Iterator[Sequence[int]]:
@@ -224,20 +191,31 @@ class Workers:
             yield numbers[begin:end]
             begin = end
 
-    def _by_batches(self, function: Callable[[ItemT], AnswerT], items: Sequence[ItemT]) -> Iterator[list[AnswerT]]:
+    def _by_batches(self, function: Callable[[ItemT], AnswerT], items: Sequence[ItemT]) -> Iterator[list[tuple[int, AnswerT]]]:
         from joblib import delayed
 
         begin = 0
         while begin < len(items):
             begun_s = time.monotonic()
             batch = items[begin : begin + self._batch]
-            yield list(self._parallel(delayed(function)(item) for item in batch))
+            yield list(enumerate(self._parallel(delayed(function)(item) for item in batch), start=begin))
             begin += len(batch)
             took_s = time.monotonic() - begun_s
             if took_s < _QUICK_S:
                 self._batch *= 2
             elif took_s > _LONG_S:
                 self._batch = max(self.count, self._batch // 2)
+
+
+def in_order(groups: Iterable[Iterable[tuple[int, AnswerT]]]) -> Iterator[AnswerT]:
+    """Answers in the order of their numbers, which count from 0: each as soon as it and all before it are there."""
+    waiting: dict[int, AnswerT] = {}
+    due = 0
+    for group in groups:
+        waiting.update(group)
+        while due in waiting:
+            yield waiting.pop(due)
+            due += 1
 
 
 _TRACKERS_REMARK = "ignore:resource_tracker:UserWarning"

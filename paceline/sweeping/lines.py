@@ -18,21 +18,9 @@ from simulator.spec.cluster import Cluster
 from simulator.spec.workload import Workload
 
 __all__ = [
-    "CutOffError",
-    "DamagedError",
-    "Line",
-    "Outcome",
-    "UnclearError",
-    "begins_line",
-    "checked_outcome_of",
-    "holds_lines",
-    "is_damage",
-    "line_in",
-    "line_of",
-    "outcome_of",
-    "timed",
-    "timeless",
-]
+    "CutOffError", "DamagedError", "Line", "Outcome", "UnclearError", "begins_line", "checked_outcome_of", "holds_lines", "is_damage",
+    "line_in", "line_of", "outcome_of", "timeless", "with_place",
+]  # fmt: skip
 
 Outcome = Result | Failure
 
@@ -40,7 +28,7 @@ _VERSION = 1
 _BEGINNING = b'{"schema_version":1,"scenario_hash":"'
 _HASH = re.compile(re.escape(_BEGINNING) + rb'([0-9a-f]{16})","scenario":')
 _WORKLOAD, _CLUSTER, _STRATEGY = b'{"schema_version":1,"workload":', b',"cluster":', b',"strategy":{'
-_TIME = b',"wall_time_s":'
+_PLACE = re.compile(rb'\s*,\s*"place"\s*:\s*\d+\s*\}\s*$')
 _TELLING = tuple(f'"{key}"'.encode() for key in ("scenario_hash", "scenario", KEY))
 """Keys from both ends of a line: two of them are in no other file of Paceline's, and survive what damages one end."""
 _RENAMED = re.compile(rb'"[^"]*":"[0-9a-f]{16}"\}\s*$')
@@ -65,11 +53,11 @@ class Line(NamedTuple):
     """A line, and what is known of it without building its outcome."""
 
     text: bytes
-    """With its end; it depends on the scenario alone."""
+    """With its end."""
     scenario_hash: str
-    took_s: float | None
-    """Duration of the simulation, where it is known; it does not stand in the text."""
     failed: bool
+    place: int | None = None
+    """Number, from 0, of its scenario in the sweep, as it stands in the line; a line of a finished file has none."""
 
 
 def timeless(outcome: Outcome) -> Outcome:
@@ -78,25 +66,19 @@ def timeless(outcome: Outcome) -> Outcome:
 
 
 def line_of(outcome: Outcome) -> Line:
-    """The line of an outcome."""
-    took_s = outcome.wall_time_s if isinstance(outcome, Result) else None
-    return Line(timeless(outcome).to_json().encode() + b"\n", outcome.scenario_hash, took_s, isinstance(outcome, Failure))
+    """The line of an outcome, which depends on its scenario alone: it has neither place nor time."""
+    return Line(timeless(outcome).to_json().encode() + b"\n", outcome.scenario_hash, isinstance(outcome, Failure))
 
 
-def timed(line: Line) -> bytes:
-    """The text of a line with its time in it."""
-    return line.text if line.took_s is None else _with_time(line.text, line.took_s)
-
-
-def _with_time(text: bytes, took_s: float | None) -> bytes:
-    """The text of a result with another time in it, and the checksum that belongs to that, if it has one: else nobody has checked it."""
-    before = without_checksum(text).rpartition(_TIME)[0] + _TIME
-    changed = f"{before.decode()}{json.dumps(took_s)}}}"
-    return (changed if checksum_holds(text) is None else with_checksum(changed)).encode() + b"\n"
+def with_place(text: bytes, place: int | None) -> bytes:
+    """The text of a line with another place, or with none; it has a checksum only if it had one: else nobody has checked it."""
+    bare = _PLACE.sub(b"}", without_checksum(text)).rstrip()
+    placed = bare if place is None else bare.removesuffix(b"}") + b',"place":%d}' % place
+    return (placed if checksum_holds(text) is None else with_checksum(placed.decode()).encode()) + b"\n"
 
 
 def line_in(text: bytes) -> Line | None:
-    """The line that a text is, with its time or without; None where it is none that a sweep writes.
+    """The line that a text is; None where it is none that a sweep writes.
 
     Raises
     ------
@@ -113,15 +95,12 @@ def line_in(text: bytes) -> Line | None:
         data = from_json(text, allow_inf_nan=False)
     except (ValueError, RecursionError) as error:
         raise _no_json(text, error) from None
-    if found is None:
-        return None
-    took_s = data.get("wall_time_s")
-    return Line(text if took_s is None else _with_time(text, None), found[1].decode(), took_s, "failed" in data)
+    return None if found is None else Line(text, found[1].decode(), "failed" in data, _place_taken_from(data))
 
 
-def begins_line(part: bytes, scenario_hash: str | None = None) -> bool:
+def begins_line(part: bytes, scenario_hash: str = "") -> bool:
     """Whether a half-written text is what the line of a scenario, or of any, begins with."""
-    start = _BEGINNING if scenario_hash is None else _BEGINNING + scenario_hash.encode()
+    start = _BEGINNING + scenario_hash.encode()
     return part.startswith(start) or start.startswith(part)
 
 
@@ -156,15 +135,22 @@ def outcome_of(text: bytes) -> Outcome:
     """
     if checksum_holds(text) is False:
         raise DamagedError(CHANGED)
-    return _outcome_of(text)
+    return _placed_outcome_of(text)[0]
 
 
-def _outcome_of(text: bytes) -> Outcome:
+def _placed_outcome_of(text: bytes) -> tuple[Outcome, int | None]:
     data = _with_shared_sections(text)
     if data is None:
         data = from_json(text, allow_inf_nan=False)
+    place = _place_taken_from(data)
     model: type[Outcome] = Failure if isinstance(data, dict) and "failed" in data else Result
-    return model.model_validate(data)
+    return model.model_validate(data), place
+
+
+def _place_taken_from(data: Any) -> int | None:
+    """The place that stands in the data of a line, which are left without it: it is none of an outcome's."""
+    is_place = isinstance(data, dict) and type(data.get("place")) is int and data["place"] >= 0
+    return data.pop("place") if is_place else None
 
 
 _workload = lru_cache(maxsize=256)(Workload.model_validate_json)
@@ -191,8 +177,8 @@ def _with_shared_sections(text: bytes) -> dict[str, Any] | None:
     return data  # type: ignore[no-any-return]
 
 
-def checked_outcome_of(text: bytes) -> Outcome:
-    """The outcome that a line from anywhere holds.
+def checked_outcome_of(text: bytes) -> tuple[Outcome, int | None]:
+    """The outcome that a line from anywhere holds, and its place in the sweep where that stands in it.
 
     Raises
     ------
@@ -210,7 +196,7 @@ def checked_outcome_of(text: bytes) -> Outcome:
         cut = not text.rstrip().endswith(b"}")
         raise (CutOffError if cut else DamagedError if _is_ours(text) else UnclearError)(CHANGED)
     try:
-        outcome = _outcome_of(text)
+        outcome, place = _placed_outcome_of(text)
     except ValidationError as error:
         # without a checksum, its beginning shows that it is one of ours; other keys are those of another version
         other = error.errors()[0]["type"] in _OTHER_VERSION and not _RENAMED.search(text)
@@ -218,11 +204,11 @@ def checked_outcome_of(text: bytes) -> Outcome:
         raise (DamagedError if damaged else ResultsError)(_why_no_outcome(text, error)) from None
     except (ValueError, RecursionError) as error:
         raise _no_json(text, error) from None
-    if holds is None and not outcome.scenario.has_had_hash(outcome.scenario_hash, from_json(text)["scenario"]):
+    if holds is None and outcome.scenario.hash != outcome.scenario_hash:
         raise DamagedError(f"its scenario is not the one of its scenario_hash, {outcome.scenario_hash}: one of them was changed")
     if isinstance(outcome, Result):
         _check_plausible(outcome)
-    return outcome
+    return outcome, place
 
 
 def _why_no_outcome(text: bytes, error: ValidationError) -> str:

@@ -1,16 +1,15 @@
-"""Scenarios into outcomes: in order, as a stream, on processes of this machine or of a cluster."""
+"""Scenarios into outcomes, as a stream, on processes of this machine or of a cluster."""
 
 from __future__ import annotations
 
 import itertools
 import os
 import warnings
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
-from functools import partial
 from typing import Any, Generic, Literal, NamedTuple, TypeVar, get_args
 
-from paceline.sweeping.backends import Workers, local_workers
+from paceline.sweeping.backends import Workers, in_order, local_workers
 from paceline.sweeping.lines import Line, Outcome, line_of
 from paceline.sweeping.on_dask import check_dask_address, dask_workers
 from paceline.sweeping.on_ray import check_ray_address, ray_workers
@@ -31,7 +30,7 @@ _MOST_PER_CORE = 16
 
 
 class Runner:
-    """Simulates scenarios in parallel, giving the outcomes in the order of the scenarios.
+    """Simulates scenarios in parallel.
 
     The outcomes depend on the scenarios alone, not on backend or number of jobs. Used as a
     context manager, it keeps the connection to a cluster for several runs.
@@ -103,29 +102,25 @@ class Runner:
         SimulationError
             A worker process was killed, or the cluster was lost.
         """
+        with closing(self.completed(scenarios)) as groups:
+            yield from in_order(groups)
+
+    def completed(self, scenarios: Iterable[Scenario]) -> Generator[list[tuple[int, Outcome]], None, None]:
+        """The same, each as soon as it is there, with the number, from 0, of its scenario; those that come together in one list."""
         with closing(self._groups(_answer, scenarios)) as groups:
-            for window, answers in groups:
-                yield from map(_outcome, window, answers)
+            for group in groups:
+                yield [(number, _outcome(scenario, answer)) for number, scenario, answer in group]
 
-    def lines(
-        self, scenarios: Iterable[Scenario], early: Callable[[int, Line], None] | None = None
-    ) -> Generator[Sequence[Line], None, None]:
-        """The same as lines of a results file, made where the scenarios are simulated; those that come together in one list.
-
-        ``early`` is called at once with number and line of a scenario that is done before one in front of it, where
-        processes of this machine simulate; the line comes again in its turn.
-        """
-        with closing(self._groups(_line, scenarios, early)) as groups:
-            for _, lines in groups:
-                yield lines
+    def lines(self, scenarios: Iterable[Scenario]) -> Generator[list[tuple[int, Line]], None, None]:
+        """As :meth:`completed`, lines of a results file, made where the scenarios are simulated."""
+        with closing(self._groups(_line, scenarios)) as groups:
+            for group in groups:
+                yield [(number, line) for number, _, line in group]
 
     def _groups(
-        self,
-        function: Callable[[Scenario | Asked], _Sent[SentT]],
-        scenarios: Iterable[Scenario],
-        early: Callable[[int, SentT], None] | None = None,
-    ) -> Generator[tuple[Sequence[Scenario], Sequence[SentT]], None, None]:
-        """Scenarios, one after the other, and what a function has sent back of each; those that come together at once."""
+        self, function: Callable[[Scenario | Asked], _Sent[SentT]], scenarios: Iterable[Scenario]
+    ) -> Generator[list[tuple[int, Scenario, SentT]], None, None]:
+        """Scenarios with their numbers, as they are done, and what a function has sent back of each; those that come together at once."""
         waiting = iter(scenarios)
         first = list(itertools.islice(waiting, 1))
         if not first:
@@ -137,15 +132,12 @@ class Runner:
             begin, noted = 0, set[str]()
             while window := [*first, *itertools.islice(waiting, workers.window - len(first))]:
                 first = []
-                tell = None if early is None else partial(_passed_on, early, begin)
-                at = 0
-                with closing(workers.groups(function, [_resolved(scenario) for scenario in window], tell)) as groups:
+                with closing(workers.completed(function, [_resolved(scenario) for scenario in window])) as groups:
                     for group in groups:
-                        for text in [text for sent in group for text in sent.notes if text not in noted]:
+                        for text in [text for _, sent in group for text in sent.notes if text not in noted]:
                             noted.add(text)
                             warnings.warn(text, EngineWarning, stacklevel=2)
-                        yield window[at : at + len(group)], [sent.answer for sent in group]
-                        at += len(group)
+                        yield [(begin + number, window[number], sent.answer) for number, sent in group]
                 begin += len(window)
 
     @contextmanager
@@ -215,11 +207,6 @@ def _simulated(scenario: Scenario | Asked) -> Answer:
     except PacelineError as error:
         return Failed(kind=type(error).__name__, text=" ".join(str(error).split()))
     return {name: getattr(result, name) for name in Result.model_fields if name != "scenario"}
-
-
-def _passed_on(early: Callable[[int, SentT], None], begin: int, number: int, sent: _Sent[SentT]) -> None:
-    """Tell of an answer before its turn."""
-    early(begin + number, sent.answer)
 
 
 def _outcome(scenario: Scenario, answer: Answer) -> Outcome:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing, nullcontext
 
-from paceline.sweeping.lines import Outcome, outcome_of, timeless
-from paceline.sweeping.results_file import ResultsFile
+from paceline.sweeping.journal import Journal
+from paceline.sweeping.lines import Outcome, line_of, timeless
 from paceline.sweeping.runner import Runner
 from simulator.base.errors import ResultsError
 from simulator.scenario import Scenario
@@ -22,15 +21,14 @@ class Simulations:
     """Simulates what a plan asks for; asked again, it remembers.
 
     A plan asks for the same scenarios in the same order, whatever the number of jobs. So
-    the lines of its results file are those that an interrupted run had written, or it belongs
-    to another plan.
+    its results file is one that an interrupted run has begun, or belongs to another plan.
 
     Parameters
     ----------
     runner
         Where to simulate.
     file
-        What is simulated goes there, in the order in which it is asked for.
+        What is simulated goes there; at the end it is in the order in which it was asked for.
     force
         Begin anew if the file belongs to another plan.
     progress
@@ -40,7 +38,7 @@ class Simulations:
     def __init__(
         self,
         runner: Runner,
-        file: ResultsFile | None = None,
+        file: Journal | None = None,
         *,
         force: bool = False,
         progress: Callable[[int, int], None] | None = None,
@@ -48,8 +46,10 @@ class Simulations:
         self._runner = runner
         self._file = file
         self._force = force
-        self._progress = progress
+        self._progress = progress if progress is not None else _silent
+        self._places: dict[str, int] = {}  # of all that was asked for
         self._known: dict[str, Outcome] = {}
+        self._taken = 0  # of them from the file
 
     def __call__(self, scenarios: Sequence[Scenario]) -> list[Outcome]:
         """Outcomes in the order of the scenarios.
@@ -59,35 +59,35 @@ class Simulations:
         ResultsError
             The file belongs to another plan.
         """
-        asked = {scenario.hash: scenario for scenario in scenarios}
-        hashes = [scenario.hash for scenario in scenarios] if len(asked) < len(scenarios) else list(asked)
-        new = {key: scenario for key, scenario in asked.items() if key not in self._known}
-        order = deque(key for key in new if not self._take_from_file(key))
-        early = {key: line for place, key in enumerate(order, start=len(self._known)) if (line := self._waits(key, place)) is not None}
-        left = [new[key] for key in order if key not in early]
-        total = len(self._known) + len(order)
-        self._tell(total)
+        new = [scenario for key, scenario in {its.hash: its for its in scenarios}.items() if key not in self._places]
+        for scenario in new:
+            self._places[scenario.hash] = len(self._places)
+        if self._file is not None:
+            self._refuse_others(self._file, len(self._places))
+            taken = {its.hash: outcome for its in new if (outcome := self._file.outcome(its.hash)) is not None}
+            self._known |= taken
+            self._taken += len(taken)
+        left = [scenario for scenario in new if scenario.hash not in self._known]
+        total = len(self._places)
+        self._progress(len(self._known), total)
         try:
             keeping = self._file.keeping() if self._file is not None else nullcontext()
-            with keeping, closing(self._runner.run(left)) as outcomes:
-                self._take_early(order, early)
-                for outcome in outcomes:
-                    kept = timeless(outcome)
+            with keeping, closing(self._runner.completed(left)) as groups:
+                for group in groups:
                     if self._file is not None:
-                        self._file.append(outcome)
-                    self._known[order.popleft()] = kept
-                    self._take_early(order, early)
-                    self._tell(total)
+                        self._file.write((self._places[outcome.scenario_hash], line_of(outcome)) for _, outcome in group)
+                    self._known |= {outcome.scenario_hash: timeless(outcome) for _, outcome in group}
+                    self._progress(len(self._known), total)
         except KeyboardInterrupt:
-            if self._file is not None and self._progress is not None:
-                self._progress(len(self._file), total)  # perhaps it came between a line and the word of it
+            if self._file is not None:  # perhaps it came between a line and the word of it
+                self._progress(self._taken + self._file.written(), total)
             raise
-        return [self._known[key] for key in hashes]
+        return [self._known[scenario.hash] for scenario in scenarios]
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:
         """Of every scenario that was asked for, in the order in which it first was."""
-        return tuple(self._known.values())
+        return tuple(self._known[key] for key in self._places)
 
     def finish(self) -> None:
         """Nothing more will be asked for.
@@ -97,45 +97,20 @@ class Simulations:
         ResultsError
             The file holds more than this plan asks for.
         """
-        if self._file is not None and (len(self._file) > len(self._known) or self._file.leaves_over):
-            self._refuse(len(self._known))
+        if self._file is not None:
+            self._refuse_others(self._file, None)
+            self._file.finish(list(self._places))
 
-    def _take_from_file(self, key: str) -> bool:
-        """Whether the outcome stands where an earlier run of this plan would have written it."""
-        place = len(self._known)
-        if self._file is None or place >= len(self._file):
-            return False
-        if self._file.hashes[place] != key:
-            self._refuse(place)
-            return False
-        self._known[key] = self._file[place]
-        return True
-
-    def _waits(self, key: str, place: int) -> Outcome | None:
-        """The outcome that an earlier run has left for this place, where those in front of it are yet to be simulated."""
-        line = self._file.expect(key, place) if self._file is not None else None
-        return outcome_of(line.text) if line is not None else None
-
-    def _take_early(self, order: deque[str], early: Mapping[str, Outcome]) -> None:
-        """Count those whose turn has come among what is known, and write them."""
-        while order and order[0] in early:
-            key = order.popleft()
-            self._known[key] = early[key]
-        if early and self._file is not None:
-            self._file.write()
-
-    def _refuse(self, place: int) -> None:
-        """The file belongs to another plan: say so, or replace it."""
-        assert self._file is not None
-        if not self._force:
+    def _refuse_others(self, file: Journal, among: int | None) -> None:
+        """Raise ResultsError, or forget them, where lines with places below a number, or any, are of nothing that was asked for."""
+        number = file.others(self._places, among)
+        if number is not None and not self._force:
             raise ResultsError(
-                f"{self._file.path}:{place + 1}: holds the results of another plan or sweep; "
-                "choose another `out`, or `force=True` to replace it"
+                f"{file.path}:{number}: holds the results of another plan or sweep; choose another `out`, or `force=True` to replace it"
             )
-        self._file.clear()
-        for outcome in self._known.values():
-            self._file.append(outcome)
+        if number is not None:
+            file.keep(self._places)
 
-    def _tell(self, total: int) -> None:
-        if self._progress is not None:
-            self._progress(len(self._known), total)
+
+def _silent(done: int, total: int) -> None:
+    """Tell nobody."""

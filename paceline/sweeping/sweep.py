@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, overload
+from typing import ClassVar
 
-from paceline.sweeping.lines import Line, Outcome, timeless
-from paceline.sweeping.results_file import ResultsFile
+from paceline.sweeping.journal import Journal, Written
+from paceline.sweeping.lines import Outcome, timeless
+from paceline.sweeping.results_file import Outcomes
 from paceline.sweeping.runner import Backend, Runner
 from simulator.base.errors import SimulationError
-from simulator.base.short import Short
-from simulator.base.table import frame_of, html_of
-from simulator.base.text import counted, shortly_listed
-from simulator.results.results import Failure, Result
+from simulator.base.table import html_of
+from simulator.base.text import shortly_listed
+from simulator.results.results import Failure
 from simulator.scenario import Scenario
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = ["Sweep", "sweep"]
 
@@ -30,7 +27,7 @@ _READ = 100
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Sweep(Short, Sequence[Outcome]):
+class Sweep(Outcomes):
     """Outcomes of a sweep, in the order of its scenarios.
 
     Those that were written to a file are read from it whenever they are asked for: going
@@ -45,49 +42,17 @@ class Sweep(Short, Sequence[Outcome]):
     see: ClassVar[str] = "to_frame() has a row for each, sweep[0] is the first; paceline.report(sweep) draws them"
 
     path: Path | None
-    _outcomes: tuple[Outcome, ...] | ResultsFile = field(repr=False)
-
-    def __len__(self) -> int:
-        return len(self._outcomes)
-
-    def _in_short(self) -> Iterator[str]:
-        yield f"{counted(len(self), 'scenario')}{'' if self.path is None else f' in {self.path}'}"
-        yield f"{len(self.failed):,} failed" if self.failed else ""
-
-    def __iter__(self) -> Iterator[Outcome]:
-        return iter(self._outcomes)
-
-    @overload
-    def __getitem__(self, index: int) -> Outcome: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Outcome]: ...
-    def __getitem__(self, index: int | slice) -> Outcome | list[Outcome]:
-        places = range(len(self))[index]
-        return self._outcomes[places] if isinstance(places, int) else [self._outcomes[place] for place in places]
-
-    def to_frame(self) -> pd.DataFrame:
-        """A row per scenario: the settings that differ, then :data:`simulator.results.rows.COLUMNS`."""
-        return frame_of(self)
+    _outcomes: tuple[Outcome, ...] | Written = field(repr=False)
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the first rows, with the most important figures."""
         return html_of(self, f"Sweep of {len(self)} scenarios", total=len(self))
 
     @property
-    def results(self) -> tuple[Result, ...]:
-        """All results, without the failures; equal workloads and clusters of theirs are one object."""
-        return tuple(outcome for outcome in self if isinstance(outcome, Result))
-
-    @property
     def failed(self) -> Sequence[int]:
         """Numbers, from 0, of the scenarios that could not be simulated."""
         held = self._outcomes
-        return held.failed if isinstance(held, ResultsFile) else [at for at, its in enumerate(held) if isinstance(its, Failure)]
-
-    @property
-    def failures(self) -> tuple[Failure, ...]:
-        """Scenarios that could not be simulated, and why."""
-        return tuple(outcome for outcome in (self[place] for place in self.failed) if isinstance(outcome, Failure))
+        return held.failed if isinstance(held, Written) else [at for at, its in enumerate(held) if isinstance(its, Failure)]
 
     def check(self, name: Callable[[int], str] | None = None) -> None:
         """Do nothing where every scenario has a result.
@@ -130,19 +95,19 @@ def sweep(
     """Simulate scenarios in parallel, and write each outcome to a results file.
 
     A scenario whose simulation fails is written as a failure, and the others go on. The
-    file's bytes depend on the scenarios alone. Stopped at any moment and called again,
-    it goes on after the last whole line.
+    bytes of the finished file depend on the scenarios alone. Stopped at any moment and called
+    again, it simulates what the file does not have yet.
 
     Parameters
     ----------
     scenarios
         What to simulate, in order; a :class:`~paceline.sweeping.grid.Grid` builds each when its turn comes.
     out
-        The results file; outcomes that it already has, in this order, are kept. None: outcomes are held in memory.
+        The results file; outcomes that it already has are kept. None: outcomes are held in memory.
     jobs, backend, scheduler
         Where and on how many processes, as in :class:`~paceline.sweeping.runner.Runner`.
     force
-        Replace ``out`` and the files beside it, whatever they are; results of this very sweep are kept.
+        Replace ``out``, whatever it is; results of this very sweep are kept.
     retry_failed
         Simulate again those that the file has as failures.
     progress
@@ -172,45 +137,30 @@ def sweep(
                 held.append(timeless(outcome))
                 tell(len(held), total)
         return Sweep(None, tuple(held))
-    with ResultsFile.open(out, force=force) as file:
-        file.go_on_with(scenarios, force=force)
+    with Journal(out, force=force) as file:
+        # of a new file the hashes come with the lines
+        hashes = [""] * total if file.is_empty else [scenario.hash for scenario in scenarios]
+        if not file.is_empty:
+            file.go_on_with(scenarios, hashes)
+        todo = [place for place, key in enumerate(hashes) if key not in file or (retry_failed and file.failed(key))]
         if agree is not None:
-            agree(file.missing(total, retry_failed=retry_failed))
-        if retry_failed:  # of those that are there before their turn too
-            file.drop_failures_ahead()
-        if not (retry_failed and file.failed):
-            return _gone_on(file, scenarios, runner, tell)
-        with closing(runner.run(scenarios[place] for place in file.failed)) as again:
-            retried = file.retried(again, tell)
-    with retried:
-        return _gone_on(retried, scenarios, runner, tell)
-
-
-def _gone_on(file: ResultsFile, scenarios: Sequence[Scenario], runner: Runner, tell: Progress) -> Sweep:
-    """The sweep, once what is missing is written: what was finished ahead in an earlier run is not simulated again."""
-    total = len(scenarios)
-    rest = file.missing(total)
-    tell(len(file) + len(file.ahead), total)
-
-    def early(number: int, line: Line) -> None:
-        file.write_ahead(rest[number], line)
-        tell(len(file) + len(file.ahead), total)
-
-    done = 0
-    try:
-        file.write()
-        # closed, it ends its processes also where this one is stopped between two outcomes
-        with file.keeping(), closing(runner.lines((scenarios[place] for place in rest), early)) as groups:
-            for lines in groups:
-                places, done = rest[done : done + len(lines)], done + len(lines)
-                # one that came early may be there already, written with the line in front of it
-                file.write(line for place, line in zip(places, lines, strict=True) if place >= len(file))
-                tell(len(file) + len(file.ahead), total)
-    except KeyboardInterrupt:
-        file.look_again(scenarios)  # perhaps it came between a line and the word of it
-        tell(len(file) + len(file.ahead), total)
-        raise
-    return Sweep(file.path, file)
+            agree(todo)
+        kept = total - len(todo)
+        tell(kept, total)
+        done = kept
+        try:
+            # closed, it ends its processes also where this one is stopped between two outcomes
+            with file.keeping(), closing(runner.lines(scenarios[place] for place in todo)) as groups:
+                for group in groups:
+                    for number, line in group:
+                        hashes[todo[number]] = line.scenario_hash
+                    file.write((todo[number], line) for number, line in group)
+                    done += len(group)
+                    tell(done, total)
+            return Sweep(file.path, file.finish(hashes))
+        except KeyboardInterrupt:
+            tell(max(done, kept + file.written()), total)  # perhaps it came between a line and the word of it
+            raise
 
 
 def _silent(done: int, total: int) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
@@ -15,6 +14,10 @@ from pathlib import Path
 
 import pytest
 from support.command_line import SCENARIO, Answer
+from support.journals import finished_lines
+
+from paceline.sweeping import read_results
+from paceline.sweeping.lines import with_place
 
 WORKERS = (1, 2, 3, 4, 5, 6)
 SWEEP = ("sweep", "s.toml", "--set", "run.steps=400", "--set", "run.replications=5")
@@ -128,14 +131,8 @@ def goes_on(folder: Path, answer: Answer, how: str, code: int, uninterrupted: by
     kept = (folder / "r.ndjson").read_bytes()
     lines = kept.count(b"\n")
     assert 1 <= lines < len(WORKERS)
-    beside = ""
-    if (folder / AHEAD).exists():  # two processes may have been stopped when the second of them was quicker
-        hashes = {json.loads(line)["scenario_hash"] for file in ("r.ndjson", AHEAD) for line in (folder / file).open()}
-        lines, beside = len(hashes), f" and, finished before their turn, in {AHEAD}"
-    assert answer == Answer(
-        code, "", f"paceline: {how}; {lines} of 6 results are kept in r.ndjson{beside}; the same command goes on there\n"
-    )
-    assert uninterrupted.startswith(kept)
+    assert answer == Answer(code, "", f"paceline: {how}; {lines} of 6 results are kept in r.ndjson; the same command goes on there\n")
+    assert finished_lines(kept) < set(uninterrupted.splitlines(keepends=True))
     assert paceline(*SWEEP, *GRID, "--jobs", "1", "--out", "r.ndjson").code == 0
     assert (folder / "r.ndjson").read_bytes() == uninterrupted
 
@@ -406,7 +403,6 @@ def test_a_plan_says_what_it_keeps(folder: Path) -> None:
 
 
 UNEVEN = ("sweep", "s.toml", "--set", "run.replications=19", "--over", "run.steps=15000,10,20,30", "--out", "r.ndjson", "--yes")
-AHEAD = ".r.ndjson.ahead.ndjson"
 
 
 @pytest.fixture(scope="module")
@@ -414,7 +410,7 @@ def uneven(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     folder = tmp_path_factory.mktemp("uneven")
     (folder / "s.toml").write_text(SCENARIO)
     subprocess.run([sys.executable, "-m", "paceline", *UNEVEN, "--jobs", "2"], cwd=folder, check=True, capture_output=True)
-    assert {path.name for path in folder.iterdir()} == {"s.toml", "r.ndjson", "r.times.ndjson"}
+    assert {path.name for path in folder.iterdir()} == {"s.toml", "r.ndjson"}
     return (folder / "r.ndjson").read_bytes()
 
 
@@ -422,14 +418,13 @@ def stopped_ahead(folder: Path, number: signal.Signals) -> Answer:
     """The first scenario takes some seconds; stopped when the three behind it are done."""
     child = started(*UNEVEN, "--jobs", "2")
     deadline = time.monotonic() + 60
-    while not ((folder / AHEAD).exists() and (folder / AHEAD).read_bytes().count(b"\n") == 3):
+    while not ((folder / "r.ndjson").exists() and (folder / "r.ndjson").read_bytes().count(b"\n") == 3):
         assert child.poll() is None, child.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.005)
     child.send_signal(number)
     stdout, stderr = child.communicate(timeout=ENDS_WITHIN_S)
     assert nobody_left(child.pid)
-    assert (folder / "r.ndjson").read_bytes() == b""
     return Answer(child.returncode, stdout, stderr)
 
 
@@ -440,48 +435,29 @@ def test_what_was_finished_before_its_turn_is_kept(
     answer = stopped_ahead(folder, number)
     if number != signal.SIGKILL:
         how = "interrupted" if number == signal.SIGINT else "ended by SIGTERM"
-        kept = f"3 of 4 results are kept in r.ndjson and, finished before their turn, in {AHEAD}; the same command goes on there"
+        kept = "3 of 4 results are kept in r.ndjson; the same command goes on there"
         assert answer == Answer(128 + number, "", f"paceline: {how}; {kept}\n")
-    # a scenario that is simulated again would get its own times
-    ahead = [json.loads(line)["wall_time_s"] for line in (folder / AHEAD).read_text().splitlines()]
-    assert paceline(*UNEVEN, "--jobs", jobs).code == 0
+    assert [result.scenario.run.steps for result in read_results(folder / "r.ndjson").results] == [10, 20, 30]
+    asked = paceline(*UNEVEN, "--jobs", jobs)
+    assert asked.code == 0
     assert (folder / "r.ndjson").read_bytes() == uneven
-    times = [json.loads(line)["wall_time_s"] for line in (folder / "r.times.ndjson").read_text().splitlines()]
-    assert sorted(times[1:]) == sorted(ahead)
-    assert {path.name for path in folder.iterdir() if ".ndjson" in path.name} == {"r.ndjson", "r.times.ndjson"}
+    assert {path.name for path in folder.iterdir() if ".ndjson" in path.name} == {"r.ndjson"}
 
 
-def test_failures_are_tried_again_before_what_waits_is_taken_over(folder: Path, paceline: Callable[..., Answer], uneven: bytes) -> None:
+def test_what_was_finished_before_its_turn_is_of_its_own_sweep_alone(folder: Path, paceline: Callable[..., Answer], uneven: bytes) -> None:
     lines = uneven.splitlines(keepends=True)
-    data = json.loads(lines[0])
-    failure = {key: data[key] for key in ("schema_version", "scenario_hash", "scenario")} | {
-        "failed": {"kind": "SimulationError", "text": "x"}
-    }
-    (folder / "r.ndjson").write_text(json.dumps(failure, separators=(",", ":")) + "\n")
-    (folder / AHEAD).write_bytes(b"".join(lines[2:]))
-    assert paceline(*UNEVEN, "--jobs", "2", "--retry-failed").code == 0
-    assert (folder / "r.ndjson").read_bytes() == uneven
-    assert not (folder / AHEAD).exists()
-
-
-def test_what_waits_for_its_turn_is_of_its_own_sweep_alone(folder: Path, paceline: Callable[..., Answer], uneven: bytes) -> None:
-    lines = uneven.splitlines(keepends=True)
-    (folder / "r.ndjson").touch()
-    (folder / AHEAD).write_bytes(b"".join(lines[2:]))
-    other = paceline("sweep", "s.toml", "--over", "run.steps=10,20", "--out", "r.ndjson", "--jobs", "1")
-    assert (other.code, other.stderr) == (
+    journal = b"".join(with_place(lines[place], place) for place in (2, 3))
+    (folder / "r.ndjson").write_bytes(journal)
+    other = ("sweep", "s.toml", "--over", "run.steps=5,10,20", "--out", "r.ndjson", "--jobs", "1")
+    answer = paceline(*other)
+    assert (answer.code, answer.stderr) == (
         2,
-        f"paceline: {AHEAD}:1: holds the results of another sweep, where run.replications was 19 and is now 2; "
+        "paceline: r.ndjson:1: holds the results of another sweep, where run.replications was 19 and is now 2; "
         "choose another --out, or --force to replace it\n",
     )
-    assert (folder / AHEAD).read_bytes() == b"".join(lines[2:])
-    assert paceline("sweep", "s.toml", "--over", "run.steps=10,20", "--out", "r.ndjson", "--jobs", "1", "--force").code == 0
-    assert not (folder / AHEAD).exists()
-    # without the results file that it lay beside, nobody has asked for it
-    (folder / "r.ndjson").unlink()
-    (folder / AHEAD).write_bytes(b"".join(lines[2:]))
-    assert paceline("sweep", "s.toml", "--over", "run.steps=10,20", "--out", "r.ndjson", "--jobs", "1").code == 0
-    assert not (folder / AHEAD).exists()
+    assert (folder / "r.ndjson").read_bytes() == journal
+    assert paceline(*other, "--force").code == 0
+    assert len(read_results(folder / "r.ndjson").results) == 3
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
@@ -517,9 +493,8 @@ def test_a_killed_worker_process_is_one_line_and_keeps_results(folder: Path, uni
     stdout, stderr = child.communicate(timeout=60)
     assert (child.returncode, stdout) == (1, "")
     killed = "paceline: a worker process was killed, perhaps for want of memory"
-    beside = f" and {AHEAD}" if (folder / AHEAD).exists() else ""
-    assert stderr == f"{killed}; finished results are kept in r.ndjson{beside}: run again with fewer --jobs\n"
-    assert uninterrupted.startswith(out.read_bytes())
+    assert stderr == f"{killed}; finished results are kept in r.ndjson: run again with fewer --jobs\n"
+    assert finished_lines(out.read_bytes()) <= set(uninterrupted.splitlines(keepends=True))
 
 
 def _workers_of(parent: int) -> list[int]:

@@ -33,16 +33,9 @@ FOREIGN = [
     ("quickstart --out q.html", "q.html", MINE, "is no report of a quickstart"),
     ("quickstart --out q.html", "q.html", REPORT, "is no report of a quickstart"),
     ("quickstart --out q.html", "q.ndjson", MINE, "holds no results of a quickstart"),
-    ("quickstart --out q.html", "q.times.ndjson", MINE, "does not hold the times of its simulations"),
     ("quickstart --out q.html", "q.workload.toml", BY_HAND, "is no workload of a quickstart"),
-    (f"{SWEEP} --out y.ndjson", "y.times.ndjson", MINE, "does not hold the times of its simulations"),
-    (f"{SWEEP} --out y.ndjson", ".y.ndjson.ahead.ndjson", MINE, "is no results file"),
-    (f"{SWEEP} --out y.ndjson", ".y.ndjson.retry", MINE, "is no results file"),
-    (f"{SWEEP} --out y.ndjson", ".y.ndjson.times.ndjson", MINE, "does not hold the times of its simulations"),
-    (f"{PLAN} --out y.ndjson", "y.times.ndjson", '{"scenario_hash": "0", "wall_time_s": 1, "mine": 2}\n', "does not hold the times"),
     (f"{PLAN} --out y.ndjson", "y.plan.json", '{"plan": "mine"}', "is no answer of a plan"),
     (f"{PLAN} --report y.html", "y.html", MINE, "--report 'y.html': is there already and is no report of this version of Paceline"),
-    ("advise s.toml --machines 1 --out y.ndjson", "y.times.ndjson", MINE, "does not hold the times of its simulations"),
     ("simulate s.toml --trace t.json", "t.json", MINE, "--trace 't.json': is there already and is no trace of this version of Paceline"),
     ("simulate s.toml --trace t.json", "t.json", '{"traceEvents":[]}', "is no trace of this version of Paceline"),
     (
@@ -106,7 +99,7 @@ def test_a_foreign_file_is_refused_before_the_work_and_nothing_is_written(
 @pytest.mark.parametrize(
     ("command", "name"),
     [
-        *((f"{PLAN} --out y.ndjson --report", name) for name in ("y.ndjson", "y.times.ndjson", "y.plan.json")),
+        *((f"{PLAN} --out y.ndjson --report", name) for name in ("y.ndjson", "y.plan.json")),
         ("quickstart --out", "y.ndjson"),
         (f"{VALIDATE} --tables . --rows", "points.csv"),
     ],
@@ -178,21 +171,6 @@ def test_advice_replaces_what_is_there_when_told_to(inputs: Path, paceline: Runn
     refused(paceline(*advise), "y.ndjson: is there already and is no results file", "--force")
     assert paceline(*advise, "-f").code == 0
     assert (inputs / "y.ndjson").read_text().startswith('{"schema_version":1,')
-
-
-def test_times_stay_with_the_results_that_they_are_of(inputs: Path, paceline: Runner) -> None:
-    assert paceline(*SWEEP.split(), "--out", "y.json").code == 0
-    times = (inputs / "y.times.ndjson").read_bytes()
-    # another results file whose times would go into the same file
-    refused(paceline(*SWEEP.split(), "--out", "y.ndjson"), "y.times.ndjson", "does not hold the times of its simulations")
-    assert (inputs / "y.times.ndjson").read_bytes() == times
-    assert not (inputs / "y.ndjson").exists()
-    # times of others beside results
-    (inputs / "y.times.ndjson").write_bytes(times.replace(b'hash": "', b'hash": "0'))
-    refused(paceline(*SWEEP.split(), "--out", "y.json"), "y.times.ndjson:1: holds the times of another sweep", "--force")
-    assert paceline(*SWEEP.split(), "--out", "y.json", "--force").code == 0
-    (inputs / "y.json").unlink()
-    assert paceline(*SWEEP.split(), "--out", "y.json").code == 0, "whose results are gone"
 
 
 def test_tables_replace_tables_of_the_same_heading_alone(inputs: Path, paceline: Runner) -> None:
@@ -312,7 +290,7 @@ WRITERS = {
     "simulator/base/outputs.py": "the one way to write a file that a user names",
     "simulator/observing/tensorboard.py": "records, one by one, into a file that an Output has looked at",
     "simulator/engine/compiled/machine.py": "a cache of its own",
-    "paceline/sweeping/results_file.py": "lines, one by one, into files that an Output has looked at",
+    "paceline/sweeping/journal.py": "lines, one by one, into a results file, which is gone on with and never replaced by another's",
     "paceline/cli/completing.py": "a file of its sources",
     "paceline/api/validating.py": "an example, in a folder of its own",
     "evidence/published/shares.py": "a file of its sources",

@@ -14,7 +14,7 @@ import calibrate
 from simulator.catalogue.loading import load_workload
 from simulator.spec.workload import Workload
 
-WRITTEN = ["q.html", "q.ndjson", "q.times.ndjson", "q.workload.toml"]
+WRITTEN = ["q.html", "q.ndjson", "q.workload.toml"]
 
 
 @pytest.fixture(autouse=True)

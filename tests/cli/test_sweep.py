@@ -88,7 +88,7 @@ def test_a_changed_scenario_is_noticed(folder: Path, paceline: Paceline, edit: t
 
 def test_another_grid_is_noticed(folder: Path, paceline: Paceline) -> None:
     assert paceline(*SWEEP).code == 0
-    assert "holds the results of another sweep, of 2 scenarios and not 1;" in one_line(
+    assert "holds the results of another sweep, of more than 1 scenario;" in one_line(
         paceline(*SWEEP[:3], "strategy.workers=1", *SWEEP[4:]), 2
     )
     longer = paceline(*SWEEP[:3], "strategy.workers=1,2,3", *SWEEP[4:])
@@ -106,10 +106,7 @@ def test_the_half_line_of_another_sweep_is_not_cut_off(folder: Path, paceline: P
 
 
 def test_two_sweeps_into_one_file_are_refused(folder: Path, paceline: Paceline) -> None:
-    hold = (
-        "from pathlib import Path\nfrom paceline.sweeping import ResultsFile\n"
-        "with ResultsFile.open(Path('r.ndjson')): print(flush=True); input()"
-    )
+    hold = "from pathlib import Path\nfrom paceline.sweeping import Journal\nwith Journal(Path('r.ndjson')): print(flush=True); input()"
     with subprocess.Popen([sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         holder.stdout.readline()

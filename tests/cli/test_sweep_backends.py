@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from support.command_line import SCENARIO, Answer
+from support.journals import finished_lines
 
 import paceline
 import simulator
@@ -170,7 +171,7 @@ def test_a_dask_cluster_that_is_lost_is_one_line_and_keeps_results(folder: Path,
     assert stderr == "paceline: the Dask cluster was lost; finished results are kept in lost.ndjson: run again when it is back\n"
     kept = (folder / "lost.ndjson").read_bytes()
     assert run(folder, *longer, "--backend", "dask", "--scheduler", dask, "--out", "lost.ndjson").code == 0
-    assert (folder / "lost.ndjson").read_bytes().startswith(kept)
+    assert finished_lines(kept) < set((folder / "lost.ndjson").read_bytes().splitlines(keepends=True))
     assert run(folder, *longer, "--jobs", "1", "--out", "not-lost.ndjson").code == 0
     assert (folder / "lost.ndjson").read_bytes() == (folder / "not-lost.ndjson").read_bytes()
 

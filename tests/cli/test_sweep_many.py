@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from paceline.sweeping import iter_results
+from paceline.sweeping import outcomes_in
 from simulator.results.results import Result
 
 SMALL = """
@@ -70,7 +70,7 @@ def test_sweeping(swept: tuple[Path, float]) -> None:
     folder, peak = swept
     assert peak < MOST_MIB
     count = 0
-    for number, outcome in enumerate(iter_results(folder / "r.ndjson")):
+    for number, outcome in enumerate(outcomes_in(folder / "r.ndjson")):
         assert isinstance(outcome, Result)
         assert (outcome.seed, outcome.scenario.batch) == (1 + number // 100, 1 + number % 100)
         count += 1

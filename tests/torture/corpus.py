@@ -168,7 +168,6 @@ def kinds() -> Iterator[Kind]:
     yield Kind("input measurements", "batches.ndjson", (FIT_INPUT,), **_AS_LINES)
     going_on = SWEEP.replace("out.ndjson", "results.ndjson")
     yield Kind("results", "results.ndjson", (f"{REPORT} --out out.html", going_on), 3.0, **_AS_LINES)
-    yield Kind("times of results", "results.times.ndjson", (going_on,), 0.5, **_AS_LINES)
     yield Kind("plan", "planned.plan.json", (REPORT_OF_PLAN,), **_AS_JSON)
     comparing = (f"{VALIDATE} --out out.html", f"{REPORT} --measured points.csv --out out.html")
     yield Kind("measured throughputs", "points.csv", comparing, 2.0, **_AS_CELLS)

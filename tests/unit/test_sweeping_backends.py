@@ -158,12 +158,10 @@ def test_a_process_is_given_about_a_quarter_of_a_second_at_a_time(
     monkeypatch.setattr("paceline.sweeping.backends.time.monotonic", lambda: clock_s[0])
     with joblib.Parallel(n_jobs=1, return_as="generator_unordered") as parallel:
         workers = Workers(parallel, jobs, lost={})
-        early: list[tuple[int, int]] = []
-        groups = list(workers.groups(square, range(len(took_s)), lambda *told: early.append(told)))
-    answers = [answer for group in groups for answer in group]
-    assert answers == [number * number for number in range(len(took_s))]
-    assert all(answer == number * number for number, answer in early)
-    assert max(map(len, groups)) <= most + len(early)
+        groups = [[answer for _, answer in group] for group in workers.completed(square, range(len(took_s)))]
+        assert list(workers.map(square, range(len(took_s)))) == [number * number for number in range(len(took_s))]
+    assert sorted(answer for group in groups for answer in group) == [number * number for number in range(len(took_s))]
+    assert max(map(len, groups)) <= most
     if most > 1:
         assert max(map(len, groups)) > 5
     # whoever is given one that takes long hands back what came behind it

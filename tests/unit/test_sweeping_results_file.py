@@ -18,9 +18,9 @@ from typing import Any, BinaryIO
 import pytest
 
 import paceline
-from paceline.sweeping import Outcome, ResultsFile, Runner, Simulations, grid, iter_results, read_results, results_file, sweep
+from paceline.sweeping import Journal, Outcome, Runner, Simulations, grid, journal, outcomes_in, read_results, sweep
 from paceline.sweeping.backends import KILLED, WorkersLostError
-from paceline.sweeping.lines import Line, line_in, line_of, outcome_of, timed
+from paceline.sweeping.lines import Line, line_in, line_of, outcome_of, with_place
 from simulator import Scenario, simulate
 from simulator.base.checksums import checksum_holds, without_checksum
 from simulator.base.errors import InputError, PacelineWarning, ResultsError, SimulationError
@@ -44,17 +44,68 @@ def failing(scenario: Build) -> list[Scenario]:
     return [whole[0], broken, whole[2]]
 
 
-def test_a_file_gives_back_what_was_appended(scenario: Build, tmp_path: Path) -> None:
-    results = [simulate(one) for one in many(scenario)]
+def test_a_file_gives_back_what_was_written(scenario: Build, tmp_path: Path) -> None:
+    scenarios, path = many(scenario), tmp_path / "j.ndjson"
+    results = [simulate(one) for one in scenarios]
     timeless = [result.model_copy(update={"wall_time_s": None}) for result in results]
-    with ResultsFile.open(tmp_path / "j.ndjson") as file:
-        for number, result in enumerate(results[:2]):
-            file.append(result)
-            assert list(file) == timeless[: number + 1]
-    with ResultsFile.open(tmp_path / "j.ndjson") as file:
-        assert file.hashes == [result.scenario_hash for result in results[:2]]
-        assert [file[0], file[-1]] == file[:] == timeless[:2]
-        assert file.times_s() == {result.scenario_hash: result.wall_time_s for result in results[:2]}
+    hashes = [one.hash for one in scenarios]
+    with Journal(path) as file:
+        for place in (2, 0):
+            file.write([(place, line_of(results[place]))])
+            assert file.outcome(hashes[place]) == timeless[place]
+        assert [one in file for one in hashes] == [True, False, True]
+    assert [json.loads(line)["place"] for line in path.read_text().splitlines()] == [2, 0]
+    assert list(read_results(path)) == [timeless[0], timeless[2]]
+    with Journal(path) as file:
+        file.go_on_with(scenarios, hashes)
+        file.write([(1, line_of(results[1]))])
+        written = file.finish(hashes)
+        assert written[2] == timeless[2]
+        assert list(written) == timeless
+    assert path.read_bytes() == b"".join(line_of(result).text for result in results)
+
+
+def test_the_last_line_of_a_scenario_counts_whatever_the_order(scenario: Build, tmp_path: Path) -> None:
+    scenarios, path = failing(scenario), tmp_path / "r.ndjson"
+    sweep(scenarios, path, jobs=1)
+    finished = path.read_bytes()
+    other = simulate(many(scenario)[1]).model_copy(update={"scenario": scenarios[1], "scenario_hash": scenarios[1].hash})
+    path.write_bytes(finished + with_place(line_of(other).text, 1))
+    read = read_results(path)
+    assert [outcome.scenario_hash for outcome in read] == [one.hash for one in scenarios]
+    assert (read.failed, read.notes) == ([], ())
+    lines = [with_place(line, place) for place, line in enumerate(finished.splitlines(keepends=True))]
+    for order in ((2, 1, 0), (1, 2, 1, 0, 2)):
+        path.write_bytes(b"".join(lines[place] for place in order))
+        assert [outcome.scenario_hash for outcome in outcomes_in(path)] == [one.hash for one in scenarios]
+        sweep(scenarios, path, jobs=1)
+        assert path.read_bytes() == finished
+
+
+def test_a_scenario_that_a_grid_has_twice_is_there_twice(scenario: Build, tmp_path: Path) -> None:
+    scenarios, path = many(scenario, (1, 2, 1, 1)), tmp_path / "r.ndjson"
+    sweep(scenarios, path, jobs=1)
+    whole = path.read_bytes()
+    lines = whole.splitlines(keepends=True)
+    assert lines[0] == lines[2] == lines[3]
+    for kept in ((0,), (1,), (3, 1), (0, 1, 2)):
+        path.write_bytes(b"".join(with_place(lines[place], place) for place in kept))
+        assert len(sweep(scenarios, path, jobs=1)) == 4
+        assert path.read_bytes() == whole
+
+
+def test_a_file_of_another_order_is_gone_on_with(scenario: Build, tmp_path: Path) -> None:
+    path = tmp_path / "r.ndjson"
+    sweep(many(scenario, (2, 3)), path, jobs=1)
+
+    def stop(done: int, total: int) -> None:
+        if done == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        sweep(many(scenario, (4, 3, 1, 2)), path, jobs=1, progress=stop)
+    assert [its.scenario.replicas for its in read_results(path)] == [4, 3, 2]
+    assert [its.scenario.replicas for its in sweep(many(scenario, (4, 3, 1, 2)), path, jobs=1)] == [4, 3, 1, 2]
 
 
 @pytest.fixture
@@ -65,11 +116,16 @@ def killed(monkeypatch: pytest.MonkeyPatch) -> None:
         yield simulate(next(iter(scenarios)))
         raise WorkersLostError(*KILLED)
 
-    def lines(runner: Runner, scenarios: Iterable[Scenario], early: object = None) -> Iterator[list[Line]]:
+    def completed(runner: Runner, scenarios: Iterable[Scenario]) -> Iterator[list[tuple[int, Result]]]:
         for outcome in run(runner, scenarios):
-            yield [line_of(outcome)]
+            yield [(0, outcome)]
+
+    def lines(runner: Runner, scenarios: Iterable[Scenario]) -> Iterator[list[tuple[int, Line]]]:
+        for outcome in run(runner, scenarios):
+            yield [(0, line_of(outcome))]
 
     monkeypatch.setattr(Runner, "run", run)
+    monkeypatch.setattr(Runner, "completed", completed)
     monkeypatch.setattr(Runner, "lines", lines)
 
 
@@ -97,27 +153,39 @@ def test_a_plan_says_that_results_are_kept_only_where_they_are(scenario: Build, 
 
 
 def test_a_file_without_a_line_keeps_nothing(tmp_path: Path) -> None:
-    with ResultsFile.open(tmp_path / "j.ndjson") as file, pytest.raises(WorkersLostError) as lost, file.keeping():
+    with Journal(tmp_path / "j.ndjson") as file, pytest.raises(WorkersLostError) as lost, file.keeping():
         raise WorkersLostError(*KILLED)
     assert str(lost.value) == _KILLED + _AGAIN
 
 
 def test_a_file_that_is_open_is_refused_to_others(scenario: Build, tmp_path: Path) -> None:
     path = tmp_path / "j.ndjson"
-    result = simulate(many(scenario)[0])
-    other = f"from pathlib import Path\nfrom paceline.sweeping import ResultsFile\nResultsFile.open(Path({str(path)!r}))"
-    with ResultsFile.open(path) as file:
-        file.append(result)
+    line = line_of(simulate(many(scenario)[0]))
+    other = f"from pathlib import Path\nfrom paceline.sweeping import Journal\nJournal(Path({str(path)!r}))"
+    with Journal(path) as file:
+        file.write([(0, line)])
         refused = subprocess.run([sys.executable, "-c", other], capture_output=True, text=True, check=False)
         assert refused.returncode == 1
         assert f"InputError: `out` {str(path)!r}: another process is writing to it" in refused.stderr
-        file.append(result)
+        file.write([(0, line)])
+        assert subprocess.run([sys.executable, "-c", other], check=False, capture_output=True).returncode == 1
     assert subprocess.run([sys.executable, "-c", other], check=False).returncode == 0
     assert len(path.read_bytes().splitlines()) == 2
 
 
+def test_a_finished_file_that_is_open_is_refused_to_others(scenario: Build, tmp_path: Path) -> None:
+    path, scenarios = tmp_path / "j.ndjson", many(scenario)[:1]
+    other = f"from pathlib import Path\nfrom paceline.sweeping import Journal\nJournal(Path({str(path)!r}))"
+    with Journal(path) as file:
+        file.write([(0, line_of(simulate(scenarios[0])))])
+        file.finish([one.hash for one in scenarios])
+        refused = subprocess.run([sys.executable, "-c", other], capture_output=True, text=True, check=False)
+        assert f"InputError: `out` {str(path)!r}: another process is writing to it" in refused.stderr
+    assert subprocess.run([sys.executable, "-c", other], check=False).returncode == 0
+
+
 def test_a_new_file_without_a_line_leaves_no_file(tmp_path: Path) -> None:
-    with ResultsFile.open(tmp_path / "j.ndjson"):
+    with Journal(tmp_path / "j.ndjson"):
         pass
     assert list(tmp_path.iterdir()) == []
 
@@ -130,10 +198,10 @@ def test_what_is_no_results_file_is_refused_and_not_touched(content: bytes, tmp_
     path = tmp_path / "j.ndjson"
     path.write_bytes(content)
     with pytest.raises(ResultsError, match="is there already and is no results file of this version; choose another `out`, or"):
-        ResultsFile.open(path)
+        Journal(path)
     assert path.read_bytes() == content
-    with ResultsFile.open(path, force=True) as file:
-        assert len(file) == 0
+    with Journal(path, force=True) as file:
+        assert file.is_empty
 
 
 def test_garbage_behind_results_is_refused_with_its_line(scenario: Build, tmp_path: Path) -> None:
@@ -141,7 +209,7 @@ def test_garbage_behind_results_is_refused_with_its_line(scenario: Build, tmp_pa
     line = simulate(many(scenario)[0]).to_json()
     path.write_text(f'{line}\n{{"hello":1}}\n{line}\n')
     with pytest.raises(ResultsError, match=r"j.ndjson:2: is no result of this version"):
-        ResultsFile.open(path)
+        Journal(path)
 
 
 def edited(line: bytes) -> bytes:
@@ -186,7 +254,7 @@ def test_a_damaged_line_is_simulated_again_and_nothing_else(
 ) -> None:
     scenarios, path = many(scenario, (1, 2, 3, 4)), tmp_path / "r.ndjson"
     sweep(scenarios, path, jobs=1)
-    whole, times = path.read_bytes(), (tmp_path / "r.times.ndjson").read_bytes()
+    whole = path.read_bytes()
     lines = whole.splitlines(keepends=True)
     again: list[str] = []
     monkeypatch.setattr("paceline.sweeping.runner.simulate", lambda one: again.append(one.given.hash) or simulate(one))
@@ -198,11 +266,7 @@ def test_a_damaged_line_is_simulated_again_and_nothing_else(
         sweep(scenarios, path, jobs=1)
     assert again == [one.hash for one in scenarios[place : place + 1 + merged]]
     assert path.read_bytes() == whole
-    found = [json.loads(line) for line in (tmp_path / "r.times.ndjson").read_bytes().splitlines()]
-    assert [line["scenario_hash"] for line in found] == [one.hash for one in scenarios]
-    kept = [json.loads(line) for line in times.splitlines()]
-    assert [one for one in found if one in kept] == [one for one in kept if one["scenario_hash"] not in again]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["r.ndjson", "r.times.ndjson"]
+    assert [path.name for path in tmp_path.iterdir()] == ["r.ndjson"]
 
 
 @pytest.mark.filterwarnings("ignore::simulator.base.errors.PacelineWarning")
@@ -212,21 +276,17 @@ def test_lines_behind_a_damaged_one_survive_a_crash(scenario: Build, tmp_path: P
     whole = path.read_bytes()
     lines = whole.splitlines(keepends=True)
     path.write_bytes(lines[0] + edited(lines[1]) + lines[2] + edited(lines[3]))
-    note = ResultsFile._note
+    write = Journal._write
 
-    def stop(file: ResultsFile, line: Line) -> None:
-        note(file, line)
-        if line.text == lines[1]:
-            raise SimulationError
+    def stop(file: Journal, line: Line) -> None:
+        write(file, line)
+        raise SimulationError
 
-    monkeypatch.setattr(ResultsFile, "_note", stop)
+    monkeypatch.setattr(Journal, "_write", stop)
     with pytest.raises(SimulationError):
         sweep(scenarios, path, jobs=1)
     monkeypatch.undo()
-    assert path.read_bytes() == lines[0] + lines[1]
-    with ResultsFile.open(path) as file:
-        file.go_on_with(scenarios)
-        assert [(place, line.text) for place, line in file.ahead.items()] == [(2, lines[2])]
+    assert path.read_bytes() == b"".join(with_place(lines[place], place) for place in (0, 2, 1))
     sweep(scenarios, path, jobs=1)
     assert path.read_bytes() == whole
 
@@ -260,18 +320,6 @@ def test_failures_behind_a_damaged_line_are_tried_again(scenario: Build, tmp_pat
     assert path.read_bytes() == whole
 
 
-def test_a_damaged_line_ahead_is_simulated_again(scenario: Build, tmp_path: Path) -> None:
-    scenarios, path = many(scenario), tmp_path / "r.ndjson"
-    sweep(scenarios, path, jobs=1)
-    whole, lines = path.read_bytes(), [line_of(simulate(one)) for one in scenarios]
-    path.write_bytes(lines[0].text)
-    ResultsFile.ahead_of(path).write_bytes(edited(timed(lines[2])))
-    with pytest.warns(PacelineWarning, match=r"r.ndjson.ahead.ndjson:1: .*; it is simulated again"):
-        sweep(scenarios, path, jobs=1)
-    assert path.read_bytes() == whole
-    assert not ResultsFile.ahead_of(path).exists()
-
-
 @pytest.mark.filterwarnings("ignore::simulator.base.errors.PacelineWarning")
 def test_a_plan_simulates_a_damaged_line_again(scenario: Build, tmp_path: Path) -> None:
     scenarios, path = many(scenario, (1, 2, 3, 4, 5)), tmp_path / "r.ndjson"
@@ -280,13 +328,13 @@ def test_a_plan_simulates_a_damaged_line_again(scenario: Build, tmp_path: Path) 
         runs = 0
 
         class Counting(Runner):
-            def run(self, scenarios: Iterable[Scenario]) -> Iterator[Outcome]:
+            def completed(self, scenarios: Iterable[Scenario]) -> Iterator[list[tuple[int, Outcome]]]:
                 nonlocal runs
-                for outcome in super().run(scenarios):
-                    runs += 1
-                    yield outcome
+                for group in super().completed(scenarios):
+                    runs += len(group)
+                    yield group
 
-        with ResultsFile.open(path) as file:
+        with Journal(path) as file:
             simulations = Simulations(Counting(jobs=1), file)
             for part in (scenarios[:3], scenarios[1:]):
                 assert [outcome.scenario_hash for outcome in simulations(part)] == [one.hash for one in part]
@@ -301,9 +349,14 @@ def test_a_plan_simulates_a_damaged_line_again(scenario: Build, tmp_path: Path) 
         path.write_bytes(b"".join((*lines[:place], edited(lines[place]), *lines[place + 1 :])))
         assert planned() == 1
         assert path.read_bytes() == whole
-        assert not ResultsFile.ahead_of(path).exists()
     assert planned() == 0
+    path.write_bytes(b"".join(with_place(lines[place], place) for place in (3, 0, 1)))
+    assert planned() == 2
+    assert path.read_bytes() == whole
     path.write_bytes(whole + edited(lines[0]))
+    assert planned() == 0
+    assert path.read_bytes() == whole
+    path.write_bytes(whole + line_of(simulate(many(scenario, (6,))[0])).text)
     with pytest.raises(ResultsError, match="another plan or sweep"):
         planned()
 
@@ -315,7 +368,7 @@ def test_lines_without_a_checksum_must_be_of_their_scenario(scenario: Build, tmp
     read = read_results(path)
     assert [result.scenario.replicas for result in read.results] == [1, 3]
     assert f"{path}:2: its scenario is not the one of its scenario_hash" in read.notes[0]
-    assert read.notes[1].startswith(f"2 lines of {path} have no checksum, as from an earlier version")
+    assert read.notes[1].startswith(f"2 lines of {path} have no checksum: whether")
     with pytest.warns(PacelineWarning, match=r"r.ndjson:2: its scenario is not the one of its scenario_hash"):
         sweep(many(scenario), path, jobs=1)
     path.write_bytes(edited(bare[1]))
@@ -329,7 +382,7 @@ def test_damage_in_a_pipe_takes_no_other_line_with_it(scenario: Build, tmp_path:
     os.mkfifo(pipe := tmp_path / "pipe")
     path.write_bytes(lines[0] + b"hello\n" + lines[1] + lines[2])
     with subprocess.Popen(["sh", "-c", 'cat "$0" > "$1"', path, pipe]):
-        assert len(list(iter_results(pipe))) == 3
+        assert len(outcomes_in(pipe)) == 3
 
 
 def test_a_damaged_tail_of_zeros_is_named_and_simulated_again(scenario: Build, tmp_path: Path) -> None:
@@ -341,28 +394,6 @@ def test_a_damaged_tail_of_zeros_is_named_and_simulated_again(scenario: Build, t
     with pytest.warns(PacelineWarning, match=r"r.ndjson:3: must be JSON, one result a line: .*; it is simulated again"):
         sweep(scenarios, path, jobs=1)
     assert path.read_bytes() == whole
-
-
-def test_damage_beside_a_file_does_not_stop_a_sweep(scenario: Build, tmp_path: Path) -> None:
-    scenarios, path = many(scenario), tmp_path / "r.ndjson"
-    sweep(scenarios, path, jobs=1)
-    whole, lines = path.read_bytes(), [line_of(simulate(one)) for one in scenarios]
-    zeros = b"\0" * 500
-    path.write_bytes(lines[0].text)
-    ResultsFile.ahead_of(path).write_bytes(zeros + b"\n" + timed(lines[2]) + zeros)
-    with pytest.warns(PacelineWarning, match=r"r.ndjson.ahead.ndjson:1: .*; it is simulated again"):
-        sweep(scenarios, path, jobs=1)
-    assert path.read_bytes() == whole
-    assert not ResultsFile.ahead_of(path).exists()
-
-
-@pytest.mark.parametrize("damage", [edited, lambda line: b"\0" * (len(line) - 1) + b"\n"])
-def test_times_stay_with_the_damaged_results_that_they_are_of(scenario: Build, tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
-    sweep(many(scenario), path := tmp_path / "r.json", jobs=1)
-    lines = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(damage(lines[0]) + lines[1])
-    with pytest.raises(InputError, match=r"r.times.ndjson': is there already and does not hold the times of its simulations; overwrite it"):
-        sweep(many(scenario), tmp_path / "r.ndjson", jobs=1)
 
 
 def test_only_what_will_be_simulated_is_asked_about(scenario: Build, tmp_path: Path) -> None:
@@ -414,14 +445,15 @@ def test_a_line_of_another_version_is_refused_with_its_place(scenario: Build, tm
     assert path.read_bytes() == whole
 
 
-def test_a_line_without_a_checksum_gets_none(scenario: Build, tmp_path: Path) -> None:
-    result = simulate(many(scenario)[0])
-    for text in (timed(line_of(result)), without_checksum(timed(line_of(result))) + b"\n"):
-        line = line_in(text)
+def test_a_line_without_a_checksum_gets_none(scenario: Build) -> None:
+    text = simulate(many(scenario)[0]).to_json().encode() + b"\n"
+    for its in (text, without_checksum(text) + b"\n"):
+        placed = with_place(its, 7)
+        line = line_in(placed)
         assert line is not None
-        assert checksum_holds(line.text) is checksum_holds(timed(line)) is checksum_holds(text)
-        assert timed(line) == text
-        assert json.loads(line.text)["wall_time_s"] is None
+        assert line.place == 7
+        assert checksum_holds(placed) is checksum_holds(its)
+        assert with_place(placed, None) == its
 
 
 @pytest.mark.filterwarnings("ignore::simulator.base.errors.PacelineWarning")
@@ -443,7 +475,7 @@ def test_what_differs_behind_a_damaged_line_is_said(scenario: Build, tmp_path: P
 
 def test_no_flipped_bit_gives_another_figure(scenario: Build, tmp_path: Path) -> None:
     results = [simulate(one) for one in many(scenario, (1, 2))]
-    whole = b"".join(timed(line_of(result)) for result in results)
+    whole = b"".join(with_place(result.to_json().encode() + b"\n", place) for place, result in enumerate(results))
     path, rng = tmp_path / "r.ndjson", random.Random(1)
     first_line = whole.index(b"\n") + 1
     for bit in (*rng.sample(range(8 * len(whole)), 1000), *range(8 * (first_line - 40), 8 * (first_line + 60))):
@@ -451,47 +483,10 @@ def test_no_flipped_bit_gives_another_figure(scenario: Build, tmp_path: Path) ->
         flipped[bit // 8] ^= 1 << bit % 8
         path.write_bytes(flipped)
         notes: list[str] = []
-        found = list(iter_results(path, notes))
+        found = outcomes_in(path, notes)
         assert len(found) < 2
         assert all(outcome in results for outcome in found)
         assert notes
-
-
-def test_times_survive_whatever_was_cut(scenario: Build, tmp_path: Path) -> None:
-    scenarios = many(scenario, (1, 2, 3, 4))
-    path, times = tmp_path / "j.ndjson", tmp_path / "j.times.ndjson"
-    sweep(scenarios, path, jobs=1)
-    whole, all_times = path.read_bytes(), times.read_bytes()
-    ends = [index + 1 for index, letter in enumerate(all_times) if letter == ord("\n")]
-    lines = whole.splitlines(keepends=True)
-    # killed before a line, between time and line, within a time, within a line
-    for kept, clock in ((2, ends[1]), (2, ends[2]), (2, ends[1] + 20), (2, ends[2] - 1), (3, ends[1])):
-        path.write_bytes(b"".join(lines[:kept]) + lines[kept][:50])
-        times.write_bytes(all_times[:clock])
-        sweep(scenarios, path, jobs=1)
-        assert path.read_bytes() == whole
-        found = [json.loads(line) for line in times.read_text().splitlines()]
-        hashes = [one.hash for one in scenarios]
-        assert [entry["scenario_hash"] for entry in found] == (hashes if kept == 2 else [*hashes[:2], hashes[3]])
-        assert all(entry["wall_time_s"] > 0 for entry in found)
-        assert times.read_bytes().startswith(all_times[: ends[1]])
-
-
-def test_results_do_not_stand_where_another_sweep_would_put_its_times(scenario: Build, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="names like this are for the times of other sweeps; choose another name"):
-        sweep(many(scenario), tmp_path / "r.times.ndjson", jobs=1)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_times_of_another_sweep_are_not_taken_over(scenario: Build, tmp_path: Path) -> None:
-    scenarios = many(scenario)
-    sweep(scenarios, tmp_path / "r.ndjson", jobs=1)
-    (tmp_path / "r.ndjson").write_bytes(b"".join((tmp_path / "r.ndjson").read_bytes().splitlines(keepends=True)[:2]))
-    (tmp_path / "r.times.ndjson").write_text('{"scenario_hash": "0123456789abcdef", "wall_time_s": 1.0}\n' * 2)
-    with pytest.raises(ResultsError, match=r"r.times.ndjson:1: holds the times of another sweep; choose another `out`, or `force=True`"):
-        sweep(scenarios, tmp_path / "r.ndjson", jobs=1)
-    sweep(scenarios, tmp_path / "r.ndjson", jobs=1, force=True)
-    assert [json.loads(line)["scenario_hash"] for line in (tmp_path / "r.times.ndjson").read_text().splitlines()] == [scenarios[2].hash]
 
 
 def test_a_failure_is_written_and_the_others_go_on(scenario: Build, tmp_path: Path) -> None:
@@ -508,7 +503,7 @@ def test_a_failure_is_written_and_the_others_go_on(scenario: Build, tmp_path: Pa
     read = read_results(tmp_path / "1.ndjson")
     assert (read.results, read.failures) == (swept.results, swept.failures)
     assert read.notes[0].startswith("1 of 3 scenarios failed: ")
-    assert list(iter_results(tmp_path / "1.ndjson")) == list(swept)
+    assert outcomes_in(tmp_path / "1.ndjson") == list(swept)
 
 
 def test_failures_are_kept_unless_they_are_to_be_tried_again(scenario: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -524,34 +519,24 @@ def test_failures_are_kept_unless_they_are_to_be_tried_again(scenario: Build, tm
     monkeypatch.setattr("paceline.sweeping.runner.simulate", moody)
     swept = sweep(scenarios, path, jobs=1)
     assert [failure.failed.text for failure in swept.failures] == ["not in the mood for this"] * 2
-    times = (tmp_path / "r.times.ndjson").read_text().splitlines()
     before = path.read_bytes()
     assert sweep(scenarios, path, jobs=1, retry_failed=True).failed == [1, 3]
     assert path.read_bytes() == before
     monkeypatch.undo()
     assert sweep(scenarios, path, jobs=1).failed == [1, 3]
     assert path.read_bytes() == before
-    # killed while it tries again: the old file stands, and what is left of the new one is in nobody's way
-    (tmp_path / ".r.ndjson.retry").write_bytes(before[:-100])
     told: list[tuple[int, int]] = []
     again = sweep(scenarios, path, jobs=1, retry_failed=True, progress=lambda *done: told.append(done))
     assert again.failed == []
-    assert told == [(0, 2), (1, 2), (2, 2), (4, 4)]
+    assert told == [(2, 4), (3, 4), (4, 4)]
     assert path.read_bytes() == (tmp_path / "whole.ndjson").read_bytes()
-    now = (tmp_path / "r.times.ndjson").read_text().splitlines()
-    assert (now[0], now[2]) == (times[0], times[2])
-    assert all(json.loads(line)["wall_time_s"] > 0 for line in now)
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["r.ndjson", "r.times.ndjson", "whole.ndjson", "whole.times.ndjson"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["r.ndjson", "whole.ndjson"]
 
 
-def test_a_retry_is_whole_on_the_disk_before_it_takes_the_files_place(
+def test_a_finished_file_is_whole_on_the_disk_before_it_takes_the_journals_place(
     scenario: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its times go first: where it ends between the two, results that are simulated again get their times again."""
-    path = tmp_path / "r.ndjson"
-    scenarios = failing(scenario)
-    assert sweep(scenarios, path, jobs=1).failed
-    done: list[tuple[str, int]] = []
+    path, done = tmp_path / "r.ndjson", list[tuple[str, int]]()
     fsync, replace = os.fsync, os.replace
 
     def synced(file: int) -> None:
@@ -564,32 +549,60 @@ def test_a_retry_is_whole_on_the_disk_before_it_takes_the_files_place(
 
     monkeypatch.setattr(os, "fsync", synced)
     monkeypatch.setattr(os, "replace", replaced)
-    sweep(scenarios, path, jobs=1, retry_failed=True)
-    first = done.index(("r.times.ndjson", 0))
-    assert done[first - 1 : first + 2] == [("synced", path.stat().st_size), ("r.times.ndjson", 0), ("r.ndjson", 0)]
+    sweep(many(scenario), path, jobs=1)
+    assert done[-2:] == [("synced", path.stat().st_size), ("r.ndjson", 0)]
+    done.clear()
+    sweep(many(scenario), path, jobs=1)
+    assert done == []
 
 
-def test_a_retry_that_is_stopped_changes_nothing(scenario: Build, tmp_path: Path) -> None:
-    path = tmp_path / "r.ndjson"
-    scenarios = failing(scenario)
-    sweep(scenarios, path, jobs=1)
-    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+def test_stopped_while_it_is_put_in_order_the_journal_stands(scenario: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scenarios, path, told = many(scenario), tmp_path / "r.ndjson", list[int]()
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", stop)
+    with pytest.raises(KeyboardInterrupt):
+        sweep(scenarios, path, jobs=1, progress=lambda done, _: told.append(done))
+    monkeypatch.undo()
+    assert told[-1] == len(scenarios)
+    assert [json.loads(line)["place"] for line in path.read_text().splitlines()] == [0, 1, 2]
+    assert [file.name for file in tmp_path.iterdir()] == ["r.ndjson"]
+    whole = sweep(scenarios, tmp_path / "whole.ndjson", jobs=1)
+    assert list(sweep(scenarios, path, jobs=1)) == list(whole)
+    assert path.read_bytes() == (tmp_path / "whole.ndjson").read_bytes()
+
+
+def test_a_retry_that_is_stopped_keeps_what_it_has_done(scenario: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, scenarios = tmp_path / "r.ndjson", many(scenario)
+    whole = sweep(scenarios, tmp_path / "whole.ndjson", jobs=1)
+
+    def moody(one: Asked) -> Result:
+        raise SimulationError("not in the mood")
+
+    monkeypatch.setattr("paceline.sweeping.runner.simulate", moody)
+    assert sweep(scenarios, path, jobs=1).failed == [0, 1, 2]
+    monkeypatch.undo()
 
     def stop(done: int, total: int) -> None:
-        if done:
+        if done == 2:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         sweep(scenarios, path, jobs=1, retry_failed=True, progress=stop)
-    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
+    assert read_results(path).failed == [2]
+    assert sweep(scenarios, path, jobs=1).failed == [2]
+    assert list(sweep(scenarios, path, jobs=1, retry_failed=True)) == list(whole)
+    assert path.read_bytes() == (tmp_path / "whole.ndjson").read_bytes()
 
 
 def test_stopped_right_behind_any_write_it_counts_what_is_there(scenario: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A signal may come between the writing of a line and the counting of it."""
-    scenarios, put = many(scenario), results_file._put
+    scenarios, put = many(scenario), journal._put
     whole = sweep(scenarios, tmp_path / "whole.ndjson", jobs=1).path
     assert whole is not None
-    for stopped_at in range(2 * len(scenarios)):
+    for stopped_at in range(len(scenarios)):
         path, told, writes = tmp_path / f"{stopped_at}.ndjson", list[int](), count()
 
         def stop(file: BinaryIO, data: bytes, at: int = stopped_at, writes: Iterator[int] = writes) -> None:
@@ -597,25 +610,28 @@ def test_stopped_right_behind_any_write_it_counts_what_is_there(scenario: Build,
             if next(writes) == at:
                 raise KeyboardInterrupt
 
-        monkeypatch.setattr(results_file, "_put", stop)
+        monkeypatch.setattr(journal, "_put", stop)
         with pytest.raises(KeyboardInterrupt):
             sweep(scenarios, path, jobs=1, progress=lambda done, _, told=told: told.append(done))
-        monkeypatch.setattr(results_file, "_put", put)
-        lines = (stopped_at + 1) // 2  # each line is written behind its time
-        assert told[-1] == lines
-        assert path.exists() == bool(lines)
+        monkeypatch.setattr(journal, "_put", put)
+        assert told[-1] == stopped_at + 1
         assert sweep(scenarios, path, jobs=1).path == path
         assert path.read_bytes() == whole.read_bytes()
 
 
 def test_stopped_twice_it_keeps_what_is_there(scenario: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second Ctrl-C comes while the first one's count is made."""
-    scenarios, path = many(scenario), tmp_path / "r.ndjson"
+    scenarios, path, write = many(scenario), tmp_path / "r.ndjson", Journal._write
 
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(ResultsFile, "_note", stop)
+    def stopped(file: Journal, line: Line) -> None:
+        write(file, line)
+        stop()
+
+    monkeypatch.setattr(Journal, "_write", stopped)
+    monkeypatch.setattr(Journal, "written", stop)
     with pytest.raises(KeyboardInterrupt):
         sweep(scenarios, path, jobs=1)
     monkeypatch.undo()
@@ -668,7 +684,7 @@ def test_a_file_cut_anywhere_is_read_up_to_the_cut(scenario: Build, tmp_path: Pa
         read = read_results(file)
         assert len(read.results) == 1
         assert "ends in the middle of line 2" in read.notes[0]
-        assert len(list(iter_results(file))) == 1
+        assert len(outcomes_in(file)) == 1
 
 
 def test_a_file_of_failures_only_tells_why(scenario: Build, tmp_path: Path) -> None:
@@ -714,34 +730,6 @@ def test_runners_refuse_what_does_not_fit() -> None:
     ):
         with pytest.raises(InputError, match=message):
             Runner(**options)
-
-
-def test_lines_that_come_before_their_turn_go_to_their_places(scenario: Build, tmp_path: Path) -> None:
-    """Whatever the order, and wherever it is stopped, the bytes are those of a sweep in order; so are times, where they are known."""
-    scenarios = many(scenario, (1, 2, 3, 4))
-    lines = [line_of(simulate(one)) for one in scenarios]
-    whole = b"".join(line.text for line in lines)
-    path, ahead = tmp_path / "r.ndjson", ResultsFile.ahead_of(tmp_path / "r.ndjson")
-    with ResultsFile.open(path) as file:
-        file.go_on_with(scenarios)
-        file.write_ahead(3, lines[3])
-        file.write_ahead(1, lines[1])
-        file.write([lines[0]])
-        assert (len(file), list(file.ahead)) == (2, [3])
-    assert path.read_bytes() == lines[0].text + lines[1].text
-    # one of an older version has no times in it; the last line was being written when its process ended
-    kept = ahead.read_bytes().splitlines(keepends=True)[0]
-    for text, took_s in ((kept, lines[3].took_s), (kept + lines[2].text[:-20], lines[3].took_s), (lines[3].text, None)):
-        path.write_bytes(lines[0].text + lines[1].text)
-        ahead.write_bytes(text)
-        with ResultsFile.open(path) as file:
-            file.go_on_with(scenarios)
-            assert list(file.ahead) == [3]
-            file.write([lines[2]])
-            assert (file.hashes, file.ahead) == ([one.hash for one in scenarios], {})
-            assert file.times_s()[scenarios[3].hash] == took_s
-        assert path.read_bytes() == whole
-        assert not ahead.exists()
 
 
 def test_a_line_that_another_program_wrote_with_its_time_counts_as_long_as_it_is(scenario: Build, tmp_path: Path) -> None:

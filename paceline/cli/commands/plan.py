@@ -70,15 +70,13 @@ def plan(
     from paceline.cli.terminal import note, progress_bar, stages_bar
     from paceline.planning.answer import plan_file_of
     from paceline.reporting.render import REPORT
-    from paceline.sweeping import ResultsFile
     from simulator.base.catalog import scenario_file
     from simulator.base.outputs import Output, check_apart
 
     scenario, out, force, jobs = given["scenario"], given.get("out"), given["force"], given["jobs"]
     if report is not None:
         if out is not None:
-            beside = plan_file_of(out), *ResultsFile.beside(out)
-            check_apart([("--report", report), ("--out", out), *(("a file beside --out", file) for file in beside)])
+            check_apart([("--report", report), ("--out", out), ("a file beside --out", plan_file_of(out))])
         Output(report, REPORT, force=force, argument="report", reads=[scenario_file(scenario)])
     with progress_bar("scenarios") as advance, keeping((count := Counted(advance, out)).kept):
         answer = api.plan(**given, progress=count, agree=None if yes else asking(scenario, yes=yes))

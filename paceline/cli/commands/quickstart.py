@@ -97,21 +97,18 @@ def _check_files(out: Path, *, force: bool) -> None:
         One cannot, or is something else.
     """
     from paceline.reporting.render import REPORT
-    from paceline.sweeping import ResultsFile
+    from paceline.sweeping import Journal
     from simulator.base.outputs import Output, OutputKind, check_apart
 
     results, workload = out.with_suffix(".ndjson"), out.with_suffix(".workload.toml")
-    beside = [("a file beside it", path) for path in (results, workload, *ResultsFile.beside(results))]
-    check_apart([("`out`", out), *beside])
+    check_apart([("`out`", out), ("a file beside it", results), ("a file beside it", workload)])
     page = OutputKind("is no report of a quickstart", lambda path: REPORT.holds(path) and _MARK.encode() in path.read_bytes())
     Output(out, page, force=force)
     Output(workload, OutputKind("is no workload of a quickstart", _is_own_workload), force=force, beside=True)
     Output(results, OutputKind("holds no results of a quickstart", _are_own_results), force=force, beside=True)
     if results.exists() and not force:
-        with ResultsFile.open(results):  # which looks at what lies beside it
+        with Journal(results):  # which nobody else may be writing to
             pass
-    elif not force:
-        ResultsFile.check_beside(results)
 
 
 _COMMAND = "paceline quickstart"
@@ -128,20 +125,19 @@ def _is_own_workload(path: Path) -> bool:
 
 def _are_own_results(path: Path) -> bool:
     """Whether a file has what the sweep of a quickstart gives, or the beginning of that, whatever was measured."""
-    from paceline.sweeping import axes_of, grid
+    from paceline.sweeping import axes_of, grid, outcomes_in
     from paceline.sweeping.lines import begins_line
-    from paceline.sweeping.results_file import iter_results
     from simulator.base.errors import PacelineError
 
     try:
-        found = list(iter_results(path, []))
+        found = outcomes_in(path)
         if not found:
             return begins_line(path.read_bytes())
         workload = found[0].scenario.workload
         if workload.provenance.get("command") != _COMMAND:
             return False
         asked = grid(_table(workload.model_dump(mode="json", exclude_none=True)), axes_of(_over()))
-        return [its.scenario_hash for its in found] == [scenario.hash for scenario, _ in zip(asked, found, strict=False)]
+        return {its.scenario_hash for its in found} <= {scenario.hash for scenario in asked}
     except PacelineError:
         return False
 

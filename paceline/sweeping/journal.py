@@ -1,0 +1,408 @@
+"""The results file of a sweep or plan while it is written: a journal, and at the end the results in order."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import tempfile
+import warnings
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from io import RawIOBase
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+from paceline.sweeping.backends import WorkersLostError
+from paceline.sweeping.lines import DamagedError, Line, Outcome, UnclearError, begins_line, is_damage, line_in, outcome_of, with_place
+from simulator.base.errors import InputError, PacelineWarning, ResultsError, SimulationError
+from simulator.base.outputs import check_writable, mode_of
+from simulator.base.text import counted
+from simulator.base.validation_errors import quoted
+from simulator.scenario import Scenario
+
+__all__ = ["Journal", "Written"]
+
+_ANOTHER = "holds the results of another sweep"
+_REPLACE = "choose another `out`, or `force=True` to replace it"
+_NAMED, _LINES_NAMED = 3, 20
+_COMPARED = 100
+"""Scenarios that are looked at for the one that a line is the likeliest of."""
+
+
+class _Entry(NamedTuple):
+    """A whole line of the file."""
+
+    scenario_hash: str
+    failed: bool
+    number: int
+    """Of the line, from 1."""
+    place: int
+    """Number, from 0, of its scenario in the sweep; where that does not stand in it, of its line."""
+    begin: int
+    """Byte that it begins at."""
+    size: int
+    """Bytes, with its end."""
+
+
+class Written:
+    """Outcomes of a finished results file, read when they are asked for; going through them takes no more memory than one."""
+
+    def __init__(self, path: Path, entries: Sequence[_Entry]) -> None:
+        self.path, self._entries = path, entries
+        self.failed = [place for place, entry in enumerate(entries) if entry.failed]
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[Outcome]:
+        return map(self.__getitem__, range(len(self)))
+
+    def __getitem__(self, place: int) -> Outcome:
+        try:
+            with self.path.open("rb") as file:
+                return outcome_of(_text(file, self._entries[place]))
+        except DamagedError as error:
+            raise ResultsError(f"{self.path}:{place + 1}: {error}") from None
+        except ValueError:
+            raise ResultsError(f"{self.path}:{place + 1}: is no result of this version; {_REPLACE}") from None
+
+
+class Journal:
+    """A results file that a sweep or plan writes; a context manager, inside which no other process can open the file.
+
+    Each outcome is a line at the end of the file as soon as it is there, with the place of its scenario in the sweep; the last line
+    of a scenario counts. Lines go past all buffers of the process: however it ends, the file holds whole lines and at most the
+    beginning of one more, which the next to write cuts off. :meth:`finish` writes the file anew, with all lines in order and without
+    places, so that its bytes depend on the scenarios alone. Each line ends with a checksum of itself: one that was damaged or
+    changed is named and simulated again, and those behind it are kept.
+
+    Parameters
+    ----------
+    path
+        The results file; it is begun, or gone on with.
+    force
+        Begin anew if there is a file that is none.
+
+    Raises
+    ------
+    InputError
+        It is no regular file, cannot be read or written, or is being written by another process.
+    ResultsError
+        It is there and is no results file of this version.
+    """
+
+    def __init__(self, path: Path, *, force: bool = False) -> None:
+        shown = f"`out` {str(path)[:120]!r}"
+        if path.exists() and not path.is_file():
+            raise InputError(f"{shown}: is no regular file, so no sweep can go on in it; choose another path")
+        self.path, self._force, self._new = path, force, False
+        new = not path.exists()
+        try:
+            check_writable(path)  # also the folder, in which the finished file takes its place
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = path.open("a+b", buffering=0)
+        except InputError as error:
+            raise InputError(f"`out` {error}") from None
+        except OSError as error:
+            raise InputError(f"{shown}: cannot be read and written: {error.strerror}; choose another path") from None
+        self._told = False  # of damage
+        self._unlike: Mapping[str, int] | None = None  # places by hash of what is to be kept, where the file has it otherwise
+        try:
+            self._lock(shown)
+            self._new = new  # and nobody else's
+            self._read()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let others write to it; one that this has begun and that has no whole line is removed."""
+        if self._new and not self._file.closed and not self._lines_from(0):
+            self.path.unlink(missing_ok=True)
+        self._file.close()
+
+    def _lock(self, shown: str) -> None:
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(f"{shown}: another process is writing to it; wait until it has ended, or choose another path") from None
+        except OSError:
+            return  # a file system without locks
+        if not os.path.exists(self.path) or not os.path.samestat(os.fstat(self._file.fileno()), os.stat(self.path)):
+            raise InputError(f"{shown}: was just replaced by another process; run the command again")
+
+    def _read(self) -> None:
+        """Find all whole lines, those that are damaged, and what is left behind the last."""
+        self._entries: list[_Entry] = []
+        self._damaged: list[str] = []  # what is wrong with each
+        self._tail = b""
+        self._end = 0
+        self._finished = True  # no line has a place, and nothing else is there
+        with self._reading(0) as lines:
+            for number, text in enumerate(lines, start=1):
+                if not text.endswith(b"\n") and begins_line(text):
+                    self._tail, self._finished = text, False
+                    break
+                line, fault = _line_or_fault(text)
+                if fault is not None and is_damage(fault, self.path):
+                    self._damaged.append(f"{self.path}:{number}: {fault}")
+                    self._finished = False
+                elif line is not None:
+                    place = number - 1 if line.place is None else line.place
+                    self._entries.append(_Entry(line.scenario_hash, line.failed, number, place, self._end, len(text)))
+                    self._finished &= line.place is None
+                elif self._force:
+                    self._file.truncate(0)
+                    self._read()
+                    return
+                else:
+                    raise ResultsError(f"{self._no_result(number, fault)}; {_REPLACE}")
+                self._end += len(text)
+        self._begun = self._end
+        self._of = {entry.scenario_hash: entry for entry in self._entries}
+
+    def _no_result(self, number: int, fault: ResultsError | None) -> str:
+        if fault is not None and not isinstance(fault, UnclearError):
+            return f"{self.path}:{number}: {fault}"
+        what = f"{self.path}:{number}: is no result" if number > 1 else f"{self.path}: is there already and is no results file"
+        return f"{what} of this version"
+
+    @contextmanager
+    def _reading(self, begin: int) -> Iterator[BinaryIO]:
+        """The file from a byte on; nothing that is read stays in a buffer."""
+        with os.fdopen(os.dup(self._file.fileno()), "rb") as file:
+            file.seek(begin)
+            yield file
+
+    def _lines_from(self, begin: int) -> int:
+        with self._reading(begin) as file:
+            return sum(text.endswith(b"\n") for text in file)
+
+    # -- what is there ------------------------------------------------------------------
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is there, not even of another sweep."""
+        return not (self._entries or self._damaged or self._tail)
+
+    def __contains__(self, scenario_hash: str) -> bool:
+        return scenario_hash in self._of
+
+    def failed(self, scenario_hash: str) -> bool:
+        """Whether a scenario is there, and has failed."""
+        return scenario_hash in self._of and self._of[scenario_hash].failed
+
+    def outcome(self, scenario_hash: str) -> Outcome | None:
+        """The outcome of a scenario, where it is there."""
+        if (entry := self._of.get(scenario_hash)) is None:
+            return None
+        with self._reading(0) as file:
+            return outcome_of(_text(file, entry))
+
+    def others(self, hashes: Container[str], among: int | None = None) -> int | None:
+        """Number, from 1, of the first line that is of none of some scenarios; None where there is none.
+
+        Parameters
+        ----------
+        hashes
+            Of the scenarios.
+        among
+            Only lines with a place below this are looked at. Left out: all are.
+        """
+        # damage may have taken the ends of lines, so that a line's number does not tell its place
+        unsure = among is not None and bool(self._damaged)
+        looked_at = (entry for entry in self._entries if among is None or (entry.place < among and not unsure))
+        return next((entry.number for entry in looked_at if entry.scenario_hash not in hashes), None)
+
+    def written(self) -> int:
+        """Lines that were written since it was opened; one whose writer was stopped right behind it may not have been counted."""
+        return self._lines_from(self._begun)
+
+    # -- going on -----------------------------------------------------------------------
+
+    def go_on_with(self, scenarios: Sequence[Scenario], hashes: Sequence[str]) -> None:
+        """Make sure that it is of the sweep of these scenarios, which have these hashes, before anything is written.
+
+        Raises
+        ------
+        ResultsError
+            It holds results of other scenarios; the message says where, and what differs.
+        """
+        places = dict(zip(reversed(hashes), reversed(range(len(hashes))), strict=True))
+        if not self._force:
+            if (number := self.others(places)) is not None:
+                entry = next(entry for entry in self._entries if entry.number == number)
+                raise ResultsError(f"{self.path}:{number}: {_ANOTHER}{self._difference(entry, scenarios, hashes)}; {_REPLACE}")
+            if self._tail and not any(begins_line(self._tail, scenario_hash) for scenario_hash in hashes):
+                raise ResultsError(f"{self.path}:{len(self._entries) + len(self._damaged) + 1}: {_ANOTHER}; {_REPLACE}")
+        self.keep(places)
+
+    def keep(self, places: Mapping[str, int]) -> None:
+        """Keep no other scenarios than these, given by their hashes, each with its place; the file changes with the next line."""
+        if self._damaged or any(places.get(scenario_hash) != entry.place for scenario_hash, entry in self._of.items()):
+            self._unlike = places
+            self._of = {scenario_hash: self._of[scenario_hash] for scenario_hash in places if scenario_hash in self._of}
+
+    def _difference(self, entry: _Entry, scenarios: Sequence[Scenario], hashes: Sequence[str]) -> str:
+        """What the scenario of a line has otherwise than the likeliest of those that are not there, to be put behind a sentence."""
+        if entry.place >= len(scenarios):
+            return f", of more than {counted(len(scenarios), 'scenario')}"
+        try:
+            with self._reading(0) as file:
+                there = outcome_of(_text(file, entry)).scenario.model_dump(mode="json")
+        except (ResultsError, ValueError):
+            return ""
+        # damage may have taken the ends of lines, so that the place alone does not tell which it was
+        missing = (place for place, scenario_hash in enumerate(hashes) if scenario_hash not in self._of)
+        nearest = sorted(missing, key=lambda place: abs(place - entry.place))[:_COMPARED]
+        each = [list(_differing(there, scenarios[place].model_dump(mode="json"))) for place in nearest]
+        differences = min(each, key=len, default=[])
+        more = f" and {len(differences) - 1} more" if len(differences) > 1 else ""
+        return f", where {differences[0]}{more}" if differences else ""
+
+    # -- writing ------------------------------------------------------------------------
+
+    def write(self, lines: Iterable[tuple[int, Line]]) -> None:
+        """Write lines, each with the place, from 0, of its scenario; then wait until they are on the disk.
+
+        Raises
+        ------
+        SimulationError
+            They cannot be written, as on a full disk; what was written before is kept.
+        """
+        self._tell_of_damage("it is simulated again")
+        with _explained(self.path):
+            if self._unlike is not None:
+                its = sorted(self._of, key=self._unlike.__getitem__)
+                self._write_anew([(scenario_hash, self._unlike[scenario_hash]) for scenario_hash in its])
+                self._unlike = None
+            if self._tail:
+                self._file.truncate(self._end)
+                self._tail = b""
+            for place, line in lines:
+                self._write(line._replace(text=with_place(line.text, place), place=place))
+            os.fsync(self._file.fileno())
+
+    def _write(self, line: Line) -> None:
+        _put(self._file, line.text)
+        assert line.place is not None
+        entry = _Entry(line.scenario_hash, line.failed, len(self._entries) + 1, line.place, self._end, len(line.text))
+        self._finished = False
+        self._end += entry.size
+        self._entries.append(entry)
+        self._of[line.scenario_hash] = entry
+
+    def finish(self, hashes: Sequence[str]) -> Written:
+        """Nothing more will be written: put all lines in order, and leave out their places.
+
+        Parameters
+        ----------
+        hashes
+            Of all scenarios, in order; each must be there.
+
+        Raises
+        ------
+        SimulationError
+            The file cannot be written anew; the journal is kept.
+        """
+        self._tell_of_damage("it is left out")
+        if not (self._finished and [entry.scenario_hash for entry in self._entries] == list(hashes)):
+            with _explained(self.path):
+                self._write_anew([(scenario_hash, None) for scenario_hash in hashes])
+        return Written(self.path, self._entries)
+
+    def _write_anew(self, lines: Sequence[tuple[str, int | None]]) -> None:
+        """Replace the file by one with these scenarios and places alone, in this order; until that is whole, the old one stands."""
+        target = Path(os.path.realpath(self.path))
+        handle, partial = tempfile.mkstemp(dir=target.parent, prefix=".paceline-", suffix=".partial")
+        entries: list[_Entry] = []
+        try:
+            with os.fdopen(handle, "wb") as new, self._reading(0) as old:
+                for index, (scenario_hash, place) in enumerate(lines):
+                    entry, begin = self._of[scenario_hash], new.tell()
+                    size = new.write(with_place(_text(old, entry), place))
+                    entries.append(_Entry(scenario_hash, entry.failed, index + 1, index if place is None else place, begin, size))
+                new.flush()
+                os.fsync(handle)  # else a power cut may leave the new name without its content
+            os.chmod(partial, mode_of(target))
+            file = open(partial, "a+b", buffering=0)  # noqa: SIM115 - it stays open, and locked before others see it
+            with suppress(OSError):  # a file system without locks
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.replace(partial, target)
+        except BaseException:
+            Path(partial).unlink(missing_ok=True)
+            raise
+        self._file.close()
+        self._file, self._tail, self._finished = file, b"", all(place is None for _, place in lines)
+        self._entries, self._of = entries, {entry.scenario_hash: entry for entry in entries}
+        self._begun = self._end = entries[-1].begin + entries[-1].size if entries else 0
+
+    def _tell_of_damage(self, then: str) -> None:
+        if self._told:
+            return
+        self._told = True
+        for what in self._damaged[:_NAMED]:
+            warnings.warn(PacelineWarning(f"{what}; {then}"), stacklevel=3)
+        if more := self._damaged[_NAMED:]:
+            places = ", ".join(what.partition(": ")[0] for what in more[:_LINES_NAMED])
+            warnings.warn(PacelineWarning(f"so are {counted(len(more), 'line')} more: {places}"), stacklevel=3)
+
+    @contextmanager
+    def keeping(self) -> Iterator[None]:
+        """Around simulations whose outcomes are written.
+
+        Raises
+        ------
+        WorkersLostError
+            Their processes are gone; it says that what is finished is kept here, where something is.
+        """
+        try:
+            yield
+        except WorkersLostError as error:
+            if not self._entries:
+                raise
+            raise WorkersLostError(error.what, error.advice, f"finished results are kept in {self.path}") from None
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise SimulationError(f"{path}: cannot be written: {error.strerror}; finished results are kept: run again when it can") from None
+
+
+def _put(file: RawIOBase, data: bytes) -> None:
+    """Write to the end of a file that was opened to append, past Python's buffer: nothing is left in it that could come late."""
+    while data:
+        data = data[os.write(file.fileno(), data) :]
+
+
+def _text(file: BinaryIO, entry: _Entry) -> bytes:
+    file.seek(entry.begin)
+    return file.read(entry.size)
+
+
+def _line_or_fault(text: bytes) -> tuple[Line | None, ResultsError | None]:
+    """The line that a text is, or why it cannot be read; neither where it is another program's."""
+    try:
+        return line_in(text), None
+    except ResultsError as error:
+        return None, error
+
+
+def _differing(there: Any, here: Any, where: str = "") -> Iterator[str]:
+    """Each dotted key that differs, with both values where they are short."""
+    if isinstance(there, Mapping) and isinstance(here, Mapping):
+        for key in (*there, *(key for key in here if key not in there)):
+            yield from _differing(there.get(key), here.get(key), f"{where}.{key}" if where else key)
+    elif there != here:
+        was, now = ("left out" if value is None else quoted(value) for value in (there, here))
+        both_short = not any(isinstance(value, (Mapping, list)) for value in (there, here))
+        yield f"{where} was {was} and is now {now}" if both_short else f"{where} differs"

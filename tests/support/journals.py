@@ -1,0 +1,12 @@
+"""Results files of a sweep or plan that was stopped, beside the file of one that was not."""
+
+from __future__ import annotations
+
+from paceline.sweeping.lines import with_place
+
+__all__ = ["finished_lines"]
+
+
+def finished_lines(journal: bytes) -> set[bytes]:
+    """The whole lines of a journal as they stand in the finished file."""
+    return {with_place(line, None) for line in journal.splitlines(keepends=True) if line.endswith(b"\n")}
