@@ -16,7 +16,6 @@ from support.modes import LOAD, MODES
 from support.scenarios import scenario_table
 
 from paceline.reporting.reproduce import scenario_toml
-from paceline.sweeping import read_results
 from simulator import scenario_from_table, simulate
 from simulator.results.results import Result
 
@@ -185,14 +184,6 @@ def test_a_report_of_every_way_of_training(results: dict[str, Result], folder: P
     text = re.sub(r"<[^>]+>", " ", page)
     for nonsense in ("NaN", "nan ", "None", "null", "undefined", "NodeClass("):
         assert nonsense not in text
-
-
-def test_results_of_an_earlier_version_are_still_read(folder: Path, paceline: Runner) -> None:
-    file = read_results(DATA / "results-of-before.ndjson")
-    read = file.results
-    assert [note.partition(" of ")[0] for note in file.notes] == ["4 lines"]  # that have no checksum, and none is left out
-    assert [result.scenario.strategy.kind for result in read] == ["single", "parameter-server", "parameter-server", "multi-worker-mirrored"]
-    assert paceline("report", str(DATA / "results-of-before.ndjson"), "-o", "page.html").code == 0
 
 
 @pytest.mark.parametrize(
