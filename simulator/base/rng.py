@@ -104,10 +104,10 @@ class Rows:
         self._columns, self._height = columns, height
         self._group, self._row = np.divmod(numbers, height)
         self._taken = np.zeros(len(numbers), dtype=np.int64)  # draws of each row
-        last = np.flatnonzero(np.diff(self._group, append=-1))  # row of each group
-        rows = np.diff(last, prepend=-1)
-        drawn = self._row[last] + 1  # no more than are needed, since those before are the same whatever comes after
-        self._rows = dict(zip(self._group[last].tolist(), zip(drawn.tolist(), rows.tolist(), strict=True), strict=True))
+        last = np.flatnonzero(np.append(self._group[1:] != self._group[:-1], True))[: len(numbers)]  # row of each group
+        # no more rows are drawn than are needed, since those before are the same whatever comes after
+        drawn, known = (self._row[last] + 1).tolist(), np.diff(last, prepend=-1).tolist()
+        self._rows = dict(zip(self._group[last].tolist(), zip(drawn, known, strict=True), strict=True))
         self._blocks: OrderedDict[tuple[int, int], tuple[NDArray[Any], int]] = OrderedDict()  # and how many draws are left of each
 
     def fill(self, which: NDArray[np.int64], out: NDArray[Any]) -> None:
@@ -121,20 +121,29 @@ class Rows:
             Takes the next draws of each: shape (n, any).
         """
         size = out.shape[1]
-        taken, group = self._taken[which], self._group[which]
-        place = group * (taken.max(initial=0) + 1) + taken
-        order = np.argsort(place, kind="stable")
-        # rows of one group that are as far as each other
-        for those in np.split(order, np.flatnonzero(np.diff(place[order])) + 1) if len(which) else ():
-            rows, into = _span(self._row[which[those]]), _span(those)
-            its, at, done = int(group[those[0]]), int(taken[those[0]]), 0
+        for places in self._alike(which):
+            first = which[places[0]]
+            rows, into = _span(self._row[which[places]]), _span(places)
+            group, at, done = int(self._group[first]), int(self._taken[first]), 0
             while done < size:
                 number, column = divmod(at + done, self._columns)
                 count = min(self._columns - column, size - done)
-                block = self._block(its, number, len(those) * count)
+                block = self._block(group, number, len(places) * count)
                 out[into, done : done + count] = block[rows, column : column + count]
                 done += count
         self._taken[which] += size
+
+    def _alike(self, which: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+        """Places in a list of rows, those together that are of one group and as far as each other."""
+        if not len(which):
+            return []
+        group, taken = self._group[which], self._taken[which]
+        alike = group * (taken.max() + 1) + taken
+        order = np.argsort(alike, kind="stable")
+        alike = alike[order]
+        if alike[0] == alike[-1]:
+            return [order]
+        return np.split(order, np.flatnonzero(alike[1:] != alike[:-1]) + 1)
 
     def _block(self, group: int, number: int, use: int) -> NDArray[Any]:
         """A block of a group, of which some draws are used; it is kept until all have been, or others need the room."""
@@ -153,7 +162,7 @@ class Rows:
 def _span(places: NDArray[np.int64]) -> slice | NDArray[np.int64]:
     """The same places, as a slice where they follow each other: numpy copies these faster."""
     first, last = int(places[0]), int(places[-1])
-    return slice(first, last + 1) if last - first + 1 == len(places) and (np.diff(places) == 1).all() else places
+    return slice(first, last + 1) if last - first + 1 == len(places) and (places[1:] > places[:-1]).all() else places
 
 
 def _number(name: str) -> int:

@@ -140,6 +140,7 @@ def test_blocks_go_when_all_their_draws_have_been_used():
 
 
 def test_one_draw_of_each_row():
+    assert not len(Streams(4, 0).once("start", np.arange(0), np.random.Generator.random))
     found = Streams(4, 0).once("start", np.array([3, 9, 8191, 8192, 20_000]), np.random.Generator.random)
     assert np.array_equal(found, Streams(4, 0).once("start", np.arange(30_000), np.random.Generator.random)[[3, 9, 8191, 8192, 20_000]])
     names = np.array([5, 77, 2**32 - 1])
