@@ -106,8 +106,7 @@ class Rows:
         self._taken = np.zeros(len(numbers), dtype=np.int64)  # draws of each row
         last = np.flatnonzero(np.append(self._group[1:] != self._group[:-1], True))[: len(numbers)]  # row of each group
         # no more rows are drawn than are needed, since those before are the same whatever comes after
-        drawn, known = (self._row[last] + 1).tolist(), np.diff(last, prepend=-1).tolist()
-        self._rows = dict(zip(self._group[last].tolist(), zip(drawn, known, strict=True), strict=True))
+        self._rows = dict(zip(self._group[last].tolist(), (self._row[last] + 1).tolist(), strict=True))
         self._blocks: OrderedDict[tuple[int, int], tuple[NDArray[Any], int]] = OrderedDict()  # and how many draws are left of each
 
     def fill(self, which: NDArray[np.int64], out: NDArray[Any]) -> None:
@@ -149,9 +148,8 @@ class Rows:
         """A block of a group, of which some draws are used; it is kept until all have been, or others need the room."""
         block, left = self._blocks.pop((group, number), (None, 0))
         if block is None:
-            drawn, rows = self._rows[group]
-            block = self._sample(_begun(self._key, number, group), (drawn, self._columns))
-            left = rows * self._columns
+            block = self._sample(_begun(self._key, number, group), (self._rows[group], self._columns))
+            left = len(block) * self._columns
         if left > use:
             self._blocks[group, number] = block, left - use
             while len(self._blocks) > _KEPT_BYTES // (self._height * block[0].nbytes):
