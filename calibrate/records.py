@@ -101,8 +101,7 @@ class StartUpTime(_Record):
     """Seconds from the start of the process until its first step began, without what the probe did for itself.
 
     ``of_process`` is false where the system does not tell when a process was started: then
-    the interpreter's own start is not in it. A file of an older version has no such record,
-    nor any of the next three kinds.
+    the interpreter's own start is not in it.
     """
 
     kind: Literal["startup"]
@@ -153,7 +152,7 @@ class Unmeasured(_Record):
 
 
 class StepTime(_Record):
-    """One timed step as the user wrote it; ``cpu_s``: of the processor, by all threads of its process. Older files do not say."""
+    """One timed step as the user wrote it; ``cpu_s``: of the processor, by all threads of its process."""
 
     kind: Literal["step"]
     batch: Batch
@@ -167,7 +166,7 @@ class Load(_Record):
 
     ``others_s`` are seconds of the cores at hand that other processes took, ``stolen_s``
     those that the hypervisor gave to other machines. ``why`` says what disturbed the steps;
-    a round with a reason does not count. A file of an older version has no such records.
+    a round with a reason does not count.
     """
 
     kind: Literal["load"]

@@ -23,15 +23,13 @@ from simulator.spec.input_pipeline import InputPipeline, InputWork
 from simulator.spec.job import Job
 from simulator.spec.training import Training
 from simulator.spec.workload import Workload
-from simulator.strategies.catalogue import KINDS, AnyStrategy
+from simulator.strategies.catalogue import AnyStrategy
 from simulator.strategies.setup import Layout
 
-__all__ = ["HOW_SIMULATED", "NAMED_BEFORE", "Drawn", "Resolved", "Run", "Scenario"]
+__all__ = ["HOW_SIMULATED", "Drawn", "Resolved", "Run", "Scenario"]
 
 HOW_SIMULATED = ("detail", "grouping", "engine", "memory")
 """Keys of ``run`` that say how a scenario is simulated, not what: its identity does not depend on them."""
-NAMED_BEFORE = {"strategy.messages": "run.detail", "strategy.tensor_grouping": "run.grouping"}
-"""Keys under which files of before set how a scenario is simulated; they are still read."""
 
 
 class Run(Terse):
@@ -160,31 +158,6 @@ class Scenario(Short, Terse):
         description='with workload.measured_with = "servers", the scenario that the step was measured in; filled in where a change is '
         "tried; left out: this one",
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _of_before(cls, data: Any) -> Any:
-        """With what files of before say in ``strategy`` on how it is simulated moved to ``run``, where that does not say it."""
-        strategy, run = (data.get("strategy"), data.get("run", {})) if isinstance(data, Mapping) else (None, None)
-        if not isinstance(strategy, Mapping) or not isinstance(run, (Mapping, Run)):
-            return data
-        kind = KINDS.get(str(strategy.get("kind")))
-        by_itself = kind.keys_of_before if kind is not None else {}
-        old = {key: strategy[key] for key in by_itself if key in strategy}
-        if not old:
-            return data
-        run = run.model_dump() if isinstance(run, Run) else run
-        for key, value in old.items():
-            if key == "messages" and not isinstance(value, bool):
-                raise ValueError(f"strategy.messages: {str(value)[:60]!r} must be true or false; its name is run.detail now")
-            if key == "tensor_grouping" and value not in ("none", "per-server"):
-                raise ValueError(
-                    f"strategy.tensor_grouping: {str(value)[:60]!r} must be 'none' or 'per-server'; its name is run.grouping now"
-                )
-            if value == by_itself[key]:
-                continue  # as it is by itself
-            run = {NAMED_BEFORE[f"strategy.{key}"].removeprefix("run."): "messages" if key == "messages" else value, **run}
-        return {**data, "strategy": {key: value for key, value in strategy.items() if key not in old}, "run": run}
 
     @field_validator("practice")
     @classmethod
@@ -356,17 +329,10 @@ class Scenario(Short, Terse):
     @cached_property
     def hash(self) -> str:
         """Content hash: scenarios that are equal but for how they are simulated, and only they, have it in common."""
-        return _hash_of(self.model_dump(mode="json"), self.strategy.keys_of_before)
-
-
-def _hash_of(written: Mapping[str, Any], keys_of_before: Mapping[str, Any]) -> str:
-    content = {
-        **written,
-        "run": {key: value for key, value in written.get("run", {}).items() if key not in HOW_SIMULATED},
-        "strategy": {**written.get("strategy", {}), **keys_of_before},
-    }
-    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+        content = self.model_dump(mode="json")
+        content["run"] = {key: value for key, value in content["run"].items() if key not in HOW_SIMULATED}
+        canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
 
 def _check(scenario: Scenario) -> None:

@@ -32,7 +32,7 @@ def fit_overheads(runs: Sequence[Measurements], table: StepTable) -> tuple[Overh
     Returns
     -------
     Overheads or None
-        None where the files have none of it, as those of older versions.
+        None where the files have none of it.
     dict of str to str
         ``overheads``: how often it was measured; ``unmeasured``: what could not be, and why.
     """

@@ -292,7 +292,7 @@ def _pairing(results: Sequence[Result]) -> dict[str, Any]:
     return {
         "runs": runs,
         "draws": [draws.index((its.seed, its.scenario.run.replications)) for its in results],
-        "doubts": [[[causes[part.name], *(end / Z_90 for end in part.at_ends)] for part in parts] for parts in doubts],
+        "doubts": [[[causes[part.name], *(end / Z_90 for end in part.ends)] for part in parts] for parts in doubts],
         "speeds": _speeds(results),
         "z_90": Z_90,
         "nothing": NOTHING,

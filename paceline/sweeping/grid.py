@@ -12,7 +12,7 @@ from paceline.ranges import numbers_in, range_of
 from simulator.base.errors import InputError, ScenarioError
 from simulator.base.validation_errors import quoted
 from simulator.catalogue.loading import Source, apply_settings, plain, scenario_from_table, table_of, with_measured
-from simulator.scenario import HOW_SIMULATED, NAMED_BEFORE, Scenario
+from simulator.scenario import HOW_SIMULATED, Scenario
 from simulator.spec.cluster import Cluster
 from simulator.spec.prices import Prices, for_several
 from simulator.spec.workload import Workload
@@ -89,7 +89,7 @@ class Grid(Sequence[Scenario]):
         self._table, self._source, self._beside, self._size = dict(table), source, beside, size
         self.prices = prices
         for key in keys:
-            if (name := NAMED_BEFORE.get(key, key).removeprefix("run.")) in HOW_SIMULATED:
+            if (name := key.removeprefix("run.")) in HOW_SIMULATED:
                 raise ScenarioError(
                     f"`over` {key}: says how a scenario is simulated, not what, so its values would be one and the same scenario; "
                     f"sweep once for each, with `settings` run.{name}=VALUE and an `out` of its own"

@@ -9,7 +9,7 @@ from simulator.base.errors import ScenarioError
 from simulator.base.spec import Spec, keys_of, short_name
 from simulator.base.text import listed
 from simulator.base.validation_errors import is_valid, no_key, quoted, tables_at
-from simulator.scenario import NAMED_BEFORE, Scenario
+from simulator.scenario import Scenario
 
 __all__ = ["Pairs", "Table", "check_unset", "merged", "set_in", "unset", "without_displaced"]
 
@@ -24,7 +24,7 @@ _EITHER_OR: tuple[tuple[str, ...], ...] = (
     (*_EVERY, "job.checkpoint.interval"),
 )
 """Keys of which one is given: whoever sets one means it instead of the others."""
-_INSTEAD_OF = {"run.steps": "run.job_steps", **NAMED_BEFORE}
+_INSTEAD_OF = {"run.steps": "run.job_steps"}
 """Whoever sets the first means it instead of the second; not the other way round."""
 _HARMLESS = {"job.checkpoint.interval": "given"}
 """Values with which a key leaves room for the others of its kind."""

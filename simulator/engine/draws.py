@@ -1,24 +1,22 @@
 """All that one replication draws, as arrays, the same for every engine.
 
-Each worker has streams of its own, named and numbered (``simulator/base/rng.py``), so that no
-draw depends on how many workers there are, on the order in which engines ask, or on how
+Each worker has a row of its own of what is drawn of a name (``simulator/base/rng.py``), so that
+no draw depends on how many workers there are, on the order in which engines ask, or on how
 many draws they ask for at a time.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from threading import local
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
 from simulator.base.compact import compact
 from simulator.base.errors import SimulationError
-from simulator.base.pcg64 import Sampler, Words, doubles
-from simulator.base.rng import Streams
-from simulator.engine.slowdowns import Apart, SharedDraws, Together, slowed
+from simulator.base.rng import Rows, Streams
+from simulator.engine.slowdowns import SharedDraws, slowed
 from simulator.network.flows import weights_of
 from simulator.resolve.defaults import start_of
 from simulator.scenario import Drawn
@@ -76,7 +74,6 @@ class Draws:
         self.ranks = ranks = scenario.ranks
         self._streams = streams
         self._scenario = scenario
-        self._sampler: Sampler | None = None
         each = scenario.replicas_per_process
         processes = np.arange(scenario.processes)
         of_process = process_factors(load, streams, processes, scenario.machines_of(processes * each))
@@ -92,9 +89,9 @@ class Draws:
         spread = scenario.run.start_spread_s or 0.0
         if not spread and start_of(scenario) == "random-phase":
             spread = scenario.full_step_s if full_step_s is None else full_step_s
-        self.start_s = spread * doubles(streams.states("start", index)) if spread else np.broadcast_to(0.0, ranks)
+        self.start_s = spread * streams.once("start", index, np.random.Generator.random) if spread else np.broadcast_to(0.0, ranks)
         self.block = block_of(scenario.run.steps, ranks)
-        self._orders: tuple[Words, Words] | None = None  # states of the streams of pull orders, and what is left over of a word
+        self._orders: dict[int, Rows] = {}  # of pulls, by their number
         # nor is a fast process faster than the fastest step seen
         least = load.jitter_least / process_factor if load.jitter_least else None
         self._jitter: list[Jitter] = []
@@ -106,7 +103,7 @@ class Draws:
             begins = ends
         self._add(load.jitter, cluster.slowdown, begins, ranks, least)
         in_common = scenario.strategy.in_common(scenario)
-        self._shared = None if in_common is None else SharedDraws(in_common, streams, self._with())
+        self._shared = None if in_common is None else SharedDraws(in_common, streams)
         constant = np.repeat([its.constant for its in self._jitter], [len(its) for its in self._jitter])
         self.constant = compact(constant if in_common is None else constant & (in_common.group < 0))
 
@@ -114,9 +111,7 @@ class Draws:
         if begins < ends:
             workers = np.arange(begins, ends)
             groups = None if slowdown is None else self._groups(slowdown, workers)
-            self._jitter.append(
-                Jitter(law, slowdown, self._streams, workers, None if least is None else least[begins:ends], self._with, groups)
-            )
+            self._jitter.append(Jitter(law, slowdown, self._streams, workers, None if least is None else least[begins:ends], groups))
 
     def _groups(self, slowdown: Slowdown, workers: NDArray[np.int64]) -> NDArray[np.int64] | None:
         """The node, rack or cluster of each worker; none where each device is slow by itself."""
@@ -130,12 +125,6 @@ class Draws:
             return node
         assert cluster.fabric is not None, "a rack is of a fabric"
         return node // cluster.fabric.nodes_per_leaf
-
-    def _with(self) -> Sampler:
-        """The generator by which all streams of the replication draw."""
-        if self._sampler is None:
-            self._sampler = _sampler()
-        return self._sampler
 
     def fill(self, ranks: NDArray[np.int64], out: NDArray[np.float64]) -> None:
         """The next factors by which the steps of some ranks are multiplied.
@@ -172,7 +161,7 @@ class Draws:
         its = self._scenario.input
         if its is None or its.jitter.kind == "constant":
             return None
-        return Jitter(its.jitter, None, self._streams, np.arange(pipelines), None, self._with, name="input")
+        return Jitter(its.jitter, None, self._streams, np.arange(pipelines), name="input")
 
     def pull_orders(self, ranks: NDArray[np.int64], count: int, block: int = 1) -> NDArray[np.int32]:
         """The orders in which the next steps of some workers pull their messages at random.
@@ -192,12 +181,15 @@ class Draws:
             Shape (n, block, count).
         """
         found = np.empty((len(ranks), block, count), dtype=np.int32)
-        if self._orders is None:
-            self._orders = self._streams.states("pull-order", np.arange(self.ranks)), np.zeros(self.ranks, dtype=np.uint64)
-        sampler, straight = self._with(), np.tile(np.arange(count), (block, 1))
-        # row by row the same as successive permutations of range(count)
-        for place in sampler.each(*self._orders, ranks):
-            found[place] = sampler.generator.permuted(straight, axis=1)
+        if count not in self._orders:
+            straight = np.arange(count, dtype=np.int32)
+            self._orders[count] = self._streams.rows(
+                f"pull-order of {count}",
+                np.arange(self.ranks),
+                lambda rng, shape: rng.permuted(np.tile(straight, (*shape, 1)), axis=-1),
+                count,
+            )
+        self._orders[count].fill(ranks, found)
         return found
 
     def weights(self) -> Iterator[NDArray[np.float64]]:
@@ -257,8 +249,7 @@ class JitterFactors:
 class Jitter:
     """What the step times of workers are multiplied by: jitter of mean 1, times a slow-down where they have one.
 
-    Drawn from each worker's own streams; the draws do not depend on the size of the
-    blocks that they are asked for in.
+    The draws do not depend on the size of the blocks that they are asked for in.
 
     Parameters
     ----------
@@ -269,7 +260,7 @@ class Jitter:
     streams
         Of the replication.
     workers
-        The numbers of those whose factors are of this kind, shape (workers,).
+        The numbers of those whose factors are of this kind, ascending, shape (workers,).
     least
         The fastest step that was seen of each, below which no factor is before it is slowed down; none: any.
     groups
@@ -285,7 +276,6 @@ class Jitter:
         streams: Streams,
         workers: NDArray[np.int64],
         least: NDArray[np.float64] | None = None,
-        sampler: Callable[[], Sampler] = Sampler,
         groups: NDArray[np.int64] | None = None,
         *,
         name: str = "compute",
@@ -297,14 +287,8 @@ class Jitter:
         self._least = least
         drawn = law.kind != "constant"
         self.constant = not drawn and slowdown is None
-        if not self.constant:
-            self._sampler = sampler()
-        self._states = streams.states(name, workers) if drawn else None
-        # half of a word of 64 bits that a draw of 32 bits has left over
-        self._spare = np.zeros(len(workers), dtype=np.uint64) if law.kind == "empirical" else None
-        self._slowed: Apart | Together | None = None
-        if slowdown is not None:
-            self._slowed = slowed(slowdown, streams, workers, groups, self._sampler)
+        self._rows = streams.rows(name, workers, law.sample) if drawn else None
+        self._slowed = None if slowdown is None else slowed(slowdown, streams, workers, groups)
 
     def __len__(self) -> int:
         return self._workers
@@ -314,13 +298,11 @@ class Jitter:
         if self.constant:
             out[...] = 1.0
             return
-        if self._states is None:
+        if self._rows is None:
             out[...] = 1.0
         else:
-            drawn, generator, size = self._law.drawn, self._sampler.generator, out.shape[1]
-            for place in self._sampler.each(self._states, self._spare, which):
-                out[place] = drawn(generator, size)
-            np.divide(self._law.shaped(out), self._mean, out=out)
+            self._rows.fill(which, out)
+            out /= self._mean
         if self._least is not None:
             np.maximum(out, self._least[which, None], out=out)
         if self._slowed is not None:
@@ -333,17 +315,6 @@ class Jitter:
             )
 
 
-_samplers = local()
-
-
-def _sampler() -> Sampler:
-    """The generator of this thread: what it draws depends on the stream alone that is put into it."""
-    if not hasattr(_samplers, "one"):
-        _samplers.one = Sampler()
-    found: Sampler = _samplers.one
-    return found
-
-
 def process_factors(load: Workload, streams: Streams, processes: NDArray[np.int64], machines: NDArray[np.int64]) -> NDArray[np.float64]:
     """How much longer worker processes take for everything in this run: lognormal with mean 1 and the workload's spread.
 
@@ -353,7 +324,7 @@ def process_factors(load: Workload, streams: Streams, processes: NDArray[np.int6
     Parameters
     ----------
     processes
-        Their numbers, shape (n,).
+        Their numbers, ascending, shape (n,).
     machines
         The machine of each, shape (n,).
     """
@@ -361,10 +332,10 @@ def process_factors(load: Workload, streams: Streams, processes: NDArray[np.int6
         return np.ones(len(processes))
     variance = math.log1p(load.run_to_run_cv**2)
     shared = load.run_to_run_shared or 0.0
-    logarithms = math.sqrt((1.0 - shared) * variance) * _normals(streams, "run", processes)
+    logarithms = math.sqrt((1.0 - shared) * variance) * streams.once("run", processes, np.random.Generator.standard_normal)
     if shared:
         known, place = np.unique(machines, return_inverse=True)
-        logarithms += math.sqrt(shared * variance) * _normals(streams, "machine", known)[place]
+        logarithms += math.sqrt(shared * variance) * streams.once("machine", known, np.random.Generator.standard_normal)[place]
     # not numpy's exponential, whose last bit depends on the processor
     return np.array([math.exp(logarithm - variance / 2) for logarithm in logarithms.tolist()])
 
@@ -377,20 +348,11 @@ def node_factors(law: SlowNodes, streams: Streams, nodes: NDArray[np.int64]) -> 
     nodes
         Their numbers, shape (n,).
     """
-    sampler, (least, most) = _sampler(), law.between
+    least, most = law.between
     variance = math.log1p(law.spread_cv**2)
-    factors = np.empty(len(nodes))
-    for place in sampler.each(streams.states("node-speed", nodes), None, np.arange(len(nodes))):
-        # always the same three draws, so that none depends on the figures of the law
-        slow, how_much, deviation = sampler.generator.random(), sampler.generator.random(), sampler.generator.standard_normal()
-        factor = least + (most - least) * how_much if slow < law.share else 1.0
-        factors[place] = factor * math.exp(math.sqrt(variance) * deviation - variance / 2)
-    return factors
-
-
-def _normals(streams: Streams, name: str, indices: NDArray[np.int64]) -> NDArray[np.float64]:
-    """The first standard normal of each stream."""
-    sampler, values = _sampler(), np.empty(len(indices))
-    for place in sampler.each(streams.states(name, indices), None, np.arange(len(indices))):
-        values[place] = sampler.generator.standard_normal()
-    return values
+    # each by a name of its own, so that none depends on the figures of the law
+    slow = streams.once("slow node", nodes, np.random.Generator.random) < law.share
+    factors = np.where(slow, least + (most - least) * streams.once("how slow a node", nodes, np.random.Generator.random), 1.0)
+    deviations = streams.once("node-speed", nodes, np.random.Generator.standard_normal)
+    # not numpy's exponential, whose last bit depends on the processor
+    return factors * [math.exp(math.sqrt(variance) * deviation - variance / 2) for deviation in deviations.tolist()]

@@ -9,7 +9,6 @@ from zlib import crc32
 import numpy as np
 
 from simulator.base.compact import compact, numbers
-from simulator.base.pcg64 import doubles
 from simulator.base.rng import Streams
 from simulator.program.port_names import PortKind
 from simulator.program.program import Changes, Floats, Integers, Ports
@@ -82,7 +81,8 @@ class Neighbours:
         assert self._its is not None
         least, most = self._its.between
         names = np.array([crc32(str(ports.names[port]).encode()) for port in self._used.tolist()], dtype=np.int64)
-        return least + (most - least) * doubles(self._streams.states("background", names))
+        known, place = np.unique(names, return_inverse=True)
+        return least + (most - least) * self._streams.once("background", known, np.random.Generator.random, scattered=True)[place]
 
     def changes(self) -> Changes | None:
         """What others take from the ports that :meth:`on` was given last, where that changes while a run goes on."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from simulator.base.short import Short
 from simulator.base.spec import Checksummed, Spec
@@ -100,7 +100,7 @@ class Result(Outcome):
 
     seed: int = Field(description="seed of all random numbers")
     replicas: int = Field(description="copies of the model that train")
-    placement: Placement | None = Field(default=None, description="where it all sits; null in files written by older versions")
+    placement: Placement = Field(description="where it all sits")
     throughput_samples_per_s: Estimate = Field(description="samples per second of all replicas together")
     updates_per_s: Estimate = Field(description="updates of the model per second")
     throughput_of_each_replication: tuple[float, ...] = Field(default=(), description="samples/s: the distribution behind the interval")
@@ -108,19 +108,13 @@ class Result(Outcome):
     dropped_share: float = Field(default=0.0, description="share of gradients dropped, or skipped by loss scaling")
     monte_carlo_error: float = Field(description="standard error of the mean throughput over replications, samples/s")
     step_time_s: Quantiles = Field(description="time of a step, over all measured steps of all replications")
-    mean_step_s: Estimate | None = Field(
-        default=None, description="mean time of a step of one run; null in files written by older versions"
-    )
+    mean_step_s: Estimate = Field(description="mean time of a step of one run")
     speedup: Estimate = Field(description="throughput over that of one replica with the same draws, run by run (docs/metrics.md)")
     scaling_efficiency: Estimate = Field(description="speed-up over ranks: replicas, or the parts that these are cut into")
     staleness: Staleness = Field(description="how stale gradients are when they are applied")
-    mean_staleness: Estimate | None = Field(
-        default=None, description="mean staleness of one run; null where none is late by design, and in files of older versions"
-    )
+    mean_staleness: Estimate | None = Field(default=None, description="mean staleness of one run; null where none is late by design")
     discrepancy: Doubt | None = Field(default=None, description="what the model is off by, as far as intervals hold it; null: they do not")
-    scatter: Scatter | None = Field(
-        default=None, description="what the interval of the throughput is made of; null in files written by older versions"
-    )
+    scatter: Scatter = Field(description="what the interval of the throughput is made of")
     phase: Phase | None = Field(default=None, description="whether asynchronous workers, where there are several, step at the same time")
     breakdown_s: Breakdown = Field(description="where the mean step's time goes")
     hidden_communication_s: float = Field(
@@ -145,27 +139,6 @@ class Result(Outcome):
         default=None, description="time the simulation took; null in sweeps, whose files must not depend on it"
     )
 
-    @model_validator(mode="before")
-    @classmethod
-    def _of_before(cls, data: Any) -> Any:
-        """What older versions wrote otherwise.
-
-        The speed-up was a number: it gets the relative interval of the throughput, which is too
-        wide. A workload that was moved stood so in the scenario itself.
-        """
-        if not isinstance(data, dict):
-            return data
-        if "moved" not in data and isinstance(scenario := data.get("scenario"), dict):
-            moved = load.get("moved") if isinstance(load := scenario.get("workload"), dict) else None
-            data = {**data, "moved": moved if isinstance(moved, dict) and moved.get("to_device") else None}
-        rate = data.get("throughput_samples_per_s")
-        for key in ("speedup", "scaling_efficiency"):
-            value = data.get(key)
-            if isinstance(value, (int, float)) and isinstance(rate, dict) and rate.get("mean"):
-                ends = {end: value * rate[end] / rate["mean"] for end in ("low", "high") if isinstance(rate.get(end), (int, float))}
-                data = {**data, key: {"mean": value, **ends}}
-        return data
-
     @model_serializer(mode="wrap")
     def _written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Without what only some scenarios have."""
@@ -188,7 +161,7 @@ class Result(Outcome):
 
     @property
     def grade(self) -> str:
-        """The weakest grade of :attr:`coverage`; empty in files written by older versions."""
+        """The weakest grade of :attr:`coverage`; empty without any."""
         order = ("uncovered", "interpolation", "checked")
         return min((its.grade for its in self.coverage), key=order.index, default="")
 
@@ -199,9 +172,8 @@ class Result(Outcome):
         return moved or any(warning.code == "outside-calibration" for warning in self.warnings)
 
     def _facts(self) -> dict[str, Any]:
-        shares = self.scatter.shares if self.scatter is not None else (None, None, None)
         return super()._facts() | {
-            **dict(zip(("share_model", "share_parameters", "share_luck"), shares, strict=True)),
+            **dict(zip(("share_model", "share_parameters", "share_luck"), self.scatter.shares, strict=True)),
             "balance": self.bottleneck.balance or "",
             "cost": usd_per_million_samples(self),
             "warnings": len(self.warnings),

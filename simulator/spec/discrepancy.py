@@ -140,14 +140,7 @@ class Part(Spec):
     name: str = Field(description="equal names of two results are the same cause, which so cancels in their ratio as far as it is equal")
     slower: float = Field(description="by how much it is lower where the cause takes one standard deviation more time")
     faster: float = Field(description="by how much it is higher where the cause takes one less")
-    ends: tuple[float, float] | None = Field(
-        default=None, description="both at the ends of the cause's 90% interval; null in files written by older versions"
-    )
-
-    @property
-    def at_ends(self) -> tuple[float, float]:
-        """By how much the throughput is lower, and higher, at the ends of the cause's 90% interval."""
-        return self.ends if self.ends is not None else (Z_90 * self.slower, Z_90 * self.faster)
+    ends: tuple[float, float] = Field(description="both at the ends of the cause's 90% interval")
 
 
 class Doubt(Spec):
@@ -194,7 +187,7 @@ def between(ours: Doubt | None, theirs: Doubt | None) -> Off:
     What a cause does to each is compared where it is as large as it may be, at the ends of its
     90% interval: a link that limits both scenarios as predicted may limit neither there.
     """
-    one, other = ({part.name: part.at_ends for part in its.parts} if its is not None else {} for its in (ours, theirs))
+    one, other = ({part.name: part.ends for part in its.parts} if its is not None else {} for its in (ours, theirs))
     low: list[float] = []
     high: list[float] = []
     for name in {**one, **other}:

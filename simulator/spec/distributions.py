@@ -2,13 +2,12 @@
 
 A law is data (its ``kind`` and parameters) that knows its mean and draws samples in
 blocks. Where it describes jitter, only its shape counts: draws are divided by the mean.
-Whoever samples many streams takes what each draws, and makes samples of it all at once.
 """
 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,27 +18,13 @@ from simulator.base.spec import Positive, Spec
 __all__ = ["Constant", "Distribution", "Empirical", "Exponential", "Gamma", "LogNormal", "Normal", "ShiftedExponential"]
 
 Samples = NDArray[np.float64]
+Size: TypeAlias = int | tuple[int, ...]
+"""Draws, or the shape of an array of them, which are drawn in the order of its elements."""
 
 _MOST_VALUES = 4096
 
 
-class _Law(Spec):
-    """What all laws have in common."""
-
-    def sample(self, rng: np.random.Generator, size: int) -> Samples:
-        """``size`` independent draws."""
-        return self.shaped(self.drawn(rng, size))
-
-    def drawn(self, rng: np.random.Generator, size: int) -> Samples:
-        """What ``size`` draws take from the stream, one after the other."""
-        raise NotImplementedError
-
-    def shaped(self, drawn: Samples) -> Samples:
-        """The draws that come of it, element by element; the array may be the one that was given."""
-        return drawn
-
-
-class Constant(_Law):
+class Constant(Spec):
     """Always the same duration: no jitter."""
 
     kind: Literal["constant"] = Field(default="constant", description="this law: no jitter")
@@ -48,13 +33,13 @@ class Constant(_Law):
         """Mean, dimensionless: 1."""
         return 1.0
 
-    def drawn(self, rng: np.random.Generator, size: int) -> Samples:
-        """Nothing: ones."""
+    def sample(self, rng: np.random.Generator, size: Size) -> Samples:
+        """Ones, for which nothing is drawn."""
         del rng
         return np.ones(size)
 
 
-class Normal(_Law):
+class Normal(Spec):
     """Normal around 1 with coefficient of variation ``cv``; draws below 0.01 are raised to it."""
 
     kind: Literal["normal"] = Field(default="normal", description="this law")
@@ -64,16 +49,12 @@ class Normal(_Law):
         """Mean, dimensionless; the raised draws (beyond 3.3 deviations) change it by less than 1e-4."""
         return 1.0
 
-    def drawn(self, rng: np.random.Generator, size: int) -> Samples:
-        """``size`` normal draws."""
-        return rng.normal(1.0, self.cv, size)
-
-    def shaped(self, drawn: Samples) -> Samples:
-        """Those below 0.01 raised to it."""
-        return np.maximum(drawn, 0.01, out=drawn)
+    def sample(self, rng: np.random.Generator, size: Size) -> Samples:
+        """``size`` independent draws."""
+        return np.maximum(rng.normal(1.0, self.cv, size), 0.01)
 
 
-class LogNormal(_Law):
+class LogNormal(Spec):
     """exp of a normal of standard deviation ``sigma``; median 1."""
 
     kind: Literal["lognormal"] = Field(default="lognormal", description="this law")
@@ -83,12 +64,12 @@ class LogNormal(_Law):
         """Mean, exp(sigma^2 / 2)."""
         return float(np.exp(self.sigma**2 / 2))
 
-    def drawn(self, rng: np.random.Generator, size: int) -> Samples:
+    def sample(self, rng: np.random.Generator, size: Size) -> Samples:
         """``size`` independent draws."""
         return rng.lognormal(0.0, self.sigma, size)
 
 
-class Gamma(_Law):
+class Gamma(Spec):
     """Gamma of the given ``shape``, mean 1: an Erlang for whole shapes."""
 
     kind: Literal["gamma"] = Field(default="gamma", description="this law")
@@ -98,12 +79,12 @@ class Gamma(_Law):
         """Mean, 1."""
         return 1.0
 
-    def drawn(self, rng: np.random.Generator, size: int) -> Samples:
+    def sample(self, rng: np.random.Generator, size: Size) -> Samples:
         """``size`` independent draws."""
         return rng.gamma(self.shape, 1.0 / self.shape, size)
 
 
-class Exponential(_Law):
+class Exponential(Spec):
     """Memoryless with mean 1."""
 
     kind: Literal["exponential"] = Field(default="exponential", description="this law")
@@ -112,12 +93,12 @@ class Exponential(_Law):
         """Mean, 1."""
         return 1.0
 
-    def drawn(self, rng: np.random.Generator, size: int) -> Samples:
+    def sample(self, rng: np.random.Generator, size: Size) -> Samples:
         """``size`` independent draws."""
         return rng.standard_exponential(size)
 
 
-class ShiftedExponential(_Law):
+class ShiftedExponential(Spec):
     """A fixed part and an exponential tail: 1 + tail * Exp(1).
 
     The law of Lee et al., "Speeding Up Distributed Machine Learning Using Codes" (2018).
@@ -130,13 +111,9 @@ class ShiftedExponential(_Law):
         """Mean, 1 + tail."""
         return 1.0 + self.tail
 
-    def drawn(self, rng: np.random.Generator, size: int) -> Samples:
-        """``size`` exponential draws of mean 1."""
-        return rng.standard_exponential(size)
-
-    def shaped(self, drawn: Samples) -> Samples:
-        """The tail, and the fixed part before it."""
-        return 1.0 + self.tail * drawn
+    def sample(self, rng: np.random.Generator, size: Size) -> Samples:
+        """``size`` independent draws."""
+        return 1.0 + self.tail * rng.standard_exponential(size)
 
 
 class _Sample:
@@ -152,7 +129,7 @@ class _Sample:
         self.mean = float(np.mean(self.values))
 
 
-class Empirical(_Law):
+class Empirical(Spec):
     """Draws with replacement from measured ``values`` (positive, any scale)."""
 
     kind: Literal["empirical"] = Field(default="empirical", description="this law")
@@ -173,14 +150,10 @@ class Empirical(_Law):
         """Mean of the values."""
         return self._sample.mean
 
-    def drawn(self, rng: np.random.Generator, size: int) -> Samples:
-        """Places in the list of values, as ``Generator.choice`` draws them."""
-        return rng.integers(0, len(self.values), size).astype(np.float64)
-
-    def shaped(self, drawn: Samples) -> Samples:
-        """The values there."""
-        found: Samples = self._sample.values[drawn.astype(np.intp)]
-        return found
+    def sample(self, rng: np.random.Generator, size: Size) -> Samples:
+        """``size`` independent draws."""
+        values: Samples = self._sample.values
+        return rng.choice(values, size)
 
     def resampled(self, seen: int, rng: np.random.Generator) -> Empirical:
         """A bootstrap copy of a law that stands for ``seen`` measured values (Efron 1979): what another such sample might have shown."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field
 
@@ -88,7 +88,6 @@ class AllReduceStrategy(Strategy):
 
     terse: ClassVar[tuple[str, ...]] = ("compression",)
     variant_key: ClassVar[str] = "algorithm"
-    keys_of_before: ClassVar[Mapping[str, Any]] = {"messages": False}
 
     algorithm: Algorithm = Field(
         default="ring",

@@ -91,7 +91,6 @@ class ParameterServer(Strategy):
         "late_workers": ("mode", ("sync",)),
         "coordinator": ("mode", ("async",)),
     }
-    keys_of_before: ClassVar[Mapping[str, Any]] = {"tensor_grouping": "none"}
     short_names: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "sync-ps": {"kind": "parameter-server", "mode": "sync"},
         "backup": {"kind": "parameter-server", "mode": "sync", "backup_workers": 1},

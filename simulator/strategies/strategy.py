@@ -215,8 +215,6 @@ class Strategy(Terse):
     terse: ClassVar[tuple[str, ...]] = ()
     count_key: ClassVar[str] = "workers"
     """The key that says how many train; empty where there is no such number."""
-    keys_of_before: ClassVar[Mapping[str, Any]] = {}
-    """Keys that moved to ``run``, with what they said where they were left out: content hashes hold them still."""
     has_servers: ClassVar[bool] = False
     """Whether there are parameter servers, as many as the key ``servers`` says."""
     link: ClassVar[Literal["intra_node", "inter_node", ""]] = "inter_node"

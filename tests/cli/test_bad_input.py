@@ -89,7 +89,7 @@ VALUES = [
         edited('{bandwidth = "1 GB/s", latency = "20 us"}', "[1]"),
     ),
     Bad("table-for-text", SIM, ("cluster.name: must be text in quotes, not a table",), edited('"lab"', "{a = 1}")),
-    Bad("truth-as-text", SIM + " --set strategy={kind='mirrored',messages='yes'}", ("strategy.messages: 'yes' must be true or false",)),
+    Bad("truth-as-text", SIM + " --set run.drain='yes'", ("run.drain: 'yes' must be true or false",)),
     Bad("no-variables", SIM + " --set workload.variables=[]", ("workload.variables: must have 1 or more entries, not 0",)),
     Bad("ready-over-one", SIM, ("workload.variables.1.ready: 1.5 must be at most 1",), edited("ready = 1.0", "ready = 1.5")),
     Bad("speed-zero", SIM, ("cluster.node_speed.1: 0 must be above 0",), edited(LAB, f"{LAB}\nnode_speed = [1, 0]")),

@@ -107,14 +107,14 @@ def test_a_million_workers_are_told_of_and_refused_where_they_do_not_fit(
 @pytest.mark.parametrize("name", ["async-ps", "ring", "ssp"])
 def test_what_is_no_time_is_one_line_whichever_engine_runs(monkeypatch: pytest.MonkeyPatch, value: float, engine: str, name: str) -> None:
     """A law of somebody's own that gives what is no duration."""
-    drawn = LogNormal.drawn
+    sample = LogNormal.sample
 
     def spoilt(self, rng, size):
-        found = drawn(self, rng, size)
-        found[-1] = value
+        found = sample(self, rng, size)
+        found[..., -1] = value
         return found
 
-    monkeypatch.setattr(LogNormal, "drawn", spoilt)
+    monkeypatch.setattr(LogNormal, "sample", spoilt)
     changed = [("workload.jitter", {"kind": "lognormal", "sigma": 0.1}), ("run.engine", engine), ("run.steps", 40)]
     scenario = load_scenario(name, [*changed, ("run.replications", 2)])
     with pytest.raises(SimulationError) as refused:

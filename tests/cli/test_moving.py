@@ -101,7 +101,7 @@ def test_a_printed_scenario_is_simulated_again_to_the_same_result(paceline, cnn,
     assert again["throughput_samples_per_s"] == first["throughput_samples_per_s"]
     there = answer(paceline("simulate", str(cnn), "--json", "--set", "workload.use=printed.toml", "--set", "cluster.use=p2.xlarge"))
     assert there["moved"]["to_device"] == "Tesla K80 (one die)"
-    # a workload that was moved once, as results of older versions hold it, stays where it is
+    # a workload that was moved once stays where it is
     moved = resolve(load_scenario(cnn)).workload
     write_workload(moved, folder / "moved.toml")
     again = answer(paceline("simulate", str(cnn), "--json", "--set", "workload.use=moved.toml"))

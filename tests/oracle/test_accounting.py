@@ -79,7 +79,7 @@ def test_hosts_work_on_one_message_at_a_time_in_every_all_reduce(scenario, algor
     ends = []
     for messages in (False, True):
         recording = Recording()
-        replicate(resolve(scenario(cluster=cluster, strategy={**strategy, "messages": messages})), 0, recording)
+        replicate(resolve(scenario(cluster=cluster, strategy={**strategy, "detail": "messages" if messages else "auto"})), 0, recording)
         # the first step, which all ranks enter together; they need not end it together
         ends.append(sorted((step.replica, step.end_s) for step in recording.steps if step.start_s == 0.0))
     assert len(ends[0]) == 8
@@ -97,7 +97,7 @@ def test_a_ring_whose_hosts_copy(scenario, ranks, messages):
         "inter_node": {"bandwidth": "1 GB/s", "latency": "30 us"},
         "transport": {"copy_per_byte_s": 3e-10, "cpu_per_message_s": 2e-5},
     }
-    result = simulate(scenario(cluster=cluster, strategy={**RING, "workers": ranks, "messages": messages}))
+    result = simulate(scenario(cluster=cluster, strategy={**RING, "workers": ranks, "detail": "messages" if messages else "auto"}))
     chunk = 1e6 / ranks
     want_s = 2 * (ranks - 1) * (2 * (2e-5 + 3e-10 * chunk) + chunk / 1e9 + 30e-6)
     assert result.breakdown_s.exposed_communication == near(want_s)
@@ -107,7 +107,7 @@ def test_a_ring_whose_hosts_copy(scenario, ranks, messages):
 def test_a_step_alone_whose_hosts_copy(scenario, grouping):
     """Pull: both hosts copy a megabyte, which crosses in 1 ms; push likewise; 3 ms of compute between them for each pass."""
     cluster = {"transport": {"copy_per_byte_s": 4e-10, "wire_bytes_per_byte": 1.5}}
-    result = simulate(scenario(cluster=cluster, strategy={**ASYNC, "workers": 1, "tensor_grouping": grouping}))
+    result = simulate(scenario(cluster=cluster, strategy={**ASYNC, "workers": 1, "grouping": grouping}))
     assert result.step_time_s.mean == near(6e-3 + 2 * (1.5e-3 + 2 * 4e-4))
 
 
@@ -135,7 +135,7 @@ def test_random_phases_are_spread_over_the_step_of_the_loaded_cluster(scenario):
     """32 workers on one link: a step takes far longer than that of one worker alone."""
     load = {"jitter": {"kind": "exponential"}, "variables": VARIABLES}
     run = {"start": "random-phase", "replications": 8, "steps": 10, "warmup_steps": 1}
-    result = simulate(scenario(workload=load, strategy={**ASYNC, "workers": 32, "tensor_grouping": "per-server"}, run=run))
+    result = simulate(scenario(workload=load, strategy={**ASYNC, "workers": 32, "grouping": "per-server"}, run=run))
     assert result.phase is not None
     assert result.phase.order_at_start < 0.6
 

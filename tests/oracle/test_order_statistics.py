@@ -87,7 +87,7 @@ def test_local_sgd_waits_for_the_largest_of_n_sums(scenario, every, messages):
     built = scenario(
         workload={**FREE, "jitter": {"kind": "exponential"}},
         cluster=FAST,
-        strategy={"kind": "multi-worker-mirrored", "workers": 6, "sync_every": every, "messages": messages},
+        strategy={"kind": "multi-worker-mirrored", "workers": 6, "sync_every": every, "detail": "messages" if messages else "auto"},
         run={"steps": 44 * every, "warmup_steps": 4 * every},
     )
     assert_mean(seconds_per_update(built, 40), COMPUTE_S * kth_of_n(stats.gamma(every), 6, 6))

@@ -36,7 +36,7 @@ def services(records) -> list[tuple]:
 LOCKSTEP = {
     "sync": {**ASYNC, "mode": "sync"},
     "ring": RING,
-    "ring by messages": {**RING, "messages": True},
+    "ring by messages": {**RING, "detail": "messages"},
     "mirrored": {"kind": "mirrored"},
     "local": {**RING, "sync_every": 2},
 }
@@ -293,7 +293,7 @@ def test_cores_for_everybody_are_as_good_as_cores_of_ones_own(mode):
             scenario_from_table(scenario_table(cluster=ample, strategy=strategy, **parts), mode)
         return
     # where ranks are looked at all at once a window that begins within a round has other steps in it
-    by_rank = {"messages": True} if mode in ("local SGD", "ring, copies", "ring, shared cores") else {}
+    by_rank = {"detail": "messages"} if mode in ("local SGD", "ring, copies", "ring, shared cores") else {}
     shared = simulate(scenario_from_table(scenario_table(cluster=ample, strategy=strategy, **parts), mode))
     plain = simulate(scenario_from_table(scenario_table(cluster=own, strategy={**strategy, **by_rank}, **parts), mode))
     assert shared.throughput_of_each_replication == pytest.approx(plain.throughput_of_each_replication, rel=1e-9)

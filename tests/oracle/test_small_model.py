@@ -114,7 +114,7 @@ def of_the_engine(workers: int, servers: int, steps: int, sigma: float) -> tuple
         cluster={"inter_node": {"bandwidth": "400 Mbit/s", "latency": "0 s"}, "transport": {"wire_bytes_per_byte": 1.03, **weighted}},
         strategy={
             "kind": "parameter-server", "mode": "async", "workers": workers, "servers": servers,
-            "tensor_grouping": "per-server", "coordinator": {"latency_s": GAP_S},
+            "grouping": "per-server", "coordinator": {"latency_s": GAP_S},
         },
         run={"job_steps": steps, "warmup_steps": 0, "drain": True},
     )  # fmt: skip

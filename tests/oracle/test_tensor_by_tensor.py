@@ -52,7 +52,7 @@ def test_together_the_forward_pass_waits_for_the_last_byte(scenario):
 
 def test_per_server_nothing_overlaps(scenario):
     """Pull 0-5, compute 5-11, push 11-16."""
-    assert_step(simulate(scenario(workload=load(1, 4), strategy=strategy(tensor_grouping="per-server"))), 16, 6, 0)
+    assert_step(simulate(scenario(workload=load(1, 4), strategy=strategy(grouping="per-server"))), 16, 6, 0)
 
 
 def test_random_order_is_one_or_the_other(scenario):

@@ -42,7 +42,7 @@ def test_vectorised_is_rank_by_rank(scenario, case, nodes, feed):
     parts = {"workload": load, "cluster": {**LINKS, **cluster, **classes}, "run": {"steps": 33, "warmup_steps": 3, **run}}
     ring = {"kind": "multi-worker-mirrored", "workers": 6, **strategy}
     at_once = simulate(scenario(**parts, strategy=ring))
-    one_by_one = simulate(scenario(**parts, strategy={**ring, "messages": True}))
+    one_by_one = simulate(scenario(**parts, strategy={**ring, "detail": "messages"}))
     assert at_once.throughput_of_each_replication == pytest.approx(one_by_one.throughput_of_each_replication, rel=1e-9)
     assert at_once.step_time_s.model_dump() == pytest.approx(one_by_one.step_time_s.model_dump(), rel=1e-9)
     assert at_once.breakdown_s.model_dump() == pytest.approx(one_by_one.breakdown_s.model_dump(), rel=1e-9, abs=1e-15)
@@ -77,7 +77,8 @@ def test_local_sgd_counts_whole_steps_wherever_the_window_lies(scenario, steps):
     load = {"jitter": {"kind": "gamma", "shape": 3.0}, "variables": VARIABLES}
     run = {"steps": steps[0], "warmup_steps": steps[1]}
     at_once, one_by_one = (
-        simulate(scenario(workload=load, cluster=LINKS, strategy={**strategy, "messages": messages}, run=run)) for messages in (False, True)
+        simulate(scenario(workload=load, cluster=LINKS, strategy={**strategy, "detail": detail}, run=run))
+        for detail in ("auto", "messages")
     )
     # the windows of ranks at once begin and end with the slowest rank's step, the others with as many steps, whosesoever
     assert at_once.throughput_samples_per_s.mean == pytest.approx(one_by_one.throughput_samples_per_s.mean, rel=2 / 30)
@@ -91,6 +92,7 @@ def test_local_sgd_by_messages_is_no_slower_where_steps_are_no_multiple(scenario
     load = {"jitter": {"kind": "exponential"}, "variables": VARIABLES}
     run = {"steps": steps, "warmup_steps": 10, "replications": 60}
     at_once, one_by_one = (
-        simulate(scenario(workload=load, cluster=LINKS, strategy={**strategy, "messages": messages}, run=run)) for messages in (False, True)
+        simulate(scenario(workload=load, cluster=LINKS, strategy={**strategy, "detail": detail}, run=run))
+        for detail in ("auto", "messages")
     )
     assert one_by_one.throughput_samples_per_s.mean == pytest.approx(at_once.throughput_samples_per_s.mean, rel=0.01)

@@ -38,7 +38,7 @@ def test_ring_is_compute_reduce_apply(scenario, kind, ranks, messages):
     link = {"bandwidth": "1 GB/s", "latency": "20 us"}
     result = simulate(
         scenario(
-            strategy={"kind": kind, "messages": messages, **size},
+            strategy={"kind": kind, "detail": "messages" if messages else "auto", **size},
             cluster={"devices_per_node": 8 if kind == "mirrored" else 1, "inter_node": link, "intra_node": link},
         )
     )
@@ -82,7 +82,7 @@ def test_one_worker_one_server(scenario, sizes, mode, grouping):
         scenario(
             workload={"variables": variables(*sizes), "server": cost},
             cluster={"inter_node": {"bandwidth": "1 GB/s", "latency": "30 us"}},
-            strategy={"kind": "parameter-server", "mode": mode, "workers": 1, "tensor_grouping": grouping},
+            strategy={"kind": "parameter-server", "mode": mode, "workers": 1, "grouping": grouping},
         )
     )
     services = [100e-6 + 2e-10 * size for size in sizes]
@@ -127,7 +127,7 @@ def test_servers_divide_the_work(scenario, servers):
     result = simulate(
         scenario(
             workload={"variables": variables(1e6, 1e6, 1e6, 1e6)},
-            strategy={"kind": "parameter-server", "mode": "sync", "workers": 4, "servers": servers, "tensor_grouping": "per-server"},
+            strategy={"kind": "parameter-server", "mode": "sync", "workers": 4, "servers": servers, "grouping": "per-server"},
         )
     )
     assert result.step_time_s.mean == near(COMPUTE_S + 2 * 4 * 4e6 / servers / GIGA)
@@ -205,7 +205,7 @@ def test_ring_of_times_equals_ring_of_messages(scenario, speeds, bucket, per_nod
     }
     strategy = {"kind": "multi-worker-mirrored", "workers": 6, **({"bucket_size_bytes": bucket} if bucket else {})}
     times = simulate(scenario(workload=load, cluster=cluster, strategy=strategy))
-    messages = simulate(scenario(workload=load, cluster=cluster, strategy={**strategy, "messages": True}))
+    messages = simulate(scenario(workload=load, cluster=cluster, strategy={**strategy, "detail": "messages"}))
     assert times.step_time_s.mean == near(messages.step_time_s.mean)
     assert times.throughput_samples_per_s.mean == near(messages.throughput_samples_per_s.mean)
     # bytes are counted when all ranks have joined, or message by message: at most one of the window's 18 steps apart
@@ -221,7 +221,7 @@ def test_ring_with_slow_hops_takes_what_they_take(scenario, nodes, devices, mess
         scenario(
             workload={"variables": variables(1e8)},
             cluster={"devices_per_node": devices, "inter_node": {"bandwidth": "10 Gbit/s"}, "intra_node": {"bandwidth": "16 GB/s"}},
-            strategy={"kind": "multi-worker-mirrored", "workers": ranks, "messages": messages},
+            strategy={"kind": "multi-worker-mirrored", "workers": ranks, "detail": "messages" if messages else "auto"},
         )
     )
     assert ranks * 10 / result.throughput_samples_per_s.mean == near(uneven_ring_step_s(ranks, 1e8, 1.25e9, compute_s))
@@ -237,7 +237,7 @@ def test_an_oversubscribed_fabric_is_a_slow_hop(scenario, messages):
                 "inter_node": {"bandwidth": "10 Gbit/s"},
                 "fabric": {"nodes_per_leaf": 4, "oversubscription": 6.0},
             },
-            strategy={"kind": "multi-worker-mirrored", "workers": 8, "messages": messages},
+            strategy={"kind": "multi-worker-mirrored", "workers": 8, "detail": "messages" if messages else "auto"},
         )
     )
     # a leaf's links to the spine carry one hop of the ring: 4 x 1.25 GB/s / 6
@@ -251,7 +251,7 @@ def test_local_sgd_measures_whole_averaging_periods(scenario, every, messages):
     result = simulate(
         scenario(
             workload={"variables": variables(4e9)},
-            strategy={"kind": "multi-worker-mirrored", "workers": 8, "sync_every": every, "messages": messages},
+            strategy={"kind": "multi-worker-mirrored", "workers": 8, "sync_every": every, "detail": "messages" if messages else "auto"},
             run={"steps": 100, "warmup_steps": None},
         )
     )

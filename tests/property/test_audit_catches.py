@@ -31,7 +31,7 @@ SCENARIOS = {
     "sync": built(**SERVER, mode="sync"),
     "backups": built(**SERVER, mode="sync", backup_workers=1),
     "ring": built(**RING),
-    "messages": built(**RING, messages=True),
+    "messages": built(**RING, detail="messages"),
     "copies": built({"copy_per_byte_s": 1e-9, "cpu_per_message_s": 1e-5}, **SERVER, mode="async"),
 }
 

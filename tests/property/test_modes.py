@@ -89,7 +89,7 @@ SERVERS = {
              {"mode": "sync", "backup_workers": 1}, {"mode": "sync", "backup_workers": 2, "late_workers": "cancel"}],
     "servers": [{}, {"servers": 2}, {"servers": 4}],
     "cut": [{}, {"partitioner": {"kind": "fixed-shards", "shards": 3}}, {"partitioner": {"kind": "max-size", "shard_size_bytes": 4e5}}],
-    "order": [{}, {"pull_order": "random"}, {"pull_order": "together"}, {"tensor_grouping": "per-server"}],
+    "order": [{}, {"pull_order": "random"}, {"pull_order": "together"}, {"grouping": "per-server"}],
     "where": [{}, {"server_placement": "colocated"}, {"variable_placement": "greedy"}],
     "driver": [{}, {"coordinator": {"dispatch": "500 us", "latency": "1 ms"}}, {"replication": "in-graph"}],
 }  # fmt: skip
@@ -97,7 +97,7 @@ REDUCE = {
     "algorithm": [{}, {"algorithm": "halving-doubling"}, {"algorithm": "double-binary-tree"}, {"algorithm": "auto", "protocol": "auto"},
                   {"algorithm": "bidirectional-ring"}, {"algorithm": "hierarchical"}, {"protocol": "ll"}],
     "buckets": [{}, {"bucket_size": "1 MB"}, {"bucket_size": "3 MB", "fusion_cycle": "700 us"}, {"sync_every": 3}],
-    "how": [{}, {"messages": True}, {"priority": "forward"}, {"through_host": True}],
+    "how": [{}, {"detail": "messages"}, {"priority": "forward"}, {"through_host": True}],
 }  # fmt: skip
 CLUSTERS = {
     "devices": [{}, {"devices_per_node": 2}, {"replicas_per_device": 2}, {"device_is_host": True}],
@@ -157,7 +157,7 @@ def test_copies_to_one_device_obey_the_laws_however_uneven_the_replicas(messages
     table = scenario_table(
         workload={"jitter": {"kind": "empirical", "values": [1.0, 6.0]}},
         cluster={"devices_per_node": 4, "intra_node": {"bandwidth": "1 GB/s", "latency": latency}},
-        strategy={"kind": "mirrored", "replicas": 4, "algorithm": algorithm, "messages": messages},
+        strategy={"kind": "mirrored", "replicas": 4, "algorithm": algorithm, "detail": "messages" if messages else "auto"},
         run={"steps": 30},
     )
     for seed in range(5):

@@ -63,7 +63,7 @@ CLUSTER: Table = {
 }
 STRATEGIES: tuple[Table, ...] = (
     {"kind": "single"},
-    {"kind": "mirrored", "replicas": 2, "bucket_size": "1 MiB", "messages": True},
+    {"kind": "mirrored", "replicas": 2, "bucket_size": "1 MiB"},
     {"kind": "multi-worker-mirrored", "workers": 2, "replicas_per_worker": 1},
     {"kind": "parameter-server", "mode": "async", "workers": 2, "servers": 2, "variable_placement": "greedy"},
     {
@@ -72,14 +72,14 @@ STRATEGIES: tuple[Table, ...] = (
         "workers": 2,
         "servers": 1,
         "server_placement": "colocated",
-        "tensor_grouping": "per-server",
     },
 )
 RUN: Table = {"steps": 3, "warmup_steps": 1, "start": "staggered", "start_spread": "1 ms", "seed": 5, "replications": 2}
 
 
 def scenario_table(strategy: Table) -> Table:
-    return {"workload": WORKLOAD, "cluster": CLUSTER, "strategy": strategy, "run": RUN}
+    how = {"mirrored": {"detail": "messages"}, "parameter-server": {"grouping": "per-server"}}.get(strategy["kind"], {})
+    return {"workload": WORKLOAD, "cluster": CLUSTER, "strategy": strategy, "run": {**RUN, **how}}
 
 
 @st.composite

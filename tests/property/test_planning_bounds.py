@@ -86,7 +86,7 @@ def scenarios(draw: some.DrawFn) -> Scenario:
         strategy["server_placement"] = choose("dedicated", "colocated")
         strategy["variable_placement"] = choose("round-robin", "greedy")
         strategy["pull_order"] = choose("forward", "together")
-        strategy["tensor_grouping"] = choose("none", "per-server")
+        run["grouping"] = choose("none", "per-server")
         if mode == "ssp":
             strategy["bound"] = choose(0, 2)
         if mode == "async" and choose(True, False):

@@ -39,7 +39,7 @@ SCENARIOS = {
     "on devices": built({"device_is_host": True}, **PS, mode="async", server_placement="colocated"),
     "ring": built(**RING),
     "local": built(kind="multi-worker-mirrored", workers=4, sync_every=2),
-    "messages": built({"inter_node": {"bandwidth": "1 GB/s", "latency": "20 us"}}, **RING, messages=True),
+    "messages": built({"inter_node": {"bandwidth": "1 GB/s", "latency": "20 us"}}, **RING, detail="messages"),
     "coordinated": built(**PS, mode="async", coordinator={"dispatch": "1 ms", "latency": "2 ms"}),
     "inside": built({"devices_per_node": 2}, kind="gossip", workers=4),
     "worked on": built({"transport": {"cpu_per_message": "10 us"}}, **PS, mode="async"),

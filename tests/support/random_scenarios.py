@@ -670,7 +670,7 @@ def plain_scenarios(draw: st.DrawFn) -> Scenario:
         "intra_node": draw(_LINKS),
     }
     bucket = draw(st.sampled_from([{}, {"bucket_size_bytes": 1e5}]))
-    messages = {"messages": draw(st.booleans())}
+    messages = {"detail": draw(st.sampled_from(["auto", "messages"]))}
     strategy = {"kind": kind}
     if kind == "mirrored":
         strategy |= {"replicas": min(workers, cluster["devices_per_node"] * cluster["replicas_per_device"])} | bucket | messages
@@ -683,7 +683,7 @@ def plain_scenarios(draw: st.DrawFn) -> Scenario:
             "servers": draw(st.integers(1, len(load["variables"]))),
             "server_placement": draw(st.sampled_from(["dedicated", "colocated"])),
             "variable_placement": draw(st.sampled_from(["round-robin", "greedy"])),
-            "tensor_grouping": draw(st.sampled_from(["none", "per-server"])),
+            "grouping": draw(st.sampled_from(["none", "per-server"])),
         }
     start = draw(st.sampled_from([{}, {"start": "random-phase"}, {"start": "staggered", "start_spread_s": 0.05}]))
     table = scenario_table(

@@ -12,7 +12,7 @@ from simulator.results.cost import cost_of_samples, placement_of, time_of_sample
 from simulator.results.results import Result
 from simulator.scenario import Scenario
 from simulator.spec.cluster import Cluster
-from simulator.spec.figures import Bottleneck, Breakdown, Estimate, Histogram, Quantiles, Staleness, Utilisation, Warned
+from simulator.spec.figures import Bottleneck, Breakdown, Estimate, Histogram, Quantiles, Scatter, Staleness, Utilisation, Warned
 
 __all__ = ["HOSTILE", "PRICE", "RATES", "STRATEGIES", "WORKERS", "grid", "hostile_sweep", "planned", "plausible", "scenario_of", "sweep"]
 
@@ -161,11 +161,14 @@ def plausible(scenario: Scenario) -> Result:
         scenario=scenario,
         seed=scenario.run.seed,
         replicas=n,
+        placement=placement_of(scenario),
         throughput_samples_per_s=Estimate(mean=rate, low=rate * (1 - spread), high=rate * (1 + spread * 0.8)),
         updates_per_s=Estimate(mean=rate / batch, low=rate / batch * (1 - spread), high=rate / batch * (1 + spread)),
         throughput_of_each_replication=_runs(rate, spread),
         monte_carlo_error=rate * 0.004,
         step_time_s=Quantiles(mean=step, p50=step * 0.99, p95=step * 1.11, p99=step * 1.19),
+        mean_step_s=Estimate(mean=step, low=step * 0.98, high=step * 1.02),
+        scatter=Scatter(model=0.0, parameters=0.0, luck=0.0),
         speedup=Estimate(mean=rate / single, low=rate / single * 0.98, high=rate / single * 1.02),
         scaling_efficiency=Estimate(mean=rate / single / n, low=rate / single / n * 0.98, high=rate / single / n * 1.02),
         staleness=_histogram(stale),

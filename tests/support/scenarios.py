@@ -10,6 +10,7 @@ def scenario_table(**parts: Any) -> dict[str, Any]:
 
     Workers start together and pull in the order of need, and messages cost hosts nothing, as
     closed forms have it, where real ones do not; intervals hold chance and draws alone, not what the model is off by.
+    How a strategy is simulated (``detail``, ``grouping``) may stand beside what it is.
     """
     table: dict[str, Any] = {
         "workload": {
@@ -27,6 +28,10 @@ def scenario_table(**parts: Any) -> dict[str, Any]:
     }
     for section, values in parts.items():
         table[section] = values if section == "strategy" else {**table.get(section, {}), **values}
+    how = {key: value for key, value in table["strategy"].items() if key in ("detail", "grouping")}
+    if how:
+        table["strategy"] = {key: value for key, value in table["strategy"].items() if key not in how}
+        table["run"] = {**how, **table["run"]}
     if table["strategy"].get("kind") == "parameter-server":
         table["strategy"] = {"pull_order": "forward", **table["strategy"]}
         if isinstance(table["cluster"], dict):

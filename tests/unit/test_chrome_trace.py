@@ -76,7 +76,7 @@ def test_arrows_lead_from_compute_through_messages_to_services_and_back():
 
 
 def test_a_ring_passes_its_messages_on_from_one_to_the_next():
-    trace = Read(chrome_trace(recorded(strategy={"kind": "multi-worker-mirrored", "workers": 3, "messages": True})))
+    trace = Read(chrome_trace(recorded(strategy={"kind": "multi-worker-mirrored", "workers": 3, "detail": "messages"})))
     first = [(a[0], b[0]) for a, b in trace.arrows() if b[2] < 7.9]
     hops = [f"device {rank} to device {(rank + 1) % 3}" for rank in range(3)]
     devices = [f"device {rank} (replica {rank})" for rank in range(3)]

@@ -42,7 +42,7 @@ def shown(path: CriticalPath):
 
 
 def servers(**settings):
-    return {"kind": "parameter-server", "mode": "async", "workers": 1, "tensor_grouping": "per-server"} | settings
+    return {"kind": "parameter-server", "mode": "async", "workers": 1, "grouping": "per-server"} | settings
 
 
 def test_one_worker_and_its_server():
@@ -105,7 +105,7 @@ def test_a_synchronous_step_leads_to_the_slowest_worker(replica):
 @pytest.mark.parametrize(("messages", "kinds"), [(True, ["transfer", "transfer"]), (False, ["all-reduce"])])
 def test_a_ring_waits_for_its_slowest_rank(messages, kinds):
     """Rank 1 is ready after 12; two chunks of 0.5 MB follow, one there and one back; it then takes 1 to apply."""
-    strategy = {"kind": "multi-worker-mirrored", "workers": 2, "messages": messages}
+    strategy = {"kind": "multi-worker-mirrored", "workers": 2, "detail": "messages" if messages else "auto"}
     path = path_of(1, cluster=HALF_AS_FAST, strategy=strategy)
     parts = shown(path)
     assert parts[0] == ("compute", "replica 1", 12)
@@ -136,7 +136,7 @@ def test_a_rank_that_sends_last_goes_on_when_its_last_byte_has_left():
 
 def test_a_chain_of_messages_round_a_ring():
     """Four equal ranks, chunks of 0.25 MB: six messages one after the other, each enabled by the one before."""
-    path = path_of(strategy={"kind": "multi-worker-mirrored", "workers": 4, "messages": True})
+    path = path_of(strategy={"kind": "multi-worker-mirrored", "workers": 4, "detail": "messages"})
     parts = shown(path)
     assert [kind for kind, _, _ in parts] == ["compute", *["transfer"] * 6, "compute"]
     hops = [segment.where.split(" to ") for segment in path.segments[1:-1]]

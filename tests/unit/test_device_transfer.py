@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from itertools import pairwise
 from pathlib import Path
@@ -336,18 +335,10 @@ def test_the_same_scenario_gives_the_same_result_and_is_not_moved_twice():
     assert again.hash == scenario().hash == first.hash
     once = resolve(first)
     assert resolve(once) is once
-    assert scenario_from_table(once.model_dump(mode="json"), "printed") == once  # as results of older versions hold it
+    assert scenario_from_table(once.model_dump(mode="json"), "printed") == once
     assert simulate(once).throughput_samples_per_s == simulate(first).throughput_samples_per_s
     with pytest.raises(ScenarioError, match="moved from 'CPU' to 'GPU' already, so it cannot be moved to 'TPU'"):
         scenario_from_table(apply_settings(once.model_dump(mode="json"), [("cluster.device", "TPU")]), "printed")
-
-
-def test_a_result_of_before_says_in_its_scenario_how_it_was_moved():
-    written = json.loads(simulate(resolve(scenario())).to_json())
-    del written["moved"]
-    assert Result.model_validate(written).moved.to_device == "GPU"
-    plain = json.loads(simulate(scenario(None, cluster={"device": "CPU"})).to_json())
-    assert plain["moved"] is None
 
 
 def test_what_twice_as_fast_a_device_brings_is_counted_from_its_own_times():

@@ -13,7 +13,7 @@ from paceline.reporting.simulated import changes_of
 from simulator import Scenario, scenario_from_table, simulate
 from simulator.base.errors import SimulationError
 
-SYNC = {"kind": "parameter-server", "mode": "sync", "workers": 2, "tensor_grouping": "per-server"}
+SYNC = {"kind": "parameter-server", "mode": "sync", "workers": 2, "grouping": "per-server"}
 
 
 def scenario(**parts) -> Scenario:

@@ -188,7 +188,7 @@ def test_a_lane_adds_up_to_what_the_engine_accounts_for(name: str) -> None:
 def test_a_worker_and_its_server_by_hand() -> None:
     """Pull 1 ms, compute 6 ms, push 1 ms, service 1 ms: a step of 9 ms, three of which are drawn."""
     scenario = scenario_from_table(
-        scenario_table(workload={"server": {"base_s": 1e-3}}, strategy={**SERVERS, "workers": 1, "tensor_grouping": "per-server"}),
+        scenario_table(workload={"server": {"base_s": 1e-3}}, strategy={**SERVERS, "workers": 1, "grouping": "per-server"}),
         "test",
     )
     timeline = drawn(scenario)
@@ -239,7 +239,7 @@ def test_a_long_run_is_cut_to_its_first_steps_and_told() -> None:
 
 
 def test_a_large_run_gets_fewer_replicas_and_says_that_it_is_another() -> None:
-    table = scenario_table(strategy={"kind": "multi-worker-mirrored", "workers": 4096, "messages": True})
+    table = scenario_table(strategy={"kind": "multi-worker-mirrored", "workers": 4096, "detail": "messages"})
     table["workload"]["global_batch"] = 4096 * table["workload"].pop("batch_per_replica")
     short, told = shortened(scenario_from_table(table, "test"))
     assert 2 <= short.replicas < 4096

@@ -112,7 +112,7 @@ def test_what_an_all_reduce_at_once_does_not_feel(scenario):
     found = {warning.code: warning for warning in warnings_of(Asked.of(scenario(strategy=ring, cluster=weighted)))}
     assert found["transport-not-felt"].value == "discipline = 'weighted'"
     for felt in (
-        scenario(strategy={**ring, "messages": True}, cluster=weighted),
+        scenario(strategy={**ring, "detail": "messages"}, cluster=weighted),
         scenario(strategy=ring, cluster={"transport": {"cpu_per_message": "1 us"}}),
         scenario(strategy=ring, cluster={**weighted, "devices_per_node": 3}),
         scenario(strategy={"kind": "parameter-server", "mode": "async", "workers": 3}, cluster=weighted),
