@@ -289,10 +289,7 @@ def work_note(plan: Plan) -> str:
 
 
 def _growth(few: WorkerCount | ServerCount, many: WorkerCount | ServerCount) -> Estimate:
-    """Throughput of many over that of few; without an interval in plans that keep no single runs.
-
-    Workers bring no more than their own number does.
-    """
+    """Throughput of many over that of few; workers bring no more than their own number does."""
     before = getattr(few, "workers", 0)  # servers are counted without
     most = getattr(many, "workers", 0) / before if before else math.inf
     jobs: tuple[JobCount | None, JobCount | None] = getattr(many, "job", None), getattr(few, "job", None)
@@ -300,7 +297,4 @@ def _growth(few: WorkerCount | ServerCount, many: WorkerCount | ServerCount) -> 
         runs, others = jobs[0].samples_per_s_of_each_replication, jobs[1].samples_per_s_of_each_replication
         return of_more_devices(paired_ratio(runs, others, between(many.discrepancy, few.discrepancy)), most)
     runs, others = many.throughput_of_each_replication, few.throughput_of_each_replication
-    if runs and len(runs) == len(others):
-        return of_more_devices(paired_ratio(runs, others, between(many.discrepancy, few.discrepancy)), most)
-    ratio = many.throughput_samples_per_s.mean / few.throughput_samples_per_s.mean
-    return Estimate(mean=ratio, low=ratio, high=ratio)
+    return of_more_devices(paired_ratio(runs, others, between(many.discrepancy, few.discrepancy)), most)

@@ -73,11 +73,11 @@ class Candidate(Short, Spec):
     time_s: Estimate | None = Field(description="of the whole training; None where the goal has no samples")
     cost_usd: Estimate | None = Field(description="of the whole training; None where the goal has no samples or the cluster no price")
     confidence: float = Field(description="predicted share of real runs that reach the goal, from the replications and the discrepancy")
-    reached_by: int | None = Field(default=None, description="replications that reach the goal; null in files written by older versions")
+    reached_by: int = Field(description="replications that reach the goal")
     meets: bool
-    nodes: int | None = Field(default=None, description="machines that are paid for; null in files written by older versions")
-    devices_per_node: int | None = Field(default=None, description="devices of each machine that holds replicas, in use or not")
-    placement: str = Field(default="", description="what sits on which machines, in words")
+    nodes: int = Field(description="machines that are paid for")
+    devices_per_node: int = Field(description="devices of each machine that holds replicas, in use or not")
+    placement: str = Field(description="what sits on which machines, in words")
     paired: Paired | None = Field(
         default=None,
         description="how often the answer is better; null where that is no matter of chance, and where nothing reaches the goal",
@@ -156,13 +156,11 @@ class ServerCount(Spec):
 
     servers: int
     throughput_samples_per_s: Estimate
-    throughput_of_each_replication: tuple[float, ...] = Field(
-        default=(), description="samples/s; run i of each row is a pair with run i of another"
-    )
+    throughput_of_each_replication: tuple[float, ...] = Field(description="samples/s; run i of each row is a pair with run i of another")
     discrepancy: Doubt | None = Field(default=None, description="as of a result")
     usd_per_hour: float | None
-    nodes: int | None = Field(default=None, description="machines that are paid for; null in files written by older versions")
-    placement: str = Field(default="", description="what sits on which machines, in words")
+    nodes: int = Field(description="machines that are paid for")
+    placement: str = Field(description="what sits on which machines, in words")
 
 
 class JobCount(Spec):
@@ -181,11 +179,11 @@ class WorkerCount(Spec):
     workers: int
     replicas: int
     throughput_samples_per_s: Estimate
-    throughput_of_each_replication: tuple[float, ...] = Field(default=(), description="samples/s, as of a number of servers")
+    throughput_of_each_replication: tuple[float, ...] = Field(description="samples/s, as of a number of servers")
     discrepancy: Doubt | None = Field(default=None, description="as of a result")
     usd_per_hour: float | None
-    nodes: int | None = Field(default=None, description="machines that are paid for; null in files written by older versions")
-    placement: str = Field(default="", description="what sits on which machines, in words")
+    nodes: int = Field(description="machines that are paid for")
+    placement: str = Field(description="what sits on which machines, in words")
     job: JobCount | None = Field(default=None, description="the whole job, where the goal is about one")
 
     @model_serializer(mode="wrap")
@@ -222,7 +220,7 @@ class Improvement(Spec):
     gain_low: float | None = Field(default=None, description="low end of its 90% prediction interval")
     gain_high: float | None = Field(default=None, description="high end")
     usd_per_hour: float | None = None
-    nodes: int | None = Field(default=None, description="machines that are paid for; null in files written by older versions")
+    nodes: int | None = Field(default=None, description="machines that are paid for; null where nothing was simulated")
     placement: str = Field(default="", description="what sits on which machines, in words")
     bottleneck: str = Field(default="", description="what limits then, in words; both where two parts of a step are in balance")
 
@@ -234,11 +232,9 @@ class Improvement(Spec):
     @property
     def effect(self) -> Estimate | None:
         """Throughput over that of the chosen configuration; None where it is not known."""
-        if self.gain is None:
+        if self.gain is None or self.gain_low is None or self.gain_high is None:
             return None
-        # plans written by older versions have the gain alone
-        low, high = (self.gain if end is None else end for end in (self.gain_low, self.gain_high))
-        return Estimate(mean=1 + self.gain, low=1 + low, high=1 + high)
+        return Estimate(mean=1 + self.gain, low=1 + self.gain_low, high=1 + self.gain_high)
 
 
 class WayAnswer(Spec):

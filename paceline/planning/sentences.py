@@ -37,7 +37,7 @@ from simulator.resolve.resolve import resolve
 from simulator.results.cost import bought, purchase_usd
 from simulator.results.results import Failure
 from simulator.spec.figures import JobOutcome
-from simulator.strategies.strategy import software_in_words
+from simulator.strategies.strategy import SOFTWARE
 
 __all__ = [
     "beside_the_answer",
@@ -121,8 +121,8 @@ def _layout(candidate: Candidate) -> str:
     scenario = candidate.result.scenario
     strategy, training = scenario.strategy, scenario.training
     able = strategy.software
-    runs = f"{software_in_words(able).partition(' do')[0]} run{'s' if len(able) == 1 else ''} it as it comes" if able else ""
-    runs = runs or "No widely used software runs it as it comes"
+    software = listed([SOFTWARE[name] for name in able]) or "No widely used software"
+    runs = f"{software} run{'' if len(able) > 1 else 's'} it as it comes"
     if not strategy.cuts:
         return "" if "tensorflow" in able else f"{runs}."
     text = f"Its layout is {strategy.laid_out(scenario)}"
@@ -210,8 +210,7 @@ def _sureness(plan: Plan) -> str:
     goal, best = plan.goal, plan.chosen
     result = best.result
     runs = len(result.throughput_of_each_replication)
-    reach = best.reached_by if best.reached_by is not None else round(best.confidence * (runs + 1))
-    texts = [f"{reach} of {runs} simulated runs reach the goal."]
+    texts = [f"{best.reached_by} of {runs} simulated runs reach the goal."]
     if result.discrepancy is None:
         texts.append(f"By chance and what the fits leave open alone, the confidence is {_confidence(best, goal, 4)}.")
         texts.append("What the model itself is off by is not counted.")

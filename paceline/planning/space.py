@@ -294,7 +294,7 @@ def space_of(
             try:
                 template = _template(Fixed.without(table, keys) if spans else table, of_workers, where, beside, prices, whole=spans)
                 if spans and not template.workload.layers:
-                    raise ScenarioError(f"{where}: {without_layers(template.workload)}")
+                    raise ScenarioError(without_layers(template.workload))
             except ScenarioError as error:
                 asked = _asked(cluster, chosen, base.cluster.name)
                 space.clusters.append(asked)

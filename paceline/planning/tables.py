@@ -206,7 +206,6 @@ def _candidates(name: str, title: str, candidates: Sequence[Candidate], plan: Pl
         _NAME,
         _SCALING,
         WORKERS,
-        _SERVERS,
         _NODES,
         *RATE,
         *_TRAINING,
@@ -224,7 +223,6 @@ def _candidates(name: str, title: str, candidates: Sequence[Candidate], plan: Pl
             each.name,
             each.scaling,
             each.result.scenario.workers,
-            None if each.placement else each.result.scenario.servers or None,  # machines say it, but in old plans
             each.nodes,
             *_ends(each.result.throughput_samples_per_s),
             *_training(each),
@@ -235,7 +233,7 @@ def _candidates(name: str, title: str, candidates: Sequence[Candidate], plan: Pl
             ("yes" if each.meets else "no") + (" (the answer)" if each == plan.chosen else ""),
             f"{each.paired.by} in {each.paired.wins} of {each.paired.runs}" if each.paired is not None else None,
             each.result.bottleneck.label,
-            each.placement or None,
+            each.placement,
         )
         for rank, each in enumerate(candidates, 1)
     )
@@ -296,7 +294,7 @@ def _improvements(plan: Plan) -> Table:
             *_ends(each.throughput_samples_per_s),
             each.usd_per_hour,
             _where(each, plan),
-            each.bottleneck.replace("-", " "),
+            each.bottleneck,
             each.text,
         )
         for each in plan.improvements

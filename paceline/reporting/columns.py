@@ -38,8 +38,8 @@ MOST_RUNS = 100
 """Of a result with more replications as many are embedded, for comparing one with another run by run."""
 
 _LONGEST_TEXT = 600
-_COUNTED = ("replicas", "ranks", "strategy.servers")
-"""Keys whose values are shown as a number of things."""
+_COUNTED = {"replicas": "replica", "ranks": "rank", "strategy.servers": "server"}
+"""Keys whose values are shown as a number of things, and what one of these is called."""
 _STANDING = {"checked": "checked against real runs of its kind", "interpolation": "between what was measured"}
 """How a result stands to what was measured, by its grade."""
 
@@ -271,7 +271,7 @@ def _heading(its: Column) -> dict[str, str]:
 
 def _key(key: Key) -> dict[str, Any]:
     kind = kind_of_setting(key.path)
-    counted = key.name.lower().removesuffix("s") if key.path in _COUNTED else ""
+    counted = _COUNTED.get(key.path)
     texts = [written(value, kind) for value in key.values]
     lower = key.name[:1].lower() + key.name[1:]
     told = [

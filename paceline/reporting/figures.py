@@ -10,7 +10,6 @@ import plotly.graph_objects as go
 from paceline.reporting.axes import INK, MUTED, PAPER, layout, linear_axis, log_axis, text_colour
 from paceline.sentences import NOT_CERTAIN
 from simulator.base.text import (
-    counted,
     format_bytes,
     format_change,
     format_number,
@@ -516,8 +515,7 @@ def _place(each: Candidate, *, whole: bool) -> tuple[float, float] | None:
 
 def _candidate_hover(each: Candidate, *, whole: bool) -> str:
     rate = each.result.throughput_samples_per_s
-    where = each.placement or counted(each.result.replicas, "replica")
-    lines = [f"<b>{plot_text(each.name)}</b>", f"{each.scaling} scaling, {plot_text(where)}"]
+    lines = [f"<b>{plot_text(each.name)}</b>", f"{each.scaling} scaling, {plot_text(each.placement)}"]
     lines.append(f"{format_number(rate.mean)} samples/s (90% interval {format_number(rate.low)} to {format_number(rate.high)})")
     if whole and each.time_s is not None and each.cost_usd is not None:
         lines.append(f"{format_seconds(each.time_s.mean)} and {format_usd(each.cost_usd.mean)}")

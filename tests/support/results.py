@@ -8,7 +8,7 @@ from typing import Any
 
 from paceline.planning.answer import Candidate, Improvement, Plan, Refused, ServerCount, WorkerCount
 from paceline.planning.goal import Goal
-from simulator.results.cost import cost_of_samples, time_of_samples_s, usd_per_hour, usd_per_million_samples
+from simulator.results.cost import cost_of_samples, placement_of, time_of_samples_s, usd_per_hour, usd_per_million_samples
 from simulator.results.results import Result
 from simulator.scenario import Scenario
 from simulator.spec.cluster import Cluster
@@ -244,12 +244,22 @@ def planned(results: list[Result], text: str) -> Plan:
             time_s=time_of_samples_s(result, 1e9),
             cost_usd=cost_of_samples(result, 1e9),
             confidence=0.97,
+            reached_by=19,
             meets=result.replicas > 4,
+            nodes=placement_of(result.scenario).nodes,
+            devices_per_node=1,
+            placement=text,
         )
 
     candidates = tuple(candidate(result) for result in results)
     chosen = candidates[min(3, len(candidates) - 1)]
     rate = chosen.result.throughput_samples_per_s
+    counted: dict[str, Any] = {
+        "throughput_samples_per_s": rate,
+        "throughput_of_each_replication": chosen.result.throughput_of_each_replication,
+        "nodes": 8,
+        "placement": text,
+    }
     return Plan(
         goal=Goal(samples=1e9, deadline_s=43_200.0),
         feasible=True,
@@ -258,11 +268,13 @@ def planned(results: list[Result], text: str) -> Plan:
         runners_up=candidates[-2:],
         pareto=candidates[:3],
         candidates=candidates,
-        servers=(ServerCount(servers=4, throughput_samples_per_s=rate, usd_per_hour=None),),
+        servers=(ServerCount(servers=4, usd_per_hour=None, **counted),),
         servers_enough=4,
-        workers=(WorkerCount(workers=8, replicas=8, throughput_samples_per_s=rate, usd_per_hour=7.2),),
+        workers=(WorkerCount(workers=8, replicas=8, usd_per_hour=7.2, **counted),),
         workers_pay_until=8,
-        improvements=(Improvement(name=text, text=text, throughput_samples_per_s=rate, gain=0.12, bottleneck=text),),
+        improvements=(
+            Improvement(name=text, text=text, throughput_samples_per_s=rate, gain=0.12, gain_low=0.12, gain_high=0.12, bottleneck=text),
+        ),
         refused=(Refused(name=text, text=text, configurations=3),),
         considered=1200,
         discarded=1100,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.results import STRATEGIES, hostile_sweep, plausible, scenario_of
@@ -101,6 +102,12 @@ def test_files_that_are_compared_are_named(results: list[Result]) -> None:
     assert [row["configuration"].endswith(label) for row, label in zip(rows, ("old", "new"), strict=True)] == [True, True]
 
 
+def counted(its: Candidate) -> dict[str, Any]:
+    """What is said of the same with another number of workers or servers."""
+    rate, runs = its.result.throughput_samples_per_s, its.result.throughput_of_each_replication
+    return {"throughput_samples_per_s": rate, "throughput_of_each_replication": runs, "placement": its.placement}
+
+
 def test_the_plan_comes_back(results: list[Result]) -> None:
     few, many = (
         Candidate(
@@ -112,7 +119,11 @@ def test_the_plan_comes_back(results: list[Result]) -> None:
             time_s=None,
             cost_usd=None,
             confidence=confidence,
+            reached_by=round(20 * confidence),
             meets=confidence > 0.5,
+            nodes=result.replicas + 1,
+            devices_per_node=1,
+            placement="a device on each node",
         )
         for result, confidence in zip(results, (0.95, 0.25), strict=True)
     )
@@ -124,8 +135,8 @@ def test_the_plan_comes_back(results: list[Result]) -> None:
         runners_up=(),
         pareto=(few,),
         candidates=(many, few),
-        servers=(ServerCount(servers=1, throughput_samples_per_s=few.result.throughput_samples_per_s, usd_per_hour=3.0),),
-        workers=(WorkerCount(workers=4, replicas=4, throughput_samples_per_s=many.result.throughput_samples_per_s, usd_per_hour=None),),
+        servers=(ServerCount(servers=1, usd_per_hour=3.0, nodes=3, **counted(few)),),
+        workers=(WorkerCount(workers=4, replicas=4, usd_per_hour=None, nodes=5, **counted(many)),),
         refused=(Refused(name="cluster x", text="no such machine", configurations=2),),
         improvements=(Improvement(name="mixed precision", text="=not known"),),
         considered=5,

@@ -198,7 +198,7 @@ def test_a_plan_begins_the_report(results: Path, tmp_path: Path) -> None:
     result = plausible(scenario_of(STRATEGIES[0], 2))
     chosen = Candidate(
         name="the ring that was chosen", scaling="weak", result=result, usd_per_hour=None, usd_per_million_samples=None, time_s=None,
-        cost_usd=None, confidence=0.95, meets=True,
+        cost_usd=None, confidence=0.95, reached_by=19, meets=True, nodes=2, devices_per_node=1, placement="a device on each node",
     )  # fmt: skip
     plan = Plan(
         goal=Goal(target_throughput_samples_per_s=10.0), feasible=True, chosen=chosen, why="It is the cheapest.", runners_up=(),
