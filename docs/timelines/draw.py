@@ -18,7 +18,7 @@ from paceline.reporting.figures import KIND_LABELS
 from paceline.reporting.job_figures import strips_of
 from paceline.reporting.simulated import timeline_of
 from paceline.reporting.timeline import Bar, Kind, Timeline
-from paceline.whole_job import PART_LABELS
+from paceline.result_tables import PART_LABELS
 from simulator import Scenario, load_scenario, scenario_from_table, simulate
 from simulator.spec.figures import Estimate
 

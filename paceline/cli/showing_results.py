@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from paceline.comparing import rivals_of, verdict
+from paceline.result_tables import epochs_table, exchanges_table, job_in_words, jobs_table, parts_table, stages_table
 from paceline.sentences import cost_in_words, memory_in_words, variance_in_words
-from paceline.stages import exchanges_table, stages_table
-from paceline.whole_job import epochs_table, job_in_words, jobs_table, parts_table
 from simulator.base.text import (
     format_bytes,
     format_interval,

@@ -10,16 +10,24 @@ from functools import partial
 from pathlib import Path
 
 from paceline.comparing import never_held
-from paceline.planning.answer import Candidate, ClusterAnswer, Plan, Refused, StrategyAnswer
-from paceline.planning.further import count_servers, count_workers, enough_servers, paying_workers
+from paceline.planning.answer import Candidate, Plan, Refused
+from paceline.planning.around import (
+    answers_of_clusters,
+    answers_of_strategies,
+    answers_of_ways,
+    best_way,
+    count_servers,
+    count_workers,
+    enough_servers,
+    paying_workers,
+)
 from paceline.planning.goal import Goal, reachable_confidence, replications_for
 from paceline.planning.improvements import improvements
 from paceline.planning.judging import Judge, Point
 from paceline.planning.search import Search
-from paceline.planning.sentences import beside_the_answer, near_miss_in_words, notes_of, purchase_in_words, sentences_of, why_not, why_this
+from paceline.planning.sentences import notes_of, sentences_of, why_this
 from paceline.planning.space import Line, Space, check_devices
 from paceline.planning.tuning import best_bucket, bucket_in_words, can_fuse, with_bucket_of
-from paceline.planning.way_answers import answers_of_ways, best_way
 from paceline.planning.ways import WAYS, Way
 from paceline.sweeping import Backend, Journal, Runner, Simulations
 from simulator.base.errors import InputError, ScenarioError, SimulationError
@@ -37,8 +45,6 @@ __all__ = ["plan"]
 _RUNNERS_UP = 5
 _WORTH_A_LARGER_BATCH = 1.02
 """By how much an answer must be better for a larger batch to be worth it."""
-_NEAR = 0.5
-"""What is preferable and reaches the goal with this part of the confidence asked for is a near miss."""
 
 
 def plan(
@@ -146,10 +152,10 @@ def plan(
         discarded=discarded,
         passed_over=unsimulated - discarded,
         refused=all_refused,
-        clusters=_clusters(space.clusters, search.points, judge, candidates, chosen, all_refused),
+        clusters=answers_of_clusters(space.clusters, search.points, judge, candidates, chosen, all_refused),
         ways=of_ways,
         best_way=best_way(of_ways, feasible=bool(meeting)),
-        strategies=_strategies(space, search.points, judge, candidates, chosen, all_refused),
+        strategies=answers_of_strategies(space.strategies, search.points, judge, candidates, chosen, all_refused),
         for_each_cluster=for_each_cluster,
         for_each_strategy=for_each_strategy,
         for_tuning=for_tuning,
@@ -384,82 +390,3 @@ def _slowness(candidate: Candidate) -> float:
 
 def _cost(candidate: Candidate) -> float | None:
     return candidate.cost_usd.mean if candidate.cost_usd is not None else candidate.usd_per_hour
-
-
-def _clusters(
-    asked: Sequence[str],
-    points: Sequence[Point],
-    judge: Judge,
-    candidates: Mapping[int, Candidate],
-    chosen: Point,
-    refused: Sequence[Refused],
-) -> tuple[ClusterAnswer, ...]:
-    """One answer for each cluster.
-
-    Parameters
-    ----------
-    asked
-        As they were asked for.
-    points
-        Every configuration that is not refused.
-    candidates
-        What is said of those that were simulated, by the id of the point.
-    chosen
-        The answer, or where there is none the nearest.
-    refused
-        What cannot be.
-    """
-    found = []
-    for cluster in asked:
-        own = [point for point in points if point.line.cluster == cluster]
-        met = sorted((point for point in own if judge.meets(point)), key=judge.rank)
-        missed = sorted((point for point in own if point.result is not None and not judge.meets(point)), key=judge.nearness)
-        best = next(iter([*met, *missed]), None)
-        near = _near_miss(judge, met[0], missed) if met else None
-        texts = [
-            beside_the_answer(judge, met[0], chosen, candidates)
-            if met
-            else why_not(judge, own, best, [one for one in refused if one.cluster == cluster])
-        ]
-        if best is not None and (bought := purchase_in_words(candidates[id(best)])):
-            texts.append(bought)
-        if near is not None:
-            texts.append(near_miss_in_words(judge, candidates[id(near)]))
-        found.append(
-            ClusterAnswer(
-                cluster=cluster,
-                price=own[0].scenario.cluster.price if own else None,
-                best=candidates[id(best)] if best is not None else None,
-                near_miss=candidates[id(near)] if near is not None else None,
-                text="; ".join(texts),
-            )
-        )
-    return tuple(found)
-
-
-def _strategies(
-    space: Space,
-    points: Sequence[Point],
-    judge: Judge,
-    candidates: Mapping[int, Candidate],
-    chosen: Point,
-    refused: Sequence[Refused],
-) -> tuple[StrategyAnswer, ...]:
-    """One answer for each strategy that was asked for, with why not; none where only one was."""
-    found = []
-    for strategy in space.strategies if len(space.strategies) > 1 else ():
-        own = [point for point in points if point.line.asked == strategy]
-        met = sorted((point for point in own if judge.meets(point)), key=judge.rank)
-        missed = sorted((point for point in own if point.result is not None and not judge.meets(point)), key=judge.nearness)
-        best = next(iter([*met, *missed]), None)
-        reasons = [one for one in refused if one.asked == strategy]
-        text = beside_the_answer(judge, met[0], chosen, candidates) if met else why_not(judge, own, best, reasons)
-        found.append(StrategyAnswer(strategy=strategy, best=candidates[id(best)] if best is not None else None, text=text))
-    return tuple(found)
-
-
-def _near_miss(judge: Judge, best: Point, missed: Sequence[Point]) -> Point | None:
-    """The likeliest of those that would be preferred to the best, if only they reached the goal."""
-    least = _NEAR * judge.goal.confidence
-    better = [point for point in missed if judge.value(point) < judge.value(best) and judge.confidence(point) >= least]
-    return min(better, key=lambda point: (-judge.confidence(point), judge.value(point), judge.rank(point)), default=None)

@@ -10,6 +10,7 @@ from paceline.planning.answer import Candidate, Improvement, Plan, Refused
 from paceline.planning.goal import Goal, job_of, reachable_confidence, required_rate
 from paceline.planning.judging import Judge, Point
 from paceline.planning.space import Space
+from paceline.result_tables import PART_LABELS, overhead_share
 from paceline.sentences import (
     beyond_in_brackets,
     change_in_words,
@@ -18,7 +19,6 @@ from paceline.sentences import (
     paired_in_words,
     staleness_in_words,
 )
-from paceline.whole_job import PART_LABELS, overhead_share
 from simulator.base.text import (
     counted,
     format_bytes,

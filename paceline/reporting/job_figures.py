@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 
 from paceline.reporting.axes import JOB_COLOURS, PAPER, layout, text_colour
-from paceline.whole_job import PART_LABELS
+from paceline.result_tables import PART_LABELS
 from simulator.base.text import format_seconds, plot_text
 from simulator.results.results import Result
 from simulator.spec.figures import Epoch, JobOutcome

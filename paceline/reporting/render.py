@@ -34,6 +34,7 @@ from paceline.reporting.figures import (
 )
 from paceline.reporting.job_figures import job_timeline_figure, strips_of
 from paceline.reporting.tables import brief_table, calibration_table, curve_errors_table, measured_table, sensitivity_table, timeline_table
+from paceline.result_tables import PART_LABELS, epochs_table, exchanges_table, job_in_words, length_in_words, parts_table, stages_table
 from paceline.sentences import (
     NOT_CERTAIN,
     goal_in_words,
@@ -46,8 +47,6 @@ from paceline.sentences import (
     work_note,
     workers_note,
 )
-from paceline.stages import exchanges_table, stages_table
-from paceline.whole_job import PART_LABELS, epochs_table, job_in_words, length_in_words, parts_table
 from simulator.base.outputs import Output, marked_kind
 from simulator.base.text import (
     clause,

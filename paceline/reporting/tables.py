@@ -11,8 +11,16 @@ from typing import TYPE_CHECKING
 from paceline.planning.tables import candidates_table, plan_tables
 from paceline.reporting.content import answer_of
 from paceline.reporting.coordinates import CONFIGURATION, Coordinates, coordinates_of
-from paceline.stages import EXCHANGE_COLUMNS, STAGE_COLUMNS, exchange_rows, stage_rows
-from paceline.whole_job import EPOCH_COLUMNS, PART_COLUMNS, epoch_rows, part_rows
+from paceline.result_tables import (
+    EPOCH_COLUMNS,
+    EXCHANGE_COLUMNS,
+    PART_COLUMNS,
+    STAGE_COLUMNS,
+    epoch_rows,
+    exchange_rows,
+    part_rows,
+    stage_rows,
+)
 from simulator.base.outputs import Output, check_folder, csv_kind
 from simulator.base.table import Cell, Column, Table
 from simulator.results.results import Failure, Result

@@ -15,8 +15,8 @@ from paceline.reporting.columns import columns_of
 from paceline.reporting.coordinates import coordinates_of
 from paceline.reporting.measured import overlay_of
 from paceline.reporting.tables import tables_of
+from paceline.result_tables import exchanges_table, stages_table
 from paceline.sentences import limit_in_words
-from paceline.stages import exchanges_table, stages_table
 from simulator import Result, scenario_from_table, simulate
 from simulator.base.records import EVERYBODY
 from simulator.engine.replication import replicate

@@ -185,14 +185,6 @@ def test_what_costs_nothing_is_equal_and_no_multiple(machines: dict[str, str]) -
     assert pareto_figure(alone) is None  # nothing is drawn where a logarithmic axis has no place for it
 
 
-def test_old_plans_can_still_be_read(machines: dict[str, str]) -> None:
-    answer = planned({"bare": machines["bare"]}, goal_of(target_throughput=1.0), workers=[1])
-    old = answer.model_dump(mode="json", exclude={"clusters", "for_each_cluster", "left_out"})
-    for name in ("nodes", "devices_per_node", "placement", "paired"):
-        old["chosen"].pop(name)
-    assert Plan.model_validate(old).chosen.nodes is None
-
-
 def test_parts_of_a_step_that_are_nearly_as_long_are_a_balance() -> None:
     from simulator.program.port_names import Owner, PortKind, PortName
     from simulator.results.bottleneck import bottleneck

@@ -16,7 +16,7 @@ from paceline.planning import Goal, length_of
 from paceline.planning.goal import confidence_of, cost_of, off_by, rates_of, sample_s_of, time_of
 from paceline.reporting.job_figures import job_timeline_figure, strips_of
 from paceline.reporting.tables import tables_of
-from paceline.whole_job import PART_LABELS, epochs_table, job_in_words, jobs_table, part_rows, parts_table
+from paceline.result_tables import PART_LABELS, epochs_table, job_in_words, jobs_table, part_rows, parts_table
 from simulator import Result, load_scenario, simulate
 from simulator.base.errors import InputError, ScenarioError
 from simulator.base.table import frame_of
