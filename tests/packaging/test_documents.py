@@ -374,3 +374,12 @@ def test_looking_inside_a_run_in_python_says_what_a_step_did(monkeypatch, capsys
     monkeypatch.chdir(ROOT)
     exec(python_blocks(INSIDE)[0], {})  # noqa: S102 - our own document
     assert re.match(r"Step \d+ of worker \d+ took ", capsys.readouterr().out)
+
+
+def test_the_plan_of_the_house_names_what_is_there() -> None:
+    page = ROOT / "docs" / "development.md"
+    named = re.findall(r"`([\w.]+)` (?:of |in )?\(?\[[^\]]*\]\(([^)#]+\.py)\)", page.read_text())
+    assert len(named) > 15
+    for name, path in named:
+        source = (page.parent / path).read_text()
+        assert re.search(rf"(?:class|def) {name.split('.')[-1]}\b|^{name} = |^{name}:", source, re.MULTILINE), (name, path)
