@@ -136,9 +136,9 @@ def drawn_values(own: Mapping[str, Known], streams: Streams) -> dict[str, float]
     seed so have their draws in common, and ends of their intervals move smoothly from one
     to the next.
     """
-    values = {}
-    for number, (name, known) in enumerate(_known(own).items()):
-        shift = float(streams.of_the_seed("practice", number).random())
+    values, known_by_name = {}, _known(own)
+    shifts = streams.of_the_seed("practice").random(len(known_by_name)).tolist()
+    for number, ((name, known), shift) in enumerate(zip(known_by_name.items(), shifts, strict=True)):
         place = (shift + (streams.replication + 1) * math.sqrt(_prime(number))) % 1.0
         values[name] = known.quantile(min(max(place, 1e-9), 1.0 - 1e-9), keeps=_kept(name))
     return values
