@@ -1,7 +1,11 @@
-"""Runs a probe in the user's own Python, which need not have Paceline: ``python FOLDER PROBE ARGUMENTS``.
+"""What every probe begins with, in a child process of the user's own Python, which need not have Paceline.
+
+``calibrate.probing`` starts it: ``python FOLDER PROBE ARGUMENTS``.
 
 PROBE is the name of one in this folder (``step``, ``testbed.run``), or the path of one elsewhere; its ``main`` returns the exit status.
-Probes import what stands here, and what stands beside them, as modules of packages whose names no user's modules have.
+Modules of this folder are imported as ``_paceline_probes.NAME``, by probes elsewhere and by tests too, and what stands beside a
+probe elsewhere as ``_paceline_probes_elsewhere.NAME``, so that a user's own module can have the name of a probe. Standard library
+alone, Python 3.9 or newer.
 """
 
 from __future__ import annotations

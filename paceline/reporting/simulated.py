@@ -1,6 +1,7 @@
-"""What a report shows besides its results, simulated: some steps of its answer, and what one change at a time would do.
+"""What a report shows besides its results, simulated: some steps of the result that is its answer, and what one change at a time would do.
 
-Reports simulate nothing: whoever asks for one simulates these sections first and hands them over as data.
+``report.report`` asks for these sections before it makes a page, and hands them over as data: the modules that make the page
+simulate nothing, and may not import this one (``pyproject.toml``).
 """
 
 from __future__ import annotations

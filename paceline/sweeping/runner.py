@@ -1,4 +1,7 @@
-"""Scenarios into outcomes, as a stream, on processes of this machine or of a cluster."""
+"""Simulates a stream of scenarios on processes of this machine or of a cluster: in their order, or as each is done.
+
+An error of Paceline becomes a failure among the outcomes.
+"""
 
 from __future__ import annotations
 

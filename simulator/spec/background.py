@@ -1,13 +1,18 @@
-"""What others send over the links that a training uses.
+"""What others send over the links that a training uses: the table ``cluster.background`` of a scenario, each field a key.
 
-Two kinds of neighbours, which share a link in two ways. Traffic whose rate does not depend
-on ours takes its part of the capacity, and leaves the rest: a stream at a given rate, a
-class of traffic that goes first, or many short transfers that come at a given rate. In an
-M/G/1 queue with processor sharing and load r, a transfer that is always there gets
-E[1 / (N + 1)] = 1 - r of the link in the long run, where N short ones are there with chance
-(N + 1) r^N (1 - r)^2. Flows that always have something to send, as another training's
-gradients or a backup, share a link fairly with ours instead (max-min, as long TCP flows
-with equal round trips do): beside k of them a flow gets 1 / (k + 1) of it.
+Neighbours share a link in two ways. Traffic whose rate does not depend on ours takes its
+part of the capacity, and leaves the rest: a stream at a given rate, a class of traffic that
+goes first, or many short transfers that come at a given rate. Flows that always have
+something to send, as another training's gradients or a backup, share a link fairly with
+ours instead (max-min, as long TCP flows with equal round trips do): beside k of them a flow
+gets 1 / (k + 1) of it.
+
+Short transfers count as load, since in an M/G/1 queue with processor sharing and load r, N of
+them are there with chance (N + 1) r^N (1 - r)^2, and a transfer that is always there gets
+E[1 / (N + 1)] = 1 - r of the link in the long run.
+
+It is only described here: ``simulator.resolve.drawing`` draws the load of a run, and
+``simulator.program.neighbours`` puts it on ports.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""MultiWorkerMirroredStrategy: a process a worker, all-reduce over TensorFlow's ring on gRPC."""
+"""Training by all-reduce: MultiWorkerMirroredStrategy, a process per worker and TensorFlow's ring on gRPC, or MirroredStrategy in one."""
 
 from __future__ import annotations
 

@@ -4,12 +4,15 @@ Something that is to happen is two integers: ``what``, a code and a number packe
 :func:`pack`, and ``about``, whatever else its handler needs. Entries of the calendar are
 ordered by time, then by the order in which they were made.
 
-Ports and tasks are looked at again and again at other times than was planned. The
-reference makes a new entry each time and leaves the old one behind; here each has one
-alarm, which is moved. Both number their entries alike. Alarms that are set in the order
+Something happens at a time (``call_later``), when an alarm goes off (``set_alarm``), right
+after what happens now (``soon``), or last in this instant (``at_end_of_instant``). Nothing
+here checks for room: ``loop`` keeps enough free before each thing that happens.
+
+When a port or a task is next looked at changes again and again. The reference then makes a
+new entry and leaves the old one behind; here each has one alarm, which is moved. Both number their entries alike. Alarms that are set in the order
 in which they go off, as those of links that all carry messages of one size, are in a list;
-only the others need a heap. There one that has gone off, most often to be set anew at
-once, stays in its place, the first, until the next entry is asked for.
+only the others need a heap. There an alarm that has gone off stays in its place, the first,
+until the next entry is asked for, since most are set anew at once.
 """
 
 from __future__ import annotations
@@ -19,12 +22,12 @@ from simulator.engine.compiled.machine import Record, compiled, fetch
 from simulator.engine.compiled.observed_rows import restore_context, save_context
 
 __all__ = [
-    "NOTE_BITS", "at_end_of_instant", "call_later", "code_of", "drop_alarm", "first_noted", "next_entry", "next_of", "number_of", "pack",
+    "at_end_of_instant", "call_later", "code_of", "drop_alarm", "first_noted", "next_entry", "next_of", "number_of", "pack",
     "set_alarm", "soon",
 ]  # fmt: skip
 
 NOTE_BITS = 26
-"""Of an entry's order: where it is noted what happens; the serial number stands above."""
+"""Lower bits of an entry's order: the place of the note that says what happens. Above them is the serial number."""
 NOTES = (1 << NOTE_BITS) - 1
 ITEM_BYTES = ITEM.itemsize
 LISTED = -2

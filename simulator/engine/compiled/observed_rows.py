@@ -1,10 +1,13 @@
 """What an observer gets: rows, in the order of what happens, that Python makes records of.
 
-What let something happen goes along with it: whatever is put off (to the end of what
-happens now, to another time, until a message has come, a task or a server has worked) has
-a context beside it, which is the state's again when it happens. So ``s.cause`` is always
+What let something happen goes along with it: whatever is put off (by ``soon``, to another
+time, until a message has come, or until a task or a server has worked) has a context
+beside it, which is copied back into the state when it happens. So ``s.cause`` is always
 the number of the work because of which things happen now, and ``s.since_s`` when they
 were asked for. Without an observer there are no contexts.
+
+:mod:`simulator.engine.compiled.observer` makes calls of the logs out of rows. A number that ``tell`` gives must be the one
+that ``simulator.base.log.Log`` gives to the same record, so what is told, and in which order, is what SimPy's engine records.
 """
 
 from __future__ import annotations
