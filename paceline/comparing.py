@@ -112,8 +112,8 @@ def has_effect(ratio: Estimate) -> bool:
 
 def never_held(result: Result) -> bool:
     """Whether nothing of a result's kind was held against real runs, so that how far it is off is not known."""
-    scenario, doubt = result.scenario, result.discrepancy
-    return scenario.discrepancy is None and scenario.ranks > 1 and (doubt is None or doubt.borrowed)
+    scenario, applied = result.scenario, result.discrepancy
+    return scenario.discrepancy is None and scenario.ranks > 1 and (applied is None or applied.borrowed)
 
 
 def rivals_of(results: Sequence[Result], best: int) -> list[int]:

@@ -100,11 +100,11 @@ def limit_in_words(result: Result) -> str:
 
 def variance_in_words(result: Result) -> str:
     """What the interval of the throughput is made of, and how often such intervals hold; empty where that is not known."""
-    scatter, doubt = result.scatter, result.discrepancy
+    scatter, applied = result.scatter, result.discrepancy
     if scatter is None or not any(scatter.shares):
         return ""
     model, fits, chance = map(format_share, scatter.shares)
-    held = doubt.coverage_in_words if doubt is not None else "what the model itself is off by is not in it"
+    held = applied.coverage_in_words if applied is not None else "what the model itself is off by is not in it"
     parts = f"{model} is what the model itself is off by, {fits} what the fits leave open, {chance} run-to-run variation"
     return f"of its variance {parts}; {held}"
 

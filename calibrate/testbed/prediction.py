@@ -22,8 +22,8 @@ from simulator.engine.recorder import Measured
 from simulator.engine.replication import replicate
 from simulator.resolve.resolve import resolve
 from simulator.results.intervals import prediction_interval, widened
-from simulator.results.metrics import doubt_of_runs
-from simulator.spec.discrepancy import Doubt, off_of
+from simulator.results.metrics import applied_to_runs
+from simulator.spec.discrepancy import AppliedDiscrepancy, relative_error_of
 from simulator.spec.figures import Estimate
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Prediction(Short):
     updates_per_s: Estimate
     staleness: Counter[int]
     drawn: Estimate
-    doubt: Doubt | None
+    applied: AppliedDiscrepancy | None
     undetermined: tuple[str, ...]
 
     def _in_short(self) -> Iterator[str]:
@@ -125,7 +125,7 @@ def predict_setting(
     Each replication has a joint draw of the fitted parameters and its own compute times. The
     mean is theirs; the interval also holds what nothing explains, the misfit that all runs
     of this setting have in common and the noise of a single run, and what predictions of
-    such trainings are off by (:func:`simulator.results.metrics.doubt_of_runs`).
+    such trainings are off by (:func:`simulator.results.metrics.applied_to_runs`).
 
     Parameters
     ----------
@@ -158,9 +158,9 @@ def predict_setting(
             stale.update(run.staleness.counts)
     mean = math.fsum(rates) / len(rates)
     ends = prediction_interval((np.array(rates) * factors_of(platform, setting, replications, rng)).tolist())
-    drawn, doubt = Estimate(mean=mean, low=min(ends.low, mean), high=max(ends.high, mean)), doubt_of_runs(scenario, runs)
+    drawn, applied = Estimate(mean=mean, low=min(ends.low, mean), high=max(ends.high, mean)), applied_to_runs(scenario, runs)
     undetermined = sorted(name for name in _rests_on(setting) if not platform.parameters[name].determined)
-    return Prediction(setting, widened(drawn, off_of(doubt)), stale, drawn, doubt, tuple(undetermined))
+    return Prediction(setting, widened(drawn, relative_error_of(applied)), stale, drawn, applied, tuple(undetermined))
 
 
 def _rests_on(setting: TestbedSetting) -> set[str]:

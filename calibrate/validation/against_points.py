@@ -435,9 +435,9 @@ def own_discrepancy(rows: Sequence[Compared], results: Sequence[Result]) -> Own 
         None where no point has a discrepancy: one replica alone, or one that was switched off.
     """
     used = [
-        (row, result.discrepancy.off, row.reached)
+        (row, result.discrepancy.relative_error, row.reached)
         for row, result in zip(rows, results, strict=True)
-        if result.discrepancy is not None and row.reached is not None and result.discrepancy.off.sd > 0
+        if result.discrepancy is not None and row.reached is not None and result.discrepancy.relative_error.sd > 0
     ]
     regime = discrepancy_of(results[0].scenario) if results else None
     if not used or regime is None:

@@ -15,7 +15,7 @@ from simulator.base.errors import InputError
 from simulator.base.spec import Spec
 from simulator.results.intervals import prediction_interval
 from simulator.results.results import Result
-from simulator.spec.discrepancy import Doubt, RegimeText
+from simulator.spec.discrepancy import AppliedDiscrepancy, RegimeText
 from simulator.spec.figures import Estimate
 
 __all__ = ["Compared", "Reached", "drawn_interval", "histogram_distance", "reached_of", "rows_from_csv", "rows_to_csv"]
@@ -122,7 +122,7 @@ def histogram_distance(one: Mapping[int, float], other: Mapping[int, float]) -> 
     return gap
 
 
-def reached_of(doubt: Doubt | None, drawn: Estimate, *, source: str = "", series: str = "") -> Reached | None:
+def reached_of(applied: AppliedDiscrepancy | None, drawn: Estimate, *, source: str = "", series: str = "") -> Reached | None:
     """How far a prediction reaches; none where it has no discrepancy.
 
     Parameters
@@ -134,15 +134,15 @@ def reached_of(doubt: Doubt | None, drawn: Estimate, *, source: str = "", series
     source, series
         As :class:`~calibrate.validation.comparison.Reached` has them.
     """
-    if doubt is None:
+    if applied is None:
         return None
     return Reached(
-        regime=doubt.regime,
+        regime=applied.regime,
         source=source,
         series=series,
-        reach=doubt.reach,
-        compute=doubt.compute,
-        communication=doubt.communication,
+        reach=applied.reach,
+        compute=applied.compute,
+        communication=applied.communication,
         low=drawn.low,
         high=drawn.high,
     )

@@ -289,7 +289,7 @@ def _compared(one: Readings, group: str, platform: Platform, fitted: list[Readin
         staleness_distance=histogram_distance(measured, predicted) if measured and predicted else None,
         baselines={"max-min": _max_min(setting, 1.0 if one_gpu else platform.cores, seed, compute)},
         settings={"mode": setting.mode, "workers": setting.workers, "servers": setting.servers, "model": setting.model_name},
-        reached=_as_it_ran(one, reached_of(prediction.doubt, prediction.drawn, source=platform.name, series=group)),
+        reached=_as_it_ran(one, reached_of(prediction.applied, prediction.drawn, source=platform.name, series=group)),
     )
 
 

@@ -23,7 +23,7 @@ from simulator.results.left_out import LeftOut
 from simulator.results.results import Result
 from simulator.results.rows import BRIEF, OF_JOB
 from simulator.spec.cluster import Price
-from simulator.spec.discrepancy import Doubt
+from simulator.spec.discrepancy import AppliedDiscrepancy
 from simulator.spec.figures import Estimate
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ class ServerCount(Spec):
     servers: int
     throughput_samples_per_s: Estimate
     throughput_of_each_replication: tuple[float, ...] = Field(description="samples/s; run i of each row is a pair with run i of another")
-    discrepancy: Doubt | None = Field(default=None, description="as of a result")
+    discrepancy: AppliedDiscrepancy | None = Field(default=None, description="as of a result")
     usd_per_hour: float | None
     nodes: int = Field(description="machines that are paid for")
     placement: str = Field(description="what sits on which machines, in words")
@@ -180,7 +180,7 @@ class WorkerCount(Spec):
     replicas: int
     throughput_samples_per_s: Estimate
     throughput_of_each_replication: tuple[float, ...] = Field(description="samples/s, as of a number of servers")
-    discrepancy: Doubt | None = Field(default=None, description="as of a result")
+    discrepancy: AppliedDiscrepancy | None = Field(default=None, description="as of a result")
     usd_per_hour: float | None
     nodes: int = Field(description="machines that are paid for")
     placement: str = Field(description="what sits on which machines, in words")

@@ -26,7 +26,7 @@ from simulator.catalogue.loading import Source, load_scenario, table_of
 from simulator.results.cost import LEAST_PER_S, cost_of_samples, time_of_samples_s
 from simulator.results.intervals import combined
 from simulator.results.results import Result
-from simulator.spec.discrepancy import CERTAIN, Off, off_of
+from simulator.spec.discrepancy import CERTAIN, RelativeError, relative_error_of
 from simulator.spec.figures import Estimate, JobOutcome
 
 __all__ = [
@@ -228,7 +228,7 @@ def enough_of(replications: int, confidence: float) -> int:
     return max(1, math.ceil(confidence * (replications + 1) - _ROUNDING * (replications + 1)))
 
 
-def reached_with(confidence: float, rates: Sequence[float], off: Off) -> float:
+def reached_with(confidence: float, rates: Sequence[float], relative_error: RelativeError) -> float:
     """Samples a second that the next real run reaches with a confidence.
 
     By chance and draws alone that is the k-th fastest of R replications, with the fewest k
@@ -241,12 +241,12 @@ def reached_with(confidence: float, rates: Sequence[float], off: Off) -> float:
     ordered = np.sort(rates)[::-1]
     by_chance = float(ordered[min(enough_of(len(rates), confidence), len(rates)) - 1])
     away = -NormalDist().inv_cdf(confidence)
-    away *= off.low if away < 0 else off.high
+    away *= relative_error.low if away < 0 else relative_error.high
     mean = float(ordered.mean())
     return mean * math.exp(combined(math.log(by_chance / mean), away)) if away else by_chance
 
 
-def confidence_of(rates: Sequence[float], needed: float, off: Off = CERTAIN) -> float:
+def confidence_of(rates: Sequence[float], needed: float, relative_error: RelativeError = CERTAIN) -> float:
     """Chance that the next real run reaches a throughput: the highest confidence with which :func:`reached_with` does.
 
     Without a discrepancy that is k / (R + 1), where k of R replications reach it.
@@ -259,12 +259,12 @@ def confidence_of(rates: Sequence[float], needed: float, off: Off = CERTAIN) -> 
     best = 0.0
     for place, rate in enumerate(ordered, start=1):
         end = place / (len(ordered) + 1)
-        if off == CERTAIN:
+        if relative_error == CERTAIN:
             held = end if rate >= least else 0.0
         else:
             # what the model may take away, or must add, for this one to come out at what is needed
             away = _left(math.log(least / mean), math.log(rate / mean)) if least > 0 else -math.inf
-            sd = off.low if away < 0 else off.high
+            sd = relative_error.low if away < 0 else relative_error.high
             held = min(end, NormalDist().cdf(-away / sd)) if sd else end * (away <= 0)
         if held > (place - 1) / (len(ordered) + 1):
             best = held
@@ -396,10 +396,10 @@ def rates_of(result: Result, goal: Goal) -> tuple[float, ...]:
     return tuple(max(rate, LEAST_PER_S) for rate in job.samples_per_s_of_each_replication)
 
 
-def off_by(result: Result, goal: Goal) -> Off:
+def off_by(result: Result, goal: Goal) -> RelativeError:
     """What the model is off by, of the samples a second that the goal is held against: in a job, of its steps alone."""
-    off, job = off_of(result.discrepancy), job_of(result, goal)
-    return off if job is None or not job.time_s.mean else off.times(job.parts_s.of_steps / job.time_s.mean)
+    relative_error, job = relative_error_of(result.discrepancy), job_of(result, goal)
+    return relative_error if job is None or not job.time_s.mean else relative_error.times(job.parts_s.of_steps / job.time_s.mean)
 
 
 def sample_s_of(result: Result, goal: Goal) -> float:

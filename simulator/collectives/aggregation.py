@@ -17,7 +17,7 @@ import numpy as np
 
 from simulator.collectives.wire import Group
 from simulator.program.program import Integers
-from simulator.program.schedule import Await, Stream
+from simulator.program.schedule import Await, Lane
 from simulator.program.switches import SwitchKind, number_of
 from simulator.spec.cluster import Cluster
 
@@ -60,7 +60,7 @@ def _leaves(cluster: Cluster, group: Group) -> Integers:
 
 def lanes_of_tree(
     leaf_of: tuple[int, ...], ranks: list[int], first_switch: int, number: int, pieces: int, first_part: int, before: list[Await]
-) -> Iterator[Stream]:
+) -> Iterator[Lane]:
     """The lanes of one tree.
 
     Parameters
@@ -80,7 +80,7 @@ def lanes_of_tree(
     """
     leaves = max(leaf_of) + 1
     top = first_switch + leaves if leaves > 1 else first_switch
-    lane = partial(Stream, number=number, messages=pieces, parts=1, first=first_part.__add__)
+    lane = partial(Lane, number=number, messages=pieces, parts=1, first=first_part.__add__)
     same = partial(Await, number=number, base=1, slope=1)
     below: list[tuple[Await, ...]] = [
         tuple(same(rank) for rank, its in zip(ranks, leaf_of, strict=True) if its == leaf) for leaf in range(leaves)

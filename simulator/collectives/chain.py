@@ -20,7 +20,7 @@ from simulator.collectives.exchanges import Plan
 from simulator.collectives.trial import at_a_steady_pace_s, together_s
 from simulator.collectives.wire import Wire
 from simulator.program.operations import Operation
-from simulator.program.schedule import Await, Schedule, Stream
+from simulator.program.schedule import Await, Lane, Schedule
 
 __all__ = ["Chain", "chain_schedule", "pieces_of"]
 
@@ -35,10 +35,10 @@ def _order(ranks: int, operation: Operation, root: int) -> list[int]:
 def chain_schedule(ranks: int, pieces: int, operation: Operation, root: int = 0) -> Schedule:
     """A broadcast from the root, or a reduction to it, in pieces."""
     order = _order(ranks, operation, root)
-    lanes: dict[int, tuple[Stream, ...]] = {}
+    lanes: dict[int, tuple[Lane, ...]] = {}
     for place, (source, target) in enumerate(pairwise(order)):
         awaits = (Await(order[place - 1], 0, 1, 1),) if place else ()
-        lanes[source] = (Stream(source, target, 0, pieces, 1, _itself, pieces if operation == "reduce" else 0, awaits, ()),)
+        lanes[source] = (Lane(source, target, 0, pieces, 1, _itself, pieces if operation == "reduce" else 0, awaits, ()),)
     return Schedule(ranks, pieces, lambda rank: lanes.get(rank, ()))
 
 

@@ -15,7 +15,7 @@ from simulator.collectives.around import Times
 from simulator.collectives.collective import Scheduled
 from simulator.collectives.trial import together_s
 from simulator.collectives.wire import ConnectionTimes, Wire, equal_share_s, seconds_per_byte
-from simulator.program.schedule import Schedule, Stream, columns
+from simulator.program.schedule import Lane, Schedule, columns
 
 __all__ = ["Direct", "direct_schedule"]
 
@@ -26,9 +26,9 @@ _ALIKE = 1 + 1e-12
 def direct_schedule(ranks: int) -> Schedule:
     """From each rank to the next, to the one after that, and so on."""
 
-    def lanes(rank: int) -> tuple[Stream, ...]:
+    def lanes(rank: int) -> tuple[Lane, ...]:
         targets = ((rank + distance) % ranks for distance in range(1, ranks))
-        return tuple(Stream(rank, target, 0, 1, 1, (rank * ranks + target).__add__, 0) for target in targets)
+        return tuple(Lane(rank, target, 0, 1, 1, (rank * ranks + target).__add__, 0) for target in targets)
 
     return Schedule(ranks, ranks, lanes)
 

@@ -20,7 +20,7 @@ from simulator.collectives.collective import Scheduled
 from simulator.collectives.exchanges import Plan
 from simulator.collectives.trial import at_a_steady_pace_s, together_s
 from simulator.collectives.wire import Wire
-from simulator.program.schedule import Await, Schedule, Stream
+from simulator.program.schedule import Await, Lane, Schedule
 
 __all__ = ["DoubleTree", "double_tree_schedule", "parents"]
 
@@ -54,7 +54,7 @@ def _place_above(place: int, places: int) -> int:
 @lru_cache(maxsize=64)
 def double_tree_schedule(ranks: int, pieces: int) -> Schedule:
     """Parts 0 to ``pieces - 1`` by the first tree, the others by the second."""
-    lanes: list[list[Stream]] = [[] for _ in range(ranks)]
+    lanes: list[list[Lane]] = [[] for _ in range(ranks)]
     for tree in (0, 1):
         above = parents(ranks, tree)
         below: list[list[int]] = [[] for _ in range(ranks)]
@@ -63,9 +63,9 @@ def double_tree_schedule(ranks: int, pieces: int) -> Schedule:
                 below[parent].append(rank)
         for rank, parent in enumerate(above):
             if parent is not None:
-                lanes[rank].append(Stream(rank, parent, tree, pieces, 1, (tree * pieces).__add__, pieces, _same(below[rank], tree)))
+                lanes[rank].append(Lane(rank, parent, tree, pieces, 1, (tree * pieces).__add__, pieces, _same(below[rank], tree)))
             come = _same(below[rank] if parent is None else [parent], tree)
-            lanes[rank].extend(Stream(rank, child, tree, pieces, 1, (tree * pieces).__add__, 0, come) for child in below[rank])
+            lanes[rank].extend(Lane(rank, child, tree, pieces, 1, (tree * pieces).__add__, 0, come) for child in below[rank])
     return Schedule(ranks, 2 * pieces, [tuple(some) for some in lanes].__getitem__)
 
 

@@ -26,7 +26,7 @@ from simulator.collectives.use import Use
 from simulator.collectives.wire import Cabling, Group, Wire
 from simulator.program.operations import ALGORITHMS, Operation, algorithms_of
 from simulator.program.program import Integers
-from simulator.program.schedule import Await, Schedule, Stream
+from simulator.program.schedule import Await, Lane, Schedule
 from simulator.program.switches import SwitchKind, number_of
 from simulator.spec.cluster import Cluster
 
@@ -265,7 +265,7 @@ def hierarchical_copy_schedule(ranks: int) -> Schedule:
     if lead == 0:
         return reduce_to_one_schedule(ranks)
     first, second = range(1, lead), range(lead + 1, ranks)
-    lanes: list[list[Stream]] = [[] for _ in range(ranks)]
+    lanes: list[list[Lane]] = [[] for _ in range(ranks)]
     for member in first:
         lanes[member].append(_copy(member, 0, True))
     for member in second:
@@ -277,8 +277,8 @@ def hierarchical_copy_schedule(ranks: int) -> Schedule:
     return Schedule(ranks, 1, [tuple(some) for some in lanes].__getitem__)
 
 
-def _copy(source: int, target: int, adds: bool, awaits: tuple[Await, ...] = ()) -> Stream:
-    return Stream(source, target, 0, 1, 1, _whole, int(adds), awaits)
+def _copy(source: int, target: int, adds: bool, awaits: tuple[Await, ...] = ()) -> Lane:
+    return Lane(source, target, 0, 1, 1, _whole, int(adds), awaits)
 
 
 def _whole(_: int) -> int:

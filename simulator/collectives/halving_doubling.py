@@ -20,7 +20,7 @@ from simulator.collectives.around import Times
 from simulator.collectives.collective import Scheduled
 from simulator.collectives.trial import together_s
 from simulator.collectives.wire import Wire
-from simulator.program.schedule import Await, Schedule, Stream
+from simulator.program.schedule import Await, Lane, Schedule
 
 __all__ = ["HalvingDoubling", "halving_doubling_schedule"]
 
@@ -56,19 +56,19 @@ def halving_doubling_schedule(ranks: int) -> Schedule:
     return Schedule(ranks, fold.players, lambda rank: _lanes(fold, rank) if ranks > 1 else ())
 
 
-def _lanes(fold: _Fold, rank: int) -> tuple[Stream, ...]:
+def _lanes(fold: _Fold, rank: int) -> tuple[Lane, ...]:
     player, whole = fold.player(rank), fold.players
     if player is None:
-        return (Stream(rank, rank + 1, 0, 1, whole, _whole, 1, (), ()),)
+        return (Lane(rank, rank + 1, 0, 1, whole, _whole, 1, (), ()),)
     lanes = [
-        Stream(
+        Lane(
             rank, fold.rank(player ^ 1 << k), 0, 2, whole >> (k + 1), partial(_exchanged, fold, player, k), 1,
             _before(fold, player, k), _before(fold, player ^ 1 << k, k),
         )
         for k in range(fold.rounds)
     ]  # fmt: skip
     if player < fold.folded:
-        lanes.append(Stream(rank, rank - 1, 0, 1, whole, _whole, 0, (*_folded(player), *_partners(fold, player, range(fold.rounds), 2))))
+        lanes.append(Lane(rank, rank - 1, 0, 1, whole, _whole, 0, (*_folded(player), *_partners(fold, player, range(fold.rounds), 2))))
     return tuple(lanes)
 
 

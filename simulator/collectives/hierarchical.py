@@ -16,7 +16,7 @@ import numpy as np
 from simulator.collectives.around import Times, around_the_ring, evenly_around_the_ring
 from simulator.collectives.collective import Scheduled
 from simulator.collectives.wire import ConnectionTimes, Wire
-from simulator.program.schedule import Await, Schedule, Stream, columns
+from simulator.program.schedule import Await, Lane, Schedule, columns
 
 __all__ = ["Hierarchical", "hierarchical_schedule"]
 
@@ -30,7 +30,7 @@ def hierarchical_schedule(ranks: int, group: int) -> Schedule:
     return Schedule(ranks, ranks, lambda rank: _lanes(rank, *shape))
 
 
-def _lanes(rank: int, groups: int, group: int) -> tuple[Stream, ...]:
+def _lanes(rank: int, groups: int, group: int) -> tuple[Lane, ...]:
     place, column = divmod(rank, group)
     inner = Await(place * group + (column - 1) % group, _INNER, 0, 1)
     outer = Await((place - 1) % groups * group + column, _OUTER, 0, 1)
@@ -41,11 +41,11 @@ def _lanes(rank: int, groups: int, group: int) -> tuple[Stream, ...]:
         to = place * group + (column + 1) % group
         # reduce and scatter, then gather what the outer ring has summed
         awaits = (inner, reduced) if groups > 1 else (inner,)
-        lanes.append(Stream(rank, to, _INNER, 2 * (group - 1), groups, partial(_shard, column, groups, group), group - 1, awaits))
+        lanes.append(Lane(rank, to, _INNER, 2 * (group - 1), groups, partial(_shard, column, groups, group), group - 1, awaits))
     if groups > 1:
         to = (place + 1) % groups * group + column
         awaits = (scattered, outer) if group > 1 else (outer,)
-        lanes.append(Stream(rank, to, _OUTER, 2 * (groups - 1), 1, partial(_piece, place, column, groups, group), groups - 1, awaits))
+        lanes.append(Lane(rank, to, _OUTER, 2 * (groups - 1), 1, partial(_piece, place, column, groups, group), groups - 1, awaits))
     return tuple(lanes)
 
 

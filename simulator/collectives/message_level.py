@@ -38,7 +38,7 @@ _ALWAYS = 1 << 62
 """Buckets that a switch is asked to do: it has nothing to wait for but messages."""
 
 _Row = tuple[int, int, int, int]
-"""Stream, base, slope, onward: see :class:`~simulator.program.schedule.Needs`."""
+"""Lane, base, slope, onward: see :class:`~simulator.program.schedule.Needs`."""
 
 
 class _Lanes:

@@ -22,7 +22,7 @@ from simulator.collectives.double_tree import parents
 from simulator.collectives.exchanges import Plan
 from simulator.collectives.trial import at_a_steady_pace_s, together_s
 from simulator.collectives.wire import Wire
-from simulator.program.schedule import Await, Schedule, Stream
+from simulator.program.schedule import Await, Lane, Schedule
 
 __all__ = ["Nvls", "nvls_pieces", "nvls_schedule"]
 
@@ -48,7 +48,7 @@ def nvls_schedule(ranks: int, joined: int, pieces: int, trees: Trees = ()) -> Sc
     """
     nodes = ranks // joined
     stripes = _stripes(ranks, joined, trees)
-    lanes: dict[int, list[Stream]] = {rank: [] for rank in range(ranks + nodes)}
+    lanes: dict[int, list[Lane]] = {rank: [] for rank in range(ranks + nodes)}
     next_switch = ranks + nodes
     for place in range(nodes):
         for lane in _to_owners(ranks + place, list(range(place * joined, (place + 1) * joined)), pieces):
@@ -96,14 +96,14 @@ def _of_tree(place: int, owners: list[int], above: list[list[int | None]], switc
     return (*_own(switch, stripe, stripes), *below)
 
 
-def _to_owners(switch: int, joined: list[int], pieces: int) -> Iterator[Stream]:
+def _to_owners(switch: int, joined: list[int], pieces: int) -> Iterator[Lane]:
     """What the devices of a switch put out, the parts in turn, and the sum of each part to its owner."""
     count = len(joined)
     for rank in joined:
-        yield Stream(rank, switch, _OUT, count * pieces, 1, partial(_in_turn, count, pieces), count * pieces)
+        yield Lane(rank, switch, _OUT, count * pieces, 1, partial(_in_turn, count, pieces), count * pieces)
     for column, owner in enumerate(joined):
         awaits = tuple(Await(rank, _OUT, column + 1, count) for rank in joined)
-        yield Stream(switch, owner, _SUM, pieces, 1, (column * pieces).__add__, 0, awaits)
+        yield Lane(switch, owner, _SUM, pieces, 1, (column * pieces).__add__, 0, awaits)
 
 
 def _in_turn(count: int, pieces: int, index: int) -> int:
@@ -114,13 +114,13 @@ def _striped(first: int, stripe: int, stripes: int, index: int) -> int:
     return first + stripes * index + stripe
 
 
-def _between_owners(owners: list[int], ranks: int, column: int, pieces: int, stripe: int) -> Iterator[Stream]:
+def _between_owners(owners: list[int], ranks: int, column: int, pieces: int, stripe: int) -> Iterator[Lane]:
     """One of the two trees between the owners of a part."""
     above, number = parents(len(owners), stripe), _BETWEEN + stripe
     messages = (pieces + 1 - stripe) // 2
     if not messages:
         return
-    lane = partial(Stream, number=number, messages=messages, parts=1, first=partial(_striped, column * pieces, stripe, 2))
+    lane = partial(Lane, number=number, messages=messages, parts=1, first=partial(_striped, column * pieces, stripe, 2))
     for place, owner in enumerate(owners):
         below = tuple(Await(owners[child], number, 1, 1) for child, its in enumerate(above) if its == place)
         rises = (*_own(ranks + place, stripe, 2), *below)
@@ -135,7 +135,7 @@ def _between_owners(owners: list[int], ranks: int, column: int, pieces: int, str
 
 def _to_all(
     owner: int, switch: int, joined: range, column: int, pieces: int, stripes: int, done: Callable[[int, int, int], tuple[Await, ...]]
-) -> Iterator[Stream]:
+) -> Iterator[Lane]:
     """The sum of a part from its owner to its switch, and copies from there to all."""
     for stripe in range(stripes):
         messages = (pieces + stripes - 1 - stripe) // stripes
@@ -143,10 +143,10 @@ def _to_all(
             continue
         first = partial(_striped, column * pieces, stripe, stripes)
         back = _BACK + stripe
-        yield Stream(owner, switch, back, messages, 1, first, 0, done(switch, stripe, stripes))
+        yield Lane(owner, switch, back, messages, 1, first, 0, done(switch, stripe, stripes))
         for rank in joined:
             number = _COPY + stripes * column + stripe
-            yield Stream(switch, rank, number, messages, 1, first, 0, (Await(owner, back, 1, 1),))
+            yield Lane(switch, rank, number, messages, 1, first, 0, (Await(owner, back, 1, 1),))
 
 
 class Nvls(Scheduled):

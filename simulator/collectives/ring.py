@@ -22,7 +22,7 @@ from simulator.collectives.collective import Scheduled
 from simulator.collectives.wire import Wire
 from simulator.program.operations import Operation
 from simulator.program.program import Integers
-from simulator.program.schedule import Await, Columns, Schedule, Stream
+from simulator.program.schedule import Await, Columns, Lane, Schedule
 
 __all__ = ["Rings", "bidirectional_ring_schedule", "rail_ring_schedule", "ring_schedule"]
 
@@ -36,12 +36,12 @@ def _first(ranks: int, rank: int, way: int, ahead: int, index: int) -> int:
     return (rank - way * (index + ahead)) % ranks + (0 if way > 0 else ranks)
 
 
-def _lane(ranks: int, operation: Operation, way: int, rank: int) -> Stream:
+def _lane(ranks: int, operation: Operation, way: int, rank: int) -> Lane:
     rounds, number = _rounds(ranks, operation), 0 if way > 0 else 1
     adding = 0 if operation == "all-gather" else ranks - 1
     # a chunk that is to end at its own rank begins with the rank after it
     first = partial(_first, ranks, rank, way, 1 if operation == "reduce-scatter" else 0)
-    return Stream(rank, (rank + way) % ranks, number, rounds, 1, first, adding, (Await((rank - way) % ranks, number, 0, 1),))
+    return Lane(rank, (rank + way) % ranks, number, rounds, 1, first, adding, (Await((rank - way) % ranks, number, 0, 1),))
 
 
 def _columns(ranks: int, operation: Operation, ways: tuple[int, ...]) -> Columns:
@@ -53,7 +53,7 @@ def _columns(ranks: int, operation: Operation, ways: tuple[int, ...]) -> Columns
 
 
 def _ring(ranks: int, operation: Operation, ways: tuple[int, ...]) -> Schedule:
-    def lanes(rank: int) -> tuple[Stream, ...]:
+    def lanes(rank: int) -> tuple[Lane, ...]:
         return tuple(_lane(ranks, operation, way, rank) for way in ways) if ranks > 1 else ()
 
     return Schedule(ranks, ranks * len(ways), lanes, lambda: _columns(ranks, operation, ways))
@@ -77,7 +77,7 @@ def rail_ring_schedule(ranks: int, joined: int, rails: int, operation: Operation
     orders = [_order_of_rail(ranks, joined, rails, rail) for rail in range(rails)]
     places = [np.argsort(order) for order in orders]
 
-    def lanes(rank: int) -> tuple[Stream, ...]:
+    def lanes(rank: int) -> tuple[Lane, ...]:
         return tuple(
             _rail_lane(ranks, operation, rail, order, int(place[rank]))
             for rail, (order, place) in enumerate(zip(orders, places, strict=True))
@@ -92,14 +92,14 @@ def _order_of_rail(ranks: int, joined: int, rails: int, rail: int) -> Integers:
     return place // joined * joined + (place + rail * (joined // rails)) % joined
 
 
-def _rail_lane(ranks: int, operation: Operation, rail: int, order: Integers, place: int) -> Stream:
+def _rail_lane(ranks: int, operation: Operation, rail: int, order: Integers, place: int) -> Lane:
     its = _lane(ranks, operation, 1, place)
 
     def first(index: int) -> int:
         return rail * ranks + int(order[its.first(index)])
 
     before = Await(int(order[place - 1]), rail, 0, 1)
-    return Stream(int(order[place]), int(order[its.target]), rail, its.messages, 1, first, its.adding, (before,))
+    return Lane(int(order[place]), int(order[its.target]), rail, its.messages, 1, first, its.adding, (before,))
 
 
 class Rings(Scheduled):

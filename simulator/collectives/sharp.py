@@ -16,7 +16,7 @@ from simulator.collectives.aggregation import Trees, lanes_of_tree
 from simulator.collectives.around import Times, around_the_ring
 from simulator.collectives.collective import Scheduled
 from simulator.collectives.wire import ConnectionTimes, Wire
-from simulator.program.schedule import Await, Columns, Schedule, Stream, columns
+from simulator.program.schedule import Await, Columns, Lane, Schedule, columns
 
 __all__ = ["Sharp", "sharp_pieces", "sharp_schedule"]
 
@@ -32,7 +32,7 @@ def sharp_pieces(size_bytes: float, joined: int, chunk_bytes: float) -> int:
 def sharp_schedule(ranks: int, trees: Trees, pieces: int) -> Schedule:
     """A part of ``pieces`` parts for each tree, and inner rings of that number of ranks that follow one another."""
     joined = len(trees)
-    lanes: list[list[Stream]] = [[] for _ in range(ranks)]
+    lanes: list[list[Lane]] = [[] for _ in range(ranks)]
     if joined > 1:
         for rank in range(ranks):
             place, column = divmod(rank, joined)
@@ -41,7 +41,7 @@ def sharp_schedule(ranks: int, trees: Trees, pieces: int) -> Schedule:
                 Await(ranks + _first_switch(trees, column) + trees[column][place], _OUTER, pieces, 0, joined - 1),
             )
             to, first = place * joined + (column + 1) % joined, partial(_shard, column, joined, pieces)
-            lanes[rank].append(Stream(rank, to, _INNER, 2 * (joined - 1), pieces, first, joined - 1, awaits))
+            lanes[rank].append(Lane(rank, to, _INNER, 2 * (joined - 1), pieces, first, joined - 1, awaits))
     switches = _first_switch(trees, joined)
     lanes += [[] for _ in range(switches)]
     for column, tree in enumerate(trees):

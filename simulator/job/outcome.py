@@ -24,7 +24,7 @@ from simulator.results.cost import usd_per_hour
 from simulator.results.intervals import prediction_interval
 from simulator.results.results import Result
 from simulator.scenario import Resolved
-from simulator.spec.discrepancy import off_of
+from simulator.spec.discrepancy import relative_error_of
 from simulator.spec.figures import Checkpointing, Epoch, Estimate, JobOutcome, JobParts, Warned
 from simulator.spec.job import Faults
 from simulator.strategies.assembling import crowding
@@ -155,9 +155,9 @@ def _outcome(scenario: Resolved, window: Result, courses: Sequence[Course], ends
     parts = JobParts(**{name: statistics.fmean(getattr(end.parts, name) for end in finished) for name in JobParts.model_fields})
     time_s = statistics.fmean(end.time_s for end in finished)
     # what the model is off by is of steps; the rest is as it is given
-    off = off_of(window.discrepancy).times(parts.of_steps / time_s)
+    relative_error = relative_error_of(window.discrepancy).times(parts.of_steps / time_s)
     each = [0.0 if end.given_up else job.total_samples / end.time_s for end in ends]
-    times = prediction_interval([end.time_s for end in finished], off.inverse)
+    times = prediction_interval([end.time_s for end in finished], relative_error.inverse)
     hourly = usd_per_hour(scenario)
     checkpoints_s = checkpoints_of(_mean_course(courses))
     return JobOutcome(
@@ -166,7 +166,7 @@ def _outcome(scenario: Resolved, window: Result, courses: Sequence[Course], ends
         epochs=job.total_samples / job.epoch_samples,
         time_s=times,
         cost_usd=None if hourly is None else _times(times, hourly / _HOUR_S),
-        samples_per_s=prediction_interval(each, off),
+        samples_per_s=prediction_interval(each, relative_error),
         samples_per_s_of_each_replication=tuple(each),
         goodput=_at_most_1(prediction_interval([end.parts.steps / end.time_s for end in finished])),
         parts_s=parts,

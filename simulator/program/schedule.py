@@ -3,7 +3,7 @@
 Ranks are counted within their group: rank i here is the i-th of the group's list
 (:class:`~simulator.collectives.wire.Group`).
 
-The buffer is cut into equal parts. A :class:`Stream` carries messages from one rank to
+The buffer is cut into equal parts. A :class:`Lane` carries messages from one rank to
 another, in order; a message holds a run of parts and leaves when the source has its own
 data and what the message awaits. A rank has its result when it has received every message
 meant for it, and has ended when its own messages have left it as well.
@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Await", "Columns", "Message", "Needs", "Schedule", "Stream", "Tables", "columns", "flattened"]
+__all__ = ["Await", "Columns", "Lane", "Message", "Needs", "Schedule", "Tables", "columns", "flattened"]
 
 Indices = NDArray[np.int32]
 
@@ -54,7 +54,7 @@ class Message(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class Lane:
     """Messages in order from one rank to another.
 
     Attributes
@@ -127,7 +127,7 @@ class Schedule:
 
     ranks: int
     parts: int
-    lanes_from: Callable[[int], tuple[Stream, ...]]
+    lanes_from: Callable[[int], tuple[Lane, ...]]
     at_once: Callable[[], Columns] | None = None
     switches: int = 0
 
@@ -136,12 +136,12 @@ class Schedule:
         """Ranks and switches."""
         return self.ranks + self.switches
 
-    def lanes(self) -> Iterator[Stream]:
+    def lanes(self) -> Iterator[Lane]:
         """Every lane, by source."""
         for rank in range(self.members):
             yield from self.lanes_from(rank)
 
-    def share(self, lane: Stream) -> float:
+    def share(self, lane: Lane) -> float:
         """What all messages of a lane carry together, in buffers."""
         return lane.messages * lane.parts / self.parts
 

@@ -17,7 +17,7 @@ from simulator.base.spec import Spec
 from simulator.base.validation_errors import validated
 from simulator.resolve.practice import is_carried
 from simulator.scenario import Resolved, Scenario
-from simulator.spec.discrepancy import Z_90, Discrepancy, Doubt, Part, Regime, RegimeText
+from simulator.spec.discrepancy import Z_90, AppliedDiscrepancy, Discrepancy, Part, Regime, RegimeText
 from simulator.spec.figures import Breakdown, Utilisation
 
 __all__ = [
@@ -32,8 +32,8 @@ __all__ = [
     "MEASURED",
     "ONE_NODE",
     "SYNCHRONOUS",
+    "applied_discrepancy",
     "discrepancy_of",
-    "doubt_of",
     "factor",
     "is_borrowed",
     "reach_of",
@@ -205,7 +205,9 @@ def _shares_of(scenario: Scenario, parts: Breakdown, hidden_s: float, use: Utili
 _STEP = 0.05
 
 
-def doubt_of(scenario: Resolved, parts: Breakdown, hidden_s: float, use: Utilisation, simulated: Resolved | None = None) -> Doubt | None:
+def applied_discrepancy(
+    scenario: Resolved, parts: Breakdown, hidden_s: float, use: Utilisation, simulated: Resolved | None = None
+) -> AppliedDiscrepancy | None:
     """The discrepancy as it reaches the throughput of a scenario with these steps; None where there is none.
 
     ``simulated`` is what was put in the place of the scenario, with rates as they are achieved; left out: itself.
@@ -230,7 +232,7 @@ def doubt_of(scenario: Resolved, parts: Breakdown, hidden_s: float, use: Utilisa
         )
 
     compute, communication = _shares_of(simulated, parts, hidden_s, use)
-    return Doubt(
+    return AppliedDiscrepancy(
         regime=regime,
         borrowed=scenario.discrepancy is None and is_borrowed(scenario),
         reach=reach,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.spec.discrepancy import CERTAIN, Z_90, Off
+from simulator.spec.discrepancy import CERTAIN, Z_90, RelativeError
 from simulator.spec.figures import Estimate
 
 __all__ = ["FEWEST_REPLICATIONS", "around", "combined", "normal_half_width", "paired_ratio", "prediction_interval", "widened", "wins"]
@@ -22,7 +22,7 @@ _STUDENT_95 = (
 """0.95 quantiles of Student's t for 1 to 17 degrees of freedom; a table, since scipy takes a second to import."""
 
 
-def prediction_interval(values: Sequence[float], off: Off = CERTAIN) -> Estimate:
+def prediction_interval(values: Sequence[float], relative_error: RelativeError = CERTAIN) -> Estimate:
     """Mean, and where the next value of the same kind falls with probability 90%.
 
     With what the model itself is off by, ``off``, it is :func:`widened`; else it is that of the values alone.
@@ -33,13 +33,13 @@ def prediction_interval(values: Sequence[float], off: Off = CERTAIN) -> Estimate
     Intervals, 1991, section 5.2). With fewer, a normal distribution is assumed:
     mean -+ t s sqrt(1 + 1/n).
     """
-    return _estimate(*_spread(values), off)
+    return _estimate(*_spread(values), relative_error)
 
 
-def around(mean: float, values: Sequence[float], off: Off = CERTAIN) -> Estimate:
+def around(mean: float, values: Sequence[float], relative_error: RelativeError = CERTAIN) -> Estimate:
     """The same about another mean, that of all that the values are means of; the interval holds it."""
     _, low, high = _spread(values)
-    return _estimate(mean, low, high, off)
+    return _estimate(mean, low, high, relative_error)
 
 
 def _spread(values: Sequence[float]) -> tuple[float, float, float]:
@@ -62,21 +62,21 @@ def _deviation(sample: NDArray[np.float64], mean: float) -> float:
     return math.sqrt(float(np.add.reduce(left * left)) / (len(sample) - 1))
 
 
-def widened(estimate: Estimate, off: Off) -> Estimate:
+def widened(estimate: Estimate, relative_error: RelativeError) -> Estimate:
     """An interval of chance with what the model is off by: on each side the distances from the mean, in logarithms, by :func:`combined`.
 
     An end at 0, as of few replications that scatter much, stays there.
     """
-    return _estimate(estimate.mean, estimate.low, estimate.high, off)
+    return _estimate(estimate.mean, estimate.low, estimate.high, relative_error)
 
 
-def _estimate(mean: float, low: float, high: float, off: Off) -> Estimate:
+def _estimate(mean: float, low: float, high: float, relative_error: RelativeError) -> Estimate:
     """A mean and its interval, widened to hold the mean and what the model is off by."""
     low, high = min(low, mean), max(high, mean)
-    if off != CERTAIN and mean > 0:
+    if relative_error != CERTAIN and mean > 0:
         if low > 0:
-            low = min(mean * math.exp(combined(math.log(low / mean), -Z_90 * off.low)), mean)
-        high = max(mean * math.exp(combined(math.log(high / mean), Z_90 * off.high)), mean)
+            low = min(mean * math.exp(combined(math.log(low / mean), -Z_90 * relative_error.low)), mean)
+        high = max(mean * math.exp(combined(math.log(high / mean), Z_90 * relative_error.high)), mean)
     return Estimate(mean=mean, low=low, high=high)
 
 
@@ -100,7 +100,7 @@ def normal_half_width(count: int) -> float:
     return _STUDENT_95[count - 2] * math.sqrt(1 + 1 / count)
 
 
-def paired_ratio(ours: Sequence[float], theirs: Sequence[float], off: Off = CERTAIN) -> Estimate:
+def paired_ratio(ours: Sequence[float], theirs: Sequence[float], relative_error: RelativeError = CERTAIN) -> Estimate:
     """Ours over theirs, run by run: the mean of the ratios and where the ratio of the next pair falls with probability 90%.
 
     What both runs of a pair have in common, such as a draw of the fitted parameters, cancels.
@@ -117,7 +117,7 @@ def paired_ratio(ours: Sequence[float], theirs: Sequence[float], off: Off = CERT
     ValueError
         They are not equally many.
     """
-    return prediction_interval([our / their for our, their in zip(ours, theirs, strict=True)], off)
+    return prediction_interval([our / their for our, their in zip(ours, theirs, strict=True)], relative_error)
 
 
 def wins(ours: Sequence[float], theirs: Sequence[float]) -> int:

@@ -21,17 +21,17 @@ from simulator.resolve.teams import as_workers
 from simulator.results.bottleneck import bottleneck
 from simulator.results.cost import placement_of
 from simulator.results.evidence import coverage
-from simulator.results.inadequacy import doubt_of
+from simulator.results.inadequacy import applied_discrepancy
 from simulator.results.intervals import around, prediction_interval
 from simulator.results.next_change import Gains, contested, gains_of
 from simulator.results.results import Result
 from simulator.results.warnings import warnings_of
 from simulator.scenario import Resolved, Scenario
-from simulator.spec.discrepancy import Doubt, Off, off_of
+from simulator.spec.discrepancy import AppliedDiscrepancy, RelativeError, relative_error_of
 from simulator.spec.figures import Breakdown, Estimate, Histogram, Phase, Quantiles, Reduced, Scatter, Stage, Staleness, Utilisation
 from simulator.strategies.catalogue import ALONE
 
-__all__ = ["Window", "alone_scenario", "doubt_of_runs", "summarise"]
+__all__ = ["Window", "alone_scenario", "applied_to_runs", "summarise"]
 
 _SHORTEST_S, _LONGEST_S = 1e-15, 1e15
 
@@ -88,8 +88,8 @@ def summarise(
     batch_alone = alone_scenario(scenario).batch
     baseline = [run.steps * kept * batch_alone / run.window_s for run in alone]
     breakdown, hidden_s, (utilisation, busiest) = _breakdown(runs), _hidden_s(runs), _utilisation(runs)
-    doubt = doubt_of(scenario, breakdown, hidden_s, utilisation, achieved)
-    off = off_of(doubt)
+    applied = applied_discrepancy(scenario, breakdown, hidden_s, utilisation, achieved)
+    relative_error = relative_error_of(applied)
     # both runs of a replication have their draws in common, which so cancel
     speedups = [together / single for together, single in zip(samples_per_s, baseline, strict=True)]
     stages = _stages(achieved, runs)
@@ -106,20 +106,20 @@ def summarise(
         seed=scenario.run.seed,
         replicas=scenario.replicas,
         placement=placement_of(scenario),
-        throughput_samples_per_s=prediction_interval(samples_per_s, off),
-        updates_per_s=prediction_interval([run.updates * kept / run.window_s for run in runs], off),
+        throughput_samples_per_s=prediction_interval(samples_per_s, relative_error),
+        updates_per_s=prediction_interval([run.updates * kept / run.window_s for run in runs], relative_error),
         throughput_of_each_replication=tuple(samples_per_s),
         wasted_samples_per_s=float(np.mean([(run.steps - run.accepted_steps * kept) * step_samples / run.window_s for run in runs])),
         dropped_share=dropped if dropped > 1e-12 else 0.0,
         monte_carlo_error=float(np.std(samples_per_s, ddof=1) / np.sqrt(len(runs))),
         step_time_s=step_time,
-        mean_step_s=around(step_time.mean, [run.step_time.mean() for run in runs], off.inverse),
-        speedup=_at_most(scenario.ranks, speedups, off, scenario),
-        scaling_efficiency=_at_most(1.0, [speedup / scenario.ranks for speedup in speedups], off, scenario),
+        mean_step_s=around(step_time.mean, [run.step_time.mean() for run in runs], relative_error.inverse),
+        speedup=_at_most(scenario.ranks, speedups, relative_error, scenario),
+        scaling_efficiency=_at_most(1.0, [speedup / scenario.ranks for speedup in speedups], relative_error, scenario),
         staleness=staleness,
-        mean_staleness=_mean_staleness(scenario, runs, staleness.mean, doubt),
-        discrepancy=doubt,
-        scatter=_scatter(runs, samples_per_s, off),
+        mean_staleness=_mean_staleness(scenario, runs, staleness.mean, applied),
+        discrepancy=applied,
+        scatter=_scatter(runs, samples_per_s, relative_error),
         phase=phase,
         breakdown_s=breakdown,
         hidden_communication_s=hidden_s,
@@ -140,36 +140,36 @@ def _rate(run: Measured) -> float:
     return run.accepted_steps / run.window_s
 
 
-def _at_most(linear: float, values: Sequence[float], off: Off, scenario: Scenario) -> Estimate:
+def _at_most(linear: float, values: Sequence[float], relative_error: RelativeError, scenario: Scenario) -> Estimate:
     """A speed-up or an efficiency with its interval, which what the model is off by does not carry beyond linear scaling.
 
     Equal devices that do the same work each can lose time together and gain none; only where some are faster than the one that is
     counted against, or where runs themselves come out so, may it be more.
     """
-    found = prediction_interval(values, off)
+    found = prediction_interval(values, relative_error)
     if not scenario.cluster.even:
         return found
     return Estimate(mean=found.mean, low=found.low, high=max(min(found.high, linear), *values))
 
 
-def doubt_of_runs(scenario: Resolved, runs: Sequence[Measured]) -> Doubt | None:
+def applied_to_runs(scenario: Resolved, runs: Sequence[Measured]) -> AppliedDiscrepancy | None:
     """What the model is off by, as far as it reaches the throughput of these replications; None where there is no discrepancy."""
-    return doubt_of(scenario, _breakdown(runs), _hidden_s(runs), _utilisation(runs)[0])
+    return applied_discrepancy(scenario, _breakdown(runs), _hidden_s(runs), _utilisation(runs)[0])
 
 
 def _hidden_s(runs: Sequence[Measured]) -> float:
     return math.fsum(run.hidden_s for run in runs) / sum(run.steps for run in runs)
 
 
-def _mean_staleness(scenario: Resolved, runs: Sequence[Measured], mean: float, doubt: Doubt | None) -> Estimate | None:
+def _mean_staleness(scenario: Resolved, runs: Sequence[Measured], mean: float, applied: AppliedDiscrepancy | None) -> Estimate | None:
     """Mean staleness of one run, with its interval; exactly known of pipelines that apply late gradients; none where none are late."""
     if not scenario.servers:
         return Estimate(mean=mean, low=mean, high=mean) if mean else None
-    sd = doubt.staleness if doubt is not None else 0.0
-    return around(mean, [run.staleness.mean() for run in runs], Off(sd, sd))
+    sd = applied.staleness if applied is not None else 0.0
+    return around(mean, [run.staleness.mean() for run in runs], RelativeError(sd, sd))
 
 
-def _scatter(runs: Sequence[Measured], rates: Sequence[float], off: Off) -> Scatter:
+def _scatter(runs: Sequence[Measured], rates: Sequence[float], relative_error: RelativeError) -> Scatter:
     """What the throughput's interval is made of.
 
     Parameters can be told from luck by how the replications' throughputs follow what each of
@@ -185,7 +185,7 @@ def _scatter(runs: Sequence[Measured], rates: Sequence[float], off: Off) -> Scat
     if columns and freedom > 0 and variance > 0:
         left = _unexplained(logs, columns)
         explained = max(1.0 - float(np.add.reduce(left * left)) / freedom / variance, 0.0)
-    return Scatter(model=off.sd, parameters=math.sqrt(explained * variance), luck=math.sqrt((1.0 - explained) * variance))
+    return Scatter(model=relative_error.sd, parameters=math.sqrt(explained * variance), luck=math.sqrt((1.0 - explained) * variance))
 
 
 def _unexplained(values: NDArray[np.float64], columns: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:

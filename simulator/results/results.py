@@ -14,7 +14,7 @@ from simulator.base.text import counted, estimated, format_seconds, format_share
 from simulator.results.cost import placement_of, usd_per_hour, usd_per_million_samples
 from simulator.results.rows import BRIEF, COLUMNS, OF_JOB
 from simulator.scenario import Scenario
-from simulator.spec.discrepancy import Doubt
+from simulator.spec.discrepancy import AppliedDiscrepancy
 from simulator.spec.figures import (
     Assumed,
     Bottleneck,
@@ -113,7 +113,9 @@ class Result(Outcome):
     scaling_efficiency: Estimate = Field(description="speed-up over ranks: replicas, or the parts that these are cut into")
     staleness: Staleness = Field(description="how stale gradients are when they are applied")
     mean_staleness: Estimate | None = Field(default=None, description="mean staleness of one run; null where none is late by design")
-    discrepancy: Doubt | None = Field(default=None, description="what the model is off by, as far as intervals hold it; null: they do not")
+    discrepancy: AppliedDiscrepancy | None = Field(
+        default=None, description="what the model is off by, as far as intervals hold it; null: they do not"
+    )
     scatter: Scatter = Field(description="what the interval of the throughput is made of")
     phase: Phase | None = Field(default=None, description="whether asynchronous workers, where there are several, step at the same time")
     breakdown_s: Breakdown = Field(description="where the mean step's time goes")

@@ -22,16 +22,16 @@ from simulator.base.text import format_share
 __all__ = [
     "CERTAIN",
     "Z_90",
+    "AppliedDiscrepancy",
     "Deviation",
     "Discrepancy",
-    "Doubt",
     "LeftOutRows",
-    "Off",
     "Part",
     "Regime",
     "RegimeText",
+    "RelativeError",
     "between",
-    "off_of",
+    "relative_error_of",
 ]
 
 Z_90 = 1.6448536269514722
@@ -68,20 +68,20 @@ RegimeText = Annotated[Regime, BeforeValidator(_regime), PlainSerializer(str, re
 """A regime, which files have as its text."""
 
 
-class Off(NamedTuple):
+class RelativeError(NamedTuple):
     """Standard deviations of the logarithm of a figure, towards lower values and towards higher ones."""
 
     low: float = 0.0
     high: float = 0.0
 
     @property
-    def inverse(self) -> Off:
+    def inverse(self) -> RelativeError:
         """Of one over the figure: of a step's time, where this is of a throughput."""
-        return Off(self.high, self.low)
+        return RelativeError(self.high, self.low)
 
-    def times(self, factor: float) -> Off:
+    def times(self, factor: float) -> RelativeError:
         """So many times as far."""
-        return Off(self.low * factor, self.high * factor)
+        return RelativeError(self.low * factor, self.high * factor)
 
     @property
     def sd(self) -> float:
@@ -89,7 +89,7 @@ class Off(NamedTuple):
         return math.sqrt((self.low**2 + self.high**2) / 2)
 
 
-CERTAIN = Off()
+CERTAIN = RelativeError()
 """Nothing is off."""
 
 
@@ -143,7 +143,7 @@ class Part(Spec):
     ends: tuple[float, float] = Field(description="both at the ends of the cause's 90% interval")
 
 
-class Doubt(Spec):
+class AppliedDiscrepancy(Spec):
     """The discrepancy as it reaches one result."""
 
     regime: RegimeText = Field(default=Regime(), description="regime whose figures these are")
@@ -171,17 +171,17 @@ class Doubt(Spec):
         return f"such 90% intervals held {held} that took no part in their estimate"
 
     @property
-    def off(self) -> Off:
+    def relative_error(self) -> RelativeError:
         """Of the throughput."""
-        return Off(math.hypot(*(part.slower for part in self.parts)), math.hypot(*(part.faster for part in self.parts)))
+        return RelativeError(math.hypot(*(part.slower for part in self.parts)), math.hypot(*(part.faster for part in self.parts)))
 
 
-def off_of(doubt: Doubt | None) -> Off:
+def relative_error_of(applied: AppliedDiscrepancy | None) -> RelativeError:
     """Of the throughput; nothing where there is no discrepancy."""
-    return CERTAIN if doubt is None else doubt.off
+    return CERTAIN if applied is None else applied.relative_error
 
 
-def between(ours: Doubt | None, theirs: Doubt | None) -> Off:
+def between(ours: AppliedDiscrepancy | None, theirs: AppliedDiscrepancy | None) -> RelativeError:
     """Of the throughput of ours over theirs: causes that both have in common cancel as far as they are equal.
 
     What a cause does to each is compared where it is as large as it may be, at the ends of its
@@ -195,4 +195,4 @@ def between(ours: Doubt | None, theirs: Doubt | None) -> Off:
         changes = his_slower - slower, faster - his_faster  # of the ratio's logarithm: with more time, and with less
         low.append(max(0.0, *(-change for change in changes)))
         high.append(max(0.0, *changes))
-    return Off(math.hypot(*low) / Z_90, math.hypot(*high) / Z_90)
+    return RelativeError(math.hypot(*low) / Z_90, math.hypot(*high) / Z_90)

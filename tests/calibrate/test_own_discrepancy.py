@@ -17,7 +17,7 @@ TERM = {"compute": {"per_doubling": 0.05}, "communication": {"at": 0.1}}
 
 def told(result: Result, times: float, count: int) -> Any:
     """Points that are so many deviations off, half of them either way."""
-    off, mean = result.discrepancy.off.sd, result.throughput_samples_per_s.mean
+    off, mean = result.discrepancy.relative_error.sd, result.throughput_samples_per_s.mean
     made = [
         Compared(
             name=f"{number}", group="points", measured=(mean * math.exp((-1) ** number * times * off),),

@@ -14,7 +14,7 @@ from paceline.planning.space import Space
 from simulator import simulate
 from simulator.results.cost import usd_per_hour
 from simulator.results.results import Result
-from simulator.spec.discrepancy import off_of
+from simulator.spec.discrepancy import relative_error_of
 
 pytestmark = pytest.mark.slow
 
@@ -39,7 +39,7 @@ def spaces(strategy: dict[str, object], bandwidth: str) -> Space:
 
 def sure(goal: Goal, result: Result) -> float:
     needed = required_rate(goal, usd_per_hour(result.scenario))
-    return confidence_of(result.throughput_of_each_replication, needed, off_of(result.discrepancy))
+    return confidence_of(result.throughput_of_each_replication, needed, relative_error_of(result.discrepancy))
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=["ring", "async", "sync"])

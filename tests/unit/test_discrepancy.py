@@ -20,7 +20,7 @@ from simulator.base.errors import ScenarioError
 from simulator.results.inadequacy import discrepancy_of, reach_of, regime_of, regimes
 from simulator.results.intervals import combined, prediction_interval, widened
 from simulator.results.results import Result
-from simulator.spec.discrepancy import CERTAIN, Z_90, Off, Regime, between
+from simulator.spec.discrepancy import CERTAIN, Z_90, Regime, RelativeError, between
 from simulator.spec.figures import Estimate
 
 RING = {"kind": "multi-worker-mirrored", "workers": 4}
@@ -42,13 +42,13 @@ def test_normal_chance_and_a_normal_discrepancy_are_those_of_their_sum() -> None
     rng = np.random.default_rng(2)
     chance, model = rng.normal(0, 0.05, 200_000), rng.normal(0, 0.12, 200_000)
     by_chance = np.quantile(np.exp(chance), [0.05, 0.95])
-    told = widened(Estimate(mean=1.0, low=by_chance[0], high=by_chance[1]), Off(0.12, 0.12))
+    told = widened(Estimate(mean=1.0, low=by_chance[0], high=by_chance[1]), RelativeError(0.12, 0.12))
     assert (told.low, told.high) == pytest.approx(np.quantile(np.exp(chance + model), [0.05, 0.95]), rel=0.005)
 
 
 def test_an_end_at_nothing_stays_there() -> None:
-    assert widened(Estimate(mean=1.0, low=0.0, high=2.0), Off(0.1, 0.1)).low == 0.0
-    assert widened(Estimate(mean=0.0, low=0.0, high=0.0), Off(0.1, 0.1)) == Estimate(mean=0.0, low=0.0, high=0.0)
+    assert widened(Estimate(mean=1.0, low=0.0, high=2.0), RelativeError(0.1, 0.1)).low == 0.0
+    assert widened(Estimate(mean=0.0, low=0.0, high=0.0), RelativeError(0.1, 0.1)) == Estimate(mean=0.0, low=0.0, high=0.0)
 
 
 DISTANCES = some.floats(-3, 3)
@@ -63,16 +63,16 @@ def test_distances_together_never_fall_where_one_rises(one: float, other: float,
 
 def test_means_stay_and_only_ends_move(scenario) -> None:
     plain = simulate(scenario(workload=JITTER, strategy=ASYNC, run=RUN))
-    off = simulate(scenario(workload=JITTER, strategy=ASYNC, run=RUN, discrepancy=TERM | {"staleness": {"at": 0.1}}))
+    relative_error = simulate(scenario(workload=JITTER, strategy=ASYNC, run=RUN, discrepancy=TERM | {"staleness": {"at": 0.1}}))
     assert plain.discrepancy is None
     for name in ("throughput_samples_per_s", "updates_per_s", "mean_step_s", "speedup", "scaling_efficiency", "mean_staleness"):
-        one, other = getattr(plain, name), getattr(off, name)
+        one, other = getattr(plain, name), getattr(relative_error, name)
         assert other.mean == one.mean
         assert other.low < one.low <= one.high < other.high, name
     for name in ("throughput_of_each_replication", "step_time_s", "breakdown_s", "staleness", "utilisation", "events"):
-        assert getattr(off, name) == getattr(plain, name)
-    assert off.mean_step_s.mean == off.step_time_s.mean
-    assert off.mean_staleness.mean == off.staleness.mean
+        assert getattr(relative_error, name) == getattr(plain, name)
+    assert relative_error.mean_step_s.mean == relative_error.step_time_s.mean
+    assert relative_error.mean_staleness.mean == relative_error.staleness.mean
 
 
 def test_one_replica_alone_has_none(scenario) -> None:
@@ -113,15 +113,15 @@ def test_every_regime_has_figures(scenario, strategy: dict[str, Any], cluster: d
 
 
 def test_it_grows_with_doublings_beyond_what_was_calibrated(scenario) -> None:
-    def doubt(workers: int, most: int) -> Any:
+    def applied(workers: int, most: int) -> Any:
         load = {**JITTER, "calibrated": {"batch": [1, 20], "workers": [1, most]}}
         return simulate(scenario(workload=load, strategy={**RING, "workers": workers}, run=RUN, discrepancy=TERM)).discrepancy
 
     assert reach_of(scenario(strategy={**RING, "workers": 8})) == 3.0
-    assert doubt(8, 8).reach == 0.0
-    assert doubt(8, 1).parts[0].slower > doubt(8, 2).parts[0].slower > doubt(8, 8).parts[0].slower
+    assert applied(8, 8).reach == 0.0
+    assert applied(8, 1).parts[0].slower > applied(8, 2).parts[0].slower > applied(8, 8).parts[0].slower
     whole = math.hypot(0.03, 0.02 * 3)
-    assert doubt(8, 1).parts[0].slower == pytest.approx(whole * doubt(8, 1).compute, rel=0.05)
+    assert applied(8, 1).parts[0].slower == pytest.approx(whole * applied(8, 1).compute, rel=0.05)
 
 
 @pytest.mark.parametrize("given", ["nothing", 3, {"compute": {"at": -1.0}}, {"comput": {"at": 0.1}}])
@@ -150,12 +150,12 @@ def test_luck_parameters_and_model_are_told_apart(scenario) -> None:
     uncertain = {"uncertainty": {"parameters": ["backward.per_sample_s"], "draws": [[2e-4 * float(one)] for one in draws]}}
     luck = simulate(scenario(workload=JITTER, strategy=RING, run=RUN)).scatter
     drawn = simulate(scenario(workload=uncertain, strategy=RING, run=RUN)).scatter
-    off = simulate(scenario(workload=uncertain, strategy=RING, run=RUN, discrepancy={"compute": {"at": 0.5}})).scatter
+    relative_error = simulate(scenario(workload=uncertain, strategy=RING, run=RUN, discrepancy={"compute": {"at": 0.5}})).scatter
     assert luck.shares == pytest.approx((0.0, 0.0, 1.0))
     assert drawn.shares == pytest.approx((0.0, 1.0, 0.0), abs=0.02)
-    assert off.shares[0] > 0.8
-    assert sum(off.shares) == pytest.approx(1.0)
-    assert (off.parameters, off.luck) == (drawn.parameters, drawn.luck)
+    assert relative_error.shares[0] > 0.8
+    assert sum(relative_error.shares) == pytest.approx(1.0)
+    assert (relative_error.parameters, relative_error.luck) == (drawn.parameters, drawn.luck)
 
 
 # -- comparisons ----------------------------------------------------------------------
@@ -167,7 +167,7 @@ def test_what_two_results_have_in_common_cancels(scenario) -> None:
         for workers in (4, 8)
     )
     plain = [simulate(scenario(workload=JITTER, strategy={**RING, "workers": workers}, run=RUN)) for workers in (4, 8)]
-    whole = ours.discrepancy.off.sd
+    whole = ours.discrepancy.relative_error.sd
     assert between(ours.discrepancy, ours.discrepancy) == CERTAIN
     assert between(ours.discrepancy, theirs.discrepancy).sd < 0.3 * whole
     # beside nothing all of it counts, at the ends of its 90% interval rather than at one standard deviation
@@ -182,13 +182,13 @@ def test_clusters_of_other_names_are_off_by_themselves(scenario) -> None:
         simulate(scenario(strategy=RING, cluster={"name": name}, run=RUN, discrepancy={"communication": {"at": 0.3}}))
         for name in ("one", "other")
     )
-    assert between(ours.discrepancy, theirs.discrepancy).sd == pytest.approx(math.sqrt(2) * ours.discrepancy.off.sd, rel=0.1)
+    assert between(ours.discrepancy, theirs.discrepancy).sd == pytest.approx(math.sqrt(2) * ours.discrepancy.relative_error.sd, rel=0.1)
 
 
 # -- confidences ----------------------------------------------------------------------
 
 RATES = some.lists(some.floats(50, 200), min_size=2, max_size=40)
-OFF = some.builds(Off, some.floats(0.001, 0.5), some.floats(0.001, 0.5))
+OFF = some.builds(RelativeError, some.floats(0.001, 0.5), some.floats(0.001, 0.5))
 
 
 @given(rates=RATES, needed=some.floats(20, 300))
@@ -196,28 +196,30 @@ def test_without_a_discrepancy_it_is_the_share_of_runs(rates: list[float], neede
     assert confidence_of(rates, needed) == sum(rate >= needed * (1 - 1e-12) for rate in rates) / (len(rates) + 1)
 
 
-@given(rates=RATES, off=OFF, confidence=some.floats(0.05, 0.95))
-def test_what_is_reached_with_a_confidence_has_at_least_that_confidence(rates: list[float], off: Off, confidence: float) -> None:
+@given(rates=RATES, relative_error=OFF, confidence=some.floats(0.05, 0.95))
+def test_what_is_reached_with_a_confidence_has_at_least_that_confidence(
+    rates: list[float], relative_error: RelativeError, confidence: float
+) -> None:
     if confidence > len(rates) / (len(rates) + 1):
         return
-    reached = reached_with(confidence, rates, off)
-    assert confidence_of(rates, reached * (1 - 1e-9), off) >= confidence - 1e-6
-    above = confidence_of(rates, reached * (1 + 1e-6), off)
+    reached = reached_with(confidence, rates, relative_error)
+    assert confidence_of(rates, reached * (1 - 1e-9), relative_error) >= confidence - 1e-6
+    above = confidence_of(rates, reached * (1 + 1e-6), relative_error)
     assert above < confidence + 1e-6 + 1 / (len(rates) + 1)
 
 
-@given(rates=RATES, off=OFF, needed=some.floats(20, 300), more=some.floats(1.0, 2.0))
-def test_more_is_never_surer(rates: list[float], off: Off, needed: float, more: float) -> None:
-    assert 0.0 <= confidence_of(rates, needed * more, off) <= confidence_of(rates, needed, off) + 1e-12
-    assert confidence_of(rates, needed, off) <= len(rates) / (len(rates) + 1)
+@given(rates=RATES, relative_error=OFF, needed=some.floats(20, 300), more=some.floats(1.0, 2.0))
+def test_more_is_never_surer(rates: list[float], relative_error: RelativeError, needed: float, more: float) -> None:
+    assert 0.0 <= confidence_of(rates, needed * more, relative_error) <= confidence_of(rates, needed, relative_error) + 1e-12
+    assert confidence_of(rates, needed, relative_error) <= len(rates) / (len(rates) + 1)
 
 
 def test_nineteen_of_nineteen_runs_and_a_doubt() -> None:
-    rates, off = [100.0] * 19, Off(0.1, 0.1)
+    rates, relative_error = [100.0] * 19, RelativeError(0.1, 0.1)
     assert confidence_of(rates, 90.0) == 0.95
-    assert confidence_of(rates, 90.0, off) == pytest.approx(NormalDist().cdf(-math.log(0.9) / 0.1))
-    assert reached_with(0.95, rates, off) == pytest.approx(100.0 * math.exp(-Z_90 * 0.1))
-    assert confidence_of(rates, math.inf, off) == 0.0
+    assert confidence_of(rates, 90.0, relative_error) == pytest.approx(NormalDist().cdf(-math.log(0.9) / 0.1))
+    assert reached_with(0.95, rates, relative_error) == pytest.approx(100.0 * math.exp(-Z_90 * 0.1))
+    assert confidence_of(rates, math.inf, relative_error) == 0.0
 
 
 @pytest.mark.parametrize("kind", ["gossip", "multi-worker-mirrored"])

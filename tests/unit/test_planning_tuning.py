@@ -18,7 +18,7 @@ from simulator import scenario_from_table, simulate
 from simulator.base.errors import InputError
 from simulator.results.results import Result
 from simulator.scenario import Scenario
-from simulator.spec.discrepancy import Doubt
+from simulator.spec.discrepancy import AppliedDiscrepancy
 from simulator.spec.figures import Estimate
 
 VARIABLES = [{"name": f"v{place}", "size_bytes": 1e6, "creation_index": place, "ready": (place + 1) / 12} for place in range(12)]
@@ -134,9 +134,9 @@ def test_an_untried_kind_is_first_where_its_worst_beats_the_best_of_others(low: 
             else scenario_from_table({**table(), "strategy": {"kind": kind, "workers": 4}}, "test")
         )
         given = its.model_copy(update={"discrepancy": None})
-        doubt = Doubt(borrowed=kind == "gossip")
+        applied = AppliedDiscrepancy(borrowed=kind == "gossip")
         result = SimpleNamespace(
-            scenario=given, discrepancy=doubt, throughput_samples_per_s=Estimate(mean=mean, low=low, high=high), kind=kind
+            scenario=given, discrepancy=applied, throughput_samples_per_s=Estimate(mean=mean, low=low, high=high), kind=kind
         )
         return SimpleNamespace(result=result, value=400.0 / mean)
 

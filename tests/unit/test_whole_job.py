@@ -21,7 +21,7 @@ from simulator import Result, load_scenario, simulate
 from simulator.base.errors import InputError, ScenarioError
 from simulator.base.table import frame_of
 from simulator.results.rows import COLUMNS, OF_JOB
-from simulator.spec.discrepancy import off_of
+from simulator.spec.discrepancy import relative_error_of
 from simulator.spec.figures import JobOutcome, JobParts
 
 RESULT = sweep()[4]
@@ -164,7 +164,7 @@ def test_a_goal_with_samples_is_held_against_the_whole_job() -> None:
 
 def test_what_the_model_is_off_by_is_of_steps_alone() -> None:
     result = simulate(load_scenario("ring", {"run.steps": 10, "job.samples": 1e4, "job.startup": "10 min"}))
-    whole, of_job = off_of(result.discrepancy), off_by(result, GOAL)
+    whole, of_job = relative_error_of(result.discrepancy), off_by(result, GOAL)
     share = job_of(result).parts_s.of_steps / job_of(result).time_s.mean
     assert share < 0.01
     assert of_job.high == pytest.approx(whole.high * share)
