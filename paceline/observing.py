@@ -95,9 +95,9 @@ def observe(
     bound = "" if page is None else _write_trace(page, scenario, recording)
     laws: Mapping[str, str] = {}
     if audit:
-        from simulator.checks.invariants import check_laws
+        from simulator.checks.invariants import check_invariants
 
-        laws = check_laws(scenario, recording)
+        laws = check_invariants(scenario, recording)
     return Observation(result, laws, _counted(recording) if audit else {}, trace, bound, tensorboard)
 
 

@@ -172,10 +172,10 @@ class Ceilings:
         groups: dict[Distribution, tuple[_Group, ...]] = {}
         rates = []
         for draw in self._draws:
-            law = draw.workload.jitter
-            if law not in groups:
-                groups[law] = _groups(scenario, law)
-            at_least_s = max(_times_s(scenario, draw, window, groups[law], needs))
+            distribution = draw.workload.jitter
+            if distribution not in groups:
+                groups[distribution] = _groups(scenario, distribution)
+            at_least_s = max(_times_s(scenario, draw, window, groups[distribution], needs))
             rates.append(kept * window.steps * scenario.batch / at_least_s if at_least_s > 0 else math.inf)
         return np.array(rates)
 
@@ -249,8 +249,8 @@ def _groups(scenario: Scenario, jitter: Distribution) -> tuple[_Group, ...]:
     counts: dict[tuple[float, JitterBounds], int] = {}
     for node in range(scenario.worker_nodes):
         kind = cluster.class_of(node)
-        law = kind.jitter if kind is not None and kind.jitter is not None else jitter
-        key = cluster.speed_of(node), jitter_bounds(law, cluster.slowdown_of(node))
+        distribution = kind.jitter if kind is not None and kind.jitter is not None else jitter
+        key = cluster.speed_of(node), jitter_bounds(distribution, cluster.slowdown_of(node))
         here = min(cluster.replicas_per_node, scenario.replicas - node * cluster.replicas_per_node)
         counts[key] = counts.get(key, 0) + here
     return tuple(_Group(count, speed, limits) for (speed, limits), count in counts.items())
@@ -450,7 +450,7 @@ def _limits_in_common(scenario: Scenario) -> JitterBounds:
     its = scenario.strategy.in_common(scenario)
     if its is None:
         return JitterBounds(0.0, 1.0, 1.0)
-    each = jitter_bounds(its.law)
+    each = jitter_bounds(its.distribution)
     return each._replace(variance=each.variance * max(math.fsum(one * one for one in weights) for weights in its.weights))
 
 
@@ -518,25 +518,33 @@ class JitterBounds(NamedTuple):
 
 
 @lru_cache(maxsize=1024)
-def jitter_bounds(law: Distribution, slowdown: Slowdown | None = None) -> JitterBounds:
+def jitter_bounds(jitter: Distribution, slowdown: Slowdown | None = None) -> JitterBounds:
     """Limits of jitter of mean 1; a slow-down only makes steps longer."""
     slow = slowdown.factor if slowdown is not None else 1.0
     variance, least, most = 0.0, 1.0, 1.0
-    if isinstance(law, Normal):
-        variance, least, most = law.cv**2, 0.01, 1 + _DEVIATIONS * law.cv
-    elif isinstance(law, LogNormal):
-        variance, least, most = math.expm1(law.sigma**2), 0.0, math.exp(_DEVIATIONS * law.sigma - law.sigma**2 / 2)
-    elif isinstance(law, Gamma):
+    if isinstance(jitter, Normal):
+        variance, least, most = jitter.cv**2, 0.01, 1 + _DEVIATIONS * jitter.cv
+    elif isinstance(jitter, LogNormal):
+        variance, least, most = (
+            math.expm1(jitter.sigma**2),
+            0.0,
+            math.exp(_DEVIATIONS * jitter.sigma - jitter.sigma**2 / 2),
+        )
+    elif isinstance(jitter, Gamma):
         from scipy.special import gammainccinv
 
-        variance, least, most = 1 / law.shape, 0.0, float(gammainccinv(law.shape, math.exp(-_LOG_CHANCE))) / law.shape
-    elif law.kind == "exponential":
+        variance, least, most = (
+            1 / jitter.shape,
+            0.0,
+            float(gammainccinv(jitter.shape, math.exp(-_LOG_CHANCE))) / jitter.shape,
+        )
+    elif jitter.kind == "exponential":
         variance, least, most = 1.0, 0.0, _LOG_CHANCE
-    elif isinstance(law, ShiftedExponential):
-        tail, mean = law.tail, law.mean()
+    elif isinstance(jitter, ShiftedExponential):
+        tail, mean = jitter.tail, jitter.mean()
         variance, least, most = (tail / mean) ** 2, 1 / mean, (1 + _LOG_CHANCE * tail) / mean
-    elif isinstance(law, Empirical):
-        values = np.asarray(law.values) / law.mean()
+    elif isinstance(jitter, Empirical):
+        values = np.asarray(jitter.values) / jitter.mean()
         variance, least, most = float(values.var()), float(values.min()), float(values.max())
     return JitterBounds(variance, least, most * slow)
 

@@ -24,7 +24,7 @@ from simulator.spec.cluster import Cluster
 from simulator.spec.input_pipeline import InputPipeline
 from simulator.spec.prices import Prices
 from simulator.spec.uncertainty import Uncertainty
-from simulator.spec.workload import BY_DIMENSIONS, LAW_PARTS, Workload
+from simulator.spec.workload import BY_DIMENSIONS, DISTRIBUTION_PARTS, Workload
 
 __all__ = [
     "NAMED",
@@ -179,7 +179,7 @@ def _without_draws_of(base: Mapping[str, Any], own: Mapping[str, Any], parts: Se
     parameters, or of the measured ``parts``, were set stands in ``overridden``.
     """
     result = dict(base)
-    for first, *rest in LAW_PARTS:
+    for first, *rest in DISTRIBUTION_PARTS:
         if first in own:
             result = {key: value for key, value in result.items() if key not in rest or key in own}
     uncertain = result.get("uncertainty")

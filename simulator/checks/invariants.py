@@ -21,7 +21,7 @@ from simulator.analytic.needs import apart_s
 from simulator.base.errors import InvariantError
 from simulator.base.records import EVERYBODY, NOTHING, Service, Span, Step, begin_of, end_of
 from simulator.base.rng import Streams
-from simulator.checks.program import PROGRAM_LAWS, check_program
+from simulator.checks.program import PROGRAM_INVARIANTS, check_program
 from simulator.collectives.factory import IN_SWITCHES
 from simulator.engine.replication import drawn_scenario, replicate
 from simulator.observing.recording import Recording
@@ -32,13 +32,13 @@ from simulator.resolve.resolve import resolve
 from simulator.scenario import Drawn, Scenario
 from simulator.strategies.reducing import collective_of
 
-__all__ = ["LAWS", "audit", "check_laws"]
+__all__ = ["INVARIANTS", "audit", "check_invariants"]
 
 _SLACK = 1e-9
 
 
 def audit(scenario: Scenario, replication: int = 0) -> Recording:
-    """Run one replication with full records and check every law: those of its program, and those of :data:`LAWS`.
+    """Run one replication with full records and check every law: those of its program, and those of :data:`INVARIANTS`.
 
     Returns
     -------
@@ -52,11 +52,11 @@ def audit(scenario: Scenario, replication: int = 0) -> Recording:
     """
     recording = Recording()
     replicate(resolve(scenario), replication, recording)
-    check_laws(scenario, recording, replication)
+    check_invariants(scenario, recording, replication)
     return recording
 
 
-def check_laws(scenario: Scenario, recording: Recording, replication: int = 0) -> dict[str, str]:
+def check_invariants(scenario: Scenario, recording: Recording, replication: int = 0) -> dict[str, str]:
     """Check every law on a replication that has been recorded; the laws by name, with what each says.
 
     Raises
@@ -67,9 +67,9 @@ def check_laws(scenario: Scenario, recording: Recording, replication: int = 0) -
     streams = Streams(scenario.run.seed, replication)
     simulated = drawn_scenario(resolve(scenario), streams)
     check_program(compile_program(simulated, streams), simulated)
-    for law in LAWS:
+    for law in INVARIANTS:
         law(simulated, recording)
-    return {law.__name__: (law.__doc__ or "").strip().splitlines()[0] for law in (*PROGRAM_LAWS, *LAWS)}
+    return {law.__name__: (law.__doc__ or "").strip().splitlines()[0] for law in (*PROGRAM_INVARIANTS, *INVARIANTS)}
 
 
 def _broken(law: str, event: str) -> InvariantError:
@@ -337,7 +337,7 @@ def causes_come_before_what_they_let_begin(scenario: Drawn, recording: Recording
             raise _broken("causes_come_before_what_they_let_begin", f"{step} because of {last}")
 
 
-LAWS: Sequence[Callable[[Drawn, Recording], None]] = (
+INVARIANTS: Sequence[Callable[[Drawn, Recording], None]] = (
     parts_sum_to_the_step,
     steps_of_a_replica_follow_each_other,
     nothing_works_twice_at_once,

@@ -98,8 +98,8 @@ class Draws:
         begins = 0
         for kind in cluster.node_classes:
             ends = min(begins + kind.nodes * cluster.replicas_per_node, ranks)
-            law, floor = (load.jitter, least) if kind.jitter is None else (kind.jitter, None)
-            self._add(law, kind.slowdown or cluster.slowdown, begins, ends, floor)
+            distribution, floor = (load.jitter, least) if kind.jitter is None else (kind.jitter, None)
+            self._add(distribution, kind.slowdown or cluster.slowdown, begins, ends, floor)
             begins = ends
         self._add(load.jitter, cluster.slowdown, begins, ranks, least)
         in_common = scenario.strategy.in_common(scenario)
@@ -107,11 +107,15 @@ class Draws:
         constant = np.repeat([its.constant for its in self._jitter], [len(its) for its in self._jitter])
         self.constant = compact(constant if in_common is None else constant & (in_common.group < 0))
 
-    def _add(self, law: Distribution, slowdown: Slowdown | None, begins: int, ends: int, least: NDArray[np.float64] | None) -> None:
+    def _add(
+        self, distribution: Distribution, slowdown: Slowdown | None, begins: int, ends: int, least: NDArray[np.float64] | None
+    ) -> None:
         if begins < ends:
             workers = np.arange(begins, ends)
             groups = None if slowdown is None else self._groups(slowdown, workers)
-            self._jitter.append(Jitter(law, slowdown, self._streams, workers, None if least is None else least[begins:ends], groups))
+            self._jitter.append(
+                Jitter(distribution, slowdown, self._streams, workers, None if least is None else least[begins:ends], groups)
+            )
 
     def _groups(self, slowdown: Slowdown, workers: NDArray[np.int64]) -> NDArray[np.int64] | None:
         """The node, rack or cluster of each worker; none where each device is slow by itself."""
@@ -253,7 +257,7 @@ class Jitter:
 
     Parameters
     ----------
-    law
+    distribution
         Of jitter.
     slowdown
         None: their devices are never slow.
@@ -271,7 +275,7 @@ class Jitter:
 
     def __init__(
         self,
-        law: Distribution,
+        distribution: Distribution,
         slowdown: Slowdown | None,
         streams: Streams,
         workers: NDArray[np.int64],
@@ -282,12 +286,12 @@ class Jitter:
     ) -> None:
         self._workers = len(workers)
         self._what = "batch" if name == "input" else "step"
-        self._law = law
-        self._mean = law.mean()
+        self._distribution = distribution
+        self._mean = distribution.mean()
         self._least = least
-        drawn = law.kind != "constant"
+        drawn = distribution.kind != "constant"
         self.constant = not drawn and slowdown is None
-        self._rows = streams.rows(name, workers, law.sample) if drawn else None
+        self._rows = streams.rows(name, workers, distribution.sample) if drawn else None
         self._slowed = None if slowdown is None else slowed(slowdown, streams, workers, groups)
 
     def __len__(self) -> int:
@@ -311,7 +315,7 @@ class Jitter:
         if out.size and not (out.min() >= 0.0 and out.max() < math.inf):
             raise SimulationError(
                 f"the time of a {self._what} came out infinite, negative or as no number at all: "
-                f'check the jitter (kind = "{self._law.kind}")'
+                f'check the jitter (kind = "{self._distribution.kind}")'
             )
 
 
@@ -340,7 +344,7 @@ def process_factors(load: Workload, streams: Streams, processes: NDArray[np.int6
     return np.array([math.exp(logarithm - variance / 2) for logarithm in logarithms.tolist()])
 
 
-def node_factors(law: SlowNodes, streams: Streams, nodes: NDArray[np.int64]) -> NDArray[np.float64]:
+def node_factors(distribution: SlowNodes, streams: Streams, nodes: NDArray[np.int64]) -> NDArray[np.float64]:
     """How much longer the devices of nodes take for everything in this run.
 
     Parameters
@@ -348,10 +352,10 @@ def node_factors(law: SlowNodes, streams: Streams, nodes: NDArray[np.int64]) -> 
     nodes
         Their numbers, shape (n,).
     """
-    least, most = law.between
-    variance = math.log1p(law.spread_cv**2)
-    # each by a name of its own, so that none depends on the figures of the law
-    slow = streams.once("slow node", nodes, np.random.Generator.random) < law.share
+    least, most = distribution.between
+    variance = math.log1p(distribution.spread_cv**2)
+    # each by a name of its own, so that none depends on the figures of the distribution
+    slow = streams.once("slow node", nodes, np.random.Generator.random) < distribution.share
     factors = np.where(slow, least + (most - least) * streams.once("how slow a node", nodes, np.random.Generator.random), 1.0)
     deviations = streams.once("node-speed", nodes, np.random.Generator.standard_normal)
     # not numpy's exponential, whose last bit depends on the processor

@@ -122,7 +122,7 @@ class SharedDraws:
         weights = np.concatenate(its.weights)
         things = np.arange(len(weights))  # that vary, group by group
         first = np.cumsum([0, *map(len, its.weights[:-1])])
-        rows, mean = streams.rows("in common", things, its.law.sample), its.law.mean()
+        rows, mean = streams.rows("in common", things, its.distribution.sample), its.distribution.mean()
 
         def more(count: int) -> NDArray[np.float64]:
             drawn = np.empty((len(things), count))

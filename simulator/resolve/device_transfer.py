@@ -25,7 +25,7 @@ from simulator.resolve.roofline import Range, achieved, is_processor, roofline
 from simulator.spec.accelerator import accelerator_named, accelerators
 from simulator.spec.constants import Known
 from simulator.spec.uncertainty import Uncertainty
-from simulator.spec.workload import LAW_PARTS, Affine, DeviceTransfer, Workload
+from simulator.spec.workload import DISTRIBUTION_PARTS, Affine, DeviceTransfer, Workload
 
 __all__ = ["COMPUTE", "factors", "moved_to", "pair_range", "scaled"]
 
@@ -226,7 +226,7 @@ def _scaled(load: Workload, rule: str, here: str, device: str, offer: _Offer) ->
         other = offer.there
         times = {name: getattr(other, name) for name in _OF_A_DEVICE}
         # a law that the scenario gives goes before the other workload's; what belongs to it goes with it
-        law = {name: getattr(other, name) for first, *rest in LAW_PARTS if first not in load.overridden for name in (first, *rest)}
+        law = {name: getattr(other, name) for first, *rest in DISTRIBUTION_PARTS if first not in load.overridden for name in (first, *rest)}
         return load.model_copy(update={**times, **law, "moved": moved})
     # what share of the one device it keeps busy says nothing of the other
     return scaled(load, offer.factor).model_copy(update={"moved": moved, "device_work": None})

@@ -51,8 +51,8 @@ def _drawn(load: Workload, streams: Streams) -> Workload:
 def _before_practice(scenario: Resolved, streams: Streams) -> Resolved:
     """With one draw of all that fits leave open."""
     load = scenario.workload
-    if load.draws_its_law:
-        load = load.with_drawn_law(streams.generator("law"))
+    if load.draws_its_distribution:
+        load = load.with_drawn_distribution(streams.generator("law"))
     drawn = _drawn(load, streams)
     if load.jitter_least is not None and not load.not_seen:
         # the fastest step seen stays where it is, whatever mean is drawn; where none was seen it is as uncertain as the mean

@@ -101,8 +101,8 @@ def _of_slowest(load: Workload, together: int) -> Workload:
     )
 
 
-def _slower(law: Affine, times: float) -> Affine:
-    return Affine(base_s=law.base_s * times, per_sample_s=law.per_sample_s * times, least_s=law.least_s * times)
+def _slower(work: Affine, times: float) -> Affine:
+    return Affine(base_s=work.base_s * times, per_sample_s=work.per_sample_s * times, least_s=work.least_s * times)
 
 
 def _cluster(cluster: Cluster, team: int) -> Cluster:
@@ -158,12 +158,12 @@ def _workload(load: Workload, batch: int, team: int) -> Workload:
 
 
 @lru_cache(maxsize=256)
-def slowest_of(law: Distribution, count: int) -> tuple[Distribution, float]:
+def slowest_of(distribution: Distribution, count: int) -> tuple[Distribution, float]:
     """The law of the largest of ``count`` independent draws, and its mean over that of one draw.
 
     By sampling, with the same draws whenever it is asked.
     """
-    if isinstance(law, Constant) or count == 1:
-        return law, 1.0
-    draws = law.sample(np.random.default_rng(0), _DRAWS * count).reshape(_DRAWS, count).max(axis=1) / law.mean()
+    if isinstance(distribution, Constant) or count == 1:
+        return distribution, 1.0
+    draws = distribution.sample(np.random.default_rng(0), _DRAWS * count).reshape(_DRAWS, count).max(axis=1) / distribution.mean()
     return Empirical(values=tuple(draws.tolist())), float(draws.mean())

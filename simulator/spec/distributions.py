@@ -1,6 +1,6 @@
-"""Laws of random durations: what a step's time looks like around its mean.
+"""Distributions of random durations: what a step's time looks like around its mean.
 
-A law is data (its ``kind`` and parameters) that knows its mean and draws samples in
+A distribution is data (its ``kind`` and parameters) that knows its mean and draws samples in
 blocks. Where it describes jitter, only its shape counts: draws are divided by the mean.
 """
 
@@ -27,7 +27,7 @@ _MOST_VALUES = 4096
 class Constant(Spec):
     """Always the same duration: no jitter."""
 
-    kind: Literal["constant"] = Field(default="constant", description="this law: no jitter")
+    kind: Literal["constant"] = Field(default="constant", description="this distribution: no jitter")
 
     def mean(self) -> float:
         """Mean, dimensionless: 1."""
@@ -42,7 +42,7 @@ class Constant(Spec):
 class Normal(Spec):
     """Normal around 1 with coefficient of variation ``cv``; draws below 0.01 are raised to it."""
 
-    kind: Literal["normal"] = Field(default="normal", description="this law")
+    kind: Literal["normal"] = Field(default="normal", description="this distribution")
     cv: float = Field(gt=0, le=0.3, description="standard deviation over mean")
 
     def mean(self) -> float:
@@ -57,7 +57,7 @@ class Normal(Spec):
 class LogNormal(Spec):
     """exp of a normal of standard deviation ``sigma``; median 1."""
 
-    kind: Literal["lognormal"] = Field(default="lognormal", description="this law")
+    kind: Literal["lognormal"] = Field(default="lognormal", description="this distribution")
     sigma: float = Field(gt=0, le=5, description="standard deviation of the logarithm")
 
     def mean(self) -> float:
@@ -72,7 +72,7 @@ class LogNormal(Spec):
 class Gamma(Spec):
     """Gamma of the given ``shape``, mean 1: an Erlang for whole shapes."""
 
-    kind: Literal["gamma"] = Field(default="gamma", description="this law")
+    kind: Literal["gamma"] = Field(default="gamma", description="this distribution")
     shape: float = Field(gt=0, le=1e7, description="shape parameter: the square of mean over standard deviation")
 
     def mean(self) -> float:
@@ -87,7 +87,7 @@ class Gamma(Spec):
 class Exponential(Spec):
     """Memoryless with mean 1."""
 
-    kind: Literal["exponential"] = Field(default="exponential", description="this law")
+    kind: Literal["exponential"] = Field(default="exponential", description="this distribution")
 
     def mean(self) -> float:
         """Mean, 1."""
@@ -101,10 +101,10 @@ class Exponential(Spec):
 class ShiftedExponential(Spec):
     """A fixed part and an exponential tail: 1 + tail * Exp(1).
 
-    The law of Lee et al., "Speeding Up Distributed Machine Learning Using Codes" (2018).
+    The distribution of Lee et al., "Speeding Up Distributed Machine Learning Using Codes" (2018).
     """
 
-    kind: Literal["shifted-exponential"] = Field(default="shifted-exponential", description="this law")
+    kind: Literal["shifted-exponential"] = Field(default="shifted-exponential", description="this distribution")
     tail: float = Field(gt=0, le=1e3, description="mean of the exponential part over the fixed part")
 
     def mean(self) -> float:
@@ -119,7 +119,7 @@ class ShiftedExponential(Spec):
 class _Sample:
     """Values as an array, and their mean: a large run draws from them millions of times.
 
-    No two are equal, so that laws that keep one are compared by their fields.
+    No two are equal, so that distributions that keep one are compared by their fields.
     """
 
     __slots__ = ("mean", "values")
@@ -132,7 +132,7 @@ class _Sample:
 class Empirical(Spec):
     """Draws with replacement from measured ``values`` (positive, any scale)."""
 
-    kind: Literal["empirical"] = Field(default="empirical", description="this law")
+    kind: Literal["empirical"] = Field(default="empirical", description="this distribution")
     values: tuple[Positive, ...] = Field(min_length=1, max_length=_MOST_VALUES, description="measured times, in any unit")
 
     @field_validator("values")
@@ -156,7 +156,7 @@ class Empirical(Spec):
         return rng.choice(values, size)
 
     def resampled(self, seen: int, rng: np.random.Generator) -> Empirical:
-        """A bootstrap copy of a law that stands for ``seen`` measured values (Efron 1979): what another such sample might have shown."""
+        """A bootstrap copy of a distribution that stands for ``seen`` measured values (Efron 1979): what another such sample might have shown."""
         size = min(seen, _MOST_VALUES)
         # made of values that have been validated
         return Empirical.model_construct(values=tuple(rng.choice(self._sample.values, size).tolist()))

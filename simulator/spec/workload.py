@@ -26,7 +26,7 @@ from simulator.spec.uncertainty import Uncertainty
 
 __all__ = [
     "BY_DIMENSIONS",
-    "LAW_PARTS",
+    "DISTRIBUTION_PARTS",
     "Affine",
     "CalibrationFit",
     "CalibrationPoint",
@@ -261,7 +261,7 @@ _ANY = {
 """What a workload must have, where it cannot be told."""
 
 
-LAW_PARTS = ("jitter", "jitter_steps", "jitter_draws", "jitter_least"), ("run_to_run_cv", "run_to_run_shared")
+DISTRIBUTION_PARTS = ("jitter", "jitter_steps", "jitter_draws", "jitter_least"), ("run_to_run_cv", "run_to_run_shared")
 """Fields that belong together: whoever sets the first of them has no use for the others as they were measured."""
 
 
@@ -526,11 +526,11 @@ class Workload(Short, Spec):
         return self.jitter_steps or sum(point.steps for point in points) or None
 
     @property
-    def draws_its_law(self) -> bool:
-        """Whether each replication has a law of jitter of its own, by :meth:`with_drawn_law`."""
+    def draws_its_distribution(self) -> bool:
+        """Whether each replication has a law of jitter of its own, by :meth:`with_drawn_distribution`."""
         return bool(self.jitter_draws) or (isinstance(self.jitter, Empirical) and self.steps_seen is not None)
 
-    def with_drawn_law(self, rng: np.random.Generator) -> Workload:
+    def with_drawn_distribution(self, rng: np.random.Generator) -> Workload:
         """A copy with one of the laws of jitter that the measured steps may come from.
 
         A fitted law is one of ``jitter_draws``; a measured sample is drawn anew from itself.

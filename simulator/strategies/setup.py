@@ -210,7 +210,7 @@ class InCommon(NamedTuple):
         Of each rank's step, what is multiplied by its group's draws over their mean, shape (ranks,).
     """
 
-    law: Distribution
+    distribution: Distribution
     weights: tuple[tuple[float, ...], ...]
     group: NDArray[np.int64]
     share: NDArray[np.float64]

@@ -14,12 +14,12 @@ from support.command_line import Answer
 
 from simulator.base.errors import InvariantError
 from simulator.checks import invariants
-from simulator.checks.program import PROGRAM_LAWS
+from simulator.checks.program import PROGRAM_INVARIANTS
 from simulator.observing.tensorboard import EVENT_FILE
 from simulator.results.results import Result
 
 Runner = Callable[..., Answer]
-LAWS = [law.__name__ for law in (*PROGRAM_LAWS, *invariants.LAWS)]
+INVARIANTS = [law.__name__ for law in (*PROGRAM_INVARIANTS, *invariants.INVARIANTS)]
 SIMULATE = ("simulate", "s.toml")
 
 
@@ -32,7 +32,7 @@ def test_all_three_at_once_change_no_result(folder: Path, paceline: Runner) -> N
     answer = paceline(*SIMULATE, "--json", "--trace", "t.json", "--tensorboard", "new/board", "--audit")
     assert answer.code == 0
     both = json.loads(answer.stdout)
-    assert both["audit"] == {"laws": LAWS}
+    assert both["audit"] == {"laws": INVARIANTS}
     assert _without_clock(json.dumps(both["result"])) == _without_clock(plain.stdout)
     lines = answer.stderr.splitlines()
     assert lines[0].startswith("wrote t.json")
@@ -65,7 +65,7 @@ def test_the_audit_names_each_law_with_a_tick(paceline: Runner) -> None:
     answer = paceline(*SIMULATE, "--audit")
     assert (answer.code, answer.stderr) == (0, "")
     assert max(map(len, answer.stdout.splitlines())) <= 80
-    for name in LAWS:
+    for name in INVARIANTS:
         assert f"\u2713 {name}" in answer.stdout
     assert "90% interval" in answer.stdout
 
@@ -73,14 +73,14 @@ def test_the_audit_names_each_law_with_a_tick(paceline: Runner) -> None:
 def test_a_terminal_without_ticks_gets_words(process: Runner) -> None:
     answer = process(*SIMULATE, "--audit", env={**os.environ, "PYTHONIOENCODING": "ascii"})
     assert answer.code == 0
-    assert f"ok {LAWS[0]}" in answer.stdout
+    assert f"ok {INVARIANTS[0]}" in answer.stdout
 
 
 def test_a_broken_law_is_a_failed_run(folder: Path, paceline: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     def gravity(scenario: object, recording: object) -> None:
         raise InvariantError("law broken: gravity: an apple that rose")
 
-    monkeypatch.setattr(invariants, "LAWS", (*invariants.LAWS, gravity))
+    monkeypatch.setattr(invariants, "INVARIANTS", (*invariants.INVARIANTS, gravity))
     for more in ([], ["--json"]):
         assert paceline(*SIMULATE, "--audit", *more) == Answer(1, "", "paceline: law broken: gravity: an apple that rose\n")
     assert paceline(*SIMULATE).code == 0

@@ -134,7 +134,7 @@ def test_a_law_is_resampled_as_often_as_steps_were_seen():
 def test_each_run_takes_one_of_the_fitted_laws(scenario):
     laws = [{"kind": "constant"}, {"kind": "exponential"}]
     built = scenario(workload={"jitter": {"kind": "exponential"}, "jitter_draws": laws})
-    kinds = [built.workload.with_drawn_law(Streams(3, run).generator("law")).jitter.kind for run in range(200)]
+    kinds = [built.workload.with_drawn_distribution(Streams(3, run).generator("law")).jitter.kind for run in range(200)]
     assert kinds.count("constant") == pytest.approx(100, abs=4 * np.sqrt(50))
 
 

@@ -311,7 +311,7 @@ def both(**changed: Any) -> Program:
     return replace(program, ranks=replace(program.ranks, copy=np.arange(8) // 2), **changed)
 
 
-LAWS = [groups_divide_the_ranks, groups_agree, collectives_say_when_they_go_on, what_departs_lands, gradients_enter_one_bucket,
+INVARIANTS = [groups_divide_the_ranks, groups_agree, collectives_say_when_they_go_on, what_departs_lands, gradients_enter_one_bucket,
         exchanges_carry_the_buckets, steps_begin_and_end]  # fmt: skip
 
 
@@ -324,7 +324,7 @@ def changed(program: Program, rank: int, name: str, **values: Any) -> Program:
 
 
 def test_groups_obey_the_laws() -> None:
-    for law in LAWS:
+    for law in INVARIANTS:
         law(both(), scenario(8))
 
 

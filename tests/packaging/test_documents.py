@@ -21,8 +21,8 @@ from paceline.cli.options import parse_axis, parse_setting
 from paceline.sweeping import grid
 from simulator import load_scenario, scenario_from_table, simulate
 from simulator.base.spec import keys_of, parts_of
-from simulator.checks.invariants import LAWS
-from simulator.checks.program import PROGRAM_LAWS
+from simulator.checks.invariants import INVARIANTS
+from simulator.checks.program import PROGRAM_INVARIANTS
 from simulator.engine.replication import replicate
 from simulator.observing.critical_path import critical_path, median_step
 from simulator.observing.recording import Recording
@@ -151,7 +151,7 @@ def test_no_registry_is_named():
         assert not hosts.search((ROOT / name).read_text(errors="replace")), name
 
 
-@pytest.mark.parametrize("laws", [LAWS, PROGRAM_LAWS], ids=["runs", "programs"])
+@pytest.mark.parametrize("laws", [INVARIANTS, PROGRAM_INVARIANTS], ids=["runs", "programs"])
 def test_every_law_is_named(laws):
     rows = re.findall(r"^\| `(\w+)` \| (.+) \|$", INSIDE.read_text(), re.MULTILINE)
     summaries = [(law.__name__, (law.__doc__ or "").split("\n\n")[0].strip()) for law in laws]

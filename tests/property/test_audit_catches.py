@@ -10,10 +10,10 @@ from support.scenarios import scenario_table
 from simulator import Scenario, scenario_from_table
 from simulator.base.errors import InvariantError
 from simulator.base.records import Step, Transfer
-from simulator.checks.invariants import LAWS, audit
+from simulator.checks.invariants import INVARIANTS, audit
 from simulator.observing.recording import Recording
 
-BY_NAME = {law.__name__: law for law in LAWS}
+BY_NAME = {law.__name__: law for law in INVARIANTS}
 VARIABLES = [{"name": f"v{i}", "size_bytes": 1e6 * (i + 1), "creation_index": i, "ready": (i + 1) / 2} for i in range(2)]
 SERVER = {"kind": "parameter-server", "workers": 3}
 RING = {"kind": "multi-worker-mirrored", "workers": 4}

@@ -12,13 +12,13 @@ from support.scenarios import scenario_table
 
 from simulator import Scenario, scenario_from_table
 from simulator.base.errors import InvariantError
-from simulator.checks.program import PROGRAM_LAWS, check_program
+from simulator.checks.program import PROGRAM_INVARIANTS, check_program
 from simulator.program.program import Asynchronous, Client, Cores, Operation, Program
 from simulator.resolve.compile import compile_program
 from simulator.resolve.resolve import resolve
 from simulator.spec.transport import Transport
 
-BY_NAME = {law.__name__: law for law in PROGRAM_LAWS}
+BY_NAME = {law.__name__: law for law in PROGRAM_INVARIANTS}
 VARIABLES = [{"name": f"v{i}", "size_bytes": 1e6 * (i + 1), "creation_index": 2 - i, "ready": (1 + i) / 3} for i in range(3)]
 
 

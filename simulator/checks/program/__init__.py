@@ -30,11 +30,11 @@ from simulator.checks.program.structure import (
 from simulator.program.program import Program
 from simulator.scenario import Scenario
 
-__all__ = ["PROGRAM_LAWS", "check_program"]
+__all__ = ["PROGRAM_INVARIANTS", "check_program"]
 
 
 def check_program(program: Program, scenario: Scenario) -> None:
-    """Check every law of :data:`PROGRAM_LAWS`.
+    """Check every law of :data:`PROGRAM_INVARIANTS`.
 
     Parameters
     ----------
@@ -48,11 +48,11 @@ def check_program(program: Program, scenario: Scenario) -> None:
     InvariantError
         A law is broken; names the law and the place.
     """
-    for law in PROGRAM_LAWS:
+    for law in PROGRAM_INVARIANTS:
         law(program, scenario)
 
 
-PROGRAM_LAWS: Sequence[Callable[[Program, Scenario], None]] = (
+PROGRAM_INVARIANTS: Sequence[Callable[[Program, Scenario], None]] = (
     tables_fit_together,
     steps_begin_and_end,
     gates_have_rules,

@@ -342,20 +342,20 @@ class Hybrid(Strategy):
         JMLR 2022, section 2.2), and with tensors of one shape what there is room for is sent and computed, be it empty. Without such
         tensors it is what there is (Gale et al., "MegaBlocks", MLSys 2023; ``moe_pad_expert_input_to_capacity`` of Megatron-LM).
         """
-        law = self.expert_imbalance if self.expert > 1 else Constant()  # a device that has all experts has all tokens of its copy
+        distribution = self.expert_imbalance if self.expert > 1 else Constant()  # a device that has all experts has all tokens of its copy
         if self.capacity is None:
-            return law
+            return distribution
         if self.pad_to_capacity:
             return Empirical(values=(self.capacity,))
-        if isinstance(law, Constant):
-            return law
-        values = law.values if isinstance(law, Empirical) else law.sample(np.random.default_rng(0), _DRAWS)
+        if isinstance(distribution, Constant):
+            return distribution
+        values = distribution.values if isinstance(distribution, Empirical) else distribution.sample(np.random.default_rng(0), _DRAWS)
         return Empirical(values=tuple(np.minimum(values, self.capacity).tolist()))
 
     def in_common(self, setup: Setup) -> InCommon | None:
         """Tokens of the busiest device: one draw for each layer with experts and each step, of all copies that its experts lie on."""
-        law = self.tokens
-        if isinstance(law, Constant) or (isinstance(law, Empirical) and len(set(law.values)) == 1):
+        distribution = self.tokens
+        if isinstance(distribution, Constant) or (isinstance(distribution, Empirical) and len(set(distribution.values)) == 1):
             return None
         costs, chunks = _Costs(self, setup), self.chunks_of(setup)
         work_s = [costs.experts_s(chunks[stage :: self.pipeline]) for stage in range(self.pipeline)]
@@ -375,7 +375,7 @@ class Hybrid(Strategy):
             for members in groups:
                 group[members], share[members] = len(weights), count * varying_s / step_s
                 weights.append(tuple(one / varying_s for one in its_s if one))
-        return InCommon(law, tuple(weights), group, share)
+        return InCommon(distribution, tuple(weights), group, share)
 
     @property
     def delays(self) -> tuple[int, ...]:
