@@ -365,7 +365,7 @@ def _tried(what: str, name: str, text: str, change: Callable[[], Scenario | None
     try:
         made = change()
     except ScenarioError as error:
-        return _Change(what, name, f"not possible: {error.problems[0].removeprefix('what if: ')}")
+        return _Change(what, name, f"not possible: {error.reasons[0]}")
     assert made is not None, "whatever is not idle can be improved"
     return _Change(what, name, text, (made,))
 

@@ -300,7 +300,7 @@ def space_of(
                 space.clusters.append(asked)
                 if prices is not None:
                     prices.mention(asked)
-                space.refused.append(Refused(name=name or source, cluster=asked, text=_without_place(error, where), configurations=count))
+                space.refused.append(Refused(name=name or source, cluster=asked, text=error.reasons[0], configurations=count))
                 continue
             asked = _asked(cluster, chosen, template.cluster.name)
             space.clusters.append(asked)
@@ -376,11 +376,6 @@ def _keep_runnable(space: Space, runs_on: Sequence[str]) -> None:
         refused = Refused(name=name, cluster=line.cluster, text=text, configurations=len(line.scenarios), way=way, asked=line.asked)
         space.refused.append(refused)
     space.lines = kept
-
-
-def _without_place(error: ScenarioError, where: str) -> str:
-    """The first problem, without the place that begins it: what is refused is named beside it."""
-    return error.problems[0].removeprefix(f"{where}: ")
 
 
 def _routed(
@@ -530,7 +525,7 @@ def _add_line(
         try:
             scenarios[count] = validated(Scenario, parts, where)
         except ScenarioError as error:
-            problems.append(_without_place(error, where))
+            problems.append(error.reasons[0])
     line_of = next(iter(scenarios.values()), template.model_copy(update={"strategy": start}))
     name = _named(line_of.strategy, line_of.training, template.cluster.name, chosen)
     if problems:

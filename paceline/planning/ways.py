@@ -299,7 +299,7 @@ class Maker:
         try:
             return tried._replace(refused=does_not_fit(resolve(self._scenario(tried.strategy, tried.training, batch))) or "")
         except ScenarioError as error:
-            return tried._replace(refused=error.problems[0].removeprefix(f"{self._where}: "), by_memory=False)
+            return tried._replace(refused=error.reasons[0], by_memory=False)
 
     def _scenario(self, strategy: Hybrid, training: Training, batch: int) -> Scenario:
         load = self._load.model_copy(update=self._batches(batch))

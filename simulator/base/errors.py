@@ -50,13 +50,23 @@ class ScenarioError(InputError):
 
     Parameters
     ----------
+    reasons
+        One sentence per problem, each with dotted path, value and rule.
+    source
+        The file, or what else is faulty, which begins each problem where it is given.
+
+    Attributes
+    ----------
+    reasons
+        As given: for those who name the source beside it.
     problems
-        One sentence a problem, each with file, dotted path, value and rule.
+        The same behind their source.
     """
 
-    def __init__(self, *problems: str) -> None:
-        super().__init__("\n".join(problems))
-        self.problems = problems
+    def __init__(self, *reasons: str, source: str = "") -> None:
+        self.reasons = reasons
+        self.problems = tuple(f"{source}: {reason}" if source else reason for reason in reasons)
+        super().__init__("\n".join(self.problems))
 
 
 class ResultsError(InputError):

@@ -28,9 +28,9 @@ def validated(model: type[SpecT], data: Any, source: str) -> SpecT:
         faulty = {problem["loc"][:depth] for problem in problems for depth in range(len(problem["loc"]))}
         # a list whose entries are all faulty is not too short besides
         told = [problem for problem in problems if problem["type"] != "too_short" or problem["loc"] not in faulty]
-        raise ScenarioError(*(_sentence(problem, source, model, data) for problem in told[:5])) from None
+        raise ScenarioError(*(_sentence(problem, model, data) for problem in told[:5]), source=source) from None
     except RecursionError:
-        raise ScenarioError(f"{source}: is nested too deeply") from None
+        raise ScenarioError("is nested too deeply", source=source) from None
 
 
 _RULES = {
@@ -74,8 +74,8 @@ def is_valid(model: type[BaseModel], data: Any) -> bool:
     return True
 
 
-def _sentence(problem: Any, source: str, model: type[BaseModel], data: Any) -> str:
-    """``FILE: dotted.path: VALUE rule; what to try``."""
+def _sentence(problem: Any, model: type[BaseModel], data: Any) -> str:
+    """``dotted.path: VALUE rule; what to try``."""
     kind, context = problem["type"], problem.get("ctx", {})
     keys, given = _located(problem["loc"], data)
     rule = no_key(model, problem["loc"]) if kind == "extra_forbidden" else rule_of(problem)
@@ -94,7 +94,7 @@ def _sentence(problem: Any, source: str, model: type[BaseModel], data: Any) -> s
     if kind.endswith("_type") and isinstance(given, (Mapping, list, tuple)):
         rule += ", not a table" if isinstance(given, Mapping) else ", not a list"
     shown = "" if given is _ABSENT or kind == "extra_forbidden" or isinstance(given, (Mapping, list, tuple)) else f"{quoted(given)} "
-    return ": ".join(filter(None, (source, ".".join(keys), shown + rule)))
+    return ": ".join(filter(None, (".".join(keys), shown + rule)))
 
 
 def rule_of(problem: Any) -> str:

@@ -156,7 +156,7 @@ class Empirical(Spec):
         return rng.choice(values, size)
 
     def resampled(self, seen: int, rng: np.random.Generator) -> Empirical:
-        """A bootstrap copy of a distribution that stands for ``seen`` measured values (Efron 1979): what another sample might have shown."""
+        """A bootstrap copy of a distribution that stands for ``seen`` values (Efron 1979): what another sample might have shown."""
         size = min(seen, _MOST_VALUES)
         # made of values that have been validated
         return Empirical.model_construct(values=tuple(rng.choice(self._sample.values, size).tolist()))
