@@ -131,17 +131,6 @@ def test_what_it_cannot_be_is_said_in_one_line(given: Any) -> None:
     assert len(raised.value.problems) == 1
 
 
-def test_files_of_older_versions_are_read(scenario) -> None:
-    data = json.loads(simulate(scenario(strategy=RING)).to_json())
-    for name in ("mean_step_s", "mean_staleness", "discrepancy", "scatter"):
-        del data[name]
-    del data["scenario"]["discrepancy"]
-    old = Result.model_validate(data)
-    assert old.discrepancy is None
-    assert old.scatter is None
-    assert old.to_frame()["share_model"].isna().all()
-
-
 # -- what an interval is made of ------------------------------------------------------
 
 
