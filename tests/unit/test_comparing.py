@@ -62,7 +62,10 @@ def test_the_ratio_of_pairs_is_that_of_each_pair() -> None:
 
 
 def test_what_both_runs_have_in_common_cancels(base: Result) -> None:
-    """What a sample costs leaves the throughput open by a factor of 2.8, what twice the network brings by less than a tenth."""
+    """What a sample costs leaves the throughput open by a factor of 3, what twice the network brings by less than a tenth.
+
+    So does the efficiency, whose logarithm is left open by less than a quarter of what the throughput's is.
+    """
     rate = base.throughput_samples_per_s
     assert rate.high / rate.low > 2.5
     fast = ring(cluster={"inter_node": {"bandwidth": "2 GB/s", "latency": "0 s"}})
@@ -72,7 +75,7 @@ def test_what_both_runs_have_in_common_cancels(base: Result) -> None:
     assert found.ratio.high / found.ratio.low < 1.1
     assert 1 < found.ratio.low < found.ratio.mean < found.ratio.high
     efficiency = base.scaling_efficiency
-    assert efficiency.high / efficiency.low < 1.25
+    assert np.log(efficiency.high / efficiency.low) < np.log(rate.high / rate.low) / 4
 
 
 @pytest.mark.parametrize(

@@ -482,7 +482,7 @@ def test_an_asynchronous_answer_says_how_stale_it_is_and_what_the_best_without_i
     assert answer.chosen.name.startswith("async PS")
     assert stale.max > 0
     assert f"updates old on average (p95 {stale.p95})" in answer.sentences[0]
-    assert f"{stale.mean:.3g} updates old" in answer.sentences[0]
+    assert f"{format_number(stale.mean)} updates old" in answer.sentences[0]
     assert answer.why.endswith(" Its gradients are stale, so that it may need more samples; the next does not.")
     ssp = planned(
         space_of(table(ASYNC, workload=load), strategies=["async-ps", "ssp", "sync-ps"], workers=[8]),
