@@ -195,7 +195,7 @@ def changed_sources(folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("changed", "found"),
     [
-        (older_paceline, r"Paceline 0\.0\.1, but here is 0\.1\.0"),
+        (older_paceline, rf"Paceline 0\.0\.1, but here is {re.escape(paceline.__version__)}"),
         (changed_sources, r"Paceline's sources [0-9a-f]{12}, but here is [0-9a-f]{12}"),
         (partial(seeming_version, package="numpy", version="9.9"), r"numpy 9\.9, but here is [\d.]+"),
     ],
