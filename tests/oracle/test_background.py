@@ -82,7 +82,7 @@ def test_bytes_are_the_integral_of_what_a_trace_leaves(engine, seed):
     assert end == pytest.approx(end_of_one(size, begin_s, trace, repeat_s), rel=1e-9)
 
 
-INVARIANTS = {
+DISTRIBUTIONS = {
     "exponential": (lambda rng, n: rng.exponential(1.0, n), 2.0),
     "constant": (lambda _, n: np.ones(n), 1.0),
     "one in ten is large": (lambda rng, n: rng.exponential(np.where(rng.random(n) < 0.1, 5.5, 0.5)), 2 * (0.1 * 5.5**2 + 0.9 * 0.5**2)),
@@ -92,7 +92,7 @@ INVARIANTS = {
 
 def time_beside_short_ones(engine, load: float, law: str, size: float, seed: int) -> float:
     """How long a transfer of a size takes that begins in an empty queue to which short ones come."""
-    rng, draws = np.random.default_rng(seed), INVARIANTS[law][0]
+    rng, draws = np.random.default_rng(seed), DISTRIBUTIONS[law][0]
     at = np.cumsum(rng.exponential(1.0 / load, int(2 * load * size / (1 - load))))
     short = list(zip(at.tolist(), draws(rng, len(at)).tolist(), strict=True))
     took_s = ends_of(engine(over_one_link([(0.0, size), *short], [(0.0, 1.0, 0)])))[0]
@@ -100,7 +100,7 @@ def time_beside_short_ones(engine, load: float, law: str, size: float, seed: int
     return took_s
 
 
-@pytest.mark.parametrize("law", INVARIANTS)
+@pytest.mark.parametrize("law", DISTRIBUTIONS)
 def test_many_short_transfers_leave_a_long_one_what_a_load_does(law):
     """M/G/1 with processor sharing beside a customer of size x: 1 - r of the link in the long run, for any law of sizes.
 
@@ -111,7 +111,7 @@ def test_many_short_transfers_leave_a_long_one_what_a_load_does(law):
     Takacs 1962), where what trees lack that are cut off at its end is left out: O(1) against x.
     """
     load, size, runs = 0.4, 150.0, 150
-    squares = INVARIANTS[law][1]
+    squares = DISTRIBUTIONS[law][1]
     mean, sd = size / (1 - load) - load * squares / (2 * (1 - load) ** 2), math.sqrt(size * load * squares / (1 - load) ** 3)
     took_s = [time_beside_short_ones(by_compiled, load, law, size, seed) for seed in range(runs)]
     assert np.mean(took_s) == pytest.approx(mean, abs=4 * sd / math.sqrt(runs))

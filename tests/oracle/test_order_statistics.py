@@ -16,7 +16,7 @@ from tests.support.closed_forms import backup_step_exponential_s, harmonic
 
 FREE = {"apply": "0 s"}
 RUN = {"steps": 220, "warmup_steps": 20}
-INVARIANTS = {
+DISTRIBUTIONS = {
     "exponential": ({"kind": "exponential"}, stats.expon()),
     "shifted": ({"kind": "shifted-exponential", "tail": 0.5}, stats.expon(loc=1 / 1.5, scale=0.5 / 1.5)),
     "gamma": ({"kind": "gamma", "shape": 4.0}, stats.gamma(4.0, scale=0.25)),
@@ -37,11 +37,11 @@ def test_the_integral_is_the_harmonic_difference():
 
 
 @pytest.mark.statistics
-@pytest.mark.parametrize("law", INVARIANTS)
+@pytest.mark.parametrize("law", DISTRIBUTIONS)
 @pytest.mark.parametrize(("workers", "backups"), [(4, 1), (8, 3), (8, 7)])
 def test_backup_workers_that_stop_wait_for_the_k_fastest(scenario, law, workers, backups):
     """K-sync SGD (Dutta et al. 2018): every step all begin anew, and the k-th smallest draw ends it."""
-    table, shape = INVARIANTS[law]
+    table, shape = DISTRIBUTIONS[law]
     strategy = {"kind": "parameter-server", "mode": "sync", "workers": workers, "backup_workers": backups, "late_workers": "cancel"}
     built = scenario(workload={**FREE, "jitter": table}, cluster=FAST, strategy=strategy, run=RUN)
     assert_mean(seconds_per_update(built, 40), COMPUTE_S * kth_of_n(shape, workers - backups, workers))
@@ -60,19 +60,19 @@ def test_exponential_backup_workers_take_the_harmonic_difference(scenario, worke
 
 
 @pytest.mark.statistics
-@pytest.mark.parametrize("law", INVARIANTS)
+@pytest.mark.parametrize("law", DISTRIBUTIONS)
 @pytest.mark.parametrize("strategy", [{"kind": "multi-worker-mirrored"}, {"kind": "parameter-server", "mode": "sync"}])
 def test_synchronous_step_is_the_largest_of_n_draws(scenario, law, strategy):
-    table, shape = INVARIANTS[law]
+    table, shape = DISTRIBUTIONS[law]
     built = scenario(workload={**FREE, "jitter": table}, cluster=FAST, strategy={**strategy, "workers": 8}, run=RUN)
     assert_mean(seconds_per_update(built, 40), COMPUTE_S * kth_of_n(shape, 8, 8))
 
 
 @pytest.mark.statistics
-@pytest.mark.parametrize("law", INVARIANTS)
+@pytest.mark.parametrize("law", DISTRIBUTIONS)
 def test_an_asynchronous_update_takes_the_mean_over_n(scenario, law):
     """Renewal theory: n independent workers together make n / E[X] updates a second, whatever the law."""
-    table, _ = INVARIANTS[law]
+    table, _ = DISTRIBUTIONS[law]
     built = scenario(
         workload={**FREE, "jitter": table}, cluster=FAST, strategy={"kind": "parameter-server", "mode": "async", "workers": 6}, run=RUN
     )

@@ -20,7 +20,11 @@ STRATEGIES: tuple[dict[str, Any], ...] = (
     {"kind": "multi-worker-mirrored", "workers": 4, "sync_every": 3},
     {"kind": "mirrored", "replicas": 2},
 )
-INVARIANTS: tuple[dict[str, Any], ...] = ({"kind": "constant"}, {"kind": "exponential"}, {"kind": "empirical", "values": [1.0, 1.0, 2.0]})
+DISTRIBUTIONS: tuple[dict[str, Any], ...] = (
+    {"kind": "constant"},
+    {"kind": "exponential"},
+    {"kind": "empirical", "values": [1.0, 1.0, 2.0]},
+)
 
 
 @st.composite
@@ -30,11 +34,11 @@ def pairs(draw: st.DrawFn) -> tuple[Scenario, Scenario]:
         "work": {"serial": {"base_s": draw(st.sampled_from((0.0, 2e-3))), "per_sample_s": 0.1e-3},
                  "parallel": {"base_s": 0.0, "per_sample_s": draw(st.sampled_from((0.0, 1e-3, 3e-3)))}, "read_bytes_per_sample": 1e5},
         "prefetch": draw(st.integers(0, 4)), "parallel_calls": draw(st.integers(1, 4)),
-        "jitter": draw(st.sampled_from(INVARIANTS)), "per": draw(st.sampled_from(("process", "replica"))),
+        "jitter": draw(st.sampled_from(DISTRIBUTIONS)), "per": draw(st.sampled_from(("process", "replica"))),
     }  # fmt: skip
     cluster: dict[str, Any] = {"devices_per_node": 2, "host_cores": 10, "storage": {"node_bandwidth_bytes_per_s": 2e9}}
     run = {"seed": draw(st.integers(0, 9)), "steps": 18}
-    load = {"jitter": draw(st.sampled_from(INVARIANTS))}
+    load = {"jitter": draw(st.sampled_from(DISTRIBUTIONS))}
     strategy = draw(st.sampled_from(STRATEGIES))
     less = scenario_table(input=its, cluster=cluster, strategy=strategy, run=run, workload=load)
     what = draw(st.sampled_from(("prefetch", "parallel_calls")))

@@ -24,7 +24,7 @@ from simulator.spec.distributions import Constant, Empirical, Exponential, Gamma
 from simulator.spec.stragglers import Slowdown, SlowNodes
 
 MEASURED = (1.0, 1.3, 0.9, 7.0, 2.0)
-INVARIANTS = {
+DISTRIBUTIONS = {
     "normal": (Normal(cv=0.3), stats.norm(1.0, 0.3)),
     "lognormal": (LogNormal(sigma=0.7), stats.lognorm(0.7)),
     "gamma": (Gamma(shape=3.0), stats.gamma(3.0, scale=1 / 3.0)),
@@ -32,7 +32,7 @@ INVARIANTS = {
     "exponential": (Exponential(), stats.expon()),
     "shifted": (ShiftedExponential(tail=0.3), stats.expon(1.0, 0.3)),
 }
-ALL = {**{name: law for name, (law, _) in INVARIANTS.items()}, "empirical": Empirical(values=MEASURED)}
+ALL = {**{name: law for name, (law, _) in DISTRIBUTIONS.items()}, "empirical": Empirical(values=MEASURED)}
 SLOWDOWN = Slowdown(factor=3.0, mean_slow_steps=4.0, mean_normal_steps=9.0)
 NO_CHANCE = 1e-3
 """Below this a test of a fixed seed would be said to fail."""
@@ -152,10 +152,10 @@ def test_one_draw_of_each_row():
 # -- laws -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("law", INVARIANTS)
+@pytest.mark.parametrize("law", DISTRIBUTIONS)
 @pytest.mark.parametrize("seed", range(3))
 def test_factors_have_their_law(law, seed):
-    its, known = INVARIANTS[law]
+    its, known = DISTRIBUTIONS[law]
     factors = asked(Jitter(its, None, Streams(seed, 0), np.arange(300)).fill, range(300), 50)
     assert stats.kstest(factors.ravel() * its.mean(), known.cdf).pvalue > NO_CHANCE
     assert its.mean() == pytest.approx(known.mean(), rel=1e-12)
@@ -315,12 +315,14 @@ def test_adding_a_worker_changes_no_other_workers_draws():
 def test_a_replication_draws_the_same_in_scenarios_of_one_seed():
     """So that two settings are compared by the same luck."""
     plain, other = (
-        Draws(resolve(built(workload={"jitter": jitter.model_dump()})), Streams(1, 4)) for jitter in (INVARIANTS["gamma"][0], Exponential())
+        Draws(resolve(built(workload={"jitter": jitter.model_dump()})), Streams(1, 4))
+        for jitter in (DISTRIBUTIONS["gamma"][0], Exponential())
     )
     assert np.array_equal(plain.start_s, other.start_s)
     assert np.array_equal(plain.forward_s, other.forward_s)
-    jitters = [Jitter(law, None, Streams(1, 4), np.arange(4)) for law in (LogNormal(sigma=0.1), LogNormal(sigma=0.2))]
-    logs = [np.log(asked(jitter.fill, range(4), 40) * jitter._law.mean()) for jitter in jitters]
+    distributions = LogNormal(sigma=0.1), LogNormal(sigma=0.2)
+    jitters = [Jitter(its, None, Streams(1, 4), np.arange(4)) for its in distributions]
+    logs = [np.log(asked(jitter.fill, range(4), 40) * its.mean()) for jitter, its in zip(jitters, distributions, strict=True)]
     assert logs[1] == pytest.approx(2 * logs[0], abs=1e-12)
 
 

@@ -12,7 +12,7 @@ from simulator import scenario_from_table, simulate
 from simulator.spec.distributions import Distribution
 from simulator.spec.stragglers import Slowdown
 
-INVARIANTS = [
+DISTRIBUTIONS = [
     {"kind": "constant"},
     {"kind": "normal", "cv": 0.25},
     {"kind": "lognormal", "sigma": 0.5},
@@ -23,7 +23,7 @@ INVARIANTS = [
 ]
 
 
-@pytest.mark.parametrize("given", INVARIANTS, ids=lambda law: law["kind"])
+@pytest.mark.parametrize("given", DISTRIBUTIONS, ids=lambda law: law["kind"])
 def test_no_draw_and_no_mean_leaves_its_limits(given: dict[str, object]) -> None:
     law: Distribution = TypeAdapter(Distribution).validate_python(given)
     draws = law.sample(np.random.default_rng(5), 400_000) / law.mean()
