@@ -36,7 +36,8 @@ def pairs(draw: st.DrawFn) -> tuple[Scenario, Scenario]:
         "prefetch": draw(st.integers(0, 4)), "parallel_calls": draw(st.integers(1, 4)),
         "jitter": draw(st.sampled_from(DISTRIBUTIONS)), "per": draw(st.sampled_from(("process", "replica"))),
     }  # fmt: skip
-    cluster: dict[str, Any] = {"devices_per_node": 2, "host_cores": 10, "storage": {"node_bandwidth_bytes_per_s": 2e9}}
+    # cores for all calls of a node: where they share cores, a batch that others are worked on beside comes later
+    cluster: dict[str, Any] = {"devices_per_node": 2, "host_cores": 16, "storage": {"node_bandwidth_bytes_per_s": 2e9}}
     run = {"seed": draw(st.integers(0, 9)), "steps": 18}
     load = {"jitter": draw(st.sampled_from(DISTRIBUTIONS))}
     strategy = draw(st.sampled_from(STRATEGIES))
