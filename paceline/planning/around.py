@@ -84,8 +84,7 @@ def answers_of_clusters(
     found = []
     for cluster in asked:
         own = [point for point in points if point.line.cluster == cluster]
-        met = sorted((point for point in own if judge.meets(point)), key=judge.rank)
-        missed = sorted((point for point in own if point.result is not None and not judge.meets(point)), key=judge.nearness)
+        met, missed = _ranked(own, judge)
         best = next(iter([*met, *missed]), None)
         near = _near_miss(judge, met[0], missed) if met else None
         texts = [
@@ -121,13 +120,19 @@ def answers_of_strategies(
     found = []
     for strategy in asked if len(asked) > 1 else ():
         own = [point for point in points if point.line.asked == strategy]
-        met = sorted((point for point in own if judge.meets(point)), key=judge.rank)
-        missed = sorted((point for point in own if point.result is not None and not judge.meets(point)), key=judge.nearness)
+        met, missed = _ranked(own, judge)
         best = next(iter([*met, *missed]), None)
         reasons = [one for one in refused if one.asked == strategy]
         text = beside_the_answer(judge, met[0], chosen, candidates) if met else why_not(judge, own, best, reasons)
         found.append(StrategyAnswer(strategy=strategy, best=candidates[id(best)] if best is not None else None, text=text))
     return tuple(found)
+
+
+def _ranked(points: Sequence[Point], judge: Judge) -> tuple[list[Point], list[Point]]:
+    """Those that reach the goal, the best first, and those that were simulated and do not, the nearest first."""
+    met = sorted((point for point in points if judge.meets(point)), key=judge.rank)
+    missed = sorted((point for point in points if point.result is not None and not judge.meets(point)), key=judge.nearness)
+    return met, missed
 
 
 def _near_miss(judge: Judge, best: Point, missed: Sequence[Point]) -> Point | None:
@@ -162,8 +167,7 @@ def answers_of_ways(
         excluded = [one for one in refused if one.way == way]
         if not own and not excluded:
             continue
-        met = sorted((point for point in own if judge.meets(point)), key=judge.rank)
-        missed = sorted((point for point in own if point.result is not None and not judge.meets(point)), key=judge.nearness)
+        met, missed = _ranked(own, judge)
         best = next(iter([*met, *missed]), None)
         if best is None:
             text = f"not possible: {excluded[0].text}" if excluded else _too_slow(own)

@@ -579,12 +579,6 @@ class Hybrid(Strategy):
             )
         return tuple(found)
 
-    def exchanges(self, setup: Setup, streams: Streams) -> tuple[Exchange, ...]:
-        """Of every stage's routine."""
-        grid = self._grid_of(setup)
-        its = Devices(setup.cluster, self._whole or setup.cluster, grid, self.tensor, self.expert, self.sequence_parallel)
-        return exchanges_of(*self._routines(setup, streams), its)
-
     def avoided(self, setup: Setup) -> Iterator[Warned]:
         """Pipelines that are not filled, and tensors split between nodes."""
         bubble, count, per_node = self.model_parallel(setup).bubble, setup.training.micro_batches, setup.cluster.devices_per_node
@@ -741,7 +735,10 @@ class _Laid(ModelParallel):
 
     def exchanges(self, streams: Streams) -> tuple[Exchange, ...]:
         """Of every stage's routine."""
-        return self._strategy.exchanges(self._setup, streams)
+        strategy, setup = self._strategy, self._setup
+        grid, whole = strategy._grid_of(setup), strategy._whole or setup.cluster
+        its = Devices(setup.cluster, whole, grid, strategy.tensor, strategy.expert, strategy.sequence_parallel)
+        return exchanges_of(*strategy._routines(setup, streams), its)
 
     def name_of_rank(self, rank: int) -> str:
         """Its stage and copy."""
