@@ -140,7 +140,7 @@ class Journal:
     def _read(self) -> None:
         """Find all whole lines, those that are damaged, and what is left behind the last."""
         self._entries: list[_Entry] = []
-        self._damaged: list[str] = []  # what is wrong with each
+        self._damaged: list[tuple[str, ResultsError]] = []  # where each is, and what is wrong with it
         self._tail = b""
         self._end = 0
         self._finished = True  # no line has a place, and nothing else is there
@@ -151,7 +151,7 @@ class Journal:
                     break
                 line, fault = _line_or_fault(text)
                 if fault is not None and is_damage(fault, self.path):
-                    self._damaged.append(f"{self.path}:{number}: {fault}")
+                    self._damaged.append((f"{self.path}:{number}", fault))
                     self._finished = False
                 elif line is not None:
                     place = number - 1 if line.place is None else line.place
@@ -347,10 +347,10 @@ class Journal:
         if self._told:
             return
         self._told = True
-        for what in self._damaged[:_NAMED]:
-            warnings.warn(PacelineWarning(f"{what}; {then}"), stacklevel=3)
+        for where, fault in self._damaged[:_NAMED]:
+            warnings.warn(PacelineWarning(f"{where}: {fault}; {then}"), stacklevel=3)
         if more := self._damaged[_NAMED:]:
-            places = ", ".join(what.partition(": ")[0] for what in more[:_LINES_NAMED])
+            places = ", ".join(where for where, _ in more[:_LINES_NAMED])
             warnings.warn(PacelineWarning(f"so are {counted(len(more), 'line')} more: {places}"), stacklevel=3)
 
     @contextmanager
