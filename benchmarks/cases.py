@@ -26,6 +26,7 @@ from typing import NamedTuple
 
 import plain_c
 import simgrid_peer
+from effort import beside_the_model
 from measuring import Engine, Finding, Ran, alone, in_turn, missing, simulated, timed, with_engine
 from plain_simpy import Plain, PlainRing
 from scenarios import BANDWIDTH, COMPUTE_S, LATENCY_S, RING_BYTES, SIGMA, SIZE_BYTES, asynchronous, hybrid, ring
@@ -507,5 +508,6 @@ CASES = {
         Case("job", "input pipelines, and whole jobs with faults, beside steps alone: 256 workers", whole_job),
         Case("memory", "memory of the SimPy engine", memory),
         Case("start", "starting", starting),
+        Case("effort", "how long simulating takes, beside what the model says", lambda quick: Report(*beside_the_model(quick))),
     )
 }
