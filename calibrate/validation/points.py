@@ -187,7 +187,7 @@ def _values(where: str, names: Sequence[str], cells: Sequence[str]) -> dict[str,
             continue
         if not _NUMBER.fullmatch(cell):
             shown = _quoted(cell) if cell else "an empty value"
-            raise InputError(f"{where}: {name}: {shown} must be a number{without_separators(cell)}")
+            raise InputError(f"{where}: {name}: {shown} must be a number", without_separators(cell))
         value = float(cell)
         if name in _WHOLE:
             check_thousands(cell, f"{where}: {name}: {_quoted(cell)}")

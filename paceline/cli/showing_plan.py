@@ -223,7 +223,7 @@ def _clusters(console: Console, plan: Plan, table: Table) -> None:
     _show(console, table, {**_FIGURES, "nodes": "nodes"})
     for its in plan.clusters:
         best = its.best
-        what = () if best is None else (f"{best.name.replace(f' on {its.cluster}', '')}: {best.placement}",)
+        what = () if best is None else (f"{best.named(cluster=False)}: {best.placement}",)
         console.print(Text(f"{its.cluster}: {'; '.join((*what, its.text, *(_caveats(best) if best is not None else ())))}"))
     console.print()
 

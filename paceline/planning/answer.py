@@ -43,6 +43,7 @@ __all__ = [
     "StrategyAnswer",
     "WayAnswer",
     "WorkerCount",
+    "configuration_name",
     "plan_file_of",
     "read_plan",
     "refused_once",
@@ -50,6 +51,16 @@ __all__ = [
 
 Scaling = Literal["weak", "strong"]
 """Weak: the batch of each replica is fixed; strong: that of all together."""
+
+
+def configuration_name(what: str, cluster: str = "", others: Sequence[str] = (), workers: int | None = None, scaling: str = "") -> str:
+    """A configuration in words; parts that are left out are not said.
+
+    >>> configuration_name("ring all-reduce", "lab", ["bucket_size 4 MiB"], 8, "weak")
+    'ring all-reduce on lab, bucket_size 4 MiB, 8 workers, weak scaling'
+    """
+    many = "" if workers is None else counted(workers, "worker")
+    return ", ".join(filter(None, (f"{what} on {cluster}" if cluster else what, *others, many, f"{scaling} scaling" if scaling else "")))
 
 
 class Paired(Spec):
@@ -66,6 +77,8 @@ class Candidate(Short, Spec):
     see: ClassVar[str] = ".result has its figures, .placement its machines"
 
     name: str = Field(description="strategy, cluster, workers and scaling in words")
+    what: str = Field(description="of the name the strategy, and how it is trained")
+    others: tuple[str, ...] = Field(description="of the name what was chosen besides")
     scaling: Scaling
     result: Result
     usd_per_hour: float | None
@@ -82,6 +95,12 @@ class Candidate(Short, Spec):
         default=None,
         description="how often the answer is better; null where that is no matter of chance, and where nothing reaches the goal",
     )
+
+    def named(self, *, cluster: bool = True, workers: bool = True, scaling: bool = True) -> str:
+        """The name with these of its parts alone: a table leaves out what all its rows share, or what has a column of its own."""
+        scenario = self.result.scenario
+        count = scenario.workers if workers and scenario.strategy.count_key else None
+        return configuration_name(self.what, scenario.cluster.name if cluster else "", self.others, count, self.scaling if scaling else "")
 
     def _in_short(self) -> Iterator[str]:
         yield self.name

@@ -163,7 +163,7 @@ def _rate(given: str | float) -> float:
         return _positive(float(given), "target_throughput", given, rule)
     found = _RATE.fullmatch(given.strip())
     if not found:
-        raise UnitError(f"`target_throughput` {quoted(given)} {rule}{without_separators(given)}")
+        raise UnitError(f"`target_throughput` {quoted(given)} {rule}", without_separators(given))
     try:
         unit_s = parse_quantity(f"1 {found['unit']}", "time")
     except UnitError:
@@ -179,8 +179,7 @@ def _time_s(given: str | float) -> float:
     try:
         value_s = parse_quantity(given, "time")
     except UnitError as error:
-        hint = str(error).partition("; did you mean ")[2]
-        raise UnitError(f"`deadline` {quoted(given)} {rule}{f'; did you mean {hint}' if hint else without_separators(given)}") from None
+        raise UnitError(f"`deadline` {quoted(given)} {rule}", error.hint) from None
     if not value_s > 0:
         raise UnitError(f"`deadline` {quoted(given)} {rule}")
     return value_s
@@ -192,7 +191,7 @@ def _usd(given: str | float) -> float:
         return _positive(float(given), "budget", given, rule)
     found = _MONEY.fullmatch(given.strip())
     if not found:
-        raise UnitError(f"`budget` {quoted(given)} {rule}{without_separators(given)}")
+        raise UnitError(f"`budget` {quoted(given)} {rule}", without_separators(given))
     number = found["number"] or found["before"]
     check_thousands(number, f"`budget` {quoted(given)}")
     return _positive(float(number), "budget", given, rule)

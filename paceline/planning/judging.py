@@ -260,6 +260,8 @@ class Judge:
         placement = placement_of(point.scenario)
         return Candidate(
             name=point.line.title(point.workers),
+            what=point.line.what,
+            others=point.line.others,
             scaling=point.line.scaling,
             result=result,
             usd_per_hour=point.usd_per_hour,

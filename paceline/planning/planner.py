@@ -208,8 +208,8 @@ def _tune(space: Space, search: Search, judge: Judge, simulations: Simulations) 
             continue
         size = best.scenario.strategy
         scenarios = {count: _fused_alike(scenario, size) for count, scenario in line.scenarios.items()}
-        name = f"{line.name}, {bucket_in_words(best.scenario)}"
-        tuned.append(replace(line, name=name, scenarios={count: its for count, its in scenarios.items() if its is not None}))
+        others = (*line.others, bucket_in_words(best.scenario))
+        tuned.append(replace(line, others=others, scenarios={count: its for count, its in scenarios.items() if its is not None}))
     for line in tuned:
         space.lines.append(line)
         search.lines.append(judge.points(line))

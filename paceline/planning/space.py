@@ -10,9 +10,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from paceline.planning.answer import Refused, Scaling, refused_once
+from paceline.planning.answer import Refused, Scaling, configuration_name, refused_once
 from paceline.planning.tuning import BUCKET_KEY
-from paceline.planning.ways import NAMES, NOT_CUT, Fixed, Maker, Way, trained_in_words, way_of, without_layers
+from paceline.planning.ways import NAMES, NOT_CUT, Fixed, Maker, Tried, Way, trained_in_words, way_of, without_layers
 from paceline.ranges import doubled, is_range, numbers_in
 from paceline.sweeping import Axis, several_clusters
 from simulator.base.catalog import find
@@ -27,7 +27,6 @@ from simulator.resolve.resolve import resolve
 from simulator.scenario import Scenario
 from simulator.spec.cluster import Cluster
 from simulator.spec.prices import Prices, for_several
-from simulator.spec.training import Training
 from simulator.spec.workload import Workload
 from simulator.strategies.catalogue import kind_of, strategy_table
 from simulator.strategies.strategy import SOFTWARE, Strategy, software_in_words
@@ -100,8 +99,10 @@ class Line:
 
     Attributes
     ----------
-    name
-        Strategy, cluster and whatever else distinguishes it, in words.
+    what
+        Strategy in words, and how it is trained.
+    others
+        Whatever else distinguishes it, in words.
     cluster
         That it is on, as it was asked for.
     scaling
@@ -120,7 +121,8 @@ class Line:
         Whether the size of buckets is searched: it is neither set nor one of the values to choose from.
     """
 
-    name: str
+    what: str
+    others: tuple[str, ...]
     cluster: str
     scaling: Scaling
     scenarios: dict[int, Scenario]
@@ -140,10 +142,15 @@ class Line:
         """That of the fewest workers."""
         return next(iter(self.scenarios.values()))
 
+    @property
+    def name(self) -> str:
+        """Strategy, cluster and whatever else distinguishes it."""
+        return configuration_name(self.what, self.first.cluster.name, self.others)
+
     def title(self, workers: int) -> str:
         """A configuration in words."""
-        many = f", {workers} worker{'s' if workers > 1 else ''}" if self.scenarios[workers].strategy.count_key else ""
-        return f"{self.name}{many}, {self.scaling} scaling"
+        count = workers if self.scenarios[workers].strategy.count_key else None
+        return configuration_name(self.what, self.first.cluster.name, self.others, count, self.scaling)
 
 
 @dataclass
@@ -371,7 +378,7 @@ def _keep_runnable(space: Space, runs_on: Sequence[str]) -> None:
             continue
         asked = listed([title for name, title in SOFTWARE.items() if name in runs_on], "or")
         text = f"{asked} does not run it as it comes; {software_in_words(able)}"
-        name = f"{line.name}, {line.scaling} scaling"
+        name = configuration_name(line.what, line.first.cluster.name, line.others, scaling=line.scaling)
         way = line.way if line.family is not None else ""
         refused = Refused(name=name, cluster=line.cluster, text=text, configurations=len(line.scenarios), way=way, asked=line.asked)
         space.refused.append(refused)
@@ -527,11 +534,12 @@ def _add_line(
         except ScenarioError as error:
             problems.append(error.reasons[0])
     line_of = next(iter(scenarios.values()), template.model_copy(update={"strategy": start}))
-    name = _named(line_of.strategy, line_of.training, template.cluster.name, chosen)
+    what, others = _what(line_of), _others(chosen)
     if problems:
-        space.refused.append(Refused(name=f"{name}, {scaling} scaling", cluster=asked, text=problems[0], configurations=len(problems)))
+        name = configuration_name(what, template.cluster.name, others, scaling=scaling)
+        space.refused.append(Refused(name=name, cluster=asked, text=problems[0], configurations=len(problems)))
     if scenarios:
-        space.lines.append(Line(name, asked, scaling, scenarios, counts.searched, max(counts.values)))
+        space.lines.append(Line(what, others, asked, scaling, scenarios, counts.searched, max(counts.values)))
 
 
 def _add_ways(
@@ -560,14 +568,14 @@ def _add_ways(
         if counts.searched and count % per_node and per_node % count:
             continue  # of a range, whole nodes, or a part that divides one
         for its in maker.tried(count):
-            name = _named(its.strategy, its.training, template.cluster.name, chosen)
+            what, others = _what(its), _others(chosen)
+            name = configuration_name(what, template.cluster.name, others)
             if its.scenario is None:
                 refused.setdefault((way_of(its.strategy), its.by_memory), []).append((f"{name}, {counted(count, 'worker')}", its.refused))
                 continue
             if name not in known or count not in known[name].scenarios:
-                lines.setdefault(name, Line(name, asked, scaling, {}, counts.searched, max(counts.values), family)).scenarios[count] = (
-                    its.scenario
-                )
+                line = lines.setdefault(name, Line(what, others, asked, scaling, {}, counts.searched, max(counts.values), family))
+                line.scenarios[count] = its.scenario
     space.lines += lines.values()
     for (way, by_memory), its_texts in refused.items():
         (name, text), many = its_texts[0], len(its_texts)
@@ -583,11 +591,14 @@ def _add_ways(
         )
 
 
-def _named(strategy: Strategy, training: Training, cluster: str, chosen: Sequence[tuple[str, Any]]) -> str:
-    """A line in words: its strategy, how it is trained, where, and what was chosen by further keys."""
-    trained = trained_in_words(training)
-    others = "".join(f", {key.partition('.')[2]} {value}" for key, value in chosen)
-    return f"{strategy.in_words}{f', {trained}' if trained else ''} on {cluster}{others}"
+def _what(its: Scenario | Tried) -> str:
+    """The strategy in words, and how it is trained."""
+    return ", ".join(filter(None, (its.strategy.in_words, trained_in_words(its.training))))
+
+
+def _others(chosen: Sequence[tuple[str, Any]]) -> tuple[str, ...]:
+    """What was chosen by further keys, in words."""
+    return tuple(f"{key.partition('.')[2]} {value}" for key, value in chosen)
 
 
 def _scaled(workload: Workload, scaling: Scaling, base_replicas: int) -> Workload:

@@ -103,17 +103,8 @@ def candidates_in_rows(plan: Plan, candidates: Sequence[Candidate]) -> Table:
     """Some configurations, one per row, their names without the number of workers, and without what all of the plan share."""
     held = (plan.chosen, *plan.candidates)
     scalings, clusters = {its.scaling for its in held}, {its.result.scenario.cluster.name for its in held}
-    same = [f", {scaling} scaling" for scaling in scalings if len(scalings) == 1]
-    same += [f" on {cluster}" for cluster in clusters if len(clusters) == 1]
-
-    def brief_name(its: Candidate) -> str:
-        name = its.name
-        for words in (f", {its.result.scenario.workers} workers", *same):
-            name = name.replace(words, "")
-        return name
-
-    renamed = [its.model_copy(update={"name": brief_name(its)}) for its in candidates]
-    return _candidates("plan-compared", "", renamed, plan)
+    names = [its.named(workers=False, scaling=len(scalings) > 1, cluster=len(clusters) > 1) for its in candidates]
+    return _candidates("plan-compared", "", candidates, plan, names)
 
 
 def brief(table: Table) -> Table:
@@ -200,7 +191,7 @@ def _rate(candidate: Candidate) -> tuple[Cell, Cell, Cell]:
     return _ends(candidate.result.throughput_samples_per_s)
 
 
-def _candidates(name: str, title: str, candidates: Sequence[Candidate], plan: Plan) -> Table:
+def _candidates(name: str, title: str, candidates: Sequence[Candidate], plan: Plan, names: Sequence[str] = ()) -> Table:
     columns = (
         Column("rank", "count", "Rank"),
         _NAME,
@@ -220,7 +211,7 @@ def _candidates(name: str, title: str, candidates: Sequence[Candidate], plan: Pl
     rows = tuple(
         (
             rank,
-            each.name,
+            named,
             each.scaling,
             each.result.scenario.workers,
             each.nodes,
@@ -235,7 +226,7 @@ def _candidates(name: str, title: str, candidates: Sequence[Candidate], plan: Pl
             each.result.bottleneck.label,
             each.placement,
         )
-        for rank, each in enumerate(candidates, 1)
+        for rank, (named, each) in enumerate(zip(names or [its.name for its in candidates], candidates, strict=True), 1)
     )
     return Table(title, columns, rows, name)
 

@@ -283,8 +283,8 @@ def _text(lane: _Lane, piece: Piece) -> str:
 
 def _label(piece: Piece) -> str:
     """The micro-batch of a pass."""
-    numbers = {work.name.removeprefix(work.kind).strip() for work in piece.works if isinstance(work, Span) and work.kind in _PASSES}
-    return numbers.pop() if len(numbers) == 1 else ""
+    numbers = {work.which for work in piece.works if isinstance(work, Span) and work.kind in _PASSES}
+    return str(numbers.pop()) if len(numbers) == 1 else ""
 
 
 def _lane_of(kind: Literal["replica", "server"], place: Place) -> _Lane:

@@ -36,9 +36,21 @@ class PacelineError(Exception):
 
 
 class InputError(PacelineError):
-    """The user gave something that cannot be used: exit code 2."""
+    """The user gave something that cannot be used: exit code 2.
+
+    Parameters
+    ----------
+    problem
+        What was given, and the rule that it breaks.
+    hint
+        What to give in its place, as part of the sentence, where that can be said; kept for those who say the problem their own way.
+    """
 
     exit_code: ClassVar[int] = 2
+
+    def __init__(self, problem: str = "", hint: str = "") -> None:
+        super().__init__(f"{problem}; {hint}" if hint else problem)
+        self.hint = hint
 
 
 class UnitError(InputError, ValueError):

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Literal
 
-from simulator.base.records import EVERYBODY, NOTHING, Observer, Place, Service, Span, Transfer, Wait
+from simulator.base.records import EVERYBODY, NOTHING, Observer, Place, Service, Span, Transfer, Wait, numbered
 
 __all__ = ["Log"]
 
@@ -42,10 +42,11 @@ class Log:
         self._served: dict[int, int] = {}  # the last service of each server
         self._before: dict[Hashable, tuple[int, float]] = {}  # of each queue, what ended there last and when
 
-    def span(self, rank: int, name: str, start_s: float, end_s: float, cause: int, kind: str = "") -> int:
-        """A rank has computed; ``kind``: what all like it are called, where ``name`` says besides which one it is."""
+    def span(self, rank: int, name: str, start_s: float, end_s: float, cause: int, which: int = NOTHING) -> int:
+        """A rank has computed; ``which``: the number of the one that it was, of several of this name."""
         number = self._next()
-        self._observer.record(Span(rank, name, start_s, end_s, number, cause, kind if kind != name else ""))
+        kind = "" if which == NOTHING else name
+        self._observer.record(Span(rank, numbered(name, which), start_s, end_s, number, cause, kind, which))
         return number
 
     def transfer(
@@ -59,11 +60,12 @@ class Log:
         arrived_s: float,
         cause: int,
         kind: str,
+        which: int = NOTHING,
     ) -> int:
         """A message has arrived; those of one connection arrive in the order in which they were sent."""
         number = self._next()
         first, begun_s = self._first(connection, number, sent_s, arrived_s, cause)
-        self._observer.record(Transfer(source, target, name, size_bytes, sent_s, arrived_s, begun_s, number, first, cause, kind))
+        self._observer.record(Transfer(source, target, name, size_bytes, sent_s, arrived_s, begun_s, number, first, cause, kind, which))
         return number
 
     def chunk(
@@ -126,8 +128,7 @@ class Log:
         first, begun_s = self._first((EVERYBODY, rank, stream), number, joined_s, ended_s, cause)
         times_s = sent_s, ended_s, min(begun_s, ended_s)
         name = name or self._does
-        title = f"{name} {bucket}" if bucket >= 0 else name
-        told = Transfer(Place("device", rank), EVERYBODY, title, size_bytes, *times_s, number, first, sender, name)
+        told = Transfer(Place("device", rank), EVERYBODY, numbered(name, bucket), size_bytes, *times_s, number, first, sender, name, bucket)
         self._observer.record(told)
         return number
 

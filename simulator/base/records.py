@@ -27,6 +27,7 @@ __all__ = [
     "Work",
     "begin_of",
     "end_of",
+    "numbered",
 ]
 
 NOTHING = -1
@@ -74,6 +75,11 @@ class Place(NamedTuple):
         return self if self.number >= 0 else Place(self.kind, rank if self.number == OWN else peer)
 
 
+def numbered(name: str, which: int) -> str:
+    """A name and the number of the one that is meant: ``forward 3``; the name alone where all are meant."""
+    return name if which == NOTHING else f"{name} {which}"
+
+
 EVERYBODY = Place("everybody")
 """Where an all-reduce leads of which no messages are simulated."""
 
@@ -96,7 +102,7 @@ class Span(NamedTuple):
     """A device at work on one part of a step.
 
     ``kind`` is what all like it are called where ``name`` says besides which one it is: the
-    passes of micro-batches.
+    passes of micro-batches, whose number ``which`` is.
     """
 
     replica: int
@@ -106,6 +112,7 @@ class Span(NamedTuple):
     number: int = NOTHING
     cause: int = NOTHING
     kind: str = ""
+    which: int = NOTHING
 
 
 class Transfer(NamedTuple):
@@ -115,7 +122,8 @@ class Transfer(NamedTuple):
     when the message before it arrived. Of an all-reduce of which no messages are simulated
     it is when the last rank joined. ``cause`` is what let it be first, ``sender`` what had it
     sent: they differ where it had to queue, or to wait for another rank. ``kind`` is what all
-    messages of its kind are called, such as ``push``; ``name`` says besides which one it is.
+    messages of its kind are called, such as ``push``; ``name`` says besides which one it is, as
+    ``which`` does of those that have a number.
     """
 
     source: Place
@@ -129,6 +137,7 @@ class Transfer(NamedTuple):
     cause: int = NOTHING
     sender: int = NOTHING
     kind: str = "message"
+    which: int = NOTHING
 
 
 class Service(NamedTuple):

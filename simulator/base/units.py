@@ -174,10 +174,10 @@ def parse_quantity(text: str, dimension: Dimension) -> float:
     if dimension == "information" and value is not None and (bits := _BITS.fullmatch(text.strip())):
         unit = "bytes" if len(bits["unit"]) > 1 else "B"
         raise UnitError(
-            f'{text!r} is in bits; a size must be in bytes, such as {_EXAMPLE[dimension]}; did you mean "{bits["rest"]}{unit}"?'
+            f"{text!r} is in bits; a size must be in bytes, such as {_EXAMPLE[dimension]}", f'did you mean "{bits["rest"]}{unit}"?'
         )
     if value is None:
-        raise UnitError(f"{text!r} {expected}{_hint(text.strip(), dimension)}")
+        raise UnitError(f"{text!r} {expected}", _hint(text.strip(), dimension))
     if not math.isfinite(value):
         raise UnitError(f"{text!r} {expected}; it must be finite")
     if value == 0 and vanishes(text.strip()):
@@ -196,7 +196,7 @@ def number_of(text: str, where: str) -> float:
     """
     plain = text.strip()
     if not re.fullmatch(_NUMBER, plain, re.ASCII):
-        raise UnitError(f"{where} must be a number{without_separators(plain)}")
+        raise UnitError(f"{where} must be a number", without_separators(plain))
     check_thousands(plain, where)
     return float(plain)
 
@@ -255,7 +255,7 @@ def warn_of_thousands(text: str, where: str = "") -> None:
 
 def without_separators(text: str) -> str:
     """How to write a number that is refused, where something separates its thousands or a comma its decimals; else empty."""
-    return "; write it with a decimal point, and nothing between thousands" if _SEPARATED.search(text) else ""
+    return "write it with a decimal point, and nothing between thousands" if _SEPARATED.search(text) else ""
 
 
 def _read(text: str, dimension: Dimension) -> float | None:
@@ -275,10 +275,10 @@ def _hint(text: str, dimension: Dimension) -> str:
         units = _times(found["unit"]) if dimension == "time" else _powers(found) if dimension == "power" else _amounts(found, dimension)
         guesses = [f"{found['number']}{found['space']}{unit}" for unit in units]
         if near := [f'"{guess}"' for guess in guesses if _read(guess, dimension) is not None]:
-            return f"; did you mean {' or '.join(near)}?"
+            return f"did you mean {' or '.join(near)}?"
     if hint := without_separators(text):
         return hint
-    return f"; {_KNOWN_PREFIXES}" if dimension in ("information", "rate") and _OTHER_PREFIX.fullmatch(text) else ""
+    return _KNOWN_PREFIXES if dimension in ("information", "rate") and _OTHER_PREFIX.fullmatch(text) else ""
 
 
 def _times(unit: str) -> list[str]:

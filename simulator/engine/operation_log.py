@@ -49,12 +49,12 @@ class OperationLog:
         if its.kind == "compute":
             # one compute of a rank follows the other
             cause = max(cause, self._computed.get(rank, NOTHING))
-            number = self._computed[rank] = self._log.span(rank, its.title, begun_s, ended_s, cause, its.name)
+            number = self._computed[rank] = self._log.span(rank, its.name, begun_s, ended_s, cause, its.number)
             return number
         if its.kind == "send":
             path, peer = int(self._path[rank, its.slot]), int(self._peer[rank, its.slot])
             ends = its.source.of(rank, peer), its.target.of(rank, peer)
-            return self._log.transfer(path, *ends, its.title, its.size_bytes, begun_s, ended_s, cause, its.name)
+            return self._log.transfer(path, *ends, its.title, its.size_bytes, begun_s, ended_s, cause, its.name, its.number)
         if its.kind == "collective":
             joined_s, joined_by = self._joined
             where = rank, its.number, its.size_bytes, begun_s, joined_s, ended_s, cause, joined_by

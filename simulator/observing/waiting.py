@@ -89,7 +89,7 @@ def _piece_by_piece(recording: Recording, work: Mapping[int, Work]) -> list[list
     for step in recording.steps:
         own = [span for span in spans[step.replica] if step.start_s < span.end_s <= step.end_s]
         fed_s = max((at_s for at_s in had_s[step.replica] if step.start_s < at_s <= step.end_s), default=step.start_s)
-        begins = [*((span.start_s, _BROUGHT.get(span.kind, "") + span.name.removeprefix(span.kind)) for span in own), (step.end_s, "")]
+        begins = [*((span.start_s, (_BROUGHT.get(span.kind, ""), span.which)) for span in own), (step.end_s, None)]
         stood = []
         for free_s, (begin_s, brought) in zip([fed_s, *(span.end_s for span in own)], begins, strict=True):
             meanwhile = [each for each in heard[step.replica] if free_s < each[0] <= begin_s]
@@ -98,7 +98,7 @@ def _piece_by_piece(recording: Recording, work: Mapping[int, Work]) -> list[list
             meanwhile = [
                 (arrived_s if joined.target == EVERYBODY else max(arrived_s, passed_s), since_s, joined)
                 for arrived_s, since_s, joined in meanwhile
-                if joined.target == EVERYBODY or joined.name == brought
+                if joined.target == EVERYBODY or (joined.kind, joined.which) == brought
             ]
             for arrived_s, since_s, joined in sorted(meanwhile):
                 made = _made(joined.sender, work)

@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.base.records import EVERYBODY, NOTHING, Place
+from simulator.base.records import EVERYBODY, NOTHING, Place, numbered
 from simulator.program.operations import Operation as Does
 from simulator.program.port_names import PortName
 from simulator.program.schedule import Tables
@@ -333,7 +333,7 @@ class Operation:
     @property
     def title(self) -> str:
         """Name and number: ``push 7``."""
-        return self.name if self.number == NOTHING else f"{self.name} {self.number}"
+        return numbered(self.name, self.number)
 
     @property
     def pattern(self) -> str:

@@ -278,7 +278,7 @@ def price_of_text(text: str, where: str = "`prices`") -> Price:
     found = _HOURLY.fullmatch(text.strip())
     rule = f"{where} must be US dollars over a time for one node, such as {_EXAMPLES}"
     if not found:
-        raise InputError(rule + without_separators(text))
+        raise InputError(rule, without_separators(text))
     try:
         over_s = parse_quantity(f"1 {found[2]}", "time")
     except UnitError:

@@ -217,7 +217,7 @@ def test_the_smaller_of_two_batches_is_that_of_all_replicas() -> None:
     load = {"workload": layered(batch=8)}
     piped = scenario_from_table({**table(), **load, "strategy": {"kind": "hybrid", "workers": 4, "pipeline": 4}}, "test")
     ring = scenario_from_table({**table(), "workload": layered(batch=4)}, "test")
-    points = [Point(Line(its.strategy.in_words, "lab", "weak", {4: its}, False, 4), 4, None, 1, 1, 1, 1) for its in (piped, ring)]
+    points = [Point(Line(its.strategy.in_words, (), "lab", "weak", {4: its}, False, 4), 4, None, 1, 1, 1, 1) for its in (piped, ring)]
     judge = cast(Judge, SimpleNamespace(value=lambda point: 1.0 if point is points[0] else 1.01))
     assert [point.global_batch for point in points] == [8, 16]
     assert _smaller_batch_first(judge, points)[0] is points[0]
