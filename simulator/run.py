@@ -128,9 +128,9 @@ def _of_steps(asked: Asked, observer: Observer | None, progress: Progress | None
     shared = Shared()
     runs: list[Measured] = []
     for replication in range(count):
-        told = None if progress is None else partial(_tell, progress, replication, count)
+        on_progress = None if progress is None else partial(_tell, progress, replication, count)
         try:
-            run = replicate(scenario, replication, observer if replication == 0 else None, engine, shared, told)
+            run = replicate(scenario, replication, observer if replication == 0 else None, engine, shared, on_progress)
         except MemoryError:  # the estimate was too low, or others have taken what there was
             raise SimulationError(
                 f"there was not enough memory to simulate {scenario.ranks:,} replicas (engine {engine}): take fewer of them, or "

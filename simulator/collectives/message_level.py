@@ -247,8 +247,8 @@ class MessageLevel:
     ) -> None:  # fmt: skip
         target = lanes.target[lane]
         ends = self._called[lanes.source[lane]], self._called[target]
-        told = log.chunk(lanes.connections[lane], ends, which, size_bytes, sent_s, self._kernel.now, cause, self._name)
-        self._had_to_wait_for(target, told)
+        logged = log.chunk(lanes.connections[lane], ends, which, size_bytes, sent_s, self._kernel.now, cause, self._name)
+        self._had_to_wait_for(target, logged)
         arrived(event)
 
     def _tell_of_sending(

@@ -14,7 +14,7 @@ class Progress:
 
     Parameters
     ----------
-    told
+    on_progress
         Called with the share; none if nobody wants to know.
     steps
         Of all ranks, until the window closes.
@@ -25,13 +25,13 @@ class Progress:
         Steps that have ended when something is to be told next; beyond all of them where nothing is.
     """
 
-    def __init__(self, told: Callable[[float], None] | None, steps: int) -> None:
-        self._told, self._steps = told, steps
+    def __init__(self, on_progress: Callable[[float], None] | None, steps: int) -> None:
+        self._on_progress, self._steps = on_progress, steps
         self._each = max(steps // _TELLINGS, _LEAST_STEPS)
-        self.due = self._each if told is not None else steps + 1
+        self.due = self._each if on_progress is not None else steps + 1
 
     def at(self, ended: int) -> None:
         """So many steps have ended."""
-        if ended >= self.due and self._told is not None:
+        if ended >= self.due and self._on_progress is not None:
             self.due = ended + self._each
-            self._told(min(ended / self._steps, 1.0))
+            self._on_progress(min(ended / self._steps, 1.0))

@@ -79,7 +79,7 @@ def replicate(
     observer: Observer | None = None,
     engine: ByEngine | None = None,
     shared: Shared | None = None,
-    told: Callable[[float], None] | None = None,
+    on_progress: Callable[[float], None] | None = None,
 ) -> Measured:
     """Simulate one real run of the scenario.
 
@@ -95,7 +95,7 @@ def replicate(
         What runs it, where that has been chosen for all replications; left out: what is best for this one.
     shared
         Of all replications of this scenario; left out: everything is made for this one.
-    told
+    on_progress
         Called now and then with the share of the steps that have ended.
 
     Raises
@@ -111,7 +111,7 @@ def replicate(
     drawn = drawn_scenario(scenario, streams)
     shared = shared or Shared()
     program, collective = shared.of(drawn, streams)
-    run = Run(drawn, streams, program, Draws(drawn, streams, shared.drawn_s[1]), collective, observer, told, shared.tables)
+    run = Run(drawn, streams, program, Draws(drawn, streams, shared.drawn_s[1]), collective, observer, on_progress, shared.tables)
     its_run = run.at_once if run.together else run.simpy if engine == "simpy" or run.only_simpy else run.compiled
     # the engine makes millions of short-lived cycles-free objects; the collector only costs time meanwhile
     collecting = gc.isenabled()
@@ -135,7 +135,7 @@ class Run:
     draws: Draws
     collective: Collective | None
     observer: Observer | None
-    told: Callable[[float], None] | None = None
+    on_progress: Callable[[float], None] | None = None
     tables: dict[bool, Any] | None = None
 
     def __post_init__(self) -> None:
@@ -168,14 +168,16 @@ class Run:
         """By the compiled engine."""
         recorder = self._recorder()
         run_compiled: Callable[..., None] = import_module("simulator.engine.compiled.engine").run
-        run_compiled(self.program, self.draws, recorder, self._reduces_at_once, self.drawn.run.steps, self._log, self.told, self.tables)
+        run_compiled(
+            self.program, self.draws, recorder, self._reduces_at_once, self.drawn.run.steps, self._log, self.on_progress, self.tables
+        )
         self._note_collective(recorder.measured, self._sizes)
         return recorder.measured
 
     def at_once(self) -> Measured:
         """All ranks' steps at once, as arrays."""
         recorder = self._recorder()
-        vectorised = VectorisedEngine(self.program, self.draws, recorder, self.collective, self._log, self.told)
+        vectorised = VectorisedEngine(self.program, self.draws, recorder, self.collective, self._log, self.on_progress)
         vectorised.run()
         self._note_collective(recorder.measured, vectorised.sizes)
         return recorder.measured
@@ -185,7 +187,7 @@ class Run:
         drawn, program = self.drawn, self.program
         kernel = Kernel()
         cores = cores_of(kernel, drawn.cluster.shared_cores, drawn.cluster.time_slice_s)
-        recorder = KernelRecorder(kernel, drawn, self.observer, self.told, program.ranks.routine)
+        recorder = KernelRecorder(kernel, drawn, self.observer, self.on_progress, program.ranks.routine)
         if cores is not None:
             recorder.watch("cores", partial(in_use_of, [cores]))
         log, collective = self._log, self._reduces_at_once

@@ -35,7 +35,7 @@ def run(
     collective: Collective | None,
     steps: int,
     log: Log | None = None,
-    told: Callable[[float], None] | None = None,
+    on_progress: Callable[[float], None] | None = None,
     kept: MutableMapping[bool, Simulation] | None = None,
 ) -> None:
     """Run a program until the recorder's window closes.
@@ -52,7 +52,7 @@ def run(
         That each rank makes, roughly.
     log
         Is told what was done; none if nobody wants to know.
-    told
+    on_progress
         Called now and then with the share of the steps that have ended.
     kept
         Simulations of the same program that have ended, as of :func:`simulator.engine.compiled.tables.begin`.
@@ -64,7 +64,7 @@ def run(
     SimulationError
         A delay that is no finite number was asked for.
     """
-    _Run(program, draws, recorder, collective, steps, log, told, kept).go()
+    _Run(program, draws, recorder, collective, steps, log, on_progress, kept).go()
 
 
 class _Run:
@@ -76,14 +76,14 @@ class _Run:
         collective: Collective | None,
         steps: int,
         log: Log | None,
-        told: Callable[[float], None] | None,
+        on_progress: Callable[[float], None] | None,
         kept: MutableMapping[bool, Simulation] | None,
     ) -> None:
         self._program, self._recorder, self._collective = program, recorder, collective
         give_back(len(program.ranks))  # what was freed in making the program, before the large tables are made
         self._simulation = begin(program, draws, steps, kept, observed=log is not None)
         give_back(len(program.ranks))
-        self._progress = Progress(told, recorder.closes_at)
+        self._progress = Progress(on_progress, recorder.closes_at)
         self._weights = draws.weights() if self._simulation.s.weighted else iter(())
         self._sizes = [its.size_bytes for its in program.routines[0].operations if its.kind == "collective"]
         self._free_s = np.zeros(len(program.ranks) if collective is not None else 0)
@@ -150,10 +150,10 @@ class _Run:
 
     def _tell(self) -> None:
         recorder = self._recorder
-        told = self._simulation.take_told()
+        logged = self._simulation.take_logged()
         steps, updates, reads = self._simulation.take_rows()
         if self._feed is not None:
-            self._feed.tell(told, steps, updates)
+            self._feed.tell(logged, steps, updates)
             if len(reads):
                 recorder.reads(reads)
             return
@@ -168,16 +168,16 @@ class _Run:
         """The window opens; what has ended in the same breath, but after that, is in it."""
         simulation, recorder = self._simulation, self._recorder
         s = simulation.s
-        now, before, told_before = float(s.now), int(s.turn_row), int(s.turn_told)
-        told = simulation.take_told()
+        now, before, logged_before = float(s.now), int(s.turn_row), int(s.turn_logged)
+        logged = simulation.take_logged()
         steps, updates, _ = simulation.take_rows()
         if self._feed is not None:
-            self._feed.tell(told[:told_before], steps[:before], updates)
+            self._feed.tell(logged[:logged_before], steps[:before], updates)
         elif before:
             recorder.steps(steps[:before])
         recorder.open(now, self._in_use_s(now))
         if self._feed is not None:
-            self._feed.tell(told[told_before:], steps[before:], updates[:0])
+            self._feed.tell(logged[logged_before:], steps[before:], updates[:0])
         elif len(steps) > before:
             recorder.steps(steps[before:])
         s.is_open = 1

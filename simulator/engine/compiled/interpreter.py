@@ -116,7 +116,7 @@ def _rows_are_full(s: Record) -> bool:
         s.steps_n + s.rows_spare > s.steps_room
         or s.updates_n + 2 > s.updates_room
         or s.reads_n + 2 > s.reads_room
-        or s.told_n + s.told_spare > s.told_room
+        or s.logged_n + s.logged_spare > s.logged_room
     )
     return full
 
@@ -203,9 +203,9 @@ def _handle(s: Record) -> None:
             go_on(s, rank)
             _hand_over(s, rank)
     elif code == codes.ALL_REDUCED:
-        told = _tell_of_all_reduce(s, rank) if s.observed else -1
+        logged = _tell_of_all_reduce(s, rank) if s.observed else -1
         for bucket in range(s.buckets_n):
-            s.cause = told
+            s.cause = logged
             end_collective(s, rank, bucket)
     elif code == codes.CLOSE:
         s.wants = CLOSES
@@ -391,10 +391,10 @@ def _batch_is_there(s: Record, rank: int, brought: int) -> None:
 def _arrived(s: Record, rank: int, number: int, step: int) -> None:
     r = rank_at(s.ranks, rank)
     feeds = operation_at(s.operations, routine_at(s.routines, r.routine).operations + number).feeds
-    told = s.cause
+    logged = s.cause
     end_operation(s, rank, number, step)
     if feeds and step == r.step:
-        _batch_is_there(s, rank, told)
+        _batch_is_there(s, rank, logged)
 
 
 @compiled
@@ -414,10 +414,10 @@ def _delivered(s: Record, rank: int, number: int, step: int) -> None:
     coming = coming_at(s.comings, one)
     coming.sent_s = real_at(s.sent, rank * s.sent_n + its.sent).x
     coming.after = -1
-    told = -1
+    logged = -1
     if s.observed:
-        told = tell(s, ENDED, rank, number, s.since_s, s.cause)
-    coming.told = told
+        logged = tell(s, ENDED, rank, number, s.since_s, s.cause)
+    coming.logged = logged
     if channel.front < 0:
         channel.front = one
     else:
@@ -428,7 +428,7 @@ def _delivered(s: Record, rank: int, number: int, step: int) -> None:
         channel.receiving = -1
         s.cause = -1
         _receive(s, peer, waits, channel)
-    s.cause = told
+    s.cause = logged
     _arrived(s, rank, number, step)
 
 
@@ -441,7 +441,7 @@ def _receive(s: Record, rank: int, number: int, channel: Record) -> None:
     s.comings_free = one
     s.comings_n -= 1
     heard(s, rank, coming.sent_s)
-    s.cause = max(coming.told, s.cause)
+    s.cause = max(coming.logged, s.cause)
     end_operation(s, rank, number, rank_at(s.ranks, rank).step)
 
 
@@ -484,16 +484,16 @@ def _begin_collective(s: Record, r: Record, rank: int, number: int, its: Record,
 @compiled
 def _tell_of_all_reduce(s: Record, rank: int) -> int:
     """A rank has ended all buckets of the step; the number of the last."""
-    told = -1
+    logged = -1
     now = s.now
     for bucket in range(s.buckets_n):
         at = bucket * s.ranks_n + rank
         # the last one ends now, if not for rounding
         ended_s = now if bucket == s.buckets_n - 1 else min(real_at(s.finished, at).x, now)
         note(s, ALL_REDUCE, rank, bucket, real_at(s.ready, at).x, ended_s, long_at(s.made_by, at).n)
-        told = s.told_so_far
-        s.told_so_far += 1
-    return told
+        logged = s.logged_so_far
+        s.logged_so_far += 1
+    return logged
 
 
 @compiled

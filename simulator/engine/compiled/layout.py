@@ -38,6 +38,7 @@ __all__ = [
     "LAST_READY",
     "LEVEL",
     "LINK",
+    "LOGGED",
     "LONG",
     "MEETING",
     "MEMBER",
@@ -67,7 +68,6 @@ __all__ = [
     "STRETCH",
     "TASK",
     "TENSOR",
-    "TOLD",
     "TURNS",
     "WORK",
     "alarm_at",
@@ -95,6 +95,7 @@ __all__ = [
     "last_ready_at",
     "level_at",
     "link_at",
+    "logged_at",
     "long_at",
     "meeting_at",
     "member_at",
@@ -122,7 +123,6 @@ __all__ = [
     "stretch_at",
     "task_at",
     "tensor_at",
-    "told_at",
     "turns_at",
     "work_at",
 ]  # fmt: skip
@@ -182,7 +182,7 @@ STATE = np.dtype(
             "ordered", "versions", "pipelines", "parts_of_batches", "fed", "taken", "batch_factors", "batch_filled",
             "channels", "comings", "sent", "clocks", "behind", "tensors", "tokens", "waiting_ranks", "steps", "updates", "reads",
             "processes", "last_ready",
-            "job_contexts", "compute_causes", "input_causes", "made_by", "member_causes", "told",
+            "job_contexts", "compute_causes", "input_causes", "made_by", "member_causes", "logged",
             "members", "member_of", "standings", "lanes", "needs", "roles", "into", "exchanges", "message_sizes",
             "gatherings", "groups", "group_of", "gathered",
         )),
@@ -215,7 +215,7 @@ STATE = np.dtype(
         ("turn_serial", "i8"),
         ("steps_n", "i8"), ("steps_room", "i8"), ("updates_n", "i8"), ("updates_room", "i8"), ("update_width", "i8"),
         ("reads_n", "i8"), ("reads_room", "i8"),
-        ("told_n", "i8"), ("told_room", "i8"), ("told_spare", "i8"), ("told_so_far", "i8"), ("turn_told", "i8"),
+        ("logged_n", "i8"), ("logged_room", "i8"), ("logged_spare", "i8"), ("logged_so_far", "i8"), ("turn_logged", "i8"),
         ("each_operations", "i8"),
     ],
     align=True,
@@ -452,7 +452,7 @@ GROUP = np.dtype([("free_s", "f8"), ("ranks", "i4"), ("gatherings", "i4")])
 ENTERED = np.dtype([("entered_s", "f8"), ("cause", "i8"), ("rank", "i4"), ("number", "i4"), ("after", "i8")])
 """Of a rank and one of its collectives: when it entered, by which of its operations and because of which work; who entered next."""
 
-COMING = np.dtype([("sent_s", "f8"), ("told", "i8"), ("after", "i8")])
+COMING = np.dtype([("sent_s", "f8"), ("logged", "i8"), ("after", "i8")])
 
 TENSOR = np.dtype([("cost_s", "f8"), ("step", "i8"), ("accumulated", "i4"), ("come", "i4"), ("taking", "i4"), ("server", "i4")], align=True)
 """A tensor's accumulator, and what its update costs; ``come``: gradients at their server, of those that its next mean averages."""
@@ -487,7 +487,7 @@ EXCHANGE = np.dtype([("roles", "i8"), ("sizes", "i8"), ("bucket", "i4"), ("follo
 """A bucket of a group: with a member's number added, its part, and with a lane's, the size of its messages; the
 exchange after it, in turn."""
 
-TOLD = np.dtype([("kind", "i4"), ("rank", "i4"), ("about", "i8"), ("begun_s", "f8"), ("ended_s", "f8"), ("cause", "i8")])
+LOGGED = np.dtype([("kind", "i4"), ("rank", "i4"), ("about", "i8"), ("begun_s", "f8"), ("ended_s", "f8"), ("cause", "i8")])
 """What somebody who observes is to be told."""
 
 ENDED_STEP = np.dtype([(name, "f8") for name in STEP_COLUMNS])
@@ -496,7 +496,7 @@ LONG = np.dtype([("n", "i8")])
 
 state_at = table(STATE)
 context_at = table(CONTEXT)
-told_at = table(TOLD)
+logged_at = table(LOGGED)
 entry_at = table(ENTRY)
 item_at = table(ITEM)
 alarm_at = table(ALARM)

@@ -12,7 +12,7 @@ that ``simulator.base.log.Log`` gives to the same record, so what is told, and i
 
 from __future__ import annotations
 
-from simulator.engine.compiled.layout import context_at, told_at
+from simulator.engine.compiled.layout import context_at, logged_at
 from simulator.engine.compiled.machine import Record, compiled
 
 __all__ = [
@@ -43,8 +43,8 @@ def restore_context(s: Record, contexts: int, at: int) -> None:
 @compiled
 def note(s: Record, kind: int, rank: int, about: int, begun_s: float, ended_s: float, cause: int) -> None:
     """Write a row."""
-    row = told_at(s.told, s.told_n)
-    s.told_n += 1
+    row = logged_at(s.logged, s.logged_n)
+    s.logged_n += 1
     row.kind = kind
     row.rank = rank
     row.about = about
@@ -57,8 +57,8 @@ def note(s: Record, kind: int, rank: int, about: int, begun_s: float, ended_s: f
 def tell(s: Record, kind: int, rank: int, about: int, begun_s: float, cause: int) -> int:
     """Tell of a piece of work that ends now; its number."""
     note(s, kind, rank, about, begun_s, s.now, cause)
-    number: int = s.told_so_far
-    s.told_so_far = number + 1
+    number: int = s.logged_so_far
+    s.logged_so_far = number + 1
     return number
 
 

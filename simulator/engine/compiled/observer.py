@@ -55,10 +55,10 @@ class ObserverFeed:
         last = ready_s.argmax(axis=1)
         self._joined = [(float(ready_s[bucket, rank]), int(made_by[bucket, rank])) for bucket, rank in enumerate(last)]
 
-    def tell(self, told: NDArray[Any], steps: Floats, updates: Floats) -> None:
-        """Tell the rows, ``told`` of ``layout.TOLD`` with those of the recorder among them."""
+    def tell(self, logged: NDArray[Any], steps: Floats, updates: Floats) -> None:
+        """Tell the rows, ``logged`` of ``layout.LOGGED`` with those of the recorder among them."""
         step = update = 0
-        for row in told.tolist():
+        for row in logged.tolist():
             kind, rank, about, begun_s, ended_s, cause = row
             if kind == observed_rows.ENDED:
                 self._operations.ended(rank, about, begun_s, ended_s, cause)

@@ -182,7 +182,7 @@ def computed(s: Record, rank: int, work: int) -> None:
     if work != r.work:
         return
     routine = routine_at(s.routines, r.routine)
-    told = _stop_computing(s, r, rank)
+    logged = _stop_computing(s, r, rank)
     first = r.first
     last = r.at
     r.first = last
@@ -197,7 +197,7 @@ def computed(s: Record, rank: int, work: int) -> None:
         if not s.on_servers:
             meeting_at(s.meetings, rank).computed_s = now
     for at in range(first, last):
-        s.cause = told
+        s.cause = logged
         end_operation(s, rank, number_at(s.computes, routine.computes + at).n, step)
     soon(s, pack(codes.GO_ON, rank), step)
 
@@ -229,12 +229,12 @@ def give_up(s: Record, rank: int, cause: int) -> None:
     if r.manner < codes.SHARED:
         cancel(s, r)
     r.work += 1
-    told = _stop_computing(s, r, rank)
+    logged = _stop_computing(s, r, rank)
     if s.observed:
         routine = routine_at(s.routines, r.routine)
         for at in range(routine.computes_n):
             long_at(s.compute_causes, rank * s.each_operations + number_at(s.computes, routine.computes + at).n).n = -1
-    s.cause = told if cause < 0 else cause
+    s.cause = logged if cause < 0 else cause
     r.compute_s += s.now - r.began_s
     r.complete = 0
     _end_step(s, rank)

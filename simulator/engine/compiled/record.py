@@ -40,7 +40,7 @@ def record_step(
         s.turning = 1
         s.turn_row = s.steps_n
         s.turn_serial = s.serial
-        s.turn_told = s.told_n
+        s.turn_logged = s.logged_n
         if s.observed and s.ended == s.closes_at:
             call_later(s, 0.0, pack(codes.DONE, 0), 0)
 

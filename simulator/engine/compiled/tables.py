@@ -483,10 +483,10 @@ class Simulation(State):
         s, observed = self.s, bool(self.s.observed)
         s.each_operations = max(len(routine.operations) for routine in self._program.routines)
         # ranks that wait for each other may all end their steps at once
-        s.told_spare = 4 * (self._ranks + int(s.each_operations)) + 16 if observed else 0
-        s.told_room = _ROWS + int(s.told_spare) if observed else 0
-        self._told = np.empty(int(s.told_room), layout.TOLD)
-        self.add("told", self._told)
+        s.logged_spare = 4 * (self._ranks + int(s.each_operations)) + 16 if observed else 0
+        s.logged_room = _ROWS + int(s.logged_spare) if observed else 0
+        self._logged = np.empty(int(s.logged_room), layout.LOGGED)
+        self.add("logged", self._logged)
         counts = {
             "compute_causes": self._ranks * int(s.each_operations),
             "input_causes": self._ranks,
@@ -505,10 +505,10 @@ class Simulation(State):
         self._factors, self._orders = np.empty((0, 0)), np.empty((0, 0, 0), dtype=np.int32)
         self.drop("factors", "orders", "missing", "slots", "calendar", "noted", "soon", "messages", "connections", "incidences")
 
-    def take_told(self) -> NDArray[Any]:
-        """What is to be told since this was last asked, as records of ``layout.TOLD``; before :meth:`take_rows`."""
-        taken = self._told[: int(self.s.told_n)]
-        self.s.told_n = 0
+    def take_logged(self) -> NDArray[Any]:
+        """What is to be told since this was last asked, as records of ``layout.LOGGED``; before :meth:`take_rows`."""
+        taken = self._logged[: int(self.s.logged_n)]
+        self.s.logged_n = 0
         return taken
 
     @property

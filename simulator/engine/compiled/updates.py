@@ -129,7 +129,7 @@ def _applied_mean(s: Record) -> None:
     s.version += 1
     s.released_s = s.now
     s.unapplied = s.parts
-    told = s.cause
+    logged = s.cause
     for tensor in range(s.parts):
         tensor_at(s.tensors, tensor).taking = 1
     if s.cancels:
@@ -138,11 +138,11 @@ def _applied_mean(s: Record) -> None:
             _end_update(s, _first_waiting(s))
         for rank in range(s.ranks_n):
             if rank_at(s.ranks, rank).computing:
-                give_up(s, rank, told)
+                give_up(s, rank, logged)
     else:
         while s.waiting_n > 0 and s.tokens_taken < s.version * s.ranks_n:
             _give_token(s, _first_waiting(s))
-    s.cause = told
+    s.cause = logged
     for tensor in range(s.parts):
         _take(s, tensor)
 

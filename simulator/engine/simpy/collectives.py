@@ -130,19 +130,19 @@ class VectorisedCollectives:
 
     def _all_ended(self, rank: int, _: Event | None) -> None:
         """A rank goes on once it has all buckets of the step."""
-        told = NOTHING if self._log is None else self._tell(rank, self._log)
+        logged = NOTHING if self._log is None else self._tell(rank, self._log)
         for bucket in range(len(self._buckets)):
-            self._ended(rank, bucket, told)
+            self._ended(rank, bucket, logged)
 
     def _tell(self, rank: int, log: Log) -> int:
-        told, now = NOTHING, self._kernel.now
+        logged, now = NOTHING, self._kernel.now
         for bucket, (size_bytes, (joined_s, cause)) in enumerate(zip(self._buckets, self._joined, strict=True)):
             ready_s, ended_s = float(self._ready_s[bucket, rank]), float(self._ended_s[bucket, rank])
             # the last one ends now, if not for rounding
             ended_s = now if bucket == len(self._buckets) - 1 else min(ended_s, now)
             made_by = int(self._made_by[bucket, rank])
-            told = log.collective(rank, bucket, size_bytes, ready_s, joined_s, ended_s, made_by, cause)
-        return told
+            logged = log.collective(rank, bucket, size_bytes, ready_s, joined_s, ended_s, made_by, cause)
+        return logged
 
 
 class MessageByMessage:

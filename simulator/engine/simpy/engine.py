@@ -282,7 +282,7 @@ class Engine:
     def _computed(self, rank: Rank, work: int) -> None:
         if work != rank.work:
             return
-        told = self._stop_computing(rank)
+        logged = self._stop_computing(rank)
         done, rank.pending = rank.pending, []
         now, step = self._kernel.now, rank.step
         rank.idle_since_s = now
@@ -292,7 +292,7 @@ class Engine:
             rank.compute_s += now - rank.began_s
             rank.computed_s = now
         for number in done:
-            self._end(rank, number, step, told)
+            self._end(rank, number, step, logged)
         if step == rank.step:
             self._kernel.soon(self._go_on, rank, step)
 
@@ -321,11 +321,11 @@ class Engine:
         """Its gradients would come too late: the rank ends its step where it is, because of ``cause`` if that comes meanwhile."""
         rank.device.cancel()
         rank.work += 1
-        told = self._stop_computing(rank)
+        logged = self._stop_computing(rank)
         rank.causes.clear()
         rank.compute_s += self._kernel.now - rank.began_s
         rank.complete = False
-        self._end_step(rank, told if cause == NOTHING else cause)
+        self._end_step(rank, logged if cause == NOTHING else cause)
 
     # -- messages, servers, collectives --------------------------------------------------
 
@@ -344,21 +344,21 @@ class Engine:
 
     def _arrived(self, rank: Rank, number: int, step: int, sent_s: float, cause: int, _: Event | None) -> None:
         operation = rank.plan.operations[number]
-        told = NOTHING
+        logged = NOTHING
         if self._log is not None:
-            told = self._log.ended(rank.index, number, sent_s, self._kernel.now, cause)
+            logged = self._log.ended(rank.index, number, sent_s, self._kernel.now, cause)
         if operation.channel >= 0:
-            self._delivered(self._peer(rank, operation.slot), operation.channel, sent_s, told)
-        self._end(rank, number, step, told)
+            self._delivered(self._peer(rank, operation.slot), operation.channel, sent_s, logged)
+        self._end(rank, number, step, logged)
         if operation.feeds and step == rank.step:
-            self._inputs.come(rank, told)
+            self._inputs.come(rank, logged)
 
     def _peer(self, rank: Rank, slot: int) -> Rank:
         return self._ranks[int(self._program.ranks.peer[rank.index, slot])]
 
-    def _delivered(self, peer: Rank, channel: int, sent_s: float, told: int) -> None:
+    def _delivered(self, peer: Rank, channel: int, sent_s: float, logged: int) -> None:
         """A message to another rank has come: whoever waits for it has it."""
-        peer.come[channel].append((sent_s, told))
+        peer.come[channel].append((sent_s, logged))
         if peer.receiving[channel] >= 0:
             number, peer.receiving[channel] = peer.receiving[channel], -1
             self._receive(peer, number, channel, NOTHING)
@@ -372,9 +372,9 @@ class Engine:
             rank.receiving[operation.channel] = number
 
     def _receive(self, rank: Rank, number: int, channel: int, cause: int) -> None:
-        sent_s, told = rank.come[channel].popleft()
+        sent_s, logged = rank.come[channel].popleft()
         rank.heard(self._kernel.now, sent_s)
-        self._end(rank, number, rank.step, max(told, cause))
+        self._end(rank, number, rank.step, max(logged, cause))
 
     def _begin_serve(self, rank: Rank, number: int, operation: Operation, step: int, cause: int) -> None:
         assert self._updates is not None
@@ -406,10 +406,10 @@ class Engine:
         for index, number, entered_s, made_by in members:
             rank = self._ranks[index]
             rank.heard(self._kernel.now, joined_s)
-            told = NOTHING
+            logged = NOTHING
             if self._log is not None:
-                told = self._log.ended(index, number, entered_s, self._kernel.now, made_by)
-            self._end(rank, number, rank.step, told)
+                logged = self._log.ended(index, number, entered_s, self._kernel.now, made_by)
+            self._end(rank, number, rank.step, logged)
 
     # -- ends of steps -------------------------------------------------------------------
 

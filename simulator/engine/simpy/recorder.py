@@ -50,7 +50,7 @@ class KernelRecorder:
         kernel: Kernel,
         scenario: Scenario,
         observer: Observer | None,
-        told: Callable[[float], None] | None = None,
+        on_progress: Callable[[float], None] | None = None,
         routine: NDArray[np.integer] | None = None,
     ) -> None:
         replicas, apart = scenario.ranks, scenario.strategy.pace.asynchronous
@@ -61,7 +61,7 @@ class KernelRecorder:
         self._recorder = Recorder(replicas, opens_at, closes_at, apart=apart, observer=observer, routine=routine)
         self._watched: dict[Kind, Callable[[float], InUse]] = {}
         self.measured: Measured = self._recorder.measured
-        self._progress = Progress(told, self._recorder.closes_at)
+        self._progress = Progress(on_progress, self._recorder.closes_at)
         self._turns = self._recorder.opens_at  # steps that have ended when the window opens, or closes
         self._due = self._turns  # or progress is reported, if that is sooner
 

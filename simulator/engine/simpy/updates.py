@@ -112,7 +112,7 @@ class AsynchronousUpdates(_AtServers):
         del rank
         return False
 
-    def _applied(self, rank: Rank, number: int, server: int, step: int, told: int) -> None:
+    def _applied(self, rank: Rank, number: int, server: int, step: int, logged: int) -> None:
         """One gradient is in its variable."""
         rank.accepted += 1
         if not self._one:
@@ -122,7 +122,7 @@ class AsynchronousUpdates(_AtServers):
                 at = self._servers[server]
                 self._stale[rank.index][server] = at.version - self._reads[rank.index][server]
                 at.version += 1
-        self._end(rank, number, step, told)
+        self._end(rank, number, step, logged)
 
 
 class SynchronousUpdates(_AtServers):
@@ -209,13 +209,13 @@ class SynchronousUpdates(_AtServers):
             self._last_push_s = self._kernel.now
         self._serve(rank, number, operation, cause, partial(self._accumulate, rank, number, tensor, step))
 
-    def _accumulate(self, rank: Rank, number: int, tensor: int, step: int, told: int) -> None:
+    def _accumulate(self, rank: Rank, number: int, tensor: int, step: int, logged: int) -> None:
         # the chief may have taken the mean meanwhile
         if step == rank.step and rank.local_step >= self._accumulator_step[tensor]:
             self._accumulated[tensor] += 1
             rank.accepted += 1
-            self._take(tensor, told)
-        self._end(rank, number, step, told)
+            self._take(tensor, logged)
+        self._end(rank, number, step, logged)
 
     def _take(self, tensor: int, cause: int) -> None:
         """The chief takes the mean if enough gradients are there, and applies it."""
@@ -227,9 +227,9 @@ class SynchronousUpdates(_AtServers):
         self._servers[self._rule.server[tensor]].submit(Job(self._rule.cost_s[tensor], partial(self._applied, tensor, cause)))
 
     def _applied(self, tensor: int, cause: int, began_s: float) -> None:
-        told = NOTHING
+        logged = NOTHING
         if self._log is not None:
-            told = self._log.applied(tensor, began_s, self._kernel.now, cause)
+            logged = self._log.applied(tensor, began_s, self._kernel.now, cause)
         self._unapplied -= 1
         if self._unapplied:
             return
@@ -242,14 +242,14 @@ class SynchronousUpdates(_AtServers):
         if self._rule.cancel:
             waiting, self._waiting = self._waiting, deque()
             for rank, number in waiting:
-                self._end(rank, number, rank.step, told)
-            self._released(told)
+                self._end(rank, number, rank.step, logged)
+            self._released(logged)
         else:
             self._tokens.extend([self._version] * self._ranks)
             while self._waiting and self._tokens:
-                self._give_token(*self._waiting.popleft(), told)
+                self._give_token(*self._waiting.popleft(), logged)
         for following in range(self._parts):
-            self._take(following, told)
+            self._take(following, logged)
 
     def finish(self, rank: Rank, number: int, cause: int) -> None:
         """All of its gradients have been handed over: the rank goes on as soon as it may."""

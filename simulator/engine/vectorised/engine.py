@@ -74,7 +74,7 @@ class VectorisedEngine:
         How buckets are reduced; none of one rank alone.
     log
         Is told what was done; none if nobody wants to know.
-    told
+    on_progress
         Called now and then with the share of the steps that have ended.
     """
 
@@ -85,7 +85,7 @@ class VectorisedEngine:
         recorder: Recorder,
         collective: Collective | None,
         log: Log | None = None,
-        told: Callable[[float], None] | None = None,
+        on_progress: Callable[[float], None] | None = None,
     ) -> None:
         rules = program.rules
         reduction = rules.reduction or Rule()
@@ -98,7 +98,7 @@ class VectorisedEngine:
             averaged_bytes = math.fsum(its.size_bytes for its in reduced if its.every > 1)
             fuser = Fuser(collective, buckets, averaged_bytes, reduction, copies, one_by_one=observed)
         self._recorder = recorder
-        self._progress = Progress(told, recorder.closes_at)
+        self._progress = Progress(on_progress, recorder.closes_at)
         self._feed = ObserverFeed(log, draws.start_s, [bucket.ready for bucket in buckets]) if log is not None else None
         # whoever observes hears of each step before the next one
         self._most = 1 if observed else max(_CELLS // (draws.ranks * len(buckets)), 1)

@@ -108,7 +108,7 @@ class ObserverFeed:
 
     def _compute(self, done: Pass) -> list[_Numbers]:
         """The work on each piece."""
-        told = []
+        logged = []
         free_s = done.begun_s
         for piece in done.pieces:
             causes = self._last
@@ -117,9 +117,9 @@ class ObserverFeed:
                 causes = [one if late else own for own, one, late in zip(causes, reduced, piece.from_s > free_s, strict=True)]
             columns = piece.from_s.tolist(), piece.to_s.tolist(), causes
             self._last = [self._log.span(rank, piece.name, *its) for rank, its in enumerate(zip(*columns, strict=True))]
-            told.append(self._last)
+            logged.append(self._last)
             free_s = piece.to_s
-        return told
+        return logged
 
     def _reduce(self, number: int, reduction: Reduction, made_by: _Numbers) -> _Numbers:
         """Tell of a reduction whose data were made by these."""
