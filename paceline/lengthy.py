@@ -1,6 +1,6 @@
-"""What takes long, estimated before it is begun: simulations of hours, and trainings whose single step takes hours.
+"""Asks before long work begins: simulations, sweeps and searches, real measuring runs, and trainings whose single step takes hours.
 
-Whoever starts them may be asked first: :data:`Agree`.
+:mod:`simulator.effort` estimates; here are the limits and the words. Whoever starts the work is asked, or only informed: :data:`Agree`.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ _LONG_ALONE_S, _LONG_S = 600.0, 4 * 3600.0
 """What one scenario, and what many may take before it is asked about."""
 _LONG_MEASURING_S = 3600.0
 """What real runs may take before it is asked about."""
-_SURE = 5.0
-"""How many times less the model must estimate for its estimate to be enough."""
+_TRUSTED_MARGIN = 5.0
+"""An estimate below the limit by this factor is trusted; a larger one is checked by timing a short run (:func:`timed_effort_s`)."""
 _LONG_STEP_S = 3600.0
-"""No step of a real training takes as long: of what is calibrated for 64 samples, somebody asks for millions."""
+"""No step of a real training takes as long: it is likely a mistake, such as a batch of millions where 64 samples were measured."""
 _MANY = 100_000
 """Replicas from which on a run takes a minute, and memory that is worth a word."""
 _SAMPLE = 1000
 _GOLDEN = 0.6180339887498949
 _SIMULATED_PER_LINE = 16
-"""Configurations of one line that a plan simulates at most, or nearly: it halves ranges."""
+"""About the most configurations of one line that a plan simulates: it searches by halving ranges."""
 
 
 @dataclass(frozen=True)
@@ -142,16 +142,16 @@ def _ask(weighed: Iterable[tuple[float, Scenario]], what: str, limit_s: float, a
     total_s, longest_s, step_s, longest, slowest = 0.0, 0.0, 0.0, None, None
     for weight, given in weighed:
         scenario = resolve(given)
-        its_s = effort_s(scenario)
-        total_s += weight * its_s
-        if its_s > longest_s:
-            longest_s, longest = its_s, scenario
-        if (its_step_s := scenario.full_step_s) > step_s:
-            step_s, slowest = its_step_s, scenario
+        estimated_s = effort_s(scenario)
+        total_s += weight * estimated_s
+        if estimated_s > longest_s:
+            longest_s, longest = estimated_s, scenario
+        if (full_step_s := scenario.full_step_s) > step_s:
+            step_s, slowest = full_step_s, scenario
     if longest is None or slowest is None:
         return
     took_s = max(total_s / cores, longest_s)
-    if took_s > limit_s / _SURE:
+    if took_s > limit_s / _TRUSTED_MARGIN:
         took_s *= timed_effort_s(longest) / longest_s
     if took_s > limit_s:
         agree(Lengthy(f"{what} about {format_rough_seconds(took_s)} to simulate here", "take fewer run.replications or run.steps", limit_s))

@@ -1,9 +1,10 @@
 """Measures links and servers, through TensorFlow's own transports.
 
 ``links``: bytes against time, between two processes and between the devices of this one. ``servers``: pulls and pushes of many
-tensors between a worker, which this process is, and a server. Between two processes of this machine, in a network namespace of
-their own; or with the half that ``serve HOST:PORT`` is elsewhere. TensorFlow's gRPC server listens on all interfaces of its host:
-see isolation.py.
+tensors between a worker, which this process is, and a server. The other process runs on this machine, in a network namespace
+that both share, or elsewhere, started there with ``serve HOST:PORT``. The timing itself is in transfers.py. The flags and the
+``@serving`` line are those that calibrate/profiling.py and probing.py expect. TensorFlow's gRPC server listens on all interfaces
+of its host: see isolation.py.
 """
 
 from __future__ import annotations
@@ -26,19 +27,21 @@ CONNECT_S = 20.0
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    halves = parser.add_subparsers(dest="half", required=True)
-    halves.add_parser("serve", help="wait for the other half").add_argument("address", metavar="HOST:PORT")
-    links = halves.add_parser("links", help="bytes against time")
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("serve", help="wait for the process that measures").add_argument("address", metavar="HOST:PORT")
+    links = commands.add_parser("links", help="bytes against time")
     links.add_argument("--sizes", default=",".join(str(2**power) for power in range(10, 27, 2)))
     links.add_argument("--logical-devices", type=int, default=0, help="split the CPU, to try the all-reduce without GPUs")
-    servers = halves.add_parser("servers", help="pulls and pushes of many tensors")
+    servers = commands.add_parser("servers", help="pulls and pushes of many tensors")
     servers.add_argument("--tensors", default="1,4,16,64")
     servers.add_argument("--sizes", default="256,16384,262144,1048576", help="bytes of each tensor, multiples of 4")
-    servers.add_argument("--seconds", type=float, default=15.0, help="about so long it measures")
-    for half in (links, servers):
-        half.add_argument("--peer", metavar="HOST:PORT", help="measure with the half that serves there, not with a process of this machine")
-        half.add_argument("--rounds", type=int, default=7)
-        half.add_argument("--out", required=True)
+    servers.add_argument("--seconds", type=float, default=15.0, help="about how long to measure, in seconds")
+    for measuring in (links, servers):
+        measuring.add_argument(
+            "--peer", metavar="HOST:PORT", help="measure with the process that serves there, not with one of this machine"
+        )
+        measuring.add_argument("--rounds", type=int, default=7)
+        measuring.add_argument("--out", required=True)
     return parser.parse_args()
 
 
@@ -111,7 +114,7 @@ def second_process() -> tuple[subprocess.Popen[str], str]:
 
 @contextlib.contextmanager
 def both_halves(tf: Any, peer: str | None, note: Callable[[str, str, str], None]) -> Iterator[tuple[str, list[str]]]:
-    """Two servers that know of each other, this process's first: its target, and both addresses; ``note`` is told of their hosts."""
+    """Start this process's server beside the peer's; yields its target and both addresses, own first; ``note`` gets the hosts."""
     child = None
     try:
         if peer:
@@ -131,7 +134,7 @@ def both_halves(tf: Any, peer: str | None, note: Callable[[str, str, str], None]
 
 
 def measure_links(tf: Any, arguments: argparse.Namespace, recorder: Any) -> None:
-    """Everything that this host and its peer can show."""
+    """Time gRPC between this host and its peer; host-to-GPU copies and all-reduces here, where there are devices for them."""
     if arguments.logical_devices:
         cpu = tf.config.list_physical_devices("CPU")[0]
         tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * arguments.logical_devices)
@@ -169,13 +172,13 @@ def measure_servers(tf: Any, arguments: argparse.Namespace, recorder: Any) -> No
 
 
 def main() -> int:
-    """Run one half of the probe."""
+    """Measure, or serve the process that does."""
     arguments = _arguments()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    if arguments.half == "serve":
+    if arguments.command == "serve":
         return serve(arguments.address)
     recorder = Recorder(arguments.out)
-    recorder.header(arguments.half, {key: value for key, value in vars(arguments).items() if key not in ("half", "out")})
+    recorder.header(arguments.command, {key: value for key, value in vars(arguments).items() if key not in ("command", "out")})
 
     def measure() -> None:
         if not arguments.peer:  # before TensorFlow starts its threads
@@ -186,6 +189,6 @@ def main() -> int:
                 "run `paceline calibrate-link --serve 127.0.0.1:2222` in one terminal and `--peer 127.0.0.1:2222` in another"
             )
         tf = ending.tensorflow()
-        (measure_links if arguments.half == "links" else measure_servers)(tf, arguments, recorder)
+        (measure_links if arguments.command == "links" else measure_servers)(tf, arguments, recorder)
 
     return ending.recorded(measure, recorder)

@@ -1,7 +1,8 @@
 """Profiles as TensorFlow writes them (XPlane), read by TensorFlow's own protobuf classes in a child process.
 
-A profile is a set of planes (the host, each device), each plane a set of lines (a thread, a
-stream of a GPU), each line a sequence of events with name, start, duration and statistics.
+A profile is a set of planes (the host, each device), each plane a set of lines (here timelines: a thread, a stream of a GPU),
+each line a sequence of events with name, start, duration and statistics. The child process is calibrate/probes/xplane.py; its
+docstring says what JSON it writes.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _HOW_TO = "tf.profiler.experimental.start(LOGDIR) and stop(), or the callback Te
 
 
 def whole_number(value: Any) -> int | None:
-    """A statistic as the whole number that it should be, from 0 on; None where it is none."""
+    """A statistic as a whole number of at least 0; None where it is not one."""
     try:
         number = int(value)
     except (TypeError, ValueError, OverflowError):
@@ -64,7 +65,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Timeline:
-    """One line of a plane: events in the order in which they began, the longer first of equals."""
+    """One line of a plane: its events by start; of those that start together the longer first."""
 
     plane: str
     name: str
@@ -87,7 +88,7 @@ class Profile:
     host
         Name of the host.
     planes
-        What was recorded of each plane, by name.
+        The statistics of each plane, by the plane's name.
     timelines
         All lines with at least one event.
     """
@@ -110,7 +111,7 @@ class Profile:
 
 
 def profile_files(place: Path, run: str | None = None) -> list[Path]:
-    """The XPlane files of one profiling run, one a host, sorted.
+    """The XPlane files of one profiling run, one for each host, sorted.
 
     Parameters
     ----------
@@ -155,7 +156,7 @@ def read_profiles(files: Sequence[Path], python: str | None = None, timeout_s: f
     Parameters
     ----------
     files
-        One a host.
+        One for each host.
     python
         A Python that has TensorFlow, whose protobuf classes read the files; this one, if None.
     timeout_s

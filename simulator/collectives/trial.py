@@ -1,4 +1,7 @@
-"""Times from a trial run: every message on a copy of the network that nobody else uses."""
+"""Times of collectives from trial runs, message by message, on a copy of the network that only the group and those beside it use.
+
+Of very many pieces only some are simulated, and the rest is extrapolated: :func:`at_a_steady_pace_s`.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ _STEADY = 5e-3
 
 
 class ByTrial(Scheduled):
-    """From a trial run in which all ranks enter together, those of the groups beside them as well.
+    """A collective whose times come from a trial run: all ranks of its group, and of the groups beside it, enter together.
 
     Parameters
     ----------
@@ -52,8 +55,8 @@ def together_s(plan: Plan, size_bytes: float) -> Times:
     wire = plan.wire
     transport = Transport(cpu_per_message_s=wire.message_s, copy_per_byte_s=wire.copy_per_byte_s)
     network = Network(kernel, transport, cores=cores_of(kernel, wire.shared_cores, wire.time_slice_s))
-    cabling, every = wire.fresh(), wire.of_all()
-    exchanges = [exchanges_of(cabling, [Plan(plan.schedule, each)], [size_bytes]) for each in every]
+    cabling, wires = wire.fresh(), wire.of_all()
+    exchanges = [exchanges_of(cabling, [Plan(plan.schedule, group_wire)], [size_bytes]) for group_wire in wires]
     ports, _, paths, hosts = cabling.tables()
     _, connections, _ = network_of(ports, paths, hosts)
     leave_out_ample(connections)
@@ -62,9 +65,10 @@ def together_s(plan: Plan, size_bytes: float) -> Times:
     def ended(rank: int, _: int) -> None:
         finish_s[rank] = kernel.now
 
+    # the first is the plan's own group: only its ends are wanted
     runs = [
-        MessageLevel(kernel, network, its, connections, each.group.ranks, ended=None if number else ended)
-        for number, (each, its) in enumerate(zip(every, exchanges, strict=True))
+        MessageLevel(kernel, network, of_group, connections, group_wire.group.ranks, ended=None if number else ended)
+        for number, (group_wire, of_group) in enumerate(zip(wires, exchanges, strict=True))
     ]
     for rank in range(ranks):
         for run in runs:
@@ -74,7 +78,7 @@ def together_s(plan: Plan, size_bytes: float) -> Times:
 
 
 def at_a_steady_pace_s(trial_s: Callable[[int], Times], pieces: int, filling: int) -> Times:
-    """When each rank has ended with a number of pieces, of which only some are simulated if there are many.
+    """When each rank has ended all pieces; of many only some are simulated, until their pace is steady, and the rest extrapolated.
 
     Parameters
     ----------
@@ -87,13 +91,13 @@ def at_a_steady_pace_s(trial_s: Callable[[int], Times], pieces: int, filling: in
     """
     count = max(filling, 8)
     if 2 * count < pieces:
-        passage_s, fewer_s, some_s = (trial_s(some) for some in (1, count // 2, count))
+        first_s, half_s, count_s = (trial_s(number) for number in (1, count // 2, count))
         while 2 * count < pieces:
-            more_s = trial_s(2 * count)
-            earlier_s, pace_s = 2 * (some_s - fewer_s).max() / count, (more_s - some_s).max() / count
+            double_s = trial_s(2 * count)
+            earlier_pace_s, pace_s = 2 * (count_s - half_s).max() / count, (double_s - count_s).max() / count
             # steady at the earliest when the first pieces have come through: in a tree they share the links with those that set out
-            if some_s.max() > 2 * passage_s.max() and abs(pace_s - earlier_s) <= _STEADY * pace_s:
-                finish_s: Times = more_s + (pieces - 2 * count) * pace_s
+            if count_s.max() > 2 * first_s.max() and abs(pace_s - earlier_pace_s) <= _STEADY * pace_s:
+                finish_s: Times = double_s + (pieces - 2 * count) * pace_s
                 return finish_s
-            fewer_s, some_s, count = some_s, more_s, 2 * count
+            half_s, count_s, count = count_s, double_s, 2 * count
     return trial_s(pieces)

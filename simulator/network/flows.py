@@ -6,9 +6,13 @@ per-connection fair queueing. A message has arrived when its last byte has cross
 the latency of the path.
 
 Between nodes a transport may add to that: the hosts' work on each message, before it
-stands for the link and after it has arrived; turns, so that a host begins only a given number of
+is handed to its connection and after it has arrived; turns, so that a host begins only a given number of
 messages at a time; a random weight for each message, or for all that a host asks for or
 sends at the same time; one queue for all that cross a link, behind which later messages wait.
+
+What others send (background traffic) changes what is left of ports: :meth:`Network.follow`.
+``simulator.engine.compiled.flows`` does the same, compiled, with the same names: change both together
+(tests/oracle/test_compiled_network.py holds them equal).
 """
 
 from __future__ import annotations
@@ -42,7 +46,7 @@ _LARGEST_DEVIATION = 5.0
 
 
 class _Noted:
-    """What to call when a message has arrived, and before that when it has left."""
+    """Callbacks of one message: ``left`` when its last byte has left the sender, ``arrived`` after the latency of the path as well."""
 
     __slots__ = ("_arrived", "left")
 
@@ -82,7 +86,7 @@ class Network:
         self._dirty: dict[Port, None] = {}  # connections came or went, and the shares of several ports may change
         self._fresh: list[Connection] = []
         self._settling = False
-        self._changed = False  # what others take from ports has changed: whoever had room may have none
+        self._changed = False  # background traffic has changed: a port that limited nobody may limit its connections now
         self._message_s = 0.0 if transport is None else transport.cpu_per_message_s
         self._copy_per_byte_s = 0.0 if transport is None else transport.copy_per_byte_s
         self._admission = None if transport is None or transport.at_a_time is None else Admission()

@@ -1,4 +1,4 @@
-"""A run kept in memory, for audits, traces and critical paths; and several observers of one run at once."""
+"""A run kept in memory, with the names of its ranks, for audits, traces and critical paths; and several observers of one run."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class Recording:
     Parameters
     ----------
     scenario
-        What is recorded, where those who make steps are to have names of their own: the stages of a pipeline.
+        The scenario that is run, for the names of stages and copies; left out: replicas have numbers alone.
     """
 
     def __init__(self, scenario: Scenario | None = None) -> None:
         # devices that split tensors are one in a run's records
-        self._of = as_workers(resolve(scenario)) if scenario is not None else None
+        self._resolved = as_workers(resolve(scenario)) if scenario is not None else None
         self.steps: list[Step] = []
         self.spans: list[Span] = []
         self.transfers: list[Transfer] = []
@@ -49,19 +49,19 @@ class Recording:
 
     @property
     def cut(self) -> bool:
-        """Whether it is of a model that is cut, or whose batches are."""
-        return self._of is not None and self._of.strategy.cuts_batches
+        """Whether the run's steps consist of micro-batches (``Strategy.cuts_batches``); False without a scenario."""
+        return self._resolved is not None and self._resolved.strategy.cuts_batches
 
     def name_of(self, replica: int) -> str:
         """What a replica is called; empty: by its number alone."""
-        return self._of.strategy.model_parallel(self._of).name_of_rank(replica) if self._of is not None else ""
+        return self._resolved.strategy.model_parallel(self._resolved).name_of_rank(replica) if self._resolved is not None else ""
 
     def beside(self, replica: int) -> Sequence[int]:
         """Who hold one model together with it, itself included, in the order of its stages; empty without stages."""
-        return self._of.strategy.model_parallel(self._of).ranks_beside(replica) if self._of is not None else ()
+        return self._resolved.strategy.model_parallel(self._resolved).ranks_beside(replica) if self._resolved is not None else ()
 
     def named(self, place: Place) -> Place:
-        """A place with the name of the replica whose it is."""
+        """The place with its replica's name filled in; unchanged if it belongs to no replica."""
         return place if place.replica is None else place._replace(name=self.name_of(place.replica))
 
     @property

@@ -1,6 +1,7 @@
-"""Training that outlasts faults: checkpoints at given steps, steps reported as they end, and a way on when a peer is gone.
+"""What the tasks of a job with faults do: train, write checkpoints, report steps as they end, and say when a peer is gone.
 
-Everything counts from the job's first common start, also in processes that were started later.
+Killing and starting again is in enduring.py. Steps count from the job's first common start, also in processes that were
+started later; events have wall-clock times until enduring.py writes them. Their names are those of calibrate/records.py.
 """
 
 from __future__ import annotations
@@ -64,22 +65,22 @@ def _first_line(error: Exception) -> str:
 
 
 def train(tf: Any, task: Task) -> None:
-    """One worker of MultiWorkerMirroredStrategy: from the latest checkpoint to the end, or until a peer is gone."""
+    """One worker of MultiWorkerMirroredStrategy: from the latest checkpoint to the end, or until a peer is gone; then it waits."""
     setting = task.setting
     strategy = ring.strategy_of(tf, task)
     step, _, variables = ring.step_of(tf, task, strategy, setting["workers"])
     checkpoints = Checkpoints(tf, task, task.index == 0, variables=variables)
     first = checkpoints.restore()
-    law = emulated_model.durations(setting, setting["workers"], setting["steps"], task.seed)[task.index]
+    durations_us = emulated_model.durations(setting, setting["workers"], setting["steps"], task.seed)[task.index]
     for _ in range(max(setting["warm_up"], 2)):
         step(tf.constant([1000], tf.int64))
-    arguments = [tf.constant([one], tf.int64) for one in law[first:]]
+    arguments = [tf.constant([duration], tf.int64) for duration in durations_us[first:]]
     task.line_up()
     task.sleep_until(0.0)
     every = setting.get("checkpoint_every")
     try:
-        for number, one in enumerate(arguments, start=first):
-            (times,) = (value.numpy() for value in step(one))
+        for number, argument in enumerate(arguments, start=first):
+            (times,) = (value.numpy() for value in step(argument))
             training.report_step(task, task.index, (*times, number, number + 1), task.origin_s)
             if every and (number + 1) % every == 0:
                 checkpoints.write(number + 1)
@@ -103,11 +104,11 @@ def coordinate(tf: Any, task: Task) -> None:
     coordinator, step, variables, version = coordinated.build(tf, task)
     checkpoints = Checkpoints(tf, task, True, variables=variables, version=version)
     done = checkpoints.restore()
-    law = emulated_model.durations(setting, 1, steps, task.seed)[0]
+    durations_us = emulated_model.durations(setting, 1, steps, task.seed)[0]
     coordinated.warm_up(tf, setting, coordinator, step)
     version.assign(done)
     _tell_of_workers(task, coordinator)
-    arguments = [(tf.constant(int(one), tf.int64),) for one in law]
+    arguments = [(tf.constant(int(duration), tf.int64),) for duration in durations_us]
     task.line_up()
     task.sleep_until(0.0)
     every = setting.get("checkpoint_every", steps) * workers
@@ -144,8 +145,8 @@ def _report(tf: Any, task: Task, results: list[Any]) -> None:
 def _tell_of_workers(task: Task, coordinator: Any) -> None:
     """Say when the coordinator notices that a worker is gone, and when it has it back.
 
-    These are the two places in which TensorFlow's ``Worker`` of cluster_coordinator.py hears
-    of it; a version that lacks them trains as well, and tells less.
+    TensorFlow's ``Worker`` (cluster_coordinator.py) learns of both in two private methods, which are wrapped here; with a version
+    that lacks them training works as well, and these events are missing.
     """
     for worker in getattr(getattr(coordinator, "_cluster", None), "workers", []):
         failed, recovered = getattr(worker, "_on_closure_failure", None), getattr(worker, "_on_worker_recovery", None)

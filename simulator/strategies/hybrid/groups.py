@@ -1,9 +1,9 @@
-"""Who of the ranks does something together, and how long a collective of theirs takes.
+"""Which ranks do something together, and how long their collectives take.
 
 Ranks that split tensors go through each step in lock-step and count as one here
-(:mod:`simulator.resolve.teams`); what remains is stages by copies. Groups of a partition do the
-same at about the same time, so that they share links: each has its part of those that it
-shares with others.
+(:mod:`simulator.resolve.teams`), but for :func:`tensor_groups`, which counts them one by one.
+What remains is a grid of stages by copies. All groups of a partition do the same at about the
+same time: of links that several of them cross, each gets its share.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ __all__ = ["Among", "Grid", "Order", "Timing", "tensor_groups"]
 
 Order = Literal["data", "pipeline"]
 Among = Literal["pass", "data", "shard", "across", "experts", "alike", "expert shard", "tied"]
-"""With whom: who goes through a pass in step with the rank; all copies of its stage; those that share one copy of its state; those that
-have the same part of it; those that experts are spread over; copies that have the same experts; those of them that share one copy of
-their state; the stages of its copy of the model that have copies of the same variables."""
+"""With whom, seen from a rank. ``pass``: who goes through a pass in step with it; ``data``: all copies of its stage; ``shard``: those
+that share one copy of its state; ``across``: those that have the same part of that state; ``experts``: those that experts are spread
+over; ``alike``: copies that have the same experts; ``expert shard``: those of them that share one copy of their state; ``tied``: the
+stages of its copy of the model that have copies of the same variables."""
 
 
 class Grid:
@@ -62,7 +63,7 @@ class Grid:
     def partition(self, among: Among) -> list[Integers]:
         """The groups that ranks are divided into."""
         if among != "tied":
-            return [ranks for its in self.groups(among) for ranks in its]
+            return [group for of_stage in self.groups(among) for group in of_stage]
         alone = [
             self.rank[stage, [copy]] for stage in range(len(self.rank)) if stage not in self._tied for copy in range(self.rank.shape[1])
         ]
@@ -89,12 +90,12 @@ class Grid:
                 return list(ranks.reshape(-1, self._expert).T)
             case "expert shard":
                 of_shards = ranks.reshape(-1, self._shard // self._expert, self._expert)
-                return [its for one in of_shards for its in one.T]
+                return [group for shard in of_shards for group in shard.T]
         raise ValueError(among)
 
 
 class Timing:
-    """How long collectives of groups take that all enter together and have the links among them.
+    """How long collectives of groups take, if all ranks enter together and only these groups use the links.
 
     Parameters
     ----------
@@ -113,7 +114,7 @@ class Timing:
         self._known: dict[tuple[str, Operation, float], float] = {}
 
     def seconds(self, name: str, groups: Sequence[Integers], does: Operation, size_bytes: float) -> float:
-        """Of the slowest of some groups that all do the same; ``name``: the same for the same groups."""
+        """How long the slowest of ``groups`` takes, which all do the same; results are kept by ``name``: one for each set of groups."""
         if len(groups[0]) == 1 or not size_bytes:
             return 0.0
         key = name, does, size_bytes
