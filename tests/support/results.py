@@ -240,6 +240,8 @@ def planned(results: list[Result], text: str) -> Plan:
     def candidate(result: Result) -> Candidate:
         return Candidate(
             name=text,
+            what=text,
+            others=(),
             scaling="weak",
             result=result,
             usd_per_hour=usd_per_hour(result.scenario),

@@ -112,6 +112,8 @@ def test_the_plan_comes_back(results: list[Result]) -> None:
     few, many = (
         Candidate(
             name=f"{result.replicas} workers",
+            what="ring",
+            others=(),
             scaling="weak",
             result=result,
             usd_per_hour=2.0 * result.replicas,

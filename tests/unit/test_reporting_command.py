@@ -197,7 +197,8 @@ def test_measured_points_stand_beside_predictions_and_the_rest_is_told(results: 
 def test_a_plan_begins_the_report(results: Path, tmp_path: Path) -> None:
     result = plausible(scenario_of(STRATEGIES[0], 2))
     chosen = Candidate(
-        name="the ring that was chosen", scaling="weak", result=result, usd_per_hour=None, usd_per_million_samples=None, time_s=None,
+        name="the ring that was chosen", what="ring", others=(), scaling="weak",
+        result=result, usd_per_hour=None, usd_per_million_samples=None, time_s=None,
         cost_usd=None, confidence=0.95, reached_by=19, meets=True, nodes=2, devices_per_node=1, placement="a device on each node",
     )  # fmt: skip
     plan = Plan(

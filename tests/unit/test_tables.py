@@ -157,7 +157,8 @@ def planned():
         time_s, cost = time_of_samples_s(result, 1e6), cost_of_samples(result, 1e6)
         candidates.append(
             Candidate(
-                name=f"ring, {workers} workers", scaling="weak", result=result, usd_per_hour=3.6 * workers, usd_per_million_samples=cost,
+                name=f"ring, {workers} workers", what="ring", others=(), scaling="weak",
+                result=result, usd_per_hour=3.6 * workers, usd_per_million_samples=cost,
                 time_s=time_s, cost_usd=cost, confidence=float(workers > 1), reached_by=19 * (workers > 1), meets=workers > 1,
                 nodes=workers, devices_per_node=1, placement="a device on each node",
             )
