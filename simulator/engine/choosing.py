@@ -1,10 +1,12 @@
-"""Which engine runs a scenario: the one that people read, or the compiled one, where there is enough to do.
+"""Chooses the SimPy engine or the compiled one for a scenario, by ``run.engine`` and the number of events that is expected.
 
-Which one ran does not change a result. SimPy takes some seven microseconds for an event, the
-compiled engine a twentieth of that; but half a second to load its machine code, once in a
-process, and some ten seconds to make it, once for each version. Both are taken when SimPy
-has been given, in this process, as many events as it would run in that time: a sweep of
-thousands of short simulations then takes little more than if its length had been known.
+Which one ran does not change a result. The compiled engine takes a small part of SimPy's time for an event; but half a second
+to load its machine code, once in a process, and some 15 seconds to make it, once for each version. Both are taken when SimPy has
+been given, in this process, as many events as it would run in that time: a sweep of thousands of short simulations then takes
+little more than if its length had been known. Those times are the ``_..._EVENTS`` below, in events.
+
+``simulator.engine.compiled.warming`` is imported by its name as text, so that numba is loaded only where it is wanted. That all
+ranks are computed at once instead is decided in ``replication``, by the program; ``expected_events`` foresees it from the scenario.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal
 
 from simulator.base.errors import EngineWarning, InputError
-from simulator.strategies.pipelines import pipelines
+from simulator.strategies.pipelines import feeds_in_turn
 
 if TYPE_CHECKING:
     from simulator.scenario import Resolved
@@ -197,12 +199,6 @@ def _tried(step: Callable[[], object]) -> tuple[object, str | None]:
         return None, _Past.failed
 
 
-def _feeds_in_turn(scenario: Resolved) -> bool:
-    """Whether pipelines share something, so that what each batch takes is found event by event."""
-    its = pipelines(scenario) if scenario.input is not None else None
-    return its is not None and (its.shares_cores or its.shares_reading)
-
-
 def expected_events(scenario: Resolved) -> float:
     """Entries that a replication makes on the calendar, within a factor of about two; 0 where all ranks are computed at once."""
     strategy, replicas, run = scenario.strategy, scenario.ranks, scenario.run
@@ -215,10 +211,7 @@ def expected_events(scenario: Resolved) -> float:
     if scenario.rank_messages:
         messages += reduced * 2 * (replicas - 1)
     elif (
-        not messages
-        and scenario.cluster.replicas_per_device == 1
-        and scenario.cluster.shared_cores is None
-        and not _feeds_in_turn(scenario)
+        not messages and scenario.cluster.replicas_per_device == 1 and scenario.cluster.shared_cores is None and not feeds_in_turn(scenario)
     ):
         return 0.0
     return steps * (_STEP_EVENTS + _MESSAGE_EVENTS * messages + _BUCKET_EVENTS * reduced) + background_events(scenario)

@@ -1,4 +1,9 @@
-"""One replication: one draw of the parameters, one start, one run of the event engine."""
+"""Runs one replication: draws its parameters, makes its program, and runs that on the engine for it.
+
+Programs whose ranks meet in collectives alone, without single messages, run on the vectorised engine, whatever is chosen. The
+compiled engine is imported by its name as text, so that numba is loaded only where it runs. All replications of a scenario are
+run in ``simulator.run``.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +31,7 @@ from simulator.network.cores import cores_of
 from simulator.network.flows import Network
 from simulator.network.kernel import Kernel
 from simulator.program.groups import collectives_of
-from simulator.program.program import Program
+from simulator.program.program import Program, Reduction
 from simulator.resolve.compile import compile_program
 from simulator.resolve.drawing import drawn_of
 from simulator.scenario import Drawn, Resolved
@@ -144,9 +149,17 @@ class Run:
         Raises
         ------
         SimulationError
-            Several groups have collectives, and the program does not have their messages.
+            Several groups have collectives, and the program does not have their messages; or ranks whose steps are found event by
+            event are to reduce in a way that is known for all at once alone.
         """
         program = self.program
+        rule = program.rules.reduction or Reduction()
+        of_all = rule.cycle_s is not None or rule.by_need or rule.copies is not None or self.drawn.cluster.overlap_slowdown > 0
+        if of_all and self.collective is not None and not self.together:  # which no scenario asks for, but its first epoch may
+            raise SimulationError(
+                "strategy.fusion_cycle, priority, through_host and cluster.overlap_slowdown are simulated for all ranks at once, which "
+                "pipelines rule out that share cores or storage, as those of the first epoch do here: leave one of the two out"
+            )
         untimed = any(its.operations[number].lasts_s is None for its in program.routines for number in collectives_of(its))
         if len(program.groups) > 1 and not program.exchanges and untimed:
             raise SimulationError(

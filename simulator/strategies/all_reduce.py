@@ -1,11 +1,12 @@
-"""What the strategies have in common whose replicas make each step together and all-reduce their gradients.
+"""The common part of strategies whose replicas make each step together and all-reduce their gradients: keys, rules, program of a step.
 
 Every replica computes forward and backward on its own batch; gradients are fused into
 buckets in the order in which they become ready (Li et al., "PyTorch Distributed", VLDB
 2020, section 3.2.2; TensorFlow's ``bytes_per_pack``), each bucket is all-reduced while
 the backward pass goes on, and every replica applies the same mean. One replica alone has
 nothing to reduce. With ``sync_every`` above 1 (local SGD: Stich, ICLR 2019) each replica
-applies its own gradients, and the variables are averaged now and then.
+applies its own gradients, and the variables are averaged now and then. The algorithms
+themselves are in ``simulator.collectives``; a new one is named in :data:`Algorithm` too.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from simulator.spec.cluster import Cluster
 from simulator.spec.compression import Compression
 from simulator.strategies.assembling import assembled, pace_together, seats
 from simulator.strategies.compressing import cost_left_open, device_of_training
+from simulator.strategies.pipelines import feeds_in_turn
 from simulator.strategies.reducing import collective_of
 from simulator.strategies.setup import Setup
 from simulator.strategies.strategy import MOST_MESSAGES, LeftOpen, Pace, Reduction, Sending, Software, Strategy, cores_s
@@ -45,6 +47,7 @@ NOTHING = Bucket(1.0, 0.0)
 # beyond these a simulation would not end, or not fit into memory
 _MOST_PIECES = 100_000
 _MOST_CYCLES = 10**12
+_IN_TURN = "which pipelines that share cores or storage (cluster.host_cores, cluster.storage) rule out: keep one of them, or give them more"
 
 Algorithm = Literal[
     "ring",
@@ -222,6 +225,8 @@ class AllReduceStrategy(Strategy):
                            ("through_host", self.through_host)):  # fmt: skip
             if given and setup.reads_share_links:
                 raise ValueError(f"strategy.{key} {at_once}, which cluster.storage.over_network rules out: keep one of them")
+            if given and feeds_in_turn(setup):
+                raise ValueError(f"strategy.{key} {at_once}, {_IN_TURN}")
             if given and by_messages:
                 raise ValueError(f"{cause} rank by rank, but strategy.{key} {at_once}: keep one of them")
             if given and cluster.replicas_per_device > 1:
@@ -234,6 +239,8 @@ class AllReduceStrategy(Strategy):
             raise ValueError(f"cluster.overlap_slowdown {at_once} in an all-reduce, which cluster.shared_cores rules out: keep one of them")
         if cluster.overlap_slowdown and setup.reads_share_links:
             raise ValueError(f"cluster.overlap_slowdown {at_once}, which cluster.storage.over_network rules out: keep one of them")
+        if cluster.overlap_slowdown and feeds_in_turn(setup):
+            raise ValueError(f"cluster.overlap_slowdown {at_once} in an all-reduce, {_IN_TURN}")
         if cluster.overlap_slowdown and by_messages:
             raise ValueError(f"{cause} rank by rank, but cluster.overlap_slowdown {at_once} in an all-reduce: keep one of them")
 

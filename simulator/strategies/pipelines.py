@@ -1,10 +1,11 @@
-"""The pipelines that prepare batches: whom each feeds, what a batch costs it, and what several of them share.
+"""Input pipelines, which prepare batches (not those of a model's stages): whom each feeds, what a batch costs, and what several share.
 
 A pipeline prepares one batch after the other, and begins the next when fewer than
 ``prefetch`` stand ready (tensorflow/core/kernels/data/prefetch_dataset_op.cc). Of a batch
 the iterator's thread has the serial part, and ``parallel_calls`` threads have the parallel
 part, all at the same time, on the cores of the node; meanwhile its bytes are read. The
-batch is there when all of that is done.
+batch is there when all of that is done. Engines simulate what :func:`feed_of` says, in
+inputs.py of ``simulator.engine.simpy`` and ``compiled``, and feeding.py of ``vectorised``.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from simulator.program.wiring import Wiring
 from simulator.spec.input_pipeline import InputWork
 from simulator.strategies.setup import Setup
 
-__all__ = ["Part", "Pipelines", "batch_s", "cpu_s", "feed_of", "input_cores_s", "pipelines"]
+__all__ = ["Part", "Pipelines", "batch_s", "cpu_s", "feed_of", "feeds_in_turn", "input_cores_s", "pipelines"]
 
 Part = Literal["serial part", "parallel part", "host cores", "storage", "storage of a node", "network"]
 """What a pipeline takes longest for."""
@@ -106,6 +107,12 @@ def cpu_s(serial_s: float, parallel_s: float, calls: int, cores: float) -> float
     if left_serial_s * calls > left_parallel_s:
         return first_s + left_serial_s / min(cores, 1.0)
     return first_s + max(left_parallel_s, 0.0) / min(cores, calls)
+
+
+def feeds_in_turn(setup: Setup) -> bool:
+    """Whether pipelines share something, so that what each batch takes is found event by event."""
+    found = pipelines(setup) if setup.input is not None else None
+    return found is not None and (found.shares_cores or found.shares_reading)
 
 
 def pipelines(setup: Setup) -> Pipelines | None:

@@ -17,6 +17,7 @@ RING = "strategy={kind='multi-worker-mirrored',workers=4}"
 ONE_NODE = "strategy={kind='mirrored'}"
 SINGLE = "strategy={kind='single'}"
 PCIE = "cluster.host_link={bandwidth='16GB/s'}"
+SHARED_CORES = "cluster.devices_per_node=2 cluster.host_cores=2 input={parallel_calls=4,work={parallel={base='1ms',per_sample='0s'}}}"
 ONE_LARGE = "workload.variables=[{name='a',size='1TB',creation_index=0,ready=1.0}]"
 
 Case = tuple[str, str, str]
@@ -173,6 +174,14 @@ TOGETHER: list[Case] = [
         f"strategy.through_host=true run.detail=messages {PCIE}",
         'run.detail = "messages" goes rank by rank, but strategy.through_host',
     ),
+    (RING, f"strategy.fusion_cycle=1ms strategy.bucket_size=1MB {SHARED_CORES}", "which pipelines that share cores or storage"),
+    (RING, f"strategy.priority=forward {SHARED_CORES}", 'priority = "forward" is simulated for all ranks at once, which pipelines'),
+    (
+        RING,
+        f"strategy.through_host=true {PCIE} {SHARED_CORES}",
+        "strategy.through_host is simulated for all ranks at once, which pipelines",
+    ),
+    (RING, f"cluster.overlap_slowdown=0.2 {SHARED_CORES}", "cluster.overlap_slowdown is simulated for all ranks at once in an all-reduce"),
     (RING, "strategy.priority=forward cluster.replicas_per_device=2", "which cluster.replicas_per_device above 1 rules out"),
     (RING, "strategy.priority=forward cluster.overlap_slowdown=0.2", "cannot be simulated together yet: set one of them aside"),
     (RING, "strategy.sync_every=2 strategy.bucket_size=1MB", "strategy.sync_every averages whole variables after a step"),

@@ -10,8 +10,8 @@ import pytest
 from support.engines import difference, run
 from support.random_scenarios import seeded_scenarios
 
-from simulator import Scenario, load_scenario
-from simulator.base.errors import DeadlockError
+from simulator import Scenario, load_scenario, simulate
+from simulator.base.errors import DeadlockError, SimulationError
 from simulator.engine.compiled import engine as machine
 from simulator.program.program import Program
 from simulator.resolve.compile import compile_program
@@ -115,3 +115,17 @@ def test_no_slice_does_more_than_so_many_things(monkeypatch: pytest.MonkeyPatch,
     assert set(slices) == {50}
     # each rank does several things in each step, all of them together
     assert len(slices) >= 4 * 3 * ranks / 50
+
+
+def test_a_first_epoch_whose_pipelines_share_is_refused_where_ranks_reduce_all_at_once():
+    """Later epochs are cached, so that the scenario itself is simulated for all ranks at once; its first epoch cannot be."""
+    a_moment = {"serial": {"base": "1 us", "per_sample": "0 s"}}
+    read = {**a_moment, "read_bytes_per_sample": 10}
+    settings = [
+        ("strategy.workers", 4), ("strategy.bucket_size", "1 MB"), ("cluster.devices_per_node", 2), ("run.steps", 20),
+        ("run.replications", 2), ("cluster.storage", {"node_bandwidth": "1 GB/s"}), ("input", {"work": read, "cached": a_moment}),
+        ("job", {"samples": 10_000, "epochs": 3}),
+    ]  # fmt: skip
+    assert simulate(load_scenario("ring", settings)).job is not None
+    with pytest.raises(SimulationError, match="pipelines rule out that share cores or storage, as those of the first epoch do here"):
+        simulate(load_scenario("ring", [*settings, ("strategy.fusion_cycle", "5 ms")]))
