@@ -5,7 +5,8 @@ coordinator. In a window in which K steps end, all but one of each replica have 
 so the resource was needed for (K - n) of them, and the window is at least as long. The
 throughput that is simulated, K x batch / window, is at most that over the longest such
 time. Everything that only makes a run longer, such as latency on long paths, contention
-and waiting for others, is left out; docs/planning.md has each formula.
+and waiting for others, is left out; docs/planning.md has each formula. What a step needs is read from its program in
+``simulator/analytic``; tests/property/test_planning_bounds.py holds simulated runs below the bounds.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from typing import NamedTuple, cast
+from typing import NamedTuple, assert_never, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +34,7 @@ from simulator.resolve.teams import as_workers
 from simulator.scenario import Drawn, Resolved, Scenario
 from simulator.spec.cluster import Cluster
 from simulator.spec.constants import drawn_values
-from simulator.spec.distributions import Distribution, Empirical, Gamma, LogNormal, Normal, ShiftedExponential
+from simulator.spec.distributions import Constant, Distribution, Empirical, Exponential, Gamma, LogNormal, Normal, ShiftedExponential
 from simulator.spec.stragglers import Slowdown
 from simulator.spec.transport import Transport
 from simulator.spec.workload import Affine, ServerCost
@@ -538,7 +539,7 @@ def jitter_bounds(jitter: Distribution, slowdown: Slowdown | None = None) -> Jit
             0.0,
             float(gammainccinv(jitter.shape, math.exp(-_LOG_CHANCE))) / jitter.shape,
         )
-    elif jitter.kind == "exponential":
+    elif isinstance(jitter, Exponential):
         variance, least, most = 1.0, 0.0, _LOG_CHANCE
     elif isinstance(jitter, ShiftedExponential):
         tail, mean = jitter.tail, jitter.mean()
@@ -546,6 +547,8 @@ def jitter_bounds(jitter: Distribution, slowdown: Slowdown | None = None) -> Jit
     elif isinstance(jitter, Empirical):
         values = np.asarray(jitter.values) / jitter.mean()
         variance, least, most = float(values.var()), float(values.min()), float(values.max())
+    elif not isinstance(jitter, Constant):
+        assert_never(jitter)
     return JitterBounds(variance, least, most * slow)
 
 

@@ -1,4 +1,4 @@
-"""Prediction intervals from replications."""
+"""Prediction intervals from replications, and how what the model is off by widens them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _STUDENT_95 = (
 def prediction_interval(values: Sequence[float], relative_error: RelativeError = CERTAIN) -> Estimate:
     """Mean, and where the next value of the same kind falls with probability 90%.
 
-    With what the model itself is off by, ``off``, it is :func:`widened`; else it is that of the values alone.
+    With what the model itself is off by, ``relative_error``, it is :func:`widened`; else it is that of the values alone.
 
     With 19 or more values the ends are the order statistics of rank 0.05 (n + 1) and
     0.95 (n + 1): the next of n + 1 exchangeable values falls between those ranks with

@@ -1,4 +1,8 @@
-"""``paceline calibrate``: real training steps, measurements or profiles in; a fitted workload, or a scenario of a TF_CONFIG, out."""
+"""``paceline calibrate``: real training steps, measurements or profiles in; a fitted workload, or a scenario of a TF_CONFIG, out.
+
+It calls ``calibrate``, ``calibrate_profile`` and ``scenario_of_tf_config`` of ``paceline.api``. ``_LEFT_OPEN`` names keys of the
+provenance that ``calibrate/fit/profile.py`` writes.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +29,7 @@ PANEL, ORDER = Panel.MEASURE, 60
 _OF_RUNS = ("step", "steps", "runs", "at_once", "launches", "device", "layers", "measurements")
 """Parameters that say how steps are run."""
 
-_LEFT_OPEN = ("undetermined", "batch", "split", "gradients", "jitter", "communication", "steps_per_execution", "sparse")
+_LEFT_OPEN = ("undetermined", "batch", "split", "gradients", "jitter", "communication", "steps_per_execution", "sparse", "intervals")
 """Parts of the provenance that say what profiles did not tell."""
 
 

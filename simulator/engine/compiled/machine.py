@@ -1,16 +1,14 @@
 """How functions of the compiled engine become machine code, and how they see their tables.
 
-A table is a numpy array of records that Python owns. Compiled code gets its address, as an
-integer, from one record of state, and reads record number ``i`` by adding to it: nothing
-is counted, copied or checked on the way, and a function takes one pointer instead of an
-array's seven words for each table. Compiled code therefore allocates nothing; it returns
-to Python where a table is full.
+A table is a numpy array of records that Python owns. Compiled code gets its address, as an integer, from one record of state, and
+reads record number ``i`` by adding to it: nothing is counted, copied or checked on the way. Compiled code therefore allocates
+nothing; it returns to Python where a table is full.
 
-Machine code is kept in the user's cache directory, in a folder named after the contents of
-this package, the versions of numba and of what it stands on, and the processor, so that
-changed sources compile anew. Beside it stands a digest of it: what was cut off or damaged
-is never loaded, but made anew. The digest tells nothing of who wrote both: the folder is the
-user's alone, or nothing is kept there or taken from it.
+Machine code is kept in the user's cache directory, in a folder named after the contents of this package, the versions of numba and
+of what it stands on, and the processor, so that changed sources compile anew; constants that other packages give (``ROUNDING``,
+``SAME_INSTANT``, ``FEW``, ``TOLERANCE``, ``STEP_COLUMNS``) are compiled in, but not in that name. Beside it stands a digest of it:
+what was cut off or damaged is made anew. The digest tells nothing of who wrote both: the folder is the user's alone (``private``),
+or nothing is kept there or taken from it.
 """
 
 from __future__ import annotations
@@ -103,7 +101,9 @@ def _cache_folder() -> tuple[Path | None, str | None]:
     versions = [numba.__version__, llvmlite.__version__, np.__version__, sys.version, platform.machine()]
     versions += [_config.CPU_NAME or binding.get_host_cpu_name(), _config.CPU_FEATURES or binding.get_host_cpu_features().flatten()]
     digest = hashlib.sha256("\n".join(versions).encode())
-    for source in sorted(Path(__file__).parent.glob("*.py")):  # numba looks for it under the sources' path
+    own = Path(__file__).parent
+    # numbers of the last two are compiled in; numba looks for the code under the sources' path
+    for source in sorted((*own.glob("*.py"), *(own.parents[1] / "network").glob("*.py"), own.parent / "recorder.py")):
         digest.update(os.fsencode(source))
         digest.update(source.read_bytes())
     names = "paceline", "compiled", digest.hexdigest()[:16]

@@ -1,10 +1,9 @@
 """What an observer gets: rows, in the order of what happens, that Python makes records of.
 
-What let something happen goes along with it: whatever is put off (by ``soon``, to another
-time, until a message has come, or until a task or a server has worked) has a context
-beside it, which is copied back into the state when it happens. So ``s.cause`` is always
-the number of the work because of which things happen now, and ``s.since_s`` when they
-were asked for. Without an observer there are no contexts.
+What let something happen goes along with it: whatever is put off (by ``soon``, to another time, until a message has come, or until
+a task or a server has worked) has a context beside it, which is copied back into the state when it happens. So ``s.cause`` is always
+the number of the work because of which things happen now, and ``s.since_s`` when they were asked for. Without an observer there are
+no contexts.
 
 :mod:`simulator.engine.compiled.observer` makes calls of the logs out of rows. A number that ``tell`` gives must be the one
 that ``simulator.base.log.Log`` gives to the same record, so what is told, and in which order, is what SimPy's engine records.
@@ -16,12 +15,14 @@ from simulator.engine.compiled.layout import context_at, logged_at
 from simulator.engine.compiled.machine import Record, compiled
 
 __all__ = [
-    "ALL_REDUCE", "APPLIED", "CHUNK", "ENDED", "JOINED", "SENDING", "STARTED", "STEP", "UPDATE", "note", "passed", "restore_context",
-    "save_context", "tell",
+    "ALL_REDUCE", "APPLIED", "CHUNK", "ENDED", "INDEX_BITS", "JOINED", "SENDING", "STARTED", "STEP", "UPDATE", "note", "passed",
+    "restore_context", "save_context", "tell",
 ]  # fmt: skip
 
 ENDED, APPLIED, STARTED, ALL_REDUCE, CHUNK, SENDING, JOINED, STEP, UPDATE = range(9)
 """Kinds of rows: the calls of the logs; the last two the recorder's."""
+INDEX_BITS = 24
+"""In ``about`` of the row of a message of a collective: bits of its number on its lane; the bucket stands above."""
 
 
 @compiled

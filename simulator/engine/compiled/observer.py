@@ -1,4 +1,7 @@
-"""Makes records of the rows that the compiled engine writes for somebody who observes, by the logs that the other engine calls."""
+"""Makes records of the rows that the compiled engine writes for an observer, by the logs that the SimPy engine calls.
+
+Kinds of rows are those of ``observed_rows``, which machine code writes.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,6 @@ from simulator.program.groups import exchanges_by_group, group_name, members_of_
 from simulator.program.program import Floats, Integers, Program
 
 __all__ = ["ObserverFeed"]
-
-_INDEX_BITS = 24
-"""In the row of a message of a collective: its number on its lane; the bucket stands above."""
 
 
 class ObserverFeed:
@@ -83,12 +83,12 @@ class ObserverFeed:
                 update += 1
 
     def _tell_of_chunk(self, lane: int, about: int, sent_s: float, arrived_s: float, cause: int) -> None:
-        tables, number = self._simulation.tables, about >> _INDEX_BITS
+        tables, number = self._simulation.tables, about >> observed_rows.INDEX_BITS
         its, standings = tables["lanes"][lane], tables["standings"]["rank"]
         ends = int(standings[its["source"]]), int(standings[its["target"]])
         group = bisect_right(self._first_member, int(its["source"])) - 1
         first, last = self._first_exchange[group : group + 2]
         exchange = tables["exchanges"][first + number % (last - first)]
         size_bytes = float(np.float64(tables["message_sizes"]["x"][int(exchange["sizes"]) + lane]))
-        which = number, about & ((1 << _INDEX_BITS) - 1)
+        which = number, about & ((1 << observed_rows.INDEX_BITS) - 1)
         self._log.chunk(("path", int(its["path"])), ends, which, size_bytes, sent_s, arrived_s, cause, group_name(self._program, group))
