@@ -1,8 +1,10 @@
-"""Paceline's calibrator: real TensorFlow steps and transfers in, fitted specifications out.
+"""Calibration: real TensorFlow steps, transfers and profiles become specifications that the simulator reads.
 
-``probe -> measurements -> fit -> workload.toml``: a probe runs in the user's own Python as
-a child process and writes a measurement file, line by line; a fit reads it and writes a
-file that the simulator understands.
+``probe -> measurements -> fit -> workload.toml``: a probe (``calibrate/probes``) runs as a child process in the user's own
+Python and writes a measurement file, line by line; a fit (``calibrate/fit``) reads it and makes a workload, a cluster or an
+input pipeline. ``calibrate/testbed`` runs real clusters on this machine, ``calibrate/validation`` compares predictions with measurements.
+
+The names below are imported when they are first used, from the modules in ``_HOME``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""From a model, a link, a server or profiles to a fitted specification, in one call each."""
+"""Measures and fits in one call each: a training step, a link, a parameter server, an input pipeline; or fits existing profiles.
+
+Only the order of the calls is here, for ``paceline.api.calibrating``. Measuring is in :mod:`calibrate.profiling`, to which
+``options`` go on unchanged, and fitting in ``calibrate/fit``.
+"""
 
 from __future__ import annotations
 

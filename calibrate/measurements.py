@@ -1,4 +1,8 @@
-"""Measurement files: where they go, and how they are read back, fault by fault."""
+"""Measurement files (NDJSON): how they are named, read and checked; each fault is reported with its line.
+
+What a line may hold is in :mod:`calibrate.records`. Probes write the files (``calibrate/probes/recorder.py``), with a checksum
+in each line, which is checked here by :mod:`simulator.base.checksums`.
+"""
 
 from __future__ import annotations
 

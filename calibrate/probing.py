@@ -1,4 +1,9 @@
-"""Runs probes in the user's Python as child processes, and tells their failures apart."""
+"""Starts probes as child processes in the user's Python, passes on their progress, and explains their failures.
+
+Probes import nothing from here, so what both sides must agree on stands in both, under ``calibrate/probes``: the command line in
+``__main__.py``, exit statuses in ``ending.py``, ``@probe`` lines of progress in ``recorder.py``, ``@serving`` in ``links.py``, the
+name of the folder for checkpoints in ``overheads.py``. The flags of each probe are in :mod:`calibrate.profiling`.
+"""
 
 from __future__ import annotations
 

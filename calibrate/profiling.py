@@ -1,4 +1,8 @@
-"""Measures a training step, a link or a server: runs the probes, returns the measurement files."""
+"""Measures a training step, a link, a parameter server or an input pipeline: runs a probe, returns the measurement files.
+
+Arguments become command-line flags of ``calibrate/probes/step.py``, ``links.py`` and ``input_pipeline.py``: a flag must be changed
+on both sides. Processes are handled in :mod:`calibrate.probing`; nothing is fitted here.
+"""
 
 from __future__ import annotations
 

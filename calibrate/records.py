@@ -1,4 +1,9 @@
-"""What one line of a measurement file may be: the versioned schema of raw measurements."""
+"""The versioned schema of a measurement file: a class for each kind of line.
+
+Probes cannot import this: what ``recorder.write(KIND, ...)`` gets in ``calibrate/probes`` and ``evidence/probes`` must have the kinds
+and fields of these classes. Files that users keep must stay readable, so a new field needs a default. The version also stands
+in ``calibrate/probes/recorder.py``. Files are read in :mod:`calibrate.measurements`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cluster as TensorFlow knows it, the ``TF_CONFIG`` variable or the JSON of a ``ClusterSpec``, and a scenario of it.
+"""Reads a cluster from ``TF_CONFIG`` or the JSON of a ``ClusterSpec``, and writes the text of a scenario for it.
 
 In ``ParameterServerStrategy`` the chief is the coordinator, which trains nothing; in
 ``MultiWorkerMirroredStrategy`` it is worker 0, which trains like the others. Evaluators stand

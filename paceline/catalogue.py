@@ -1,4 +1,8 @@
-"""What a scenario can name with ``use``, and the JSON Schema of the files that say it."""
+"""Lists what a scenario can name with ``use``, and the example scenarios; and makes the JSON Schema of each file format.
+
+``_FORMATS`` has the formats; their names also stand in ``Format`` of :mod:`paceline.arguments`. Files are found in
+:mod:`simulator.base.catalog`.
+"""
 
 from __future__ import annotations
 

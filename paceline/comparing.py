@@ -1,4 +1,9 @@
-"""One result against another: by how much, how surely, and in how many of the runs that they share."""
+"""Compares one result with another: the ratio of their throughputs, how sure that is, and in how many of the shared runs it holds.
+
+The report does the same in the browser, ``reporting/templates/pairs.js``: both must change together
+(tests/browser/test_report_tables.py holds them equal). How runs are paired and intervals are made is in
+:mod:`simulator.results.intervals`; what no change of speeds can bring, in :mod:`paceline.gain_bounds`.
+"""
 
 from __future__ import annotations
 

@@ -1,15 +1,13 @@
-"""What a change of speeds alone can bring at least and at most, whatever the model is off by.
+"""Bounds of what a change of speeds alone can gain, whatever the model is off by.
 
-Two scenarios that differ in nothing but how fast some of their parts are (links, devices,
-hosts) do the same work in the same order. If every part became k times as fast, everything
-would happen k times as fast; parts that stay as they are can only take from that. And a
-faster part never makes the whole slower. So the throughput of one over that of the other
-lies between the least and the greatest of the parts' ratios, with 1 among them: the laws of
-Amdahl (AFIPS 1967) for a step, without a word on which part limits.
+Two scenarios that differ in nothing but how fast some of their parts are (links, devices, hosts) do the same work in the same
+order. So the throughput of one over that of the other lies between the least and the greatest of the parts' ratios, with 1 among
+them: the laws of Amdahl (AFIPS 1967) for a step, without a word on which part limits. A few systems break the rule that faster parts
+never hurt, by little (Graham, "Bounds on multiprocessing timing anomalies", 1969), and runs of some steps scatter. What simulated
+runs show beyond the bounds is taken for that, and not told as an effect.
 
-A few systems break the rule that faster parts never hurt, for a while and by little (Graham,
-"Bounds on multiprocessing timing anomalies", 1969), and runs of some steps scatter. What
-simulated runs show beyond the bounds is taken for that, and not told as an effect.
+Keys of a scenario that are speeds are named in ``_RATES`` and ``_TIMES``; any other key that differs means no bounds.
+``reporting/templates/pairs.js`` does the same in the browser (tests/browser/test_report_tables.py holds them equal).
 """
 
 from __future__ import annotations

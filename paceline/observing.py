@@ -1,4 +1,8 @@
-"""A run looked at closely: as a trace, as TensorBoard's events, and against every law of a sound simulation."""
+"""Simulates a scenario and looks at its first replication: a trace, TensorBoard's events, and a check of all invariants.
+
+Only the order of the work is here, for ``paceline.observe``. Recording, traces and events are in ``simulator/observing``, the
+invariants in :mod:`simulator.checks.invariants`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Lists of whole numbers as a person types them: ``1..8``, ``1,2,4``, ``1..4,8,16``."""
+"""Lists of whole numbers as a person types them: ``1..8``, ``1,2,4``, ``1..4,8,16``.
+
+Options of the command line, ``over`` of a sweep and the counts of a plan are read by this one syntax.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What a result says of its whole job, of stages and of what devices exchange, as rows: for a terminal, a page and CSV files alike."""
+"""Tables and short texts of a result's whole job, of its stages, and of what its devices exchange: for terminal, page and CSV alike.
+
+Names of the parts of a job come from :data:`simulator.results.rows.COLUMNS`, which has all other figures of a result as columns.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""A scenario to begin with: from a few figures the text of a file, with a comment on each key and on what else it could be."""
+"""Writes the text of a first scenario from a few figures, with a comment on each key and on what else it could be.
+
+The fields of :class:`Figures` are the arguments of ``paceline.new_scenario`` and so the options of ``paceline init``. ``BEGUN_WITH``
+and ``SORTS`` also go into ``cli/keys.json`` for completion: write that anew by ``python -m paceline.cli.completing``.
+"""
 
 from __future__ import annotations
 

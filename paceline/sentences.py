@@ -1,6 +1,7 @@
 """Sentences about results and plans that more than one place says: the terminal, the report, a plan.
 
-How numbers are written stands in :mod:`simulator.base.text`.
+How numbers are written stands in :mod:`simulator.base.text`. ``_WORDS`` has a phrase for each limit that
+:mod:`simulator.results.bottleneck` names.
 """
 
 from __future__ import annotations

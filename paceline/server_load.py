@@ -1,4 +1,8 @@
-"""What one worker's pull and push cost a parameter server's host, and the network: the computation, and its sentences."""
+"""What one worker's pull and push cost a parameter server's host, beside a link of 10 Gbit/s: a closed form, and its sentences.
+
+It must agree with the simulator's model of hosts (tests/calibrate/test_server.py compares the two). The commands ``calibrate`` and
+``calibrate-server`` show it.
+"""
 
 from __future__ import annotations
 

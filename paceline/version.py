@@ -1,4 +1,7 @@
-"""The version of Paceline, for whoever must not import the front door."""
+"""The version of Paceline, in a module that imports nothing.
+
+``pyproject.toml`` has the same number: change both.
+"""
 
 __all__ = ["__version__"]
 

@@ -2,9 +2,10 @@
 
 The model counts what a step is simulated with: messages of parameter servers, all-reduces
 of all ranks at once, or their messages one by one, and what others send. Its constants are of one core of a 2.x GHz
-server processor; within a factor of about three it holds for every way of training. Where
+server processor; within a factor of about three it holds for every way of training (benchmarks/effort.py measures that; an engine
+that becomes faster or smaller needs other constants). Where
 the answer matters, :func:`timed_effort_s` brings it to the machine at hand with a run of
-some steps.
+some steps. What does not fit into memory is refused here; whether a person is asked first is decided in ``paceline.lengthy``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""What is about to be simulated, before anything is drawn or run."""
+"""The program that a scenario becomes, with every parameter at its mean, for printing: nothing is drawn or run.
+
+It takes the steps of ``simulator.resolve.drawing``, with means in place of draws, but leaves in a step's times what was measured
+with servers. ``simulator.program.printing`` prints it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""simulate: one scenario in, one result out."""
+"""Simulates one scenario: all replications, those of one replica alone for the speed-up, and the job around the steps.
+
+It says in which order; the parts are in ``simulator.engine``, ``simulator.results`` and ``simulator.job``. Steps that several scenarios
+have in common, such as those of jobs that differ in checkpoints alone, are simulated once in a process.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,5 @@
-"""From measurements to specifications with intervals, draws and provenance: a step, a link, profiles of a step."""
+"""Fits measurement files and profiles: workloads, clusters and input pipelines, with intervals, draws and provenance.
+
+``step`` and ``profile`` make workloads, ``link`` and ``server`` clusters, ``input_pipeline`` input pipelines; the other modules are
+parts of these. Nothing is measured here.
+"""

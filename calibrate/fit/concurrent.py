@@ -1,4 +1,9 @@
-"""What processes of one machine have in common, and how they slow each other down: launches of several at once."""
+"""How processes on one machine affect each other's step times, estimated from launches of several processes at once.
+
+Two figures: the share of the variance between processes that those of one launch have in common, and by how much a step takes
+longer for each other busy core. :mod:`calibrate.fit.step` puts them into a workload as ``run_to_run_shared`` and
+``busy_core_slowdown``. The same slowdown from testbed runs is estimated in :mod:`calibrate.testbed.busy_cores`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Which measurements can be trusted: rounds that something else disturbed, and runs at another level."""
+"""Decides which measured rounds and runs are fitted: disturbed rounds are left out, runs whose step times lie apart are refused.
+
+The probe judges each round while it measures (``calibrate/probes/load.py``; ``why`` of its ``load`` records); here is decided whether
+enough rounds are left. Remarks go into the provenance as ``load``, ``left_out`` and ``disturbed``; ``simulator.results.warnings``,
+``paceline.api.calibrating`` and ``paceline.cli`` read them by these names.
+"""
 
 from __future__ import annotations
 

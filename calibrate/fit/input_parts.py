@@ -1,7 +1,9 @@
-"""Serial and parallel seconds of a batch: by tf.data's own account of its stages, or where it gives none by clock and CPU time alone.
+"""Splits the time of a batch of a tf.data pipeline into a serial and a parallel part.
 
-A batch takes ``max(serial, parallel / calls)``, so at any number of calls ``serial`` is at most the time that it took and
-``parallel`` at most that time the calls. One thread does the serial part: CPU time beyond what one thread had is parallel.
+tf.data's own account of its stages tells the parts, or where it gives none, wall-clock and CPU time alone. A batch takes
+``max(serial, parallel / calls)``, so at any number of calls ``serial`` is at most the time that it took and ``parallel`` at most
+that time the calls. One thread does the serial part: CPU time beyond what one thread had is parallel.
+Both parts are fitted over all settings in :mod:`calibrate.fit.input_pipeline`.
 """
 
 from __future__ import annotations

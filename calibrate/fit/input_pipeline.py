@@ -1,4 +1,4 @@
-"""From measurements of a tf.data pipeline to an input pipeline, with intervals and provenance.
+"""Fits an input pipeline to measured batches of a tf.data pipeline, with intervals and provenance.
 
 A pipeline whose ``map`` has parallel calls works on them while its iterator reads, shuffles and batches, each on a thread of
 its own, so a batch takes ``max(serial, parallel / calls)``. What limits it at each number of calls is told by tf.data's own

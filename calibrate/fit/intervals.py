@@ -1,4 +1,7 @@
-"""What every fit says of a number beside the number: its digits, its 90% interval, its bootstrap draws."""
+"""Digits, 90% intervals and bootstrap draws, as every fit gives them with its numbers.
+
+All fits share these functions and constants, so that a change here changes every file that is fitted from then on.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The layers of a measured model: times from steps with clocks between them, sizes from its graph."""
+"""Fits the layers of a workload: times from steps with clocks between the layers, sizes from the model's graph.
+
+``calibrate/probes/layers.py`` and ``step.py`` write the records. The times are seconds at one batch size; the simulator uses
+them as shares of the forward and backward pass.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""From a measurement file of links to a cluster, with intervals and provenance."""
+"""Fits the links of a cluster to a measurement file of transfers, with intervals and provenance.
+
+The names of paths (``grpc``, ``host-to-device``, ``device-to-host``, ``all-reduce-N``) are those that
+``calibrate/probes/transfers.py`` writes. What messages cost hosts is fitted in :mod:`calibrate.fit.server`.
+"""
 
 from __future__ import annotations
 

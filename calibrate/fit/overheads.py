@@ -1,4 +1,8 @@
-"""What a job spends beside its steps: from the measurements of several processes to values with intervals."""
+"""Fits what a job costs besides its steps: start-up, tracing, first evaluation, checkpoints, ends of iterators.
+
+Each value has an interval over the processes that were measured. ``calibrate/probes/overheads.py`` and ``step.py`` write the
+records; :mod:`calibrate.fit.step` puts the result into the workload (:mod:`simulator.spec.overheads`).
+"""
 
 from __future__ import annotations
 

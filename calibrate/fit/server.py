@@ -1,4 +1,9 @@
-"""From a measurement file of pulls and pushes to a cluster whose transport says what messages cost hosts, and the law of that cost."""
+"""Fits what a tensor and a byte cost the hosts of a worker and a parameter server, from measured pulls and pushes.
+
+The result is the given cluster with ``transport.cpu_per_message_s`` and ``transport.copy_per_byte_s``. :class:`HostWork` has in closed
+form how the simulator runs such messages: where the simulator changes, it must follow (tests/calibrate/test_server.py predicts
+real pulls and pushes by a fit). Latency and bandwidth are fitted in :mod:`calibrate.fit.link`.
+"""
 
 from __future__ import annotations
 

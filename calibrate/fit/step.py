@@ -1,4 +1,8 @@
-"""From a measurement file of a step to a workload, with intervals and provenance."""
+"""Fits a workload to the measurement files of a training step, with intervals and provenance.
+
+This module checks the files, reads their records and puts the workload together. The estimates are beside it: ``disturbance``
+(what may be used), ``step_times`` (cost and law), ``layers``, ``overheads``, ``concurrent``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Step times of one or more runs, wherever they were read: what a step costs, around what law, and how sure both are."""
+"""Fits the cost of a step, and the law of step times around it, to step times of one or more runs.
+
+:class:`StepTable` holds them whether they were measured (:mod:`calibrate.fit.step`) or read from profiles
+(:mod:`calibrate.fit.profile`). Parameters are named as the keys of a workload, ``forward.base_s`` for one, since a file's draws are
+put in place by these names.
+"""
 
 from __future__ import annotations
 

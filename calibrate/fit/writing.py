@@ -1,4 +1,9 @@
-"""A fitted file: where it comes from, and how it is written, as TOML that a person can read, diff and commit."""
+"""Writes fitted workloads, clusters and input pipelines as commented TOML, and collects their provenance.
+
+Keys and values are those of the specifications in ``simulator/spec``; comments and layout are made here. A file counts as fitted
+by ``provenance.command`` (:mod:`simulator.base.outputs`); other keys of the provenance are read by name in ``paceline.api.calibrating``
+and ``paceline.cli``.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What every probe begins with, in a child process of the user's own Python, which need not have Paceline.
+"""Starts a probe, in a child process of the user's own Python, which need not have Paceline.
 
-``calibrate.probing`` starts it: ``python FOLDER PROBE ARGUMENTS``.
+``calibrate.probing`` calls it: ``python FOLDER PROBE ARGUMENTS``.
 
 PROBE is the name of one in this folder (``step``, ``testbed.run``), or the path of one elsewhere; its ``main`` returns the exit status.
 Modules of this folder are imported as ``_paceline_probes.NAME``, by probes elsewhere and by tests too, and what stands beside a

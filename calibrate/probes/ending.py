@@ -1,4 +1,7 @@
-"""How a probe ends: its exit status tells the parent who is at fault, its file what was wrong."""
+"""How a probe ends: exit statuses and records, from which the parent process tells who is at fault and what was wrong.
+
+The statuses also stand in calibrate/probing.py, which acts on them; ``end`` and ``error`` are records of calibrate/records.py.
+"""
 
 from __future__ import annotations
 

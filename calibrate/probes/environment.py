@@ -1,4 +1,7 @@
-"""What the measurements were made on: the fingerprint of machine, device and TensorFlow."""
+"""The fingerprint of what is measured on (machine, device, TensorFlow), and the choice of the device.
+
+:func:`fingerprint` is the record of that name in calibrate/records.py; calibrate/fit/writing.py takes its fields by name.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""A network of this process's own: nothing in it can be reached from outside.
+"""Moves this process into a network namespace of its own, which nothing outside can reach.
 
 TensorFlow's gRPC server listens on all interfaces (0.0.0.0), whatever address it is
 given, and whoever reaches it can run code. Between two processes of one machine it is
 therefore started in a network namespace that has nothing but a loopback interface.
+Namespaces with links between them are made in testbed/links.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Cuts a Keras model into a chain of layers, and measures each: time, operations, what it hands on and what it keeps.
+"""Cuts a Keras model into a chain of layers, and measures each: time, operations, bytes that it hands on, bytes that it keeps.
 
 A model is cut at every tensor through which all paths from its inputs to its outputs pass;
 what stands between two such tensors (a residual block, say) is one layer. A step is then

@@ -1,4 +1,7 @@
-"""Training steps of a Keras model under MirroredStrategy, on logical devices of one physical device."""
+"""Training steps of a Keras model under MirroredStrategy, on logical devices of one physical device.
+
+This is ``--replicas`` of step.py; MirroredStrategy in a testbed is in testbed/ring.py.
+"""
 
 from __future__ import annotations
 

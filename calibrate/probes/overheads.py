@@ -1,7 +1,8 @@
-"""What a training spends beside its steps: until the first step begins, in a first evaluation, on checkpoints.
+"""Measures what a training costs besides its steps: start-up, first evaluation, checkpoints, ends of iterators.
 
 How much longer the first training step takes is seen in the warm-up. What cannot be
 measured is left out, with the reason in the file: the step times stand without it.
+calibrate/probing.py knows the name of the folder for checkpoints, to remove it; evidence/probes/job.py calls functions of this module.
 """
 
 from __future__ import annotations

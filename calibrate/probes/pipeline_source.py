@@ -1,4 +1,7 @@
-"""The user's tf.data pipeline: made as often as it is to be measured, and what its graph says of it; knows only TensorFlow."""
+"""Makes the user's tf.data pipeline as often as it is measured, and reads its stages from its graph; knows only TensorFlow.
+
+Nothing is timed here, but in input_pipeline.py.
+"""
 
 from __future__ import annotations
 

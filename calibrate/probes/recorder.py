@@ -1,4 +1,8 @@
-"""Writes measurements line by line, so that a crash keeps what was measured."""
+"""Writes measurements line by line, so that a crash keeps what was measured, and tells the parent process of progress.
+
+Kinds, fields and version must be those of calibrate/records.py; PROGRESS_PREFIX also stands in calibrate/probing.py, and checksums
+are those of simulator/base/checksums.py (tests/calibrate/test_measurements.py reads back what is written here).
+"""
 
 from __future__ import annotations
 

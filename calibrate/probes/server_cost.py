@@ -1,4 +1,7 @@
-"""Times what a parameter server does with a gradient: the optimizer's update of one tensor."""
+"""Times what a parameter server does with a gradient: the optimizer's update of one tensor, without any network.
+
+calibrate/fit/step.py fits the ``server`` records. Pulls and pushes over the network are timed in transfers.py.
+"""
 
 from __future__ import annotations
 

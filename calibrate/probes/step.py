@@ -17,6 +17,8 @@ step of the user's own (``--step FILE.py:FUNCTION``).
     return a tensor of the step, such as the loss.
 
 The batch lies on the device before the clock starts: reading input is not measured.
+
+calibrate/profiling.py gives the flags; calibrate/records.py has the records that go to ``--out``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""From the user's function to a callable that does one full training step."""
+"""Turns the user's function into a callable that does one full training step, with made-up batches where it gives none.
+
+The step of a testbed worker is another one, in testbed/training.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Times chains of transfers of a tensor, short and long, in rounds over the sizes; and pulls and pushes of many tensors."""
+"""Times chains of transfers and all-reduces of one tensor, and pulls and pushes of many tensors, for links.py.
+
+calibrate/fit/link.py reads ``transfer`` records by the names of their paths (``grpc``, ``host-to-device``, ...),
+calibrate/fit/server.py ``exchange`` records by their directions.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns profiles (XPlane protobufs) into lines of JSON; runs in the user's Python.
+"""Turns profiles (XPlane protobufs) into lines of JSON, which calibrate/xplane/reading.py reads; runs in the user's Python.
 
 The protobuf classes are those that TensorFlow brings along. Only their one file is loaded,
 so that TensorFlow itself, with its devices and its seconds, stays out. One line of JSON a

@@ -3,7 +3,7 @@
 ``--model FILE.py:FUNCTION`` builds a Keras model, ``--checkpoint PATH`` reads a checkpoint of
 ``tf.train.Checkpoint``, a SavedModel's folder, a checkpoint of TensorFlow 1, or a ``.keras``
 file. Writes ``{"variables": [{"name", "shape", "dtype", "size_bytes"}...], "source", "order"}``:
-the variables in the order in which the model created them.
+the variables in the order in which the model created them. calibrate/xplane/variables.py reads that.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Real distributed TensorFlow runs on this machine: what to run, running it, reading what was measured."""
+"""Real TensorFlow clusters on this machine: what to run, running it, reading it, fitting the machine, predicting other settings."""

@@ -1,4 +1,8 @@
-"""How much longer a model's step takes on a core while other cores are busy, from processes that compute at the same time."""
+"""Estimates how much longer a model's step takes for each other busy core, from testbed runs with ``mode = "apart"``.
+
+In such a run processes compute alone and all together by turns (``calibrate/probes/testbed/apart.py``). The same figure for
+calibrated workloads is estimated in :mod:`calibrate.fit.concurrent`.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What the clocks inside a step and the CPU time of the processes show directly, without the simulator.
+"""Estimates the testbed parameters that clocks inside a step and CPU times of processes show directly, without the simulator.
 
 A sleeping device takes no core, so over loopback the CPU time of workers and servers is the
 work of calls, scheduling and messages, and of copying. Runs of several sizes tell what each step
-takes whatever its bytes from what each byte takes.
+takes whatever its bytes from what each byte takes. All other parameters are fitted in fitting.py.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""From small testbed runs (1 worker, 2 where it must be, rings up to 5) to the machine's parameters.
+"""Fits the machine's parameters to small testbed runs: 1 worker, 2 where it must be, rings up to 5.
 
-What the clocks inside a step show directly is averaged; what only shows in how long steps
+What the clocks inside a step show directly is averaged (clocks.py); what only shows in how long steps
 take as a whole is fitted by least squares with the simulator in the loop. Nothing of what
-a prediction is later compared with takes part.
+a prediction is later compared with takes part. The parameters are named in platform.py and used in scenarios.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""What a job of the testbed with checkpoints and faults has shown: each fault and what became of it, lost steps, time at a stand.
+"""Reads from testbed runs of whole jobs what faults and checkpoints did: detection, restarts, lost steps, stops.
 
-Times are seconds since the job's first common start.
+Times are seconds since the job's first common start. The names of events are those of ``JobEvent`` in :mod:`calibrate.records`;
+``calibrate/probes/testbed/enduring.py`` and ``lasting.py`` write them.
 """
 
 from __future__ import annotations

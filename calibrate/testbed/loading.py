@@ -1,4 +1,8 @@
-"""From keys, a file or tables to a setting of the testbed; every fault named in one line."""
+"""Reads a testbed setting from a file, tables or keys, fills in defaults, and reports every fault in one line.
+
+The schema of a setting is in setting.py. :data:`EMULATED_LAWS` are the laws that ``durations`` in
+``calibrate/probes/testbed/emulated_model.py`` can draw from.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""What the testbed trains: where its code is, and which variables it has."""
+"""The model that a testbed setting trains: where its code is, and which variables it has.
+
+A model is ``FILE.py:FUNCTION``, a workload of the catalogue, or a synthetic one, whose name becomes that of a function
+of ``models/keras/ladder.py``.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""A calibrated testbed: what this machine and TensorFlow cost beyond the bytes and the compute.
+"""The testbed's parameters: what this machine and TensorFlow cost beyond the bytes and the compute.
 
-Every number is a physical one, with an interval and a sentence that says which runs
-determine it. With a setting it makes a scenario.
+:data:`MEANINGS` and :data:`PRIORS` name every parameter. clocks.py, fitting.py and unexplained.py estimate them, scenarios.py puts
+them into a scenario: a new one needs a line in both tables and a place in these modules. :class:`Platform` is also the file
+that ``paceline testbed fit`` writes; with other parameters it needs another ``schema_version``.
 """
 
 from __future__ import annotations

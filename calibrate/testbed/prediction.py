@@ -1,4 +1,7 @@
-"""Predict a setting of the testbed: simulated runs, each with its own draw of what the fit leaves open."""
+"""Predicts a testbed setting by simulated runs, each with its own draw of what the fit leaves open.
+
+The scenario is made in scenarios.py; the noise and misfit that widen the interval are estimated in unexplained.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""What a testbed run measured, repeat by repeat, in the terms in which predictions are made."""
+"""Reads the measurement file of a testbed run, repeat by repeat: rates, staleness, parts of a step, bytes, CPU time.
+
+The header holds the setting as ``TestbedSetting.for_probe`` gave it to the probe. Faults and checkpoints are read in jobs.py;
+tables and JSON are made in summary.py.
+"""
 
 from __future__ import annotations
 

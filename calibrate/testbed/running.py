@@ -1,9 +1,9 @@
-"""Running a setting on this machine: what speaks against it, about how long it takes, and the run itself.
+"""Runs a testbed setting on this machine: what speaks against it, a guess of how long it takes, and the run itself.
 
-How long is a guess beforehand, from rates and means alone. It chooses how many steps a drawn
-setting runs, and how long somebody has to wait; no prediction rests on it. It uses +, -, *, /
-and max alone, so that it is the same number on any machine: what a random matrix draws
-depends on it.
+The guess uses +, -, *, / and max alone, so that it is the same number on any machine: it chooses the steps of
+the settings that a random matrix draws; no prediction rests on it. ``_TRIAL`` tries beforehand what
+``calibrate/probes/testbed/links.py`` does. The setting's hash stands in the name of its measurement file, by which
+:mod:`calibrate.validation.running` finds what was measured before.
 """
 
 from __future__ import annotations

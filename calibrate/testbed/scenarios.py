@@ -1,4 +1,8 @@
-"""From a setting of the testbed and the machine's parameters to a scenario of the simulator."""
+"""Makes the scenario that predicts a testbed setting, from the setting and the machine's parameters.
+
+Parameters are named in platform.py. The scenario must describe what ``calibrate/probes/testbed`` really runs:
+``_FORWARD_SHARE`` is the share in its emulated_model.py. tests/calibrate/test_testbed_by_hand.py has step times worked out by hand.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""One setting of the testbed: what is run, as a file has it and as the probe takes it.
+"""The schema of a testbed setting, as a file has it and as the probe gets it (``for_probe``).
+
+``calibrate/probes/testbed`` reads the keys by name: change a key on both sides. Files are read in loading.py.
 
 Synthetic models, of 1 to 64 MB, are known without building anything: a stack of square-ish dense layers
 without biases (``models/keras/ladder.py`` builds the same as a Keras model, for real compute), or

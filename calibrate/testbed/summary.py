@@ -1,4 +1,7 @@
-"""What a testbed run measured, as plain data and as tables: all that is shown of it, and its JSON."""
+"""All that is shown of a testbed run: plain data for JSON, tables, and remarks.
+
+``TestbedRun.to_dict`` is what ``paceline testbed run --json`` and ``show --json`` print. The figures come from readings.py and jobs.py.
+"""
 
 from __future__ import annotations
 

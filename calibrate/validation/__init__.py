@@ -1,1 +1,1 @@
-"""Predictions beside what was measured, and how good they are."""
+"""Validation: predictions compared with measurements, from testbed matrices or a user's own points, and their scores."""

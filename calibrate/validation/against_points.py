@@ -1,4 +1,8 @@
-"""A scenario held against a user's own measured points: as it is, and refitted to them."""
+"""Compares a scenario with a user's own measured points: as it is, and refitted to them.
+
+Points are read in points.py; the fit itself is in refit.py and candidates.py. Here predictions and refits become rows and tables of
+a validation, and :func:`own_discrepancy` scales the scenario's discrepancy to one's own points.
+"""
 
 from __future__ import annotations
 

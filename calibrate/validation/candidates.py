@@ -1,4 +1,7 @@
-"""The physical quantities of a scenario that a refit may move, and how far predictions are from measured points for any factors of them."""
+"""The quantities of a scenario that a refit may scale, with their priors, and the residuals of predictions under given factors.
+
+A new quantity is a :class:`Candidate`: names of keys within workload or cluster. Which factors are best is searched in refit.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""One prediction beside what was measured: the row that every kind of validation gives, and such rows as CSV."""
+"""One prediction compared with its measurements: the row of every kind of validation, also as CSV.
+
+The CSV files in ``models/validated`` have these columns; ``evidence/discrepancy.py`` reads them, so that with other columns
+they have to be written anew. Scores over rows are in validation.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""A matrix of testbed settings, split into fit and held-out before anything is measured, and checked whole before that too."""
+"""The file format of a matrix of testbed settings, split into fit and held-out, and the checks before anything is measured.
+
+:data:`NEEDS` says which runs of the fit each prediction rests on: it has to follow what ``calibrate/testbed`` fits (clocks.py,
+fitting.py). Matrices are run in running.py and drawn at random in random_matrix.py; ``models/matrices`` has those with names.
+"""
 
 from __future__ import annotations
 

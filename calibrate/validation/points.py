@@ -1,4 +1,8 @@
-"""A user's own measured points: a table of settings and throughputs, and the scenario at each of them."""
+"""Reads a user's table of measured throughputs, and makes the scenario at each of its settings.
+
+:data:`COLUMNS` is the file format of ``paceline validate --measured`` and of ``paceline report --measured``
+(``paceline.reporting.measured``).
+"""
 
 from __future__ import annotations
 

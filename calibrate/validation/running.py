@@ -1,4 +1,8 @@
-"""Measure a matrix, fit to one part of it, predict the other part, compare."""
+"""Runs a matrix of testbed settings: measures all, fits the machine to one part, predicts the other part, compares.
+
+One setting is measured in :mod:`calibrate.testbed.running`; a setting is not measured again where the folder has a whole
+file of it, which is found by the setting's hash in the file's name. The matrix itself is in matrix.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""How good predictions are: a validation, its scores by group and in all over what took part in no fit, and thresholds for them."""
+"""A validation of any kind: rows, scores by group and in all over what took part in no fit, and thresholds for them.
+
+The fields of :class:`Thresholds` are options of ``paceline validate``, named in ``paceline/cli/commands/validate.py`` too. One row is
+in comparison.py; pages, Markdown and JSON are made in ``paceline.reporting.validation``.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""From profiles that tf.profiler or the TensorBoard callback wrote (XPlane) to a workload, without any run of ours."""
+"""Reads profiles (XPlane) that tf.profiler or the TensorBoard callback wrote; calibrate/fit/profile.py fits a workload to them."""

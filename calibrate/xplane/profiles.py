@@ -1,4 +1,8 @@
-"""Profiles arranged by batch size, and what they tell of a training step, with or without the sizes of the model's variables."""
+"""Arranges profiles by batch size, and reports what they tell of a training step: its parts and its longest operations.
+
+It works with or without the sizes of the model's variables, which a profile does not tell; a workload needs them
+(:mod:`calibrate.fit.profile`).
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Profiles as TensorFlow writes them (XPlane), read by TensorFlow's own protobuf classes in a child process.
+"""Reads profiles as TensorFlow writes them (XPlane), by TensorFlow's own protobuf classes in a child process.
 
 A profile is a set of planes (the host, each device), each plane a set of lines (here timelines: a thread, a stream of a GPU),
-each line a sequence of events with name, start, duration and statistics. The child process is calibrate/probes/xplane.py; its
-docstring says what JSON it writes.
+each line a sequence of events with name, start, duration and statistics. The child process is ``calibrate/probes/xplane.py``; its
+docstring says what JSON it writes, and its ``KEPT`` which statistics.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Where the training steps of a profile begin and end, and what each consists of: input, forward, backward, apply, communication."""
+"""Finds the training steps of a profile, and splits each into input, forward, backward, apply and communication.
+
+Which part an operation belongs to is decided in ops.py.
+"""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
 """A model's variables: their sizes, which a profile does not tell, and when the gradient of each is ready.
 
-Sizes come from the model, a checkpoint or a list; readiness from the names of operations. A
-profile knows operations, not variables, and both carry the names of the layers that they
-belong to: the gradient of ``net/dense/kernel`` is computed by
-``gradient_tape/net_1/dense_1/MatMul/MatMul_1``, the ``_1`` being added to a scope that is
-entered a second time.
+Sizes come from the model or a checkpoint, which ``calibrate/probes/xplane_variables.py`` reads in a child process, or from a list;
+readiness from the names of operations. A profile knows operations, not variables, and both carry the names of the layers that
+they belong to: the gradient of ``net/dense/kernel`` is computed by ``gradient_tape/net_1/dense_1/MatMul/MatMul_1``, the ``_1`` being
+added to a scope that is entered a second time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""The first scenario of one's own."""
+"""The library function that makes a first scenario from a few figures.
+
+Its parameters, defaults and docstring are also the options and the help of ``paceline init``. The text of the file is written in
+:mod:`paceline.scenario_text`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""From real steps, transfers and profiles to workloads and clusters; from a TF_CONFIG to a scenario."""
+"""Library functions that calibrate: from real steps, transfers and profiles to workloads and clusters; from a TF_CONFIG to a scenario.
+
+Parameters, defaults and docstrings are also the options and the help of the ``calibrate`` commands. Measuring and fitting is done in
+``calibrate``; here arguments are checked, files are placed, and what the provenance warns of is raised as a warning (``_HINTS``).
+"""
 
 from __future__ import annotations
 

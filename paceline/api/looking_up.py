@@ -1,4 +1,7 @@
-"""What a scenario can name, and what its files may say."""
+"""Library functions that list what a scenario can name, and give the schemas of file formats.
+
+The work is done in :mod:`paceline.catalogue`. The commands ``models`` and ``schema`` call these functions.
+"""
 
 from __future__ import annotations
 

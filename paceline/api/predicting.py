@@ -1,4 +1,8 @@
-"""What a training does on a cluster: one scenario, grids of them, plans, and reports on all of these."""
+"""Library functions that predict: one scenario, grids of them, plans, advice, and reports on all of these.
+
+Parameters, defaults and docstrings are also the options and the help of the commands that predict. The work is done in ``simulator``
+and in ``paceline.sweeping``, ``planning`` and ``reporting``; here arguments are checked and handed on.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Real TensorFlow clusters on this machine: run, read, fitted, predicted."""
+"""Library functions for real TensorFlow clusters on this machine: run, read, fit, predict.
+
+Parameters, defaults and docstrings are also the options and the help of ``paceline testbed``. The work is done in ``calibrate/testbed``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Predictions held against measurements, and scenarios brought to them."""
+"""Library functions that compare predictions with measurements, and refit scenarios to them.
+
+Parameters, defaults and docstrings are also the options and the help of ``paceline validate``. Predictions and scores are made in
+``calibrate/validation``, pages and files in ``paceline.reporting.validation``.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """The application ``paceline``: its commands, and how every error ends.
 
-Exit codes: 0 ok, 1 the run failed, 2 usage or bad input, 3 a threshold was missed,
+Exit codes: 0 ok, 1 the run failed, 2 usage or bad input, 3 a goal or a threshold was missed,
 128 and the number of a signal that ended it (130: Ctrl-C). Data goes to stdout; progress, notes and errors to stderr.
+Arguments that messages of the library name in backticks are written as options here (:func:`in_options`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The question before what takes long, on the terminal."""
+"""Asks on the terminal before work that takes long, unless ``--yes`` is given.
+
+What counts as long, and the words of the question, are in :mod:`paceline.lengthy`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""How a command ends that is stopped: by Ctrl-C, a scheduler's SIGTERM, or the terminal's SIGHUP."""
+"""How a command ends that is stopped: by Ctrl-C, a scheduler's SIGTERM, or the terminal's SIGHUP.
+
+Until the command line is imported, signals are answered in starting.py; errors and exit codes are handled in app.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What the commands that measure share: progress that says at its end what is kept, and warnings that nobody overlooks."""
+"""What the calibrating commands share: progress, warnings in boxes, and what is said of a file that was fitted.
+
+The provenance is read by its keys, which the fits in ``calibrate/fit`` write.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A plan on stdout: the answer, one table; with details all that stands behind it."""
+"""Prints plans and advice on stdout: the answer in sentences and one table; with details, all that stands behind a plan.
+
+Sentences come with the plan, tables from :mod:`paceline.planning.tables`; here is chosen which columns a terminal has room for.
+"""
 
 from __future__ import annotations
 

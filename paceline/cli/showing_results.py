@@ -1,4 +1,8 @@
-"""Result tables, results in full, and memory on stdout."""
+"""Prints results on stdout: several as tables, one in full; and what a device's memory holds.
+
+Figures and their headings come from :data:`simulator.results.rows.COLUMNS`, sentences that other places say too from
+:mod:`paceline.sentences`.
+"""
 
 from __future__ import annotations
 

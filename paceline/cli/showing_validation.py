@@ -1,4 +1,7 @@
-"""A validation on stdout: scores, further tables, and every setting; and the settings of a matrix."""
+"""Prints a validation on stdout: scores, further tables, and every setting; and the settings of a matrix.
+
+The tables are made in :mod:`paceline.reporting.validation.content`; here is chosen which columns and rows a terminal has room for.
+"""
 
 from __future__ import annotations
 

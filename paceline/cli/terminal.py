@@ -1,4 +1,4 @@
-"""Progress and remarks on stderr, data on stdout."""
+"""Writes to the terminal: progress and remarks on stderr, data on stdout; what is not printable is shown as escapes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Capacity planning: which cluster, how many workers, at what cost, and how sure."""
+"""Capacity planning: which cluster, how many workers, at what cost, and how sure.
+
+planner.py runs a plan and advice.py an advice. A plan goes through goal, space (with ways), bounds, search (with judging),
+tuning, around and improvements; answer, sentences and tables hold and say what it found.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""advise: without a goal, what each way of training makes of 1 to N machines, and whether more than one is worth it."""
+"""``paceline.advise``: without a goal, what each way of training makes of 1 to N machines, and whether more than one is worth it.
+
+A plan, which has a goal, is made in planner.py.
+"""
 
 from __future__ import annotations
 

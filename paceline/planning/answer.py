@@ -1,4 +1,8 @@
-"""What a plan answers: frozen, versioned, plain data, and the file that it lies in."""
+"""The answer of a plan as frozen, versioned data (:class:`Plan`), and the file ``NAME.plan.json`` that it lies in.
+
+Names of fields are the file format, and ``reporting/templates/plan.html`` reads them too. Nothing is computed here: planner.py
+and around.py fill the fields, sentences.py and tables.py say what they hold.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""What one change at a time would bring or cost: each simulated, or with the reason why it is not known."""
+"""Simulates single changes to a configuration (twice the network, half the batch, ...): what each gains or loses, or why it is not known.
+
+A change is a ``_Lever``; its scenario is made in :mod:`simulator.results.what_if`. Plans take the improvements, the report's
+what-ifs (:mod:`paceline.reporting.simulated`) also the opposites.
+"""
 
 from __future__ import annotations
 

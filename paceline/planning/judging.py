@@ -1,4 +1,8 @@
-"""How good a configuration is for a goal: from its bounds before it is simulated, from its result after."""
+"""How good a configuration is for a goal: from its bounds before it is simulated, from its result after.
+
+Bounds are computed in bounds.py, needed throughputs and confidences in goal.py; which configuration is simulated next is
+decided in search.py.
+"""
 
 from __future__ import annotations
 

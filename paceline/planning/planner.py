@@ -1,4 +1,8 @@
-"""plan: from a goal and a space of configurations to the answer."""
+"""``paceline.plan``: finds the configuration of a space that reaches a goal best.
+
+Here are the checks of what was asked, the order of the work, and the choice among configurations that are about as good. How
+configurations are searched and ranked is in search.py and judging.py, what is said around the answer in around.py.
+"""
 
 from __future__ import annotations
 

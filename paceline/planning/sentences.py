@@ -1,4 +1,4 @@
-"""The answer in sentences, as the plan itself holds them; what is said of a plan elsewhere is in :mod:`paceline.sentences`."""
+"""The sentences of a plan's answer that the plan itself holds; what is said of a plan elsewhere is in :mod:`paceline.sentences`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What a plan chooses from: lines of configurations that differ in nothing but their number of workers."""
+"""The configurations that a plan chooses from: lines that differ in nothing but their number of workers.
+
+The ways to cut a model that has layers are made in ways.py. Nothing is simulated here; every scenario is validated.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The tables of a plan, for a page, a terminal and CSV files alike: each shows the columns that it has room for."""
+"""The tables of a plan, for a page, a terminal and CSV files alike: each shows the columns that it has room for.
+
+``paceline.reporting`` and ``paceline.cli.showing_plan`` choose tables and columns by their names.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 Of a logarithmic axis a figure says where its values end, or what they are; round ticks, their
 texts and the room beyond them are made by the page's script (``templates/axes.js``), which
-alone knows how wide the figure is.
+alone knows how wide the figure is. Colours are names of variables in the style sheets of ``templates/``; docs/timelines/draw.py
+uses them too.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 The script knows no column, heading, unit or format of its own: it gets the columns of
 :mod:`simulator.results.rows` that it shows, the formats of :mod:`simulator.base.text`, and how figures look
-from :mod:`paceline.reporting.axes`.
+from :mod:`paceline.reporting.axes`. The keys of the data are names that ``templates/*.js`` read: change them on both sides.
+Figures that do not follow the reader's choices are made in figures.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Everything that the page says, from results: what was asked, what the answer is, and how far it can be trusted. No file, no drawing."""
+"""Everything that a report's page says, from results: what was asked, what the answer is, how far it can be trusted. No file, no drawing.
+
+The templates read the attributes of :class:`Content` by name, as ``report``.
+"""
 
 from __future__ import annotations
 

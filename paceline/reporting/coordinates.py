@@ -1,4 +1,7 @@
-"""What tells results apart, and what they are called: labels to choose by, swept numbers to slide over, settings in words."""
+"""Finds what tells results apart, and names it: labels to choose by, swept numbers for sliders, settings in words.
+
+A setting is named by its dotted key in a scenario; ``_NAMES`` has those whose key says too little to a reader.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The figures of a report as image files, drawn by the very page in a headless browser."""
+"""The figures of a report as image files, drawn by the very page in a headless browser.
+
+It finds figures by the ids ``figure-NAME`` that the templates give their elements, and waits until plotly has drawn them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Figures that do not depend on what a reader chooses, each from data; colours are left as names for the page to fill in."""
+"""Figures that do not depend on what a reader chooses, each from data; colours are left as names for the page to fill in.
+
+render.py places them; figures that follow the sliders are drawn by ``templates/*.js``. docs/timelines/draw.py and the page of
+validations import names of this module too.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A user's own measured points beside the predictions of a report."""
+"""Matches a user's own measured points with the predictions of a report, by workers, servers and batch.
+
+The file format of points is in :mod:`calibrate.validation.points`; scores and refits are in ``calibrate/validation``.
+"""
 
 from __future__ import annotations
 

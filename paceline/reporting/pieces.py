@@ -1,4 +1,7 @@
-"""Pieces of time that fill a lane of a timeline without overlapping."""
+"""Pieces of time that fill a lane of a timeline without overlapping: cut, joined and made coarser.
+
+:data:`Kind` has the kinds of pieces; figures.py has a label for each, render.py its colour. Lanes are laid out in timeline.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The page: jinja2 puts text and figures together; everything it needs is inside."""
+"""Renders a report's page: jinja2 puts text, figures and data into ``templates/``; everything that the page needs is inside.
+
+Names of values that are handed to the templates, and of figures in them, stand on both sides. What the page says is in content.py, what its
+script draws from in columns.py. The filters of :func:`environment` serve the page of validations too.
+"""
 
 from __future__ import annotations
 

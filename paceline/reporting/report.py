@@ -1,4 +1,8 @@
-"""A report of whatever has results: a result, several, a sweep, a plan, results files."""
+"""Writes a report of whatever has results: a result, several, a sweep, a plan, results files.
+
+It collects the results, has what-ifs and a timeline simulated (simulated.py), and has page, images and tables written (render.py,
+exporting.py, tables.py).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""How to get the same numbers again: the scenario as a file, and the commands."""
+"""How to get the numbers of a report again: the scenario as a TOML file, and the commands.
+
+The commands are text with options of ``paceline sweep`` and ``paceline simulate``: they change when these options do
+(tests/unit/test_reporting_reproduce.py).
+"""
 
 from __future__ import annotations
 

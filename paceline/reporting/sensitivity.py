@@ -1,4 +1,8 @@
-"""What single changes to the configuration that a report answers with would gain or lose."""
+"""A what-if of a report as data: what a single change to the configuration that it answers with would gain or lose.
+
+It is simulated in simulated.py, drawn in figures.py and listed in tables.py. What swept values change is drawn by
+``templates/sensitivity.js`` without any of this.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Every table of a report, from its data: what the page shows of them, and all of them as CSV files with numbers as they are."""
+"""Every table of a report, from its data: what the page shows of them, and all of them as CSV files with numbers as they are.
+
+A table's name is the name of its CSV file, and its columns are the heading by which such a file may be replaced. Tables of plans come
+from :mod:`paceline.planning.tables`, those of jobs and stages from :mod:`paceline.result_tables`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Some steps of a run as a Gantt chart, with the critical path of one of them: from the run's records to bars in lanes."""
+"""Lays out some steps of a run as a Gantt chart, with the critical path of one of them: from the run's records to bars in lanes.
+
+The run is simulated in simulated.py, the chart drawn in figures.py. Critical paths are found in
+:mod:`simulator.observing.critical_path`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Where scenarios are simulated: joblib over processes of this machine, a Dask cluster or a Ray cluster."""
+"""Processes that simulate: those of this machine by joblib, and what all backends share (:class:`Workers`, checks of versions).
+
+Clusters are connected in on_dask.py and on_ray.py; what is sent to the processes is decided in runner.py. Workers of a cluster must have
+the same sources of ``simulator`` and ``paceline.sweeping``, byte by byte (:func:`versions`).
+"""
 
 from __future__ import annotations
 

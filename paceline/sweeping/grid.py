@@ -1,4 +1,7 @@
-"""Grids: every combination of some values, as scenarios that are built when they are asked for."""
+"""Grids: every combination of some values, as scenarios that are built when they are asked for.
+
+Nothing is simulated here. The configurations of a plan are made in :mod:`paceline.planning.space`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The results file of a sweep or plan while it is written: a journal, and at the end the results in order."""
+"""The results file of a sweep or plan while it is written: a journal, and at the end the results in order.
+
+What a line holds is in lines.py. Files are read by others, finished or not, in results_file.py.
+"""
 
 from __future__ import annotations
 

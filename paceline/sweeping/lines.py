@@ -1,4 +1,8 @@
-"""One line of a results file: what it holds, how it is read fast, and why it cannot be read."""
+"""One line of a results file: what it holds, how it is read fast, and why it cannot be read.
+
+A line that a sweep writes is known by how it begins (``_BEGINNING`` and the patterns below it): by the order of the first fields of an
+outcome (:mod:`simulator.results.results`) and of a scenario, which cannot change without these patterns.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Scenarios on a Dask cluster that is there already."""
+"""The workers of a Dask cluster that is there already: its address, the connection, and what is said when it is lost.
+
+What all backends share is in backends.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Scenarios on a Ray cluster: one that is there already, or one started for them on this machine."""
+"""The workers of a Ray cluster: one that is there already, or one started for them on this machine.
+
+What all backends share is in backends.py.
+"""
 
 from __future__ import annotations
 

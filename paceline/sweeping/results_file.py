@@ -1,4 +1,7 @@
-"""Results files as they are read: whole or still being written, with the order of the sweep made on reading."""
+"""Reads results files, whole or still being written; the order of the sweep is made on reading.
+
+They are written in journal.py; what a line holds is in lines.py.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Simulates a stream of scenarios on processes of this machine or of a cluster: in their order, or as each is done.
 
-An error of Paceline becomes a failure among the outcomes.
+An error of Paceline becomes a failure among the outcomes. The processes come from backends.py; files are written by sweep.py and
+simulations.py.
 """
 
 from __future__ import annotations

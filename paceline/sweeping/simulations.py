@@ -1,4 +1,7 @@
-"""The simulations of a plan: each scenario once, in a results file that another run of the same plan goes on with."""
+"""Simulates scenarios as a plan, an advice or a report's what-ifs ask for them: each once, kept in a results file where there is one.
+
+Another run of the same plan goes on with that file. A sweep, which knows all its scenarios beforehand, is in sweep.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""sweep: scenarios into outcomes, kept in a results file, and gone on with where it was stopped."""
+"""``paceline.sweep``: simulates scenarios, keeps outcomes in a results file, and goes on where it was stopped.
+
+Scenarios of a grid are made in grid.py, simulated in runner.py, and written in journal.py.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What every room stands on: errors, text, tables, units, files, the base of specifications, records and random streams."""
+"""What the rest of the simulator stands on: errors, text, tables, units, files, records, random streams, bases of specifications."""

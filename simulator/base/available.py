@@ -1,4 +1,4 @@
-"""How much memory this process may still take: of the machine, of its control group, of its own limit; and what it need not keep."""
+"""How much memory this process may still take (of the machine, its control group, its own limit), and giving back what it has freed."""
 
 from __future__ import annotations
 

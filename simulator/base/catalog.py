@@ -1,9 +1,9 @@
-"""Find named workloads, clusters and input pipelines (``use = "ethernet-25g"`` in a scenario), devices and scenarios.
+"""Finds the files of named workloads, clusters, input pipelines (``use = "ethernet-25g"`` in a scenario), devices and scenarios.
 
-A name that is a path is that file. Any other is looked up in ``./models``, then in the
-user's data directory, then among those that Paceline brings along. What can name code to run
-(matrices of testbed settings, models to profile) is looked up among the last alone: code of a working
-folder runs only where somebody has named its path.
+A name that is a path is that file. Any other is looked up in ``./models``, then in the user's data directory, then among those that
+Paceline brings along. What can name code to run (matrices of testbed settings, models to profile) is looked up among the last
+alone: code of a working folder runs only where somebody has named its path. What the files say is read elsewhere, mostly in
+``simulator.catalogue.loading``.
 """
 
 from __future__ import annotations

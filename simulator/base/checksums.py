@@ -1,4 +1,7 @@
-"""A checksum as the last key of an object of JSON: what was damaged, or changed after it was written, is told from what was not."""
+"""A checksum as the last key of an object of JSON, by which what was damaged or changed after it was written is told.
+
+``_with_checksum`` in calibrate/probes/recorder.py makes the same without importing this: change both together.
+"""
 
 from __future__ import annotations
 

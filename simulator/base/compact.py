@@ -1,4 +1,7 @@
-"""Columns of tables that have a row for each of millions: no wider than their values need."""
+"""Makes columns of tables with millions of rows small: constant ones take the memory of one value, numbers of rows four bytes each.
+
+What :func:`compact` returns may be a view that cannot be written to.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The one hierarchy of errors that a user can meet; each knows its exit code.
+"""The one hierarchy of errors that a user can meet; each knows its exit code. Also warnings that a user should see.
 
-The command line prints ``str(error)`` on one line and exits with ``error.exit_code``;
-a traceback is shown only for errors outside this hierarchy, which are bugs of ours.
+The command line (``paceline.cli.app``) prints each problem on one line and exits with ``error.exit_code``; a traceback is shown only
+for errors outside this hierarchy, which are bugs of ours. The README documents the exit codes.
 """
 
 from __future__ import annotations

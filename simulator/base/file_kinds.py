@@ -1,4 +1,8 @@
-"""What a file is, told from what stands in it: so that the wrong one is named, with the command that takes it."""
+"""Tells what kind of file a file is by its keys, so that the wrong one is named, with the command that takes it.
+
+Keys are those that the formats have elsewhere (specifications, lines of results, measurements), commands and options those of the
+command line: a format or command that changes must be changed here too. Contents are validated elsewhere.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of TOML read, every fault told in one line; :mod:`simulator.base.outputs` has what is written."""
+"""Reads TOML files, every fault told in one line; :mod:`simulator.base.outputs` has what is written."""
 
 from __future__ import annotations
 

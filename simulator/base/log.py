@@ -1,12 +1,10 @@
-"""What an engine did, as records: numbered, with what let each piece of work begin.
+"""Makes numbered records of what an engine did, with what let each piece of work begin.
 
-An engine says when a piece of work began and ended, and which other one had been the last
-that it had to wait for. What stands in a queue (messages of a connection, gradients before
-a server, computes of a rank) may besides have had to wait for the one before it: that is
-known here. Every call tells one piece of work that has ended, and gives its number; work
-that took no time is recorded as well, waits only if they took some.
-
-Any engine that makes the same calls in the same order tells the same records.
+An engine says when a piece of work began and ended, and which other one had been the last that it had to wait for. What stands in a
+queue (messages of a connection, gradients before a server, computes of a rank) may besides have had to wait for the one before it:
+that is known here. Every call tells one piece of work that has ended, and gives its number; work that took no time is recorded as
+well, waits only if they took some. Any engine that makes the same calls in the same order tells the same records. Machine code counts
+numbers along (``simulator.engine.compiled.observed_rows``): one call, one number.
 """
 
 from __future__ import annotations

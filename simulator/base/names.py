@@ -1,4 +1,7 @@
-"""Names that nobody has asked for need not be made: a million ports need no million texts."""
+"""Sequences of names that are made only when they are asked for: a million ports need no million texts.
+
+:func:`device_name` must be what ``simulator.engine.simpy.device`` calls a device.
+"""
 
 from __future__ import annotations
 

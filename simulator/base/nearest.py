@@ -1,4 +1,4 @@
-"""What may have been meant by a name that nothing has."""
+"""Finds the known names that are nearest to one that does not exist, for the "did you mean" of error messages."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What a command may write: the one rule for every file that a user names, and for those that lie beside it.
+"""Whether a command may write a file that a user names, or one beside it, and writing it whole or not at all: one rule for all.
 
-A file is replaced only if it is empty, or of the very kind that is written there and made to be
-replaced by it. Anything else needs ``force``. This is found out before the work, and nothing is
-made before there is something to write, no folder either.
+A file is replaced only if it is empty, or of the very kind that is written there and made to be replaced by it. Anything else needs
+``force``. This is found out before the work, and nothing is made before there is something to write, no folder either. What each
+kind of file is recognised by is said where it is written, by the functions ``..._kind`` here.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What happened, one immutable record a fact. Made only when an observer asks for them.
+"""The records of a run: what happened, one immutable record for each fact. Made only when an observer asks for them.
 
-Work (computes, messages, services, and waits for somebody whose work is not simulated) is
-numbered in the order in which it is recorded, and says by number which other work let it begin,
-as the engine knew it. Event by event that is the order in which work ended; where all ranks'
-steps are computed at once it is recorded step by step. What let work begin was always recorded before it.
+Work (computes, messages, services, and waits for somebody whose work is not simulated) is numbered in the order in which it is
+recorded, and says by number which other work let it begin, as the engine knew it. Event by event that is the order in which work
+ended; where all ranks' steps are computed at once it is recorded step by step. What let work begin was always recorded before it.
+``log`` makes them for engines; laws, traces and critical paths read them.
 """
 
 from __future__ import annotations

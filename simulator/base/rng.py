@@ -1,12 +1,12 @@
 """Named, independent random streams, all from one seed, by numpy's counter-based generator.
 
-The stream ``("compute", 3)`` of replication 5 depends on the seed, the replication and
-its own name alone: adding a worker, or another use of chance, changes no other stream.
+The stream ``("compute", 3)`` of replication 5 depends on the seed, the replication and its own name alone: adding a worker, or
+another use of chance, changes no other stream. A stream that gets another name, or another size of blocks here, changes all results
+that draw from it.
 
-Philox (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011) makes draws of a key
-and a counter, so that any part of its stream can be begun at once. A million workers need no
-generator each: what many of them draw of one name are rows of a table (:class:`Rows`) that is
-drawn in blocks, each from a counter of its own.
+Philox (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011) makes draws of a key and a counter, so that any part of
+its stream can be begun at once. A million workers need no generator each: what many of them draw of one name are rows of a table
+(:class:`Rows`) that is drawn in blocks, each from a counter of its own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Places that nothing stays in, however whoever works there ends: a block's own folder, and names that belong to a process.
+"""Temporary folders and files that are removed however the process that uses them ends, be it killed.
 
 A process that is killed cannot tidy up. So a second one does, which knows by a pipe that the first has ended: a keeper, this
-file run as a program, in a session of its own where a kill of the whole process group does not reach it.
+file run as a program, in a session of its own where a kill of the whole process group does not reach it. It runs without Paceline
+(``python -I -S``): this file may import the standard library alone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a person sees of an object at a prompt: ``repr`` in one line, ``print`` in a few, with how to see more."""
+"""Base class of what a person prints at a prompt: ``repr`` in one line, ``print`` in a few, with how to see more."""
 
 from __future__ import annotations
 

@@ -1,9 +1,11 @@
-"""What every specification shares: frozen, strict about keys, quantities with units.
+"""Base classes of all specifications (pydantic): frozen, strict about keys, quantities with units.
 
-A dimensional field is named with its SI unit (``latency_s``). A file may give it in two
-ways: as text under the name without the unit (``latency = "20 us"``), as a person writes it, or as
-a plain number under the full name (``latency_s = 2e-5``), for programs. Anything else,
-such as a bare number under the short name, is refused.
+A dimensional field is named with its SI unit (``latency_s``). A file may give it in two ways: as text under the name without the
+unit (``latency = "20 us"``), as a person writes it, or as a plain number under the full name (``latency_s = 2e-5``), for programs.
+Anything else, such as a bare number under the short name, is refused.
+
+The hash of a scenario is made of what its specifications write: a new key changes all hashes, unless a :class:`Terse` leaves it out
+where it is not set.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 Everything that is a table for a reader is a :class:`Table`: values stay numbers in SI units, and what a
 reader sees follows from the kind of the column (:func:`simulator.base.text.written`). Specifications,
 results and plans, which give *rows* (plain values by column name), show themselves in notebooks as one.
+Which columns results have is declared in ``simulator.results.rows``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""What is wrong with a file, said in one line: the value, the rule, the dotted path, what to try."""
+"""Validates tables from files against specifications, and says what is wrong in one line: dotted path, value, rule, what to try.
+
+The rules themselves are in the specifications; ``_RULES`` puts pydantic's complaints, by their types, into our words.
+"""
 
 from __future__ import annotations
 

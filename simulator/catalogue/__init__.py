@@ -1,1 +1,1 @@
-"""Files that people name: where they are found, how they are read, and keys set by dotted name."""
+"""Reads scenarios and the files that they name, and sets keys by dotted name; ``simulator.base.catalog`` says where files are looked up."""

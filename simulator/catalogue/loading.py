@@ -1,4 +1,9 @@
-"""From a scenario file to a validated :class:`Scenario`; every fault named in one line."""
+"""From a scenario's file, name or table to a validated :class:`Scenario`; every fault named in one line.
+
+Sections get what they ``use``, keys that are set (``--set``), and prices. What a file says of its measurements is dropped where the
+scenario sets another value itself (``overridden``). For that, keys of workloads, clusters and inputs stand here as text, such as
+``_MEASURED_PARTS``. What a scenario then leaves open is decided in ``simulator.resolve.resolve``.
+"""
 
 from __future__ import annotations
 

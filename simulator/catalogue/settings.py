@@ -1,4 +1,7 @@
-"""Dotted keys set in the tables of a file: what is made, what is unset, and what a new value leaves no room for."""
+"""Sets keys of a file's table by dotted name (``--set``): makes sub-tables, unsets keys, and drops what a new value leaves no room for.
+
+Which keys exclude each other stands here as text (``_EITHER_OR``, ``_INSTEAD_OF``), and in ``goes_with`` of specifications.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What others send over links, as a CSV file has it (``cluster.background.trace``)."""
+"""Reads what others send over links from a CSV file (``cluster.background.trace``).
+
+Its columns are the fields of ``TracePoint`` in ``simulator.spec.background``: ``at_s``, and ``load``, ``flows`` or both.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Laws of a schedule that need no run: how much must move, that nothing waits for ever, who gets what."""
+"""Laws of a collective's schedule that need no run: how much must move, that nothing waits for ever, who gets what.
+
+These functions compute; tests/unit/test_collectives.py and program/collectives.py hold schedules and programs to them.
+"""
 
 from __future__ import annotations
 

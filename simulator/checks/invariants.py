@@ -6,6 +6,8 @@ Use it in tests of your own::
 
     def test_my_cluster_is_simulated_soundly():
         audit(load_scenario(Path("my.toml")))
+
+Laws that need no run are in ``simulator.checks.program``; what a new law needs stands in ``simulator.checks``.
 """
 
 from __future__ import annotations

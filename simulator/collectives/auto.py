@@ -1,4 +1,7 @@
-"""The fastest of several collectives for each size, as NCCL chooses algorithm and protocol."""
+"""A collective that takes, for each class of sizes, the one of several candidates that is fastest by their own simulated times.
+
+Which algorithms and protocols are candidates is decided in ``factory``.
+"""
 
 from __future__ import annotations
 

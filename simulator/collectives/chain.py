@@ -1,9 +1,11 @@
 """Broadcast and reduction along a chain, in pieces that follow one another.
 
-NCCL's ring does both so (``src/device/broadcast.h``, ``reduce.h``): from the root around to
-the rank before it, or from the rank after the root around to the root. A rank passes a
-piece on when it has it, and has its own data; a piece crosses when the rank behind has
-entered the collective as well, as a sender needs its receiver's buffers.
+NCCL's ring does both so (``src/device/broadcast.h``, ``reduce.h``): from the root around to the rank before it, or from the rank
+after the root around to the root. A rank passes a piece on when it has it, and has its own data; a piece crosses when the rank
+behind has entered the collective as well, as a sender needs its receiver's buffers.
+
+The messages (``chain_schedule``) and the times at once (:class:`Chain`) describe the same: change both together
+(tests/oracle/test_groups.py compares them).
 """
 
 from __future__ import annotations

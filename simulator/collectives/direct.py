@@ -1,8 +1,9 @@
 """All-to-all: every rank sends each other one its part directly, all at the same time.
 
-NCCL's way of writing it is one group of ``ncclSend`` and ``ncclRecv`` to and from all
-others, which make progress independently (its user guide, Point-to-point communication);
-MPICH's for messages of medium size is the same (Thakur, Rabenseifner and Gropp 2005).
+NCCL's way of writing it is one group of ``ncclSend`` and ``ncclRecv`` to and from all others, which make progress independently
+(its user guide, Point-to-point communication); MPICH's for messages of medium size is the same (Thakur, Rabenseifner and Gropp
+2005). The messages (``direct_schedule``) and the times at once (:class:`Direct`) describe the same: change both together
+(tests/oracle/test_groups.py compares them).
 """
 
 from __future__ import annotations

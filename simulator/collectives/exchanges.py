@@ -1,4 +1,7 @@
-"""The messages of collectives, one for each bucket, over paths that are laid for them."""
+"""Makes the messages of collectives part of a program: one :class:`~simulator.program.program.Exchange` for each bucket, with its paths.
+
+How they are sent is in ``message_level`` (SimPy) and in ``simulator.engine.compiled.collectives``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The collective that a strategy asks for, with the copies between hosts and devices around it."""
+"""Makes the collective for an algorithm (or ``auto``), a protocol and a group of ranks.
+
+Names of algorithms are those of ``simulator.program.operations.ALGORITHMS``, for a strategy's key also ``Algorithm`` of
+``simulator.strategies.all_reduce``: a new one is named there, and built here in ``_at_once`` and ``_by_trial``. Two schedules stand
+here as well: reduction to one device, and hierarchical copy. Copies between hosts and devices: ``simulator.engine.vectorised.fusing``.
+"""
 
 from __future__ import annotations
 

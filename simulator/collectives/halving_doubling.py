@@ -1,12 +1,13 @@
-"""Recursive halving and doubling.
+"""All-reduce by recursive halving and doubling.
 
-Ranks exchange halves of what they hold with partners at distance 1, 2, 4, ...: first half
-of the buffer, then a quarter, until each holds the sum of one part; then they gather the
-parts in the opposite order. The two of a pair wait for one another, as large messages of
-MPI do, so that nobody has two exchanges under way. Ranks beyond a power of two fold: of the first pairs, the even
-rank gives its whole buffer to the odd one, and gets the whole result at the end. See
-Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in
-MPICH", IJHPCA 2005.
+Ranks exchange halves of what they hold with partners at distance 1, 2, 4, ...: first half of the buffer, then a quarter, until each
+holds the sum of one part; then they gather the parts in the opposite order. The two of a pair wait for one another, as large
+messages of MPI do, so that nobody has two exchanges under way. Ranks beyond a power of two fold: of the first pairs, the even rank
+gives its whole buffer to the odd one, and gets the whole result at the end. See Thakur, Rabenseifner and Gropp, "Optimization of
+collective communication operations in MPICH", IJHPCA 2005.
+
+The messages (``halving_doubling_schedule``) and the times at once (:class:`HalvingDoubling`) describe the same: change both together
+(tests/oracle/test_collectives.py compares them).
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
 """Hierarchical all-reduce.
 
-A ring inside each node reduces and scatters, so that device k of a node holds the sum of
-shard k; the devices that hold the same shard all-reduce it in a ring between the nodes;
-the rings inside the nodes gather. Between nodes go 2 (m - 1) / m S a node rather than as
-much through one device. See Jia et al., "Highly scalable deep learning training system
-with mixed-precision", 2018, section 5.2, and Horovod's hierarchical all-reduce.
+A ring inside each node reduces and scatters, so that device k of a node holds the sum of shard k; the devices that hold the same
+shard all-reduce it in a ring between the nodes; the rings inside the nodes gather. Between nodes go 2 (m - 1) / m S a node rather
+than as much through one device. See Jia et al., "Highly scalable deep learning training system with mixed-precision", 2018,
+section 5.2, and Horovod's hierarchical all-reduce.
+
+The messages (``hierarchical_schedule``) and the times at once (:class:`Hierarchical`) describe the same: change both together
+(tests/oracle/test_collectives.py compares them).
 """
 
 from __future__ import annotations

@@ -1,18 +1,15 @@
 """Every message of a collective a transfer of its own on the shared network.
 
-What is known of a collective that goes on stands in a few numbers for each rank and each
-lane, and nothing calls itself: whatever changes (data ready, a message received, a last
-message gone) appends the ranks that may now go on to :meth:`simulator.network.kernel.Kernel.soon`.
+What is known of a collective that goes on stands in a few numbers for each rank and each lane, and nothing calls itself: whatever
+changes (data ready, a message received, a last message gone) appends the ranks that may now go on to
+:meth:`simulator.network.kernel.Kernel.soon`. A rank that has ended a bucket has mostly got something that came of every other rank's
+data, so nobody is more than one bucket ahead. In a broadcast or a reduction, or where buckets differ in what they do, it can be; there
+a message waits until its target is far enough. So a rank receives messages of the bucket that it is at and of the next one: two sets
+of counters, for even and odd buckets, are enough, and each is clean again when its rank ends its bucket. Switches that add what
+ranks send are members behind the ranks, which may enter any bucket at once.
 
-How far apart can ranks be? A rank that has ended a bucket has got something that came of
-every other rank's data (all-reduce, reduce-scatter, all-gather, all-to-all), so all have
-entered that bucket: nobody is more than one bucket ahead of anybody. In a broadcast or a
-reduction a rank can be further ahead, but there a message waits until its target has
-entered the same bucket; and should buckets differ in what they do, any message waits until
-its target is at most one bucket behind. So a rank receives messages of the bucket that it
-is at and of the next one, no others: two sets of counters, for even and odd buckets, are
-enough, and each is clean again when the rank that it belongs to ends its bucket. Switches
-that add what ranks send are members behind the ranks, which may enter any bucket at once.
+``simulator.engine.compiled.collectives`` does the same, compiled: change both together
+(tests/oracle/test_compiled_collectives.py holds them equal).
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
 """All-reduce by NVSwitches (NVLink SHARP): inside a node or island the switch adds, and sends copies of the sum.
 
-Each device owns a part. Piece by piece all devices put out a part, the switch adds it and
-gives the sum to the owner (``multimem.ld_reduce``); the owner puts it out again, and the
-switch sends it to all (``multimem.st``). So (g + 1) / g S leave and reach each of g
-devices, and not 2 (g - 1) / g S one after the other as in a ring: S. Jeaugey, NVIDIA/nccl-tests
-issue 212. Between nodes the owners of a part reduce it in a double binary tree (NCCL's
-NVLSTree), or the fabric's switches do (NVLS with CollNet); all of it is one pipeline.
-NCCL: ``src/device/all_reduce.h``, ``src/transport/nvls.cc``.
+Each device owns a part. Piece by piece all devices put out a part, the switch adds it and gives the sum to the owner
+(``multimem.ld_reduce``); the owner puts it out again, and the switch sends it to all (``multimem.st``). So (g + 1) / g S leave and
+reach each of g devices, and not 2 (g - 1) / g S one after the other as in a ring: S. Jeaugey, NVIDIA/nccl-tests issue 212. Between
+nodes the owners of a part reduce it in a double binary tree (NCCL's NVLSTree), or the fabric's switches do (NVLS with CollNet); all
+of it is one pipeline. NCCL: ``src/device/all_reduce.h``, ``src/transport/nvls.cc``. Times at once come from ``trial`` runs of the
+messages.
 """
 
 from __future__ import annotations

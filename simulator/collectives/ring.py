@@ -1,12 +1,13 @@
 """Rings, in one direction or in both: all-reduce, reduce-scatter and all-gather.
 
-The buffer is cut into one chunk a rank. In each round every rank sends one chunk to the
-next rank: n - 1 rounds reduce and scatter, n - 1 gather, and an all-reduce is one after
-the other. See Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of
-workstations", 2009. The bidirectional ring sends one half of the buffer clockwise and the
-other half counter-clockwise: it gains where the two neighbours are reached by different
-links. Where NICs belong to devices there is a ring for each rail, with its part of the
-buffer, which enters every node at a device of that rail, as NCCL's channels do.
+The buffer is cut into one chunk a rank. In each round every rank sends one chunk to the next rank: n - 1 rounds reduce and scatter,
+n - 1 gather, and an all-reduce is one after the other. See Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters
+of workstations", 2009. The bidirectional ring sends one half of the buffer clockwise and the other half counter-clockwise: it gains
+where the two neighbours are reached by different links. Where NICs belong to devices there is a ring for each rail, with its part of
+the buffer, which enters every node at a device of that rail, as NCCL's channels do.
+
+The messages (the schedules) and the times at once (:class:`Rings`) describe the same: change both together
+(tests/oracle/test_collectives.py, test_groups.py and test_fabrics.py compare them).
 """
 
 from __future__ import annotations

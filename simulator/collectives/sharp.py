@@ -1,8 +1,9 @@
 """All-reduce by the fabric's switches (SHARP): each node sends its data once and receives the sum once.
 
-A ring inside each node reduces and scatters, as in the hierarchical all-reduce; of each
-part the ranks that hold it send it to a tree of switches (:mod:`simulator.collectives.aggregation`),
-piece by piece, and get the sum; rings inside the nodes gather.
+A ring inside each node reduces and scatters, as in the hierarchical all-reduce; of each part the ranks that hold it send it to a
+tree of switches (:mod:`simulator.collectives.aggregation`), piece by piece, and get the sum; rings inside the nodes gather. The
+messages (``sharp_schedule``) and the times at once (:class:`Sharp`) describe the same: change both together
+(tests/oracle/test_fabrics.py compares them).
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Times of collectives from trial runs, message by message, on a copy of the network that only the group and those beside it use.
 
-Of very many pieces only some are simulated, and the rest is extrapolated: :func:`at_a_steady_pace_s`.
+For algorithms without times of their own, and networks on which theirs do not hold; always on the SimPy network, whichever engine
+runs. Of very many pieces only some are simulated, and the rest is extrapolated: :func:`at_a_steady_pace_s`.
 """
 
 from __future__ import annotations

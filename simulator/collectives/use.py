@@ -1,4 +1,7 @@
-"""What collectives that are evaluated at once have carried over the links, port by port."""
+"""Counts the bytes and seconds of use of each link for collectives that are evaluated at once, without single messages.
+
+Message by message the links' ports count this themselves (tests/unit/test_collectives.py compares both).
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""What the messages of a collective cross: the group's ranks, connections, and the protocol's cost of a message.
+"""The network as a collective sees it: its group of ranks, the paths of its messages, and the protocol's cost of a message.
 
-NCCL's protocols trade latency for bytes: see :class:`simulator.spec.cluster.Protocols`.
+:class:`Cabling` is the interface that ``simulator.program.wiring.Wiring`` has. NCCL's protocols trade latency for bytes: see
+:class:`simulator.spec.cluster.Protocols`.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What runs a program: draws, engines, and what they measure."""
+"""Runs one replication of a program: its random draws, the engines (``simpy``, ``compiled``, ``vectorised``), and what they measure."""

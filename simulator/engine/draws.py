@@ -1,8 +1,9 @@
-"""All that one replication draws, as arrays, the same for every engine.
+"""The random draws that engines need in one replication, as arrays: speeds, starts, jitter, orders of pulls, weights of messages.
 
-Each worker has a row of its own of what is drawn of a name (``simulator/base/rng.py``), so that
-no draw depends on how many workers there are, on the order in which engines ask, or on how
-many draws they ask for at a time.
+Each worker has a row of its own of what is drawn of a name (``simulator/base/rng.py``), so that no draw depends on how many
+workers there are, on the order in which engines ask, or on how many draws they ask for at a time. All engines use these; results
+change with the name of a stream or the order of the arithmetic. Slow-downs and draws in common are in ``slowdowns``. SimPy's network
+draws its weights itself (``replication`` opens the stream ``weights``); uncertain parameters: ``simulator.resolve.drawing``.
 """
 
 from __future__ import annotations

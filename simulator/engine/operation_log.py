@@ -1,4 +1,9 @@
-"""What an engine did with a program's operations, as records."""
+"""Records of a program's operations: looks up what the numbers of ranks and operations stand for, and calls the log with it.
+
+Event by event only: the SimPy engine calls it directly, the compiled one by ``simulator.engine.compiled.observer``. Each call but
+``joined`` must give exactly one numbered record, since machine code counts along (``simulator.engine.compiled.observed_rows``).
+The vectorised engine calls :class:`simulator.base.log.Log` itself.
+"""
 
 from __future__ import annotations
 

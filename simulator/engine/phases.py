@@ -1,4 +1,4 @@
-"""Whether asynchronous workers move together: the order of their phases, and when it was lost.
+"""Measures whether asynchronous workers step in unison: the order of their phases in each round, and when it was lost.
 
 A worker's phase is how far it is in its step, as an angle. The order is the length of the
 mean of the workers' unit vectors (Kuramoto 1975): 1 if all are at the same point, about

@@ -1,4 +1,4 @@
-"""How far a replication has come, told now and then to whoever waits for it."""
+"""Calls back now and then, while a replication runs, with the share of its steps that has ended; every engine uses it."""
 
 from __future__ import annotations
 

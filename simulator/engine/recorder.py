@@ -1,13 +1,13 @@
 """Counts steps, cuts the warm-up, and keeps the statistics of what is measured.
 
-The window opens when ``opens_at`` replica-steps have ended and closes when ``closes_at``
-have, or when an engine closes it; the simulation ends there. Where replicas make each step
-together, none can end a step before all have ended the one before, so the window holds
-whole steps; of local SGD it holds whole averaging periods.
-
-An engine tells what happens in the order in which it happens, one by one or in blocks of
-any size, which makes no difference to any statistic. It stops where the window opens and
+The window opens when ``opens_at`` replica-steps have ended and closes when ``closes_at`` have, or when an engine closes it; the
+simulation ends there. Where replicas make each step together, none can end a step before all have ended the one before, so the
+window holds whole steps; of local SGD it holds whole averaging periods. An engine tells what happens in the order in which it
+happens, one by one or in blocks of any size, which makes no difference to any statistic. It stops where the window opens and
 where it closes, to say how long everything has been in use.
+
+``STEP_COLUMNS`` and ``UPDATE_COLUMNS`` are filled by name or by place in ``layout`` and ``record`` of ``simulator.engine.compiled``
+and in ``simulator.engine.vectorised.engine``. Results are made of :class:`Measured` in ``simulator.results.metrics``.
 """
 
 from __future__ import annotations

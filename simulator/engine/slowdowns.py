@@ -1,4 +1,7 @@
-"""What steps are slow by besides jitter: chains of two states, one of each device or one that many have in common, and shared draws."""
+"""What makes steps slower besides jitter: two-state Markov chains of a device or of a group, and draws that ranks have in common.
+
+Only ``draws`` uses it. The names of streams here decide what existing scenarios draw.
+"""
 
 from __future__ import annotations
 

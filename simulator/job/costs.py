@@ -1,4 +1,8 @@
-"""What a job consists of besides its windows: its epochs in steps, and what each thing beside steps takes in one run."""
+"""A job without faults, as numbers: steps of each epoch, and what start-up, evaluations and checkpoints take in one run.
+
+Nothing is simulated here: seconds of a step come from outcome.py, the rest from ``[job]`` or the workload's ``[overheads]``. Mean
+times between faults are worked out here too; what faults do is in faults.py and renewal.py.
+"""
 
 from __future__ import annotations
 

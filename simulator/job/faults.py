@@ -1,4 +1,7 @@
-"""When what fails, and what becomes of the training then."""
+"""Faults of a job: when workers, servers and nodes fail, and what each failure does to the training.
+
+How long a run lasts with them is worked out in renewal.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How often to write a checkpoint: what is lost to faults against what writing costs."""
+"""Intervals between checkpoints: what is lost to faults against what writing costs (Young, Daly, and the best)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The whole job of a scenario, from windows of its steps: how long, for how much, and where the time goes."""
+"""The whole job of a scenario, from simulated steps of it: how long, for how much, and where the time goes.
+
+Few steps are simulated (a window, by ``simulator.run``): those of later epochs and, where they differ, of the first epoch or of fewer
+workers. The rest is computed: costs.py has a job without faults, renewal.py runs it with them.
+"""
 
 from __future__ import annotations
 

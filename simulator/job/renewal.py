@@ -3,7 +3,7 @@
 Between two events (the end of an epoch, a fault, a worker that is back) steps go on at a constant pace, with a checkpoint after
 every so often, so that where the training is at any moment follows from a formula. A fault that stops the training takes it back
 to the last checkpoint that had been written; what was done since is lost. Faults may come at any time: while a checkpoint is
-written, and while the training starts again.
+written, and while the training starts again. tests/oracle/test_whole_job.py makes the same jobs step by step.
 """
 
 from __future__ import annotations

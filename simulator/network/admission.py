@@ -1,14 +1,12 @@
 """Turns: a node begins only a given number of messages at a time in each direction, in the order in which they came.
 
-A message begins once both the sender's and the receiver's side have a turn to give. The
-order of arrival decides between those that both could begin; a message that waits for one
-side does not hold up later ones that need it not: they pass (a NIC with a queue for each
-peer, not head-of-line blocking). Of a connection, only the message in front stands for a
-turn, so that none overtakes another.
+A message begins once both the sender's and the receiver's side have a turn to give. One that waits for one side does not hold
+up later ones that do not need that side (a NIC with a queue for each peer, no head-of-line blocking). Of a connection only the
+message in front stands for a turn, so that none overtakes another. Who may begin is settled at the end of an instant. A message
+that cannot begin is parked with a side that has no turn left, and looked at again only when that side has one.
 
-Who may begin is settled at the end of an instant, when all that came and all that ended
-are known. A message that cannot begin is parked with a side that has no turn left, and
-looked at again only when that side has one: then, what waits elsewhere waits for others.
+``simulator.engine.compiled.admission`` does the same, compiled: change both together
+(tests/oracle/test_compiled_network.py holds them equal).
 """
 
 from __future__ import annotations

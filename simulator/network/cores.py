@@ -1,14 +1,12 @@
-"""One machine's cores, where all nodes of a cluster are processes on it.
+"""The scheduler of one machine's cores, for clusters whose nodes are all processes on that machine.
 
-Tasks stand in one queue, in order of arrival. A free core takes the task in front and
-works on it for a time slice at most while others wait; what is then left of it goes to
-the back of the queue: round robin (Kleinrock, Queueing Systems, volume 2, chapter 4),
-with several servers. Work shorter than a slice is done in order of arrival; long work
-comes to processor sharing, which is the limit of ever shorter slices.
+Tasks stand in one queue, in order of arrival. A free core takes the task in front and works on it for a time slice at most while
+others wait; what is then left goes to the back of the queue: round robin (Kleinrock, Queueing Systems, volume 2, chapter 4),
+with several servers. Cores that work at the same time may slow each other down (memory bandwidth, caches, a step's own threads
+that find no core idle): a task with a slowdown of s takes 1 + s (b - 1) seconds for a second of its work while b cores are busy.
 
-Cores that work at the same time may slow each other down (memory bandwidth, caches, a
-step's own threads that find no core idle): a task with a slowdown of s takes 1 + s (b - 1)
-seconds for a second of its work while b cores are busy.
+``simulator.engine.compiled.cores`` does the same, compiled, with the ``ROUNDING`` of this module: change both together
+(tests/oracle/test_compiled_network.py holds them equal).
 """
 
 from __future__ import annotations

@@ -1,15 +1,14 @@
-"""Weighted max-min fair shares, found anew only where something changed.
+"""Weighted max-min fair shares of ports, computed again only where connections or capacities changed.
 
-A connection's rate is its weight times a level. An allocation is max-min fair if and only
-if every connection has a bottleneck: a port that is full, or gives each the most that it
-may, and on which no connection has a higher level (Bertsekas and Gallager, Data Networks,
-6.5.2). :func:`settle` repairs that condition port by port, starting where connections
-came or went: a port that owns connections shares out what the others leave; it takes over
-whoever gets more than that; a port that owns none but is overfull takes over its fastest.
-Whoever is touched is looked at again. Flows of others that always have something to send
-over a port are owned by it, and by nobody else. When nothing is left to look at, the condition
-holds everywhere. Should that take long, the part of the network that hangs together with
-the change is computed by progressive filling, which always ends.
+A connection's rate is its weight times a level. An allocation is max-min fair if and only if every connection has a bottleneck:
+a port that is full, or gives each the most that it may, and on which no connection has a higher level (Bertsekas and Gallager,
+Data Networks, 6.5.2). :func:`settle` repairs that condition port by port: a port that owns connections shares out what the
+others leave, and takes over whoever gets more than that; a port that owns none but is overfull takes over its fastest. Whoever
+is touched is looked at again. Flows of others that always have something to send over a port are owned by it alone. Should that
+take long, the part of the network that hangs together with the change is computed by progressive filling, which always ends.
+
+``simulator.engine.compiled.fairness`` does the same, compiled, with the constants of this module: change both together
+(tests/oracle/test_compiled_network.py holds them equal).
 """
 
 from __future__ import annotations

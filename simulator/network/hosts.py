@@ -1,4 +1,8 @@
-"""What a node's messages share besides the bytes of its link: turns in each direction, and a CPU."""
+"""The state of a node's host beside its links: turns in each direction, transfers in progress, and work on messages.
+
+It decides nothing: ``flows`` has hosts work on messages and draws weights of transfers, ``admission`` gives turns. The compiled
+counterparts are the records ``HOST`` and ``TURNS`` of ``simulator.engine.compiled.layout``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Ports, connections and hosts, for an engine of objects, from a program's tables."""
+"""Makes ports, connections and hosts as objects from a program's tables, for the SimPy engine and for trial runs of collectives.
+
+The compiled engine makes its own records from the same tables in ``simulator.engine.compiled.state``: what is new in a table must
+be read there as well. The tables themselves come from ``simulator.program.wiring``.
+"""
 
 from __future__ import annotations
 

@@ -1,12 +1,14 @@
 """Ports (one direction of a link) and the connections that cross them.
 
-A connection gets the rate of its *bottleneck*, the port that owns it, times its own
-weight. A port keeps a virtual clock, the bytes per unit of weight that each connection it
-owns has been given so far, and a heap of the clock readings at which their messages end:
-a change of rate touches the port, not its connections.
+A connection gets the rate of its *bottleneck*, the port that owns it, times its own weight. A port keeps a virtual clock, the
+bytes per unit of weight that each connection it owns has been given so far, and a heap of the clock readings at which their
+messages end: a change of rate touches the port, not its connections. Which port owns whom is decided in ``fairness``.
 
-Sums of weights are exact, so that a port that lost its last connection has a sum of 0 and
-an order of arrivals leaves no trace: weights are multiples of 2**-24.
+Sums of weights are exact, so that a port that lost its last connection has a sum of 0 and an order of arrivals leaves no trace:
+weights are multiples of 2**-24.
+
+``simulator.engine.compiled.ports``, and ``ample`` for :func:`leave_out_ample`, do the same, compiled: change both together
+(tests/oracle/test_compiled_network.py holds them equal).
 """
 
 from __future__ import annotations

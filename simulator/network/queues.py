@@ -1,16 +1,13 @@
-"""What waits before a link that has one queue for all: a message that starts later waits behind it.
+"""How long a message waits behind what others have queued, where each link has one queue for all connections.
 
-Where connections have no queues of their own, TCP keeps data of each connection waiting
-before the bottleneck. Two kinds of bottleneck differ. A sender's own link gets from each
-of its connections as much as that is allowed to have on its way at once, as soon as it
-starts. A receiver's link gets from each sender no more than that one's link carries:
-nothing waits there as long as a single sender has its full rate, and what several send
-beyond the link's rate waits, up to the buffer, and stays until the link has caught up.
-It is made of windows. Losses cut them when the most connections shared the buffer, so that
-each has its part of it, and they are kept between transfers (RFC 5681, sections 3.1 and
-4.1; RFC 9438): when some of the connections have ended, no more than the others' parts waits.
-Shares of messages under way are not changed by it: data of all leave the queue at the
-rates at which they come in.
+TCP keeps data of each connection waiting before the bottleneck. A sender's own link gets from each of its connections as much as
+that may have on its way at once, as soon as it starts. Before a receiver's link nothing waits as long as a single sender has its
+full rate; what several send beyond the link's rate waits, up to the buffer, and stays until the link has caught up. Losses cut
+the windows when the most connections shared the buffer, and they are kept between transfers (RFC 5681, sections 3.1 and 4.1;
+RFC 9438): when some connections have ended, no more than the others' parts waits. Shares of messages under way are not changed.
+
+``simulator.engine.compiled.queues`` does the same, compiled: change both together
+(tests/oracle/test_compiled_network.py holds them equal).
 """
 
 from __future__ import annotations

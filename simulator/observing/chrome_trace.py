@@ -1,14 +1,13 @@
-"""A run in the trace event format that Perfetto and chrome://tracing read.
+"""Draws a recorded run in the trace event format that Perfetto and chrome://tracing read.
 
-Format: "Trace Event Format", Google, 2016: complete events ("X") for work, flow events
-("s", "f") for the arrows of messages, metadata ("M") for names and order.
+Format: "Trace Event Format", Google, 2016: complete events ("X") for work, flow events ("s", "f") for the arrows of messages,
+metadata ("M") for names and order. ``otherData`` stands before the events and begins with ``written_by``: by that :data:`TRACE` tells
+a trace that a new one may replace.
 
-A connection carries its messages in order, so each is drawn from when it is first in it.
-Messages between two devices, which may have several connections, overlap nevertheless,
-and slices of one track may only nest: Perfetto drops or misplaces others. They are drawn
-in lanes, further tracks below the first one. Asynchronous events ("b", "e") overlap freely, but Perfetto groups
-them by name rather than by connection, and binds no arrows to them, since flow events
-name a thread.
+A connection carries its messages in order, so each is drawn from when it is first in it. Messages between two devices, which may
+have several connections, overlap nevertheless, and slices of one track may only nest: Perfetto drops or misplaces others. They are
+drawn in lanes, further tracks below the first one. Asynchronous events ("b", "e") overlap freely, but Perfetto groups them by name
+rather than by connection, and binds no arrows to them, since flow events name a thread.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""A run kept in memory, with the names of its ranks, for audits, traces and critical paths; and several observers of one run."""
+"""Observers that keep a run's records in memory, with the names of its ranks (``Recording``), or hand them to several (``FanOut``).
+
+Traces, critical paths, audits and the timeline of a report read a ``Recording``; to follow a long run in bounded memory see
+``tensorboard``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What bounds a step, in words: its critical path added up by kind and place."""
+"""Says in a sentence what bounds a step: its critical path added up by kind and place.
+
+The sentence stands on the terminal, in traces and in reports; names of messages come from the program's operations.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,11 @@
-"""When a replica stood still for others, and for whom, read off the causes of a run's work.
+"""Finds when a replica waited for other replicas, and for which, from the causes in a run's records.
 
-What lets a replica go on brings what somebody made: a gradient in the mean of all, a part
-of an all-reduce, a peer's variables. Followed back over messages and services, its causes
-lead to the work that made it. Until that had ended the replica waited for its maker, and
-from then on for messages and services.
+What lets a replica go on brings what somebody made: a gradient in the mean of all, a part of an all-reduce, a peer's variables.
+Followed back over messages and services, its causes lead to the work that made it. Until that had ended the replica waited for its
+maker, and from then on for messages and services.
+
+Engines measure waiting by themselves, without causes: tests/property/test_waiting.py compares both. Of models that are cut, messages
+and passes are told by the names that ``simulator.strategies.hybrid.routine`` gives them.
 """
 
 from __future__ import annotations

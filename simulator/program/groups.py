@@ -4,7 +4,8 @@ A partition divides all ranks into groups, so that each rank is in exactly one o
 all ranks, the shards of each tensor, the copies of each shard. A rank takes part in the
 collectives of its group of every partition that its routine names. Those of one partition
 follow one another, as on one stream of a device; those of several partitions go on at the
-same time and share the links.
+same time and share the links. Both event engines ask here what follows from that, so that
+they agree; strategies make the groups (``simulator.strategies.hybrid.groups``).
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""What others send over the links of a cluster, put on the ports of its tables (:mod:`simulator.spec.background`)."""
+"""The background traffic of others (``cluster.background``) on the ports of a cluster: what it leaves of each, and how that changes.
+
+:mod:`simulator.spec.background` describes it. Engines follow the changes: ``Network.follow`` in ``simulator.network.flows``, and
+``simulator.engine.compiled.background``. Loads of single links (``each_link``) are drawn by the names of ports, in words
+(port_names.py): another name has another load. "Neighbours" are other jobs here, not other workers.
+"""
 
 from __future__ import annotations
 

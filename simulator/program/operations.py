@@ -1,5 +1,9 @@
 """What a collective can do, by which algorithms, and which libraries have them.
 
+Names of algorithms stand as text in ``simulator.collectives.factory`` too, those of all-reduces also
+in ``Algorithm`` of ``simulator.strategies.all_reduce``. ``Operation`` of program.py is something else:
+what a rank does in a step.
+
 Sizes are those of NCCL's own tests (``nccl-tests``, ``PERFORMANCE.md``): ``size_bytes`` is
 the larger of what a rank puts in and what it gets out.
 

@@ -1,4 +1,7 @@
-"""Switches that add what ranks send and send copies of the sum, as ends of paths: numbers below 0, as replicas have those from 0 on."""
+"""How paths name switches that add what ranks send (SHARP, NVLS): by numbers below 0, as replicas have those from 0 on.
+
+``simulator.program.wiring`` lays paths to them, ``simulator.collectives`` sends over these.
+"""
 
 from __future__ import annotations
 

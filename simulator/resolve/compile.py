@@ -1,4 +1,4 @@
-"""From a scenario to its step program."""
+"""Makes the step program of what one replication simulates, by asking its strategy for it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """What a scenario leaves out that decides its result: taken as real TensorFlow was measured to do it, with the reason.
 
-Everything else that is left out is either said by its own default or asked for.
+Everything else that is left out is either said by its own default or asked for. Keys of a strategy
+are its own matter (``filled_in``, ``left_open``); what is taken for links and hosts is in practice.py,
+for ``[training]`` in trained.py.
 """
 
 from __future__ import annotations

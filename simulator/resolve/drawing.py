@@ -1,4 +1,9 @@
-"""What one replication simulates: a resolved scenario with one draw of all that is left open."""
+"""Makes what one replication simulates: a resolved scenario with one draw of all that fits and constants leave open.
+
+Each draw has a stream of random numbers of its own name: another name gives other results. An exchange with servers that was
+measured as part of a step is taken out of its times here as well. The jitter of steps, and when workers start, is drawn in
+``simulator.engine.draws``.
+"""
 
 from __future__ import annotations
 

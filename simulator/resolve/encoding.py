@@ -1,4 +1,7 @@
-"""Compressing gradients as work of the devices: part of the backward pass and of the update."""
+"""Puts the time of compressing gradients into a workload: into the backward pass and the update.
+
+It is done for each replication, so that engines know nothing of it. How long it takes says the strategy (``encoding_s``).
+"""
 
 from __future__ import annotations
 

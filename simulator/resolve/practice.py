@@ -1,9 +1,10 @@
-"""From nominal rates to what training gets of them, and what else happens on machines whose links are described by their sort.
+"""Applies the constants of practice: what training gets of nominal rates, and what messages cost hosts, where nobody says.
 
 A cluster that says what sort its links are (``cluster.intra_node.sort = "nvlink"``) gives
 their nominal bandwidth. Before it is simulated each is multiplied by the share that
 software gets of it, with a draw of that share for each replication. What the scenario gives
-as achieved (no sort), and what it sets itself, stays as it is.
+as achieved (no sort), and what it sets itself, stays as it is. The constants, and how they
+are drawn, are in :mod:`simulator.spec.constants`; here is what each is applied to, by its name.
 
 Where TensorFlow's gRPC carries tensors, hosts work on each tensor and each byte, and a
 coordinator takes some time to hand out a step, unless the scenario says how long that takes, or that nothing

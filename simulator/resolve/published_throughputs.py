@@ -1,4 +1,8 @@
-"""How fast others have trained published models on single devices: rows of ``models/published/speeds.csv``, each with its source."""
+"""How fast others have trained published models on single devices: ``models/published/speeds.csv`` and ``speed_models.toml``.
+
+Columns are the fields of :class:`PublishedThroughput`, keys those of :class:`Model`. Here rows are read and paired; rules that
+move a workload by them are in device_transfer.py, roofline.py and precision.py.
+"""
 
 from __future__ import annotations
 

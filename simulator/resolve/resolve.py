@@ -7,7 +7,8 @@ cluster has is moved to it, and one whose times are computed is computed for it
 (:mod:`simulator.resolve.device_transfer`); its step is made as ``[training]`` says, in parts or in
 another precision (:mod:`simulator.resolve.trained`); what is left out is taken as TensorFlow was
 measured to do it (:mod:`simulator.resolve.defaults`); and links of which a sort alone is known get
-rates that are uncertain (:mod:`simulator.resolve.practice`), drawn for each replication.
+rates that are uncertain (:mod:`simulator.resolve.practice`), drawn for each replication. A strategy
+that cuts nothing is replaced by the simpler one that does the same.
 """
 
 from __future__ import annotations

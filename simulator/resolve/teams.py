@@ -1,4 +1,8 @@
-"""Devices that go through each step together, taken as one: those of a worker of parameter servers, and those that split tensors."""
+"""Takes devices that go through each step together as one: those of a worker of parameter servers, and those that split tensors.
+
+Which devices these are says the strategy (``together``). Programs and engines know such a team as one rank only; results and
+records ask for it here too.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``[training]`` makes of a workload: passes made in parts, or a part of them twice, and times in another precision."""
+"""Applies ``[training]`` to a workload: passes made in parts, or a part of them twice, and times in another precision."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a run means: figures, intervals, what limits, what would help, warnings."""
+"""Makes results of what replications measured: figures, intervals, what limits, what would help, warnings."""

@@ -1,4 +1,9 @@
-"""What limits a scenario, said in words."""
+"""What limits the throughput of a scenario, as a name and a sentence.
+
+Shares of a step decide, or what next_change.py has simulated, where several parts may limit. Names are ``Limit`` of
+``simulator.spec.figures``, by which results are sorted and compared. Sentences on input pipelines are in input_limits.py, on trainings
+that cut their model in hybrid_limits.py.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 A workload is measured on one worker, so a number of workers is never within what was
 calibrated. What can be known is whether predictions of that *kind* of training were held
-against real runs of as many workers: ``models/evidence.toml`` lists them.
+against real runs of as many workers: ``models/evidence.toml`` lists them. Its keys are the
+fields of :class:`Checked`; kinds and modes are the words of strategies (``kind``, ``checked_as``).
 """
 
 from __future__ import annotations

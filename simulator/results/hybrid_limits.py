@@ -1,4 +1,8 @@
-"""What limits a training that cuts its model: the pipeline's bubble, a slow stage, exchanges that passes wait for."""
+"""What limits a training that cuts its model: the pipeline's bubble, a slow stage, exchanges that passes wait for.
+
+bottleneck.py asks it. Exchanges are told apart by the names of ``simulator.spec.figures.Exchange``, which
+``simulator.strategies.hybrid.described`` gives them.
+"""
 
 from __future__ import annotations
 

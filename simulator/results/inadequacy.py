@@ -1,8 +1,10 @@
-"""How the discrepancy of a regime reaches the throughput of one scenario.
+"""How what predictions are off by (their discrepancy) reaches the throughput of one scenario.
 
 What is known of a prediction is the breakdown of its steps; with compute that takes
 e^c times as long and communication that takes e^m times as long its steps follow from
-that, nearly, without simulating again (:func:`factor`).
+that, nearly, without simulating again (:func:`factor`). The names of regimes made here are
+those in ``models/discrepancy.toml``, which ``evidence.discrepancy`` writes, and in
+``models/validated/*.csv``; :mod:`simulator.spec.discrepancy` has the format.
 """
 
 from __future__ import annotations

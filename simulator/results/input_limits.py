@@ -1,4 +1,4 @@
-"""Which part of a pipeline limits a training that waits for its input, and what would help, in words."""
+"""Which part of an input pipeline limits a training that waits for its input, and what would help, in words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""From what replications measured to a result; docs/metrics.md has each formula."""
+"""Makes a result of what replications measured; docs/metrics.md has each formula, and changes with it.
+
+What is measured is decided in ``simulator.engine.recorder``. Keys of a result are in results.py and ``simulator.spec.figures``.
+"""
 
 from __future__ import annotations
 

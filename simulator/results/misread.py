@@ -1,5 +1,7 @@
-"""What a scenario says and may not mean: keys that change nothing beside the others, multiples that look like percentages, figures that
-nothing in the world has.
+"""What a scenario says and may not mean: keys without effect, multiples that look like percentages, figures beyond all that is in use.
+
+Nothing is refused: each becomes a warning of the result. Keys stand here as text (``_of_the_cluster``, ``_of_the_strategy``,
+``_of_the_rest``); a key that other keys can make useless is added there. Ranges of figures are in ``simulator.spec.plausible``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Columns of a table of results: the figures that one compares, under plain names with their units.
 
-:data:`COLUMNS` is the one list of them; frames, CSV files, the terminal and the report choose from it.
+:data:`COLUMNS` is the one list of them; frames, CSV files, the terminal and the report choose from it. Users know columns by their
+names. ``of`` is the path of an attribute of a :class:`~simulator.results.results.Result`, as text.
 """
 
 from __future__ import annotations

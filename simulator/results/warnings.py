@@ -1,4 +1,8 @@
-"""What a reader must know before trusting a result: assumptions, and the edge of what was measured."""
+"""The warnings that a result carries: what a reader must know before trusting it, such as assumptions and the edge of what was measured.
+
+Each code is explained in ``WARNINGS`` of ``simulator.spec.figures`` (tests/unit/test_warnings.py). Some warnings are made elsewhere:
+misread.py, a strategy's ``avoided``, ``warned_of`` of ``simulator.job.outcome``.
+"""
 
 from __future__ import annotations
 

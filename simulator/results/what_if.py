@@ -1,4 +1,8 @@
-"""A scenario with one thing changed: its network, its devices, its servers, its batch."""
+"""A scenario with one thing changed: its network, its devices, its servers, its input, its batch, its strategy.
+
+Most changes are by a factor, and reach the draws that a fit has left too. Which changes are tried is decided elsewhere: in
+next_change.py and ``paceline.planning``.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,10 @@
-"""A device as its maker describes it: memory, bandwidth and peak rates, each with its source.
+"""A device as its maker describes it: memory, bandwidth and peak rates, each with its source (``models/devices``).
 
 These are the figures of a datasheet, which no training reaches. They serve to compare one
-device with another, and never as a step time on their own.
+device with another, and never as a step time on their own: ``simulator.resolve.roofline``
+and ``simulator.spec.computed`` make times of them. Clusters and workloads name a device by
+its ``name`` or an alias. A new ``generation`` may need an entry in ``_RESERVES`` of
+``simulator.memory.parts``.
 """
 
 from __future__ import annotations

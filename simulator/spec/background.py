@@ -11,8 +11,10 @@ Short transfers count as load, since in an M/G/1 queue with processor sharing an
 them are there with chance (N + 1) r^N (1 - r)^2, and a transfer that is always there gets
 E[1 / (N + 1)] = 1 - r of the link in the long run.
 
-It is only described here: ``simulator.resolve.drawing`` draws the load of a run, and
-``simulator.program.neighbours`` puts it on ports.
+It is only described here: ``simulator.resolve.drawing`` draws the load of a run;
+``simulator.program.neighbours`` draws loads of single links (``each_link``) and puts all on
+ports; ``simulator.catalogue.trace_files`` reads a trace from a CSV file, whose columns are
+the fields of :class:`TracePoint`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
-"""Fusing gradients into buckets: fewer, larger all-reduces.
+"""Fusing gradients into buckets, each of which is all-reduced as one: fewer, larger all-reduces.
 
 Li et al., "PyTorch Distributed", VLDB 2020, section 3.2.2; TensorFlow's ``bytes_per_pack``.
+The order in which buckets are reduced, and fusing by the clock (``strategy.fusion_cycle``),
+are simulated in ``simulator.engine.vectorised.fusing``. Layers of a model that is cut are
+fused by ``fused`` of ``simulator.strategies.holding``.
 """
 
 from __future__ import annotations

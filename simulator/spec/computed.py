@@ -1,6 +1,6 @@
 """Workloads that nobody measured: what a step costs, computed from a model's dimensions for a device with a datasheet.
 
-A model is a chain of :class:`Block`: each says what its passes ask of any device (floating-point
+A model is a chain of :class:`Block`, made by transformer.py or residual.py: each says what its passes ask of any device (floating-point
 operations of matrix products, bytes of what memory limits, kernels to start), which
 variables it has, and what it hands on and keeps. On a device a pass takes
 
@@ -13,8 +13,9 @@ tile while it multiplies another (Williams et al., "Roofline", CACM 2009; NVIDIA
 Multiplication Background User's Guide", 2020). So each kind of kernel has an efficiency of its own,
 and on a device of a generation that the trainings behind them do not tell of, products and
 fused attention get less again. The constants, each with a 90%
-interval and its source, stand in ``models/practice.toml``; joint draws of them are the
-workload's uncertainty. docs/computed-workloads.md has every formula with its source.
+interval and its source, stand in ``models/practice.toml`` (:mod:`simulator.spec.constants`) under the names in :data:`CONSTANTS`;
+joint draws of them are the workload's uncertainty. ``evidence.published.shares`` fits some of them, so a changed formula needs
+new ones. docs/computed-workloads.md has every formula with its source.
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ where predictions are held against runs that took no part in any fit. This *disc
 model inadequacy) is given as standard deviations of the logarithm of a time, of compute
 and of communication apart, that grow with how far a prediction reaches beyond what was
 calibrated. It is applied after the simulation: means and step times stay what they are.
+Here is its format; ``evidence.discrepancy`` estimates the figures (``models/discrepancy.toml``),
+``simulator.results.inadequacy`` reads them and applies them to a scenario.
 """
 
 from __future__ import annotations

@@ -1,7 +1,10 @@
 """Distributions of random durations: what a step's time looks like around its mean.
 
 A distribution is data (its ``kind`` and parameters) that knows its mean and draws samples in
-blocks. Where it describes jitter, only its shape counts: draws are divided by the mean.
+blocks. Where it describes jitter, only its shape counts: draws are divided by the mean. Kinds
+and parameters are keys of scenarios and of fitted workloads (``calibrate.fit.step_times``). A
+new kind also needs its limits in ``jitter_bounds`` of ``paceline.planning.bounds``, which else
+takes it for constant.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""The figures of which a result is made: estimates, distributions, shares, and what must be known of them."""
+"""The figures of which a result is made: estimates, quantiles, shares, stages, exchanges, those of the job, and warnings.
+
+Fields are keys of results files and of ``--json``; ``simulator.results.rows`` names them as text (``of=``), so rename both. The
+figures are computed in ``simulator.results`` and ``simulator.job``. :data:`WARNINGS` explains each code of a :class:`Warned`, wherever
+in ``simulator`` it is made (tests/unit/test_warnings.py finds one without an explanation).
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,8 @@
 A pipeline reads samples from storage, works on them in parallel calls, shuffles, batches and prefetches (tf.data: A Machine
 Learning Data Processing Framework, Murray et al., VLDB 2021). Its iterator does one thing after another (the serial part of a
 batch: reading records, shuffling, batching); ``map`` with ``num_parallel_calls`` does many at a time (the parallel part).
+What batches take is worked out in ``simulator.strategies.pipelines``, which also knows ``workload.input``, used without ``[input]``.
+``calibrate.fit.input_pipeline`` fits such files (``models/inputs``).
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""``[job]``: the whole of a training, of which a step is a small part."""
+"""``[job]``: the whole training, of which steps are a part: epochs, evaluations, checkpoints and faults.
+
+Keys and their rules alone. ``simulator.job`` works out how long a job takes; what a job does not give is taken from the workload's
+measured ``[overheads]`` (overheads.py). Rules between the job and other tables are in :mod:`simulator.scenario`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""What a job spends beside its steps, as it was measured: start-up, tracing, checkpoints."""
+"""``[overheads]`` of a workload: what a job spends beside its steps, as it was measured: start-up, tracing, checkpoints, ends of iterators.
+
+``calibrate.fit.overheads`` fits them; ``simulator.job`` takes them where ``[job]`` does not say. :class:`Duration` is also how ``[job]``
+(job.py) gives a time with its interval.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Which parameter server holds which variable, or which shard of it."""
+"""Which parameter server holds which variable, or which shard of a variable.
+
+The rules are TensorFlow's; ``simulator.strategies.tensors`` makes the messages of a step by them. On which nodes the servers sit is
+another matter: ``Layout`` of ``simulator.strategies.setup``.
+"""
 
 from __future__ import annotations
 

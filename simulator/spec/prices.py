@@ -1,4 +1,4 @@
-"""Prices as a person gives them, for one cluster or for all that have none: rented by the hour, or bought.
+"""Prices as a person gives them (``--price``), for one cluster or for all that have none: rented by the hour, or bought.
 
 ``ethernet-1g=0.40/h`` is an hour of one of its nodes, ``lab=BUY:4000USD,years:4,power:0.5kW``
 a node that one owns, for which an hour costs
@@ -6,6 +6,7 @@ a node that one owns, for which an hour costs
     purchase / (years x 8,766 h x use) + power x price of electricity.
 
 Without a name, ``0.40/h`` holds for the clusters that have no price of their own, and for no other.
+They become ``cluster.price`` (``Price`` in cluster.py). What a training costs is in ``simulator.results.cost``.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 He et al., "Deep Residual Learning for Image Recognition" (CVPR 2016, arXiv:1512.03385), table 1:
 a first convolution, four stages of blocks of 1x1, 3x3 and 1x1 convolutions, and a head.
+:mod:`simulator.spec.computed` makes times of them; docs/computed-workloads.md has every formula.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Nodes that are slow: for a while, one device or many at once, or for a whole run."""
+"""Nodes that are slow: for a while, one device or many at once, or for a whole run (``cluster.slowdown``, ``cluster.slow_nodes``).
+
+Keys and means alone: ``simulator.engine.slowdowns`` and ``simulator.engine.draws`` draw who is slow when. The jitter of single steps
+is in distributions.py; nodes of a known speed are ``node_speed`` and ``node_classes`` of cluster.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""How a step is computed whatever the strategy: micro-batches, what is computed again instead of kept, precision, optimizer."""
+"""``[training]``: how a step is computed whatever the strategy: micro-batches, recomputation, precision, optimizer.
+
+``simulator.resolve.trained`` applies it to the workload, where :class:`Passes` and :class:`Recast` note what was done. A new optimizer
+needs its number of slots in ``SLOTS`` of ``simulator.memory.parts``.
+"""
 
 from __future__ import annotations
 

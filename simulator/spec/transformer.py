@@ -4,6 +4,7 @@ What each layer asks of a device, has and keeps, by the formulas of Shoeybi et a
 "Megatron-LM" (arXiv:1909.08053), Narayanan et al., "Efficient Large-Scale Language Model
 Training on GPU Clusters Using Megatron-LM" (SC 2021, arXiv:2104.04473) and Korthikanti et
 al., "Reducing Activation Recomputation in Large Transformer Models" (arXiv:2205.05198).
+:mod:`simulator.spec.computed` makes times of them; docs/computed-workloads.md has every formula.
 """
 
 from __future__ import annotations

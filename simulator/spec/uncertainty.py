@@ -1,4 +1,8 @@
-"""What a fit leaves open: joint draws of its parameters, and how to put one in place."""
+"""What a fit leaves open: joint draws of its parameters, and how to put one in place.
+
+``calibrate.fit`` writes the draws into workloads and clusters; ``simulator.resolve.drawing`` takes one for each replication.
+Parameters are named by dotted fields as text: files with draws of a field that is renamed are no longer read.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""A workload: what one training step costs on one device, as it was measured."""
+"""A workload: what one training step costs on one device, measured or computed from dimensions (``[workload]``, ``models/workloads``).
+
+``calibrate.fit`` writes measured ones; computed.py makes times of dimensions. Other modules name fields as text: those that hold for
+one device (``_OF_A_DEVICE`` of ``simulator.resolve.device_transfer``) and those that were measured (``_MEASURED_PARTS`` of
+``simulator.catalogue.loading``); a new field may belong there. A new field is also left out of files and hashes where it is not set
+(``Workload._written``).
+"""
 
 from __future__ import annotations
 

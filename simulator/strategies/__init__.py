@@ -1,1 +1,1 @@
-"""How replicas, servers and rings are wired together: one mechanism a file."""
+"""Strategies: the ways in which a training is distributed; each says what happens in a step (its program)."""

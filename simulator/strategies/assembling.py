@@ -1,4 +1,8 @@
-"""What the programs of all strategies have in common: replicas on devices, some of which several of them share."""
+"""Puts a strategy's program together: its tables, devices that several replicas share, and the input pipelines.
+
+Every strategy ends with :func:`assembled`. Operations of a step come from the strategy itself, ports and paths from
+``simulator.program.wiring``.
+"""
 
 from __future__ import annotations
 

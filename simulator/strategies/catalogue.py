@@ -1,4 +1,8 @@
-"""The strategies that there are: a new one is listed here, and nowhere else."""
+"""The strategies that there are: a new one is listed here, and nowhere else.
+
+Other modules ask a :class:`~simulator.strategies.strategy.Strategy` and import none of these classes (tests/unit/test_strategies.py).
+Kinds and short names stand in users' files and commands.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What strategies that compress gradients have in common: what it costs where nobody says."""
+"""What compressing gradients costs where a scenario does not say: the device that compresses, and the assumption that a result lists.
+
+All-reduce and parameter servers share it. Bytes and seconds are computed in :mod:`simulator.spec.compression`.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Who holds what of a model: the one description from which memory, traffic and updates of devices are derived.
+"""Which device holds which part of a model: the one description from which memory, traffic and updates of devices are derived.
 
 A strategy says of each chunk of the model which devices hold it (:class:`Held`); of each
 variable in it follows what a device has, who has the same, and who shares it
 (:class:`Owned`). What a number of each kind takes is said once as well (:class:`Values`).
+Bytes of a device's memory are added up in :mod:`simulator.memory.parts`.
 """
 
 from __future__ import annotations

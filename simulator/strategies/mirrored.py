@@ -1,4 +1,7 @@
-"""The devices of one node, driven by one process."""
+"""``mirrored`` (MirroredStrategy): the devices of one node, driven by one process, all-reduce.
+
+Here are its keys and its layout; the step is that of all_reduce.py.
+"""
 
 from __future__ import annotations
 

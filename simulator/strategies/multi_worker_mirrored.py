@@ -1,4 +1,7 @@
-"""Worker processes on several nodes that all-reduce."""
+"""``multi-worker-mirrored`` (MultiWorkerMirroredStrategy): worker processes on several nodes all-reduce.
+
+Here are its keys, its layout and its short names; the step is that of all_reduce.py.
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,9 @@
 Every worker repeats: pull all variables, compute on its batch, push each gradient as it
 becomes ready in the backward pass, wait. Asynchronously (Dean et al., "Large Scale
 Distributed Deep Networks", 2012) it goes on once its last gradient is applied;
-synchronously when an update lets it.
+synchronously when an update lets it. Which messages a step has is in tensors.py; how
+gradients become updates is a rule (``Rules`` of ``simulator.program.program``) that both
+engines carry out.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""How the replicas of a scenario reduce their gradients over its network."""
+"""The collective by which all replicas of a scenario reduce their gradients; where a model is cut, hybrid/groups.py has several.
+
+Its times are kept for other scenarios on an equal network: every key of the cluster that changes them must be in ``_network``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""What a strategy is asked about: the rest of the scenario, and where the processes of a training sit."""
+"""What a strategy can ask about the rest of the scenario, and what it answers about where processes sit and how models lie on devices.
+
+Strategies stand below :mod:`simulator.scenario`, which imports them. So what they need of a scenario is written down here, as the
+protocol :class:`Setup`, which ``Scenario`` fulfils. The questions that a strategy itself is asked are in strategy.py.
+"""
 
 from __future__ import annotations
 

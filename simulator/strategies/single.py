@@ -1,4 +1,4 @@
-"""One device, nothing to communicate."""
+"""``single``: one replica on one device, with nothing to communicate; the step is that of all_reduce.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""What travels between workers and servers: variables and gradients, cut into shards and placed."""
+"""The messages of a step between workers and parameter servers: variables and gradients, cut into shards, placed and grouped.
+
+Rules of cutting and placing are in ``simulator.spec.placement``; parameter_server.py makes operations of the messages, and
+``simulator.checks.program`` holds programs to them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Processes that compute the same step, each alone and then all at the same time: what busy cores cost each other."""
+"""A process of mode ``apart``: computes the model's step by turns with others, alone and all at the same time, and exchanges nothing.
+
+calibrate/testbed/busy_cores.py tells from these turns what busy cores cost each other.
+"""
 
 from __future__ import annotations
 

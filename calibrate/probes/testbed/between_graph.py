@@ -1,4 +1,4 @@
-"""Between-graph replication (compat.v1): each worker has a graph and a session of its own, and drives itself.
+"""A worker of modes ``between-graph`` and ``sync`` (compat.v1): each has a graph and a session of its own, and drives itself.
 
 Asynchronous, or synchronous through SyncReplicasOptimizer, with or without backup workers.
 """

@@ -1,4 +1,7 @@
-"""ParameterServerStrategy with a ClusterCoordinator, asynchronous: one process hands out the steps."""
+"""Mode ``async``: ParameterServerStrategy with a ClusterCoordinator, one process that hands out the steps; its tasks.
+
+The coordinator of a job with checkpoints or faults is in lasting.py, on the functions of this module.
+"""
 
 from __future__ import annotations
 

@@ -6,7 +6,8 @@ applied with a learning rate of zero: the same bytes, the same kernel on the ser
 
 Its compute is a sleep on the worker. The sleep is TensorFlow's own (the data set that its tests
 slow down with): it blocks neither Python nor a core, and stands in the graph between the last
-byte of the pull and the first of the push.
+byte of the pull and the first of the push. calibrate/testbed/loading.py names the same laws of its length, and
+calibrate/testbed/scenarios.py has the same share of the forward pass.
 """
 
 from __future__ import annotations

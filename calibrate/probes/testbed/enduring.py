@@ -1,8 +1,8 @@
-"""One repeat of a job with faults on purpose: tasks are killed when the setting says, and started again.
+"""One repeat of a job with checkpoints or faults on purpose: tasks are killed when the setting says, and started again.
 
 A worker of an asynchronous job comes back alone while the others go on. Where the others cannot
 go on (synchronous workers, a parameter server), all tasks end as soon as one of them has noticed,
-and all start again from the latest checkpoint.
+and all start again from the latest checkpoint. What the tasks themselves do is in lasting.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""What the processes of a testbed say to one another: JSON objects, one a line, over a pair of sockets."""
+"""Messages between a testbed's supervisor and its tasks (JSON objects, one a line, over a pair of sockets), and what a task knows.
+
+Kinds of messages are names that supervisor.py, enduring.py, links.py and the modules of the tasks share; evidence/probes/staged_model.py
+uses them too.
+"""
 
 from __future__ import annotations
 

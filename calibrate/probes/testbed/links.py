@@ -3,7 +3,7 @@
 The namespaces have no names: the bridge lives in that of the process which calls
 :meth:`Switch.connect`, each host's in its own process. The kernel removes a namespace and
 its interfaces with the last process in it, so nothing is left behind however the
-processes end, and two testbeds never meet.
+processes end, and two testbeds never meet. calibrate/testbed/running.py tries beforehand whether a machine allows all this.
 
 TCP's congestion control: a namespace may only choose among those that the whole machine allows.
 Allowing one more is a change to the machine. It is made for the moment in which the namespaces

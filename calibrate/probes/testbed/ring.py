@@ -1,4 +1,8 @@
-"""Training by all-reduce: MultiWorkerMirroredStrategy, a process per worker and TensorFlow's ring on gRPC, or MirroredStrategy in one."""
+"""Workers that train by all-reduce: modes ``ring`` and ``mirrored``.
+
+``ring`` is MultiWorkerMirroredStrategy, a process for each worker and TensorFlow's ring on gRPC; ``mirrored`` is MirroredStrategy in one
+process. Ring workers of a job with checkpoints or faults are in lasting.py, which makes its steps by :func:`step_of`.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Starts a real TensorFlow cluster on this machine, as one setting says, and measures it.
 
-``--setting FILE.json`` says what; records go to ``--out``, one JSON object a line. This
-process imports TensorFlow once and forks its tasks, each a host of its own: a worker, a
-parameter server, the coordinator. They die with it. ``--describe FILE.py:FUNCTION`` only
-writes the variables of a model.
+``--setting FILE.json`` says what (calibrate/testbed/setting.py has its keys); records go to
+``--out``, one JSON object a line. This process imports TensorFlow once and forks its tasks,
+each a host of its own: a worker, a parameter server, the coordinator. They die with it.
+``--describe FILE.py:FUNCTION`` only writes the variables of a model.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""One repeat of a testbed: the tasks are forked, wired, run, and heard; none outlives it."""
+"""One repeat of a testbed run: forks the tasks, connects them, lets them run, and records what they report; none outlives it.
+
+The setting's ``mode`` decides which module a task runs (:meth:`Supervisor.train`). Jobs with checkpoints or faults have a supervisor of
+their own, enduring.py; evidence/probes/staged.py makes another by ``roles``, ``drivers`` and ``train``.
+"""
 
 from __future__ import annotations
 

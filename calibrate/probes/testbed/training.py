@@ -1,4 +1,7 @@
-"""One training step with clocks in it, the same for every way with parameter servers, and how it is reported."""
+"""One training step with clocks in it, as all modes with parameter servers make it, and its report.
+
+Steps of ``ring`` and ``mirrored`` are made in ring.py. A step's report becomes an ``update`` record of calibrate/records.py.
+"""
 
 from __future__ import annotations
 

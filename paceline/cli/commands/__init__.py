@@ -3,7 +3,8 @@
 A file offers a function of its own name (``calibrate_link`` becomes ``calibrate-link``), or a
 :class:`typer.Typer` named ``app`` for a command with sub-commands, and tells by ``PANEL`` and
 ``ORDER`` where ``paceline --help`` lists it. Files are imported for that help: what is heavy is
-imported inside their functions.
+imported inside their functions. Options that are arguments of the library are described in ``paceline/api``; the
+docstring of a command's function is its help.
 """
 
 from __future__ import annotations

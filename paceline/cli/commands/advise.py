@@ -1,4 +1,7 @@
-"""``paceline advise``: ways of training on 1 to N machines, and whether more than one is worth it."""
+"""``paceline advise``: ways of training on 1 to N machines, and whether more than one is worth it.
+
+It calls ``paceline.api.advise`` and prints by :mod:`paceline.cli.showing_plan`.
+"""
 
 from __future__ import annotations
 

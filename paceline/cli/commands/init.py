@@ -1,4 +1,7 @@
-"""``paceline init``: a scenario of one's own, from a few questions or options."""
+"""``paceline init``: a scenario of one's own, from a few questions or options.
+
+It asks for the arguments of ``paceline.api.new_scenario`` and calls that; the file's text is written in :mod:`paceline.scenario_text`.
+"""
 
 from __future__ import annotations
 

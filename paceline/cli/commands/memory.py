@@ -1,4 +1,7 @@
-"""``paceline memory``: what a device holds while it trains, whether it fits, and the largest batch that does."""
+"""``paceline memory``: what a device holds while it trains, whether it fits, and the largest batch that does.
+
+It calls ``paceline.api.memory`` and prints by :mod:`paceline.cli.showing_results`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""``paceline plan``: which cluster, how many workers, at what cost, and how sure."""
+"""``paceline plan``: which cluster, how many workers, at what cost, and how sure.
+
+It calls ``paceline.api.plan`` and prints by :mod:`paceline.cli.showing_plan`; with ``--report`` it also writes a page.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""``paceline quickstart``: from a real training step to a scaling report, in one command."""
+"""``paceline quickstart``: from a real training step to a scaling report, in one command.
+
+It calls ``calibrate``, ``sweep`` and ``report`` of ``paceline.api`` in turn, with options of its own. Files of an earlier quickstart are
+known by ``_COMMAND`` in their provenance.
+"""
 
 from __future__ import annotations
 

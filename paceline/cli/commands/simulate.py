@@ -1,4 +1,7 @@
-"""``paceline simulate``: one scenario in, one result out."""
+"""``paceline simulate``: one scenario in, one result out.
+
+It calls ``paceline.api.observe``, with ``--program`` shows what would be simulated, and prints by :mod:`paceline.cli.showing_results`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""``paceline sweep``: a grid of scenarios into a results file."""
+"""``paceline sweep``: a grid of scenarios into a results file.
+
+It calls ``paceline.api.sweep`` and prints by :mod:`paceline.cli.showing_results`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""``paceline testbed``: a real TensorFlow cluster on this machine, measured, and what larger ones would show."""
+"""``paceline testbed``: a real TensorFlow cluster on this machine, measured, and what larger ones would show.
+
+Its sub-commands call ``testbed``, ``testbed_read``, ``testbed_fit`` and ``testbed_predict`` of ``paceline.api``.
+"""
 
 from __future__ import annotations
 

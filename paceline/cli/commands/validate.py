@@ -1,4 +1,8 @@
-"""``paceline validate``: predictions beside what was measured."""
+"""``paceline validate``: predictions beside what was measured.
+
+It calls ``validate``, ``refit`` and ``validate_matrix`` of ``paceline.api`` and prints by :mod:`paceline.cli.showing_validation`.
+``_LIMITS`` names the fields of ``Thresholds`` in :mod:`calibrate.validation.validation`.
+"""
 
 from __future__ import annotations
 

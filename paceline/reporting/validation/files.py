@@ -1,4 +1,8 @@
-"""The files of a validation: its page, its section of a Markdown file, its tables, and rows that a discrepancy can be estimated from."""
+"""Writes the files of a validation: its page, its section of a Markdown file, its tables, and rows for estimating discrepancies.
+
+:meth:`ValidationFiles.check` refuses before the work what could not be written after it. The rows are the CSV of
+:mod:`calibrate.validation.comparison`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The page of a validation: one HTML file that opens offline, in the manner of the scaling report."""
+"""The page of a validation: one HTML file that opens offline, in the manner of the scaling report.
+
+It uses ``templates/validation.html``, and filters and styles of the report (:mod:`paceline.reporting.render`).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Laws of what prepares batches."""
+"""The law of input pipelines: every rank is fed, with as much reading and work as its batches need."""
 
 from __future__ import annotations
 

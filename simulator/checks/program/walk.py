@@ -1,4 +1,4 @@
-"""What laws of programs look at: a routine with what follows from its order, and the ports of a path."""
+"""What the laws of programs share: a routine with what follows from its order, the ports of a path, and the error of a broken law."""
 
 from __future__ import annotations
 

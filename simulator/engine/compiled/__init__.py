@@ -1,10 +1,11 @@
-"""The compiled engine: the kernel, the network and the cores of the SimPy engine again, in tables and machine code.
+"""The compiled engine: does what the SimPy engine and its network do, in tables and machine code.
 
-Each module here stands beside the one that it follows, with the same names: ``calendar``
-beside ``simulator.network.kernel``; ``ports``, ``fairness``, ``flows``, ``admission`` and
-``queues`` beside those of ``simulator.network``; ``cores`` beside ``simulator.network.cores``;
-``rank``, ``rules``, ``updates``, ``collectives`` and ``inputs`` beside those of ``simulator.engine.simpy``.
-What happens, in which order, and every rounding are the same; where the reference has an
-ordered dictionary, there is a linked list here. ``interpreter`` does what happens, code by
-code; ``engine`` does what needs Python. Only this package imports numba.
+Each module follows another one, with the same names, and changes with it. ``simulator.network``: ``calendar`` and ``loop`` follow
+``kernel``; ``ports`` and ``ample``, ``fairness``, ``flows`` and ``background``, ``admission``, ``queues`` and ``cores`` those of their
+names. ``simulator.engine.simpy``: ``interpreter`` and ``rank`` follow ``engine``, ``rank`` and ``accounts``; ``record`` its ``recorder``;
+``device``, ``inputs``, ``rules``, ``updates`` those of their names; ``gatherings`` a class of ``collectives``. ``collectives`` follows
+``simulator.collectives.message_level``. What happens, in which order, and every rounding are the same; where the reference has an
+ordered dictionary, there is a linked list here. ``engine`` does what needs Python. Only this package imports numba.
+tests/oracle/test_compiled_network.py, tests/oracle/test_compiled_collectives.py and tests/property/test_engines_agree.py hold them
+equal.
 """

@@ -1,4 +1,7 @@
-"""Turns: the compiled counterpart of ``simulator.network.admission``, which explains them."""
+"""Turns: the compiled counterpart of ``simulator.network.admission``, which explains them.
+
+Change both together: tests/oracle/test_compiled_network.py holds them equal.
+"""
 
 from __future__ import annotations
 

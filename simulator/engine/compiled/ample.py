@@ -1,4 +1,7 @@
-"""Which ports can never be full, found on tables: the counterpart of :func:`simulator.network.ports.leave_out_ample`."""
+"""Which ports can never be full, found on tables: the counterpart of :func:`simulator.network.ports.leave_out_ample`.
+
+Change both together: tests/oracle/test_compiled_network.py holds them equal.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What others take from ports, as it changes: the compiled counterpart of ``Network.follow`` in ``simulator.network.flows``."""
+"""What others take from ports, as it changes: the compiled counterpart of ``Network.follow`` in ``simulator.network.flows``.
+
+Change both together: tests/oracle/test_compiled_network.py holds them equal.
+"""
 
 from __future__ import annotations
 

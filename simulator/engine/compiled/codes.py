@@ -1,4 +1,8 @@
-"""Codes: kinds of operations, gates and seats; and what can happen, of the network and the cores, from ``FIRST`` on of programs."""
+"""Numbers that machine code has in place of names: kinds of operations, gates, seats, and what can happen.
+
+What can happen is handled in ``loop`` below ``FIRST`` (the network; cores have alarms), in ``interpreter`` from there on: a new code
+needs a case there. ``tables`` translates the names of :class:`simulator.program.program.Operation`.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Shared cores: the compiled counterpart of ``simulator.network.cores``, which explains them.
 
-A task's alarm has the number of the task after those of the shared ports.
+A task's alarm has the number of the task after those of the shared ports. Change both together:
+tests/oracle/test_compiled_network.py holds them equal.
 """
 
 from __future__ import annotations

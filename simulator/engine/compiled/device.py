@@ -1,4 +1,7 @@
-"""Devices: the compiled counterpart of ``simulator.engine.simpy.device``, which explains them."""
+"""Devices: the compiled counterpart of ``simulator.engine.simpy.device``, which explains them.
+
+Change both together: tests/property/test_engines_agree.py holds them equal.
+"""
 
 from __future__ import annotations
 

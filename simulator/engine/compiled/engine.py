@@ -1,4 +1,9 @@
-"""Runs a program in machine code, and does meanwhile what needs Python: draws, statistics, collectives at once."""
+"""Runs a program in machine code, and does meanwhile what needs Python: draws, statistics, collectives at once.
+
+Machine code returns with a reason, a constant of ``interpreter`` or ``loop``; each is answered here. ``_reduce`` does what
+``VectorisedCollectives`` of ``simulator.engine.simpy.collectives`` does, the window what ``simulator.engine.simpy.recorder`` does.
+``simulator.engine.replication`` imports this module by its name as text.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program's exchanges as tables of the compiled engine."""
+"""Adds the messages of a program's collectives to the tables of the compiled engine; ``collectives`` has them sent."""
 
 from __future__ import annotations
 

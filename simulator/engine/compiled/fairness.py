@@ -1,4 +1,7 @@
-"""Weighted max-min fair shares: the compiled counterpart of ``simulator.network.fairness``, which explains them."""
+"""Weighted max-min fair shares: the compiled counterpart of ``simulator.network.fairness``, which explains them.
+
+Change both together: tests/oracle/test_compiled_network.py holds them equal.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Messages over shared links: the compiled counterpart of ``simulator.network.flows``, which explains them.
 
-A message is a record of a pool. Those of a connection are linked, the one in front first.
+A message is a record of a pool. Those of a connection are linked, the one in front first. Change both together:
+tests/oracle/test_compiled_network.py holds them equal.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Collectives of groups that last a known time: the compiled counterpart of ``simulator.engine.simpy.collectives.Gatherings``."""
+"""Collectives of groups that last a known time: the compiled counterpart of ``simulator.engine.simpy.collectives.Gatherings``.
+
+Change both together: tests/property/test_engines_agree.py holds them equal.
+"""
 
 from __future__ import annotations
 

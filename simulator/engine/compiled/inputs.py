@@ -1,4 +1,7 @@
-"""Pipelines: the compiled counterpart of ``simulator.engine.simpy.inputs``, which explains them."""
+"""Pipelines: the compiled counterpart of ``simulator.engine.simpy.inputs``, which explains them.
+
+Change both together: tests/property/test_engines_agree.py holds them equal. What ranks do with batches is in ``interpreter``.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The records of the compiled engine's tables.
+"""The records of the compiled engine's tables, as numpy types, and the functions by which machine code reads them.
 
-Numbers of records are 32-bit; -1 is none. Lists are linked through the records
-themselves. ``_AWAY`` in a list's backward link says that a record is not in the list.
+Numbers of records are 32-bit; -1 is none. Lists are linked through the records themselves. ``AWAY`` in a list's backward link says
+that a record is not in the list. ``state`` and ``tables`` fill the records. ``ENDED_STEP`` has the columns that
+:data:`simulator.engine.recorder.STEP_COLUMNS` names.
 """
 
 from __future__ import annotations

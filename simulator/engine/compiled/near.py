@@ -1,4 +1,4 @@
-"""Brings memory near that will be needed soon: of many ranks little is in the caches, and waiting for it takes most of the time.
+"""Prefetches records that will be needed soon: of many ranks little is in the caches, and waiting for it takes most of the time.
 
 None of this changes what happens; where a guess is wrong, it only has cost a little.
 """

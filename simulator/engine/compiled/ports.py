@@ -1,8 +1,8 @@
 """Ports and connections in tables: the compiled counterpart of ``simulator.network.ports``.
 
-The connections that a port owns are ordered by when their messages end. Those that begin
-in the order in which they will end, as messages of the same size do, wait in a list;
-only the others need the heap.
+The connections that a port owns are ordered by when their messages end. Those that begin in the order in which they will end, as
+messages of the same size do, wait in a list; only the others need the heap. Change both together:
+tests/oracle/test_compiled_network.py holds them equal.
 """
 
 from __future__ import annotations

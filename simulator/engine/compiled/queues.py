@@ -1,4 +1,7 @@
-"""One queue before each link: the compiled counterpart of ``simulator.network.queues``, which explains it."""
+"""One queue before each link: the compiled counterpart of ``simulator.network.queues``, which explains it.
+
+Change both together: tests/oracle/test_compiled_network.py holds them equal.
+"""
 
 from __future__ import annotations
 

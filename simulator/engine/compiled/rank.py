@@ -1,4 +1,8 @@
-"""What ranks do in a step: the compiled counterpart of ``simulator.engine.simpy.engine`` and ``rank``, which explain it."""
+"""What ranks do in a step: the compiled counterpart of ``engine``, ``rank`` and ``accounts`` of ``simulator.engine.simpy``.
+
+Here are ends of operations, computes and ends of steps; gates, messages and collectives are in ``interpreter``. Change them together:
+tests/property/test_engines_agree.py holds them equal.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Who may go on, and when: the compiled counterpart of ``simulator.engine.simpy.rules``, which explains it."""
+"""Who may go on, and when: the compiled counterpart of ``simulator.engine.simpy.rules``, which explains it.
+
+Change both together: tests/property/test_engines_agree.py holds them equal.
+"""
 
 from __future__ import annotations
 

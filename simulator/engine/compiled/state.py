@@ -1,4 +1,7 @@
-"""The tables of one simulation: made, grown and read by Python, changed by machine code."""
+"""The tables of one simulation's calendar, network and cores: made, grown and read by Python, changed by machine code.
+
+``tables`` adds those of a program. The counterpart of ``simulator.network.objects``; the types of records are in ``layout``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""A program as tables of the compiled engine, with what is drawn for it."""
+"""A program as tables of the compiled engine, with what is drawn for it.
+
+It adds to those of ``state``, and translates the kinds of operations and names of gates of ``simulator.program.program`` into
+``codes``: what is new in a program must be read here. The messages of collectives are added by ``exchanges``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""How gradients become updates: the compiled counterpart of ``simulator.engine.simpy.updates``, which explains it."""
+"""How gradients become updates: the compiled counterpart of ``simulator.engine.simpy.updates``, which explains it.
+
+Servers and their queues, in ``objects`` there, are here too. Change them together: tests/property/test_engines_agree.py holds them
+equal.
+"""
 
 from __future__ import annotations
 

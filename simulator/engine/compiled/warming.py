@@ -1,7 +1,8 @@
 """Whether the compiled engine can run, and having its machine code loaded or made; numba is imported when that is asked.
 
-A process of its own makes the machine code. So whoever waits for it can be stopped at any
-time, which no one can be within LLVM, and outlives a compiler that crashes.
+A process of its own makes the machine code. So whoever waits for it can be stopped at any time, which no one can be within LLVM,
+and outlives a compiler that crashes. That process runs the text ``_MAKER``, which names :func:`make_here`;
+``simulator.engine.choosing`` imports this module by its name as text. Where machine code is kept: ``machine``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""What is recorded of a step that has ended: where its time went, and the updates of ranks without servers."""
+"""Divides the time of a step that has ended into its parts, for the recorder, and counts updates where there are no servers.
+
+``_end_step`` and ``_end_together`` of ``simulator.engine.compiled.rank`` do the same, compiled: change both together
+(tests/property/test_engines_agree.py holds them equal). Updates on servers are counted in ``updates``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""What reduces buckets among ranks, for an engine that runs event by event."""
+"""Has a program's collectives take place on the event calendar: at once, message by message, or for a known time.
+
+In ``simulator.engine.compiled`` the counterparts are ``engine`` and ``interpreter`` of :class:`VectorisedCollectives`, ``collectives``
+of :class:`MessageByMessage`, and ``gatherings`` of :class:`Gatherings`: change them together
+(tests/oracle/test_compiled_collectives.py and tests/property/test_engines_agree.py hold them equal). The messages are sent in
+``simulator.collectives.message_level``; the times of all ranks at once come from ``simulator.collectives.collective``.
+"""
 
 from __future__ import annotations
 

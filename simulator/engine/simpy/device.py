@@ -1,4 +1,8 @@
-"""A device: computes for one rank, or shares itself equally among several."""
+"""A device: computes for one rank, or shares itself equally among several.
+
+``simulator.engine.compiled.device`` does the same, compiled: change both together (tests/property/test_engines_agree.py holds
+them equal). How long a compute takes is decided in ``engine``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""Runs a program event by event."""
+"""The SimPy engine: runs a program's operations event by event.
+
+It begins and ends operations and steps; devices, inputs, rules, updates and collectives are in the modules beside it. Kinds of
+operations and names of gates are those of :class:`simulator.program.program.Operation`.
+
+``interpreter`` and ``rank`` of ``simulator.engine.compiled`` do the same, compiled, and in the same order: change them together
+(tests/property/test_engines_agree.py holds all records and figures equal to the last bit).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Batches: what pipelines prepare while devices compute, or what a client sends."""
+"""When each rank has its batch: prepared by a pipeline while devices compute, or sent by a client.
+
+``inputs`` and ``interpreter`` of ``simulator.engine.compiled`` do the same, compiled: change them together
+(tests/property/test_engines_agree.py holds them equal). ``simulator.engine.vectorised.feeding`` computes what ``_Alone`` does for
+all ranks at once.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Parameter servers and devices as objects. A server: gradient tensors queue in order of arrival and are served one by one."""
+"""Parameter servers, each with a queue of gradients in order of arrival, and the making of servers and devices from a program.
+
+In ``simulator.engine.compiled`` the counterparts are ``updates`` (``submit``, ``served``) of servers and ``tables`` of the making:
+change them together (tests/property/test_engines_agree.py holds them equal). What becomes of gradients is in ``updates`` here.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""A rank's state: where it is in its step, and what the step has come to so far."""
+"""A rank's state: where it is in its step, and what the step has come to so far.
+
+Only state: ``engine`` and ``accounts`` say what happens. In ``simulator.engine.compiled`` the counterparts are ``rank``, the records
+of ``layout``, and ``tables``, which fills them: change them together (tests/property/test_engines_agree.py holds them equal).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The recorder on the event calendar: watches resources, and says when the run is done."""
+"""Connects :mod:`simulator.engine.recorder` to the event calendar: reads how long resources were in use, opens and closes the window.
+
+In ``simulator.engine.compiled`` the counterparts are ``record`` and the window in ``engine``: change them together
+(tests/property/test_engines_agree.py holds them equal).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Who may go on, and when: the job's length, stale-synchronous clocks, the coordinator, the client."""
+"""Rules that let ranks go on or hold them back: the job's length, stale-synchronous clocks, the coordinator, the client.
+
+``simulator.engine.compiled.rules`` does the same, compiled: change both together (tests/property/test_engines_agree.py holds them
+equal). Rules of updates, such as tokens, are in ``updates``.
+"""
 
 from __future__ import annotations
 

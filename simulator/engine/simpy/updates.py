@@ -1,4 +1,8 @@
-"""How gradients become updates on the servers: asynchronously, or averaged with a barrier."""
+"""How gradients become updates on the servers: asynchronously, or averaged with a barrier.
+
+``updates`` and ``record`` of ``simulator.engine.compiled`` do the same, compiled: change them together
+(tests/property/test_engines_agree.py holds them equal).
+"""
 
 from __future__ import annotations
 

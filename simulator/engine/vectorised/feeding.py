@@ -1,4 +1,8 @@
-"""Batches of all pipelines at once, of those that share nothing."""
+"""When each rank has its batch, at once for all pipelines of a program that share nothing.
+
+The same rule is ``_Alone`` in ``simulator.engine.simpy.inputs`` and ``wait_s`` in ``simulator.engine.compiled.inputs``: change all
+three together (tests/oracle/test_vectorised.py compares steps with inputs).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps that all ranks make at once, as records with their causes."""
+"""Records of what the vectorised engine did, with their causes: one step of all ranks after the other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program to be read: summed up as tables and sentences for a reader, and in full as rows for another program."""
+"""A program printed (``simulate --program``): summed up as tables and sentences for a reader, in full as rows for another program."""
 
 from simulator.program.printing.listings import Listing, tables_of
 from simulator.program.printing.printed import Printed, Reduced

@@ -1,4 +1,7 @@
-"""What is printed of a program: the program with what it is read beside."""
+"""The program of a scenario with what is printed beside it: mean times, speeds of devices, and how collectives are carried out.
+
+``simulator.preview`` makes a :class:`Printed`; listings.py, sentences.py and rows.py print it.
+"""
 
 from __future__ import annotations
 

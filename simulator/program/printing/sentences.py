@@ -1,4 +1,7 @@
-"""What is no graph in a program, as sentences."""
+"""Rules of a program that are no graph, its transport, cores and devices, as sentences for a reader.
+
+listings.py shows all else. Each field of ``Rules`` needs its sentence (tests/unit/test_program_printing.py).
+"""
 
 from __future__ import annotations
 

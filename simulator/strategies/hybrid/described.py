@@ -1,4 +1,9 @@
-"""What a hybrid is made of, for those who read its results: its stages, and what its devices exchange in a step."""
+"""Describes a training that cuts its model, for its result: stages, bubble, and what devices exchange in a step.
+
+Exchanges are read from the routines that are simulated. ``_AMONG`` maps kinds of groups (``Among`` of groups.py) to the names
+that ``simulator.spec.figures.Exchange`` allows and ``simulator.results.hybrid_limits`` words: change these together. A new
+schedule needs its bubble here.
+"""
 
 from __future__ import annotations
 

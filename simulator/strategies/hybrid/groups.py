@@ -1,9 +1,10 @@
-"""Which ranks do something together, and how long their collectives take.
+"""The groups of ranks that meet in collectives where a model is cut, and how long these collectives take by themselves.
 
 Ranks that split tensors go through each step in lock-step and count as one here
 (:mod:`simulator.resolve.teams`), but for :func:`tensor_groups`, which counts them one by one.
 What remains is a grid of stages by copies. All groups of a partition do the same at about the
-same time: of links that several of them cross, each gets its share.
+same time: of links that several of them cross, each gets its share. Groups of any program
+are in ``simulator.program.groups``; a new kind (:data:`Among`) needs a name in described.py.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What the parts of a model cost that devices are given: layers, their passes, what they hand on and reduce.
+"""What the parts of a model cost that a hybrid gives to its devices: seconds of their passes, bytes that they hand on, exchange and reduce.
 
 A layer's pass takes its share of the time that the whole model's pass of as many samples
 takes; where its tensors are split over devices, their part of the work is divided, while
-the host starts as many kernels as before.
+the host starts as many kernels as before. Bytes of memory are in ``simulator.memory.parts``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""What a rank of a stage does in a step: the passes of its schedule, what it hands on, reduces and gathers."""
+"""The step of a rank of a pipeline stage as operations: the passes of its schedule, what it hands on, reduces and gathers.
+
+What passes cost is in parts.py, their order in schedules.py. ``simulator.analytic.chains`` bounds the same step from the same
+:class:`StageCosts`, without these operations: change both together (tests/property/test_planning_hybrid_bounds.py).
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,8 @@
 A schedule is a list of passes for each stage; a stage begins them in this order, each as
 soon as what it needs has come. Of what they need: a forward pass the activations of the
 stage before, a backward pass the gradients of the stage after and its own forward pass.
+A new schedule also needs its bubble (``bubble_of`` in described.py) and the software that
+runs it (``_RUN_BY`` in hybrid.py).
 """
 
 from __future__ import annotations
