@@ -12,13 +12,16 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import itemgetter
+from typing import NamedTuple, TypeVar
 
 from simulator.base.records import EVERYBODY, Service, Span, Step, Transfer, Wait, Work, end_of
 from simulator.observing.recording import Recording
 
 __all__ = ["Stood", "waits_for_others"]
+
+AnyT = TypeVar("AnyT")
 
 
 class Stood(NamedTuple):
@@ -80,6 +83,8 @@ def _piece_by_piece(recording: Recording, work: Mapping[int, Work]) -> list[list
         rank = its.source.replica if its.target == EVERYBODY else its.target.replica
         if rank is not None:
             heard[rank].append((its.arrived_s, joined.sent_s, joined))
+    for of_rank in heard.values():
+        of_rank.sort(key=itemgetter(0))
     spans: dict[int, list[Span]] = defaultdict(list)
     for span in recording.spans:
         spans[span.replica].append(span)
@@ -89,12 +94,12 @@ def _piece_by_piece(recording: Recording, work: Mapping[int, Work]) -> list[list
             had_s[wait.replica].append(wait.end_s)
     found = []
     for step in recording.steps:
-        own = [span for span in spans[step.replica] if step.start_s < span.end_s <= step.end_s]
-        fed_s = max((at_s for at_s in had_s[step.replica] if step.start_s < at_s <= step.end_s), default=step.start_s)
+        own = _between(spans[step.replica], step.start_s, step.end_s, lambda span: span.end_s)
+        fed_s = max(_between(had_s[step.replica], step.start_s, step.end_s), default=step.start_s)
         begins = [*((span.start_s, (_BROUGHT.get(span.kind, ""), span.which)) for span in own), (step.end_s, None)]
         stood = []
         for free_s, (begin_s, brought) in zip([fed_s, *(span.end_s for span in own)], begins, strict=True):
-            meanwhile = [each for each in heard[step.replica] if free_s < each[0] <= begin_s]
+            meanwhile = _between(heard[step.replica], free_s, begin_s, itemgetter(0))
             passed_s = max((arrived_s for arrived_s, _, joined in meanwhile if joined.kind == "exchange"), default=free_s)
             # what is sent to it is received when the pass before has ended, with what it exchanges
             meanwhile = [
@@ -130,20 +135,22 @@ def _in_step(
     batch = bisect_right(fed_s, start_s)
     if batch < len(fed_s) and fed_s[batch] <= step.end_s:
         free_s = max(free_s, fed_s[batch])
-    own = spans[bisect_right(spans, start_s, key=lambda span: span.end_s) : bisect_right(spans, step.end_s, key=lambda span: span.end_s)]
+    own = _between(spans, start_s, step.end_s, lambda span: span.end_s)
     for begin_s, cause, end_s in [*((span.start_s, span.cause, span.end_s) for span in own), (step.end_s, step.cause, step.end_s)]:
         if isinstance(work.get(cause), Service):  # what it waits for from when its last gradient is there
-            free_s = max(free_s, max((push.arrived_s for push in _ended(pushes, free_s, begin_s)), default=free_s))
+            free_s = max(
+                free_s, max((push.arrived_s for push in _between(pushes, free_s, begin_s, lambda push: push.arrived_s)), default=free_s)
+            )
         made = _made(cause, work) if free_s < begin_s else None
         if made is not None and made.whom != step.replica and free_s < made.end_s:
             yield Stood(free_s, min(made.end_s, begin_s), made.whom)
         free_s = max(free_s, end_s)
 
 
-def _ended(transfers: Sequence[Transfer], after_s: float, until_s: float) -> Sequence[Transfer]:
-    """Those that arrived after one time and until another."""
-    low, high = (bisect_right(transfers, at_s, key=lambda its: its.arrived_s) for at_s in (after_s, until_s))
-    return transfers[low:high]
+def _between(ascending: Sequence[AnyT], after_s: float, until_s: float, when: Callable[[AnyT], float] | None = None) -> Sequence[AnyT]:
+    """Those of a sequence in order of time that came after one time and until another."""
+    low, high = (bisect_right(ascending, at_s, key=when) for at_s in (after_s, until_s))  # type: ignore[type-var, arg-type]
+    return ascending[low:high]
 
 
 class _Made(NamedTuple):
