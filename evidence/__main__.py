@@ -47,7 +47,7 @@ def published(
     with progress_bar("series") as advance:
         found = validate_published(
             regimes or [], only=only or [], progress=lambda done, total, _: advance(done, total),
-            thresholds=_thresholds(max_median, min_coverage), force=force, command=command_line(), **files,
+            thresholds=_thresholds(max_median, min_coverage), force=force, command=command_line("python", "-m", "evidence"), **files,
         )  # fmt: skip
     _show(found, files, json=json)
 
@@ -69,7 +69,7 @@ def hybrids(
     with progress_bar("rows") as advance:
         found = validate_hybrids(
             only or [], keep=keep, progress=lambda done, total, _: advance(done, total),
-            thresholds=_thresholds(max_median, min_coverage), force=force, command=command_line(), **files,
+            thresholds=_thresholds(max_median, min_coverage), force=force, command=command_line("python", "-m", "evidence"), **files,
         )  # fmt: skip
     _show(found, files, json=json)
 

@@ -259,9 +259,9 @@ class Given(Mapping[str, Any]):
         return next((self.option(its.name) for its in self._context.command.params if its.name in names and self.is_typed(its.name)), None)
 
 
-def command_line() -> str:
-    """This command, as it can be typed again."""
-    return shlex.join(["paceline", *sys.argv[1:]])
+def command_line(*program: str) -> str:
+    """This command, as it can be typed again; ``program``: the words that start it, where these are not ``paceline``."""
+    return shlex.join([*(program or ("paceline",)), *sys.argv[1:]])
 
 
 # -- from text to arguments ---------------------------------------------------------------------------
