@@ -1,7 +1,4 @@
-"""The version of Paceline, in a module that imports nothing.
-
-``pyproject.toml`` has the same number: change both.
-"""
+"""The version of Paceline, in a module that imports nothing; ``pyproject.toml`` takes it from here."""
 
 __all__ = ["__version__"]
 
