@@ -22,7 +22,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, PrivateAttr, model_validator
+from pydantic import Field, model_validator
 
 from simulator.base.rng import Streams
 from simulator.base.spec import Bytes
@@ -172,9 +172,6 @@ class Hybrid(Strategy):
         "when it has ended",
     )
 
-    _whole: Cluster | None = PrivateAttr(default=None)
-    """The cluster whose devices split tensors, where those that do are taken together as one rank."""
-
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.chunks > 1 and self.schedule != "interleaved":
@@ -189,11 +186,16 @@ class Hybrid(Strategy):
             raise ValueError(f"expert_imbalance has a mean of {self.expert_imbalance.mean():g}; the busiest device has at least 1")
         return self
 
+    @property
+    def apart_on(self) -> Cluster | None:
+        """The cluster whose devices split tensors, where those that do are taken together as one rank; else none."""
+        return None
+
     # -- layout and rules ------------------------------------------------------------
 
     def layout(self, cluster: Cluster) -> Layout:
         """Devices fill node after node."""
-        ranks = self.pipeline if self._whole is not None else self.pipeline * self.tensor
+        ranks = self.pipeline if self.apart_on is not None else self.pipeline * self.tensor
         fill = (cluster.room or 1) * cluster.replicas_per_node
         workers = self.workers or max(fill // ranks * ranks, ranks)
         return Layout(
@@ -324,10 +326,10 @@ class Hybrid(Strategy):
 
     def together(self, setup: Setup) -> Together | None:
         """Devices that split tensors; none where they have been taken together."""
-        if self._whole is not None or self.tensor == 1:
+        if self.apart_on is not None or self.tensor == 1:
             return None
-        ours = self.model_copy(update={"workers": None if self.workers is None else self.workers // self.tensor})
-        ours._whole = setup.cluster
+        workers = None if self.workers is None else self.workers // self.tensor
+        ours = HybridTogether.model_construct(**{**dict(self), "workers": workers, "apart": setup.cluster})
         return Together(self.tensor, in_step=True, strategy=ours)
 
     def model_parallel(self, setup: Setup) -> ModelParallel:
@@ -401,7 +403,7 @@ class Hybrid(Strategy):
         return assembled(
             setup,
             wiring,
-            "device" if self._whole is None else "devices",
+            "device" if self.apart_on is None else "devices",
             routines,
             Rules(steps_each=setup.run.steps),
             np.broadcast_to(np.int64(-1), layout.ranks),
@@ -512,12 +514,12 @@ class Hybrid(Strategy):
 
         tied = self._tied(setup)[1]
         ours = timing(setup.cluster, self.algorithm, self.tensor, self.pipeline, copies, self.shard_group or copies, self.expert, *tied)
-        whole_cluster = self._whole or setup.cluster
+        whole_cluster = self.apart_on or setup.cluster
         # those that split tensors wait for what they exchange, and compute nothing meanwhile
         inner = timing(whole_cluster.model_copy(update={"intra_node": whole_cluster.intra_node.alone}), "ring", self.tensor)
         whole = _Costs(self, setup)
         between = {part.first for part in whole.parts[1:]}
-        among_tensors = tensor_groups(self._whole or setup.cluster, self.tensor)
+        among_tensors = tensor_groups(self.apart_on or setup.cluster, self.tensor)
 
         def exchange_s(part: Part, forward: bool) -> float:
             """What a pass of a part exchanges; what another stage hands it comes in pieces, one to each of those that split tensors."""
@@ -525,7 +527,7 @@ class Hybrid(Strategy):
             kinds: tuple[Does, ...] = ("reduce-scatter", "all-gather") if self.sequence_parallel else ("all-reduce",)
             total = math.fsum(inner.seconds("tensor", among_tensors, does, size) for size in its.tensor for does in kinds)
             total += math.fsum(ours.seconds("experts", among_ranks("experts"), "all-to-all", size) for size in its.tokens)
-            if (link := (self._whole or setup.cluster).host_link) is not None:
+            if (link := (self.apart_on or setup.cluster).host_link) is not None:
                 total += its.host_s + math.fsum(size / link.bandwidth_bytes_per_s + link.latency_s for size in its.copied)
             if self.tensor > 1 and not self.sequence_parallel and (part.first if forward else part.last) in between:
                 total += inner.seconds("tensor", among_tensors, "all-gather", part.input_bytes if forward else part.output_bytes)
@@ -693,6 +695,20 @@ class Hybrid(Strategy):
         return self.changed(workers=max(replicas // each, 1) * each)
 
 
+class HybridTogether(Hybrid):
+    """A hybrid strategy whose devices that split tensors are taken together as one rank (:mod:`simulator.resolve.teams`).
+
+    Nobody writes it: :meth:`Hybrid.together` makes it.
+    """
+
+    apart: Cluster = Field(description="the cluster whose devices split tensors")
+
+    @property
+    def apart_on(self) -> Cluster | None:
+        """That cluster."""
+        return self.apart
+
+
 class _Laid(ModelParallel):
     """How copies of a model lie on devices by a strategy's degrees."""
 
@@ -736,7 +752,7 @@ class _Laid(ModelParallel):
     def exchanges(self, streams: Streams) -> tuple[Exchange, ...]:
         """Of every stage's routine."""
         strategy, setup = self._strategy, self._setup
-        grid, whole = strategy._grid_of(setup), strategy._whole or setup.cluster
+        grid, whole = strategy._grid_of(setup), strategy.apart_on or setup.cluster
         its = Devices(setup.cluster, whole, grid, strategy.tensor, strategy.expert, strategy.sequence_parallel)
         return exchanges_of(*strategy._routines(setup, streams), its)
 
