@@ -1,7 +1,11 @@
-"""Measures a training step, a link, a parameter server or an input pipeline: runs a probe, returns the measurement files.
+"""Runs the probes that measure a step, a link, a parameter server or an input pipeline; returns the measurement files. Fits nothing.
 
-Arguments become command-line flags of ``calibrate/probes/step.py``, ``links.py`` and ``input_pipeline.py``: a flag must be changed
-on both sides. Processes are handled in :mod:`calibrate.probing`; nothing is fitted here.
+``profile_...`` means "measure" here; profiles that TensorFlow wrote (XPlane) are read in ``calibrate/xplane``. Arguments become flags
+of ``calibrate/probes/step.py``, ``links.py`` and ``input_pipeline.py``: change a flag on both sides. ``paceline.api.calibrating``
+passes values by the parameter names here, through calibration.py, and has the options, help and most defaults that users meet. From
+here they get only ``DEFAULT_SIZES``, ``DEFAULT_TENSORS``, ``DEFAULT_TENSOR_SIZES`` and what it does not pass, such as ``repeats``.
+Errors name arguments in backticks as that module does (``at_once``, not ``processes``): the command line turns them into options.
+Processes are handled in :mod:`calibrate.probing`.
 """
 
 from __future__ import annotations
@@ -86,7 +90,7 @@ def profile_step(
     steps
         Timed steps at each batch size.
     rounds
-        In how many turns over the batch sizes.
+        Turns over the batch sizes; the steps of each size are spread over them.
     repeats
         How many of them, at most half, are measured again where something else has
         disturbed them.
@@ -284,7 +288,7 @@ def profile_at_once(
 
 
 def _part(progress: Progress, number: int, runs: int) -> Progress:
-    """Progress of one run among several."""
+    """Progress of run number ``number`` (from 0 on) among several, as a part of all of them."""
     return lambda done, total, what: progress(number * total + done, runs * total, what)
 
 

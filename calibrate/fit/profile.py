@@ -180,7 +180,7 @@ def _table(profiled: Profiled) -> StepTable:
 
 
 def _flags(by_batch: Mapping[int, Sequence[StepsOfProfile]]) -> dict[str, str]:
-    """Remarks by subject, for the provenance of a workload."""
+    """Remarks for the provenance, keyed by subject; a key must be none of those of provenance_of_profiles, which it would replace."""
     profiles = [one for ones in by_batch.values() for one in ones]
     steps = [step for one in profiles for step in one.steps]
     flags = {"overhead": "a profiler was running, which slows steps, most of all those of many small operations"}

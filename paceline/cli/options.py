@@ -1,10 +1,11 @@
-"""Options of commands: read off the functions of the library that a command calls, and how what is typed becomes their arguments.
+"""Makes a command's options from the functions of ``paceline.api`` that it calls, and their arguments from what is typed.
 
-A command says by :func:`calling` which functions these are. Everything that such a function takes is then an option of
-the command, with the help, the type and the default that it has in the library, and stands in the command's first
-parameter, a :class:`Given`. The command's other parameters are options that only the command line has.
-
-Every help text imports this file, so that functions import what is heavy themselves.
+:func:`calling` names the functions. Each argument becomes an option, except those in ``without``, those marked ``NOT_TYPED``, and
+those that the command declares itself. The command gets the values as its first parameter, a :class:`Given`.
+To change an option's help or default, edit the function in ``paceline/api``; its name, short form or metavar is in ``Typed`` of
+``paceline.arguments``. At home here is how text is read: the keys of :data:`READERS` are the words of ``Typed.reads``, so change both.
+Options that stand for one scenario key (``_KEYS``, such as ``--epochs``) are written here; :func:`settings_of` knows their table.
+Every help text imports this file, so import what is heavy inside functions.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ _KEYS = {
     "samples": (float, "N", "Predict a whole job of N samples, in place of --epochs. Short for --set job.samples=N."),
     "dataset_size": (float, "N", "Samples in the data set, such as 1.28e6; they make one epoch. Short for --set job.dataset_size=N."),
 }
-"""Keys that have options of their own, by the name of the option's parameter: type, what stands for the value, and help."""
+"""Keys that have options of their own, by the name of the option's parameter: type, what stands for the value, and help. All but
+replications are keys of [job]."""
 _DEEPEST = 20
 """Parts that a dotted key has at most."""
 _EVERY = "*"
@@ -139,7 +141,7 @@ def _arguments(calls: Calls, own: Collection[str]) -> dict[str, Argument]:
 
 
 def _within(text: str) -> str:
-    """A sentence that goes on after a colon."""
+    """The sentence with a small first letter, to stand after a colon."""
     return text[:1].lower() + text[1:] if re.match(r"[A-Z](?:[a-z]| )", text) else text
 
 

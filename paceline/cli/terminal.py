@@ -1,4 +1,11 @@
-"""Writes to the terminal: progress and remarks on stderr, data on stdout; what is not printable is shown as escapes."""
+"""Helpers that write to the terminal: remarks and progress on stderr; text, tables and JSON on stdout.
+
+``note``, ``say`` and ``printer`` show what is not printable as escapes, so that a name in a user's file cannot steer the terminal;
+``show_json`` writes JSON as it is. Not all output comes through here: app.py prints errors, and many commands write JSON with
+``typer.echo``. ``print`` is allowed here and in app.py only (T201 in pyproject.toml); ``rich`` is imported inside functions.
+What the bars yield is given to the library as ``progress``, so its arguments are fixed: done and total, of ``stages_bar`` also what.
+``evidence/__main__.py`` uses this file too, and tests/cli/test_sweep.py sets ``_EVERY_S``.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +34,7 @@ def note(message: str) -> None:
 
 
 def say(text: str = "", *, end: str = "\n") -> None:
-    """Text that is no data on stdout, with what a user has named in it."""
+    """Text for a person, on stdout; names that a user has given are escaped."""
     print(printable(text), end=end)
 
 
@@ -52,7 +59,7 @@ def printer(**options: Any) -> Console:
 
 
 def show_json(data: Any) -> None:
-    """Plain data on stdout, as JSON."""
+    """Plain data on stdout, as JSON; nothing is escaped beyond what JSON does."""
     print(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False))
 
 

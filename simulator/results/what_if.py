@@ -1,7 +1,10 @@
-"""A scenario with one thing changed: its network, its devices, its servers, its input, its batch, its strategy.
+"""Makes a copy of a scenario with one part changed: network, devices, servers, input, batch or strategy. Simulates nothing.
 
-Most changes are by a factor, and reach the draws that a fit has left too. Which changes are tried is decided elsewhere: in
-next_change.py and ``paceline.planning``.
+Mind which way a factor goes. It multiplies speed (2 is faster) for links and ``with_communication``, but time (2 is slower) for
+``with_compute``, ``with_service``, ``with_latency`` and ``with_input_times``; for batches it multiplies how many there are.
+Keys stand here as text (``forward.base_s``, ``transport.cpu_per_message_s``); draws that a fit left are scaled by the same names. A
+new key that is a time or a rate must be added here, or changes miss it; ``COMPUTE`` of ``simulator.resolve.device_transfer`` lists
+device times too. Which changes are tried, and by what factor, is decided in next_change.py and ``paceline.planning``.
 """
 
 from __future__ import annotations
@@ -40,7 +43,7 @@ SpecT = TypeVar("SpecT", Workload, Cluster)
 
 
 def changed(scenario: Scenario, where: str = "what if", **parts: Spec | Mapping[str, Any]) -> Scenario:
-    """The scenario with other sections, validated anew.
+    """The scenario with other sections, validated anew; a workload that was measured with servers keeps what it was measured in.
 
     Raises
     ------
@@ -66,7 +69,7 @@ def with_latency(scenario: Scenario, factor: float) -> Scenario:
 
 
 def with_input(scenario: Scenario, **keys: int) -> Scenario:
-    """Other keys of the input pipeline."""
+    """Other values for keys of the input pipeline."""
     assert scenario.input is not None, "there is a pipeline"
     return changed(scenario, input=scenario.input.model_copy(update=keys))
 
@@ -123,7 +126,7 @@ def with_compute(scenario: Scenario, factor: float) -> Scenario:
 
 
 def with_batch(scenario: Scenario, factor: int) -> Scenario:
-    """So many times the samples a step, of each replica or of all together as the scenario has it."""
+    """The batch times a factor: that of each replica or that of all together, whichever the scenario gives."""
     key = "global_batch" if scenario.workload.batch_per_replica is None else "batch_per_replica"
     return changed(scenario, workload=scenario.workload.model_copy(update={key: getattr(scenario.workload, key) * factor}))
 

@@ -1,6 +1,6 @@
 """A transformer by its published dimensions: ``[workload.transformer]``.
 
-What each layer asks of a device, has and keeps, by the formulas of Shoeybi et al.,
+For each layer, per sample: operations, bytes, kernels, variables and kept activations, by Shoeybi et al.,
 "Megatron-LM" (arXiv:1909.08053), Narayanan et al., "Efficient Large-Scale Language Model
 Training on GPU Clusters Using Megatron-LM" (SC 2021, arXiv:2104.04473) and Korthikanti et
 al., "Reducing Activation Recomputation in Large Transformer Models" (arXiv:2205.05198).

@@ -1,4 +1,4 @@
-"""Decentralised training: each worker averages its variables with two neighbours of a circle.
+"""``gossip``: decentralised training, in which each worker averages its variables with two neighbours of a circle.
 
 D-PSGD: Lian et al., "Can Decentralized Algorithms Outperform Centralized Algorithms?",
 NeurIPS 2017, algorithm 1. In each step a worker sends its variables to its neighbours and
@@ -99,7 +99,7 @@ class Gossip(Strategy):
 
 
 def _ways(workers: int) -> tuple[int, ...]:
-    """Steps along the circle to a worker's neighbours: two, or fewer of fewer than three workers."""
+    """Offsets along the circle to a worker's neighbours: two, or fewer if there are fewer than three workers."""
     return (-1, 1)[: max(min(workers - 1, 2), 0)]
 
 

@@ -1,4 +1,11 @@
-"""What the laws of programs share: a routine with what follows from its order, the ports of a path, and the error of a broken law."""
+"""What the laws in this folder share: comparing numbers within ``SLACK``, the order of a routine, ports, and the error to raise.
+
+A :class:`Walk` is a routine with its order worked out: what ends before each operation, what waits for it, and how much of the passes
+is done by then. It restates a rule that engines follow (computes of a rank run one after the other; ``Operation`` of
+``simulator.program.program``): if that changes, change it here too. What must hold is in the neighbours, not here.
+A larger ``SLACK`` weakens every law of this folder; tests/property/test_program_laws.py has faults that laws must find. The text of
+:func:`broken` is matched in tests/oracle/test_partitions.py. Laws of runs have a ``_SLACK`` of their own (../invariants.py).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +19,7 @@ from simulator.program.program import Operation, Program, Routine
 __all__ = ["SLACK", "Walk", "broken", "ports_of", "same", "walks_of"]
 
 SLACK = 1e-9
-"""Relative error of sums of shares and bytes."""
+"""Tolerance of all laws of programs: relative for bytes, absolute for shares."""
 
 
 def broken(law: Callable[..., None], place: str) -> InvariantError:
@@ -80,7 +87,7 @@ class Walk:
         return found
 
     def compute_before(self, index: int) -> int | None:
-        """The compute that an operation waits for by itself."""
+        """The compute, if it is the only thing that an operation waits for; else None."""
         found = [earlier for earlier in self.operations[index].after if self.operations[earlier].kind == "compute"]
         return found[0] if len(found) == len(self.operations[index].after) == 1 else None
 
@@ -96,7 +103,7 @@ class Walk:
 
 
 def walks_of(program: Program) -> list[Walk]:
-    """Every routine of a program."""
+    """A Walk for every routine of a program."""
     return [Walk(number, routine) for number, routine in enumerate(program.routines)]
 
 
