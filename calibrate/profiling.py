@@ -103,7 +103,7 @@ def profile_step(
     layers
         Measure each layer of a Keras model too; without XLA, which knows no clocks.
     replicas
-        Above 1: plain steps of a Keras model under MirroredStrategy instead, on so many
+        Above 1: plain steps of a Keras model under MirroredStrategy instead, on as many
         logical devices of one; batches are those of a replica. Nothing is fitted to them.
     python
         Path of the user's Python; this one, if None.
@@ -319,7 +319,7 @@ def profile_link(
     rounds
         How often each size is measured, in turn.
     logical_devices
-        Above 1, on a machine without GPUs: all-reduce between so many logical devices of its
+        Above 1, on a machine without GPUs: all-reduce between as many logical devices of its
         processor too, which tells ``intra_device``.
     python, timeout_s, folder, out, progress
         As for :func:`profile_step`.

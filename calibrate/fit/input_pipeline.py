@@ -1,8 +1,8 @@
 """Fits an input pipeline to measured batches of a tf.data pipeline, with intervals and provenance.
 
 A pipeline whose ``map`` has parallel calls works on them while its iterator reads, shuffles and batches, each on a thread of
-its own, so a batch takes ``max(serial, parallel / calls)``. What limits it at each number of calls is told by tf.data's own
-accounting of stages (the model of its autotuning: Murray et al., VLDB 2021, section 4.4); how long that takes is told by
+its own, so a batch takes ``max(serial, parallel / calls)``. What limits it at each number of calls comes from tf.data's own
+accounting of stages (the model of its autotuning: Murray et al., VLDB 2021, section 4.4); how long that takes comes from
 the clock: the parallel part is fitted to the settings in which calls are the limit, the serial part to the others. Without
 such an account, clock and CPU time decide (:mod:`calibrate.fit.input_parts`), and say how far they leave the split open.
 """
@@ -224,7 +224,7 @@ def _accounted(settings: Mapping[tuple[int, int], _Setting], batch: int) -> Cost
 
 
 class _Judge(NamedTuple):
-    """How parts are told apart: by tf.data's account where there is one, else by clock and CPU time."""
+    """How parts are distinguished: by tf.data's account where there is one, else by clock and CPU time."""
 
     cores: int
     parallel: bool

@@ -105,7 +105,7 @@ def iterator_ends(records: Sequence[IteratorEnd]) -> IteratorEnds | None:
 
 
 _JUDGED_S = 0.02
-"""Time to the next turn from which on a wait for it is told from the work of ending an iterator, a millisecond or so."""
+"""Time to the next turn from which on a wait for it can be distinguished from the work of ending an iterator, a millisecond or so."""
 
 
 def _tracings(runs: Sequence[Measurements], table: StepTable) -> list[float]:

@@ -52,7 +52,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--together", help="FOLDER:PROCESS:PROCESSES, each beginning to time when all have warmed up; plain steps only")
     parser.add_argument("--launch", type=int, help="number of this launch of several processes at once")
     parser.add_argument("--cores", help="numbers of the cores to run on")
-    parser.add_argument("--replicas", type=int, default=1, help="of MirroredStrategy, on so many logical devices; plain steps of a model")
+    parser.add_argument("--replicas", type=int, default=1, help="of MirroredStrategy, on as many logical devices; plain steps of a model")
     parser.add_argument("--device")
     parser.add_argument("--precision", choices=("float32", "mixed_float16"), default="float32")
     parser.add_argument("--jit", action="store_true")

@@ -164,7 +164,7 @@ def _refused(console: Console, plan: Plan, most: int | None) -> None:
 
 
 def _refused_in_words(console: Console, reasons: Sequence[Refused], most: int | None) -> None:
-    """Each reason, up to so many of them."""
+    """Each reason, up to a number of them."""
     from rich.text import Text
 
     for one in reasons[:most]:

@@ -282,7 +282,7 @@ def _ahead(scenario: Scenario) -> int:
 
 
 def _input_s(scenario: Scenario, draw: _Draw, batches: int) -> float:
-    """Seconds of a batch at least, in the mean of so many of a pipeline, which has everything to itself."""
+    """Seconds of a batch at least, in the mean of a number of batches of a pipeline, which has everything to itself."""
     if scenario.input is None:
         return draw.workload.input(scenario.batch)
     its = pipelines(scenario)

@@ -225,7 +225,7 @@ def _sureness(plan: Plan) -> str:
 
 
 def _confidence(best: Candidate, goal: Goal, digits: int) -> str:
-    """How sure the goal is; of the most that so many runs can show, that it may be more."""
+    """How sure the goal is; of the most that the simulated runs can show, that it may be more."""
     sure, runs = _probability(best.confidence, digits), len(best.result.throughput_of_each_replication)
     at_cap = best.confidence >= reachable_confidence(runs) - 1e-12
     text = f"at least {sure}, the most that {runs} runs can show" if at_cap else sure

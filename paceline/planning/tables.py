@@ -242,7 +242,7 @@ def _counts(
     plan: Plan,
     of_job: tuple[Column, ...] = (),
 ) -> Table:
-    """The chosen configuration with other numbers of something; where its whole job is told, with ``of_job``."""
+    """The chosen configuration with other numbers of something; where its whole job is predicted, with ``of_job``."""
     cells = tuple(
         (
             *numbers,

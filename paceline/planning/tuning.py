@@ -22,7 +22,7 @@ __all__ = ["BUCKET_KEY", "best_bucket", "bucket_in_words", "can_fuse", "fastest_
 
 BUCKET_KEY = "strategy.bucket_size"
 _PARTS = (2, 4, 8, 16, 32)
-"""Buckets that all gradients are fused into: about so many."""
+"""Buckets that all gradients are fused into: about this many."""
 _LEAST_BYTES = 64 * 1024.0
 """Smaller ones take longer to start than to send on any network."""
 _WORTH = 1.005

@@ -241,7 +241,7 @@ class Maker:
         self.degrees = degrees_of(name, workload, template.cluster.devices_per_node, fixed)
 
     def tried(self, workers: int) -> Iterator[Tried]:
-        """Every configuration with so many devices."""
+        """Every configuration with this many devices."""
         for degrees in self.degrees:
             copies, left = divmod(workers, degrees.devices)
             if left or copies % degrees.expert:

@@ -32,7 +32,7 @@ _MOST_CONNECTIONS = 10
 _MOST_SERVERS = 6
 _MOST_BARS = 150
 _MOST_PASSES = 600
-"""Bars of a lane: of a stage, whose passes are told apart by number."""
+"""Bars of a lane: of a stage, whose passes are distinguished by number."""
 
 PATH_KINDS: dict[str, Kind] = {
     "compute": "compute",

@@ -51,7 +51,7 @@ class Needs(NamedTuple):
     apart_s: float
 
     def of_more(self, times: float, filled: float) -> Needs:
-        """The same of so many times as many ranks, on nodes that are alike, of which ``filled`` is the share that is in use."""
+        """The same of ``times`` as many ranks, on nodes that are alike, of which ``filled`` is the share that is in use."""
         return Needs(
             self.shared._replace(seconds=self.shared.seconds * times),
             self.own._replace(seconds=self.own.seconds * filled),
@@ -116,7 +116,7 @@ def _most(program: Program, loads: Sequence[tuple[Integers, float]]) -> Links:
 
 
 def _busiest(program: Program, path: Integers, size_bytes: Floats) -> list[tuple[Integers, float]]:
-    """The busiest of all ports, with so many bytes on each path, and its seconds."""
+    """The busiest of all ports, with these bytes on each path, and its seconds."""
     used = (path >= 0) & (size_bytes > 0)
     path, size_bytes, paths = path[used], size_bytes[used], program.paths
     if not len(path):

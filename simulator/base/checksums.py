@@ -1,4 +1,4 @@
-"""A checksum as the last key of an object of JSON, by which what was damaged or changed after it was written is told.
+"""A checksum as the last key of an object of JSON, by which what was damaged or changed after it was written is found.
 
 ``_with_checksum`` in calibrate/probes/recorder.py makes the same without importing this: change both together.
 """

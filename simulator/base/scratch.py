@@ -155,7 +155,7 @@ def _processes() -> set[int]:
 def _works_in(process: int, folders: Sequence[Path]) -> bool:
     """Whether a process, of this user, was started with one of the folders as its temporary one.
 
-    Ray's write their titles over what they were started with: those are told by a file in the folder that they have open.
+    Ray's write their titles over what they were started with: those are known by a file in the folder that they have open.
     """
     its = Path("/proc", str(process))
     with contextlib.suppress(OSError):  # it has ended, or is another user's

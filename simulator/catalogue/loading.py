@@ -339,7 +339,7 @@ def with_measured(table: Table, source: str, beside: Path | None) -> Table:
         return table
     try:
         base = scenario_from_table(table, source, beside)
-    except ScenarioError:  # which is told of what is made from it
+    except ScenarioError:  # which is raised for what is made from it
         return table
     return {**table, "measured_in": base.model_dump(mode="json", context={"filled": True})} if base.servers else table
 

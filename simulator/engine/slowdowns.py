@@ -152,7 +152,7 @@ class _Ahead:
     group
         Of each who asks, shape (n,).
     more
-        The next so many steps of all groups, shape (groups, count).
+        The next ``count`` steps of all groups, shape (groups, count).
     """
 
     def __init__(self, group: NDArray[np.int64], more: Callable[[int], NDArray[Any]]) -> None:

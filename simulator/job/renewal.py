@@ -265,7 +265,7 @@ class Renewal:
         return max(writing.lasts_s - self._course.write_steps * step_s, 0.0) if writing is not None else 0.0
 
     def _pass(self, seconds: float, step_s: float, paced_s: float, writes: int, *, whole: bool) -> float:
-        """Some seconds of steps go by, in which at most so many checkpoints begin; ``whole``: all end too.
+        """Some seconds of steps go by, in which at most a number of checkpoints begin; ``whole``: all end too.
 
         Returns the seconds for which one that has begun still stops the training.
         """

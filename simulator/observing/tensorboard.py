@@ -69,7 +69,7 @@ class TensorBoard:
     def __init__(self, folder: Path, scenario: Scenario, *, force: bool = False) -> None:
         self._output = Output(check_folder(folder, "tensorboard") / EVENT_FILE, EVENTS, force=force, argument="tensorboard")
         self.file = self._output.path
-        its = as_workers(resolve(scenario))  # whose steps are told: devices taken together are one
+        its = as_workers(resolve(scenario))  # whose steps are written: devices taken together are one
         self._replicas = its.ranks
         self._batch = its.batch / its.layout.ranks_per_replica
         total = its.run.total_steps(its.ranks)

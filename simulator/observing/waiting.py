@@ -5,7 +5,7 @@ Followed back over messages and services, its causes lead to the work that made 
 maker, and from then on for messages and services.
 
 Engines measure waiting by themselves, without causes: tests/property/test_waiting.py compares both. Of models that are cut, messages
-and passes are told by the names that ``simulator.strategies.hybrid.routine`` gives them.
+and passes are known by the names that ``simulator.strategies.hybrid.routine`` gives them.
 """
 
 from __future__ import annotations

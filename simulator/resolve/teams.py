@@ -52,7 +52,7 @@ def as_workers(scenario: Resolved) -> Resolved:
 
 
 def _of_several(cluster: Cluster, together: int) -> Cluster:
-    """The cluster with so many neighbouring devices as one; where these fill several nodes, those nodes as one."""
+    """The cluster with ``together`` neighbouring devices as one; where these fill several nodes, those nodes as one."""
     per_node = cluster.devices_per_node
     inside, nodes = min(together, per_node), max(together // per_node, 1)
     classes = tuple(
@@ -75,12 +75,12 @@ def _of_several(cluster: Cluster, together: int) -> Cluster:
 
 
 def _rails(cluster: Cluster, devices: int) -> int | None:
-    """The rails of a node with so many devices, of which each goes by those of all that it stands for."""
+    """The rails of a node with ``devices`` devices, of which each goes by those of all that it stands for."""
     return None if cluster.rails is None else math.gcd(cluster.rails, devices)
 
 
 def _islands(islands: Islands | None, together: int, devices: int) -> Islands | None:
-    """Islands with so many devices as one, in nodes that then have ``devices``; none where one fills an island, or an island a node."""
+    """Islands with ``together`` devices as one, in nodes that then have ``devices``; none where one fills an island, or it a node."""
     if islands is None or islands.devices // together in (0, 1, devices):
         return None
     return islands.model_copy(update={"devices": islands.devices // together})
@@ -91,7 +91,7 @@ def _wider(link: Link, times: int) -> Link:
 
 
 def _of_slowest(load: Workload, together: int) -> Workload:
-    """With the steps of the slowest of so many."""
+    """With the steps of the slowest of ``together`` devices."""
     jitter, later = slowest_of(load.jitter, together)
     return load.model_copy(
         update={

@@ -1,6 +1,6 @@
 """What limits a training that cuts its model: the pipeline's bubble, a slow stage, exchanges that passes wait for.
 
-bottleneck.py asks it. Exchanges are told apart by the names of ``simulator.spec.figures.Exchange``, which
+bottleneck.py asks it. Exchanges are distinguished by the names of ``simulator.spec.figures.Exchange``, which
 ``simulator.strategies.hybrid.described`` gives them.
 """
 

@@ -243,7 +243,7 @@ def _step_time(runs: Sequence[Measured]) -> Quantiles:
 
 
 def _staleness(scenario: Resolved, runs: Sequence[Measured], late: Sequence[int]) -> Staleness:
-    """Of all updates; of a pipeline whose stages apply gradients that are ``late`` by so many updates, each stage's part counts as one."""
+    """Of all updates; of a pipeline whose stages apply gradients that are ``late`` updates late, each stage's part counts as one."""
     pooled, mixed = CountHistogram(), CountHistogram()
     servers = [CountHistogram() for _ in runs[0].server_staleness]
     workers = GroupedCounts(scenario.ranks) if runs[0].worker_staleness is not None else None

@@ -131,7 +131,7 @@ class Background(Terse):
         return len({(point.load, point.flows) for point in self.trace}) > 1
 
     def changes_in(self, run_s: float) -> float:
-        """How often what others send changes in so many seconds, about."""
+        """How often what others send changes in a time, about."""
         if not self.changes:
             return 0.0
         if self.repeat_s is not None:

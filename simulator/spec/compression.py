@@ -162,7 +162,7 @@ class Compression(Terse):
         return float(per_byte_s * _dense_bytes(variables))
 
     def decompress_s(self, variables: Iterable[Variable], memory_bytes_per_s: float | None, ranks: int = 1) -> float:
-        """Seconds to make gradients again of what has come from so many ranks; parameters as of :meth:`compress_s`."""
+        """Seconds to make gradients again of what has come from ``ranks`` ranks; parameters as of :meth:`compress_s`."""
         per_byte_s = self.decompress_per_byte_s
         if per_byte_s is None:
             per_byte_s = _TRAFFIC[self.kind][1] / memory_bytes_per_s if memory_bytes_per_s else 0.0

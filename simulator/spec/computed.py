@@ -148,7 +148,7 @@ class Pass(NamedTuple):
         )
 
     def times(self, number: int) -> Pass:
-        """The same so many times."""
+        """The same, repeated."""
         return Pass(self.products * number, self.moved_bytes * number, self.kernels * number, self.fused * number)
 
     def roofline_s(self, peak_flops_per_s: float, bandwidth_bytes_per_s: float) -> float:
@@ -380,7 +380,7 @@ class _Times(NamedTuple):
         return asked.kernels * self.start_s
 
     def apply_s(self, parameters: int) -> float:
-        """Seconds of Adam's update of so many numbers: gradient, both moments and variable read, the last three written, in float32."""
+        """Seconds of Adam's update of a number of values: gradient, both moments and variable read, the last three written, in float32."""
         return 7 * PARAMETER_BYTES * parameters / (self.bandwidth_bytes_per_s * self.moving_share)
 
 

@@ -1,7 +1,7 @@
 """The range in which each figure lies in practice: one far outside is more likely in another unit, or has another prefix.
 
 :data:`RANGES` is the one table of them, by names of keys: a key that is renamed is renamed here too
-(tests/unit/test_misreadings.py). Nothing is refused for it: a reader is told how a figure is
+(tests/unit/test_misreadings.py). Nothing is refused for it: a reader learns how a figure is
 read (:func:`implausible`), of a scenario by ``simulator.results.misread``.
 """
 

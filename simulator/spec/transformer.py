@@ -309,7 +309,7 @@ class Transformer(Spec):
 
 
 def _products(rows: float, value_bytes: int, *matrices: tuple[int, int]) -> tuple[tuple[Product, ...], tuple[Product, ...]]:
-    """Forward and backward products of so many rows of activations with matrices of variables, each by its rows and columns.
+    """Forward and backward products of rows of activations with matrices of variables, each by its rows and columns.
 
     Backward the gradient of what came in sums over the matrix's columns, and that of the matrix over the
     batch's rows, which are taken as endless.

@@ -397,7 +397,7 @@ class Workload(Short, Spec):
         model, table, precision, before = BY_DIMENSIONS[given[0]], data[given[0]], data.get("precision", "float32"), data.get("computed")
         known = precision in ("float32", "mixed_float16", "mixed_bfloat16") and (before is None or is_valid(Computed, before))
         if not is_valid(model, table) or not known:
-            # their own faults are told, not that something is missing that would follow from them
+            # their own faults are reported, not that something is missing that would follow from them
             return {**_ANY, **data}
         dimensions = model.model_validate(table)
         if before is None:

@@ -52,7 +52,7 @@ class Held(NamedTuple):
     reduced
         Bytes of gradients while they are reduced over those of their variables.
     fused
-        Bytes of gradients that are reduced as one, once there are so many; 0: each layer's; none: all of a chunk's.
+        Bytes of gradients that are reduced as one, once this many have come; 0: each layer's; none: all of a chunk's.
     tied
         Variables, by creation_index, of which another stage has a copy, since layers of both use them: both keep the whole state of
         theirs, and sum their gradients.

@@ -49,7 +49,7 @@ class Checkpoints:
         return done
 
     def write(self, done: int) -> None:
-        """Write one after so many steps; training waits for it."""
+        """Write one after this many steps; training waits for it."""
         began_s = time.time()
         self.steps.assign(done)
         self._manager.save(checkpoint_number=done)

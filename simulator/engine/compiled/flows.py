@@ -53,7 +53,7 @@ def send(s: Record, connection: int, size: float, arrived: int, about: int, left
 
 @compiled
 def send_tensors(s: Record, connection: int, size: float, tensors: float, arrived: int, about: int, left: int) -> None:
-    """Queue a message of ``size`` bytes, so many tensors.
+    """Queue a message of ``size`` bytes and ``tensors`` tensors.
 
     ``arrived``, with ``about``, follows when its last byte is there; ``left``, with the
     same ``about``, when it has left the sender; 0 if nothing does.

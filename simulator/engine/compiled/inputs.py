@@ -52,7 +52,7 @@ def wait_s(s: Record, pipeline: int, batch: int) -> float:
 
 @compiled
 def ask(s: Record, pipeline: int, batches: int) -> bool:
-    """A rank asks for the last of so many batches; whether that is there."""
+    """A rank asks for the last of a number of batches; whether that is there."""
     p = pipeline_at(s.pipelines, pipeline)
     p.asked = max(p.asked, batches)
     there: bool = p.made >= batches

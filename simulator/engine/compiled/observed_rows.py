@@ -6,7 +6,7 @@ the number of the work because of which things happen now, and ``s.since_s`` whe
 no contexts.
 
 :mod:`simulator.engine.compiled.observer` makes calls of the logs out of rows. A number that ``tell`` gives must be the one
-that ``simulator.base.log.Log`` gives to the same record, so what is told, and in which order, is what SimPy's engine records.
+that ``simulator.base.log.Log`` gives to the same record, so what is recorded, and in which order, is what SimPy's engine records.
 """
 
 from __future__ import annotations

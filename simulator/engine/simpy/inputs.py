@@ -186,7 +186,7 @@ class _Sharing:
         self._made = self._asked = 0
 
     def ask(self, batches: int) -> bool:
-        """A rank asks for the last of so many batches; whether that is there."""
+        """A rank asks for the last of a number of batches; whether that is there."""
         self._asked = max(self._asked, batches)
         return self._made >= batches
 

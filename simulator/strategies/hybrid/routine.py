@@ -277,7 +277,7 @@ class _Maker:
         self._computes.append(self._tail[0])
 
     def _receive(self, name: str, number: int, channel: int, from_step: int) -> None:
-        # asked for when the rank comes to it, so that what it stands still for is told from what comes later
+        # asked for when the rank comes to it, so that what it stands still for is kept apart from what comes later
         self._tail = (self._add(kind="receive", name=name, number=number, after=self._tail, channel=channel, from_step=from_step),)
 
     def _send(self, name: str, number: int, slot: int, size_bytes: float, from_step: int) -> None:
