@@ -305,8 +305,7 @@ def _fitting(space: Space) -> tuple[Space, list[Refused]]:
 
 
 def _refused_by_memory(line: Line, texts: Mapping[int, str]) -> Refused:
-    name = f"{line.name}, {line.scaling} scaling"
-    return Refused(name=name, cluster=line.cluster, text=next(iter(texts.values())), configurations=len(texts))
+    return Refused(name=line.title(), cluster=line.cluster, text=next(iter(texts.values())), configurations=len(texts))
 
 
 def _memory_notes(space: Space) -> list[str]:

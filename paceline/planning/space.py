@@ -150,9 +150,9 @@ class Line:
         """Strategy, cluster and whatever else distinguishes it."""
         return configuration_name(self.what, self.first.cluster.name, self.others)
 
-    def title(self, workers: int) -> str:
-        """A configuration in words."""
-        count = workers if self.scenarios[workers].strategy.count_key else None
+    def title(self, workers: int | None = None) -> str:
+        """A configuration in words, or without workers all of the line."""
+        count = workers if workers is not None and self.scenarios[workers].strategy.count_key else None
         return configuration_name(self.what, self.first.cluster.name, self.others, count, self.scaling)
 
 
@@ -381,7 +381,7 @@ def _keep_runnable(space: Space, runs_on: Sequence[str]) -> None:
             continue
         asked = listed([title for name, title in SOFTWARE.items() if name in runs_on], "or")
         text = f"{asked} does not run it as it comes; {software_in_words(able)}"
-        name = configuration_name(line.what, line.first.cluster.name, line.others, scaling=line.scaling)
+        name = line.title()
         way = line.way if line.family is not None else ""
         refused = Refused(name=name, cluster=line.cluster, text=text, configurations=len(line.scenarios), way=way, asked=line.asked)
         space.refused.append(refused)

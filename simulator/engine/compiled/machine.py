@@ -4,9 +4,9 @@ A table is a numpy array of records that Python owns. Compiled code gets its add
 reads record number ``i`` by adding to it: nothing is counted, copied or checked on the way. Compiled code therefore allocates
 nothing; it returns to Python where a table is full.
 
-Machine code is kept in the user's cache directory, in a folder named after the contents of this package, the versions of numba and
-of what it stands on, and the processor, so that changed sources compile anew; constants that other packages give (``ROUNDING``,
-``SAME_INSTANT``, ``FEW``, ``TOLERANCE``, ``STEP_COLUMNS``) are compiled in, but not in that name. Beside it stands a digest of it:
+Machine code is kept in the user's cache directory, in a folder named after the contents of this package, of ``simulator.network`` and
+of ``engine/recorder.py``, whose constants are compiled in, the versions of numba and of what it stands on, and the processor, so that
+changed sources compile anew. A constant from elsewhere must have its file named in ``_cache_folder``. Beside it stands a digest of it:
 what was cut off or damaged is made anew. The digest tells nothing of who wrote both: the folder is the user's alone (``private``),
 or nothing is kept there or taken from it.
 """
