@@ -180,6 +180,8 @@ class Update(NamedTuple):
 
     ``read_version`` and ``applied_version`` count the updates applied before the first
     pull was issued and before this one was applied: their difference is its staleness.
+    ``server_read`` and ``server_applied`` count the same of each server's share of the
+    model, where servers count their own.
     """
 
     worker: int
@@ -187,7 +189,8 @@ class Update(NamedTuple):
     applied_s: float
     read_version: int
     applied_version: int
-    server_staleness: tuple[int, ...]
+    server_read: tuple[int, ...]
+    server_applied: tuple[int, ...]
 
     @property
     def staleness(self) -> int:

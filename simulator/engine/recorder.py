@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,13 +25,13 @@ from simulator.base.statistics import CountHistogram, GroupedCounts, TimeSketch
 from simulator.engine.phases import Phases
 from simulator.program.port_names import PortName
 
-__all__ = ["LISTED_WORKERS", "STEP_COLUMNS", "UPDATE_COLUMNS", "InUse", "Kind", "Measured", "Name", "Parts", "Recorder"]
+__all__ = ["LISTED_WORKERS", "STEP_COLUMNS", "UPDATE_COLUMNS", "Follower", "InUse", "Kind", "Measured", "Name", "Parts", "Recorder"]
 
 STEP_COLUMNS = ("replica", "start_s", "end_s", "input_s", "compute_s", "waiting_s", "apply_s", "hidden_s", "accepted")
 """Of a block of steps; all but the first three as in :class:`Parts`."""
 
 UPDATE_COLUMNS = ("worker", "read_s", "applied_s", "read_version", "applied_version")
-"""Of a block of updates; the staleness on each server follows, where servers count their own."""
+"""Of a block of updates; where servers count their own, the version read on each follows, then the one that it was applied to on each."""
 
 LISTED_WORKERS = 1024
 """Up to this number of workers, each one's staleness is measured."""
@@ -130,6 +130,16 @@ class Measured:
         self.names, self.in_use_s = {}, {}
 
 
+class Follower(Protocol):
+    """Receives every step and update of the window as rows, in blocks of any size: far less than an observer's records cost."""
+
+    def steps(self, rows: Seconds) -> None:
+        """Replicas have ended steps; columns as in ``STEP_COLUMNS``, shape (n, 9). Not called of ranks whose steps are computed at once."""
+
+    def updates(self, rows: Seconds) -> None:
+        """Updates have been applied; rows as :meth:`Recorder.updates` takes them."""
+
+
 class Recorder:
     """The recorder of one replication.
 
@@ -146,6 +156,8 @@ class Recorder:
         Receives every step and update, where given.
     routine
         What each replica does in a step, by number, where they do different things; shape (replicas,).
+    follower
+        Receives the rows of what is measured, where given.
 
     Attributes
     ----------
@@ -166,9 +178,11 @@ class Recorder:
         apart: bool,
         observer: Observer | None = None,
         routine: NDArray[np.integer] | None = None,
+        follower: Follower | None = None,
     ) -> None:
         self.measured = Measured()
         self.observer = observer
+        self._follower = follower
         self.opens_at = opens_at
         self.closes_at = closes_at
         self.ended = 0
@@ -256,8 +270,8 @@ class Recorder:
         if self.observer is not None:
             self.observer.record(update)
         if self.is_open:
-            worker, read_s, applied_s, read_version, applied_version, server_staleness = update
-            self._updates.add((worker, read_s, applied_s, read_version, applied_version, *server_staleness))
+            *of_all, server_read, server_applied = update
+            self._updates.add((*of_all, *server_read, *server_applied))
 
     def updates(self, rows: Seconds) -> None:
         """Updates have been applied, none before the window's opening with one after it.
@@ -265,14 +279,15 @@ class Recorder:
         Parameters
         ----------
         rows
-            Columns as in ``UPDATE_COLUMNS``, and the staleness on each server where they count their own; shape (n, 5 + servers).
+            Columns as in ``UPDATE_COLUMNS``, and where servers count their own, what they read and found; shape (n, 5 + 2 servers).
         """
         if self.ended >= self.closes_at:
             return
         if self.observer is not None:
-            for worker, read_s, applied_s, read_version, applied_version, *of_servers in rows.tolist():
-                staleness = tuple(map(int, of_servers))
-                self.observer.record(Update(int(worker), read_s, applied_s, int(read_version), int(applied_version), staleness))
+            for worker, read_s, applied_s, *versions in rows.tolist():
+                read_version, applied_version, *of_servers = map(int, versions)
+                read, applied = of_servers[: len(of_servers) // 2], of_servers[len(of_servers) // 2 :]
+                self.observer.record(Update(int(worker), read_s, applied_s, read_version, applied_version, tuple(read), tuple(applied)))
         if self.is_open:
             self._updates.extend(rows)
 
@@ -347,6 +362,8 @@ class Recorder:
     def _sum_steps(self, rows: Seconds) -> None:
         measured = self.measured
         measured.steps += len(rows)
+        if self._follower is not None:
+            self._follower.steps(rows)
         if self._routine is not None:
             self._sum_by_routine(rows, self._routine)
         whole = len(rows) - len(rows) % _BLOCK
@@ -393,14 +410,17 @@ class Recorder:
         measured = self.measured
         worker, versions = rows[:, 0].astype(np.int64), rows[:, 3:].astype(np.int64)
         measured.updates += len(rows)
+        if self._follower is not None:
+            self._follower.updates(rows)
         staleness = versions[:, 1] - versions[:, 0]
         measured.staleness.add_all(staleness)
         if measured.worker_staleness is not None:
             measured.worker_staleness.add(worker, staleness)
-        servers = rows.shape[1] - len(UPDATE_COLUMNS)
+        servers = (rows.shape[1] - len(UPDATE_COLUMNS)) // 2
         if len(measured.server_staleness) != servers:
             measured.server_staleness = [CountHistogram() for _ in range(servers)]
-        for histogram, values in zip(measured.server_staleness, versions[:, 2:].T, strict=True):
+        stale = versions[:, 2 + servers :] - versions[:, 2 : 2 + servers]
+        for histogram, values in zip(measured.server_staleness, stale.T, strict=True):
             histogram.add_all(values)
 
 

@@ -22,7 +22,7 @@ from simulator.collectives.collective import Collective
 from simulator.engine.choosing import MOST_OPERATIONS, engine_for
 from simulator.engine.choosing import Engine as ByEngine
 from simulator.engine.draws import Draws
-from simulator.engine.recorder import Measured, Recorder
+from simulator.engine.recorder import Follower, Measured, Recorder
 from simulator.engine.simpy.collectives import VectorisedCollectives
 from simulator.engine.simpy.engine import Engine
 from simulator.engine.simpy.recorder import KernelRecorder, in_use_of
@@ -85,6 +85,7 @@ def replicate(
     engine: ByEngine | None = None,
     shared: Shared | None = None,
     on_progress: Callable[[float], None] | None = None,
+    follower: Follower | None = None,
 ) -> Measured:
     """Simulate one real run of the scenario.
 
@@ -102,6 +103,8 @@ def replicate(
         Of all replications of this scenario; left out: everything is made for this one.
     on_progress
         Called now and then with the share of the steps that have ended.
+    follower
+        Receives what is measured as rows, where given.
 
     Raises
     ------
@@ -116,7 +119,7 @@ def replicate(
     drawn = drawn_scenario(scenario, streams)
     shared = shared or Shared()
     program, collective = shared.of(drawn, streams)
-    run = Run(drawn, streams, program, Draws(drawn, streams, shared.drawn_s[1]), collective, observer, on_progress, shared.tables)
+    run = Run(drawn, streams, program, Draws(drawn, streams, shared.drawn_s[1]), collective, observer, on_progress, shared.tables, follower)
     its_run = run.at_once if run.together else run.simpy if engine == "simpy" or run.only_simpy else run.compiled
     # the engine makes millions of short-lived cycles-free objects; the collector only costs time meanwhile
     collecting = gc.isenabled()
@@ -142,6 +145,7 @@ class Run:
     observer: Observer | None
     on_progress: Callable[[float], None] | None = None
     tables: dict[bool, Any] | None = None
+    follower: Follower | None = None
 
     def __post_init__(self) -> None:
         """Refuse what would have to be computed at once and is not known.
@@ -200,7 +204,7 @@ class Run:
         drawn, program = self.drawn, self.program
         kernel = Kernel()
         cores = cores_of(kernel, drawn.cluster.shared_cores, drawn.cluster.time_slice_s)
-        recorder = KernelRecorder(kernel, drawn, self.observer, self.on_progress, program.ranks.routine)
+        recorder = KernelRecorder(kernel, drawn, self.observer, self.on_progress, program.ranks.routine, self.follower)
         if cores is not None:
             recorder.watch("cores", partial(in_use_of, [cores]))
         log, collective = self._log, self._reduces_at_once
@@ -216,7 +220,9 @@ class Run:
         drawn = self.drawn
         opens_at, closes_at = drawn.warmup * drawn.ranks, drawn.run.total_steps(drawn.ranks)
         apart, routine = drawn.strategy.pace.asynchronous, self.program.ranks.routine
-        return Recorder(drawn.ranks, opens_at, closes_at, apart=apart, observer=self.observer, routine=routine)
+        return Recorder(
+            drawn.ranks, opens_at, closes_at, apart=apart, observer=self.observer, routine=routine, follower=self.follower
+        )
 
     @property
     def _log(self) -> Log | None:

@@ -30,9 +30,9 @@ def happened(seed: int, workers: int, count: int, servers: int):
     end_s = np.cumsum(rng.exponential(0.01, count))
     steps = np.column_stack([replicas, end_s - rng.exponential(1.0, count), end_s, rng.random((count, 5)), rng.integers(2, size=count)])
     applied = np.arange(count)
-    updates = np.column_stack(
-        [replicas, end_s - 1, end_s, np.maximum(applied - rng.integers(40, size=count), 0), applied, rng.integers(9, size=(count, servers))]
-    )
+    read, stale = rng.integers(90, size=(count, servers)), rng.integers(9, size=(count, servers))
+    read_version = np.maximum(applied - rng.integers(40, size=count), 0)
+    updates = np.column_stack([replicas, end_s - 1, end_s, read_version, applied, read, read + stale])
     return steps, updates
 
 
@@ -64,8 +64,10 @@ def recorded(steps, updates, opens_at, workers, sizes, *, observer=None, apart=T
             recorder.reads(updates[at:until, 5].astype(int))
             recorder.steps(steps[at:until])
         else:
-            worker, read_s, applied_s, read, applied, *servers = updates[at].tolist()
-            recorder.update(Update(int(worker), read_s, applied_s, int(read), int(applied), tuple(map(int, servers))))
+            worker, read_s, applied_s, *versions = updates[at].tolist()
+            read, applied, *servers = map(int, versions)
+            of_servers = tuple(servers[: len(servers) // 2]), tuple(servers[len(servers) // 2 :])
+            recorder.update(Update(int(worker), read_s, applied_s, read, applied, *of_servers))
             recorder.reads(updates[at:until, 5].astype(int))
             replica, start_s, end_s, *parts = steps[at].tolist()
             recorder.step(int(replica), start_s, end_s, Parts(*parts))
@@ -110,7 +112,9 @@ def test_sums_are_those_of_the_rows():
     own = inside[:, 3:7].sum(axis=0)
     assert measured.parts_s == pytest.approx([own[0], own[1], durations.sum() - own.sum(), own[2], own[3]])
     assert measured.staleness.mean() == pytest.approx((updates[600:, 4] - updates[600:, 3]).mean())
-    assert [each.mean() for each in measured.server_staleness] == pytest.approx(updates[600:, 5:].mean(axis=0).tolist())
+    assert [each.mean() for each in measured.server_staleness] == pytest.approx(
+        (updates[600:, 7:] - updates[600:, 5:7]).mean(axis=0).tolist()
+    )
 
 
 def test_nothing_is_measured_of_workers_together_or_of_too_many():

@@ -438,8 +438,8 @@ SERVER = np.dtype(
 JOB = np.dtype([("cost_s", "f8"), ("about", "i8"), ("rank", "i4"), ("after", "i4")])
 """What a server is to do: for the rank's operation ``about``, or for the mean of tensor ``about`` (rank -1)."""
 
-READ = np.dtype([("read", "i8"), ("stale", "i8"), ("left", "i8")])
-"""Of a rank and a server: the version when it read, its staleness, gradients that are still to be applied."""
+READ = np.dtype([("read", "i8"), ("applied", "i8"), ("left", "i8")])
+"""Of a rank and a server: the version when it read, the one that its update found, gradients that are still to be applied."""
 
 CHANNEL = np.dtype([("front", "i4"), ("last", "i4"), ("receiving", "i4")])
 """Of a rank: the messages that have come and were not received yet; the receive that waits, -1: none."""

@@ -49,7 +49,7 @@ def record_step(
 
 @compiled
 def record_update(s: Record, rank: int, read_s: float, read_version: int, version: int) -> int:
-    """An update has been applied; the place of its staleness on each server in the row, -1 if nobody wants to know."""
+    """An update has been applied; the place of its versions on each server in the row, -1 if nobody wants to know."""
     if not (s.is_open or s.observed) or s.ended >= s.closes_at:
         return -1
     at = s.updates_n * s.update_width
@@ -89,7 +89,7 @@ def read_variables(s: Record, rank: int) -> None:
         version = its.version
         read = read_at(s.versions, rank * servers + server)
         read.read = version
-        read.stale = 0
+        read.applied = 0
         read.left = its.parts
         least = min(least, version)
         most = max(most, version)

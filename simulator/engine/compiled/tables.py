@@ -336,7 +336,7 @@ class Simulation(State):
         elif rule is not None:
             s.parts = sum(rule.parts)
             self.tables["servers"]["parts"][: len(rule.parts)] = rule.parts
-            s.update_width = len(UPDATE_COLUMNS) + int(s.servers_n)
+            s.update_width = len(UPDATE_COLUMNS) + 2 * int(s.servers_n)
             reads = self._ranks * int(s.servers_n) if s.servers_n > 1 else 0
         else:
             s.update_width = len(UPDATE_COLUMNS)

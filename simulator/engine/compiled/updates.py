@@ -75,7 +75,7 @@ def _applied(s: Record, rank: int, number: int, server: int, step: int) -> None:
         read.left = left
         if left == 0:
             its = server_at(s.servers, server)
-            read.stale = its.version - read.read
+            read.applied = its.version
             its.version += 1
     end_operation(s, rank, number, step)
 
@@ -87,10 +87,13 @@ def _finish_own(s: Record, rank: int, number: int) -> None:
     at = record_update(s, rank, r.read_s, r.read_version, s.version)
     if at >= 0:
         if s.servers_n == 1:
-            real_at(s.updates, at).x = float(s.version - r.read_version)
+            real_at(s.updates, at).x = float(r.read_version)
+            real_at(s.updates, at + 1).x = float(s.version)
         else:
             for server in range(s.servers_n):
-                real_at(s.updates, at + server).x = float(read_at(s.versions, rank * s.servers_n + server).stale)
+                its = read_at(s.versions, rank * s.servers_n + server)
+                real_at(s.updates, at + server).x = float(its.read)
+                real_at(s.updates, at + s.servers_n + server).x = float(its.applied)
     s.version += 1
     end_operation(s, rank, number, r.step)
 

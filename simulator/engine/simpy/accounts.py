@@ -99,7 +99,7 @@ class Accounts:
         if not rank.index and not (step + 1) % every:
             read_s = rank.start_s if every == 1 else self._applied_s
             self._applied_s = self._kernel.now
-            self._recorder.update(Update(0, read_s, self._applied_s, self._applied, self._applied, ()))
+            self._recorder.update(Update(0, read_s, self._applied_s, self._applied, self._applied, (), ()))
             self._applied += 1
         compute_s = rank.compute_s if rank.plan.amid else rank.computed_s - rank.start_s - rank.input_s
         self._recorder.step(rank.index, rank.start_s, Parts(rank.input_s, compute_s, waiting_s, rank.apply_s, hidden_s), cause)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from simulator.base.records import NOTHING, Observer, Update
 from simulator.engine.progress import Progress
-from simulator.engine.recorder import InUse, Kind, Measured, Name, Parts, Recorder
+from simulator.engine.recorder import Follower, InUse, Kind, Measured, Name, Parts, Recorder
 from simulator.network.kernel import Kernel
 from simulator.scenario import Scenario
 
@@ -56,13 +56,14 @@ class KernelRecorder:
         observer: Observer | None,
         on_progress: Callable[[float], None] | None = None,
         routine: NDArray[np.integer] | None = None,
+        follower: Follower | None = None,
     ) -> None:
         replicas, apart = scenario.ranks, scenario.strategy.pace.asynchronous
         self.done = kernel.event()
         self.observer = observer
         self._kernel = kernel
         opens_at, closes_at = scenario.warmup * replicas, scenario.run.total_steps(replicas)
-        self._recorder = Recorder(replicas, opens_at, closes_at, apart=apart, observer=observer, routine=routine)
+        self._recorder = Recorder(replicas, opens_at, closes_at, apart=apart, observer=observer, routine=routine, follower=follower)
         self._watched: dict[Kind, Callable[[float], InUse]] = {}
         self.measured: Measured = self._recorder.measured
         self._progress = Progress(on_progress, self._recorder.closes_at)

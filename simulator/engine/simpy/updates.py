@@ -80,7 +80,7 @@ class AsynchronousUpdates(_AtServers):
         self._version = 0
         self._reads: dict[int, list[int]] = {}  # by rank: the version of each server when it read
         self._left: dict[int, list[int]] = {}  # gradients of each server that are still to be applied
-        self._stale: dict[int, list[int]] = {}
+        self._applied_at: dict[int, list[int]] = {}  # the version of each server that the rank's update found
 
     def read(self, rank: Rank) -> None:
         """A rank begins to read the variables."""
@@ -89,7 +89,7 @@ class AsynchronousUpdates(_AtServers):
             return
         read = self._reads[rank.index] = [server.version for server in self._servers]
         self._left[rank.index] = list(self._parts_on_server)
-        self._stale[rank.index] = [0] * len(read)
+        self._applied_at[rank.index] = [0] * len(read)
         self._recorder.read(max(read) - min(read))
 
     def serve(self, rank: Rank, number: int, operation: Operation, step: int, cause: int) -> None:
@@ -101,8 +101,11 @@ class AsynchronousUpdates(_AtServers):
 
     def finish(self, rank: Rank, number: int, cause: int) -> None:
         """The last gradient of a step completes an update."""
-        stale = (self._version - rank.read_version,) if self._one else tuple(self._stale[rank.index])
-        self._recorder.update(Update(rank.index, rank.read_s, self._kernel.now, rank.read_version, self._version, stale))
+        read: tuple[int, ...] = (rank.read_version,)
+        applied: tuple[int, ...] = (self._version,)
+        if not self._one:
+            read, applied = tuple(self._reads[rank.index]), tuple(self._applied_at[rank.index])
+        self._recorder.update(Update(rank.index, rank.read_s, self._kernel.now, rank.read_version, self._version, read, applied))
         self._version += 1
         self._end(rank, number, rank.step, cause)
 
@@ -124,7 +127,7 @@ class AsynchronousUpdates(_AtServers):
             left[server] -= 1
             if not left[server]:
                 at = self._servers[server]
-                self._stale[rank.index][server] = at.version - self._reads[rank.index][server]
+                self._applied_at[rank.index][server] = at.version
                 at.version += 1
         self._end(rank, number, step, logged)
 
@@ -238,7 +241,7 @@ class SynchronousUpdates(_AtServers):
         if self._unapplied:
             return
         now = self._kernel.now
-        self._recorder.update(Update(-1, self._released_s, now, self._version, self._version, ()))
+        self._recorder.update(Update(-1, self._released_s, now, self._version, self._version, (), ()))
         self._version += 1
         self._released_s = now
         self._unapplied = self._parts
