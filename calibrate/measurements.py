@@ -24,7 +24,9 @@ from calibrate.records import (
     Failure,
     Fingerprint,
     Header,
+    Problem,
     Repeat,
+    Replayed,
     ServerTime,
     Split,
     StepTime,
@@ -45,7 +47,8 @@ __all__ = ["CUT_SHORT", "Measurements", "MeasurementsError", "begin_rows", "new_
 RecordT = TypeVar("RecordT")
 CUT_SHORT = "the file was cut short, or the probe stopped too early; take the whole file, or measure again"
 """Why measurements lack what comes late in a run, and what to try, whether they were taken just now or lie stored."""
-_ABOUT = {"step": "a training step", "links": "links", "servers": "a parameter server", "input": "an input pipeline"}
+_ABOUT = {"step": "a training step", "links": "links", "servers": "a parameter server", "input": "an input pipeline",
+          "replay": "a model that learns"}
 _OTHER_FILE = "is this a measurement file of this version of Paceline?"
 
 
@@ -107,7 +110,7 @@ class Measurements:
     def empty(self) -> bool:
         """Nothing was timed."""
         return not any(
-            isinstance(record, WarmUp | StepTime | Split | ServerTime | Transfer | Exchange | Repeat | Batches) for record in self.records
+            isinstance(record, WarmUp | StepTime | Split | ServerTime | Transfer | Exchange | Repeat | Batches | Problem | Replayed) for record in self.records
         )
 
     @property

@@ -28,14 +28,17 @@ __all__ = [
     "JobEvent",
     "LayerRecord",
     "LayerTimes",
+    "Learned",
     "LinkCheck",
     "Load",
     "Memory",
     "Note",
     "PipelineRecord",
+    "Problem",
     "Ready",
     "Record",
     "Repeat",
+    "Replayed",
     "Rows",
     "ServerTime",
     "Span",
@@ -73,7 +76,7 @@ class Header(_Record):
 
     kind: Literal["header"]
     schema_version: Literal[1]
-    probe: Literal["step", "links", "servers", "testbed", "job", "input"]
+    probe: Literal["step", "links", "servers", "testbed", "job", "input", "replay"]
     started: str
     arguments: dict[str, Any]
 
@@ -485,6 +488,36 @@ class Note(_Record):
     pulled_dense: tuple[str, ...] = ()
 
 
+class Problem(_Record):
+    """A model and its data, as the user's function makes them."""
+
+    kind: Literal["problem"]
+    name: str
+    samples: Annotated[int, Field(ge=1)]
+    validation_samples: Annotated[int, Field(ge=1)]
+    parameters: Annotated[int, Field(ge=1)]
+    optimizer: str
+
+
+class Learned(_Record):
+    """How good the model of a run was at one moment: time since the first step's begin, as simulated; metrics that are finite."""
+
+    kind: Literal["learned"]
+    run: str
+    time_s: NotNegative
+    updates: Count
+    samples: Count
+    metrics: dict[str, float]
+
+
+class Replayed(_Record):
+    """A run came to its end, or its loss was no finite number any more."""
+
+    kind: Literal["replayed"]
+    run: str
+    diverged: bool
+
+
 class Failure(_Record):
     """The probe stopped here, and why."""
 
@@ -535,6 +568,9 @@ Record = Annotated[
     | Stages
     | Ahead
     | Note
+    | Problem
+    | Learned
+    | Replayed
     | Failure
     | End,
     Field(discriminator="kind"),

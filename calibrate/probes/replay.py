@@ -253,7 +253,7 @@ class Replay:
 
         self._tf, self._keras, self._np, self._recorder, self._request = tf, keras, np, recorder, request
         self._build = training.load_function(problem)
-        self._keras.utils.set_random_seed(request["runs"][0]["seed"])
+        self._keras.utils.set_random_seed(0)
         self._learner = Learner(tf, self._build())
         self._done = 0
         self._total = sum(phase["updates"] for run in request["runs"] for phase in run["phases"])
@@ -311,14 +311,17 @@ def main() -> int:
     """Run the probe; the exit status tells the parent who is at fault."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--problem", required=True)
-    parser.add_argument("--request", required=True)
+    parser.add_argument("--request", help="left out: only say what the problem is")
+    parser.add_argument("--identity", default="", help="of the problem, for whoever reads the measurements")
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--out", required=True)
     arguments = parser.parse_args()
     recorder = Recorder(arguments.out)
-    with open(arguments.request, encoding="utf-8") as file:
-        request = json.load(file)
-    recorder.header("replay", {"problem": arguments.problem, "request": request})
+    request: dict[str, Any] = {"runs": []}
+    if arguments.request:
+        with open(arguments.request, encoding="utf-8") as file:
+            request = json.load(file)
+    recorder.header("replay", {"problem": arguments.problem, "identity": arguments.identity})
     ending.let_import(arguments.problem)
 
     def measure() -> None:

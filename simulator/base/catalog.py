@@ -50,8 +50,8 @@ def _folders(kind: Kind) -> Iterator[Path]:
     yield from (root / kind for root in _roots(kind) if (root / kind).is_dir())
 
 
-def builder(name: str) -> Path:
-    """The file of one of the Keras models that Paceline brings along to profile: code, so never one of a working folder.
+def builder(name: str, kind: Literal["keras", "problems"] = "keras") -> Path:
+    """The file of a model that Paceline brings along, to profile or with data to learn: code, so never one of a working folder.
 
     Raises
     ------
@@ -59,10 +59,10 @@ def builder(name: str) -> Path:
         There is none of this name.
     """
     for root in _brought_along():
-        file = root / "keras" / f"{name}.py"
+        file = root / kind / f"{name}.py"
         if file.is_file():
             return file
-    raise ScenarioError(f"models/keras: there is no model builder named {name!r}")
+    raise ScenarioError(f"models/{kind}: there is no model builder named {name!r}")
 
 
 def is_own(file: Path) -> bool:

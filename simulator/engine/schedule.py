@@ -69,7 +69,7 @@ class Schedule:
     @property
     def servers(self) -> int:
         """Shares of the model that are updated each by itself."""
-        return max(self.read.shape[1], 1)
+        return max(int(self.read.shape[1]), 1)
 
     @property
     def batches_an_update(self) -> int:
@@ -93,8 +93,8 @@ class Schedule:
         """As a file of numpy's (npz), which holds no objects."""
         file = io.BytesIO()
         rule = {name: getattr(self, name) for name in ("workers", "averaged", "every", "neighbours")}
-        arrays = {"time_s": self.time_s, "worker": self.worker, "read": self.read, "applied": self.applied}
-        np.savez_compressed(file, rule=np.frombuffer(json.dumps(rule).encode(), np.uint8), **arrays)
+        text = np.frombuffer(json.dumps(rule).encode(), np.uint8)
+        np.savez_compressed(file, rule=text, time_s=self.time_s, worker=self.worker, read=self.read, applied=self.applied)
         return file.getvalue()
 
     @classmethod

@@ -1,0 +1,11 @@
+"""From throughput to learning: how long until a model is good enough, and what that costs, with each way of training.
+
+``learning`` simulates schedules and has them replayed, ``learned`` is what comes out, with what is said of it.
+"""
+
+from __future__ import annotations
+
+from paceline.learning.learned import Learned, Target
+from paceline.learning.learning import Contender, contenders_of, learn
+
+__all__ = ["Contender", "Learned", "Target", "contenders_of", "learn"]

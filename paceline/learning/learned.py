@@ -1,0 +1,324 @@
+"""What was learned: curves against simulated time, time and cost to a target, and which way of training is first.
+
+A difference is only called one where it is larger than the runs of either scatter. Sentences and tables for the terminal, the
+report and notebooks are made here; :mod:`paceline.learning.learning` fills the types in.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from simulator.base.errors import InputError
+from simulator.base.short import Short
+from simulator.base.spec import Spec
+from simulator.base.table import Column, Row, Table
+from simulator.base.text import counted, format_number, format_seconds, format_usd, listed
+from simulator.results.intervals import combined
+from simulator.scenario import Scenario
+
+__all__ = ["Learned", "LearnedPoint", "LearnedRun", "LearnedWay", "Range", "Target"]
+
+_FALLING = re.compile(r"loss|error|mae|mse|perplexity|divergence|entropy", re.IGNORECASE)
+"""Metrics that are better when they are smaller, where nothing else is said."""
+_TARGET = re.compile(r"\s*([A-Za-z_][\w.\-]*)\s*(<=|>=|=)\s*([-+0-9.eE]+)\s*")
+
+
+class Target(Spec):
+    """How good is good enough."""
+
+    metric: str = Field(description="what is measured on the validation data, such as accuracy or loss")
+    value: float = Field(description="what it must reach")
+    at_most: bool = Field(description="whether it must be at most that, as a loss; else at least, as an accuracy")
+
+    @classmethod
+    def of(cls, text: str) -> Target:
+        """Read ``accuracy=0.95``, ``loss<=0.1`` or ``score>=3``; with ``=`` the name of the metric says which way.
+
+        Raises
+        ------
+        InputError
+            It is no such text.
+
+        Examples
+        --------
+        >>> Target.of("accuracy=0.95").at_most, Target.of("loss=0.1").at_most, Target.of("score<=3").at_most
+        (False, True, True)
+        """
+        found = _TARGET.fullmatch(text)
+        try:
+            value = float(found[3]) if found else math.nan
+        except ValueError:
+            value = math.nan
+        if found is None or not math.isfinite(value):
+            raise InputError(f"`target`: {text[:60]!r} must be a metric with a value, such as accuracy=0.95 or loss<=0.1")
+        falls = bool(_FALLING.search(found[1])) if found[2] == "=" else found[2] == "<="
+        return cls(metric=found[1], value=value, at_most=falls)
+
+    def reached_by(self, value: float | None) -> bool:
+        """Whether a value is good enough; none is not."""
+        if value is None:
+            return False
+        return value <= self.value if self.at_most else value >= self.value
+
+    def better(self, one: float, other: float) -> bool:
+        """Whether one value is better than another."""
+        return one < other if self.at_most else one > other
+
+    @property
+    def in_words(self) -> str:
+        """Such as ``accuracy of at least 0.95``."""
+        return f"{self.metric} of at {'most' if self.at_most else 'least'} {format_number(self.value)}"
+
+
+class LearnedPoint(Spec):
+    """How good the model was at one moment."""
+
+    time_s: float = Field(description="simulated time since the training began")
+    samples: int = Field(description="samples whose gradients had been computed by then, thrown away or not")
+    updates: int = Field(description="updates of the model by then")
+    metrics: Mapping[str, float] = Field(description="of the validation data; what was no finite number is left out")
+
+
+class LearnedRun(Spec):
+    """One run: the schedule of one replication, replayed with one seed."""
+
+    seed: int = Field(description="of the first values and the order of the data, and number of the replication")
+    diverged: bool = Field(description="whether the loss became something else than a finite number; the run ends there")
+    points: tuple[LearnedPoint, ...] = Field(description="from before the first update on")
+    reached_s: float | None = Field(description="simulated time of the first validation at which the target was reached; null: it never was")
+    reached_samples: int | None = Field(description="samples by then")
+    best: float | None = Field(description="best value of the target's metric in the run")
+    last: float | None = Field(description="its value at the end")
+
+
+class Range(Spec):
+    """Median of some runs, and their smallest and largest."""
+
+    median: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Range | None:
+        """Of as many values; none of no values."""
+        return cls(median=statistics.median(values), low=min(values), high=max(values)) if values else None
+
+    @property
+    def width(self) -> float:
+        """From the smallest to the largest."""
+        return self.high - self.low
+
+
+class LearnedWay(Spec):
+    """One way of training, at the rate with which it did best."""
+
+    name: str = Field(description="what it is called, in few words")
+    scenario: Scenario = Field(description="what was simulated; where the way changes amid the training, its last part")
+    rate: float = Field(description="what the optimizer's learning rate was multiplied by")
+    rates_tried: tuple[float, ...] = Field(description="from which that was chosen, by the time to the target")
+    workers: int = Field(description="replicas that train")
+    staleness: float = Field(description="mean staleness of its updates, mean of the runs")
+    samples_per_s: float = Field(description="predicted throughput, mean")
+    usd_per_hour: float | None = Field(description="US dollars per hour for all nodes; null without a price")
+    runs: tuple[LearnedRun, ...] = Field(description="one for each seed")
+    time_s: Range | None = Field(description="time to the target of the runs that reached it; null: none did")
+    time_low_s: float | None = Field(description="low end of the time, with what the prediction of the throughput is uncertain by")
+    time_high_s: float | None = Field(description="high end of it")
+    cost_usd: Range | None = Field(description="cost to the target; null without a price, or where no run reached it")
+    samples: Range | None = Field(description="samples to the target")
+    last: Range | None = Field(description="the target's metric at the end of the runs that did not diverge")
+
+    @property
+    def reached(self) -> int:
+        """Runs that reached the target."""
+        return sum(run.reached_s is not None for run in self.runs)
+
+    @property
+    def diverged(self) -> int:
+        """Runs that diverged."""
+        return sum(run.diverged for run in self.runs)
+
+    @property
+    def always(self) -> bool:
+        """Whether all runs reached the target."""
+        return self.reached == len(self.runs)
+
+
+Verdict = Literal["first", "last", "none"]
+
+
+class Learned(Spec, Short):
+    """Which way of training reaches a target first, and which cheapest."""
+
+    see: ClassVar[str] = "to_frame() has a row for each way, .sentences the answer, .ways the curves"
+
+    schema_version: Literal[1] = 1
+    problem: str = Field(description="the model and its data")
+    samples: int = Field(description="in its training data")
+    optimizer: str = Field(description="with which it is trained")
+    batch: int = Field(description="samples of each gradient of the replay")
+    epochs: float = Field(description="passes over the training data that each way makes")
+    stand_in: bool = Field(description="whether the problem is another model than the scenario's workload, whose times are simulated")
+    target: Target
+    ways: tuple[LearnedWay, ...] = Field(description="in the order in which they were asked for")
+    warnings: tuple[str, ...] = Field(default=(), description="what to know before trusting the answer")
+
+    def ranked(self, by: Literal["time_s", "cost_usd"]) -> list[LearnedWay]:
+        """Ways all of whose runs reached the target, the best first."""
+        found = [(its, getattr(its, by)) for its in self.ways if its.always]
+        return [its for its, figure in sorted((pair for pair in found if pair[1] is not None), key=lambda pair: pair[1].median)]
+
+    @property
+    def first(self) -> LearnedWay | None:
+        """The way that reaches the target first, by the median of its runs; none where no way always does."""
+        return next(iter(self.ranked("time_s")), None)
+
+    @property
+    def cheapest(self) -> LearnedWay | None:
+        """The way that reaches it cheapest."""
+        return next(iter(self.ranked("cost_usd")), None)
+
+    def beside(self, way: LearnedWay, by: Literal["time_s", "cost_usd"] = "time_s") -> list[LearnedWay]:
+        """Others that are no worse as far as the runs tell: the difference of the medians is within the range of either's runs."""
+        mine = getattr(way, by)
+        assert mine is not None
+        others = [its for its in self.ranked(by) if its is not way]
+        return [its for its in others if abs(getattr(its, by).median - mine.median) <= max(getattr(its, by).width, mine.width)]
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """The answer, in sentences."""
+        return tuple(self._sentences())
+
+    def _sentences(self) -> Iterator[str]:
+        runs, first = len(self.ways[0].runs), self.first
+        if first is None:
+            most = max(self.ways, key=lambda its: its.reached)
+            some = f"; {most.name} did in {most.reached} of {runs} runs" if most.reached else ""
+            yield f"No way of training always reaches {self.target.in_words} within {self._epochs}{some}."
+        else:
+            yield f"{_capital(first.name)} reaches {self.target.in_words} first: after {_time(first)}."
+            if alike := self.beside(first):
+                names = listed([f"{its.name} ({_time(its)})" for its in alike])
+                yield f"No difference to {names} can be told: it is smaller than what the {runs} runs of either scatter by."
+            yield from self._cheapest(first)
+        for its in self.ways:
+            yield from self._of_one(its, first)
+
+    def _cheapest(self, first: LearnedWay) -> Iterator[str]:
+        cheapest = self.cheapest
+        if cheapest is None:
+            return
+        assert cheapest.cost_usd is not None
+        costs = f"{format_usd(cheapest.cost_usd.median)} ({format_usd(cheapest.cost_usd.low)} to {format_usd(cheapest.cost_usd.high)})"
+        same = "That is also the cheapest" if cheapest is first else f"The cheapest is {cheapest.name}"
+        alike = self.beside(cheapest, "cost_usd")
+        others = f", not told from {listed([its.name for its in alike])}" if alike else ""
+        yield f"{same}: {costs}{others}."
+
+    def _of_one(self, its: LearnedWay, first: LearnedWay | None) -> Iterator[str]:
+        if its is first:
+            return
+        runs = len(its.runs)
+        if its.diverged:
+            yield f"{_capital(its.name)} diverges in {its.diverged} of {runs} runs: its loss becomes no finite number."
+        if its.reached < runs - its.diverged and (first is not None or its.reached):
+            last = f"; it ends at {_range(its.last)}" if its.last is not None else ""
+            yield f"{_capital(its.name)} reaches the target in {its.reached} of {runs} runs within {self._epochs}{last}."
+
+    @property
+    def _epochs(self) -> str:
+        return f"{format_number(self.epochs)} epochs"
+
+    def table(self) -> Table:
+        """A row for each way."""
+        return Table(
+            "To the target",
+            tuple(Column(name, kind, heading) for name, kind, heading in _COLUMNS),
+            tuple(tuple(row[name] for name, *_ in _COLUMNS) for row in self.rows_of([self])),
+            "learned",
+        )
+
+    def curves(self) -> Table:
+        """A row for each validation of each run."""
+        metrics = sorted({name for way in self.ways for run in way.runs for point in run.points for name in point.metrics})
+        rows = [
+            {"way": way.name, "rate": way.rate, "seed": run.seed, "time_s": point.time_s, "samples": point.samples, "updates": point.updates,
+             **{name: point.metrics.get(name) for name in metrics}}
+            for way in self.ways for run in way.runs for point in run.points
+        ]  # fmt: skip
+        return Table.of(rows, "Curves", name="learning-curves")
+
+    @classmethod
+    def rows_of(cls, items: Sequence[Learned]) -> list[Row]:  # type: ignore[override]
+        """A row for each way of each answer."""
+        return [_row(its) for learned in items for its in learned.ways]
+
+    def _in_short(self) -> Iterator[str]:
+        yield f"{self.problem} to {self.target.in_words}, {counted(len(self.ways), 'way')} of training"
+        yield self.sentences[0]
+
+    def _caption(self) -> str:
+        return f"{self.problem} to {self.target.in_words}"
+
+
+_COLUMNS: tuple[tuple[str, Literal["text", "count", "number", "seconds", "usd"], str], ...] = (
+    ("way", "text", "Way of training"),
+    ("workers", "count", "Workers"),
+    ("staleness", "number", "Mean staleness"),
+    ("rate", "number", "Rate x"),
+    ("reached", "text", "Reached"),
+    ("time_s", "seconds", "Time to target"),
+    ("time_low_s", "seconds", "Low"),
+    ("time_high_s", "seconds", "High"),
+    ("cost_usd", "usd", "Cost to target"),
+    ("samples", "count", "Samples to target"),
+    ("last", "number", "At the end"),
+    ("samples_per_s", "number", "Samples/s"),
+)
+
+
+def _row(its: LearnedWay) -> Row:
+    return {
+        "way": its.name,
+        "workers": its.workers,
+        "staleness": its.staleness,
+        "rate": its.rate,
+        "reached": f"{its.reached} of {len(its.runs)}" + (f", {its.diverged} diverged" if its.diverged else ""),
+        "time_s": its.time_s.median if its.time_s else None,
+        "time_low_s": its.time_low_s,
+        "time_high_s": its.time_high_s,
+        "cost_usd": its.cost_usd.median if its.cost_usd else None,
+        "samples": int(its.samples.median) if its.samples else None,
+        "last": its.last.median if its.last else None,
+        "samples_per_s": its.samples_per_s,
+    }
+
+
+def _time(its: LearnedWay) -> str:
+    assert its.time_s is not None
+    spread = f"{format_seconds(its.time_s.low)} to {format_seconds(its.time_s.high)} in {len(its.runs)} runs"
+    if its.time_low_s is not None and its.time_high_s is not None:
+        spread += f"; {format_seconds(its.time_low_s)} to {format_seconds(its.time_high_s)} with what the prediction may be off by"
+    return f"{format_seconds(its.time_s.median)} ({spread})"
+
+
+def _range(its: Range) -> str:
+    return f"{format_number(its.median)} ({format_number(its.low)} to {format_number(its.high)})"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def widened_time(time_s: Range, low_ratio: float, high_ratio: float) -> tuple[float, float]:
+    """A time's range together with the interval of a throughput, as ratios of its ends to its mean: distances add in quadrature."""
+    below, above = math.log(time_s.low / time_s.median), math.log(time_s.high / time_s.median)
+    low, high = combined(below, -math.log(high_ratio)), combined(above, -math.log(low_ratio))
+    return time_s.median * math.exp(low), time_s.median * math.exp(high)

@@ -1,0 +1,327 @@
+"""Simulates the schedules of ways of training, has them replayed, and says what was learned.
+
+Run number r takes the schedule of replication r, and r as the seed of the model's first values and of the order of its data, so
+that all ways see the same of both. Throughput, its interval and costs come from the results that ``paceline simulate`` gives.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from calibrate.learning import Curve, Phase, ReplayedRun, problem_of, replay
+from calibrate.records import Learned as PointRecord
+from paceline.learning.learned import Learned, LearnedPoint, LearnedRun, LearnedWay, Range, Target, widened_time
+from paceline.sweeping import Axis, grid
+from simulator.base.errors import InputError
+from simulator.base.text import counted
+from simulator.catalogue.loading import Source, plain, table_of
+from simulator.engine.schedule import Schedule, schedule_of
+from simulator.resolve.resolve import resolve
+from simulator.results.cost import usd_per_hour
+from simulator.results.results import Result
+from simulator.run import simulate
+from simulator.scenario import Resolved, Scenario
+from simulator.spec.prices import Prices
+from simulator.strategies.catalogue import kind_of, strategy_table
+
+__all__ = ["Contender", "contenders_of", "learn"]
+
+Progress = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A way of training that takes part.
+
+    Attributes
+    ----------
+    name
+        What it is called.
+    parts
+        Scenarios, each with the share of the training that it makes; one, or first one and then another.
+    """
+
+    name: str
+    parts: tuple[tuple[Scenario, float], ...]
+
+
+def contenders_of(
+    scenario: Source, axes: Sequence[Axis], strategies: Sequence[str], settings: Sequence[tuple[str, object]], prices: Prices | None
+) -> list[Contender]:
+    """Every combination of values with every strategy.
+
+    Parameters
+    ----------
+    scenario
+        From wherever it is.
+    axes
+        Keys with their values.
+    strategies
+        Short names, or ``FIRST/THEN@SHARE``: the first for a share of the training, then the other. None: the scenario's own.
+    settings, prices
+        Applied to all.
+
+    Raises
+    ------
+    InputError
+        There is no such strategy, or no such share.
+    ScenarioError
+        A combination breaks a rule.
+    """
+    table, source, beside = table_of(scenario, settings, [key for key, _ in axes])
+    found = []
+    for way in strategies or [""]:
+        names, share = _parts(way)
+        grids = [grid(_with_strategy(table, name), axes, (), prices=prices) if name else grid(table, axes, (), prices=prices) for name in names]
+        for place in range(len(grids[0])):
+            scenarios = [its[place] for its in grids]
+            shares = (share, 1.0 - share) if len(scenarios) > 1 else (1.0,)
+            found.append(Contender(_name(scenarios, share), tuple(zip(scenarios, shares, strict=True))))
+    return _told_apart(found, grids[0].combination if axes else None, len(grids[0]))
+
+
+def _parts(way: str) -> tuple[list[str], float]:
+    """The strategies of a way, and the share of the first."""
+    names, _, share = way.partition("@")
+    first, _, then = names.partition("/")
+    if bool(then) != bool(share):
+        raise InputError(f"`strategies` {way[:60]!r}: must be a name, or two with the share of the first, such as sync-ps/async-ps@0.25")
+    if not then:
+        return [first], 1.0
+    try:
+        value = float(share.rstrip("%")) / (100.0 if share.endswith("%") else 1.0)
+    except ValueError:
+        value = math.nan
+    if not 0.0 < value < 1.0:
+        raise InputError(f"`strategies` {way[:60]!r}: the share of the first must lie between 0 and 1, such as sync-ps/async-ps@0.25")
+    return [first, then], value
+
+
+def _with_strategy(table: Mapping[str, object], name: str) -> dict[str, object]:
+    """A scenario's tables under another strategy; how many workers and servers there are stays, where it has such numbers."""
+    own = table.get("strategy")
+    its: Mapping[str, object] = own if isinstance(own, Mapping) else {}
+    made = strategy_table(name, its)
+    kind = kind_of(made)
+    for key in (kind.count_key, "servers" if kind.has_servers else ""):
+        if key and key in its and key not in made:
+            made[key] = its[key]
+    return {**table, "strategy": made}
+
+
+def _name(scenarios: Sequence[Scenario], share: float) -> str:
+    names = [its.strategy.in_words for its in scenarios]
+    return names[0] if len(names) == 1 else f"{names[0]} for {share:.0%}, then {names[1]}"
+
+
+def _told_apart(found: list[Contender], combination: Callable[[int], Mapping[str, object]] | None, size: int) -> list[Contender]:
+    """Names by which they differ: with what the axes set, where several have the same."""
+    names = [its.name for its in found]
+    if len(set(names)) == len(names) or combination is None:
+        return found
+    return [
+        Contender(", ".join([its.name, *(f"{key.rpartition('.')[2]} {value}" for key, value in combination(at % size).items())]), its.parts)
+        for at, its in enumerate(found)
+    ]
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """A contender with what was simulated of it."""
+
+    contender: Contender
+    results: tuple[Result, ...]
+    schedules: tuple[tuple[Schedule, ...], ...]
+    """Of each seed, those of the parts."""
+
+
+def learn(
+    contenders: Sequence[Contender],
+    problem: str,
+    target: Target,
+    *,
+    batch: int | None,
+    epochs: float,
+    seeds: int,
+    rates: Sequence[float],
+    by_staleness: bool,
+    checkpoints: int,
+    folder: Path,
+    python: str | None,
+    jobs: int,
+    timeout_s: float,
+    progress: Progress | None,
+) -> Learned:
+    """Let every contender learn, with every seed and at every rate.
+
+    Raises
+    ------
+    InputError
+        The problem cannot be used or has no such metric, or a strategy cannot be replayed.
+    CalibrationError
+        The user's function or model failed.
+    """
+    about = problem_of(problem, folder, python, timeout_s)
+    tell = progress if progress is not None else (lambda *_: None)
+    prepared = []
+    for number, contender in enumerate(contenders):
+        tell(number, len(contenders), "simulations")
+        prepared.append(_prepare(contender, _gradients(contender, about.samples, epochs, batch), seeds))
+    tell(len(contenders), len(contenders), "simulations")
+    runs = [
+        ReplayedRun(seed, tuple(_phases(its, seed, rate, batch, by_staleness, checkpoints)))
+        for its in prepared for rate in rates for seed in range(seeds)
+    ]  # fmt: skip
+    curves = iter(
+        replay(problem, runs, folder, metric=target.metric, python=python, jobs=jobs, timeout_s=timeout_s, progress=progress)
+    )
+    ways = []
+    for its in prepared:
+        tried = [_way(its, rate, tuple(rates), [next(curves) for _ in range(seeds)], target) for rate in rates]
+        ways.append(min(tried, key=lambda way: _order(way, target)))
+    return Learned(
+        problem=problem,
+        samples=about.samples,
+        optimizer=about.optimizer,
+        batch=batch or contenders[0].parts[0][0].batch,
+        epochs=epochs,
+        stand_in=not _is_workload(about.parameters, contenders[0].parts[0][0]),
+        target=target,
+        ways=tuple(ways),
+        warnings=tuple(_warned(about.parameters, prepared, batch)),
+    )
+
+
+def _gradients(contender: Contender, samples: int, epochs: float, batch: int | None) -> tuple[int, ...]:
+    """How many gradients each part of a training computes."""
+    return tuple(max(round(share * epochs * samples / (batch or scenario.batch)), 1) for scenario, share in contender.parts)
+
+
+def _prepare(contender: Contender, gradients: Sequence[int], seeds: int) -> _Prepared:
+    results = tuple(simulate(scenario) for scenario, _ in contender.parts)
+    resolved = [_without_job(resolve(scenario)) for scenario, _ in contender.parts]
+    schedules = tuple(
+        tuple(schedule_of(its, count, seed) for its, count in zip(resolved, gradients, strict=True)) for seed in range(seeds)
+    )
+    return _Prepared(contender, results, schedules)
+
+
+def _without_job(scenario: Resolved) -> Resolved:
+    return scenario.model_copy(update={"job": None})
+
+
+def _phases(
+    its: _Prepared, seed: int, rate: float, batch: int | None, by_staleness: bool, checkpoints: int  # noqa: FBT001
+) -> Iterator[Phase]:
+    for (scenario, share), schedule in zip(its.contender.parts, its.schedules[seed], strict=True):
+        points = max(round(checkpoints * share), 1)
+        yield Phase(schedule, len(schedule), batch or scenario.batch, rate, by_staleness, points)
+
+
+def _way(its: _Prepared, rate: float, rates: tuple[float, ...], curves: Sequence[Curve], target: Target) -> LearnedWay:
+    (scenario, _), result = its.contender.parts[-1], its.results[-1]
+    runs = tuple(_run(seed, curve, target, _Clock(its, seed)) for seed, curve in enumerate(curves))
+    times = Range.of([run.reached_s for run in runs if run.reached_s is not None])
+    usd = usd_per_hour(scenario)
+    rate_of = result.throughput_samples_per_s
+    low, high = (None, None)
+    if times is not None and rate_of.low > 0:
+        low, high = widened_time(times, rate_of.low / rate_of.mean, rate_of.high / rate_of.mean)
+    cost = None
+    if usd is not None and times is not None:
+        cost = Range.of([run.reached_s * usd / 3600.0 for run in runs if run.reached_s is not None])
+    return LearnedWay(
+        name=its.contender.name,
+        scenario=scenario,
+        rate=rate,
+        rates_tried=rates,
+        workers=scenario.replicas,
+        staleness=_staleness(its),
+        samples_per_s=rate_of.mean,
+        usd_per_hour=usd,
+        runs=runs,
+        time_s=times,
+        time_low_s=low,
+        time_high_s=high,
+        cost_usd=cost,
+        samples=Range.of([float(run.reached_samples) for run in runs if run.reached_samples is not None]),
+        last=Range.of([run.last for run in runs if run.last is not None and not run.diverged]),
+    )
+
+
+class _Clock:
+    """When something happens in a job whose steps begin at 0: later by its start, and by what happens between its steps."""
+
+    def __init__(self, its: _Prepared, seed: int) -> None:
+        self._stretches = []
+        begins_s = before_s = 0.0
+        for result, schedule in zip(its.results, its.schedules[seed], strict=True):
+            first_s, ratio = _beside(result)
+            self._stretches.append((begins_s, before_s + first_s, ratio))
+            begins_s += float(schedule.time_s[-1])
+            before_s += first_s + ratio * float(schedule.time_s[-1])
+
+    def at(self, time_s: float) -> float:
+        """Seconds of the job when steps have gone on for some time."""
+        begins_s, later_s, ratio = next(its for its in reversed(self._stretches) if its[0] <= time_s)
+        return later_s + ratio * (time_s - begins_s)
+
+
+def _beside(result: Result) -> tuple[float, float]:
+    """Of a job, seconds before its first step, and how much longer all else takes than steps alone; 0 and 1 without a job."""
+    if result.job is None:
+        return 0.0, 1.0
+    parts = result.job.parts_s
+    first_s = parts.startup + parts.tracing
+    return first_s, (result.job.time_s.mean - first_s) / parts.steps
+
+
+def _run(seed: int, curve: Curve, target: Target, clock: _Clock) -> LearnedRun:
+    points = tuple(_point(its, clock) for its in curve.points)
+    reached = next((its for its in points if target.reached_by(its.metrics.get(target.metric))), None)
+    values = [its.metrics[target.metric] for its in points if target.metric in its.metrics]
+    return LearnedRun(
+        seed=seed,
+        diverged=curve.diverged,
+        points=points,
+        reached_s=reached.time_s if reached else None,
+        reached_samples=reached.samples if reached else None,
+        best=(min if target.at_most else max)(values) if values else None,
+        last=values[-1] if values else None,
+    )
+
+
+def _point(its: PointRecord, clock: _Clock) -> LearnedPoint:
+    return LearnedPoint(time_s=clock.at(its.time_s), samples=its.samples, updates=its.updates, metrics=its.metrics)
+
+
+def _staleness(its: _Prepared) -> float:
+    """Mean over all updates, of all runs."""
+    every = [schedule for run in its.schedules for schedule in run]
+    return math.fsum(one.mean_staleness * len(one) for one in every) / sum(len(one) for one in every)
+
+
+def _order(way: LearnedWay, target: Target) -> tuple[float, float, float]:
+    """By which rates are compared: more runs that reach the target, sooner, then a better end."""
+    end = way.last.median if way.last is not None else math.inf
+    return (-way.reached, way.time_s.median if way.time_s is not None else 0.0, end if target.at_most or way.last is None else -end)
+
+
+def _is_workload(parameters: int, scenario: Scenario) -> bool:
+    """Whether a model seems to be the one whose steps are simulated: it has as many parameters."""
+    return abs(scenario.workload.parameter_bytes - 4.0 * parameters) < 1.0
+
+
+def _warned(parameters: int, prepared: Sequence[_Prepared], batch: int | None) -> Iterator[str]:
+    scenario = prepared[0].contender.parts[0][0]
+    if not _is_workload(parameters, scenario):
+        yield (
+            f"the times are those of {scenario.workload.name}, what is learned is that of another model with "
+            f"{counted(parameters, 'parameter')}: the order of the ways may carry over, accuracies and samples to the target do not"
+        )
+    if batch is not None and batch != scenario.batch:
+        yield f"a step takes the time of {scenario.batch:,} samples, and learns from {batch:,}"
+    yield from dict.fromkeys(its.text for one in prepared for result in one.results for its in result.warnings)
