@@ -47,8 +47,13 @@ __all__ = ["CUT_SHORT", "Measurements", "MeasurementsError", "begin_rows", "new_
 RecordT = TypeVar("RecordT")
 CUT_SHORT = "the file was cut short, or the probe stopped too early; take the whole file, or measure again"
 """Why measurements lack what comes late in a run, and what to try, whether they were taken just now or lie stored."""
-_ABOUT = {"step": "a training step", "links": "links", "servers": "a parameter server", "input": "an input pipeline",
-          "replay": "a model that learns"}
+_ABOUT = {
+    "step": "a training step",
+    "links": "links",
+    "servers": "a parameter server",
+    "input": "an input pipeline",
+    "replay": "a model that learns",
+}
 _OTHER_FILE = "is this a measurement file of this version of Paceline?"
 
 
@@ -110,7 +115,8 @@ class Measurements:
     def empty(self) -> bool:
         """Nothing was timed."""
         return not any(
-            isinstance(record, WarmUp | StepTime | Split | ServerTime | Transfer | Exchange | Repeat | Batches | Problem | Replayed) for record in self.records
+            isinstance(record, WarmUp | StepTime | Split | ServerTime | Transfer | Exchange | Repeat | Batches | Problem | Replayed)
+            for record in self.records
         )
 
     @property

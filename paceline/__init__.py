@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         calibrate_profile,
         calibrate_server,
         compare,
+        learn,
         load,
         memory,
         models,
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     )
     from paceline.catalogue import Catalogue
     from paceline.comparing import Comparison
+    from paceline.learning.learned import Learned
     from paceline.lengthy import Lengthy
     from paceline.observing import Observation
     from paceline.planning.advice import Advice
@@ -67,9 +69,10 @@ if TYPE_CHECKING:
     from simulator.spec.workload import Workload
 
 __all__ = [
-    "Advice", "Catalogue", "Comparison", "Lengthy", "Matrix", "Memory", "Observation", "Plan", "Refitted", "Report", "Result", "Scenario",
+    "Advice", "Catalogue", "Comparison", "Learned", "Lengthy",
+    "Matrix", "Memory", "Observation", "Plan", "Refitted", "Report", "Result", "Scenario",
     "StoppedReport", "Sweep", "Validation", "Workload", "advise", "calibrate", "calibrate_input", "calibrate_link", "calibrate_profile",
-    "calibrate_server", "compare", "load", "memory", "models", "new_scenario", "observe", "plan", "preview",
+    "calibrate_server", "compare", "learn", "load", "memory", "models", "new_scenario", "observe", "plan", "preview",
     "read_matrix", "read_profiles", "read_results", "read_tf_config", "refit", "report", "scenario_of_tf_config", "schema", "serve_link",
     "simulate", "sweep", "testbed", "testbed_fit", "testbed_predict", "testbed_read", "validate", "validate_matrix",
 ]  # fmt: skip
@@ -78,6 +81,7 @@ _HOME = {
     "Advice": "paceline.planning.advice",
     "Catalogue": "paceline.catalogue",
     "Comparison": "paceline.comparing",
+    "Learned": "paceline.learning.learned",
     "Lengthy": "paceline.lengthy",
     "Matrix": "calibrate.validation.matrix",
     "Memory": "simulator.memory",

@@ -156,7 +156,8 @@ class Learner:
         tf = self._tf
         parts = tf.split(flat, [self.sizes[number] for number in which])
         shaped = {
-            number: tf.cast(tf.reshape(part, self.variables[number].shape), self.variables[number].dtype) for number, part in zip(which, parts)
+            number: tf.cast(tf.reshape(part, self.variables[number].shape), self.variables[number].dtype)
+            for number, part in zip(which, parts)
         }
         return [shaped[number] for number in sorted(which)]
 

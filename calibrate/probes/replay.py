@@ -19,7 +19,6 @@ from .ending import UsageError
 from .learner import Learner
 from .recorder import Recorder, progress
 
-
 MOST_ROWS = 1 << 20
 """Numbers of samples that are handed to TensorFlow at a time."""
 
@@ -57,6 +56,7 @@ class Phase:
 
     @property
     def batches_an_update(self) -> int:
+        """Batches that are computed for an update, thrown away or not."""
         return 1 if self.read.shape[1] else self.workers * self.every
 
 

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from paceline.arguments import Argument
 
 __all__ = [
-    "READERS", "Calls", "Given", "Reader", "Yes", "calling", "command_line", "names_of", "number_typed", "numbers_of", "over_of",
+    "READERS", "Calls", "Given", "Reader", "Yes", "calling", "command_line", "decimals_of", "names_of",
+    "number_typed", "numbers_of", "over_of",
     "parse_axis", "parse_setting", "prices_of", "settings_of", "with_options",
 ]  # fmt: skip
 
@@ -356,6 +357,20 @@ def numbers_of(text: str, option: str, example: str = "16,32,64") -> list[int]:
     return numbers
 
 
+def decimals_of(text: str, option: str, example: str) -> list[float]:
+    """Numbers separated by commas.
+
+    Raises
+    ------
+    InputError
+        One is no number.
+    """
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise InputError(f"{option} {text[:80]!r}: must be numbers separated by commas, such as {example}") from None
+
+
 def names_of(text: str | None, option: str) -> list[str]:
     """Names separated by commas, each once.
 
@@ -484,6 +499,7 @@ READERS: Mapping[str, Reader] = {
     "prices": Reader(list[str], lambda texts, *_: prices_of(texts), "[NAME=]PRICE", "Such as ethernet-1g=0.40/h. Repeatable."),
     "names": Reader(str, lambda text, _, option: names_of(text, option), "A,B,..."),
     "numbers": Reader(str, lambda text, example, option: numbers_of(text, option, example)),
+    "decimals": Reader(str, lambda text, example, option: decimals_of(text, option, example), "X,Y,..."),
     "amount": Reader(float, lambda number, *_: number),
     "text": Reader(str, lambda text, *_: text),
     "files": Reader(list[Path], lambda files, *_: files, "FILE"),

@@ -91,7 +91,9 @@ class LearnedRun(Spec):
     seed: int = Field(description="of the first values and the order of the data, and number of the replication")
     diverged: bool = Field(description="whether the loss became something else than a finite number; the run ends there")
     points: tuple[LearnedPoint, ...] = Field(description="from before the first update on")
-    reached_s: float | None = Field(description="simulated time of the first validation at which the target was reached; null: it never was")
+    reached_s: float | None = Field(
+        description="simulated time of the first validation at which the target was reached; null: it never was"
+    )
     reached_samples: int | None = Field(description="samples by then")
     best: float | None = Field(description="best value of the target's metric in the run")
     last: float | None = Field(description="its value at the end")
@@ -153,7 +155,7 @@ class LearnedWay(Spec):
 Verdict = Literal["first", "last", "none"]
 
 
-class Learned(Spec, Short):
+class Learned(Short, Spec):
     """Which way of training reaches a target first, and which cheapest."""
 
     see: ClassVar[str] = "to_frame() has a row for each way, .sentences the answer, .ways the curves"
@@ -234,12 +236,12 @@ class Learned(Spec, Short):
 
     @property
     def _epochs(self) -> str:
-        return f"{format_number(self.epochs)} epochs"
+        return f"{self.epochs:g} epochs"
 
     def table(self) -> Table:
         """A row for each way."""
         return Table(
-            "To the target",
+            f"Time, cost and samples to {self.target.in_words}",
             tuple(Column(name, kind, heading) for name, kind, heading in _COLUMNS),
             tuple(tuple(row[name] for name, *_ in _COLUMNS) for row in self.rows_of([self])),
             "learned",
@@ -249,8 +251,8 @@ class Learned(Spec, Short):
         """A row for each validation of each run."""
         metrics = sorted({name for way in self.ways for run in way.runs for point in run.points for name in point.metrics})
         rows = [
-            {"way": way.name, "rate": way.rate, "seed": run.seed, "time_s": point.time_s, "samples": point.samples, "updates": point.updates,
-             **{name: point.metrics.get(name) for name in metrics}}
+            {"way": way.name, "rate": way.rate, "seed": run.seed, "time_s": point.time_s, "samples": point.samples,
+             "updates": point.updates, **{name: point.metrics.get(name) for name in metrics}}
             for way in self.ways for run in way.runs for point in run.points
         ]  # fmt: skip
         return Table.of(rows, "Curves", name="learning-curves")
@@ -269,16 +271,16 @@ class Learned(Spec, Short):
 
 
 _COLUMNS: tuple[tuple[str, Literal["text", "count", "number", "seconds", "usd"], str], ...] = (
-    ("way", "text", "Way of training"),
+    ("way", "text", "Way"),
     ("workers", "count", "Workers"),
-    ("staleness", "number", "Mean staleness"),
+    ("staleness", "number", "Staleness"),
     ("rate", "number", "Rate x"),
     ("reached", "text", "Reached"),
-    ("time_s", "seconds", "Time to target"),
+    ("time_s", "seconds", "Time"),
     ("time_low_s", "seconds", "Low"),
     ("time_high_s", "seconds", "High"),
-    ("cost_usd", "usd", "Cost to target"),
-    ("samples", "count", "Samples to target"),
+    ("cost_usd", "usd", "Cost"),
+    ("samples", "count", "Samples"),
     ("last", "number", "At the end"),
     ("samples_per_s", "number", "Samples/s"),
 )

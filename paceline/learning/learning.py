@@ -14,10 +14,10 @@ from pathlib import Path
 from calibrate.learning import Curve, Phase, ReplayedRun, problem_of, replay
 from calibrate.records import Learned as PointRecord
 from paceline.learning.learned import Learned, LearnedPoint, LearnedRun, LearnedWay, Range, Target, widened_time
-from paceline.sweeping import Axis, grid
+from paceline.sweeping.grid import Axis, Grid
 from simulator.base.errors import InputError
 from simulator.base.text import counted
-from simulator.catalogue.loading import Source, plain, table_of
+from simulator.catalogue.loading import Source, table_of, with_measured
 from simulator.engine.schedule import Schedule, schedule_of
 from simulator.resolve.resolve import resolve
 from simulator.results.cost import usd_per_hour
@@ -75,12 +75,20 @@ def contenders_of(
     found = []
     for way in strategies or [""]:
         names, share = _parts(way)
-        grids = [grid(_with_strategy(table, name), axes, (), prices=prices) if name else grid(table, axes, (), prices=prices) for name in names]
+        tables = [_with_strategy(table, name) if name else table for name in names]
+        its_axes = [(key, values) for key, values in axes if all(_takes(its, key) for its in tables)]
+        grids = [Grid(with_measured(its, source, beside), its_axes, source=source, beside=beside, prices=prices) for its in tables]
+        for its in grids:
+            its.check()
+        its_found = []
         for place in range(len(grids[0])):
             scenarios = [its[place] for its in grids]
             shares = (share, 1.0 - share) if len(scenarios) > 1 else (1.0,)
-            found.append(Contender(_name(scenarios, share), tuple(zip(scenarios, shares, strict=True))))
-    return _told_apart(found, grids[0].combination if axes else None, len(grids[0]))
+            its_found.append(Contender(_name(scenarios, share), tuple(zip(scenarios, shares, strict=True))))
+        found += _told_apart(its_found, grids[0].combination)
+    if prices is not None:
+        prices.check()
+    return found
 
 
 def _parts(way: str) -> tuple[list[str], float]:
@@ -117,14 +125,19 @@ def _name(scenarios: Sequence[Scenario], share: float) -> str:
     return names[0] if len(names) == 1 else f"{names[0]} for {share:.0%}, then {names[1]}"
 
 
-def _told_apart(found: list[Contender], combination: Callable[[int], Mapping[str, object]] | None, size: int) -> list[Contender]:
-    """Names by which they differ: with what the axes set, where several have the same."""
-    names = [its.name for its in found]
-    if len(set(names)) == len(names) or combination is None:
+def _takes(table: Mapping[str, object], key: str) -> bool:
+    """Whether a scenario of this strategy has a key: one device has no number of workers."""
+    section, _, name = key.partition(".")
+    return section != "strategy" or not name or name in kind_of(table.get("strategy")).model_fields
+
+
+def _told_apart(found: list[Contender], combination: Callable[[int], Mapping[str, object]]) -> list[Contender]:
+    """Names by which those of one strategy differ: with what the axes set, where there are several."""
+    if len(found) == 1:
         return found
     return [
-        Contender(", ".join([its.name, *(f"{key.rpartition('.')[2]} {value}" for key, value in combination(at % size).items())]), its.parts)
-        for at, its in enumerate(found)
+        Contender(", ".join([its.name, *(f"{key.rpartition('.')[2]} {value}" for key, value in combination(place).items())]), its.parts)
+        for place, its in enumerate(found)
     ]
 
 
@@ -175,9 +188,7 @@ def learn(
         ReplayedRun(seed, tuple(_phases(its, seed, rate, batch, by_staleness, checkpoints)))
         for its in prepared for rate in rates for seed in range(seeds)
     ]  # fmt: skip
-    curves = iter(
-        replay(problem, runs, folder, metric=target.metric, python=python, jobs=jobs, timeout_s=timeout_s, progress=progress)
-    )
+    curves = iter(replay(problem, runs, folder, metric=target.metric, python=python, jobs=jobs, timeout_s=timeout_s, progress=progress))
     ways = []
     for its in prepared:
         tried = [_way(its, rate, tuple(rates), [next(curves) for _ in range(seeds)], target) for rate in rates]
@@ -203,9 +214,7 @@ def _gradients(contender: Contender, samples: int, epochs: float, batch: int | N
 def _prepare(contender: Contender, gradients: Sequence[int], seeds: int) -> _Prepared:
     results = tuple(simulate(scenario) for scenario, _ in contender.parts)
     resolved = [_without_job(resolve(scenario)) for scenario, _ in contender.parts]
-    schedules = tuple(
-        tuple(schedule_of(its, count, seed) for its, count in zip(resolved, gradients, strict=True)) for seed in range(seeds)
-    )
+    schedules = tuple(tuple(schedule_of(its, count, seed) for its, count in zip(resolved, gradients, strict=True)) for seed in range(seeds))
     return _Prepared(contender, results, schedules)
 
 
@@ -213,9 +222,7 @@ def _without_job(scenario: Resolved) -> Resolved:
     return scenario.model_copy(update={"job": None})
 
 
-def _phases(
-    its: _Prepared, seed: int, rate: float, batch: int | None, by_staleness: bool, checkpoints: int  # noqa: FBT001
-) -> Iterator[Phase]:
+def _phases(its: _Prepared, seed: int, rate: float, batch: int | None, by_staleness: bool, checkpoints: int) -> Iterator[Phase]:
     for (scenario, share), schedule in zip(its.contender.parts, its.schedules[seed], strict=True):
         points = max(round(checkpoints * share), 1)
         yield Phase(schedule, len(schedule), batch or scenario.batch, rate, by_staleness, points)

@@ -220,9 +220,7 @@ class Run:
         drawn = self.drawn
         opens_at, closes_at = drawn.warmup * drawn.ranks, drawn.run.total_steps(drawn.ranks)
         apart, routine = drawn.strategy.pace.asynchronous, self.program.ranks.routine
-        return Recorder(
-            drawn.ranks, opens_at, closes_at, apart=apart, observer=self.observer, routine=routine, follower=self.follower
-        )
+        return Recorder(drawn.ranks, opens_at, closes_at, apart=apart, observer=self.observer, routine=routine, follower=self.follower)
 
     @property
     def _log(self) -> Log | None:

@@ -148,9 +148,7 @@ class _Updates:
         return np.concatenate(self._blocks) if self._blocks else np.zeros((0, len(UPDATE_COLUMNS)))
 
 
-def schedule_of(
-    scenario: Resolved, gradients: int, replication: int = 0, on_progress: Callable[[float], None] | None = None
-) -> Schedule:
+def schedule_of(scenario: Resolved, gradients: int, replication: int = 0, on_progress: Callable[[float], None] | None = None) -> Schedule:
     """Simulate a run from its first step, and keep who read and applied what.
 
     Parameters

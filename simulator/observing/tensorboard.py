@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import os
 import tempfile
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 
@@ -23,7 +24,7 @@ from simulator.resolve.resolve import resolve
 from simulator.resolve.teams import as_workers
 from simulator.scenario import Scenario
 
-__all__ = ["EVENT_FILE", "EventHistogram", "TensorBoard"]
+__all__ = ["EVENT_FILE", "EventHistogram", "ScalarFiles", "TensorBoard"]
 
 EVENT_FILE = "events.out.tfevents.0.paceline"
 """In the folder given; written anew by each run, so that a folder holds one run."""
@@ -160,6 +161,52 @@ class TensorBoard:
         """At the number of steps that each replica has made, on average."""
         step = -(-self._ended // self._replicas)
         self._records.write(Event(wall_time=self._now_s, step=step, summary=Summary(value=values)).SerializeToString())
+
+
+class ScalarFiles:
+    """Writes scalars of several runs, each into the event file of a folder of its own.
+
+    Parameters
+    ----------
+    folder
+        TensorBoard's ``--logdir``; made if it is not there.
+    force
+        Replace event files of Paceline's name whatever they are.
+
+    Raises
+    ------
+    InputError
+        It is a file, or cannot be written to.
+    """
+
+    def __init__(self, folder: Path, *, force: bool = False) -> None:
+        self._folder, self._force = check_folder(folder, "tensorboard"), force
+
+    def write(self, run: str, points: Iterable[tuple[float, int, Mapping[str, float]]]) -> Path:
+        """Write a run: seconds, step, and values by their tags, in order; returns its file.
+
+        Raises
+        ------
+        InputError
+            There is a run of somebody else.
+        """
+        output = Output(self._folder / run / EVENT_FILE, EVENTS, force=self._force, argument="tensorboard")
+        output.path.parent.mkdir(parents=True, exist_ok=True)
+        handle, partial = tempfile.mkstemp(dir=output.path.parent.resolve(), prefix=".paceline-", suffix=".partial")
+        os.close(handle)
+        try:
+            records = RecordWriter(partial)
+            records.write(_FIRST)
+            for at_s, step, values in points:
+                summary = Summary(value=[Summary.Value(tag=tag, simple_value=value) for tag, value in values.items()])
+                records.write(Event(wall_time=at_s, step=step, summary=summary).SerializeToString())
+            records.close()
+            output.check()
+            os.chmod(partial, mode_of(output.path))
+            os.replace(partial, output.path)
+        finally:
+            Path(partial).unlink(missing_ok=True)
+        return output.path
 
 
 class EventHistogram:

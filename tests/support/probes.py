@@ -5,12 +5,22 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from calibrate.probing import PROBES
 
-__all__ = ["run_script"]
+__all__ = ["probe_module", "run_script"]
+
+
+def probe_module(name: str) -> ModuleType:
+    """A module of the probes that needs no TensorFlow, in this process."""
+    if "_paceline_probes" not in sys.modules:
+        sys.modules["_paceline_probes"] = package = ModuleType("_paceline_probes")
+        package.__path__ = [str(PROBES)]
+    return import_module(f"_paceline_probes.{name}")
 
 
 def run_script(text: str, *arguments: str, python: tuple[str, ...] = (sys.executable,), **options: Any) -> subprocess.CompletedProcess[str]:

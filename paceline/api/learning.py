@@ -1,0 +1,161 @@
+"""Library functions about what is learned: how long until a model is good enough, with each way of training.
+
+Parameters, defaults and docstrings are also the options and the help of ``paceline learn``. Schedules are simulated in ``simulator``,
+replayed in ``calibrate``, and compared in ``paceline.learning``; here arguments are checked and handed on.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from paceline.arguments import (
+    File,
+    Folder,
+    Force,
+    Jobs,
+    MustBe,
+    Names,
+    Over,
+    Prices,
+    Python,
+    Settings,
+    Source,
+    Stages,
+    Text,
+    Typed,
+    checked,
+    file_of,
+    path_of,
+)
+
+if TYPE_CHECKING:
+    from paceline.learning import Learned
+
+__all__ = ["learn"]
+
+_POSITIVE = MustBe("a number above 0", holds=lambda value: math.isfinite(value) and value > 0)
+_MOST_PROCESSES = 8
+
+
+@checked
+def learn(
+    scenario: Source,
+    *,
+    problem: Annotated[Text, MustBe("the name of a problem, or text such as 'my_model.py:build'"), Typed(metavar="PROBLEM")] = "digits-mlp",
+    target: Annotated[Text, MustBe("a metric with a value, such as 'accuracy=0.95'"), Typed(metavar="METRIC=VALUE")] = "accuracy=0.95",
+    strategies: Annotated[Names, MustBe("a list of names, such as ['sync-ps', 'async-ps']")] = (),
+    over: Over | None = None,
+    settings: Settings = (),
+    prices: Prices = None,
+    batch: Annotated[int | None, MustBe("a whole number from 1 on", least=1), Typed(metavar="N")] = None,
+    epochs: Annotated[float, _POSITIVE, Typed(metavar="N")] = 20.0,
+    seeds: Annotated[int, MustBe("a whole number from 2 to 1000", least=2, most=1000), Typed(metavar="N")] = 5,
+    rates: Annotated[
+        tuple[float, ...] | list[float],
+        MustBe(
+            "a list of numbers above 0, such as [1, 0.3]",
+            holds=lambda values: bool(values) and all(math.isfinite(one) and one > 0 for one in values),
+        ),
+        Typed("--rate", reads="decimals", example="1,0.3,0.1"),
+    ] = (1.0,),
+    staleness_aware: bool = False,
+    checkpoints: Annotated[int, MustBe("a whole number from 1 to 10000", least=1, most=10_000), Typed(metavar="N")] = 50,
+    measurements: Folder = "measurements",
+    curves: Annotated[File | None, Typed(metavar="FILE.csv")] = None,
+    tensorboard: Annotated[Folder | None, Typed(metavar="DIR")] = None,
+    out: Annotated[File | None, Typed(short="-o", metavar="FILE.json")] = None,
+    force: Force = False,
+    python: Python = None,
+    jobs: Jobs = 0,
+    timeout_s: Annotated[float, MustBe("a number of seconds"), Typed("--timeout")] = 7200.0,
+    progress: Stages = None,
+) -> Learned:
+    """Find out how long a model takes to become good enough, and what that costs, with each way of training.
+
+    The schedule of each way is simulated: who reads which version of the model, and when each gradient is applied. Then real gradients
+    are computed and applied in that order, in child processes with TensorFlow, and the model is validated as it learns.
+
+    Parameters
+    ----------
+    scenario
+        As for :func:`load`. Its workload says how long steps take; what is learned is ``problem``.
+    problem
+        What is learned: digits-mlp, digits-cnn, linear-regression, or your own FILE.py:FUNCTION, which returns (model, (x, y), (x, y)):
+        a Keras model that is compiled with a loss and an optimizer, data to train on, and data to validate with.
+    target
+        How good is good enough: a metric of the validation data and its value, such as accuracy=0.95, loss<=0.1, recall=0.9,
+        average_precision=0.9, or any metric that your model is compiled with.
+    strategies
+        Ways of training to compare: names that a plan takes (single, ring, sync-ps, backup, async-ps, ssp, gossip, ...), or one after the
+        other with the share of the first, sync-ps/async-ps@0.25; left out: the scenario's own.
+    over
+        Values of any key to try with each, such as strategy.workers=4,16.
+    settings
+        Keys to change in all scenarios, such as strategy.servers=2.
+    prices
+        As for :func:`load`.
+    batch
+        Samples of each gradient in the replay; left out: the scenario's batch_per_replica, with which steps are simulated in any case.
+    epochs
+        Passes over the problem's training data, of all workers together.
+    seeds
+        Runs of each, with other first values, another order of the data, and another replication of the simulation.
+    rates
+        What the optimizer's learning rate is multiplied by; with several each way is shown with the one that reaches the target first.
+    staleness_aware
+        Divide the rate of each update by its staleness (Zhang et al. 2016, arXiv:1511.05950).
+    checkpoints
+        How often each run is validated, evenly.
+    measurements
+        Folder for what was replayed; each process adds a file. What is there already is not replayed again.
+    curves
+        Also write every validation of every run into this table.
+    tensorboard
+        Also write the curves of each way as runs for TensorBoard into this folder.
+    out
+        Also write the answer into this file, as JSON.
+    force
+        Replace files at ``out``, ``curves`` and ``tensorboard``, whatever they are.
+    python
+        As for :func:`calibrate`.
+    jobs
+        Processes at once; 0: one for each core, at most 8.
+    timeout_s
+        Seconds after which the replay is stopped; what was replayed is kept.
+    progress
+        Called with the number done, the number of all, and what is counted.
+
+    Returns
+    -------
+    Learned
+        ``sentences`` say which way is first and which cheapest, ``ways`` have the runs, ``to_frame()`` a row for each way.
+
+    Raises
+    ------
+    InputError
+        A name is unknown, the problem cannot be used, it has no such metric, or a file cannot be written.
+    ScenarioError
+        A scenario breaks a rule.
+    CalibrationError
+        The function or its model failed; what was replayed is kept.
+    """
+    from paceline.learning import Target, contenders_of
+    from paceline.learning import learn as run
+    from paceline.learning.writing import Files
+    from paceline.sweeping import axes_of
+    from simulator.catalogue.loading import pairs_of
+    from simulator.spec.prices import parse_prices
+
+    aim = Target.of(target)
+    files = Files(path_of(out), path_of(curves), path_of(tensorboard), force=force, reads=file_of(scenario))
+    contenders = contenders_of(scenario, axes_of(over or {}), strategies, pairs_of(settings), parse_prices(prices))
+    processes = jobs or min(len(os.sched_getaffinity(0)), _MOST_PROCESSES)
+    found = run(
+        contenders, problem, aim, batch=batch, epochs=epochs, seeds=seeds, rates=rates, by_staleness=staleness_aware,
+        checkpoints=checkpoints, folder=Path(measurements), python=python, jobs=processes, timeout_s=timeout_s, progress=progress,
+    )  # fmt: skip
+    files.write(found)
+    return found

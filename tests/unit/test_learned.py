@@ -1,0 +1,145 @@
+"""What is said of what was learned: who is first, what is no difference, targets and their directions."""
+
+from __future__ import annotations
+
+import pytest
+
+import paceline
+from paceline.learning.learned import Learned, LearnedPoint, LearnedRun, LearnedWay, Range, Target, widened_time
+from paceline.learning.learning import contenders_of
+from simulator.base.errors import InputError, ScenarioError
+
+SCENARIO = paceline.load("async-ps")
+
+
+def run(seed, reached, *, diverged=False, last=0.97):
+    points = (LearnedPoint(time_s=0.0, samples=0, updates=0, metrics={"accuracy": 0.1}),
+              LearnedPoint(time_s=9.0, samples=90, updates=9, metrics={"accuracy": last}))  # fmt: skip
+    return LearnedRun(
+        seed=seed,
+        diverged=diverged,
+        points=points,
+        reached_s=reached,
+        reached_samples=None if reached is None else 40,
+        best=last,
+        last=last,
+    )
+
+
+def way(name, *reached, usd=2.0, diverged=0):
+    runs = tuple(run(seed, its, diverged=seed >= len(reached) - diverged) for seed, its in enumerate(reached))
+    found = [its for its in reached if its is not None]
+    times = Range.of(found)
+    cost = None if usd is None else Range.of([its * usd / 3600 for its in found])
+    low, high = widened_time(times, 0.9, 1.1) if times else (None, None)
+    return LearnedWay(
+        name=name, scenario=SCENARIO, rate=1.0, rates_tried=(1.0,), workers=8, staleness=0.0, samples_per_s=100.0, usd_per_hour=usd,
+        runs=runs, time_s=times, time_low_s=low, time_high_s=high, cost_usd=cost, samples=Range.of([40.0]) if found else None,
+        last=Range.of([0.97]),
+    )  # fmt: skip
+
+
+def learned(*ways):
+    return Learned(
+        problem="p", samples=10, optimizer="SGD", batch=1, epochs=20, stand_in=True, target=Target.of("accuracy=0.95"), ways=ways
+    )
+
+
+def test_the_first_and_the_cheapest():
+    its = learned(way("ring", 10.0, 11.0, 12.0, usd=8.0), way("one device", 30.0, 31.0, 32.0, usd=1.0))
+    assert its.first.name == "ring"
+    assert its.cheapest.name == "one device"
+    first, cheapest = its.sentences
+    assert first.startswith("Ring reaches accuracy of at least 0.95 first: after 11.0 s (10.0 s to 12.0 s in 3 runs; ")
+    assert cheapest == "The cheapest is one device: $0.00861 ($0.00833 to $0.00889)."
+
+
+def test_a_difference_within_the_runs_scatter_is_none():
+    near = learned(way("sync", 10.0, 11.0, 14.0), way("async", 11.5, 12.0, 12.5))
+    assert near.first.name == "sync"
+    assert [its.name for its in near.beside(near.first)] == ["async"]
+    assert "No difference to async" in near.sentences[1]
+    assert "smaller than what the 3 runs of either scatter by" in near.sentences[1]
+    far = learned(way("sync", 10.0, 10.5, 11.0), way("async", 11.9, 12.0, 12.1))
+    assert far.beside(far.first) == []
+    assert not any("No difference" in sentence for sentence in far.sentences)
+
+
+def test_one_that_misses_the_target_is_never_first():
+    its = learned(way("async", 1.0, 1.0, None), way("sync", 9.0, 9.5, 10.0), way("ssp", None, None, None, diverged=2))
+    assert its.first.name == "sync"
+    said = " ".join(its.sentences)
+    assert "Async reaches the target in 2 of 3 runs within 20 epochs; it ends at 0.97" in said
+    assert "Ssp diverges in 2 of 3 runs" in said
+    none = learned(way("async", 1.0, None, None), way("sync", None, None, None))
+    assert none.first is None
+    assert none.sentences[0] == "No way of training always reaches accuracy of at least 0.95 within 20 epochs; async did in 1 of 3 runs."
+
+
+def test_a_way_without_a_price_is_not_the_cheapest():
+    assert learned(way("a", 1.0, 2.0, usd=None)).cheapest is None
+
+
+def test_rows_and_tables():
+    its = learned(way("a", 1.0, 2.0), way("b", None, None))
+    assert its.to_frame()["way"].tolist() == ["a", "b"]
+    assert its.to_frame()["reached"].tolist() == ["2 of 2", "0 of 2"]
+    assert len(its.curves().rows) == 8
+    assert Learned.model_validate_json(its.to_json()) == its
+    assert "repr" not in repr(its)
+    assert repr(its).startswith("<Learned: p to accuracy of at least 0.95, 2 ways of training; A reaches")
+
+
+@pytest.mark.parametrize(
+    ("text", "metric", "value", "at_most"),
+    [("accuracy=0.95", "accuracy", 0.95, False), ("val_loss=0.1", "val_loss", 0.1, True), ("loss>=2", "loss", 2.0, False),
+     ("f1 <= 1e-3", "f1", 1e-3, True)],
+)  # fmt: skip
+def test_targets(text, metric, value, at_most):
+    its = Target.of(text)
+    assert (its.metric, its.value, its.at_most) == (metric, value, at_most)
+    assert its.reached_by(value)
+    assert not its.reached_by(None)
+    assert its.reached_by(value - 0.1) == at_most
+
+
+@pytest.mark.parametrize("text", ["", "accuracy", "=1", "accuracy=high", "accuracy=nan", "a=1e999", "accuracy<0.9", "a b=1"])
+def test_no_targets(text):
+    with pytest.raises(InputError, match=r"must be a metric with a value, such as accuracy=0\.95"):
+        Target.of(text)
+
+
+def test_intervals_add_in_quadrature():
+    low, high = widened_time(Range(median=10.0, low=10.0, high=10.0), 0.8, 1.25)
+    assert (low, high) == pytest.approx((8.0, 12.5))
+    low, high = widened_time(Range(median=10.0, low=8.0, high=12.5), 0.8, 1.25)
+    assert low < 8.0
+    assert high > 12.5
+    assert low * high == pytest.approx(100)
+
+
+def test_contenders():
+    found = contenders_of("async-ps", [("strategy.workers", [4, 8])], ["single", "async-ps", "sync-ps/async-ps@25%"], [], None)
+    assert [its.name for its in found] == [
+        "single device", "async PS, 2 servers, workers 4", "async PS, 2 servers, workers 8",
+        "sync PS, 2 servers for 25%, then async PS, 2 servers, workers 4",
+        "sync PS, 2 servers for 25%, then async PS, 2 servers, workers 8",
+    ]  # fmt: skip
+    first, four, eight, switched, _ = found
+    assert [its.strategy.kind for its, _ in first.parts] == ["single"]
+    assert (four.parts[0][0].replicas, eight.parts[0][0].replicas) == (4, 8)
+    (before, share), (after, rest) = switched.parts
+    assert (before.strategy.mode, share, after.strategy.mode, rest) == ("sync", 0.25, "async", 0.75)
+    own = contenders_of("ring", [], [], [("strategy.workers", 3)], None)
+    assert [its.parts[0][0].replicas for its in own] == [3]
+
+
+@pytest.mark.parametrize("way", ["sync-ps/async-ps", "sync-ps/async-ps@2", "sync-ps/async-ps@x", "sync-ps@0.5", "nothing"])
+def test_no_contenders(way):
+    with pytest.raises(InputError, match="`strategies`"):
+        contenders_of("async-ps", [], [way], [], None)
+
+
+def test_a_combination_that_breaks_a_rule():
+    with pytest.raises(ScenarioError, match=r"strategy\.workers"):
+        contenders_of("async-ps", [("strategy.workers", [0])], ["async-ps"], [], None)
