@@ -1,0 +1,25 @@
+"""Trains a model really, with parameter servers, in a testbed of its own: what replays of predicted schedules are held against."""
+
+from __future__ import annotations
+
+from _paceline_probes.testbed import coordinated, run
+from _paceline_probes.testbed.hub import Task
+from _paceline_probes.testbed.supervisor import Supervisor
+
+
+class Learning(Supervisor):
+    """One repeat: workers with a session each, whose gradients are real and are applied."""
+
+    def train(self, task: Task) -> None:
+        """What a task does, once the network is there."""
+        if task.job == "ps":
+            coordinated.serve(self.tf, task)
+            return
+        from . import learning_worker  # NumPy, not sooner
+
+        learning_worker.train(self.tf, task)
+
+
+def main() -> int:
+    """Measure one setting."""
+    return run.main(Learning)
