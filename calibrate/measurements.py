@@ -23,6 +23,7 @@ from calibrate.records import (
     Exchange,
     Failure,
     Fingerprint,
+    GradientNorms,
     Header,
     Problem,
     Repeat,
@@ -53,6 +54,7 @@ _ABOUT = {
     "servers": "a parameter server",
     "input": "an input pipeline",
     "replay": "a model that learns",
+    "noise_scale": "gradient norms",
 }
 _OTHER_FILE = "is this a measurement file of this version of Paceline?"
 
@@ -115,7 +117,9 @@ class Measurements:
     def empty(self) -> bool:
         """Nothing was timed."""
         return not any(
-            isinstance(record, WarmUp | StepTime | Split | ServerTime | Transfer | Exchange | Repeat | Batches | Problem | Replayed)
+            isinstance(
+                record, WarmUp | StepTime | Split | ServerTime | Transfer | Exchange | Repeat | Batches | Problem | Replayed | GradientNorms
+            )
             for record in self.records
         )
 

@@ -1,10 +1,11 @@
-"""Runs the probes that measure a step, a link, a parameter server or an input pipeline; returns the measurement files. Fits nothing.
+"""Runs the probes that measure a step, a link, a server, an input pipeline or gradients; returns the measurement files. Fits nothing.
 
 ``profile_...`` means "measure" here; profiles that TensorFlow wrote (XPlane) are read in ``calibrate/xplane``. Arguments become flags
-of ``calibrate/probes/step.py``, ``links.py`` and ``input_pipeline.py``: change a flag on both sides. ``paceline.api.calibrating``
-passes values by the parameter names here, through calibration.py, and has the options, help and most defaults that users meet. From
-here they get only ``DEFAULT_SIZES``, ``DEFAULT_TENSORS``, ``DEFAULT_TENSOR_SIZES`` and what it does not pass, such as ``repeats``.
-Errors name arguments in backticks as that module does (``at_once``, not ``processes``): the command line turns them into options.
+of ``calibrate/probes/step.py``, ``links.py``, ``input_pipeline.py`` and ``noise_scale.py``: change a flag on both sides.
+``paceline.api.calibrating`` passes values by the parameter names here, through calibration.py, and has the options, help and most
+defaults that users meet. From here they get only ``DEFAULT_SIZES``, ``DEFAULT_TENSORS``, ``DEFAULT_TENSOR_SIZES`` and what it does not
+pass, such as ``repeats``. Errors name arguments in backticks as that module does (``at_once``, not ``processes``): the command line
+turns them into options.
 Processes are handled in :mod:`calibrate.probing`.
 """
 
@@ -36,6 +37,7 @@ __all__ = [
     "profile_at_once",
     "profile_input",
     "profile_link",
+    "profile_noise_scale",
     "profile_runs",
     "profile_server",
     "profile_step",
@@ -465,6 +467,66 @@ def profile_input(
         arguments += [option, ",".join(map(str, values))] if values else []
     with keeping(path):
         run_probe("input_pipeline", arguments, path, python, timeout_s, progress)
+    return path
+
+
+def profile_noise_scale(
+    target: str,
+    name: str,
+    *,
+    batch: int = 16,
+    epochs: float = 10.0,
+    moments: int = 20,
+    seed: int = 0,
+    device: str | None = None,
+    python: str | None = None,
+    timeout_s: float | None = None,
+    folder: Path = MEASUREMENTS,
+    out: Path | None = None,
+    progress: Progress | None = None,
+) -> Path:
+    """Measure square norms of gradients at two batch sizes, while a model learns.
+
+    Parameters
+    ----------
+    target
+        ``FILE.py:FUNCTION``. FUNCTION() returns ``(model, (x, y), (x, y))``: a compiled Keras model with data to train on and to
+        validate with.
+    name
+        Start of the measurement file's name.
+    batch
+        Samples of a step, and of the smaller of the two batches.
+    epochs
+        Passes over the data to train on.
+    moments
+        How often gradients are measured, in the middle of equal stretches of the training.
+    seed
+        Of first values, the order of the data, and the samples of each gradient.
+    device, python, timeout_s, folder, out
+        As for :func:`profile_step`.
+    progress
+        Called with moments done and in all.
+
+    Returns
+    -------
+    Path
+        The measurement file.
+
+    Raises
+    ------
+    InputError
+        An argument cannot be used, the function returns something else, or there are too few data for the batch.
+    CalibrationError
+        The probe failed; what was measured is kept.
+    """
+    check_target(target, "`noise_scale`", "my_model.py:build")
+    if batch < 1 or moments < 1 or not (math.isfinite(epochs) and epochs > 0):
+        raise InputError(f"`batch={batch}`, `epochs={epochs:g}`, `moments={moments}`: must be above 0")
+    path = _made(folder, out or new_file(folder, name, "noise_scale"))
+    arguments = ["--problem", target, "--batch", str(batch), "--epochs", repr(float(epochs)), "--moments", str(moments)]
+    arguments += ["--seed", str(seed), *(["--device", device] if device else [])]
+    with keeping(path):
+        run_probe("noise_scale", arguments, path, python, timeout_s, progress)
     return path
 
 

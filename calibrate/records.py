@@ -23,6 +23,7 @@ __all__ = [
     "Failure",
     "Fingerprint",
     "FirstBatch",
+    "GradientNorms",
     "Header",
     "IteratorEnd",
     "JobEvent",
@@ -76,7 +77,7 @@ class Header(_Record):
 
     kind: Literal["header"]
     schema_version: Literal[1]
-    probe: Literal["step", "links", "servers", "testbed", "job", "input", "replay"]
+    probe: Literal["step", "links", "servers", "testbed", "job", "input", "replay", "noise_scale"]
     started: str
     arguments: dict[str, Any]
 
@@ -518,6 +519,16 @@ class Replayed(_Record):
     diverged: bool
 
 
+class GradientNorms(_Record):
+    """Square norms of the mean gradient of some samples, drawn anew for each, with the model as it was after some steps."""
+
+    kind: Literal["gradient_norms"]
+    step: Count
+    trained_batch: Batch
+    batch: Batch
+    squares: Annotated[tuple[NotNegative, ...], Field(min_length=2)]
+
+
 class Failure(_Record):
     """The probe stopped here, and why."""
 
@@ -571,6 +582,7 @@ Record = Annotated[
     | Problem
     | Learned
     | Replayed
+    | GradientNorms
     | Failure
     | End,
     Field(discriminator="kind"),

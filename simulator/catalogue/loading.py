@@ -63,7 +63,8 @@ _FORMATS: dict[Kind, tuple[type[BaseModel], Is]] = {
 """What the files of each kind hold."""
 NAMED: dict[str, Kind] = {"workload": "workloads", "cluster": "clusters", "input": "inputs"}
 """Sections of a scenario that may ``use`` a file of a kind."""
-_PRICES = ("price", "server_price")
+_NEW_AS_A_WHOLE = {"price": "usd_per_node_hour", "server_price": "usd_per_node_hour", "noise_scale": "samples"}
+"""Tables whose other keys speak of one figure: a scenario that gives it anew takes none of them over."""
 
 
 def apply_settings(table: Mapping[str, Any], settings: Iterable[tuple[str, Any]], where: str = "", *, say: bool = False) -> Table:
@@ -104,7 +105,7 @@ def apply_settings(table: Mapping[str, Any], settings: Iterable[tuple[str, Any]]
     for section in ("workload", "cluster"):
         if isinstance(own.get(section), Mapping) and isinstance(result.get(section), Mapping) and "use" not in result[section]:
             parts = ("jitter",) if "fit" in result[section] else ()
-            result[section] = _without_draws_of(_with_new_prices(result[section], own[section]), own[section], parts)
+            result[section] = _without_draws_of(_with_new_figures(result[section], own[section]), own[section], parts)
             result[section] = _not_filled(result[section], own[section])
     return {section: value for section, value in result.items() if value is not None}
 
@@ -146,7 +147,7 @@ def _resolved(kind: Kind, section: Any, where: str, beside: Path | None) -> Any:
                 f"{where}.{key}: {own[key]!r} is not what {name!r} was measured in; "
                 f"calibrate it again in that {key}, its cost cannot be guessed"
             )
-    known = _without_draws_of(_with_new_prices(base, own), _without_sorts(own), _MEASURED_PARTS)
+    known = _without_draws_of(_with_new_figures(base, own), _without_sorts(own), _MEASURED_PARTS)
     return unset(merged(_with_given_rates(known, own), own))
 
 
@@ -171,9 +172,9 @@ def _with_given_rates(base: Mapping[str, Any], own: Mapping[str, Any]) -> Table:
     return result
 
 
-def _with_new_prices(base: Mapping[str, Any], own: Mapping[str, Any]) -> Table:
-    """A cluster with the prices that the scenario gives: source, terms and date of another figure do not hold for them."""
-    given = {key: own[key] for key in _PRICES if isinstance(own.get(key), Mapping) and "usd_per_node_hour" in own[key]}
+def _with_new_figures(base: Mapping[str, Any], own: Mapping[str, Any]) -> Table:
+    """A section with the prices or noise scale that the scenario gives: source, terms, date, interval of another figure do not hold."""
+    given = {key: own[key] for key, figure in _NEW_AS_A_WHOLE.items() if isinstance(own.get(key), Mapping) and figure in own[key]}
     return {**base, **given}
 
 

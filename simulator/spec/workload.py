@@ -24,6 +24,7 @@ from simulator.spec.computed import Computed, known_device, step_of
 from simulator.spec.constants import Known
 from simulator.spec.distributions import Constant, Distribution, Empirical
 from simulator.spec.layers import Layer
+from simulator.spec.noise_scale import NoiseScale
 from simulator.spec.overheads import Overheads
 from simulator.spec.residual import Residual
 from simulator.spec.training import Passes, Precision, Recast
@@ -363,6 +364,9 @@ class Workload(Short, Spec):
         default=(), max_length=10_000, description="in the order of the forward pass; needed by strategies that cut a model"
     )
     overheads: Overheads | None = Field(default=None, description="what its jobs spend beside steps")
+    noise_scale: NoiseScale | None = Field(
+        default=None, description="gradient noise scale, which says how many samples a target takes with other batches; simulates nothing"
+    )
     passes: Passes | None = Field(default=None, description="of a step that is made in parts; filled in when the scenario is resolved")
     recast: Recast | None = Field(
         default=None, description="to another precision than it was measured in; filled in when the scenario is resolved"
@@ -420,7 +424,7 @@ class Workload(Short, Spec):
         unless the context of the serialisation asks for it: ``{"filled": True}``.
         """
         written: dict[str, Any] = handler(self)
-        for name in ("device_work", "layers", "overheads", "passes", "recast", *BY_DIMENSIONS, "computed"):
+        for name in ("device_work", "layers", "overheads", "noise_scale", "passes", "recast", *BY_DIMENSIONS, "computed"):
             if not getattr(self, name):
                 written.pop(name, None)
         if self.measured_with == "device":

@@ -1,0 +1,126 @@
+"""Square norms of gradients at two batch sizes, while a model learns; runs in the user's Python.
+
+``--problem FILE.py:FUNCTION`` as for ``replay.py``. The model makes steps at ``--batch`` for ``--epochs``, with its own optimizer. The
+steps are divided into ``--moments`` equal stretches; in the middle of each, gradients of the mean loss are taken of ``--draws`` batches
+of the same size and of ``--big-draws`` batches of ``--big`` samples. Their samples are drawn with replacement, each draw anew, so that
+draws are independent and a batch's noise is that of its samples over their number. What is measured changes nothing of the training.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from . import ending, environment, training
+from .ending import UsageError
+from .learner import Learner
+from .recorder import Recorder, progress
+from .replay import Stream
+
+MOST_ROWS = 1 << 16
+"""Numbers of samples that are handed to TensorFlow at a time."""
+
+
+class Norms:
+    """Square norms of gradients of a learner's present version."""
+
+    def __init__(self, tf: Any, learner: Learner) -> None:
+        self._learner = learner
+
+        def squares(batches: Any) -> Any:
+            values = [tf.convert_to_tensor(one.value) for one in learner.variables]
+
+            def one(number: Any, found: Any) -> Any:
+                gradients = learner._gradients(values, batches[number])
+                square = tf.add_n([tf.reduce_sum(tf.square(tf.cast(its, tf.float64))) for its in gradients])
+                return number + 1, found.write(number, square)
+
+            count = tf.shape(batches)[0]
+            begin = (tf.constant(0), tf.TensorArray(tf.float64, count, element_shape=[]))
+            _, found = tf.while_loop(lambda number, _: number < count, one, begin, parallel_iterations=1)
+            return found.stack()
+
+        self._squares = tf.function(squares, input_signature=[tf.TensorSpec([None, None], tf.int32)], autograph=False)
+
+    def of(self, rows: Any) -> list[float]:
+        """Of batches of samples, shape (draws, samples)."""
+        piece = max(MOST_ROWS // rows.shape[1], 1)
+        return [float(one) for at in range(0, len(rows), piece) for one in self._squares(rows[at : at + piece])]
+
+
+def measured(tf: Any, problem: str, asked: Any, recorder: Recorder) -> None:
+    """Train, and measure in the middle of each stretch."""
+    import keras
+    import numpy as np
+
+    build = training.load_function(problem)
+    keras.utils.set_random_seed(asked.seed)
+    learner = Learner(tf, build())
+    recorder.write(
+        "problem", samples=learner.samples, validation_samples=learner.valid_samples, parameters=sum(learner.sizes),
+        optimizer=type(learner.model.optimizer).__name__, name=learner.model.name,
+    )  # fmt: skip
+    if learner.samples < 2 * asked.batch:
+        raise UsageError(
+            f"the data to train on have {learner.samples} samples, and the noise scale needs two batches of {asked.batch} at least; "
+            "give a smaller batch"
+        )
+    big = asked.big or min(max(32 * asked.batch, 1024), learner.samples)
+    steps = max(int(asked.epochs * learner.samples / asked.batch), 1)
+    moments = min(asked.moments, steps)
+    stream = Stream(np, learner.samples, asked.seed)
+    server, norms = learner.on_servers(1, [1], 1), Norms(tf, learner)
+    done = 0
+    for moment in range(moments):
+        progress(moment, moments, "moments of the training")
+        at = (2 * moment + 1) * steps // (2 * moments)
+        _train(np, server, stream, asked.batch, at - done)
+        done = at
+        state, draws = learner.state(), np.random.default_rng([asked.seed, 1, done])
+        for batch, count in ((asked.batch, asked.draws), (big, asked.big_draws)):
+            squares = norms.of(draws.integers(0, learner.samples, (count, batch), np.int32))
+            if not np.all(np.isfinite(squares)) or max(squares) > 1e100:
+                raise UsageError(f"the gradients are no finite numbers after {done} steps at batch {asked.batch}; give a smaller rate")
+            recorder.write("gradient_norms", step=done, trained_batch=asked.batch, batch=batch, squares=squares)
+        learner.begin(state)
+    progress(moments, moments, "moments of the training")
+
+
+def _train(np: Any, server: Any, stream: Stream, batch: int, steps: int) -> None:
+    """Plain steps, one batch each."""
+    most = max(MOST_ROWS // batch, 1)
+    while steps > 0:
+        count = min(steps, most)
+        none = np.zeros(count, np.int32)
+        batches = stream.take(count * batch).reshape(count, 1, batch)
+        server.go_on(none, none - 1, none[:, None], none, batches, np.ones(count, np.float32))
+        steps -= count
+
+
+def main() -> int:
+    """Run the probe; the exit status tells the parent who is at fault."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--problem", required=True)
+    parser.add_argument("--batch", type=int, required=True)
+    parser.add_argument("--big", type=int, default=0, help="samples of the larger batch; 0: 32 batches, at least 1,024, at most all")
+    parser.add_argument("--epochs", type=float, required=True)
+    parser.add_argument("--moments", type=int, default=20)
+    parser.add_argument("--draws", type=int, default=128)
+    parser.add_argument("--big-draws", type=int, default=32)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device")
+    parser.add_argument("--out", required=True)
+    asked = parser.parse_args()
+    recorder = Recorder(asked.out)
+    recorder.header("noise_scale", {name: value for name, value in vars(asked).items() if name != "out"})
+    ending.let_import(asked.problem)
+
+    def measure() -> None:
+        tf = ending.tensorflow()
+        tf.config.experimental.enable_op_determinism()
+        device, kind = environment.choose_device(tf, asked.device)
+        recorder.write("fingerprint", **environment.fingerprint(tf, device, kind))
+        with tf.device(device):
+            measured(tf, asked.problem, asked, recorder)
+
+    return ending.recorded(measure, recorder, asked.problem)

@@ -1,0 +1,76 @@
+"""The law of the gradient noise scale: samples and steps to a target against the global batch."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from paceline.learning.batch import NoiseScale, noise_quantile, samples_factor, samples_ratio, samples_to_target, steps_to_target
+from simulator import load_scenario
+from simulator.base.errors import ScenarioError
+from simulator.spec.figures import Estimate
+
+
+def test_far_below_samples_stay_and_far_above_steps_stay():
+    assert samples_ratio(64, 32, 1e9) == pytest.approx(1)
+    assert samples_ratio(64e9, 32e9, 1.0) == pytest.approx(2)
+    # at the noise scale a training takes twice the least samples and twice the least steps
+    assert samples_ratio(1000, 1e-9, 1000) == pytest.approx(2)
+    assert samples_ratio(1000, 1e12, 1000) / 1000 * 1e12 == pytest.approx(2)
+    # one after the other is both at once
+    assert samples_ratio(8, 2, 5) * samples_ratio(32, 8, 5) == pytest.approx(samples_ratio(32, 2, 5))
+
+
+def test_an_interval_goes_on():
+    noise = NoiseScale(samples=1000, low=500, high=2000)
+    up, down = samples_factor(noise, 4000, 1000), samples_factor(noise, 1000, 4000)
+    assert (up.mean, up.low, up.high) == (2.5, 2.0, 3.0)
+    assert (down.mean, down.low, down.high) == pytest.approx((1 / 2.5, 1 / 3, 1 / 2))
+    assert samples_to_target(noise, 4000, 1000, 100.0) == Estimate(mean=250, low=200, high=300)
+    wide = samples_to_target(noise, 4000, 1000, Estimate(mean=100, low=80, high=125))
+    assert wide.mean == 250
+    assert math.log(250 / wide.low) == pytest.approx(math.hypot(math.log(2.5 / 2), math.log(100 / 80)))
+    assert math.log(wide.high / 250) == pytest.approx(math.hypot(math.log(3 / 2.5), math.log(125 / 100)))
+    assert steps_to_target(Estimate(mean=250, low=200, high=300), 10) == Estimate(mean=25, low=20, high=30)
+
+
+def test_an_interval_without_an_upper_end_goes_to_no_more_samples():
+    assert samples_factor(NoiseScale(samples=1000, low=500), 4000, 1000).low == 1.0
+
+
+def test_quantiles_have_the_ends_of_the_interval():
+    for noise in (
+        NoiseScale(samples=1000, low=500, high=2500),
+        NoiseScale(samples=10, low=0, high=30),
+        NoiseScale(samples=0, low=0, high=9),
+    ):
+        assert noise_quantile(noise, 0.05) == pytest.approx(noise.low, abs=1e-9)
+        assert noise_quantile(noise, 0.5) == pytest.approx(noise.samples)
+        assert noise_quantile(noise, 0.95) == pytest.approx(noise.high)
+    assert noise_quantile(NoiseScale(samples=0), 0.9) == 0
+    assert noise_quantile(NoiseScale(samples=70), 0.9) == pytest.approx(70)
+
+
+def test_a_scenario_may_give_it_and_simulates_the_same():
+    plain = load_scenario("ring")
+    given = load_scenario("ring", [("workload.noise_scale.samples", 2000)])
+    assert plain.workload.noise_scale is None
+    assert "noise_scale" not in plain.workload.model_dump()
+    its = given.workload.noise_scale
+    assert (its.samples, its.low, its.high, its.source, its.bounded) == (2000, 2000, 2000, "given", True)
+    open_ended = load_scenario("ring", [("workload.noise_scale.samples", 2000), ("workload.noise_scale.low", 500)]).workload.noise_scale
+    assert (open_ended.low, open_ended.high, open_ended.bounded) == (500, None, False)
+    with pytest.raises(ScenarioError, match=r"workload\.noise_scale: samples \(2000\) must lie between low \(3000\) and no upper end"):
+        load_scenario("ring", [("workload.noise_scale.samples", 2000), ("workload.noise_scale.low", 3000)])
+
+
+def test_a_figure_of_the_scenario_replaces_what_was_measured_as_a_whole():
+    load = plain_with(NoiseScale(samples=100, low=90, high=120, source="measured"))
+    its = load_scenario("ring", [("workload", load), ("workload.noise_scale.samples", 2000)]).workload.noise_scale
+    assert (its.samples, its.low, its.high, its.source) == (2000, 2000, 2000, "given")
+
+
+def plain_with(noise: NoiseScale):
+    load = load_scenario("ring").workload
+    return load.model_copy(update={"noise_scale": noise})
