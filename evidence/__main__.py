@@ -13,8 +13,9 @@ from paceline.cli.options import command_line
 from paceline.cli.showing_validation import show_validation
 from paceline.cli.terminal import note, progress_bar, show_json
 from paceline.reporting.validation import as_data
+from simulator.base.outputs import Output
 
-__all__ = ["hybrids", "published", "row"]
+__all__ = ["hybrids", "published", "row", "trainings"]
 
 _MISSED = 3
 """Exit code where a threshold is missed."""
@@ -84,6 +85,47 @@ def row(
     note(f"wrote {out_scenario}; use it with: paceline simulate {out_scenario}")
 
 
+def trainings(
+    rows: Annotated[Path | None, typer.Option("--rows", metavar="FILE.csv", help="Write every duration and cost as CSV.")] = None,
+    learnt: Annotated[
+        Path | None, typer.Option("--learnt", metavar="FILE.csv", help="What the stand-in learned; read, or with --replay written.")
+    ] = None,
+    replay: Annotated[
+        Path | None,
+        typer.Option("--replay", metavar="FOLDER", help="Let the stand-in learn, and keep replays there; a quarter of an hour."),
+    ] = None,
+    markdown: Annotated[
+        Path | None, typer.Option("--markdown", metavar="PAGE.md", help="Put the tables below their marks in a page.")
+    ] = None,
+    force: Force = False,
+) -> None:
+    """Predict how long whole published trainings took, what they cost, and which way of training loses accuracy."""
+    from evidence.published import accuracies, trainings_report
+    from evidence.published import trainings as whole
+
+    outputs = {}
+    if rows is not None:
+        outputs["rows"] = Output(rows, trainings_report.ROWS_FILE, force=force, argument="rows")
+    if learnt is not None and replay is not None:
+        outputs["learnt"] = Output(learnt, trainings_report.LEARNT_FILE, force=force, argument="learnt")
+    with progress_bar("updates") as advance:
+        found = accuracies.learnt(replay, progress=lambda done, total, _: advance(done, total)) if replay is not None else ()
+    if learnt is not None and replay is None:
+        found = accuracies.learnt_from(learnt)
+    durations, eight = whole.trainings(), whole.switched_rows()
+    texts = trainings_report.tables_of(durations, eight, accuracies.published_accuracies(), found)
+    if markdown is None:
+        typer.echo("\n\n".join(texts.values()))
+    else:
+        trainings_report.into_page(markdown, texts)
+    if "rows" in outputs:
+        outputs["rows"].write(trainings_report.rows_table((*durations, *eight)).to_csv())
+    if "learnt" in outputs:
+        outputs["learnt"].write(trainings_report.learnt_table(found).to_csv())
+    for path in filter(None, (markdown, rows, learnt if replay is not None else None)):
+        note(f"wrote {path}")
+
+
 def _thresholds(max_median: str | None, min_coverage: str | None) -> dict[str, str]:
     return {name: text for name, text in (("max_median", max_median), ("min_coverage", min_coverage)) if text is not None}
 
@@ -98,7 +140,7 @@ def _show(found: Any, files: dict[str, Path | None], *, json: bool) -> None:
         raise typer.Exit(_MISSED)
 
 
-app = program("What predictions are held against: tables that others have published.", published, hybrids, row)
+app = program("What predictions are held against: tables that others have published.", published, hybrids, trainings, row)
 
 if __name__ == "__main__":
     main(app, "python -m evidence")

@@ -23,6 +23,8 @@ from simulator import simulate
 from simulator.catalogue.loading import scenario_from_table
 from simulator.results.inadequacy import regime_of
 from simulator.results.results import Result
+from simulator.spec.constants import Known
+from simulator.spec.figures import Estimate
 
 __all__ = [
     "GRADIENTS",
@@ -34,10 +36,13 @@ __all__ = [
     "Published",
     "Switched",
     "Switching",
+    "eight_workers",
     "experiments",
     "job_of",
     "published",
+    "seconds_of",
     "switched",
+    "switched_rows",
     "switching",
     "trainings",
     "trainings_of",
@@ -64,6 +69,8 @@ _PREEMPTIBLE = {("K80", 2): 0.2556, ("V100", 1): 0.861}
 ``models/clusters/gce-k80-1.toml``); with a V100 cost over duration of the smallest experiment, less the server's 0.143."""
 _BANDWIDTHS = (1.0e9, 1.25e9, 1.5e9, 2.0e9)
 """Bytes a second between machines, which nobody stated: 8 to 16 Gbit/s (Google Cloud, 2017: 2 Gbit/s a core, at most 16)."""
+_INTERRUPTED = ("bsp_1",)
+"""Begun again from a checkpoint (``reminder.txt`` beside it), and twice as long as the others."""
 _INPUT_BYTES = 32 * 32 * 3 * 4.0
 """Of an image of CIFAR-10 in float32."""
 
@@ -107,7 +114,7 @@ class Switched(NamedTuple):
     @property
     def synchronous_share(self) -> float:
         """Of all gradients, those of synchronous steps: eight make one step there, each its own when asynchronous."""
-        return round((GRADIENTS - self.end_step) / (GRADIENTS - GRADIENTS // 8), 2)
+        return max(round((GRADIENTS - self.end_step) / (GRADIENTS - GRADIENTS // 8), 2), 0.0)
 
 
 class Switching(NamedTuple):
@@ -118,15 +125,20 @@ class Switching(NamedTuple):
     in_graph: Result
     asynchronous: Result
 
-    def seconds(self, share: float, *, in_graph: bool = False) -> float:
-        """Of a training that is synchronous for a share of its gradients, and asynchronous then."""
-        first = self.in_graph if in_graph else self.synchronous
-        return share * _seconds(first) + (1.0 - share) * _seconds(self.asynchronous)
+    def estimate(self, share: float, *, in_graph: bool = False) -> Estimate:
+        """Of a training that is synchronous for a share of its gradients, and asynchronous then; ends of intervals come together."""
+        first, then = _time_of(self.in_graph if in_graph else self.synchronous), _time_of(self.asynchronous)
+        mean, low, high = (share * one + (1.0 - share) * other for one, other in zip(_ends(first), _ends(then), strict=True))
+        return Estimate(mean=mean, low=low, high=high)
 
     @property
     def ratio(self) -> float:
         """How many times as long synchronous training takes."""
-        return _seconds(self.synchronous) / _seconds(self.asynchronous)
+        return _time_of(self.synchronous).mean / _time_of(self.asynchronous).mean
+
+
+def _ends(its: Estimate) -> tuple[float, float, float]:
+    return its.mean, its.low, its.high
 
 
 def published() -> Mapping[tuple[str, int], tuple[Published, ...]]:
@@ -165,7 +177,7 @@ def experiments(tables: Tables | None = None) -> tuple[Experiment, ...]:
         for row in rows[0 if (device, servers) in _ONE_WORKER else 1 :]:
             its = tuple(one for one in runs.get((device, servers), ()) if one.workers == row.replicas)
             found.append((device, servers, row.replicas, its or (_by_rate(row),)))
-    kept = set(random.Random(SEED).sample(range(len(found)), KEPT))
+    kept = set(random.Random(SEED).sample(range(len(found)), KEPT))  # noqa: S311, since nothing is kept secret
     return tuple(Experiment(*one, kept_back=number in kept) for number, one in enumerate(found))
 
 
@@ -285,20 +297,10 @@ def switching(base: str, tables: Tables | None = None, replications: int | None 
         One of :data:`SWITCHED`.
     """
     tables = load_tables() if tables is None else tables
-    case, rows = _case(tables, _SERIES["K80", 1])
-    practice = left_out(tables.home).get(case.series.table, {})
-    eight = rows[-1].model_copy(update={"replicas": 8, "nodes": 8, "servers": 8})
-    stacks = {way: case.stack.model_copy(update={"placement": "colocated", "kind": way}) for way in ("asynchronous", "parameter-server")}
-    cases = {way: case.model_copy(update={"stack": stack}) for way, stack in stacks.items()}
+    case, rows, practice = _of_switched(tables)
 
-    def run(way: str, compute_s: float, count: int | None, *, in_graph: bool = False) -> Result:
-        table = table_of(cases[way], eight, compute_s, practice)
-        regime = regime_of(scenario_from_table(table, way))
-        if regime is not None:
-            table["discrepancy"] = discrepancy_without(case.series.table, regime).model_dump(exclude_none=True)
-        if in_graph:
-            table["strategy"]["replication"] = "in-graph"
-            table["workload"]["input_bytes_per_sample"] = _INPUT_BYTES
+    def run(way: str, compute_s: float, count: int | None = replications, *, in_graph: bool = False) -> Result:
+        table = _eight(case, rows[-1], way, compute_s, practice, in_graph=in_graph)
         if count is not None:
             table["run"]["replications"] = count
         return simulate(scenario_from_table(job_of(table), way))
@@ -306,17 +308,77 @@ def switching(base: str, tables: Tables | None = None, replications: int | None 
     if base == SWITCHED[0]:
         compute_s = solved(case, rows[0], practice).compute_s
     else:
-        seconds = [one.seconds for one in switched() if one.way == "asynchronous" and one.seconds is not None]
-        eight = eight.model_copy(update={"throughput": (GRADIENTS * BATCH / statistics.median(seconds),)})
-        compute_s = compute_that_gives(eight, lambda its_s: run("asynchronous", its_s, 2).throughput_samples_per_s.mean).compute_s
-    return Switching(
-        base,
-        run("parameter-server", compute_s, replications),
-        run("parameter-server", compute_s, replications, in_graph=True),
-        run("asynchronous", compute_s, replications),
-    )
+        seconds = statistics.median(seconds_of("asynchronous", 0.0))
+        eight = rows[-1].model_copy(update={"throughput": (GRADIENTS * BATCH / seconds,)})
+        compute_s = compute_that_gives(eight, lambda its_s: run("async", its_s, 2).throughput_samples_per_s.mean).compute_s
+    return Switching(base, run("sync", compute_s), run("sync", compute_s, in_graph=True), run("async", compute_s))
 
 
-def _seconds(result: Result) -> float:
+def eight_workers(tables: Tables | None = None) -> dict[str, Any]:
+    """The scenario of the asynchronous runs, with the compute of one worker, as nested tables."""
+    case, rows, practice = _of_switched(load_tables() if tables is None else tables)
+    return _eight(case, rows[-1], "async", solved(case, rows[0], practice).compute_s, practice)
+
+
+def _of_switched(tables: Tables) -> tuple[PublishedCase, list[Row], Mapping[str, Known]]:
+    case, rows = _case(tables, _SERIES["K80", 1])
+    return case, rows, left_out(tables.home).get(case.series.table, {})
+
+
+def _eight(
+    case: PublishedCase, row: Row, mode: str, compute_s: float, practice: Mapping[str, Known], *, in_graph: bool = False
+) -> dict[str, Any]:
+    kind = "asynchronous" if mode == "async" else "parameter-server"
+    its = case.model_copy(update={"stack": case.stack.model_copy(update={"placement": "colocated", "kind": kind})})
+    table = table_of(its, row.model_copy(update={"replicas": 8, "nodes": 8, "servers": 8}), compute_s, practice)
+    regime = regime_of(scenario_from_table(table, mode))
+    if regime is not None:
+        table["discrepancy"] = discrepancy_without(case.series.table, regime).model_dump(exclude_none=True)
+    if in_graph:
+        table["strategy"]["replication"] = "in-graph"
+        table["workload"]["input_bytes_per_sample"] = _INPUT_BYTES
+    return table
+
+
+def seconds_of(way: str, share: float) -> list[float]:
+    """Of the published runs with eight workers that went through in one go and were slowed down by nobody."""
+    return [
+        one.seconds
+        for one in switched()
+        if one.seconds is not None and one.way == way and one.synchronous_share == share and one.setup != "straggler"
+        and one.run not in _INTERRUPTED
+    ]  # fmt: skip
+
+
+def switched_rows(tables: Tables | None = None, replications: int | None = None) -> tuple[Compared, ...]:
+    """Durations of eight workers beside predictions, from one worker's run and from the asynchronous ones; medians of the published."""
+    tables = load_tables() if tables is None else tables
+    ways = {"asynchronous": 0.0, "synchronous": 1.0, "switched": 0.1}
+    measured = {way: seconds_of(way, share) for way, share in ways.items()}
+    median = {way: statistics.median(its) for way, its in measured.items()}
+    linear_s = _base_s("K80", 1, tables) / 8
+    found = []
+    for base in SWITCHED:
+        its = switching(base, tables, replications)
+        for way, share in ways.items():
+            for in_graph in (False, True) if share else (False,):
+                mixed_s = share * median["synchronous"] + (1.0 - share) * median["asynchronous"]
+                found.append(
+                    Compared(
+                        name=f"{way}{' (in-graph)' if in_graph else ''}",
+                        group=base,
+                        fitted=base == SWITCHED[1] and not share,
+                        unit="s",
+                        measured=(median[way],),
+                        predicted=its.estimate(share, in_graph=in_graph),
+                        baselines={"linear": linear_s, "mixed": mixed_s},
+                        settings={"workers": 8, "servers": 8, "synchronous share": share, "runs": len(measured[way])},
+                        note=f"median of {len(measured[way])} runs, {min(measured[way]):,.0f} to {max(measured[way]):,.0f} s",
+                    )
+                )
+    return tuple(found)
+
+
+def _time_of(result: Result) -> Estimate:
     assert result.job is not None
-    return result.job.time_s.mean
+    return result.job.time_s
