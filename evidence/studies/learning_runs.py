@@ -127,11 +127,9 @@ def _read(path: Path) -> Iterator[Real]:
         steps = [its for its in measured.of(Updated) if its.repeat == whole.repeat]
         if not own or not steps:
             raise CalibrationError(f"{path}: holds no curve; measure again")
-        yield Real(
-            *(np.array([its[name] for its in own], float) for name in ("at_s", "loss", "accuracy")),
-            tuple((its.worker, its.applied_s, its.read_version, its.version) for its in steps),
-            whole.others_share or 0.0,
-        )
+        times_s, loss, accuracy = np.array([[its[name] for name in ("at_s", "loss", "accuracy")] for its in own], float).T
+        made = tuple((its.worker, its.applied_s, its.read_version, its.version) for its in steps)
+        yield Real(times_s, loss, accuracy, made, whole.others_share or 0.0)
 
 
 # -- what is predicted --------------------------------------------------------------------------
@@ -164,9 +162,7 @@ def recorded(run: Real, setting: LearningSetting) -> Schedule:
 
 def replayed(schedules: Sequence[Schedule], folder: Path, jobs: int = 2) -> tuple[Curve, ...]:
     """Replay schedules with the optimizer's rate of the real runs."""
-    runs = [
-        ReplayedRun(seed, (Phase(its, len(its), _BATCH, rate=_RATE / 0.05, checkpoints=60),)) for seed, its in enumerate(schedules)
-    ]
+    runs = [ReplayedRun(seed, (Phase(its, len(its), _BATCH, rate=_RATE / 0.05, checkpoints=60),)) for seed, its in enumerate(schedules)]
     return replay(PROBLEM, runs, folder, jobs=jobs)
 
 
@@ -232,11 +228,9 @@ def read_rows(path: Path) -> dict[LearningSetting, list[Real]]:
     runs: dict[LearningSetting, list[Real]] = {}
     for (mode, workers, _), rows in found.items():
         curve, steps = ([row for row in rows if row["kind"] == kind] for kind in ("curve", "step"))
-        run = Real(
-            *(np.array([float(row[name]) for row in curve]) for name in ("time_s", "loss", "accuracy")),
-            tuple((int(row["worker"]), float(row["time_s"]), int(row["read_version"]), int(row["version"])) for row in steps),
-            float(curve[0]["others_share"]),
-        )
+        times_s, loss, accuracy = np.array([[float(row[name]) for name in ("time_s", "loss", "accuracy")] for row in curve]).T
+        made = tuple((int(row["worker"]), float(row["time_s"]), int(row["read_version"]), int(row["version"])) for row in steps)
+        run = Real(times_s, loss, accuracy, made, float(curve[0]["others_share"]))
         runs.setdefault(LearningSetting(mode, workers), []).append(run)
     return runs
 

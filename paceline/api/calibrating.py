@@ -6,6 +6,7 @@ Parameters, defaults and docstrings are also the options and the help of the ``c
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -75,6 +76,10 @@ def calibrate(
     precision: Precision = "float32",
     jit: bool = False,
     layers: bool = False,
+    noise_scale: Annotated[
+        Text | None, MustBe("the name of a problem, or text such as 'my_model.py:build'"), Typed(metavar="PROBLEM")
+    ] = None,
+    epochs: Annotated[float, MustBe("a number above 0", holds=lambda value: math.isfinite(value) and value > 0), Typed(metavar="N")] = 10.0,
     measurements: Folder = "measurements",
     timeout_s: Timeout = 1800.0,
     out: Annotated[File | None, Typed(short="-o")] = None,
@@ -128,6 +133,13 @@ def calibrate(
     layers
         Also measure each layer: its time, its operations, what it hands on and what it keeps. Strategies that cut a model, such as
         pipelines, need this. The model is cut at tensors through which all of its paths pass.
+    noise_scale
+        Also measure the gradient noise scale, which says how many samples a target takes with other batches (arXiv:1812.06162): train
+        digits-mlp, digits-cnn, linear-regression, or your own FILE.py:FUNCTION, which returns (model, (x, y), (x, y)) as for
+        :func:`learn`, at the smallest of ``batches``. Given alone, without a model, step or measurements, it is added to the workload
+        of this name that is there already.
+    epochs
+        Passes over the training data for ``noise_scale``, whose value is that of a training as long.
     measurements
         Folder for raw measurements; each process adds a file.
     timeout_s
@@ -153,6 +165,8 @@ def calibrate(
     ------
     InputError
         An argument cannot be used, or the file or function does not exist.
+    ScenarioError
+        ``noise_scale`` is given alone, and there is no workload of this name.
     MeasurementsError
         A file of ``from_measurements`` is damaged, given twice, or too small to be fitted.
     CalibrationError
@@ -167,28 +181,37 @@ def calibrate(
         ...
     simulator.base.errors.InputError: `model`: no_such_file.py: there is no such file; check the path
     """
-    from calibrate import fit_workload
-    from calibrate.calibration import calibrate_step
+    from calibrate.calibration import calibrate_again, calibrate_noise_scale, calibrate_step, with_noise_scale
     from calibrate.fit.writing import WORKLOAD, workload_text
 
     target = step if model is None else model
-    if sum((model is not None, step is not None, bool(from_measurements))) != 1:
+    sources = sum((model is not None, step is not None, bool(from_measurements)))
+    if sources != 1 and (sources or noise_scale is None):
         raise InputError("give one of `model`, `step` and `from_measurements`: what is to be measured, or what was")
     if from_measurements and at_once > 1:
         raise InputError(f"`at_once={at_once}`: nothing is measured where `from_measurements` is given; leave it out")
     if layers and model is None:
         raise InputError("`layers=True`: needs `model`: of a training step of your own, or of what was measured, no layers can be seen")
     output = _target(out, WORKLOAD, force=force)
-    made_by = command or f"paceline.calibrate({target or [str(file) for file in from_measurements]!r}, name={name!r})"
-    if target is None:
-        files = [Path(file) for file in from_measurements]
-        workload = fit_workload(files, name, made_by, accept_disturbed=accept_disturbed, stored=True)
+    made_by = command or f"paceline.calibrate({target or [str(file) for file in from_measurements] or noise_scale!r}, name={name!r})"
+    known = _known_workload(name, output) if not sources else None
+    noise = None
+    if noise_scale is not None:
+        noise = calibrate_noise_scale(
+            noise_scale, name, batch=min(batches), epochs=epochs, device=device, python=python, timeout_s=timeout_s,
+            folder=Path(measurements), progress=progress,
+        )  # fmt: skip
+    if known is not None:
+        workload = known.model_copy(update={"provenance": {"command": made_by, **known.provenance}})
+    elif target is None:
+        workload = calibrate_again([Path(file) for file in from_measurements], name, made_by, accept_disturbed=accept_disturbed)
     else:
         workload = calibrate_step(
             target, name, command=made_by, custom=model is None, batches=sorted(batches), steps=steps, runs=runs, at_once=at_once,
             launches=launches, accept_disturbed=accept_disturbed, device=device, precision=precision, jit=jit, layers=layers, python=python,
             timeout_s=timeout_s, folder=Path(measurements), progress=progress,
         )  # fmt: skip
+    workload = workload if noise is None else with_noise_scale(workload, noise)
     _warn_of_measurements(workload.provenance)
     if output is not None:
         output.write(workload_text(workload))
@@ -715,6 +738,15 @@ def _target(out: str | Path | None, kind: OutputKind, *, force: bool) -> Output 
     from simulator.base.outputs import Output
 
     return None if out is None else Output(Path(out), kind, force=force)
+
+
+def _known_workload(name: str, output: Output | None) -> Workload:
+    """The workload that a noise scale is added to: what is written, where it is there already, else that of the catalogue."""
+    from simulator.base.catalog import find
+    from simulator.catalogue.loading import load_workload
+
+    there = output is not None and output.path.is_file()
+    return load_workload(output.path if output is not None and there else find("workloads", name, "`name`"))
 
 
 def _base_of(name: str, cluster: str | None) -> Cluster:

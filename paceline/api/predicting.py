@@ -43,6 +43,7 @@ from paceline.arguments import (
 
 if TYPE_CHECKING:
     from paceline.comparing import Comparison
+    from paceline.learning import Learned
     from paceline.observing import Observation
     from paceline.planning.advice import Advice
     from paceline.planning.answer import Plan
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from simulator.results.results import Result
     from simulator.scenario import Scenario
 else:
+    Learned = instance_of("paceline.learning.learned", "Learned")
     Plan = instance_of("paceline.planning.answer", "Plan")
 
 __all__ = ["compare", "load", "memory", "observe", "plan", "preview", "report", "simulate", "sweep"]
@@ -636,6 +638,11 @@ def report(
     plan: Annotated[
         Plan | str | Path | None, MustBe("a plan, or the path of one that `paceline.plan` wrote"), Typed(metavar="PLAN.json")
     ] = None,
+    learned: Annotated[
+        Learned | str | Path | None,
+        MustBe("what was learned, or the path of a file that `paceline.learn` wrote"),
+        Typed(metavar="LEARNED.json"),
+    ] = None,
     title: Annotated[Text, Typed(metavar="TEXT")] = "",
     figures: Annotated[Folder | None, Typed(metavar="DIR")] = None,
     formats: Annotated[
@@ -666,6 +673,10 @@ def report(
         Begin the page with the answer of a plan: ``paceline plan --out FILE.ndjson`` wrote it as ``FILE.plan.json``.
 
         Also the answer itself.
+    learned
+        Also show what was learned with each way of training: ``paceline learn --out FILE.json`` wrote it.
+
+        Also the answer itself, which alone makes a report too.
     title
         Heading of the page; left out: the name of the workload.
     figures
@@ -711,7 +722,8 @@ def report(
     from paceline.reporting.report import report as write
 
     return write(
-        source, path_of(out), plan=Path(plan) if isinstance(plan, str) else plan, title=title, measured=path_of(measured),
+        source, path_of(out), plan=Path(plan) if isinstance(plan, str) else plan,
+        learned=Path(learned) if isinstance(learned, str) else learned, title=title, measured=path_of(measured),
         what_ifs=what_ifs, figures=path_of(figures), formats=tuple(formats), tables=path_of(tables), force=force, jobs=jobs,
         progress=progress,
     )  # fmt: skip

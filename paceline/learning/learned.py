@@ -10,19 +10,22 @@ import math
 import re
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
-from simulator.base.errors import InputError
+from simulator.base.errors import InputError, ResultsError
+from simulator.base.file_kinds import mistaken
 from simulator.base.short import Short
 from simulator.base.spec import Spec
 from simulator.base.table import Column, Row, Table
 from simulator.base.text import counted, format_number, format_seconds, format_usd, listed
+from simulator.base.validation_errors import rule_of
 from simulator.results.intervals import combined
 from simulator.scenario import Scenario
 
-__all__ = ["Learned", "LearnedPoint", "LearnedRun", "LearnedWay", "Range", "Target"]
+__all__ = ["MARK", "Learned", "LearnedPoint", "LearnedRun", "LearnedWay", "Range", "Target", "is_learned", "read_learned", "widened_time"]
 
 _FALLING = re.compile(r"loss|error|mae|mse|perplexity|divergence|entropy", re.IGNORECASE)
 """Metrics that are better when they are smaller, where nothing else is said."""
@@ -152,7 +155,8 @@ class LearnedWay(Spec):
         return self.reached == len(self.runs)
 
 
-Verdict = Literal["first", "last", "none"]
+MARK = '{"schema_version":1,"problem":'
+"""What the file of an answer begins with."""
 
 
 class Learned(Short, Spec):
@@ -207,7 +211,7 @@ class Learned(Short, Spec):
         else:
             yield f"{_capital(first.name)} reaches {self.target.in_words} first: after {_time(first)}."
             if alike := self.beside(first):
-                names = listed([f"{its.name} ({_time(its)})" for its in alike])
+                names = listed([f"{its.name} ({format_seconds(its.time_s.median)})" for its in alike if its.time_s is not None])
                 yield f"No difference to {names} can be told: it is smaller than what the {runs} runs of either scatter by."
             yield from self._cheapest(first)
         for its in self.ways:
@@ -324,3 +328,32 @@ def widened_time(time_s: Range, low_ratio: float, high_ratio: float) -> tuple[fl
     below, above = math.log(time_s.low / time_s.median), math.log(time_s.high / time_s.median)
     low, high = combined(below, -math.log(high_ratio)), combined(above, -math.log(low_ratio))
     return time_s.median * math.exp(low), time_s.median * math.exp(high)
+
+
+def is_learned(path: Path) -> bool:
+    """Whether a file begins as `paceline learn --out` writes it; the rest is not read."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(MARK)) == MARK.encode()
+    except OSError:
+        return False
+
+
+def read_learned(path: Path) -> Learned:
+    """Read an answer, as `paceline learn --out` writes it.
+
+    Raises
+    ------
+    ResultsError
+        The file is missing, not readable, or no such answer.
+    """
+    try:
+        return Learned.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise ResultsError(f"{path}: cannot be read: {error.strerror or type(error).__name__}; check the path") from None
+    except ValidationError as error:
+        if said := mistaken(path, "learned"):
+            raise ResultsError(f"{path}: {said}") from None
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the file"
+        raise ResultsError(f"{path}: {where} {rule_of(first)}: this is no answer of `paceline learn`") from None

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from paceline.learning.learned import Learned
+from paceline.learning.learned import MARK, Learned
 from simulator.base.outputs import Output, OutputKind, marked_kind
 from simulator.observing.tensorboard import ScalarFiles
 
 __all__ = ["Files"]
 
-ANSWER = marked_kind("answer about learning", '{"schema_version":1,"problem":')
+ANSWER = marked_kind("answer about learning", MARK)
 _CURVES = OutputKind(
     "is no table of curves", lambda path: path.open(encoding="utf-8", errors="replace").readline().startswith("way,rate,seed,time_s,")
 )

@@ -22,6 +22,7 @@ from simulator.spec.figures import WARNINGS, Warned
 from simulator.spec.workload import Workload
 
 if TYPE_CHECKING:
+    from paceline.learning.learned import Learned
     from paceline.planning.answer import Plan
     from paceline.reporting.measured import Overlay
     from paceline.reporting.sensitivity import Change
@@ -200,6 +201,7 @@ class Content:
     measured: Overlay | None
     timeline: Timeline | None
     sensitivity: tuple[Change, ...]
+    learned: Learned | None = None
 
 
 def content_of(
@@ -211,6 +213,7 @@ def content_of(
     measured: Overlay | None = None,
     timeline: Timeline | None = None,
     sensitivity: Sequence[Change] = (),
+    learned: Learned | None = None,
     title: str = "",
 ) -> Content:
     """Arrange results for reading.
@@ -231,6 +234,8 @@ def content_of(
         Some steps as a Gantt chart.
     sensitivity
         What single changes to the answer's configuration gain.
+    learned
+        What was learned with several ways of training.
     title
         In place of the workloads' names.
 
@@ -269,6 +274,7 @@ def content_of(
         measured=measured,
         timeline=timeline,
         sensitivity=tuple(sensitivity),
+        learned=learned,
     )
 
 

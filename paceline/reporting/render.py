@@ -37,6 +37,7 @@ from paceline.reporting.figures import (
     timeline_figure,
 )
 from paceline.reporting.job_figures import job_timeline_figure, strips_of
+from paceline.reporting.learning_figures import curves_figure, target_figure
 from paceline.reporting.tables import brief_table, calibration_table, curve_errors_table, measured_table, sensitivity_table, timeline_table
 from paceline.result_tables import PART_LABELS, epochs_table, exchanges_table, job_in_words, length_in_words, parts_table, stages_table
 from paceline.sentences import (
@@ -55,6 +56,7 @@ from simulator.base.outputs import Output, marked_kind
 from simulator.base.text import (
     clause,
     clean,
+    counted,
     format_bytes,
     format_change,
     format_hourly,
@@ -79,6 +81,7 @@ from simulator.spec.cluster import Cluster
 from simulator.spec.workload import Workload
 
 if TYPE_CHECKING:
+    from paceline.learning.learned import Learned
     from paceline.planning.answer import Plan
     from paceline.reporting.measured import Overlay
     from paceline.reporting.pieces import Kind
@@ -142,6 +145,7 @@ def write_report(
     measured: Overlay | None = None,
     timeline: Timeline | None = None,
     sensitivity: Sequence[Change] = (),
+    learned: Learned | None = None,
     title: str = "",
     force: bool = False,
 ) -> Path:
@@ -165,6 +169,8 @@ def write_report(
         Some steps as a Gantt chart.
     sensitivity
         What single changes to the answer's configuration gain.
+    learned
+        What was learned with several ways of training.
     title
         In place of the workloads' names.
     force
@@ -183,8 +189,9 @@ def write_report(
         ``out`` cannot be written, or is no report.
     """
     report = content_of(
-        results, notes, labels=labels, plan=plan, measured=measured, timeline=timeline, sensitivity=sensitivity, title=title
-    )
+        results, notes, labels=labels, plan=plan, measured=measured, timeline=timeline, sensitivity=sensitivity, learned=learned,
+        title=title,
+    )  # fmt: skip
     return Output(out, REPORT, force=force).write(render(report))
 
 
@@ -288,6 +295,8 @@ def sections_of(report: Content) -> Sections:
         _add_timeline(found, report.timeline)
     _add_stages(found, report.answer.result)
     _add_job(found, report.results, report.answer.result)
+    if report.learned is not None:
+        _add_learned(found, report.learned)
     if report.measured is not None:
         _add_measured(found, report.measured, report)
     return found
@@ -443,6 +452,27 @@ def _add_job(found: Sections, results: Sequence[Result], answer: Result) -> None
             job_timeline_px=_height_px(drawn, 320),
             job_parts_table=parts_table(answer),
         )
+
+
+def _add_learned(found: Sections, learned: Learned) -> None:
+    """What was learned, by any of several ways of training."""
+    drawn, metric = target_figure(learned), learned.target.metric
+    found.figures["learning-loss"] = curves_figure(learned, "loss")
+    found.figures["learning-target"] = drawn
+    if metric != "loss":
+        found.figures["learning-metric"] = curves_figure(learned, metric)
+    first = learned.first
+    found.values.update(
+        learned=learned,
+        learned_metric=metric if metric != "loss" else "",
+        learned_runs=counted(len(learned.ways[0].runs), "run"),
+        learned_title=f"{first.name} is first to reach {learned.target.in_words}"
+        if first
+        else f"No way always reaches {learned.target.in_words}",
+        learned_label=f"Time, cost and throughput of {counted(len(learned.ways), 'way')} of training. {learned.sentences[0]}",
+        learned_px=_height_px(drawn, 300),
+        learned_table=learned.table().without_empty_columns(),
+    )
 
 
 def _height_px(figure: go.Figure, otherwise: int) -> int:

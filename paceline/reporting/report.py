@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
+from paceline.learning.learned import Learned, is_learned, read_learned
 from paceline.planning.answer import Plan, read_plan
 from paceline.reporting.exporting import Format, check_browser, check_images, export_figures
 from paceline.reporting.measured import overlay_of
@@ -27,13 +28,14 @@ from simulator.base.spec import Spec
 from simulator.base.table import Row, Table, frame_of
 from simulator.base.text import counted, format_bytes
 from simulator.results.results import Failure, Outcome, Result
+from simulator.run import simulate
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["Report", "Reported", "Source", "StoppedReport", "report", "source_of_files"]
 
-Reported: TypeAlias = Outcome | Iterable[Outcome] | Plan | ResultsFile | str | Path | Sequence[str | Path]
+Reported: TypeAlias = Outcome | Iterable[Outcome] | Plan | Learned | ResultsFile | str | Path | Sequence[str | Path]
 """What a report can be of."""
 Progress: TypeAlias = Callable[[int, int, str], None]
 
@@ -117,6 +119,8 @@ class Source:
         That the results are of.
     files
         That they were read from.
+    learned
+        What was learned with several ways of training.
     """
 
     results: Sequence[Result]
@@ -125,6 +129,7 @@ class Source:
     labels: list[str] | None = None
     plan: Plan | None = None
     files: tuple[Path, ...] = ()
+    learned: Learned | None = None
 
 
 def report(
@@ -132,6 +137,7 @@ def report(
     out: Path | None = None,
     *,
     plan: Plan | Path | None = None,
+    learned: Learned | Path | None = None,
     title: str = "",
     measured: Path | None = None,
     what_ifs: bool = True,
@@ -144,8 +150,10 @@ def report(
 ) -> Report:
     """Write a report; parameters and errors as of :func:`paceline.report`."""
     its = _with_plan(_source_of(source), plan)
+    if learned is not None:
+        its = replace(its, learned=read_learned(learned) if isinstance(learned, Path) else learned)
     overlay = overlay_of(measured, its.results, its.labels) if measured is not None else None
-    reads = [path for path in (measured, plan) if isinstance(path, Path)]
+    reads = [path for path in (measured, plan, learned) if isinstance(path, Path)]
     target = _target(its.files, out, force=force, reads=reads)
     if figures is not None:
         check_browser()
@@ -158,7 +166,7 @@ def report(
     notes = (*its.notes, *simulated.notes)
     write_report(
         its.results, target, notes=notes, labels=its.labels, plan=its.plan, measured=overlay, timeline=simulated.timeline,
-        sensitivity=simulated.sensitivity, title=title, force=force,
+        sensitivity=simulated.sensitivity, learned=its.learned, title=title, force=force,
     )  # fmt: skip
     unmatched = tuple(
         f"{measured}:{one.line}: {one.setting}: stands beside no prediction: {one.why}" for one in (overlay.unmatched if overlay else ())
@@ -196,6 +204,8 @@ def _source_of(source: object) -> Source:
     ResultsError
         A file cannot be read.
     """
+    if isinstance(source, Learned):
+        return _of_learned(source)
     if isinstance(source, Plan):
         return Source([candidate.result for candidate in source.candidates], notes=source.notes, plan=source)
     if isinstance(source, Sweep):
@@ -207,10 +217,18 @@ def _source_of(source: object) -> Source:
     if isinstance(source, ResultsFile):
         return _of(source, source.notes)
     if paths := _paths(source):
+        if len(paths) == 1 and is_learned(paths[0]):
+            return replace(_of_learned(read_learned(paths[0])), files=tuple(paths))
         return source_of_files(paths)
     if isinstance(source, Iterable) and not isinstance(source, Spec):
         return _of(source)
     return _of([source])
+
+
+def _of_learned(learned: Learned) -> Source:
+    """What was learned, with the results of its scenarios, which are simulated again: that takes a moment."""
+    scenarios = {way.scenario.hash: way.scenario for way in learned.ways}
+    return Source([simulate(scenario) for scenario in scenarios.values()], learned=learned)
 
 
 def _of(outcomes: Iterable[object], notes: Sequence[str] = ()) -> Source:

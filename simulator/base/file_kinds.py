@@ -26,6 +26,7 @@ Is: TypeAlias = Literal[
     "matrix",
     "results",
     "plan",
+    "learned",
     "measurements",
 ]
 
@@ -90,6 +91,7 @@ _IN_TOML: dict[Is, FileKind] = {
 _IN_JSON: dict[Is, FileKind] = {
     "results": FileKind("a results file", "draw it with `paceline report {}`", _any("scenario_hash")),
     "measurements": FileKind("a file of measurements", "", _is_measurement),
+    "learned": FileKind("an answer about learning", "draw it with `paceline report {}`", _every("problem", "target", "ways")),
     "plan": FileKind(
         "the answer of a plan", "draw it with its results: `paceline report RESULTS.ndjson --plan {}`", _every("goal", "chosen")
     ),
