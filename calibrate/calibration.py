@@ -1,4 +1,4 @@
-"""Measures and fits in one call each: a training step, a link, a parameter server, an input pipeline; or fits existing profiles.
+"""Measures and fits in one call each: a training step, gradients, a link, a server, an input pipeline; or fits existing profiles.
 
 Only the order of the calls is here, for ``paceline.api.calibrating``. Measuring is in :mod:`calibrate.profiling`, to which
 ``options`` go on unchanged, and fitting in ``calibrate/fit``.
@@ -7,17 +7,28 @@ Only the order of the calls is here, for ``paceline.api.calibrating``. Measuring
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from calibrate.fit.input_pipeline import fit_input
 from calibrate.fit.link import fit_link
+from calibrate.fit.noise_scale import NoiseFit, fit_noise_scale
 from calibrate.fit.profile import fit_profiles
 from calibrate.fit.server import fit_server
 from calibrate.fit.step import fit_workload
-from calibrate.measurements import read_measurements
+from calibrate.learning import target_of
+from calibrate.measurements import MeasurementsError, read_measurements
 from calibrate.probing import Progress
-from calibrate.profiling import obstacle_to_at_once, profile_at_once, profile_input, profile_link, profile_runs, profile_server
+from calibrate.profiling import (
+    obstacle_to_at_once,
+    profile_at_once,
+    profile_input,
+    profile_link,
+    profile_noise_scale,
+    profile_runs,
+    profile_server,
+)
 from calibrate.xplane.profiles import Profiled
 from calibrate.xplane.variables import variables_of
 from simulator.base.errors import InputError, PacelineWarning
@@ -25,7 +36,16 @@ from simulator.spec.cluster import Cluster
 from simulator.spec.input_pipeline import InputPipeline
 from simulator.spec.workload import Workload
 
-__all__ = ["calibrate_input", "calibrate_link", "calibrate_profile", "calibrate_server", "calibrate_step"]
+__all__ = [
+    "calibrate_again",
+    "calibrate_input",
+    "calibrate_link",
+    "calibrate_noise_scale",
+    "calibrate_profile",
+    "calibrate_server",
+    "calibrate_step",
+    "with_noise_scale",
+]
 
 
 def calibrate_step(
@@ -73,6 +93,51 @@ def calibrate_step(
             together = _counting("launches at once", progress)
             files += profile_at_once(target, name, processes=at_once, launches=launches, out=files[0], progress=together, **options)
     return fit_workload(files, name, command, accept_disturbed=accept_disturbed)
+
+
+def calibrate_again(files: Sequence[Path], name: str, command: str = "", *, accept_disturbed: bool = False) -> Workload:
+    """Fit the measurement files of an earlier calibration: those of steps, and one of gradients where it is among them.
+
+    Parameters
+    ----------
+    files
+        Measurement files.
+    name, command, accept_disturbed
+        As for :func:`calibrate.fit_workload`.
+
+    Raises
+    ------
+    MeasurementsError
+        As of :func:`calibrate.fit_workload`; or there are several files of gradients.
+    """
+    of_gradients = [file for file in files if read_measurements(file).header.probe == "noise_scale"]
+    if len(of_gradients) > 1:
+        raise MeasurementsError(f"{of_gradients[1]}: is a second file of gradient norms beside {of_gradients[0]}; leave one of the two out")
+    steps = [file for file in files if file not in of_gradients] or files
+    workload = fit_workload(steps, name, command, accept_disturbed=accept_disturbed, stored=True)
+    return with_noise_scale(workload, fit_noise_scale(of_gradients[0])) if of_gradients else workload
+
+
+def calibrate_noise_scale(problem: str, name: str, *, progress: Progress | None = None, **options: Any) -> NoiseFit:
+    """Measure gradients at two batch sizes while a model learns, and fit the gradient noise scale.
+
+    Parameters
+    ----------
+    problem
+        One of :data:`calibrate.learning.PROBLEMS`, or ``FILE.py:FUNCTION``.
+    name, options
+        As for :func:`calibrate.profiling.profile_noise_scale`.
+    progress
+        Called with moments done and in all, and what is counted.
+    """
+    target = target_of(problem, "noise_scale")
+    return fit_noise_scale(profile_noise_scale(target, name, progress=_counting("moments of the training", progress), **options))
+
+
+def with_noise_scale(workload: Workload, fitted: NoiseFit) -> Workload:
+    """A workload with a noise scale, and what it rests on in its provenance."""
+    provenance = {**workload.provenance, "noise_scale": fitted.text}
+    return workload.model_copy(update={"noise_scale": fitted.noise_scale, "provenance": provenance})
 
 
 def calibrate_link(name: str, *, command: str = "", progress: Progress | None = None, **options: Any) -> Cluster:

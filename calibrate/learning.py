@@ -85,8 +85,8 @@ class Curve:
     diverged: bool
 
 
-def target_of(problem: str) -> str:
-    """``FILE.py:FUNCTION`` of a problem: one that comes along, or the user's as it is.
+def target_of(problem: str, argument: str = "problem") -> str:
+    """``FILE.py:FUNCTION`` of a problem: one that comes along, or the user's as it is; ``argument`` is what messages call it.
 
     Raises
     ------
@@ -97,7 +97,7 @@ def target_of(problem: str) -> str:
         file, function = PROBLEMS[problem]
         return f"{builder(file, 'problems')}:{function}"
     if ":" not in problem:
-        raise InputError(f"`problem`: {problem[:60]!r} is none; {did_you_mean(problem, PROBLEMS, _KNOWN)}")
+        raise InputError(f"`{argument}`: {problem[:60]!r} is none; {did_you_mean(problem, PROBLEMS, _KNOWN)}")
     return problem
 
 

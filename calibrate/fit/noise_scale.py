@@ -164,7 +164,7 @@ def fit_noise_scale(measurements: Path, seed: int = 0) -> NoiseFit:
     each = tuple(_at(one) for one in moments)
     began, ended = (f"{format_number(value)} samples" if np.isfinite(value) else "no end" for value in (each[0], each[-1]))
     text = (
-        f"of {len(moments)} moments in {measured.header.arguments.get('epochs')} epochs at batch {batch}, "
+        f"of {len(moments)} moments in {measured.header.arguments.get('epochs', 0):g} epochs at batch {batch}, "
         f"from {began} at the first to {ended} at the last; {measurements.name}"
     )
     return NoiseFit(found, tuple(one.step for one in moments), each, text)

@@ -65,6 +65,7 @@ _COMMENTS = {
     "variables": "in the order in which their gradients become ready; ready is a share of the backward pass",
     "counted": "what a step asks of any device, counted from its graph; bytes as if no operation were fused with another",
     "overheads": "what a job spends beside steps; value, and 90% interval over runs",
+    "noise_scale": "samples of the batch whose gradient has as much noise as signal, over a whole training (provenance.noise_scale)",
     "layers": "in the order of the forward pass; forward and backward in seconds of one batch size (provenance.layers), and used as shares",
     "calibrated": "measured within; results beyond warn",
     "uncertainty": "joint bootstrap draws of the fitted parameters",

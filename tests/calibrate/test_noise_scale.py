@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 
@@ -9,11 +10,14 @@ import numpy as np
 import pytest
 from support.needs import needs_tensorflow
 
+import paceline
 from calibrate.fit.noise_scale import Norms, fit_noise_scale, noise_of, noise_scale_of, signal_of
 from calibrate.measurements import MeasurementsError, read_measurements
 from calibrate.profiling import profile_noise_scale
 from calibrate.records import GradientNorms
+from simulator.base.catalog import find
 from simulator.base.errors import CalibrationError, InputError
+from simulator.catalogue.loading import load_workload
 
 HERE = Path(__file__).parent / "problems"
 SMALL, BIG = 16, 512
@@ -139,6 +143,40 @@ def test_what_is_measured_changes_nothing_of_the_training(tmp_path):
 def test_a_problem_without_a_noise_scale(function, batch, text, tmp_path):
     with pytest.raises(InputError, match=text):
         profile_noise_scale(f"{HERE / 'models.py'}:{function}", "bad", batch=batch, epochs=2, folder=tmp_path)
+
+
+@pytest.mark.slow
+@needs_tensorflow
+@pytest.mark.usefixtures("warm_probes")
+def test_it_is_added_to_a_workload_that_is_there(tmp_path):
+    out, raw = tmp_path / "its.toml", tmp_path / "raw"
+    asked = {"noise_scale": f"{HERE / 'models.py'}:sgd", "batches": [8], "epochs": 2.0, "out": out, "measurements": raw}
+    first = paceline.calibrate(name="cnn-cpu", **asked)
+    written = load_workload(out)
+    assert written == first
+    assert first.forward == load_workload(find("workloads", "cnn-cpu", "")).forward
+    assert first.noise_scale is not None
+    assert first.noise_scale.source == "measured"
+    assert "in 2 epochs at batch 8" in first.provenance["noise_scale"]
+    # what is written is what is added to the next time, and the file of measurements gives the same
+    assert paceline.calibrate(name="any", **asked).noise_scale == first.noise_scale
+    assert fit_noise_scale(min(raw.glob("*.ndjson"))).noise_scale == first.noise_scale
+
+
+def test_files_of_steps_and_of_gradients_are_fitted_together(synthetic, tmp_path):
+    gradients = tmp_path / "its-noise_scale.ndjson"
+    records = [
+        {"kind": "header", "schema_version": 1, "probe": "noise_scale", "started": "", "arguments": {"epochs": 3.0}},
+        {"kind": "gradient_norms", "step": 5, "trained_batch": 8, "batch": 8, "squares": [2.0, 2.0]},
+        {"kind": "gradient_norms", "step": 5, "trained_batch": 8, "batch": 256, "squares": [1.03125, 1.03125]},
+        {"kind": "end"},
+    ]
+    gradients.write_text("".join(json.dumps(record) + "\n" for record in records))
+    workload = paceline.calibrate(name="its", from_measurements=[synthetic.steps(), gradients])
+    assert workload.noise_scale is not None
+    assert workload.noise_scale.samples == pytest.approx(8)
+    with pytest.raises(MeasurementsError, match="is a second file of gradient norms"):
+        paceline.calibrate(name="its", from_measurements=[synthetic.steps(), gradients, gradients])
 
 
 def test_arguments_and_files_that_cannot_be_used(tmp_path):

@@ -19,6 +19,7 @@ from simulator.base.errors import InputError
 if TYPE_CHECKING:
     from calibrate.xplane.profiles import Profiled
     from simulator.scenario import Scenario
+    from simulator.spec.noise_scale import NoiseScale
     from simulator.spec.overheads import Overheads
     from simulator.spec.workload import Workload
 
@@ -28,6 +29,9 @@ PANEL, ORDER = Panel.MEASURE, 60
 
 _OF_RUNS = ("step", "steps", "runs", "at_once", "launches", "device", "layers", "measurements")
 """Parameters that say how steps are run."""
+
+_OF_GRADIENTS = ("device", "measurements", "batches", "timeout_s")
+"""Parameters that say how gradients are measured, with or without steps."""
 
 _LEFT_OPEN = ("undetermined", "batch", "split", "gradients", "jitter", "communication", "steps_per_execution", "sparse", "intervals")
 """Parts of the provenance that say what profiles did not tell."""
@@ -40,7 +44,7 @@ _LEFT_OPEN = ("undetermined", "batch", "split", "gradients", "jitter", "communic
     only={"calibrate_profile": "With --from-profile", "scenario_of_tf_config": "With --from-tf-config"},
     hints={
         "model": "With --from-profile the model is not run, and only tells the sizes of its variables.",
-        "batches": "With --from-profile: that of each profile.",
+        "batches": "With --from-profile: that of each profile. With --noise-scale alone one is enough.",
         "out": "With --from-tf-config the scenario file.",
     },
 )  # fmt: skip
@@ -83,6 +87,11 @@ def calibrate(
     What other processes disturb is measured again. If too little is left undisturbed, nothing is
     fitted; the measurements are kept, and --from-measurements fits them (with --accept-disturbed).
 
+    [bold]--noise-scale[/bold] also trains a model with its data, and measures the noise of its gradients:
+    how far larger batches save steps. Without MODEL.py:FUNCTION it adds that to a workload that is there:
+
+    Example: [bold]paceline calibrate --noise-scale my_model.py:with_data --name mine --batch 32[/bold]
+
     Without measuring, [bold]--from-profile[/bold] fits what the profiler wrote during a training of
     yours, and [bold]--from-tf-config[/bold] writes a scenario of your cluster:
 
@@ -94,20 +103,25 @@ def calibrate(
     from simulator.base.outputs import EDITED, Output
 
     model, step, name, out = given.get("model"), given.get("step"), given["name"], given.get("out")
-    from_measurements, batches = given.get("from_measurements"), given.text("batches")
-    if (model is not None and step is not None) or not (model or step or profiles or from_measurements or tf_config is not None):
+    from_measurements, batches, noise_scale = given.get("from_measurements"), given.text("batches"), given.get("noise_scale")
+    sources = model, step, profiles, from_measurements, noise_scale
+    if (model is not None and step is not None) or not (any(sources) or tf_config is not None):
         raise InputError(
             "calibrate: give either MODEL.py:FUNCTION or --step FILE.py:FUNCTION, "
-            "or --from-profile, --from-measurements or --from-tf-config"
+            "or --from-profile, --from-measurements, --from-tf-config or --noise-scale"
         )
     measured = not profiles and (model is not None or step is not None)
+    kept = _OF_GRADIENTS if noise_scale is not None else ()
     if from_measurements:
-        given.useless("--from-measurements", ("model", "profiles", "batches", "jit", "timeout_s", *_OF_RUNS))
+        of_steps = ("model", "profiles", "batches", "jit", "timeout_s", *_OF_RUNS)
+        given.useless("--from-measurements", [name for name in of_steps if name not in kept])
     elif profiles:
-        given.useless("--from-profile", ("jit", "accept_disturbed", *_OF_RUNS))
+        given.useless("--from-profile", ("noise_scale", "jit", "accept_disturbed", *_OF_RUNS))
     elif not measured:
-        given.needs("MODEL.py:FUNCTION or --step", ("jit", "accept_disturbed", *_OF_RUNS))
-        given.needs("MODEL.py:FUNCTION, --step or --from-profile", ["timeout_s"])
+        given.needs("MODEL.py:FUNCTION or --step", [name for name in ("jit", "accept_disturbed", *_OF_RUNS) if name not in kept])
+        given.needs("MODEL.py:FUNCTION, --step or --from-profile", [name for name in ("timeout_s",) if name not in kept])
+    if noise_scale is None:
+        given.needs("--noise-scale", ["epochs"])
     if step is not None:
         given.useless("--step", ["layers"])
     if given["at_once"] == 1:
@@ -139,6 +153,10 @@ def calibrate(
             workload = api.calibrate(**{**given.of(api.calibrate), **fitted}, progress=progress)
         raw = given["measurements"] / workload.provenance["measurements"].split()[0]
         _show(workload, result, raw, as_json=json, with_scenario=tasks is not None)
+    elif noise_scale is not None:
+        with measuring() as progress:
+            workload = api.calibrate(**{**given.of(api.calibrate), **fitted}, progress=progress)
+        _show_noise_scale_alone(workload, result, as_json=json)
     if tasks is not None and scenario_file is not None:
         batch = _one_batch(batches) if workload is None or workload.fit is None else max(point.batch for point in workload.fit.points)
         described = {**given.of(api.scenario_of_tf_config), "workload": name, "batch": batch, "out": scenario_file}
@@ -254,6 +272,8 @@ def _show(workload: Workload, path: Path, raw: Path, *, as_json: bool, with_scen
         say(f"  beside steps: {_beside_steps(workload.overheads)}")
     if workload.layers:
         say(f"  {len(workload.layers)} layers: {workload.provenance['layers']}")
+    if workload.noise_scale is not None:
+        say(f"  {_noise_scale(workload.noise_scale, workload.provenance)}")
     beside = f"{'fitted to' if 'profiles' in workload.provenance else 'raw measurements in'} {raw}"
     if (load := ServerLoad.of(workload)).hosts_limit:
         say(f"  {load.against_network}; measure yours with paceline calibrate-server")
@@ -261,6 +281,28 @@ def _show(workload: Workload, path: Path, raw: Path, *, as_json: bool, with_scen
         _note(f"wrote {path}; {beside}")
     else:
         note_of_file(path, "workload", beside=beside)
+
+
+def _noise_scale(its: NoiseScale, provenance: Mapping[str, str]) -> str:
+    """In words, the gradient noise scale and what it rests on."""
+    from simulator.base.text import format_number
+
+    high = "without an upper end: all may be noise" if its.high is None else f"to {format_number(its.high)}"
+    measured = f"; {provenance['noise_scale']}" if "noise_scale" in provenance else ""
+    return f"gradient noise scale: {format_number(its.samples)} samples (90%: {format_number(its.low)} {high}){measured}"
+
+
+def _show_noise_scale_alone(workload: Workload, path: Path, *, as_json: bool) -> None:
+    """What was added to a workload."""
+    from paceline.cli.terminal import say
+
+    assert workload.noise_scale is not None
+    if as_json:
+        noise, text = workload.noise_scale.model_dump(mode="json"), workload.provenance["noise_scale"]
+        _print_json({"name": workload.name, "noise_scale": noise, "measured": text, "file": str(path)})
+        return
+    say(f"{workload.name}: {_noise_scale(workload.noise_scale, workload.provenance)}")
+    _note(f"wrote {path}")
 
 
 def _beside_steps(overheads: Overheads) -> str:
