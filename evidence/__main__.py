@@ -13,9 +13,9 @@ from paceline.cli.options import command_line
 from paceline.cli.showing_validation import show_validation
 from paceline.cli.terminal import note, progress_bar, show_json
 from paceline.reporting.validation import as_data
-from simulator.base.outputs import Output
+from simulator.base.outputs import Output, csv_kind
 
-__all__ = ["hybrids", "published", "row", "trainings"]
+__all__ = ["batches", "hybrids", "published", "row", "trainings"]
 
 _MISSED = 3
 """Exit code where a threshold is missed."""
@@ -140,7 +140,23 @@ def _show(found: Any, files: dict[str, Path | None], *, json: bool) -> None:
         raise typer.Exit(_MISSED)
 
 
-app = program("What predictions are held against: tables that others have published.", published, hybrids, trainings, row)
+def batches(
+    rows: Annotated[Path | None, typer.Option("--rows", metavar="FILE.csv", help="Write every batch as CSV.")] = None,
+    force: Force = False,
+) -> None:
+    """Predict how many samples published trainings took at larger batches, by the gradient noise scale; print Markdown tables."""
+    from evidence.published.batches import batch_rows, rows_table, scores_table
+
+    found = batch_rows()
+    table = rows_table(found)
+    output = None
+    if rows is not None:
+        output = Output(rows, csv_kind([column.name for column in table.columns]), force=force, argument="rows")
+    typer.echo(scores_table(found).to_markdown())
+    typer.echo(table.to_markdown() if output is None else f"wrote {output.write(table.to_csv())}")
+
+
+app = program("What predictions are held against: tables that others have published.", published, hybrids, trainings, batches, row)
 
 if __name__ == "__main__":
     main(app, "python -m evidence")
