@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         new_scenario,
         observe,
         plan,
+        plan_to_target,
         preview,
         read_matrix,
         read_profiles,
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from paceline.catalogue import Catalogue
     from paceline.comparing import Comparison
     from paceline.learning.learned import Learned
+    from paceline.learning.planning import TargetPlan
     from paceline.lengthy import Lengthy
     from paceline.observing import Observation
     from paceline.planning.advice import Advice
@@ -69,12 +71,12 @@ if TYPE_CHECKING:
     from simulator.spec.workload import Workload
 
 __all__ = [
-    "Advice", "Catalogue", "Comparison", "Learned", "Lengthy",
-    "Matrix", "Memory", "Observation", "Plan", "Refitted", "Report", "Result", "Scenario",
-    "StoppedReport", "Sweep", "Validation", "Workload", "advise", "calibrate", "calibrate_input", "calibrate_link", "calibrate_profile",
-    "calibrate_server", "compare", "learn", "load", "memory", "models", "new_scenario", "observe", "plan", "preview",
-    "read_matrix", "read_profiles", "read_results", "read_tf_config", "refit", "report", "scenario_of_tf_config", "schema", "serve_link",
-    "simulate", "sweep", "testbed", "testbed_fit", "testbed_predict", "testbed_read", "validate", "validate_matrix",
+    "Advice", "Catalogue", "Comparison", "Learned", "Lengthy", "Matrix", "Memory", "Observation", "Plan", "Refitted", "Report",
+    "Result", "Scenario", "StoppedReport", "Sweep", "TargetPlan", "Validation", "Workload", "advise", "calibrate", "calibrate_input",
+    "calibrate_link", "calibrate_profile", "calibrate_server", "compare", "learn", "load", "memory", "models", "new_scenario",
+    "observe", "plan", "plan_to_target", "preview", "read_matrix", "read_profiles", "read_results", "read_tf_config", "refit", "report",
+    "scenario_of_tf_config", "schema", "serve_link", "simulate", "sweep", "testbed", "testbed_fit", "testbed_predict", "testbed_read",
+    "validate", "validate_matrix",
 ]  # fmt: skip
 
 _HOME = {
@@ -93,6 +95,7 @@ _HOME = {
     "Scenario": "simulator",
     "StoppedReport": "paceline.reporting.report",
     "Sweep": "paceline.sweeping",
+    "TargetPlan": "paceline.learning.planning",
     "Validation": "calibrate.validation.validation",
     "Workload": "simulator.spec.workload",
     "read_results": "paceline.sweeping",

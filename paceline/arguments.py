@@ -25,11 +25,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeAlias,
 from simulator.base.errors import InputError
 
 __all__ = [
-    "Address", "Amount", "Answer", "Argument", "Asking", "Backend", "Command", "Count", "Counts", "File", "Folder", "Force", "Format",
-    "Function",
-    "Jobs", "MustBe", "Name", "Names", "Numbers", "Observing", "Over", "Precision", "Prices", "ProfilePlaces", "Profiles", "Progress",
-    "Python", "Quantity", "Scheduler", "Seed", "Settings", "Source", "Stages", "Steps", "TestbedSource", "Text", "TfConfig", "Thresholds",
-    "Timeout", "Typed", "arguments_of", "checked", "file_of", "instance_of", "path_of", "refusal", "writable",
+    "Address", "Aim", "Amount", "Answer", "Argument", "Asking", "Backend", "Command", "Count", "Counts", "File", "Folder", "Force",
+    "Format", "Function", "Jobs", "MustBe", "Name", "Names", "Numbers", "Observing", "Over", "Precision", "Prices", "Problem",
+    "ProfilePlaces", "Profiles", "Progress", "Python", "Quantity", "Rates", "Runs", "Scheduler", "Seed", "Settings", "Source", "Stages",
+    "Steps", "TestbedSource", "Text", "TfConfig", "Thresholds", "Timeout", "Typed", "arguments_of", "checked", "file_of", "instance_of",
+    "path_of", "refusal", "writable",
 ]  # fmt: skip
 
 ParamsT = ParamSpec("ParamsT")
@@ -215,6 +215,22 @@ Counts: TypeAlias = Annotated[
 
 Names: TypeAlias = Annotated[Sequence[str], MustBe("a list of names"), Typed(reads="names")]
 """Several names."""
+
+Rates: TypeAlias = Annotated[
+    tuple[float, ...] | list[float],
+    MustBe("a list of numbers above 0, such as [1, 0.3]", holds=lambda its: bool(its) and all(0 < one < float("inf") for one in its)),
+    Typed("--rate", reads="decimals", example="1,0.3,0.1"),
+]
+"""What an optimizer's learning rate is multiplied by: the best of several is taken."""
+
+Runs: TypeAlias = Annotated[int, MustBe("a whole number from 2 to 1000", least=2, most=1000), Typed(metavar="N")]
+"""How many runs are replayed of each way of training."""
+
+Problem: TypeAlias = Annotated[str, MustBe("the name of a problem, or text such as 'my_model.py:build'"), Typed(metavar="PROBLEM")]
+"""A model with its data: the name of one that comes along, or ``FILE.py:FUNCTION``."""
+
+Aim: TypeAlias = Annotated[str, MustBe("a metric with a value, such as 'accuracy=0.95'"), Typed(metavar="METRIC=VALUE")]
+"""How good is good enough."""
 
 Numbers: TypeAlias = Annotated[Sequence[int], MustBe("a list of whole numbers"), Typed(reads="numbers", example="16,32,64")]
 """Several whole numbers."""

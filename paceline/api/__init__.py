@@ -27,7 +27,7 @@ from paceline.api.calibrating import (
     scenario_of_tf_config,
     serve_link,
 )
-from paceline.api.learning import learn
+from paceline.api.learning import learn, plan_to_target
 from paceline.api.looking_up import models, schema
 from paceline.api.predicting import advise, compare, load, memory, observe, plan, preview, report, simulate, sweep
 from paceline.api.testbeds import testbed, testbed_fit, testbed_predict, testbed_read
@@ -35,7 +35,8 @@ from paceline.api.validating import read_matrix, refit, validate, validate_matri
 
 __all__ = [
     "advise", "calibrate", "calibrate_input", "calibrate_link", "calibrate_profile", "calibrate_server", "compare", "learn", "load",
-    "memory", "models", "new_scenario", "observe", "plan", "preview", "read_matrix", "read_profiles", "read_tf_config", "refit", "report",
+    "memory", "models", "new_scenario", "observe", "plan",
+    "plan_to_target", "preview", "read_matrix", "read_profiles", "read_tf_config", "refit", "report",
     "scenario_of_tf_config", "schema", "serve_link", "simulate", "sweep", "testbed", "testbed_fit", "testbed_predict", "testbed_read",
     "validate", "validate_matrix",
 ]  # fmt: skip

@@ -12,6 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from paceline.arguments import (
+    Aim,
+    Asking,
+    Counts,
     File,
     Folder,
     Force,
@@ -20,47 +23,50 @@ from paceline.arguments import (
     Names,
     Over,
     Prices,
+    Problem,
     Python,
+    Quantity,
+    Rates,
+    Runs,
     Settings,
     Source,
     Stages,
-    Text,
     Typed,
     checked,
     file_of,
     path_of,
+    writable,
 )
 
 if TYPE_CHECKING:
     from paceline.learning import Learned
+    from paceline.learning.planning import TargetPlan
 
-__all__ = ["learn"]
+__all__ = ["learn", "plan_to_target"]
 
 _POSITIVE = MustBe("a number above 0", holds=lambda value: math.isfinite(value) and value > 0)
 _MOST_PROCESSES = 8
+
+
+def processes_of(jobs: int) -> int:
+    """Processes that replay at once: as many as are asked for, else one for each core, at most 8."""
+    return jobs or min(len(os.sched_getaffinity(0)), _MOST_PROCESSES)
 
 
 @checked
 def learn(
     scenario: Source,
     *,
-    problem: Annotated[Text, MustBe("the name of a problem, or text such as 'my_model.py:build'"), Typed(metavar="PROBLEM")] = "digits-mlp",
-    target: Annotated[Text, MustBe("a metric with a value, such as 'accuracy=0.95'"), Typed(metavar="METRIC=VALUE")] = "accuracy=0.95",
+    problem: Problem = "digits-mlp",
+    target: Aim = "accuracy=0.95",
     strategies: Annotated[Names, MustBe("a list of names, such as ['sync-ps', 'async-ps']")] = (),
     over: Over | None = None,
     settings: Settings = (),
     prices: Prices = None,
     batch: Annotated[int | None, MustBe("a whole number from 1 on", least=1), Typed(metavar="N")] = None,
     epochs: Annotated[float, _POSITIVE, Typed(metavar="N")] = 20.0,
-    seeds: Annotated[int, MustBe("a whole number from 2 to 1000", least=2, most=1000), Typed(metavar="N")] = 5,
-    rates: Annotated[
-        tuple[float, ...] | list[float],
-        MustBe(
-            "a list of numbers above 0, such as [1, 0.3]",
-            holds=lambda values: bool(values) and all(math.isfinite(one) and one > 0 for one in values),
-        ),
-        Typed("--rate", reads="decimals", example="1,0.3,0.1"),
-    ] = (1.0,),
+    seeds: Runs = 5,
+    rates: Rates = (1.0,),
     staleness_aware: bool = False,
     checkpoints: Annotated[int, MustBe("a whole number from 1 to 10000", least=1, most=10_000), Typed(metavar="N")] = 50,
     measurements: Folder = "measurements",
@@ -152,10 +158,117 @@ def learn(
     aim = Target.of(target)
     files = Files(path_of(out), path_of(curves), path_of(tensorboard), force=force, reads=file_of(scenario))
     contenders = contenders_of(scenario, axes_of(over or {}), strategies, pairs_of(settings), parse_prices(prices))
-    processes = jobs or min(len(os.sched_getaffinity(0)), _MOST_PROCESSES)
     found = run(
         contenders, problem, aim, batch=batch, epochs=epochs, seeds=seeds, rates=rates, by_staleness=staleness_aware,
-        checkpoints=checkpoints, folder=Path(measurements), python=python, jobs=processes, timeout_s=timeout_s, progress=progress,
+        checkpoints=checkpoints, folder=Path(measurements), python=python, jobs=processes_of(jobs), timeout_s=timeout_s, progress=progress,
     )  # fmt: skip
     files.write(found)
     return found
+
+
+@checked
+def plan_to_target(
+    scenario: Source,
+    target: Annotated[Aim, Typed("--target")],
+    *,
+    problem: Problem = "digits-mlp",
+    epochs: Annotated[float, _POSITIVE] = 20.0,
+    seeds: Runs = 3,
+    rates: Rates = (0.3, 1.0, 3.0),
+    deadline: Annotated[Quantity, MustBe("a number, or text with a unit, such as '12 h'"), Typed(metavar="TIME")] | None = None,
+    budget: Annotated[Quantity, MustBe("a number, or text with a unit, such as '500 USD'"), Typed(metavar="SUM")] | None = None,
+    clusters: Annotated[Names, MustBe("a list of names or paths, such as ['ethernet-10g']")] = (),
+    strategies: Annotated[Names, MustBe("a list of names, such as ['ring', 'async-ps']")] = (),
+    workers: Counts = None,
+    servers: Annotated[Counts, Typed(metavar="LIST")] = None,
+    batches: Annotated[Counts, Typed("--batch")] = None,
+    over: Over | None = None,
+    settings: Settings = (),
+    prices: Prices = None,
+    measurements: Folder = "measurements",
+    out: Annotated[File | None, Typed(metavar="FILE.ndjson")] = None,
+    force: Force = False,
+    python: Python = None,
+    jobs: Jobs = 0,
+    timeout_s: Annotated[float, MustBe("a number of seconds"), Typed("--timeout")] = 7200.0,
+    progress: Stages = None,
+    agree: Asking = None,
+) -> TargetPlan:
+    """Find the fastest and the cheapest way to a model that is good enough, batch and way of training chosen together.
+
+    Every configuration is simulated. The samples that it needs are estimated by the law of the gradient noise scale, which flatters all
+    but one device; the best by estimate are replayed with real gradients, until none of the others is estimated to be better.
+
+    Parameters
+    ----------
+    scenario
+        As for :func:`load`.
+    target
+        How good the model must become: a metric of its validation data and the value, such as accuracy=0.95 or loss<=0.1.
+    problem
+        What is learned, as for ``paceline learn``: digits-mlp, digits-cnn, linear-regression, or FILE.py:FUNCTION.
+
+        See :func:`learn`.
+    epochs
+        Passes over the problem's training data that are tried at most.
+    seeds
+        As for :func:`learn`.
+    rates
+        What the optimizer's learning rate is multiplied by: each configuration counts with the one that is best for it.
+    deadline
+        Most time to the target, such as ``"12h"``.
+    budget
+        Most US dollars to the target, such as ``"500 USD"``.
+    clusters, strategies, workers, servers, batches, over, settings
+        As for :func:`plan`.
+    prices
+        As for :func:`load`.
+    measurements
+        As for :func:`learn`.
+    out
+        Save the result of every simulation here. After an interruption the same command goes on there.
+    force
+        Replace ``out``, whatever it is.
+    python, jobs, timeout_s
+        As for :func:`learn`.
+    progress
+        Called with the number done, the number of all, and what is counted.
+    agree
+        As for :func:`sweep`.
+
+    Returns
+    -------
+    TargetPlan
+        ``fastest`` and ``cheapest``, ``sentences`` with what of it is simulated, measured and assumed, ``learned`` with the curves.
+
+    Raises
+    ------
+    InputError
+        One device does not reach the target, a range is empty, or a name is unknown.
+    ScenarioError
+        No configuration is possible.
+    CalibrationError
+        The function or its model failed.
+    """
+    from paceline.learning import Target
+    from paceline.learning.planning import Limits
+    from paceline.learning.planning import plan_to_target as search
+    from paceline.lengthy import agree_to_plan
+    from paceline.planning import goal_of, space_of
+    from paceline.sweeping import axes_of
+    from simulator.catalogue.loading import pairs_of
+    from simulator.spec.prices import parse_prices
+
+    limits = Limits(
+        deadline_s=None if deadline is None else goal_of(samples=1, deadline=deadline).deadline_s,
+        budget_usd=None if budget is None else goal_of(samples=1, budget=budget).budget_usd,
+    )
+    space = space_of(
+        scenario, settings=pairs_of(settings), clusters=clusters, over=axes_of(over or {}), strategies=strategies, workers=workers,
+        servers=servers, batches=batches, prices=parse_prices(prices),
+    )  # fmt: skip
+    agree_to_plan(space.searched_together, agree, jobs=jobs)
+    return search(
+        space, Target.of(target), limits, problem=problem, epochs=epochs, seeds=seeds, rates=rates, folder=Path(measurements),
+        out=writable(out, scenario), force=force, python=python, jobs=processes_of(jobs), timeout_s=timeout_s, progress=progress,
+    )  # fmt: skip

@@ -5,6 +5,7 @@ It calls ``paceline.api.plan`` and prints by :mod:`paceline.cli.showing_plan`; w
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -17,16 +18,22 @@ __all__ = ["plan"]
 
 PANEL, ORDER = Panel.PREDICT, 40
 
-_INFEASIBLE = 3
+_INFEASIBLE, _SHOWN = 3, 12
+_OF_TARGET = ("problem", "seeds", "rates", "measurements", "python", "timeout_s")
+_OF_RATES = ("target_throughput", "samples", "dataset_size", "confidence", "prefer", "scaling", "runs_on", "backend", "scheduler")
+"""Options that say nothing with --target."""
 _WORK = "How to work and what to write"
 
 
 @calling(
-    "plan",
+    "plan", "plan_to_target",
     keys=("replications",),
+    optional=("target",),
+    only={"plan_to_target": "With --target"},
     hints={"force": "Replaces --report too."},
     panels={
         "Goal: give one kind": ("target_throughput", "samples", "epochs", "dataset_size", "deadline", "budget", "confidence", "prefer"),
+        "Goal: or a model that is good enough": ("target", "problem", "seeds", "rates", "measurements", "python", "timeout_s"),
         "What to choose from": (
             "clusters", "strategies", "workers", "servers", "scaling", "batches", "runs_on", "over", "settings", "prices",
         ),
@@ -60,6 +67,9 @@ def plan(
     Example: [bold]paceline plan ring --samples 1e9 --deadline 12h
     --clusters ethernet-10g,ethernet-25g --price 0.40/h[/bold]
 
+    Or it is a model that is good enough: the fastest and the cheapest way there, with what of the answer is simulated, measured and
+    assumed. [bold]paceline plan ring --target accuracy=0.95 --problem digits-mlp --strategies ring,async-ps --workers 1..16[/bold]
+
     Example: [bold]paceline plan ring --target-throughput '20000 samples/s'
     --strategies ring,sync-ps,async-ps --workers 1..64[/bold]
 
@@ -81,8 +91,12 @@ def plan(
         if out is not None:
             check_apart([("--report", report), ("--out", out), ("a file beside --out", plan_file_of(out))])
         Output(report, REPORT, force=force, argument="report", reads=[scenario_file(scenario)])
+    if "target" in given:
+        _plan_to_target(given, report, json=json, yes=yes)
+        return
+    given.needs("--target", _OF_TARGET)
     with progress_bar("scenarios") as advance, keeping((count := Counted(advance, out)).kept):
-        answer = api.plan(**given, progress=count, agree=None if yes else asking(scenario, yes=yes))
+        answer = api.plan(**given.of(api.plan), progress=count, agree=None if yes else asking(scenario, yes=yes))
     if json:
         typer.echo(answer.to_json())
     else:
@@ -93,6 +107,38 @@ def plan(
     if report is not None:
         with stages_bar() as parts, keeping(lambda: f"the plan is kept: {kept}" if kept else ""):
             api.report(answer, report, force=force, jobs=jobs, progress=parts)
+        note(f"wrote {report}; open it in a browser")
+    if not answer.feasible:
+        raise typer.Exit(_INFEASIBLE)
+
+
+def _plan_to_target(given: Given, report: Path | None, *, json: bool, yes: bool) -> None:
+    """The fastest and the cheapest way to a model that is good enough."""
+    from rich.text import Text
+
+    from paceline import api
+    from paceline.cli.asking import asking
+    from paceline.cli.ending import keeping
+    from paceline.cli.terminal import note, printer, stages_bar
+
+    given.useless("--target", (*_OF_RATES, "details"))
+    with stages_bar() as progress, keeping():
+        agree = None if yes else asking(given["scenario"], yes=yes)
+        answer = api.plan_to_target(**given.of(api.plan_to_target), progress=progress, agree=agree)
+    if json:
+        typer.echo(answer.to_json())
+    else:
+        console = printer(highlight=False)
+        for sentence in answer.sentences:
+            console.print(Text(sentence))
+        table = answer.table().without_empty_columns()
+        left = len(table.rows) - _SHOWN
+        more = f"and {left} more: --json and --out have all" if left > 0 else ""
+        console.print(replace(table, rows=table.rows[:_SHOWN], more=more).to_rich())
+        for warning in answer.learned.warnings:
+            note(f"warning: {warning}")
+    if report is not None:
+        api.report(answer.learned, report, force=given["force"], jobs=given["jobs"])
         note(f"wrote {report}; open it in a browser")
     if not answer.feasible:
         raise typer.Exit(_INFEASIBLE)

@@ -1,0 +1,408 @@
+"""``paceline plan --target``: the fastest and the cheapest way to a target, batch and way of training chosen together.
+
+Every configuration is simulated. How many samples each needs is first estimated by the law of the gradient noise scale, from real
+training of one device: staleness and thrown away gradients are taken to cost nothing, so that an estimate flatters. The best by
+estimate are then replayed with real gradients, until none that was not replayed is estimated to be better than the best that was.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from calibrate.calibration import calibrate_noise_scale
+from calibrate.learning import problem_of, target_of
+from paceline.learning.batch import samples_to_target
+from paceline.learning.learned import Learned, LearnedWay, Range, Target
+from paceline.learning.learning import Contender, learn
+from paceline.planning.space import Space
+from paceline.ranges import doubled
+from paceline.sweeping import sweep
+from simulator.base.errors import InputError
+from simulator.base.short import Short
+from simulator.base.spec import Spec
+from simulator.base.table import Column, Row, Table
+from simulator.base.text import counted, format_number, format_seconds, format_usd
+from simulator.memory import does_not_fit
+from simulator.resolve.resolve import resolve
+from simulator.results.cost import usd_per_hour
+from simulator.results.results import Result
+from simulator.scenario import Scenario
+from simulator.spec.figures import Estimate
+from simulator.spec.noise_scale import NoiseScale
+from simulator.strategies.catalogue import ALONE
+
+__all__ = ["Considered", "Limits", "TargetPlan", "plan_to_target"]
+
+Progress = Callable[[int, int, str], None]
+_MOST_REPLAYED = 12
+"""Configurations that are replayed at most: each takes as many runs as there are seeds and rates."""
+_EACH_ROUND = 3
+_HOUR_S = 3600.0
+
+
+class Limits(Spec):
+    """What the training must not exceed."""
+
+    deadline_s: float | None = Field(default=None, description="most time to the target; null: any")
+    budget_usd: float | None = Field(default=None, description="most US dollars to the target; null: any")
+
+
+class Considered(Spec):
+    """One configuration, and what the target takes with it."""
+
+    name: str = Field(description="strategy, cluster, workers, batch")
+    scenario: Scenario
+    global_batch: int = Field(description="samples of an update")
+    samples_per_s: Estimate = Field(description="simulated throughput, of the job where there is one")
+    usd_per_hour: float | None = Field(description="of all nodes; null without a price")
+    samples: Estimate = Field(description="to the target, by the law of the noise scale")
+    time_s: Estimate = Field(description="to the target by that law")
+    learned: LearnedWay | None = Field(default=None, description="what was learned in replays; null: it was not replayed")
+
+    @property
+    def takes_s(self) -> float:
+        """Seconds to the target: by replay, where there was one; infinite where not all of its runs reached the target."""
+        if self.learned is None:
+            return self.time_s.mean
+        return self.learned.time_s.median if self.learned.always and self.learned.time_s is not None else math.inf
+
+    @property
+    def costs_usd(self) -> float | None:
+        """US dollars to the target; none without a price."""
+        return None if self.usd_per_hour is None else self.takes_s / _HOUR_S * self.usd_per_hour
+
+
+class TargetPlan(Short, Spec):
+    """The fastest and the cheapest configuration to a target."""
+
+    see: ClassVar[str] = "to_frame() has a row for each configuration, .sentences the answer, .learned the curves of those replayed"
+
+    schema_version: Literal[1] = 1
+    kind: Literal["target-plan"] = "target-plan"
+    target: Target
+    limits: Limits
+    reference_batch: int = Field(description="samples of the batch with which one device was trained")
+    reference: Estimate = Field(description="samples to the target on one device with that batch: median of the runs, and their range")
+    noise_scale: NoiseScale
+    considered: tuple[Considered, ...] = Field(description="every configuration that was simulated, the answer first")
+    refused: tuple[str, ...] = Field(default=(), description="what could not be simulated, and why")
+    learned: Learned = Field(description="of those that were replayed")
+
+    @property
+    def replayed(self) -> tuple[Considered, ...]:
+        """Configurations with which the model really learned."""
+        return tuple(its for its in self.considered if its.learned is not None)
+
+    def _within(self, its: Considered) -> bool:
+        late = self.limits.deadline_s is not None and its.takes_s > self.limits.deadline_s
+        dear = self.limits.budget_usd is not None and (its.costs_usd is None or its.costs_usd > self.limits.budget_usd)
+        return math.isfinite(its.takes_s) and not late and not dear
+
+    @property
+    def fastest(self) -> Considered | None:
+        """The one that reaches the target first, of those that were replayed and keep to the limits; none where none does."""
+        return min(filter(self._within, self.replayed), key=lambda its: its.takes_s, default=None)
+
+    @property
+    def cheapest(self) -> Considered | None:
+        """The one that costs least, likewise; none without prices."""
+        priced = [(its.costs_usd, its) for its in self.replayed if self._within(its) and its.costs_usd is not None]
+        return min(priced, key=lambda pair: pair[0])[1] if priced else None
+
+    @property
+    def feasible(self) -> bool:
+        """Whether the target is reached within the limits."""
+        return self.fastest is not None
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """The answer, and what it rests on."""
+        return tuple(self._sentences())
+
+    def _sentences(self) -> Iterator[str]:
+        fastest, cheapest = self.fastest, self.cheapest
+        if fastest is None:
+            yield f"No configuration that was replayed always reaches {self.target.in_words} within the limits."
+        else:
+            yield f"Fastest to {self.target.in_words}: {self._said(fastest)}."
+            if cheapest is fastest:
+                yield "It is the cheapest as well."
+            elif cheapest is not None:
+                yield f"Cheapest: {self._said(cheapest)}."
+            elif all(its.usd_per_hour is None for its in self.considered):
+                yield "Nothing has a price, so that nothing can be said of cost: give prices."
+            if alike := [its.name for its in self.learned.beside(fastest.learned)] if fastest.learned is not None else []:
+                yield f"Not told from the fastest by these runs: {', '.join(alike)}."
+        yield from self._rests_on()
+
+    def _said(self, its: Considered) -> str:
+        assert its.learned is not None
+        assert its.learned.time_s is not None
+        spread = f"{format_seconds(its.learned.time_s.low)} to {format_seconds(its.learned.time_s.high)}"
+        with_model = ""
+        if its.learned.time_low_s is not None and its.learned.time_high_s is not None:
+            ends = f"{format_seconds(its.learned.time_low_s)} to {format_seconds(its.learned.time_high_s)}"
+            with_model = f"; {ends} with what the prediction may be off by"
+        cost = f" for {format_usd(its.costs_usd)}" if its.costs_usd is not None else ""
+        return f"{its.name}, after {format_seconds(its.takes_s)} ({spread} in {len(its.learned.runs)} runs{with_model}){cost}"
+
+    def _rests_on(self) -> Iterator[str]:
+        noise, replayed, every = self.noise_scale, len(self.replayed), len(self.considered)
+        yield (
+            f"Simulated: the throughput of {counted(every, 'configuration')}, and of {replayed} who read which version of the model and "
+            "when it was updated."
+        )
+        runs = len(self.learned.ways[0].runs)
+        high = format_number(noise.high) if noise.high is not None else "any number"
+        how = "was measured" if noise.source == "measured" else "was given"
+        yield (
+            f"Measured: what {self.learned.problem} learns in those {replayed}, {runs} runs each, and on one device, which takes "
+            f"{self.reference.mean:,.0f} samples with a batch of {self.reference_batch:,}. The noise scale {how}: "
+            f"{format_number(noise.samples)} samples ({format_number(noise.low)} to {high})."
+        )
+        left = every - replayed
+        if left:
+            yield (
+                f"Assumed of the other {left}: that samples follow the noise scale and that staleness costs none, which flatters them. "
+                f"{self._of_the_others()}"
+            )
+
+    def _of_the_others(self) -> str:
+        fastest = self.fastest
+        others = [its for its in self.considered if its.learned is None]
+        if fastest is None:
+            return "Those that were replayed looked best."
+        better = [its for its in others if its.takes_s < fastest.takes_s]
+        if not better:
+            return "Even so none of them is estimated to be faster than the fastest."
+        return f"{counted(len(better), 'of them')} may be faster even so, such as {better[0].name}: replay more of them."
+
+    def table(self) -> Table:
+        """A row for each configuration, the best first."""
+        rows = self.rows_of([self])
+        return Table("Configurations", _COLUMNS, tuple(tuple(row[column.name] for column in _COLUMNS) for row in rows), "target-plan")
+
+    @classmethod
+    def rows_of(cls, items: Sequence[TargetPlan]) -> list[Row]:  # type: ignore[override]
+        """A row for each configuration of each plan."""
+        return [_row(its) for plan in items for its in plan.considered]
+
+    def _in_short(self) -> Iterator[str]:
+        yield f"to {self.target.in_words}, {counted(len(self.considered), 'configuration')}"
+        yield self.sentences[0]
+
+    def _caption(self) -> str:
+        return f"Plan to {self.target.in_words}"
+
+
+_COLUMNS = (
+    Column("name", "text", "Configuration"),
+    Column("global_batch", "count", "Global batch"),
+    Column("samples_per_s", "number", "Samples/s"),
+    Column("basis", "text", "Samples to target"),
+    Column("samples", "count", "Samples"),
+    Column("time_s", "seconds", "Time"),
+    Column("cost_usd", "usd", "Cost"),
+)
+
+
+def _row(its: Considered) -> Row:
+    replayed = its.learned is not None
+    samples = its.samples.mean
+    if its.learned is not None:
+        samples = its.learned.samples.median if its.learned.samples is not None else math.nan
+    takes_s, costs_usd = its.takes_s, its.costs_usd
+    return {
+        "name": its.name,
+        "global_batch": its.global_batch,
+        "samples_per_s": its.samples_per_s.mean,
+        "basis": f"replayed, {its.learned.reached} of {len(its.learned.runs)} runs" if replayed and its.learned else "estimated",
+        "samples": int(samples) if math.isfinite(samples) else None,
+        "time_s": takes_s if math.isfinite(takes_s) else None,
+        "cost_usd": costs_usd if costs_usd is not None and math.isfinite(costs_usd) else None,
+    }
+
+
+@dataclass
+class _Course:
+    """How the replays are made."""
+
+    problem: str
+    target: Target
+    epochs: float
+    seeds: int
+    rates: Sequence[float]
+    folder: Path
+    python: str | None
+    jobs: int
+    timeout_s: float
+    progress: Progress | None
+
+    def learn(self, contenders: Sequence[Contender]) -> Learned:
+        """Replay some."""
+        return learn(
+            contenders, self.problem, self.target, batch=None, epochs=self.epochs, seeds=self.seeds, rates=self.rates, by_staleness=False,
+            checkpoints=50, folder=self.folder, python=self.python, jobs=self.jobs, timeout_s=self.timeout_s, progress=self.progress,
+        )  # fmt: skip
+
+
+def plan_to_target(
+    space: Space,
+    target: Target,
+    limits: Limits,
+    *,
+    problem: str,
+    epochs: float,
+    seeds: int,
+    rates: Sequence[float],
+    folder: Path,
+    out: Path | None = None,
+    force: bool = False,
+    python: str | None = None,
+    jobs: int = 1,
+    timeout_s: float = 7200.0,
+    progress: Progress | None = None,
+) -> TargetPlan:
+    """Find the fastest and the cheapest configuration to a target.
+
+    Parameters
+    ----------
+    space
+        What to choose from; of a range of workers 1, 2, 4 and so on are tried, and its end.
+    target, limits
+        How good is good enough, and what it must not exceed.
+    problem, epochs, seeds, rates, folder, python, jobs, timeout_s
+        As for :func:`paceline.learn`.
+    out, force
+        Results file of what is simulated, as for :func:`paceline.sweep`.
+    progress
+        Called with the number done, the number of all, and what is counted.
+
+    Raises
+    ------
+    InputError
+        One device does not reach the target, or the problem cannot be used.
+    CalibrationError
+        The user's function or model failed.
+    """
+    course = _Course(problem, target, epochs, seeds, rates, folder, python, jobs, timeout_s, progress)
+    problem_of(problem, folder, python, timeout_s)  # refused before anything takes long
+    configurations = list(_configurations(space))
+    tell = progress if progress is not None else (lambda *_: None)
+    swept = sweep(
+        [scenario for _, scenario in configurations], out, jobs=jobs, force=force,
+        progress=lambda done, total: tell(done, total, "simulations"),
+    )  # fmt: skip
+    simulated = [(name, its) for (name, _), its in zip(configurations, swept, strict=True) if isinstance(its, Result)]
+    swept_failed = [f"{configurations[place][0]}: could not be simulated" for place in swept.failed]
+    batch = min(result.scenario.batch for _, result in simulated)
+    reference, learned = _reference(course, space.base, batch)
+    noise = space.base.workload.noise_scale or _measured(course, batch)
+    considered = [_considered(name, result, noise, batch, reference) for name, result in simulated]
+    considered, learned = _replayed(considered, learned, course, limits)
+    found = TargetPlan(
+        target=target, limits=limits, reference_batch=batch, reference=reference, noise_scale=noise,
+        considered=tuple(considered), refused=(*(f"{its.name}: {its.text}" for its in space.refused), *swept_failed), learned=learned,
+    )  # fmt: skip
+    best = found.fastest or found.considered[0]
+    order = sorted(found.considered, key=lambda its: (its is not best, its.learned is None, its.takes_s))
+    return found.model_copy(update={"considered": tuple(order)})
+
+
+def _configurations(space: Space) -> Iterator[tuple[str, Scenario]]:
+    """Every configuration that fits into memory, with its name."""
+    several = len({line.first.batch for line in space.lines}) > 1
+    for line in space.lines:
+        counts = list(line.scenarios)
+        tried = set(doubled(counts[0], counts[-1])) if line.searched else set(counts)
+        for workers, scenario in line.scenarios.items():
+            if workers in tried and does_not_fit(resolve(scenario)) is None:
+                batch = f", batch {scenario.batch:,}" if several and "batch" not in line.title(workers) else ""
+                yield f"{line.title(workers)}{batch}", scenario
+
+
+def _reference(course: _Course, base: Scenario, batch: int) -> tuple[Estimate, Learned]:
+    """Samples to the target on one device."""
+    load = base.workload.model_copy(update={"batch_per_replica": batch})
+    alone = base.model_copy(update={"strategy": ALONE, "workload": load, "job": None})
+    learned = course.learn([Contender("one device", ((alone, 1.0),))])
+    (way,) = learned.ways
+    if not way.always or way.samples is None:
+        at = f"; it ends at {format_number(way.last.median)}" if way.last is not None else ""
+        raise InputError(
+            f"`target`: one device reaches {course.target.in_words} in {way.reached} of {len(way.runs)} runs within {course.epochs:g} "
+            f"epochs with a batch of {batch:,}{at}; give more `epochs`, other `rates`, or a target that it reaches"
+        )
+    return _as_estimate(way.samples), learned
+
+
+def _as_estimate(its: Range) -> Estimate:
+    return Estimate(mean=its.median, low=its.low, high=its.high)
+
+
+def _measured(course: _Course, batch: int) -> NoiseScale:
+    """The noise scale of the problem, measured now."""
+    target_of(course.problem)
+    return calibrate_noise_scale(
+        course.problem, "noise", batch=batch, epochs=course.epochs, device=None, python=course.python, timeout_s=course.timeout_s,
+        folder=course.folder, progress=course.progress,
+    ).noise_scale  # fmt: skip
+
+
+def _considered(name: str, result: Result, noise: NoiseScale, batch: int, reference: Estimate) -> Considered:
+    scenario, pace = result.scenario, result.scenario.strategy.pace
+    together = 1 if pace.asynchronous else result.replicas
+    samples = samples_to_target(noise, float(together * scenario.batch), float(batch), reference)
+    rate = result.job.samples_per_s if result.job is not None else result.throughput_samples_per_s
+    return Considered(
+        name=name, scenario=scenario, global_batch=together * scenario.batch, samples_per_s=rate, usd_per_hour=usd_per_hour(scenario),
+        samples=samples,
+        time_s=Estimate(mean=samples.mean / rate.mean, low=samples.low / rate.high, high=samples.high / max(rate.low, 1e-300)),
+    )  # fmt: skip
+
+
+def _replayed(considered: list[Considered], learned: Learned, course: _Course, limits: Limits) -> tuple[list[Considered], Learned]:
+    """Replay the best, and go on as long as one that was not is estimated to be better than the best that was."""
+    done: dict[str, LearnedWay] = {}
+    while len(done) < _MOST_REPLAYED:
+        chosen = _next(considered, limits, first=not done)[: _MOST_REPLAYED - len(done)]
+        if not chosen:
+            break
+        found = course.learn([Contender(its.name, ((its.scenario, 1.0),)) for its in chosen])
+        done |= {way.name: way for way in found.ways}
+        learned = found.model_copy(update={"ways": tuple(done.values())})
+        considered = [its.model_copy(update={"learned": done.get(its.name)}) for its in considered]
+    return considered, learned
+
+
+def _next(considered: Sequence[Considered], limits: Limits, *, first: bool) -> list[Considered]:
+    """Those to be replayed next: at first the fastest and the cheapest of each strategy by estimate."""
+    left = [its for its in considered if its.learned is None and (limits.deadline_s is None or its.time_s.low <= limits.deadline_s)]
+    if first:
+        kinds = dict.fromkeys(its.scenario.strategy.way for its in left)
+        found: dict[str, Considered] = {}
+        for kind in kinds:
+            own = [its for its in left if its.scenario.strategy.way == kind]
+            for key in (_by_time, _by_cost):
+                best = min(own, key=key)
+                found.setdefault(best.name, best)
+        return sorted(found.values(), key=_by_time)
+    best_s = min((its.takes_s for its in considered if its.learned is not None), default=math.inf)
+    costs = [its.costs_usd for its in considered if its.learned is not None and its.costs_usd is not None]
+    best_usd = min(costs, default=math.inf)
+    better = [its for its in left if its.takes_s < best_s or (its.costs_usd is not None and its.costs_usd < best_usd)]
+    return sorted(better, key=_by_time)[:_EACH_ROUND]
+
+
+def _by_time(its: Considered) -> float:
+    return its.takes_s
+
+
+def _by_cost(its: Considered) -> float:
+    return its.costs_usd if its.costs_usd is not None else its.takes_s
