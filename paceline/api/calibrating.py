@@ -134,10 +134,11 @@ def calibrate(
         Also measure each layer: its time, its operations, what it hands on and what it keeps. Strategies that cut a model, such as
         pipelines, need this. The model is cut at tensors through which all of its paths pass.
     noise_scale
-        Also measure the gradient noise scale, which says how many samples a target takes with other batches (arXiv:1812.06162): train
-        digits-mlp, digits-cnn, linear-regression, or your own FILE.py:FUNCTION, which returns (model, (x, y), (x, y)) as for
-        :func:`learn`, at the smallest of ``batches``. Given alone, without a model, step or measurements, it is added to the workload
-        of this name that is there already.
+        Also measure the gradient noise scale, which says how many samples a target takes with other batches (arXiv:1812.06162), while
+        digits-mlp, digits-cnn, linear-regression, or your own FILE.py:FUNCTION learns, at the smallest of ``batches``. FUNCTION()
+        returns (model, (x, y), (x, y)): a compiled Keras model, data to train on, and data to validate with.
+
+        Given alone, without a model, step or measurements, it is added to the workload of this name that is there already.
     epochs
         Passes over the training data for ``noise_scale``, whose value is that of a training as long.
     measurements

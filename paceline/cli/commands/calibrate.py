@@ -46,6 +46,7 @@ _LEFT_OPEN = ("undetermined", "batch", "split", "gradients", "jitter", "communic
         "model": "With --from-profile the model is not run, and only tells the sizes of its variables.",
         "batches": "With --from-profile: that of each profile. With --noise-scale alone one is enough.",
         "out": "With --from-tf-config the scenario file.",
+        "noise_scale": "Without MODEL.py:FUNCTION, --step or --from-measurements, it is added to the workload NAME that is there.",
     },
 )  # fmt: skip
 def calibrate(
