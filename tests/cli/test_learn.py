@@ -1,0 +1,106 @@
+"""``paceline learn`` and ``paceline plan --target`` on the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from support.command_line import refused
+from support.needs import needs_tensorflow
+
+PROBLEMS = Path(__file__).parents[1] / "calibrate" / "problems"
+QUICK = ("--problem", f"{PROBLEMS / 'models.py'}:momentum", "--batch", "8", "--epochs", "8", "--seeds", "2", "--jobs", "1",
+         "--set", "run.replications=3", "--set", "run.steps=10")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--target", "good"), ("--target 'good'", "must be a metric with a value, such as accuracy=0.95")),
+        (("--problem", "digit-mlp"), ("--problem 'digit-mlp'", "did you mean digits-mlp")),
+        (("--problem", "nothing.py:build"), ("--problem: nothing.py: cannot be read",)),
+        (("--strategies", "rnig"), ("--strategies 'rnig'", "did you mean ring?")),
+        (("--strategies", "sync-ps/async-ps"), ("two with the share of the first, such as sync-ps/async-ps@0.25",)),
+        (("--rate", "1,fast"), ("--rate '1,fast': must be numbers separated by commas",)),
+        (("--rate", "0"), ("--rate", "must be a list of numbers above 0")),
+        (("--epochs", "0"), ("--epochs", "must be a number above 0")),
+        (("--out", "."), ("--out", "is a folder")),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(paceline, tmp_path, monkeypatch, options, words):
+    monkeypatch.chdir(tmp_path)
+    refused(paceline("learn", "async-ps", *options), *words)
+    assert not (tmp_path / "measurements").exists()
+
+
+def test_options_of_a_target_need_one(paceline):
+    refused(paceline("plan", "ring", "--problem", "digits-mlp", "--samples", "1e6", "--deadline", "1h"), "--problem", "--target")
+    refused(paceline("plan", "ring", "--target", "accuracy=0.9", "--samples", "1e6"), "--samples", "says nothing with --target")
+
+
+@pytest.mark.slow
+@needs_tensorflow
+@pytest.mark.usefixtures("warm_probes")
+def test_it_says_who_is_first_and_goes_on_where_it_was(paceline, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ask = "learn", "async-ps", "--strategies", "ring,async-ps", "--set", "strategy.workers=2", *QUICK
+    answer = paceline(*ask, "--target", "loss=0.65", "--curves", "c.csv", "--tensorboard", "runs", "--out", "learned.json")
+    assert answer.code == 0, answer.stderr
+    assert "reaches loss of at most 0.65" in " ".join(answer.stdout.split())
+    assert (tmp_path / "c.csv").read_text(encoding="utf-8").startswith("way,rate,seed,time_s,")
+    assert len(list((tmp_path / "runs").glob("*/seed-*/events*"))) == 4
+    kept = sorted(Path("measurements").iterdir())
+    again = paceline(*ask, "--target", "accuracy=0.6", "--json")
+    assert sorted(Path("measurements").iterdir()) == kept  # another target needs no new replay
+    data = json.loads(again.stdout)
+    assert [way["name"] for way in data["ways"]] == ["ring all-reduce", "async PS, 2 servers"]
+    assert all(len(way["runs"]) == 2 for way in data["ways"])
+    assert {"loss", "accuracy", "recall", "average_precision"} <= data["ways"][0]["runs"][0]["points"][0]["metrics"].keys()
+    assert json.loads((tmp_path / "learned.json").read_text(encoding="utf-8"))["ways"][0]["runs"] [0]["points"] == (
+        data["ways"][0]["runs"][0]["points"]
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+@needs_tensorflow
+@pytest.mark.usefixtures("warm_probes")
+def test_a_problem_that_fails_is_one_line(paceline, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    broken = paceline("learn", "ring", *QUICK, "--problem", f"{PROBLEMS / 'models.py'}:raising")
+    assert broken.code == 1
+    assert "this layer does not train" in broken.stderr
+    assert "Traceback" not in broken.stderr
+    unknown = paceline("learn", "ring", *QUICK, "--target", "f1=0.5")
+    assert unknown.code == 2
+    assert unknown.stderr.splitlines()[-1].startswith("paceline: the model has no metric 'f1'; it has loss, accuracy")
+    diverged = paceline("learn", "ring", *QUICK, "--problem", f"{PROBLEMS / 'models.py'}:diverging", "--set", "strategy.workers=2")
+    assert diverged.code == 0
+    assert "diverges in 2 of 2 runs" in " ".join(diverged.stdout.split())
+
+
+@pytest.mark.slow
+@needs_tensorflow
+@pytest.mark.usefixtures("warm_probes")
+def test_a_plan_to_a_target(paceline, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ask = (
+        "plan", "ring", "--target", "accuracy=0.7", "--problem", f"{PROBLEMS / 'models.py'}:momentum", "--strategies", "ring,async-ps",
+        "--workers", "1,2", "--batch", "8,16", "--price", "0.40/h", "--epochs", "12", "--seeds", "2", "--rate", "1", "--jobs", "1",
+        "--set", "run.steps=10", "--set", "run.replications=3", "--yes",
+    )  # fmt: skip
+    answer = paceline(*ask, "--out", "plan.ndjson", "--json", "--report", "plan.html")
+    assert answer.code == 0, answer.stderr
+    data = json.loads(answer.stdout)
+    assert len(data["considered"]) == 8
+    replayed = [its for its in data["considered"] if its["learned"] is not None]
+    assert 2 <= len(replayed) <= 8
+    assert data["considered"][0]["learned"] is not None
+    assert data["noise_scale"]["source"] == "measured"
+    assert "What is learned" in (tmp_path / "plan.html").read_text(encoding="utf-8")
+    told = paceline(*ask, "--deadline", "1us")
+    assert told.code == 3
+    assert "No configuration that was replayed always reaches" in told.stdout
+    beyond = paceline(*ask, "--target", "accuracy=0.999")
+    assert beyond.code == 2
+    assert "one device reaches accuracy of at least 0.999 in 0 of 2 runs" in beyond.stderr.splitlines()[-1]
