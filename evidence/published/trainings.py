@@ -36,7 +36,6 @@ __all__ = [
     "Published",
     "Switched",
     "Switching",
-    "eight_workers",
     "experiments",
     "job_of",
     "published",
@@ -314,12 +313,6 @@ def switching(base: str, tables: Tables | None = None, replications: int | None 
     return Switching(base, run("sync", compute_s), run("sync", compute_s, in_graph=True), run("async", compute_s))
 
 
-def eight_workers(tables: Tables | None = None) -> dict[str, Any]:
-    """The scenario of the asynchronous runs, with the compute of one worker, as nested tables."""
-    case, rows, practice = _of_switched(load_tables() if tables is None else tables)
-    return _eight(case, rows[-1], "async", solved(case, rows[0], practice).compute_s, practice)
-
-
 def _of_switched(tables: Tables) -> tuple[PublishedCase, list[Row], Mapping[str, Known]]:
     case, rows = _case(tables, _SERIES["K80", 1])
     return case, rows, left_out(tables.home).get(case.series.table, {})
@@ -361,7 +354,7 @@ def switched_rows(tables: Tables | None = None, replications: int | None = None)
     for base in SWITCHED:
         its = switching(base, tables, replications)
         for way, share in ways.items():
-            for in_graph in (False, True) if share else (False,):
+            for in_graph in (False, True) if way == "synchronous" else (False,):
                 mixed_s = share * median["synchronous"] + (1.0 - share) * median["asynchronous"]
                 found.append(
                     Compared(

@@ -58,25 +58,25 @@ def tables_of(
     rows: Sequence[Compared], eight: Sequence[Compared], accuracies: Sequence[Accuracy], runs: Sequence[Learnt]
 ) -> Mapping[str, str]:
     """Every table of the page as Markdown, by the name of its mark."""
-    learned = {"learnt": _lines(*_learnt(runs))} if runs else {}
+    learned = {"learnt": _lines(*_learnt(runs), left=1)} if runs else {}
     return {
         "scores": _lines(_HEAD_OF_SCORES, _scores(rows)),
         "durations": _lines(_HEAD_OF_ROWS, map(_line, (row for row in rows if row.unit == "s"))),
         "eight": _lines(_HEAD_OF_EIGHT, map(_line_of_eight, eight)),
-        "accuracies": _lines(_HEAD_OF_ACCURACIES, map(_line_of_accuracy, accuracies)),
+        "accuracies": _lines(_HEAD_OF_ACCURACIES, map(_line_of_accuracy, accuracies), left=1),
         **learned,
     }
 
 
-def _lines(head: str, lines: Iterator[str]) -> str:
+def _lines(head: str, lines: Iterator[str], left: int = 2) -> str:
     columns = head.count("|") - 1
-    return "\n".join([head, "|" + " --- |" * 2 + " ---: |" * (columns - 2), *lines])
+    return "\n".join([head, "|" + " --- |" * left + " ---: |" * (columns - left), *lines])
 
 
 _HEAD_OF_SCORES = "| part | of | experiments | median size | median | worst | linear scaling, median size | its worst | runs inside |"
 _HEAD_OF_ROWS = "| experiment | part | runs | published | predicted | 90% interval | error | linear scaling |"
 _HEAD_OF_EIGHT = "| gradients | compute | runs | published | predicted | error | linear scaling |"
-_HEAD_OF_ACCURACIES = "| training | way | runs | median | least | most |"
+_HEAD_OF_ACCURACIES = "| way of training | runs | median | least | most |"
 
 
 def _scores(rows: Sequence[Compared]) -> Iterator[str]:
@@ -107,8 +107,7 @@ def _line_of_eight(row: Compared) -> str:
 
 
 def _line_of_accuracy(its: Accuracy) -> str:
-    way, _, rest = its.way.partition(", ")
-    return f"| {rest} | {way} | {len(its.values)} | {statistics.median(its.values):.1%} | {min(its.values):.1%} | {max(its.values):.1%} |"
+    return f"| {its.way} | {len(its.values)} | {statistics.median(its.values):.1%} | {min(its.values):.1%} | {max(its.values):.1%} |"
 
 
 def _learnt(runs: Sequence[Learnt]) -> tuple[str, Iterator[str]]:
@@ -153,5 +152,6 @@ def into_page(page: Path, texts: Mapping[str, str]) -> None:
             raise InputError(f"{page}: has no line {_MARK.format(name)!r}; add it where the table is to stand")
         lines = rest.lstrip("\n").splitlines()
         after = next((place for place, line in enumerate(lines) if not line.startswith("|")), len(lines))
-        whole = f"{before}{mark}\n{text}\n" + "\n".join(lines[after:]) + "\n"
+        below = "\n".join(lines[after:]).lstrip("\n")
+        whole = f"{before}{mark}\n\n{text}\n\n{below}\n"
     Output(page, EDITED, force=True).write(whole)
