@@ -1,8 +1,10 @@
 """``paceline plan --target``: the fastest and the cheapest way to a target, batch and way of training chosen together.
 
 Every configuration is simulated. How many samples each needs is first estimated by the law of the gradient noise scale, from real
-training of one device: staleness and thrown away gradients are taken to cost nothing, so that an estimate flatters. The best by
-estimate are then replayed with real gradients, until none that was not replayed is estimated to be better than the best that was.
+training of one device: staleness and thrown away gradients are taken to cost nothing. The best by estimate are then replayed with
+real gradients, until none that was not replayed is estimated to be better than the best that was. Published trainings needed fewer
+samples at large batches than the law says from one small batch (docs/fidelity-batches.md), so those follow that would be better if a
+larger batch cost no samples at all, as far as the number of replays allows.
 """
 
 from __future__ import annotations
@@ -63,6 +65,7 @@ class Considered(Spec):
     usd_per_hour: float | None = Field(description="of all nodes; null without a price")
     samples: Estimate = Field(description="to the target, by the law of the noise scale")
     time_s: Estimate = Field(description="to the target by that law")
+    least_s: float = Field(description="to the target if it took no more samples than on one device")
     learned: LearnedWay | None = Field(default=None, description="what was learned in replays; null: it was not replayed")
 
     @property
@@ -169,8 +172,7 @@ class TargetPlan(Short, Spec):
         left = every - replayed
         if left:
             yield (
-                f"Assumed of the other {left}: that samples follow the noise scale and that staleness costs none, which flatters them. "
-                f"{self._of_the_others()}"
+                f"Assumed of the other {left}: that samples follow the noise scale and that staleness costs none. {self._of_the_others()}"
             )
 
     def _of_the_others(self) -> str:
@@ -179,9 +181,15 @@ class TargetPlan(Short, Spec):
         if fastest is None:
             return "Those that were replayed looked best."
         better = [its for its in others if its.takes_s < fastest.takes_s]
-        if not better:
-            return "Even so none of them is estimated to be faster than the fastest."
-        return f"{counted(len(better), 'of them')} may be faster even so, such as {better[0].name}: replay more of them."
+        if better:
+            return f"By that {len(better)} of them may be faster, such as {better[0].name}; fewer choices at a time replay more of them."
+        might = sorted((its for its in others if its.least_s < fastest.takes_s), key=lambda its: its.least_s)
+        if might:
+            return (
+                f"By that none of them is faster. If larger batches cost no samples at all, up to {len(might)} would be, such as "
+                f"{might[0].name}."
+            )
+        return "None of them is faster, not even if larger batches cost no samples at all."
 
     def table(self) -> Table:
         """A row for each configuration, the best first."""
@@ -364,6 +372,7 @@ def _considered(name: str, result: Result, noise: NoiseScale, batch: int, refere
         name=name, scenario=scenario, global_batch=together * scenario.batch, samples_per_s=rate, usd_per_hour=usd_per_hour(scenario),
         samples=samples,
         time_s=Estimate(mean=samples.mean / rate.mean, low=samples.low / rate.high, high=samples.high / max(rate.low, 1e-300)),
+        least_s=min(samples.mean, reference.mean) / rate.mean,
     )  # fmt: skip
 
 
@@ -397,6 +406,8 @@ def _next(considered: Sequence[Considered], limits: Limits, *, first: bool) -> l
     costs = [its.costs_usd for its in considered if its.learned is not None and its.costs_usd is not None]
     best_usd = min(costs, default=math.inf)
     better = [its for its in left if its.takes_s < best_s or (its.costs_usd is not None and its.costs_usd < best_usd)]
+    if not better:
+        return sorted((its for its in left if its.least_s < best_s), key=lambda its: its.least_s)[:_EACH_ROUND]
     return sorted(better, key=_by_time)[:_EACH_ROUND]
 
 
