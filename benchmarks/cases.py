@@ -27,6 +27,7 @@ from typing import NamedTuple
 import plain_c
 import simgrid_peer
 from effort import beside_the_model
+from learning import ten_thousand_updates
 from measuring import Engine, Finding, Ran, alone, in_turn, missing, simulated, timed, with_engine
 from plain_simpy import Plain, PlainRing
 from scenarios import BANDWIDTH, COMPUTE_S, LATENCY_S, RING_BYTES, SIGMA, SIZE_BYTES, asynchronous, hybrid, ring
@@ -509,5 +510,6 @@ CASES = {
         Case("memory", "memory of the SimPy engine", memory),
         Case("start", "starting", starting),
         Case("effort", "how long simulating takes, beside what the model says", lambda quick: Report(*beside_the_model(quick))),
+        Case("learning", "10,000 updates by 64 workers, simulated and replayed", lambda quick: Report(*ten_thousand_updates(quick))),
     )
 }

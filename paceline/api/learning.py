@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -68,6 +69,7 @@ def learn(
     seeds: Runs = 5,
     rates: Rates = (1.0,),
     staleness_aware: bool = False,
+    recorded: Annotated[Sequence[str | Path], MustBe("a list of measurement files"), Typed(metavar="RUN.ndjson", reads="files")] = (),
     checkpoints: Annotated[int, MustBe("a whole number from 1 to 10000", least=1, most=10_000), Typed(metavar="N")] = 50,
     measurements: Folder = "measurements",
     curves: Annotated[File | None, Typed(metavar="FILE.csv")] = None,
@@ -113,6 +115,8 @@ def learn(
         What the optimizer's learning rate is multiplied by; with several each way is shown with the one that reaches the target first.
     staleness_aware
         Divide the rate of each update by its staleness (Zhang et al. 2016, arXiv:1511.05950).
+    recorded
+        Also replay real asynchronous runs of the testbed, as they were recorded: measurement files of ``paceline testbed run``.
     checkpoints
         How often each run is validated, evenly.
     measurements
@@ -148,7 +152,7 @@ def learn(
     CalibrationError
         The function or its model failed; what was replayed is kept.
     """
-    from paceline.learning import Target, contenders_of
+    from paceline.learning import Target, contenders_of, recorded_of
     from paceline.learning import learn as run
     from paceline.learning.writing import Files
     from paceline.sweeping import axes_of
@@ -158,6 +162,7 @@ def learn(
     aim = Target.of(target)
     files = Files(path_of(out), path_of(curves), path_of(tensorboard), force=force, reads=file_of(scenario))
     contenders = contenders_of(scenario, axes_of(over or {}), strategies, pairs_of(settings), parse_prices(prices))
+    contenders += [recorded_of(Path(file)) for file in recorded]
     found = run(
         contenders, problem, aim, batch=batch, epochs=epochs, seeds=seeds, rates=rates, by_staleness=staleness_aware,
         checkpoints=checkpoints, folder=Path(measurements), python=python, jobs=processes_of(jobs), timeout_s=timeout_s, progress=progress,

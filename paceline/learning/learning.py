@@ -13,6 +13,9 @@ from pathlib import Path
 
 from calibrate.learning import Curve, Phase, ReplayedRun, problem_of, replay
 from calibrate.records import Learned as PointRecord
+from calibrate.testbed.platform import PRIORS
+from calibrate.testbed.readings import read_run
+from calibrate.testbed.scenarios import scenario_of
 from paceline.learning.learned import Learned, LearnedPoint, LearnedRun, LearnedWay, Range, Target, widened_time
 from paceline.sweeping.grid import Axis, Grid
 from simulator.base.errors import InputError
@@ -27,7 +30,7 @@ from simulator.scenario import Resolved, Scenario
 from simulator.spec.prices import Prices
 from simulator.strategies.catalogue import kind_of, strategy_table
 
-__all__ = ["Contender", "contenders_of", "learn"]
+__all__ = ["Contender", "contenders_of", "learn", "recorded_of"]
 
 Progress = Callable[[int, int, str], None]
 
@@ -42,10 +45,40 @@ class Contender:
         What it is called.
     parts
         Scenarios, each with the share of the training that it makes; one, or first one and then another.
+    recorded
+        Schedules of real runs, in place of simulated ones; none: they are simulated.
     """
 
     name: str
     parts: tuple[tuple[Scenario, float], ...]
+    recorded: tuple[Schedule, ...] = ()
+
+
+def recorded_of(path: Path) -> Contender:
+    """A real asynchronous run of the testbed, of which each repeat is a schedule; its scenario is the setting's, with what is usual.
+
+    Raises
+    ------
+    InputError
+        It is a run of another mode.
+    CalibrationError
+        The file is damaged, or holds no whole repeat.
+    """
+    readings = read_run(path)
+    setting = readings.setting
+    if setting.mode not in ("async", "between-graph"):
+        raise InputError(
+            f"{path}: `recorded`: is a run of mode {setting.mode}, whose workers update together; what is replayed as it was recorded are "
+            "runs of async and between-graph"
+        )
+    schedules = []
+    for run in readings.runs:
+        before = min(step.version for step in run.steps) - 1  # the warm-up made versions too
+        steps = [(step.worker, step.applied_s, max(step.read_version - before, 0), step.version - 1 - before) for step in run.steps]
+        schedules.append(Schedule.of_steps(steps, setting.workers))
+    values = {name: middle for name, (middle, _, _) in PRIORS.items()}
+    scenario = scenario_of(setting, values, readings.cores)
+    return Contender(f"recorded: {path.stem}", ((scenario, 1.0),), tuple(schedules))
 
 
 def contenders_of(
@@ -213,6 +246,9 @@ def _gradients(contender: Contender, samples: int, epochs: float, batch: int | N
 
 def _prepare(contender: Contender, gradients: Sequence[int], seeds: int) -> _Prepared:
     results = tuple(simulate(scenario) for scenario, _ in contender.parts)
+    if contender.recorded:
+        count = len(contender.recorded)
+        return _Prepared(contender, results, tuple((contender.recorded[seed % count].first(gradients[0]),) for seed in range(seeds)))
     resolved = [_without_job(resolve(scenario)) for scenario, _ in contender.parts]
     schedules = tuple(tuple(schedule_of(its, count, seed) for its, count in zip(resolved, gradients, strict=True)) for seed in range(seeds))
     return _Prepared(contender, results, schedules)

@@ -105,28 +105,30 @@ class Schedule:
         ----------
         steps
             Of each the worker, when its update was applied (seconds), and how many updates there were before it read and
-            before it was applied; in any order. Real counters are read a moment after they are written, so that two updates
-            can have the same number: they are put in the order of their times.
+            before it was applied; in any order. Real counters are read a moment after they are written, when others may have
+            been applied as well: updates of the same number are put in the order of their times, and one that read an update
+            which seems to come after it is taken to have read all before it.
         workers
             How many there are.
 
         Raises
         ------
         InputError
-            An update was applied before it was read.
+            An update read far more than were applied before it.
         """
         rows = sorted(steps, key=lambda its: (its[3], its[1]))
         for number, (worker, _, read, _) in enumerate(rows):
-            if read > number:
+            if read > number + workers:
                 raise InputError(
                     f"worker {worker} read version {read:,}, but only {number:,} updates were applied before its own; was the record cut "
                     "short at its beginning?"
                 )
         columns = np.array(rows, dtype=np.float64).reshape(-1, 4)
         applied = np.arange(len(rows))[:, None]
+        read = np.minimum(columns[:, 2:3].astype(np.int64), applied)
         return cls(
             workers, 1, 1, 0,
-            np.maximum.accumulate(columns[:, 1]), columns[:, 0].astype(np.int64), columns[:, 2:3].astype(np.int64), applied,
+            np.maximum.accumulate(columns[:, 1]), columns[:, 0].astype(np.int64), read, applied,
         )  # fmt: skip
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from support.testbed import FAST, as_measured, setting
 
 import paceline
 from paceline.learning.learned import Learned, LearnedPoint, LearnedRun, LearnedWay, Range, Target, widened_time
-from paceline.learning.learning import contenders_of
+from paceline.learning.learning import contenders_of, recorded_of
 from simulator.base.errors import InputError, ScenarioError
 
 SCENARIO = paceline.load("async-ps")
@@ -143,3 +144,17 @@ def test_no_contenders(way):
 def test_a_combination_that_breaks_a_rule():
     with pytest.raises(ScenarioError, match=r"strategy\.workers"):
         contenders_of("async-ps", [("strategy.workers", [0])], ["async-ps"], [], None)
+
+
+def test_real_runs_are_replayed_as_they_were_recorded(tmp_path):
+    its = as_measured(tmp_path, setting("between-graph", 2, FAST), repeats=2)
+    contender = recorded_of(its.files[0].path)
+    assert contender.name.startswith("recorded: between-graph-")
+    assert len(contender.recorded) == 2
+    for schedule in contender.recorded:
+        assert (schedule.workers, len(schedule)) == (2, 24)
+        assert schedule.time_s[-1] == pytest.approx(its.runs[0].seconds)
+    assert contender.parts[0][0].replicas == 2
+    together = as_measured(tmp_path, setting("sync", 2, FAST))
+    with pytest.raises(InputError, match="`recorded`: is a run of mode sync"):
+        recorded_of(together.files[0].path)

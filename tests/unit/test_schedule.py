@@ -116,5 +116,8 @@ def test_real_steps_in_any_order():
     tied = Schedule.of_steps([(0, 0.2, 0, 1), (1, 0.1, 0, 1), (2, 0.15, 0, 0)], workers=3)
     assert tied.worker.tolist() == [2, 1, 0]
     assert tied.time_s.tolist() == [0.15, 0.15, 0.2]
+    # one that read an update whose counter was read late
+    late = Schedule.of_steps([(0, 0.1, 0, 1), (1, 0.2, 1, 0)], workers=2)
+    assert late.read.tolist() == [[0], [0]]
     with pytest.raises(InputError, match="worker 1 read version 5, but only 1 updates were applied before its own"):
         Schedule.of_steps([(0, 0.1, 0, 0), (1, 0.2, 5, 6)], workers=2)
