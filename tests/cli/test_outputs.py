@@ -301,7 +301,9 @@ WRITERS = {
     "evidence/studies/timed_epochs.py": "rows, one by one, into a file that an Output has looked at",
     "evidence/studies/fault_check.py": "rows, one by one, into a file that an Output has looked at",
     "evidence/studies/staged_runs.py": "rows, one by one, into a file that an Output has looked at",
+    "evidence/studies/learning_runs.py": "rows, one by one, into a file that an Output has looked at",
     "calibrate/testbed/running.py": "a setting for its own child process",
+    "calibrate/learning.py": "requests and schedules for its own child processes",
 }
 
 
