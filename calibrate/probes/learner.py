@@ -154,6 +154,8 @@ class Learner:
     def _shaped(self, which: Sequence[int], flat: Any) -> list[Any]:
         """The variables of a row, in the order of their numbers."""
         tf = self._tf
+        if not which:  # a server without any
+            return []
         parts = tf.split(flat, [self.sizes[number] for number in which])
         shaped = {
             number: tf.cast(tf.reshape(part, self.variables[number].shape), self.variables[number].dtype)

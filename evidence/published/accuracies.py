@@ -123,7 +123,8 @@ def _learnt(
 ) -> Iterator[Learnt]:
     its = replayed(
         [contender for _, contender in named], PROBLEM, Target.of("accuracy=0.95"), batch=None, epochs=epochs, seeds=seeds, rates=(rate,),
-        by_staleness=False, checkpoints=4, folder=measurements, python=None, jobs=1, timeout_s=3600.0, progress=progress,
+        rate_scaling="same", by_staleness=False, checkpoints=4, folder=measurements, python=None, jobs=1, timeout_s=3600.0,
+        progress=progress,
     )  # fmt: skip
     for (name, _), way in zip(named, its.ways, strict=True):
         for run in way.runs:

@@ -10,7 +10,7 @@ import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from paceline.arguments import (
     Aim,
@@ -68,6 +68,7 @@ def learn(
     epochs: Annotated[float, _POSITIVE, Typed(metavar="N")] = 20.0,
     seeds: Runs = 5,
     rates: Rates = (1.0,),
+    rate_scaling: Literal["same", "sqrt", "linear"] = "same",
     staleness_aware: bool = False,
     recorded: Annotated[Sequence[str | Path], MustBe("a list of measurement files"), Typed(metavar="RUN.ndjson", reads="files")] = (),
     checkpoints: Annotated[int, MustBe("a whole number from 1 to 10000", least=1, most=10_000), Typed(metavar="N")] = 50,
@@ -113,6 +114,9 @@ def learn(
         Runs of each, with other first values, another order of the data, and another replication of the simulation.
     rates
         What the optimizer's learning rate is multiplied by; with several each way is shown with the one that reaches the target first.
+    rate_scaling
+        What the rate grows with where several gradients are averaged, as people do with larger batches: nothing, the square root of
+        their number, or their number.
     staleness_aware
         Divide the rate of each update by its staleness (Zhang et al. 2016, arXiv:1511.05950).
     recorded
@@ -164,7 +168,8 @@ def learn(
     contenders = contenders_of(scenario, axes_of(over or {}), strategies, pairs_of(settings), parse_prices(prices))
     contenders += [recorded_of(Path(file)) for file in recorded]
     found = run(
-        contenders, problem, aim, batch=batch, epochs=epochs, seeds=seeds, rates=rates, by_staleness=staleness_aware,
+        contenders, problem, aim, batch=batch, epochs=epochs, seeds=seeds, rates=rates, rate_scaling=rate_scaling,
+        by_staleness=staleness_aware,
         checkpoints=checkpoints, folder=Path(measurements), python=python, jobs=processes_of(jobs), timeout_s=timeout_s, progress=progress,
     )  # fmt: skip
     files.write(found)

@@ -25,7 +25,19 @@ from simulator.base.validation_errors import rule_of
 from simulator.results.intervals import combined
 from simulator.scenario import Scenario
 
-__all__ = ["MARK", "Learned", "LearnedPoint", "LearnedRun", "LearnedWay", "Range", "Target", "is_learned", "read_learned", "widened_time"]
+__all__ = [
+    "MARK",
+    "Learned",
+    "LearnedPoint",
+    "LearnedRun",
+    "LearnedWay",
+    "Range",
+    "Target",
+    "TriedRate",
+    "is_learned",
+    "read_learned",
+    "widened_time",
+]
 
 _FALLING = re.compile(r"loss|error|mae|mse|perplexity|divergence|entropy", re.IGNORECASE)
 """Metrics that are better when they are smaller, where nothing else is said."""
@@ -120,13 +132,23 @@ class Range(Spec):
         return self.high - self.low
 
 
+class TriedRate(Spec):
+    """What came of one rate."""
+
+    rate: float = Field(description="what the optimizer's learning rate was multiplied by")
+    reached: int = Field(description="runs that reached the target")
+    diverged: int = Field(description="runs whose loss became no finite number")
+    time_s: float | None = Field(description="median time to the target of the runs that reached it; null: none did")
+    last: float | None = Field(description="median of the target's metric at the end of the runs that did not diverge; null: all did")
+
+
 class LearnedWay(Spec):
     """One way of training, at the rate with which it did best."""
 
     name: str = Field(description="what it is called, in few words")
     scenario: Scenario = Field(description="what was simulated; where the way changes amid the training, its last part")
     rate: float = Field(description="what the optimizer's learning rate was multiplied by")
-    rates_tried: tuple[float, ...] = Field(description="from which that was chosen, by the time to the target")
+    tried: tuple[TriedRate, ...] = Field(description="from which that was chosen, by the time to the target")
     workers: int = Field(description="replicas that train")
     staleness: float = Field(description="mean staleness of its updates, mean of the runs")
     samples_per_s: float = Field(description="predicted throughput, mean")
@@ -236,7 +258,7 @@ class Learned(Short, Spec):
             yield f"{_capital(its.name)} diverges in {its.diverged} of {runs} runs: its loss becomes no finite number."
         if its.reached < runs - its.diverged and (first is not None or its.reached):
             last = f"; it ends at {_range(its.last)}" if its.last is not None else ""
-            yield f"{_capital(its.name)} reaches the target in {its.reached} of {runs} runs within {self._epochs}{last}."
+            yield f"{_capital(its.name)} reaches the target in {its.reached} of {runs} runs within {self._epochs}{last}.{_hint(its)}"
 
     @property
     def _epochs(self) -> str:
@@ -313,6 +335,14 @@ def _time(its: LearnedWay) -> str:
     if its.time_low_s is not None and its.time_high_s is not None:
         spread += f"; {format_seconds(its.time_low_s)} to {format_seconds(its.time_high_s)} with what the prediction may be off by"
     return f"{format_seconds(its.time_s.median)} ({spread})"
+
+
+def _hint(its: LearnedWay) -> str:
+    """What to try about stale gradients that were of no use."""
+    least = min(one.rate for one in its.tried)
+    if its.reached or its.staleness < 1.0:
+        return ""
+    return f" Its gradients are stale by {format_number(its.staleness)} updates: a smaller rate than x {least:g} may help."
 
 
 def _range(its: Range) -> str:

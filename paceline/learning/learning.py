@@ -7,16 +7,18 @@ that all ways see the same of both. Throughput, its interval and costs come from
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from calibrate.learning import Curve, Phase, ReplayedRun, problem_of, replay
 from calibrate.records import Learned as PointRecord
 from calibrate.testbed.platform import PRIORS
 from calibrate.testbed.readings import read_run
 from calibrate.testbed.scenarios import scenario_of
-from paceline.learning.learned import Learned, LearnedPoint, LearnedRun, LearnedWay, Range, Target, widened_time
+from paceline.learning.learned import Learned, LearnedPoint, LearnedRun, LearnedWay, Range, Target, TriedRate, widened_time
 from paceline.sweeping.grid import Axis, Grid
 from simulator.base.errors import InputError
 from simulator.base.text import counted
@@ -33,6 +35,9 @@ from simulator.strategies.catalogue import kind_of, strategy_table
 __all__ = ["Contender", "contenders_of", "learn", "recorded_of"]
 
 Progress = Callable[[int, int, str], None]
+RateScaling = Literal["same", "sqrt", "linear"]
+"""What the rate grows with, of the gradients that an update is the mean of."""
+_EXPONENTS: Mapping[RateScaling, float] = {"same": 0.0, "sqrt": 0.5, "linear": 1.0}
 
 
 @dataclass(frozen=True)
@@ -193,6 +198,7 @@ def learn(
     epochs: float,
     seeds: int,
     rates: Sequence[float],
+    rate_scaling: RateScaling,
     by_staleness: bool,
     checkpoints: int,
     folder: Path,
@@ -218,14 +224,15 @@ def learn(
         prepared.append(_prepare(contender, _gradients(contender, about.samples, epochs, batch), seeds))
     tell(len(contenders), len(contenders), "simulations")
     runs = [
-        ReplayedRun(seed, tuple(_phases(its, seed, rate, batch, by_staleness, checkpoints)))
+        ReplayedRun(seed, tuple(_phases(its, seed, rate, rate_scaling, batch, by_staleness, checkpoints)))
         for its in prepared for rate in rates for seed in range(seeds)
     ]  # fmt: skip
     curves = iter(replay(problem, runs, folder, metric=target.metric, python=python, jobs=jobs, timeout_s=timeout_s, progress=progress))
     ways = []
     for its in prepared:
-        tried = [_way(its, rate, tuple(rates), [next(curves) for _ in range(seeds)], target) for rate in rates]
-        ways.append(min(tried, key=lambda way: _order(way, target)))
+        tried = [_way(its, rate, [next(curves) for _ in range(seeds)], target) for rate in rates]
+        best = min(tried, key=lambda way: _order(way, target))
+        ways.append(best.model_copy(update={"tried": tuple(one for way in tried for one in way.tried)}))
     return Learned(
         problem=problem,
         samples=about.samples,
@@ -258,13 +265,23 @@ def _without_job(scenario: Resolved) -> Resolved:
     return scenario.model_copy(update={"job": None})
 
 
-def _phases(its: _Prepared, seed: int, rate: float, batch: int | None, by_staleness: bool, checkpoints: int) -> Iterator[Phase]:
+def _phases(
+    its: _Prepared,
+    seed: int,
+    rate: float,
+    scaling: RateScaling,
+    batch: int | None,
+    by_staleness: bool,
+    checkpoints: int,
+) -> Iterator[Phase]:
     for (scenario, share), schedule in zip(its.contender.parts, its.schedules[seed], strict=True):
         points = max(round(checkpoints * share), 1)
-        yield Phase(schedule, len(schedule), batch or scenario.batch, rate, by_staleness, points)
+        averaged = schedule.averaged if schedule.every == 1 and not schedule.neighbours else 1
+        scaled = rate * averaged ** _EXPONENTS[scaling]
+        yield Phase(schedule, len(schedule), batch or scenario.batch, scaled, by_staleness, points)
 
 
-def _way(its: _Prepared, rate: float, rates: tuple[float, ...], curves: Sequence[Curve], target: Target) -> LearnedWay:
+def _way(its: _Prepared, rate: float, curves: Sequence[Curve], target: Target) -> LearnedWay:
     (scenario, _), result = its.contender.parts[-1], its.results[-1]
     runs = tuple(_run(seed, curve, target, _Clock(its, seed)) for seed, curve in enumerate(curves))
     times = Range.of([run.reached_s for run in runs if run.reached_s is not None])
@@ -276,11 +293,19 @@ def _way(its: _Prepared, rate: float, rates: tuple[float, ...], curves: Sequence
     cost = None
     if usd is not None and times is not None:
         cost = Range.of([run.reached_s * usd / 3600.0 for run in runs if run.reached_s is not None])
+    ended = [run.last for run in runs if run.last is not None and not run.diverged]
+    tried = TriedRate(
+        rate=rate,
+        reached=sum(run.reached_s is not None for run in runs),
+        diverged=sum(run.diverged for run in runs),
+        time_s=times.median if times is not None else None,
+        last=statistics.median(ended) if ended else None,
+    )
     return LearnedWay(
         name=its.contender.name,
         scenario=scenario,
         rate=rate,
-        rates_tried=rates,
+        tried=(tried,),
         workers=scenario.replicas,
         staleness=_staleness(its),
         samples_per_s=rate_of.mean,
@@ -291,7 +316,7 @@ def _way(its: _Prepared, rate: float, rates: tuple[float, ...], curves: Sequence
         time_high_s=high,
         cost_usd=cost,
         samples=Range.of([float(run.reached_samples) for run in runs if run.reached_samples is not None]),
-        last=Range.of([run.last for run in runs if run.last is not None and not run.diverged]),
+        last=Range.of(ended),
     )
 
 

@@ -255,7 +255,8 @@ class _Course:
     def learn(self, contenders: Sequence[Contender]) -> Learned:
         """Replay some."""
         return learn(
-            contenders, self.problem, self.target, batch=None, epochs=self.epochs, seeds=self.seeds, rates=self.rates, by_staleness=False,
+            contenders, self.problem, self.target, batch=None, epochs=self.epochs, seeds=self.seeds, rates=self.rates,
+            rate_scaling="same", by_staleness=False,
             checkpoints=50, folder=self.folder, python=self.python, jobs=self.jobs, timeout_s=self.timeout_s, progress=self.progress,
         )  # fmt: skip
 

@@ -117,15 +117,15 @@ class Schedule:
             An update read far more than were applied before it.
         """
         rows = sorted(steps, key=lambda its: (its[3], its[1]))
-        for number, (worker, _, read, _) in enumerate(rows):
-            if read > number + workers:
+        for number, (worker, _, seen, _) in enumerate(rows):
+            if seen > number + workers:
                 raise InputError(
-                    f"worker {worker} read version {read:,}, but only {number:,} updates were applied before its own; was the record cut "
+                    f"worker {worker} read version {seen:,}, but only {number:,} updates were applied before its own; was the record cut "
                     "short at its beginning?"
                 )
         columns = np.array(rows, dtype=np.float64).reshape(-1, 4)
         applied = np.arange(len(rows))[:, None]
-        read = np.minimum(columns[:, 2:3].astype(np.int64), applied)
+        read: Versions = np.minimum(columns[:, 2:3].astype(np.int64), applied)
         return cls(
             workers, 1, 1, 0,
             np.maximum.accumulate(columns[:, 1]), columns[:, 0].astype(np.int64), read, applied,

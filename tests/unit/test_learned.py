@@ -6,10 +6,11 @@ import pytest
 from support.testbed import FAST, as_measured, setting
 
 import paceline
-from paceline.learning.learned import Learned, LearnedPoint, LearnedRun, LearnedWay, Range, Target, widened_time
+from paceline.learning.learned import Learned, LearnedPoint, LearnedRun, LearnedWay, Range, Target, TriedRate, widened_time
 from paceline.learning.learning import contenders_of, recorded_of
 from simulator.base.errors import InputError, ScenarioError
 
+TRIED = TriedRate(rate=1.0, reached=0, diverged=0, time_s=None, last=None)
 SCENARIO = paceline.load("async-ps")
 
 
@@ -34,7 +35,7 @@ def way(name, *reached, usd=2.0, diverged=0):
     cost = None if usd is None else Range.of([its * usd / 3600 for its in found])
     low, high = widened_time(times, 0.9, 1.1) if times else (None, None)
     return LearnedWay(
-        name=name, scenario=SCENARIO, rate=1.0, rates_tried=(1.0,), workers=8, staleness=0.0, samples_per_s=100.0, usd_per_hour=usd,
+        name=name, scenario=SCENARIO, rate=1.0, tried=(TRIED,), workers=8, staleness=0.0, samples_per_s=100.0, usd_per_hour=usd,
         runs=runs, time_s=times, time_low_s=low, time_high_s=high, cost_usd=cost, samples=Range.of([40.0]) if found else None,
         last=Range.of([0.97]),
     )  # fmt: skip

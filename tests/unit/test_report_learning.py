@@ -8,10 +8,11 @@ import re
 import pytest
 
 import paceline
-from paceline.learning.learned import Learned, LearnedPoint, LearnedRun, LearnedWay, Range, Target, read_learned
+from paceline.learning.learned import Learned, LearnedPoint, LearnedRun, LearnedWay, Range, Target, TriedRate, read_learned
 from paceline.reporting.learning_figures import curves_figure, target_figure
 from simulator.base.errors import ResultsError
 
+TRIED = TriedRate(rate=1.0, reached=0, diverged=0, time_s=None, last=None)
 QUICK = {"run.steps": 10, "run.replications": 3}
 
 
@@ -27,7 +28,7 @@ def way(name, scenario, speed, *, priced=True, reaches=True):
         runs.append(LearnedRun(seed=seed, diverged=False, points=points, reached_s=reached, reached_samples=256, best=0.9, last=0.9))
     times = Range.of([run.reached_s for run in runs if run.reached_s is not None])
     return LearnedWay(
-        name=name, scenario=scenario, rate=1.0, rates_tried=(1.0,), workers=2, staleness=0.0, samples_per_s=100.0 * speed,
+        name=name, scenario=scenario, rate=1.0, tried=(TRIED,), workers=2, staleness=0.0, samples_per_s=100.0 * speed,
         usd_per_hour=3600.0 if priced else None, runs=tuple(runs), time_s=times, time_low_s=None, time_high_s=None,
         cost_usd=times if priced else None, samples=Range.of([256.0]), last=Range.of([0.9]),
     )  # fmt: skip
