@@ -149,7 +149,7 @@ def replay(
     python
         A Python that has TensorFlow and what the problem needs; None: this one.
     jobs
-        Processes at once; with several, each computes on one core.
+        Processes at once, each on one core: what is learned does not depend on how many there are.
     timeout_s
         Seconds after which they are stopped; what was replayed is kept.
     progress
@@ -184,8 +184,7 @@ def replay(
                 out = new_file(_made(folder), _stem(problem), _PROBE)
                 out.touch()  # so that the next one gets another name
                 outs.append(out)
-                threads = ["--threads", "1"] if len(shares) > 1 else []
-                asked.append(([*_arguments(target), "--request", str(request), *threads], out))
+                asked.append(([*_arguments(target), "--request", str(request)], out))
             for out in outs:
                 out.unlink()
             with keeping(outs[0]):

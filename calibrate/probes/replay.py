@@ -313,7 +313,6 @@ def main() -> int:
     parser.add_argument("--problem", required=True)
     parser.add_argument("--request", help="left out: only say what the problem is")
     parser.add_argument("--identity", default="", help="of the problem, for whoever reads the measurements")
-    parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--out", required=True)
     arguments = parser.parse_args()
     recorder = Recorder(arguments.out)
@@ -326,9 +325,9 @@ def main() -> int:
 
     def measure() -> None:
         tf = ending.tensorflow()
-        if arguments.threads:
-            tf.config.threading.set_intra_op_parallelism_threads(arguments.threads)
-            tf.config.threading.set_inter_op_parallelism_threads(1)
+        # one core each, since sums depend on how many share them: several processes at once use the others
+        tf.config.threading.set_intra_op_parallelism_threads(1)
+        tf.config.threading.set_inter_op_parallelism_threads(1)
         tf.config.experimental.enable_op_determinism()
         device, kind = environment.choose_device(tf, None)
         recorder.write("fingerprint", **environment.fingerprint(tf, device, kind))

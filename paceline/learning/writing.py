@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from paceline.learning.learned import MARK, Learned
-from simulator.base.outputs import Output, OutputKind, marked_kind
+from simulator.base.outputs import Output, OutputKind, check_apart, marked_kind
 from simulator.observing.tensorboard import ScalarFiles
 
 __all__ = ["Files"]
@@ -33,10 +33,11 @@ class Files:
     Raises
     ------
     InputError
-        One cannot be written, or is something else.
+        One cannot be written, is something else, or two of them are one.
     """
 
     def __init__(self, out: Path | None, curves: Path | None, tensorboard: Path | None, *, force: bool, reads: Path | None) -> None:
+        check_apart([("`out`", out), ("`curves`", curves)])
         read = () if reads is None else (reads,)
         self._out = None if out is None else Output(out, ANSWER, force=force, reads=read)
         self._curves = None if curves is None else Output(curves, _CURVES, force=force, argument="curves", reads=read)

@@ -26,6 +26,7 @@ QUICK = ("--problem", f"{PROBLEMS / 'models.py'}:momentum", "--batch", "8", "--e
         (("--rate", "0"), ("--rate", "must be a list of numbers above 0")),
         (("--epochs", "0"), ("--epochs", "must be a number above 0")),
         (("--out", "."), ("--out", "is a folder")),
+        (("--out", "x", "--curves", "x"), ("--out and --curves: both are 'x'",)),
     ],
 )
 def test_bad_input_is_refused_in_one_line(paceline, tmp_path, monkeypatch, options, words):
