@@ -14,16 +14,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from calibrate.fit.noise_scale import fit_noise_scale
 from calibrate.measurements import Measurements, MeasurementsError, new_file, read_measurements
 from calibrate.probing import Progress, keeping, run_probes
+from calibrate.profiling import profile_noise_scale
 from calibrate.records import Learned, Problem, Replayed
 from simulator.base.catalog import builder
-from simulator.base.errors import InputError
+from simulator.base.errors import CalibrationError, InputError
 from simulator.base.nearest import did_you_mean
 from simulator.base.scratch import scratch
 from simulator.engine.schedule import Schedule
+from simulator.spec.noise_scale import NoiseScale
 
-__all__ = ["PROBLEMS", "Curve", "Phase", "ReplayedRun", "problem_of", "replay", "target_of"]
+__all__ = ["PROBLEMS", "Curve", "Phase", "ReplayedRun", "noise_scale_of", "problem_of", "replay", "target_of"]
 
 PROBLEMS: Mapping[str, tuple[str, str]] = {
     "digits-mlp": ("digits", "mlp"),
@@ -191,6 +194,46 @@ def replay(
                 run_probes(_PROBE, asked, python, timeout_s, progress)
         curves |= dict(_replayed(map(read_measurements, outs)))
     return tuple(curves[key] for key in keys)
+
+
+def noise_scale_of(
+    problem: str,
+    folder: Path,
+    *,
+    batch: int,
+    epochs: float,
+    python: str | None = None,
+    timeout_s: float | None = None,
+    progress: Progress | None = None,
+) -> NoiseScale:
+    """The gradient noise scale of a problem: measured now, or as it was measured before in the same way.
+
+    Parameters
+    ----------
+    problem, folder, python, timeout_s
+        As for :func:`replay`.
+    batch, epochs
+        Samples of a step, and passes over the training data.
+    progress
+        Called with moments done and in all, and what is counted.
+
+    Raises
+    ------
+    InputError, CalibrationError
+        As :func:`replay`.
+    """
+    target = target_of(problem)
+    name = f"noise-{hashlib.sha256(f'{_identity(target)} {batch} {epochs:g}'.encode()).hexdigest()[:12]}"
+    for path in sorted(folder.glob(f"{name}-*.ndjson")):
+        try:
+            if read_measurements(path).complete:
+                return fit_noise_scale(path).noise_scale
+        except CalibrationError:
+            continue  # damaged: it is measured again
+    path = profile_noise_scale(
+        target, name, batch=batch, epochs=epochs, python=python, timeout_s=timeout_s, folder=folder, progress=progress
+    )
+    return fit_noise_scale(path).noise_scale
 
 
 def _requested(key: str, run: ReplayedRun, folder: Path) -> dict[str, object]:

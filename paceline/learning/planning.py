@@ -17,8 +17,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from calibrate.calibration import calibrate_noise_scale
-from calibrate.learning import problem_of, target_of
+from calibrate.learning import noise_scale_of, problem_of
 from paceline.learning.batch import samples_to_target
 from paceline.learning.learned import Learned, LearnedWay, Range, Target
 from paceline.learning.learning import Contender, learn
@@ -356,12 +355,11 @@ def _as_estimate(its: Range) -> Estimate:
 
 
 def _measured(course: _Course, batch: int) -> NoiseScale:
-    """The noise scale of the problem, measured now."""
-    target_of(course.problem)
-    return calibrate_noise_scale(
-        course.problem, "noise", batch=batch, epochs=course.epochs, device=None, python=course.python, timeout_s=course.timeout_s,
-        folder=course.folder, progress=course.progress,
-    ).noise_scale  # fmt: skip
+    """The noise scale of the problem, measured now or before."""
+    return noise_scale_of(
+        course.problem, course.folder, batch=batch, epochs=course.epochs, python=course.python, timeout_s=course.timeout_s,
+        progress=course.progress,
+    )  # fmt: skip
 
 
 def _considered(name: str, result: Result, noise: NoiseScale, batch: int, reference: Estimate) -> Considered:

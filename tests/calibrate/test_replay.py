@@ -123,15 +123,19 @@ def test_what_is_normalised_over_a_batch_is_computed_batch_by_batch(tmp_path):
 # -- against theory: f(w) = w^2 / 2 --------------------------------------------------------------
 
 
-@pytest.mark.parametrize("delay", [1, 3, 8])
-def test_stability_with_a_constant_delay(delay, tmp_path):
+def at_rates(problem: str, folder: Path, *runs: tuple[Schedule, float], checkpoints: int, batch: int = 1) -> tuple[Curve, ...]:
+    """Curves of schedules, each at a rate of its own."""
+    asked = [ReplayedRun(5, (Phase(its, len(its), batch, rate, checkpoints=checkpoints),)) for its, rate in runs]
+    return replay(problem, asked, folder)
+
+
+def test_stability_with_a_constant_delay(tmp_path):
     """w' = w - q w(t - delay) is stable below q = 2 sin(pi / (2 (2 delay + 1))) (Levin and May 1976)."""
-    limit = 2.0 * np.sin(np.pi / (2 * (2 * delay + 1)))
-    below, above = (
-        learned(f"{QUADRATIC}:exact", tmp_path, (delayed(600, delay), 1), rate=share * limit, checkpoints=600)[0] for share in (0.95, 1.05)
-    )
-    for curve, share in ((below, 0.95), (above, 1.05)):
-        root = np.abs(np.roots([1.0, -1.0, *[0.0] * (delay - 1), share * limit])).max()  # z^(delay + 1) = z^delay - q
+    cases = [(delay, share) for delay in (1, 3, 8) for share in (0.95, 1.05)]
+    limits = {delay: 2.0 * np.sin(np.pi / (2 * (2 * delay + 1))) for delay, _ in cases}
+    runs = [(delayed(600, delay), share * limits[delay]) for delay, share in cases]
+    for curve, (delay, share) in zip(at_rates(f"{QUADRATIC}:exact", tmp_path, *runs, checkpoints=600), cases, strict=True):
+        root = np.abs(np.roots([1.0, -1.0, *[0.0] * (delay - 1), share * limits[delay]])).max()  # z^(delay + 1) = z^delay - q
         assert (root > 1) == (share > 1)
         # between validations the two roots on either side turn, so that the size of w swings
         windows = np.array(losses(curve)[1:]).reshape(10, -1).max(axis=1)
@@ -139,8 +143,8 @@ def test_stability_with_a_constant_delay(delay, tmp_path):
 
 
 def test_a_staleness_aware_rate_is_divided_by_the_staleness(tmp_path):
-    aware = learned(f"{QUADRATIC}:exact", tmp_path, (delayed(300, 4), 1), rate=0.4, by_staleness=True)[0]
-    divided = learned(f"{QUADRATIC}:exact", tmp_path, (delayed(300, 4), 1), rate=0.1)[0]
+    asked = [ReplayedRun(5, (Phase(delayed(300, 4), 300, 1, rate, aware, 10),)) for rate, aware in ((0.4, True), (0.1, False))]
+    aware, divided = replay(f"{QUADRATIC}:exact", asked, tmp_path)
     # the first updates are less stale, and so larger
     assert losses(aware)[-1] == pytest.approx(0, abs=1e-6)
     assert losses(divided)[-1] == pytest.approx(0, abs=1e-6)
@@ -158,16 +162,15 @@ def _floor(rate: float, delay: int, batch: int) -> float:
     return float(solve_discrete_lyapunov(step, noise)[0, 0]) / 2.0
 
 
-@pytest.mark.parametrize(("rate", "delay", "batch"), [(0.1, 0, 1), (0.1, 6, 1), (0.03, 12, 4)])
-def test_noise_floor_against_rate_and_delay(rate, delay, batch, tmp_path):
-    if not delay:
-        assert _floor(rate, 0, batch) == pytest.approx(rate / (2 - rate) / batch / 2)
-    (curve,) = learned(f"{QUADRATIC}:noisy", tmp_path, (delayed(40_000, delay), batch), rate=rate / 0.1, checkpoints=2000)
-    measured = np.array(losses(curve)[200:])
-    want = _floor(rate, delay, batch)
-    blocks = measured[: len(measured) // 20 * 20].reshape(20, -1).mean(axis=1)
-    assert abs(measured.mean() - want) < 3.5 * blocks.std(ddof=1) / np.sqrt(20)
-    assert measured.mean() == pytest.approx(want, rel=0.15)
+def test_noise_floor_against_rate_and_delay(tmp_path):
+    assert _floor(0.1, 0, 2) == pytest.approx(0.1 / (2 - 0.1) / 2 / 2)
+    cases = [(0.1, 0), (0.1, 6), (0.03, 12)]
+    runs = [(delayed(30_000, delay), rate / 0.1) for rate, delay in cases]
+    for curve, (rate, delay) in zip(at_rates(f"{QUADRATIC}:noisy", tmp_path, *runs, checkpoints=1500, batch=2), cases, strict=True):
+        measured, want = np.array(losses(curve)[150:]), _floor(rate, delay, 2)
+        blocks = measured[: len(measured) // 20 * 20].reshape(20, -1).mean(axis=1)
+        assert abs(measured.mean() - want) < 3.5 * blocks.std(ddof=1) / np.sqrt(20), (rate, delay)
+        assert measured.mean() == pytest.approx(want, rel=0.15)
 
 
 # -- what goes wrong, and what is kept -----------------------------------------------------------------
@@ -195,6 +198,19 @@ def test_runs_are_replayed_once(tmp_path):
     apart = replay(f"{MODELS}:sgd", [ReplayedRun(5, (Phase(together(20, count), 20, 8, checkpoints=10),)) for count in (2, 4)],
                    tmp_path / "other", jobs=2)  # fmt: skip
     assert apart == more
+
+
+def test_what_was_replayed_before_it_was_killed_is_kept(tmp_path):
+    runs = (together(20, 2), 8), (together(20, 4), 8)
+    whole = learned(f"{MODELS}:sgd", tmp_path, *runs)
+    (file,) = tmp_path.glob("*.ndjson")
+    lines = file.read_bytes().splitlines(keepends=True)
+    first = next(number for number, line in enumerate(lines) if b'"replayed"' in line)
+    file.write_bytes(b"".join(lines[: first + 4]) + lines[first + 4][:20])  # in the middle of the second run's curve
+    assert learned(f"{MODELS}:sgd", tmp_path, *runs) == whole
+    (added,) = set(tmp_path.glob("*.ndjson")) - {file}
+    assert added.read_bytes().count(b'"replayed"') == 1
+    assert file.read_bytes().count(b'"replayed"') == 1
 
 
 def test_one_schedule_after_the_other(tmp_path):
