@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ from calibrate.probing import Progress, keeping, run_probes
 from calibrate.profiling import profile_noise_scale
 from calibrate.records import Learned, Problem, Replayed
 from simulator.base.catalog import builder
-from simulator.base.errors import CalibrationError, InputError
+from simulator.base.errors import InputError
 from simulator.base.nearest import did_you_mean
 from simulator.base.scratch import scratch
 from simulator.engine.schedule import Schedule
@@ -35,6 +36,8 @@ PROBLEMS: Mapping[str, tuple[str, str]] = {
 }
 """Models with data that come along: file in ``models/problems``, and function."""
 _PROBE = "replay"
+_VERSION = 1
+"""Of the rules of a replay: a change of ``calibrate/probes/replay.py`` or ``learner.py`` that changes what is learned needs another."""
 
 
 class Phase(NamedTuple):
@@ -184,7 +187,7 @@ def replay(
             for number, share in enumerate(shares):
                 request = requests / f"request-{number}.json"
                 request.write_text(json.dumps({"metric": metric, "runs": [_requested(key, run, requests) for key, run in share]}))
-                out = new_file(_made(folder), _stem(problem), _PROBE)
+                out = new_file(_made(folder), f"{_stem(problem)}-{os.getpid()}", _PROBE)  # two commands may begin at once
                 out.touch()  # so that the next one gets another name
                 outs.append(out)
                 asked.append(([*_arguments(target), "--request", str(request)], out))
@@ -226,10 +229,11 @@ def noise_scale_of(
     name = f"noise-{hashlib.sha256(f'{_identity(target)} {batch} {epochs:g}'.encode()).hexdigest()[:12]}"
     for path in sorted(folder.glob(f"{name}-*.ndjson")):
         try:
-            if read_measurements(path).complete:
-                return fit_noise_scale(path).noise_scale
-        except CalibrationError:
+            complete = read_measurements(path).complete
+        except MeasurementsError:
             continue  # damaged: it is measured again
+        if complete:
+            return fit_noise_scale(path).noise_scale
     path = profile_noise_scale(
         target, name, batch=batch, epochs=epochs, python=python, timeout_s=timeout_s, folder=folder, progress=progress
     )
@@ -251,8 +255,8 @@ def _requested(key: str, run: ReplayedRun, folder: Path) -> dict[str, object]:
 
 
 def _key(target: str, run: ReplayedRun) -> str:
-    """Of all that decides what is learned in a run, but for versions of software and modules that the problem imports."""
-    found = hashlib.sha256(_identity(target).encode())
+    """Of all that decides what is learned in a run, but for versions of software, and what the problem's file imports or reads."""
+    found = hashlib.sha256(f"{_VERSION} {_identity(target)}".encode())
     found.update(str(run.seed).encode())
     for phase in run.phases:
         found.update(phase.schedule.written())

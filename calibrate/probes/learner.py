@@ -44,6 +44,7 @@ class Learner:
         self.samples, self.valid_samples = _length(tf, self.x), _length(tf, self.valid_x)
         if not getattr(self.model, "optimizer", None) or not getattr(self.model, "loss", None):
             raise UsageError(f"{WANTED}; this model is not compiled with both")
+        self._check_compiled()
         self._steps = training.ModelSteps(tf, (self.model, None, None), mixed=False)
         if not self.model.built:
             self.model(self._rows(self.x, [0]), training=False)
@@ -54,6 +55,19 @@ class Learner:
         self._make_optimizers(self.model.optimizer)
         self._made: dict[Any, Any] = {}
         self._predict = tf.function(lambda x: self.model(x, training=False), reduce_retracing=True)
+
+    def _check_compiled(self) -> None:
+        """Refuse a loss that is no mean over samples, and what else would be replayed as something else."""
+        model = self.model
+        if len(getattr(model, "outputs", None) or [0]) > 1:
+            raise UsageError("the model has several outputs; what is replayed has one, with one loss")
+        reduction = getattr(model.loss, "reduction", "mean")
+        if reduction not in ("sum_over_batch_size", "mean", "mean_with_sample_weight", "auto"):
+            raise UsageError(f"the loss is reduced by {reduction!r}; gradients of several batches are averaged, so it must be a mean")
+        if (getattr(model, "get_compile_config", dict)() or {}).get("loss_weights"):
+            raise UsageError("the model is compiled with loss_weights, which are not replayed; leave them out")
+        if type(model.optimizer).__name__ == "LossScaleOptimizer":
+            raise UsageError("the model is compiled for mixed_float16, whose loss scaling is not replayed; build it in float32")
 
     # -- the data --------------------------------------------------------------------------
 
@@ -202,7 +216,7 @@ class Learner:
         found = {"loss": float(self._steps.loss_of(self.valid_y, predicted, []))}
         self.model.reset_metrics()
         own = self.model.compute_metrics(self.valid_x, self.valid_y, predicted)
-        found.update((name, float(value)) for name, value in own.items() if name != "loss")
+        found.update((name, float(value)) for name, value in own.items() if name != "loss" and not np.ndim(value))
         for name, value in self._of_classes(predicted).items():
             found.setdefault(name, value)
         return found

@@ -33,8 +33,9 @@ class Stream:
 
     def take(self, count: int) -> Any:
         """The next samples."""
-        while len(self._left) < count:
-            self._left = self._np.concatenate((self._left, self._rng.permutation(self._samples)))
+        missing = -(-(count - len(self._left)) // self._samples)
+        if missing > 0:
+            self._left = self._np.concatenate([self._left, *(self._rng.permutation(self._samples) for _ in range(missing))])
         taken, self._left = self._left[:count], self._left[count:]
         return taken
 
@@ -45,8 +46,7 @@ class Phase:
     def __init__(self, np: Any, its: dict[str, Any]) -> None:
         with np.load(its["schedule"], allow_pickle=False) as arrays:
             rule = json.loads(arrays["rule"].tobytes())
-            self.time_s, self.worker = arrays["time_s"], arrays["worker"]
-            self.read, self.applied = arrays["read"], arrays["applied"]
+            self.time_s, self.read, self.applied = arrays["time_s"], arrays["read"], arrays["applied"]
         self.workers, self.averaged, self.every, self.neighbours = (rule[name] for name in ("workers", "averaged", "every", "neighbours"))
         self.batch = its["batch"]
         self.updates = its["updates"]
@@ -297,7 +297,7 @@ class Replay:
             raise UsageError(f"the model has no metric {wanted!r}; it has {', '.join(found)}")
         finite = {name: value for name, value in found.items() if math.isfinite(value)}
         self._recorder.write("learned", run=run["name"], time_s=at_s, updates=updates, samples=samples, metrics=finite)
-        progress(self._done, self._total, run["name"])
+        progress(self._done, self._total, "updates replayed")
         return math.isfinite(found["loss"])
 
 
@@ -329,6 +329,8 @@ def main() -> int:
         tf.config.threading.set_intra_op_parallelism_threads(1)
         tf.config.threading.set_inter_op_parallelism_threads(1)
         tf.config.experimental.enable_op_determinism()
+        for gpu in tf.config.list_physical_devices("GPU"):  # that several processes may share
+            tf.config.experimental.set_memory_growth(gpu, True)
         device, kind = environment.choose_device(tf, None)
         recorder.write("fingerprint", **environment.fingerprint(tf, device, kind))
         with tf.device(device):

@@ -9,15 +9,12 @@ batch saves no steps. Nothing here knows where a noise scale is from (``simulato
 from __future__ import annotations
 
 import math
-from statistics import NormalDist
 
 from simulator.results.intervals import combined
 from simulator.spec.figures import Estimate
 from simulator.spec.noise_scale import NoiseScale
 
-__all__ = ["NoiseScale", "noise_quantile", "samples_factor", "samples_ratio", "samples_to_target", "steps_to_target"]
-
-_Z90 = NormalDist().inv_cdf(0.95)
+__all__ = ["NoiseScale", "samples_factor", "samples_ratio", "samples_to_target"]
 
 
 def samples_ratio(batch: float, reference: float, noise: float) -> float:
@@ -72,30 +69,3 @@ def samples_to_target(noise: NoiseScale, batch: float, reference: float, samples
     low = combined(math.log(samples.low / samples.mean), math.log(factor.low / factor.mean)) if samples.low > 0 else -math.inf
     high = combined(math.log(samples.high / samples.mean), math.log(factor.high / factor.mean))
     return Estimate(mean=mean, low=mean * math.exp(low), high=mean * math.exp(high))
-
-
-def steps_to_target(samples: Estimate, batch: float) -> Estimate:
-    """Steps, of the samples that a target takes at a batch."""
-    return Estimate(mean=samples.mean / batch, low=samples.low / batch, high=samples.high / batch)
-
-
-def noise_quantile(noise: NoiseScale, probability: float) -> float:
-    """The noise scale that is not exceeded with some probability, for draws: infinity where the gradient may be nothing but noise.
-
-    The share of a batch's square gradient norm that is signal, B / (B + N), has nearly normal errors, N itself has not. So on each side
-    of its middle that share, at a batch as large as the noise scale, is normal with the 5% or 95% point that the interval says.
-
-    Examples
-    --------
-    >>> its = NoiseScale(samples=1000, low=500)
-    >>> round(noise_quantile(its, 0.5)), round(noise_quantile(its, 0.05)), noise_quantile(its, 0.95) > 1e6, noise_quantile(its, 0.99)
-    (1000, 500, True, inf)
-    """
-    unit = noise.samples or noise.high or 0.0
-    if not unit:
-        return noise.samples
-    middle = unit / (unit + noise.samples)
-    end = noise.low if probability < 0.5 else noise.high
-    share_at_end = 0.0 if end is None else unit / (unit + end)
-    share = middle + (share_at_end - middle) * abs(NormalDist().inv_cdf(probability)) / _Z90
-    return max(unit / share - unit, 0.0) if share > 0 else math.inf

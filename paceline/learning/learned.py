@@ -39,7 +39,7 @@ __all__ = [
     "widened_time",
 ]
 
-_FALLING = re.compile(r"loss|error|mae|mse|perplexity|divergence|entropy", re.IGNORECASE)
+_FALLING = re.compile(r"loss|error|mae|mse|mape|msle|perplexity|divergence|entropy|hinge|poisson|huber|logcosh", re.IGNORECASE)
 """Metrics that are better when they are smaller, where nothing else is said."""
 _TARGET = re.compile(r"\s*([A-Za-z_][\w.\-]*)\s*(<=|>=|=)\s*([-+0-9.eE]+)\s*")
 
@@ -153,7 +153,9 @@ class LearnedWay(Spec):
     staleness: float = Field(description="mean staleness of its updates, mean of the runs")
     samples_per_s: float = Field(description="predicted throughput, mean")
     usd_per_hour: float | None = Field(description="US dollars per hour for all nodes; null without a price")
-    runs: tuple[LearnedRun, ...] = Field(description="one for each seed")
+    batch: int = Field(description="samples of each gradient of the replay")
+    epochs: float | None = Field(description="passes over the training data that it made: whole updates; null where a run diverged")
+    runs: tuple[LearnedRun, ...] = Field(min_length=1, description="one for each seed")
     time_s: Range | None = Field(description="time to the target of the runs that reached it; null: none did")
     time_low_s: float | None = Field(description="low end of the time, with what the prediction of the throughput is uncertain by")
     time_high_s: float | None = Field(description="high end of it")
@@ -190,11 +192,10 @@ class Learned(Short, Spec):
     problem: str = Field(description="the model and its data")
     samples: int = Field(description="in its training data")
     optimizer: str = Field(description="with which it is trained")
-    batch: int = Field(description="samples of each gradient of the replay")
-    epochs: float = Field(description="passes over the training data that each way makes")
+    epochs: float = Field(description="passes over the training data that were asked for")
     stand_in: bool = Field(description="whether the problem is another model than the scenario's workload, whose times are simulated")
     target: Target
-    ways: tuple[LearnedWay, ...] = Field(description="in the order in which they were asked for")
+    ways: tuple[LearnedWay, ...] = Field(min_length=1, description="in the order in which they were asked for")
     warnings: tuple[str, ...] = Field(default=(), description="what to know before trusting the answer")
 
     def ranked(self, by: Literal["time_s", "cost_usd"]) -> list[LearnedWay]:
@@ -251,14 +252,15 @@ class Learned(Short, Spec):
         yield f"{same}: {costs}{others}."
 
     def _of_one(self, its: LearnedWay, first: LearnedWay | None) -> Iterator[str]:
-        if its is first:
-            return
         runs = len(its.runs)
         if its.diverged:
             yield f"{_capital(its.name)} diverges in {its.diverged} of {runs} runs: its loss becomes no finite number."
-        if its.reached < runs - its.diverged and (first is not None or its.reached):
+        if its is first or its.always:
+            return
+        if its.diverged < runs:
             last = f"; it ends at {_range(its.last)}" if its.last is not None else ""
-            yield f"{_capital(its.name)} reaches the target in {its.reached} of {runs} runs within {self._epochs}{last}.{_hint(its)}"
+            epochs = f"{its.epochs:.3g} epochs" if its.epochs is not None else self._epochs
+            yield f"{_capital(its.name)} reaches the target in {its.reached} of {runs} runs within {epochs}{last}.{_hint(its)}"
 
     @property
     def _epochs(self) -> str:

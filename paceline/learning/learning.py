@@ -21,7 +21,8 @@ from calibrate.testbed.scenarios import scenario_of
 from paceline.learning.learned import Learned, LearnedPoint, LearnedRun, LearnedWay, Range, Target, TriedRate, widened_time
 from paceline.sweeping.grid import Axis, Grid
 from simulator.base.errors import InputError
-from simulator.base.text import counted
+from simulator.base.spec import keys_of
+from simulator.base.text import counted, listed
 from simulator.catalogue.loading import Source, table_of, with_measured
 from simulator.engine.schedule import Schedule, schedule_of
 from simulator.resolve.resolve import resolve
@@ -35,6 +36,7 @@ from simulator.strategies.catalogue import kind_of, strategy_table
 __all__ = ["Contender", "contenders_of", "learn", "recorded_of"]
 
 Progress = Callable[[int, int, str], None]
+_HOUR_S = 3600.0
 RateScaling = Literal["same", "sqrt", "linear"]
 """What the rate grows with, of the gradients that an update is the mean of."""
 _EXPONENTS: Mapping[RateScaling, float] = {"same": 0.0, "sqrt": 0.5, "linear": 1.0}
@@ -78,7 +80,7 @@ def recorded_of(path: Path) -> Contender:
         )
     schedules = []
     for run in readings.runs:
-        before = min(step.version for step in run.steps) - 1  # the warm-up made versions too
+        before = min(step.read_version for step in run.steps)  # the warm-up made versions too
         steps = [(step.worker, step.applied_s, max(step.read_version - before, 0), step.version - 1 - before) for step in run.steps]
         schedules.append(Schedule.of_steps(steps, setting.workers))
     values = {name: middle for name, (middle, _, _) in PRIORS.items()}
@@ -110,11 +112,13 @@ def contenders_of(
         A combination breaks a rule.
     """
     table, source, beside = table_of(scenario, settings, [key for key, _ in axes])
-    found = []
+    found: list[Contender] = []
+    used: set[str] = set()
     for way in strategies or [""]:
         names, share = _parts(way)
         tables = [_with_strategy(table, name) if name else table for name in names]
         its_axes = [(key, values) for key, values in axes if all(_takes(its, key) for its in tables)]
+        used |= {key for key, _ in its_axes}
         grids = [Grid(with_measured(its, source, beside), its_axes, source=source, beside=beside, prices=prices) for its in tables]
         for its in grids:
             its.check()
@@ -124,6 +128,8 @@ def contenders_of(
             shares = (share, 1.0 - share) if len(scenarios) > 1 else (1.0,)
             its_found.append(Contender(_name(scenarios, share), tuple(zip(scenarios, shares, strict=True))))
         found += _told_apart(its_found, grids[0].combination)
+    if unused := [key for key, _ in axes if key not in used]:
+        raise InputError(f"`over` {unused[0]}: none of these ways of training has such a key; look at its spelling, or leave it out")
     if prices is not None:
         prices.check()
     return found
@@ -165,8 +171,9 @@ def _name(scenarios: Sequence[Scenario], share: float) -> str:
 
 def _takes(table: Mapping[str, object], key: str) -> bool:
     """Whether a scenario of this strategy has a key: one device has no number of workers."""
-    section, _, name = key.partition(".")
-    return section != "strategy" or not name or name in kind_of(table.get("strategy")).model_fields
+    section, _, rest = key.partition(".")
+    name = rest.partition(".")[0]
+    return section != "strategy" or not name or name in keys_of(kind_of(table.get("strategy")))
 
 
 def _told_apart(found: list[Contender], combination: Callable[[int], Mapping[str, object]]) -> list[Contender]:
@@ -227,23 +234,40 @@ def learn(
         ReplayedRun(seed, tuple(_phases(its, seed, rate, rate_scaling, batch, by_staleness, checkpoints)))
         for its in prepared for rate in rates for seed in range(seeds)
     ]  # fmt: skip
-    curves = iter(replay(problem, runs, folder, metric=target.metric, python=python, jobs=jobs, timeout_s=timeout_s, progress=progress))
+    replayed = replay(problem, runs, folder, metric=target.metric, python=python, jobs=jobs, timeout_s=timeout_s, progress=progress)
+    _check_target(target, replayed)
+    curves = iter(replayed)
     ways = []
     for its in prepared:
-        tried = [_way(its, rate, [next(curves) for _ in range(seeds)], target) for rate in rates]
+        tried = [_way(its, rate, batch, about.samples, [next(curves) for _ in range(seeds)], target) for rate in rates]
         best = min(tried, key=lambda way: _order(way, target))
         ways.append(best.model_copy(update={"tried": tuple(one for way in tried for one in way.tried)}))
     return Learned(
         problem=problem,
         samples=about.samples,
         optimizer=about.optimizer,
-        batch=batch or contenders[0].parts[0][0].batch,
         epochs=epochs,
-        stand_in=not _is_workload(about.parameters, contenders[0].parts[0][0]),
+        stand_in=not is_workload(about.parameters, contenders[0].parts[0][0]),
         target=target,
         ways=tuple(ways),
         warnings=tuple(_warned(about.parameters, prepared, batch)),
     )
+
+
+def _check_target(target: Target, curves: Sequence[Curve]) -> None:
+    """Do nothing where the target is one that is to be reached by learning.
+
+    Raises
+    ------
+    InputError
+        There is no such metric, or the model has reached it before the first update.
+    """
+    names = dict.fromkeys(name for curve in curves for point in curve.points for name in point.metrics)
+    if target.metric not in names:
+        raise InputError(f"the model has no metric {target.metric!r}; it has {', '.join(names)}")
+    if all(target.reached_by(curve.points[0].metrics.get(target.metric)) for curve in curves):
+        other = f"{target.metric}{'>=' if target.at_most else '<='}{target.value:g}"
+        raise InputError(f"`target`: {target.in_words} is reached before the first update already; did you mean {other}?")
 
 
 def _gradients(contender: Contender, samples: int, epochs: float, batch: int | None) -> tuple[int, ...]:
@@ -281,18 +305,19 @@ def _phases(
         yield Phase(schedule, len(schedule), batch or scenario.batch, scaled, by_staleness, points)
 
 
-def _way(its: _Prepared, rate: float, curves: Sequence[Curve], target: Target) -> LearnedWay:
+def _way(its: _Prepared, rate: float, batch: int | None, samples: int, curves: Sequence[Curve], target: Target) -> LearnedWay:
     (scenario, _), result = its.contender.parts[-1], its.results[-1]
     runs = tuple(_run(seed, curve, target, _Clock(its, seed)) for seed, curve in enumerate(curves))
     times = Range.of([run.reached_s for run in runs if run.reached_s is not None])
-    usd = usd_per_hour(scenario)
-    rate_of = result.throughput_samples_per_s
+    rates = [one.throughput_samples_per_s for one in its.results]
     low, high = (None, None)
-    if times is not None and rate_of.low > 0:
-        low, high = widened_time(times, rate_of.low / rate_of.mean, rate_of.high / rate_of.mean)
-    cost = None
-    if usd is not None and times is not None:
-        cost = Range.of([run.reached_s * usd / 3600.0 for run in runs if run.reached_s is not None])
+    if times is not None and not its.contender.recorded and all(one.low > 0 for one in rates):
+        low, high = widened_time(times, min(one.low / one.mean for one in rates), max(one.high / one.mean for one in rates))
+    costs = [_Clock(its, seed).usd(run.reached_s) for seed, run in enumerate(runs) if run.reached_s is not None]
+    samples_per_s = result.throughput_samples_per_s.mean
+    if its.contender.recorded:
+        every = [run[0] for run in its.schedules]
+        samples_per_s = statistics.fmean(len(one) / float(one.time_s[-1]) for one in every) * scenario.batch
     ended = [run.last for run in runs if run.last is not None and not run.diverged]
     tried = TriedRate(
         rate=rate,
@@ -308,13 +333,15 @@ def _way(its: _Prepared, rate: float, curves: Sequence[Curve], target: Target) -
         tried=(tried,),
         workers=scenario.replicas,
         staleness=_staleness(its),
-        samples_per_s=rate_of.mean,
-        usd_per_hour=usd,
+        batch=batch or scenario.batch,
+        epochs=None if any(run.diverged for run in runs) else max(run.points[-1].samples for run in runs) / samples,
+        samples_per_s=samples_per_s,
+        usd_per_hour=usd_per_hour(scenario),
         runs=runs,
         time_s=times,
         time_low_s=low,
         time_high_s=high,
-        cost_usd=cost,
+        cost_usd=Range.of([one for one in costs if one is not None]),
         samples=Range.of([float(run.reached_samples) for run in runs if run.reached_samples is not None]),
         last=Range.of(ended),
     )
@@ -324,18 +351,30 @@ class _Clock:
     """When something happens in a job whose steps begin at 0: later by its start, and by what happens between its steps."""
 
     def __init__(self, its: _Prepared, seed: int) -> None:
-        self._stretches = []
-        begins_s = before_s = 0.0
-        for result, schedule in zip(its.results, its.schedules[seed], strict=True):
-            first_s, ratio = _beside(result)
-            self._stretches.append((begins_s, before_s + first_s, ratio))
+        self._stretches = []  # of each part: when its steps begin without the job, and in it, how much longer it takes, its price
+        begins_s, later_s = 0.0, _beside(its.results[0])[0]
+        for result, schedule, (scenario, _) in zip(its.results, its.schedules[seed], its.contender.parts, strict=True):
+            ratio = _beside(result)[1]
+            self._stretches.append((begins_s, later_s, ratio, usd_per_hour(scenario)))
             begins_s += float(schedule.time_s[-1])
-            before_s += first_s + ratio * float(schedule.time_s[-1])
+            later_s += ratio * float(schedule.time_s[-1])
 
     def at(self, time_s: float) -> float:
         """Seconds of the job when steps have gone on for some time."""
-        begins_s, later_s, ratio = next(its for its in reversed(self._stretches) if its[0] <= time_s)
+        begins_s, later_s, ratio, _ = next(its for its in reversed(self._stretches) if its[0] <= time_s)
         return later_s + ratio * (time_s - begins_s)
+
+    def usd(self, job_s: float) -> float | None:
+        """US dollars of the job until then; none without a price of every part of it."""
+        begin_s = [0.0, *(later_s for _, later_s, *_ in self._stretches[1:])]
+        spent = 0.0
+        for (*_, usd), from_s, until_s in zip(self._stretches, begin_s, [*begin_s[1:], math.inf], strict=True):
+            if from_s >= job_s:
+                break
+            if usd is None:
+                return None
+            spent += (min(job_s, until_s) - from_s) / _HOUR_S * usd
+        return spent
 
 
 def _beside(result: Result) -> tuple[float, float]:
@@ -349,7 +388,8 @@ def _beside(result: Result) -> tuple[float, float]:
 
 def _run(seed: int, curve: Curve, target: Target, clock: _Clock) -> LearnedRun:
     points = tuple(_point(its, clock) for its in curve.points)
-    reached = next((its for its in points if target.reached_by(its.metrics.get(target.metric))), None)
+    # before the first update nothing has been learned
+    reached = next((its for its in points[1:] if target.reached_by(its.metrics.get(target.metric))), None)
     values = [its.metrics[target.metric] for its in points if target.metric in its.metrics]
     return LearnedRun(
         seed=seed,
@@ -378,18 +418,23 @@ def _order(way: LearnedWay, target: Target) -> tuple[float, float, float]:
     return (-way.reached, way.time_s.median if way.time_s is not None else 0.0, end if target.at_most or way.last is None else -end)
 
 
-def _is_workload(parameters: int, scenario: Scenario) -> bool:
+def is_workload(parameters: int, scenario: Scenario) -> bool:
     """Whether a model seems to be the one whose steps are simulated: it has as many parameters."""
     return abs(scenario.workload.parameter_bytes - 4.0 * parameters) < 1.0
 
 
 def _warned(parameters: int, prepared: Sequence[_Prepared], batch: int | None) -> Iterator[str]:
-    scenario = prepared[0].contender.parts[0][0]
-    if not _is_workload(parameters, scenario):
+    loads = {one.contender.parts[0][0].workload.name: one.contender.parts[0][0] for one in prepared}
+    scenario = next((its for its in loads.values() if not is_workload(parameters, its)), None)
+    if scenario is not None:
         yield (
             f"the times are those of {scenario.workload.name}, what is learned is that of another model with "
             f"{counted(parameters, 'parameter')}: the order of the ways may carry over, accuracies and samples to the target do not"
         )
-    if batch is not None and batch != scenario.batch:
-        yield f"a step takes the time of {scenario.batch:,} samples, and learns from {batch:,}"
+    others = sorted({its.batch for one in prepared for its, _ in one.contender.parts if batch is not None and its.batch != batch})
+    if others:
+        yield f"a step takes the time of {listed([f'{its:,}' for its in others], 'or')} samples, and learns from {batch:,}"
+    for one in prepared:
+        if one.contender.recorded and len(one.contender.recorded) < len(one.schedules):
+            yield f"{one.contender.name} has {counted(len(one.contender.recorded), 'run')}: schedules are replayed with several seeds each"
     yield from dict.fromkeys(its.text for one in prepared for result in one.results for its in result.warnings)

@@ -20,11 +20,11 @@ from pydantic import Field
 from calibrate.learning import noise_scale_of, problem_of
 from paceline.learning.batch import samples_to_target
 from paceline.learning.learned import Learned, LearnedWay, Range, Target
-from paceline.learning.learning import Contender, learn
+from paceline.learning.learning import Contender, is_workload, learn
 from paceline.planning.space import Space
 from paceline.ranges import doubled
 from paceline.sweeping import sweep
-from simulator.base.errors import InputError
+from simulator.base.errors import InputError, ScenarioError
 from simulator.base.short import Short
 from simulator.base.spec import Spec
 from simulator.base.table import Column, Row, Table
@@ -32,7 +32,7 @@ from simulator.base.text import counted, format_number, format_seconds, format_u
 from simulator.memory import does_not_fit
 from simulator.resolve.resolve import resolve
 from simulator.results.cost import usd_per_hour
-from simulator.results.results import Result
+from simulator.results.results import Failure, Result
 from simulator.scenario import Scenario
 from simulator.spec.figures import Estimate
 from simulator.spec.noise_scale import NoiseScale
@@ -43,7 +43,7 @@ __all__ = ["Considered", "Limits", "TargetPlan", "plan_to_target"]
 Progress = Callable[[int, int, str], None]
 _MOST_REPLAYED = 12
 """Configurations that are replayed at most: each takes as many runs as there are seeds and rates."""
-_EACH_ROUND = 3
+_EACH_ROUND, _MOST_REASONS = 3, 5
 _HOUR_S = 3600.0
 
 
@@ -52,6 +52,12 @@ class Limits(Spec):
 
     deadline_s: float | None = Field(default=None, description="most time to the target; null: any")
     budget_usd: float | None = Field(default=None, description="most US dollars to the target; null: any")
+
+    def kept_by(self, its: Considered) -> bool:
+        """Whether a configuration reaches the target, and within them."""
+        late = self.deadline_s is not None and its.takes_s > self.deadline_s
+        dear = self.budget_usd is not None and (its.costs_usd is None or its.costs_usd > self.budget_usd)
+        return math.isfinite(its.takes_s) and not late and not dear
 
 
 class Considered(Spec):
@@ -101,20 +107,15 @@ class TargetPlan(Short, Spec):
         """Configurations with which the model really learned."""
         return tuple(its for its in self.considered if its.learned is not None)
 
-    def _within(self, its: Considered) -> bool:
-        late = self.limits.deadline_s is not None and its.takes_s > self.limits.deadline_s
-        dear = self.limits.budget_usd is not None and (its.costs_usd is None or its.costs_usd > self.limits.budget_usd)
-        return math.isfinite(its.takes_s) and not late and not dear
-
     @property
     def fastest(self) -> Considered | None:
         """The one that reaches the target first, of those that were replayed and keep to the limits; none where none does."""
-        return min(filter(self._within, self.replayed), key=lambda its: its.takes_s, default=None)
+        return min(filter(self.limits.kept_by, self.replayed), key=lambda its: its.takes_s, default=None)
 
     @property
     def cheapest(self) -> Considered | None:
         """The one that costs least, likewise; none without prices."""
-        priced = [(its.costs_usd, its) for its in self.replayed if self._within(its) and its.costs_usd is not None]
+        priced = [(its.costs_usd, its) for its in self.replayed if self.limits.kept_by(its) and its.costs_usd is not None]
         return min(priced, key=lambda pair: pair[0])[1] if priced else None
 
     @property
@@ -296,43 +297,56 @@ def plan_to_target(
     ------
     InputError
         One device does not reach the target, or the problem cannot be used.
+    ScenarioError
+        Nothing fits into memory, or can be simulated.
     CalibrationError
         The user's function or model failed.
     """
     course = _Course(problem, target, epochs, seeds, rates, folder, python, jobs, timeout_s, progress)
-    problem_of(problem, folder, python, timeout_s)  # refused before anything takes long
-    configurations = list(_configurations(space))
+    about = problem_of(problem, folder, python, timeout_s)  # refused before anything takes long
+    configurations, too_large = _configurations(space)
     tell = progress if progress is not None else (lambda *_: None)
     swept = sweep(
         [scenario for _, scenario in configurations], out, jobs=jobs, force=force,
         progress=lambda done, total: tell(done, total, "simulations"),
     )  # fmt: skip
     simulated = [(name, its) for (name, _), its in zip(configurations, swept, strict=True) if isinstance(its, Result)]
-    swept_failed = [f"{configurations[place][0]}: could not be simulated" for place in swept.failed]
+    failed = [(configurations[place][0], its.failed.text) for place in swept.failed if isinstance(its := swept[place], Failure)]
+    refused = [*((its.name, its.text) for its in space.refused), *too_large, *failed]
+    if not simulated:
+        raise ScenarioError(*(f"{name}: {text}" for name, text in refused[:_MOST_REASONS]))
     batch = min(result.scenario.batch for _, result in simulated)
     reference, learned = _reference(course, space.base, batch)
-    noise = space.base.workload.noise_scale or _measured(course, batch)
+    given = space.base.workload.noise_scale if is_workload(about.parameters, space.base) else None  # that of another model says nothing
+    noise = given or _measured(course, batch)
     considered = [_considered(name, result, noise, batch, reference) for name, result in simulated]
     considered, learned = _replayed(considered, learned, course, limits)
     found = TargetPlan(
         target=target, limits=limits, reference_batch=batch, reference=reference, noise_scale=noise,
-        considered=tuple(considered), refused=(*(f"{its.name}: {its.text}" for its in space.refused), *swept_failed), learned=learned,
+        considered=tuple(considered), refused=tuple(f"{name}: {text}" for name, text in refused), learned=learned,
     )  # fmt: skip
     best = found.fastest or found.considered[0]
     order = sorted(found.considered, key=lambda its: (its is not best, its.learned is None, its.takes_s))
     return found.model_copy(update={"considered": tuple(order)})
 
 
-def _configurations(space: Space) -> Iterator[tuple[str, Scenario]]:
-    """Every configuration that fits into memory, with its name."""
+def _configurations(space: Space) -> tuple[list[tuple[str, Scenario]], list[tuple[str, str]]]:
+    """Every configuration with its name; and of those that do not fit into memory, why."""
     several = len({line.first.batch for line in space.lines}) > 1
+    found, too_large = [], []
     for line in space.lines:
         counts = list(line.scenarios)
         tried = set(doubled(counts[0], counts[-1])) if line.searched else set(counts)
         for workers, scenario in line.scenarios.items():
-            if workers in tried and does_not_fit(resolve(scenario)) is None:
-                batch = f", batch {scenario.batch:,}" if several and "batch" not in line.title(workers) else ""
-                yield f"{line.title(workers)}{batch}", scenario
+            if workers not in tried:
+                continue
+            title = line.title(workers)
+            name = f"{title}, batch {scenario.batch:,}" if several and "batch" not in title else title
+            if (why := does_not_fit(resolve(scenario))) is None:
+                found.append((name, scenario))
+            else:
+                too_large.append((name, why))
+    return found, too_large
 
 
 def _reference(course: _Course, base: Scenario, batch: int) -> tuple[Estimate, Learned]:
@@ -384,14 +398,16 @@ def _replayed(considered: list[Considered], learned: Learned, course: _Course, l
             break
         found = course.learn([Contender(its.name, ((its.scenario, 1.0),)) for its in chosen])
         done |= {way.name: way for way in found.ways}
-        learned = found.model_copy(update={"ways": tuple(done.values())})
+        warnings = tuple(dict.fromkeys((*learned.warnings, *found.warnings)))
+        learned = found.model_copy(update={"ways": tuple(done.values()), "warnings": warnings})
         considered = [its.model_copy(update={"learned": done.get(its.name)}) for its in considered]
     return considered, learned
 
 
 def _next(considered: Sequence[Considered], limits: Limits, *, first: bool) -> list[Considered]:
     """Those to be replayed next: at first the fastest and the cheapest of each strategy by estimate."""
-    left = [its for its in considered if its.learned is None and (limits.deadline_s is None or its.time_s.low <= limits.deadline_s)]
+    late_s = math.inf if limits.deadline_s is None else limits.deadline_s
+    left = [its for its in considered if its.learned is None and min(its.time_s.low, its.least_s) <= late_s]
     if first:
         kinds = dict.fromkeys(its.scenario.strategy.way for its in left)
         found: dict[str, Considered] = {}
@@ -401,9 +417,9 @@ def _next(considered: Sequence[Considered], limits: Limits, *, first: bool) -> l
                 best = min(own, key=key)
                 found.setdefault(best.name, best)
         return sorted(found.values(), key=_by_time)
-    best_s = min((its.takes_s for its in considered if its.learned is not None), default=math.inf)
-    costs = [its.costs_usd for its in considered if its.learned is not None and its.costs_usd is not None]
-    best_usd = min(costs, default=math.inf)
+    good = [its for its in considered if its.learned is not None and limits.kept_by(its)]
+    best_s = min((its.takes_s for its in good), default=math.inf)
+    best_usd = min((its.costs_usd for its in good if its.costs_usd is not None), default=math.inf)
     better = [its for its in left if its.takes_s < best_s or (its.costs_usd is not None and its.costs_usd < best_usd)]
     if not better:
         return sorted((its for its in left if its.least_s < best_s), key=lambda its: its.least_s)[:_EACH_ROUND]

@@ -48,12 +48,13 @@ def curves_figure(learned: Learned, metric: str) -> go.Figure:
             x=times_s[-1:].tolist(), y=middle[-1:].tolist(), mode="markers", hoverinfo="skip",
             marker={"size": 9, "symbol": marker_symbol(number), "color": series_colour(number)},
         )  # fmt: skip
+    title = plot_text(metric)
     every = [span for span in spans if span is not None]
     times = [float(one) for times_s, _ in every for one in (times_s[0], times_s[-1])]
     values = [float(one) for _, three in every for one in three.ravel()]
     falls = metric == "loss"
-    y_axis = log_axis([*values, learned.target.value] if _is_target(learned, metric) else values, metric) if falls else linear_axis(
-        max(values, default=1.0), metric
+    y_axis = log_axis([*values, learned.target.value] if _is_target(learned, metric) else values, title) if falls else linear_axis(
+        max(values, default=1.0), title
     )  # fmt: skip
     if times and _is_target(learned, metric):
         figure.add_scatter(
@@ -71,7 +72,7 @@ def _is_target(learned: Learned, metric: str) -> bool:
 def _spread(way: LearnedWay, metric: str) -> tuple[Floats, Floats] | None:
     """Times, and the smallest, middle and largest value of the runs at each, shape (3, times); none without two validations."""
     curves = []
-    for run in way.runs:
+    for run in (its for its in way.runs if not its.diverged):
         points = [(point.time_s, point.metrics[metric]) for point in run.points[1:] if metric in point.metrics]
         if len(points) > 1:
             curves.append(np.array(points).T)
@@ -97,12 +98,13 @@ def target_figure(learned: Learned) -> go.Figure:
         number = "" if not place else str(place + 1)
         for row, way in enumerate(ways):
             its = {"time": way.time_s, "cost": way.cost_usd, "rate": None}[panel]
-            _add_row(figure, way, its, names[row], len(ways) - 1 - row, f"x{number}", panel)
+            _add_row(figure, way, its, row, len(ways) - 1 - row, f"x{number}", panel)
         width = 1.0 / len(panels)
         axes[f"xaxis{number}"] = {
             **_axis_of(panel, ways), "domain": [place * width + (0.02 if place else 0.0), (place + 1) * width - 0.02], "anchor": "y",
         }  # fmt: skip
-    y_axis = {"type": "category", "categoryorder": "array", "categoryarray": names, "automargin": True, "ticks": ""}
+    rows = list(range(len(ways)))
+    y_axis = {"tickvals": rows, "ticktext": names, "range": [-0.6, len(ways) - 0.4], "automargin": True, "ticks": "", "zeroline": False}
     height = _AROUND_PX + _ROW_PX * len(ways)
     figure.update_layout(layout(margin={"l": 210, "r": 14, "t": 8, "b": 48}, height=height, yaxis=y_axis, **axes))
     return figure
@@ -116,7 +118,7 @@ def _axis_of(panel: str, ways: Sequence[LearnedWay]) -> dict[str, object]:
     return linear_axis(high, "Time to target (s)" if panel == "time" else "Cost to target (US dollars)")
 
 
-def _add_row(figure: go.Figure, way: LearnedWay, its: Range | None, name: str, colour: int, axis: str, panel: str) -> None:
+def _add_row(figure: go.Figure, way: LearnedWay, its: Range | None, row: int, colour: int, axis: str, panel: str) -> None:
     if panel == "rate":
         value, error, text = way.samples_per_s, None, f"{format_number(way.samples_per_s)} samples/s"
     elif its is None:
@@ -129,7 +131,7 @@ def _add_row(figure: go.Figure, way: LearnedWay, its: Range | None, name: str, c
         text = f"{said(its.median)} ({said(its.low)} to {said(its.high)}), {way.reached} of {len(way.runs)} runs"
     hollow = not way.always and panel != "rate"
     figure.add_scatter(
-        x=[value], y=[name], xaxis=axis, yaxis="y", mode="markers", error_x=error, hoverinfo="text",
+        x=[value], y=[row], xaxis=axis, yaxis="y", mode="markers", error_x=error, hoverinfo="text",
         hovertext=[f"<b>{plot_text(way.name)}</b><br>{text}"],
         marker={"size": 10, "symbol": marker_symbol(colour) + ("-open" if hollow else ""), "color": series_colour(colour)},
     )  # fmt: skip

@@ -465,6 +465,7 @@ def _add_learned(found: Sections, learned: Learned) -> None:
     found.values.update(
         learned=learned,
         learned_metric=metric if metric != "loss" else "",
+        learned_batches=listed([f"{batch:,}" for batch in sorted({way.batch for way in learned.ways})], "or"),
         learned_runs=counted(len(learned.ways[0].runs), "run"),
         learned_title=f"{first.name} is first to reach {learned.target.in_words}"
         if first

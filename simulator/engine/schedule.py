@@ -67,16 +67,6 @@ class Schedule:
         return len(self.time_s)
 
     @property
-    def servers(self) -> int:
-        """Shares of the model that are updated each by itself."""
-        return max(int(self.read.shape[1]), 1)
-
-    @property
-    def batches_an_update(self) -> int:
-        """Batches that are computed for an update, thrown away or not."""
-        return 1 if self.read.shape[1] else self.workers * self.every
-
-    @property
     def mean_staleness(self) -> float:
         """Mean number of updates between an update's read and its application; 0 where all update together."""
         return float((self.applied - self.read).mean()) if self.read.size else 0.0

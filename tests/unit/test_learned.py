@@ -35,16 +35,15 @@ def way(name, *reached, usd=2.0, diverged=0):
     cost = None if usd is None else Range.of([its * usd / 3600 for its in found])
     low, high = widened_time(times, 0.9, 1.1) if times else (None, None)
     return LearnedWay(
-        name=name, scenario=SCENARIO, rate=1.0, tried=(TRIED,), workers=8, staleness=0.0, samples_per_s=100.0, usd_per_hour=usd,
+        name=name, scenario=SCENARIO, rate=1.0, tried=(TRIED,), batch=8, epochs=20.0,
+        workers=8, staleness=0.0, samples_per_s=100.0, usd_per_hour=usd,
         runs=runs, time_s=times, time_low_s=low, time_high_s=high, cost_usd=cost, samples=Range.of([40.0]) if found else None,
         last=Range.of([0.97]),
     )  # fmt: skip
 
 
 def learned(*ways):
-    return Learned(
-        problem="p", samples=10, optimizer="SGD", batch=1, epochs=20, stand_in=True, target=Target.of("accuracy=0.95"), ways=ways
-    )
+    return Learned(problem="p", samples=10, optimizer="SGD", epochs=20, stand_in=True, target=Target.of("accuracy=0.95"), ways=ways)
 
 
 def test_the_first_and_the_cheapest():
@@ -73,6 +72,7 @@ def test_one_that_misses_the_target_is_never_first():
     said = " ".join(its.sentences)
     assert "Async reaches the target in 2 of 3 runs within 20 epochs; it ends at 0.97" in said
     assert "Ssp diverges in 2 of 3 runs" in said
+    assert "Ssp reaches the target in 0 of 3 runs" in said
     none = learned(way("async", 1.0, None, None), way("sync", None, None, None))
     assert none.first is None
     assert none.sentences[0] == "No way of training always reaches accuracy of at least 0.95 within 20 epochs; async did in 1 of 3 runs."
@@ -134,6 +134,13 @@ def test_contenders():
     assert (before.strategy.mode, share, after.strategy.mode, rest) == ("sync", 0.25, "async", 0.75)
     own = contenders_of("ring", [], [], [("strategy.workers", 3)], None)
     assert [its.parts[0][0].replicas for its in own] == [3]
+
+
+def test_a_key_that_no_way_has():
+    with pytest.raises(InputError, match=r"`over` strategy\.wrokers: none of these ways of training has such a key"):
+        contenders_of("async-ps", [("strategy.wrokers", [4, 8])], ["single", "async-ps"], [], None)
+    found = contenders_of("ring", [("strategy.compression.kind", ["float16"])], [], [], None)
+    assert len(found) == 1
 
 
 @pytest.mark.parametrize("way", ["sync-ps/async-ps", "sync-ps/async-ps@2", "sync-ps/async-ps@x", "sync-ps@0.5", "nothing"])

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from paceline.learning.batch import NoiseScale, noise_quantile, samples_factor, samples_ratio, samples_to_target, steps_to_target
+from paceline.learning.batch import NoiseScale, samples_factor, samples_ratio, samples_to_target
 from simulator import load_scenario
 from simulator.base.errors import ScenarioError
 from simulator.spec.figures import Estimate
@@ -32,24 +32,10 @@ def test_an_interval_goes_on():
     assert wide.mean == 250
     assert math.log(250 / wide.low) == pytest.approx(math.hypot(math.log(2.5 / 2), math.log(100 / 80)))
     assert math.log(wide.high / 250) == pytest.approx(math.hypot(math.log(3 / 2.5), math.log(125 / 100)))
-    assert steps_to_target(Estimate(mean=250, low=200, high=300), 10) == Estimate(mean=25, low=20, high=30)
 
 
 def test_an_interval_without_an_upper_end_goes_to_no_more_samples():
     assert samples_factor(NoiseScale(samples=1000, low=500), 4000, 1000).low == 1.0
-
-
-def test_quantiles_have_the_ends_of_the_interval():
-    for noise in (
-        NoiseScale(samples=1000, low=500, high=2500),
-        NoiseScale(samples=10, low=0, high=30),
-        NoiseScale(samples=0, low=0, high=9),
-    ):
-        assert noise_quantile(noise, 0.05) == pytest.approx(noise.low, abs=1e-9)
-        assert noise_quantile(noise, 0.5) == pytest.approx(noise.samples)
-        assert noise_quantile(noise, 0.95) == pytest.approx(noise.high)
-    assert noise_quantile(NoiseScale(samples=0), 0.9) == 0
-    assert noise_quantile(NoiseScale(samples=70), 0.9) == pytest.approx(70)
 
 
 def test_a_scenario_may_give_it_and_simulates_the_same():

@@ -28,7 +28,7 @@ def way(name, scenario, speed, *, priced=True, reaches=True):
         runs.append(LearnedRun(seed=seed, diverged=False, points=points, reached_s=reached, reached_samples=256, best=0.9, last=0.9))
     times = Range.of([run.reached_s for run in runs if run.reached_s is not None])
     return LearnedWay(
-        name=name, scenario=scenario, rate=1.0, tried=(TRIED,), workers=2, staleness=0.0, samples_per_s=100.0 * speed,
+        name=name, scenario=scenario, rate=1.0, tried=(TRIED,), batch=8, epochs=20.0, workers=2, staleness=0.0, samples_per_s=100.0 * speed,
         usd_per_hour=3600.0 if priced else None, runs=tuple(runs), time_s=times, time_low_s=None, time_high_s=None,
         cost_usd=times if priced else None, samples=Range.of([256.0]), last=Range.of([0.9]),
     )  # fmt: skip
@@ -39,7 +39,7 @@ def learned() -> Learned:
     fast = paceline.load("async-ps", {**QUICK, "strategy.workers": 2})
     slow = paceline.load("sync-ps", {**QUICK, "strategy.workers": 2})
     return Learned(
-        problem="digits-mlp<b>", samples=1437, optimizer="SGD", batch=8, epochs=3, stand_in=True, target=Target.of("accuracy=0.8"),
+        problem="digits-mlp<b>", samples=1437, optimizer="SGD", epochs=3, stand_in=True, target=Target.of("accuracy=0.8"),
         ways=(way("async", fast, 4.0), way("sync", slow, 1.0), way("ssp", fast, 2.0, reaches=False)), warnings=("of another model",),
     )  # fmt: skip
 
@@ -61,7 +61,8 @@ def test_curves_have_median_and_range(learned):
 
 def test_time_cost_and_throughput_of_each_way(learned):
     figure = target_figure(learned)
-    shown = {(trace.xaxis, trace.y[0]): trace for trace in figure.data}
+    names = figure.layout.yaxis.ticktext
+    shown = {(trace.xaxis, names[trace.y[0]]): trace for trace in figure.data}
     assert shown["x", "async"].x[0] == pytest.approx((2.0 + 2.5) / 2)
     assert shown["x", "async"].error_x.array[0] == pytest.approx(0.25)
     assert shown["x2", "sync"].x[0] == pytest.approx(9.0)

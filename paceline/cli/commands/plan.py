@@ -133,7 +133,7 @@ def _plan_to_target(given: Given, report: Path | None, *, json: bool, yes: bool)
             console.print(Text(sentence))
         table = answer.table().without_empty_columns()
         left = len(table.rows) - _SHOWN
-        more = f"and {left} more: --json and --out have all" if left > 0 else ""
+        more = f"and {left} more: --json has all" if left > 0 else ""
         console.print(replace(table, rows=table.rows[:_SHOWN], more=more).to_rich())
         for warning in answer.learned.warnings:
             note(f"warning: {warning}")
