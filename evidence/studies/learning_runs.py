@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import math
 import os
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 from calibrate.learning import Curve, Phase, ReplayedRun, replay, target_of
 from calibrate.measurements import begin_rows, new_file, read_measurements
 from calibrate.probing import run_probe
-from calibrate.records import Note, Repeat, Updated
+from calibrate.records import Note, Repeat, Updated, Used
 from calibrate.testbed.platform import PRIORS
 from calibrate.testbed.scenarios import scenario_of
 from calibrate.testbed.setting import TestbedSetting
@@ -38,14 +39,14 @@ from simulator.scenario import Scenario
 
 __all__ = ["COLUMNS", "MODES", "LearningSetting", "Real", "compared", "measure", "predicted", "read_rows"]
 
-COLUMNS = ("mode", "workers", "run", "kind", "time_s", "version", "loss", "accuracy", "worker", "read_version", "others_share")
-"""Of a row: kind ``curve`` is a validation, ``step`` a step (worker, when applied, versions read and made)."""
+COLUMNS = ("mode", "workers", "run", "kind", "time_s", "version", "loss", "accuracy", "worker", "read_version", "others_share", "cpu_s")
+"""Of a row: kind ``curve`` is a validation, ``step`` a step (worker, when applied, versions read and made), ``end`` the last's, and the CPU time of all."""
 MODES = ("async", "ssp", "sync")
 PROBLEM = "digits-mlp"
 _PROBE = str(Path(__file__).parents[1] / "probes" / "learning.py")
 _BATCH, _RATE, _MOMENTUM, _BOUND = 8, 0.01, 0.9, 1
 _MEAN_S, _SIGMA = 0.1, 0.3
-_UPDATES = 1600
+_UPDATES, _ALONE = 1600, 200
 """Gradients that all workers compute together."""
 _OTHERS, _ATTEMPTS = 0.1, 3
 """Share of the cores' time that others may take of a run, and how often one is tried for that."""
@@ -73,7 +74,7 @@ class LearningSetting:
             "variables": [{"name": name, "shape": shape, "ready": 1.0} for name, shape in sizes],
             "batch": _BATCH,
             "compute": {"kind": "emulated", "mean": f"{_MEAN_S} s", "law": {"kind": "lognormal", "sigma": _SIGMA}},
-            "steps": (_UPDATES if self.workers > 1 else 200) // self.workers,
+            "steps": (_UPDATES if self.workers > 1 else _ALONE) // self.workers,
         }
         return validated(TestbedSetting, table, "learning")
 
@@ -98,7 +99,11 @@ class Real:
     loss: NDArray[np.float64]
     accuracy: NDArray[np.float64]
     steps: tuple[tuple[int, float, int, int], ...]
-    """Of each the worker, when it was applied, the version that it read and the one that it made."""
+    """Of each the worker, when it was applied, the version that it read and the one that it made; rows keep those of ``async``."""
+    end_s: float
+    """When the last step was applied."""
+    cpu_s: float
+    """Of the processor, by all processes together."""
     others_share: float
 
 
@@ -129,30 +134,41 @@ def _read(path: Path) -> Iterator[Real]:
             raise CalibrationError(f"{path}: holds no curve; measure again")
         times_s, loss, accuracy = np.array([[its[name] for name in ("at_s", "loss", "accuracy")] for its in own], float).T
         made = tuple((its.worker, its.applied_s, its.read_version, its.version) for its in steps)
-        yield Real(times_s, loss, accuracy, made, whole.others_share or 0.0)
+        cpu_s = math.fsum(its.user_s + its.system_s for its in measured.of(Used) if its.repeat == whole.repeat)
+        yield Real(times_s, loss, accuracy, made, max(its[1] for its in made), cpu_s, whole.others_share or 0.0)
 
 
 # -- what is predicted --------------------------------------------------------------------------
 
 
 def predicted(setting: LearningSetting, alone: Sequence[Real], seeds: int) -> list[Schedule]:
-    """Schedules of a setting, from runs of one worker alone.
+    """Schedules of a setting, from runs of one worker alone by the same program.
 
-    What one worker's step takes beyond the emulated device is taken as the session's own work: all that a step costs
-    besides is less than that on these links. All else is of the testbed's priors, which no run took part in.
+    What one worker's step takes beyond the emulated device and the wire is taken as work of the hosts. All else is of the testbed's
+    priors, which no run took part in.
     """
-    mean_s = statistics.fmean(run.steps[-1][1] / len(run.steps) for run in alone)
-    scenario = scenario_with(setting, mean_s - _MEAN_S)
+    mean_s, cpu_s = (statistics.fmean(values) / _ALONE for values in zip(*((run.end_s, run.cpu_s) for run in alone), strict=True))
+    scenario = scenario_with(setting, mean_s - _MEAN_S, cpu_s)
     return [schedule_of(resolve(scenario), _UPDATES, seed) for seed in range(seeds)]
 
 
-def scenario_with(setting: LearningSetting, beside_s: float) -> Scenario:
-    """The scenario of a setting, where a step takes some time besides computing and sending."""
+def scenario_with(setting: LearningSetting, beside_s: float, cpu_s: float) -> Scenario:
+    """The scenario of a setting, where a step takes some time besides computing and sending, and so much of the processor's.
+
+    The first is work of the hosts on its messages, in equal parts at both ends of each. What they compute beyond that goes on beside the
+    step, as an input pipeline does. All processes share this machine's cores.
+    """
+    tensors = len(setting.testbed.variables)
     values = {name: middle for name, (middle, _, _) in PRIORS.items()}
     sent_s = 2.0 * setting.testbed.moved_bytes * values["wire_bytes_per_byte"] / (400e6 / 8)
-    values |= {"sleep_s": 0.0, "session_s": max(beside_s - sent_s, 0.0)}
-    scenario = scenario_of(setting.testbed, values, cores=float(os.cpu_count() or 1), replications=2)
-    return load_scenario(scenario, [("strategy.mode", "ssp"), ("strategy.bound", _BOUND)]) if setting.mode == "ssp" else scenario
+    values |= {"sleep_s": 0.0, "session_s": 0.0, "accumulate_s": 0.0, "tensor_s": max(beside_s - sent_s, 0.0) / (2 * 2 * tensors)}
+    cores = float(os.cpu_count() or 1)
+    scenario = scenario_of(setting.testbed, values, cores=cores, replications=2)
+    beyond = {"base_s": max(cpu_s - beside_s, 0.0), "per_sample_s": 0.0}
+    settings: list[tuple[str, object]] = [("cluster.shared_cores", cores), ("workload.input", beyond)]
+    if setting.mode == "ssp":
+        settings += [("strategy.coordinator", None), ("strategy.mode", "ssp"), ("strategy.bound", _BOUND)]
+    return load_scenario(scenario, settings)
 
 
 def recorded(run: Real, setting: LearningSetting) -> Schedule:
@@ -197,11 +213,11 @@ def compared(
     curves = replayed(predicted(setting, alone, len(real)), folder)
     row: dict[str, float | str] = {"mode": setting.mode, "workers": setting.workers, "runs": len(real)}
     row["inside"] = inside(real, curves)
-    if setting.mode != "sync":
+    if setting.mode == "async":
         row["inside_recorded"] = inside(real, replayed([recorded(run, setting) for run in real], folder))
     row["real_s"] = statistics.median(to_target(run.time_s, run.accuracy, target) for run in real)
     row["predicted_s"] = statistics.median(to_target(*points_of(curve, "accuracy"), target) for curve in curves)
-    row["last_real_s"] = statistics.median(max(its[1] for its in run.steps) for run in real)
+    row["last_real_s"] = statistics.median(run.end_s for run in real)
     row["last_predicted_s"] = statistics.median(curve.points[-1].time_s for curve in curves)
     return row
 
@@ -215,7 +231,8 @@ def rows_of(setting: LearningSetting, number: int, run: Real) -> Iterator[dict[s
     for at_s, loss, accuracy in zip(run.time_s, run.loss, run.accuracy, strict=True):
         yield {**common, "kind": "curve", "time_s": f"{at_s:.4f}", "loss": f"{loss:.6g}", "accuracy": f"{accuracy:.5g}",
                "others_share": f"{run.others_share:.3f}"}  # fmt: skip
-    for worker, applied_s, read, made in run.steps:
+    yield {**common, "kind": "end", "time_s": f"{run.end_s:.4f}", "cpu_s": f"{run.cpu_s:.3f}"}
+    for worker, applied_s, read, made in run.steps if setting.mode == "async" else ():
         yield {**common, "kind": "step", "time_s": f"{applied_s:.4f}", "worker": worker, "read_version": read, "version": made}
 
 
@@ -227,10 +244,10 @@ def read_rows(path: Path) -> dict[LearningSetting, list[Real]]:
             found.setdefault((row["mode"], int(row["workers"]), int(row["run"])), []).append(row)
     runs: dict[LearningSetting, list[Real]] = {}
     for (mode, workers, _), rows in found.items():
-        curve, steps = ([row for row in rows if row["kind"] == kind] for kind in ("curve", "step"))
+        curve, steps, (end,) = ([row for row in rows if row["kind"] == kind] for kind in ("curve", "step", "end"))
         times_s, loss, accuracy = np.array([[float(row[name]) for name in ("time_s", "loss", "accuracy")] for row in curve]).T
         made = tuple((int(row["worker"]), float(row["time_s"]), int(row["read_version"]), int(row["version"])) for row in steps)
-        run = Real(times_s, loss, accuracy, made, float(curve[0]["others_share"]))
+        run = Real(times_s, loss, accuracy, made, float(end["time_s"]), float(end["cpu_s"]), float(curve[0]["others_share"]))
         runs.setdefault(LearningSetting(mode, workers), []).append(run)
     return runs
 
@@ -255,7 +272,7 @@ def main() -> None:
     arguments = parser.parse_args()
     begin_rows(arguments.out, COLUMNS)
     counts = [int(one) for one in arguments.workers.split(",")]
-    settings = [LearningSetting("async", 1), *(LearningSetting(mode, count) for count in counts for mode in MODES)]
+    settings = [LearningSetting(mode, count) for count in (1, *counts) for mode in MODES]
     there = read_rows(arguments.out)
     for setting in settings if not arguments.compare else []:
         done, wanted = len(there.get(setting, [])), 2 if setting.workers == 1 else arguments.repeats
@@ -267,9 +284,10 @@ def main() -> None:
             print(f"{said}, others {run.others_share:.0%}", flush=True)  # noqa: T201
             done += 1
     there = read_rows(arguments.out)
-    for setting in settings[1:]:
+    for setting in settings[len(MODES) :]:
         if setting in there:
-            print(compared(setting, there[setting], there[settings[0]], arguments.measurements, arguments.target), flush=True)  # noqa: T201
+            alone = there[LearningSetting(setting.mode, 1)]
+            print(compared(setting, there[setting], alone, arguments.measurements, arguments.target), flush=True)  # noqa: T201
 
 
 if __name__ == "__main__":
