@@ -40,7 +40,8 @@ from simulator.scenario import Scenario
 __all__ = ["COLUMNS", "MODES", "LearningSetting", "Real", "compared", "measure", "predicted", "read_rows"]
 
 COLUMNS = ("mode", "workers", "run", "kind", "time_s", "version", "loss", "accuracy", "worker", "read_version", "others_share", "cpu_s")
-"""Of a row: kind ``curve`` is a validation, ``step`` a step (worker, when applied, versions read and made), ``end`` the last's, and the CPU time of all."""
+"""Of a row: kind ``curve`` is a validation, ``step`` a step (worker, when applied, versions read and made), ``end`` the last's, and the
+CPU time of all."""
 MODES = ("async", "ssp", "sync")
 PROBLEM = "digits-mlp"
 _PROBE = str(Path(__file__).parents[1] / "probes" / "learning.py")

@@ -23,17 +23,17 @@ def test_there_are_five_runs_of_each(rows):
     for workers in (4, 8):
         for mode in ("async", "ssp", "sync"):
             assert len(rows[LearningSetting(mode, workers)]) >= 5
-    assert len(rows[LearningSetting("async", 1)]) >= 2
+    for mode in ("async", "ssp", "sync"):
+        assert len(rows[LearningSetting(mode, 1)]) >= 2
 
 
 @pytest.mark.parametrize("workers", [4, 8])
 def test_schedules_are_predicted_from_one_worker(rows, workers):
-    alone = rows[LearningSetting("async", 1)]
     for mode in ("async", "ssp", "sync"):
         setting = LearningSetting(mode, workers)
         real = statistics.median(run.end_s for run in rows[setting])
-        ours = statistics.median(float(its.time_s[-1]) for its in predicted(setting, alone, 5))
-        assert ours == pytest.approx(real, rel=0.15), (mode, ours, real)
+        ours = statistics.median(float(its.time_s[-1]) for its in predicted(setting, rows[LearningSetting(mode, 1)], 5))
+        assert ours == pytest.approx(real, rel=0.03 if mode == "async" else 0.1), (mode, ours, real)
 
 
 @pytest.mark.parametrize("workers", [4, 8])
@@ -41,8 +41,8 @@ def test_staleness_of_recorded_and_predicted_schedules(rows, workers):
     setting = LearningSetting("async", workers)
     real = statistics.fmean(recorded(run, setting).mean_staleness for run in rows[setting])
     ours = statistics.fmean(its.mean_staleness for its in predicted(setting, rows[LearningSetting("async", 1)], 5))
-    assert real == pytest.approx(workers - 1, abs=0.3)
-    assert ours == pytest.approx(real, abs=0.3)
+    assert real == pytest.approx(workers - 1, abs=0.5)
+    assert ours == pytest.approx(real, abs=0.35)
 
 
 @pytest.mark.slow

@@ -139,7 +139,7 @@ def test_contenders():
 def test_a_key_that_no_way_has():
     with pytest.raises(InputError, match=r"`over` strategy\.wrokers: none of these ways of training has such a key"):
         contenders_of("async-ps", [("strategy.wrokers", [4, 8])], ["single", "async-ps"], [], None)
-    found = contenders_of("ring", [("strategy.compression.kind", ["float16"])], [], [], None)
+    found = contenders_of("ring", [("strategy.compression.kind", ["fp16"])], [], [], None)
     assert len(found) == 1
 
 
