@@ -331,6 +331,8 @@ class OnServers:
 
     def _applied(self, server: int, gradient: Any, write: Any, scale: Any) -> Any:
         learner, which = self._learner, self._which[server]
+        if not which:  # it has nothing to update
+            return self._tf.constant(0)
         begin = sum(self._widths[:server])
         learner._apply(which, learner._shaped(which, gradient[begin : begin + self._widths[server]]), scale)
         flat = learner._flat(which, [one.value for one in learner.variables])
