@@ -117,9 +117,9 @@ class LearnedRun(Spec):
 class Range(Spec):
     """Median of some runs, and their smallest and largest."""
 
-    median: float
-    low: float
-    high: float
+    median: float = Field(description="of the runs")
+    low: float = Field(description="the smallest")
+    high: float = Field(description="the largest")
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Range | None:
@@ -188,13 +188,13 @@ class Learned(Short, Spec):
 
     see: ClassVar[str] = "to_frame() has a row for each way, .sentences the answer, .ways the curves"
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[1] = Field(default=1, description="of this format")
     problem: str = Field(description="the model and its data")
     samples: int = Field(description="in its training data")
     optimizer: str = Field(description="with which it is trained")
     epochs: float = Field(description="passes over the training data that were asked for")
     stand_in: bool = Field(description="whether the problem is another model than the scenario's workload, whose times are simulated")
-    target: Target
+    target: Target = Field(description="how good is good enough")
     ways: tuple[LearnedWay, ...] = Field(min_length=1, description="in the order in which they were asked for")
     warnings: tuple[str, ...] = Field(default=(), description="what to know before trusting the answer")
 

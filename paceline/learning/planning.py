@@ -64,7 +64,7 @@ class Considered(Spec):
     """One configuration, and what the target takes with it."""
 
     name: str = Field(description="strategy, cluster, workers, batch")
-    scenario: Scenario
+    scenario: Scenario = Field(description="what was simulated")
     global_batch: int = Field(description="samples of an update")
     samples_per_s: Estimate = Field(description="simulated throughput, of the job where there is one")
     usd_per_hour: float | None = Field(description="of all nodes; null without a price")
@@ -91,13 +91,13 @@ class TargetPlan(Short, Spec):
 
     see: ClassVar[str] = "to_frame() has a row for each configuration, .sentences the answer, .learned the curves of those replayed"
 
-    schema_version: Literal[1] = 1
-    kind: Literal["target-plan"] = "target-plan"
-    target: Target
-    limits: Limits
+    schema_version: Literal[1] = Field(default=1, description="of this format")
+    kind: Literal["target-plan"] = Field(default="target-plan", description="what this is")
+    target: Target = Field(description="how good is good enough")
+    limits: Limits = Field(description="what it must not exceed")
     reference_batch: int = Field(description="samples of the batch with which one device was trained")
     reference: Estimate = Field(description="samples to the target on one device with that batch: median of the runs, and their range")
-    noise_scale: NoiseScale
+    noise_scale: NoiseScale = Field(description="by which samples at other batches are estimated")
     considered: tuple[Considered, ...] = Field(description="every configuration that was simulated, the answer first")
     refused: tuple[str, ...] = Field(default=(), description="what could not be simulated, and why")
     learned: Learned = Field(description="of those that were replayed")
