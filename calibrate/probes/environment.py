@@ -83,6 +83,18 @@ def choose_device(tf: Any, wanted: str | None) -> tuple[str, str]:
     return f"/{kind}:{index}", kind
 
 
+def compute_alike(tf: Any) -> None:
+    """Let the same program compute the same numbers whatever else runs: on one core, since sums depend on how many share them.
+
+    Several processes at once use the others; they may share a GPU too. To be called before anything is computed.
+    """
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+    tf.config.experimental.enable_op_determinism()
+    for gpu in tf.config.list_physical_devices("GPU"):
+        tf.config.experimental.set_memory_growth(gpu, True)
+
+
 def fingerprint(tf: Any, device: str, kind: str) -> dict[str, Any]:
     """Everything that a measured time may depend on, as plain data."""
     seen = tf.config.list_physical_devices("GPU")

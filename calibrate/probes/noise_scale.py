@@ -117,10 +117,7 @@ def main() -> int:
 
     def measure() -> None:
         tf = ending.tensorflow()
-        # one core, as a replay has it: sums depend on how many share them
-        tf.config.threading.set_intra_op_parallelism_threads(1)
-        tf.config.threading.set_inter_op_parallelism_threads(1)
-        tf.config.experimental.enable_op_determinism()
+        environment.compute_alike(tf)
         device, kind = environment.choose_device(tf, asked.device)
         recorder.write("fingerprint", **environment.fingerprint(tf, device, kind))
         with tf.device(device):

@@ -325,12 +325,7 @@ def main() -> int:
 
     def measure() -> None:
         tf = ending.tensorflow()
-        # one core each, since sums depend on how many share them: several processes at once use the others
-        tf.config.threading.set_intra_op_parallelism_threads(1)
-        tf.config.threading.set_inter_op_parallelism_threads(1)
-        tf.config.experimental.enable_op_determinism()
-        for gpu in tf.config.list_physical_devices("GPU"):  # that several processes may share
-            tf.config.experimental.set_memory_growth(gpu, True)
+        environment.compute_alike(tf)
         device, kind = environment.choose_device(tf, None)
         recorder.write("fingerprint", **environment.fingerprint(tf, device, kind))
         with tf.device(device):

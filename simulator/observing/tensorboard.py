@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
@@ -43,6 +45,26 @@ EVENTS = OutputKind("is no run of Paceline", _is_run)
 """Runs that a new one may replace: TensorFlow's own begin with the time of a clock."""
 _MOST_POINTS = 1000
 _MOST_HISTOGRAMS = 50
+
+
+@contextmanager
+def _event_file(output: Output) -> Iterator[RecordWriter]:
+    """Takes records of an event file, which appears whole when the block ends, and not at all if it ends in an error."""
+    output.path.parent.mkdir(parents=True, exist_ok=True)
+    handle, partial = tempfile.mkstemp(dir=output.path.parent.resolve(), prefix=".paceline-", suffix=".partial")
+    os.close(handle)
+    try:
+        records = RecordWriter(partial)
+        try:
+            records.write(_FIRST)
+            yield records
+        finally:
+            records.close()
+        output.check()
+        os.chmod(partial, mode_of(output.path))
+        os.replace(partial, output.path)
+    finally:
+        Path(partial).unlink(missing_ok=True)
 
 
 class TensorBoard:
@@ -82,11 +104,8 @@ class TensorBoard:
         self._begin_histograms()
 
     def __enter__(self) -> TensorBoard:
-        self.file.parent.mkdir(parents=True, exist_ok=True)
-        handle, self._partial = tempfile.mkstemp(dir=self.file.parent.resolve(), prefix=".paceline-", suffix=".partial")
-        os.close(handle)
-        self._records = RecordWriter(self._partial)
-        self._records.write(_FIRST)
+        self._whole = _event_file(self._output)
+        self._records = self._whole.__enter__()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -94,13 +113,10 @@ class TensorBoard:
             if kind is None:
                 self._write_point()
                 self._write_histograms()
-            self._records.close()
-            if kind is None:
-                self._output.check()
-                os.chmod(self._partial, mode_of(self.file))
-                os.replace(self._partial, self.file)
-        finally:
-            Path(self._partial).unlink(missing_ok=True)
+        except BaseException:
+            self._whole.__exit__(*sys.exc_info())
+            raise
+        self._whole.__exit__(kind, error, trace)
 
     def record(self, record: Record) -> None:
         """Take one record."""
@@ -191,21 +207,10 @@ class ScalarFiles:
             There is a run of somebody else.
         """
         output = Output(self._folder / run / EVENT_FILE, EVENTS, force=self._force, argument="tensorboard")
-        output.path.parent.mkdir(parents=True, exist_ok=True)
-        handle, partial = tempfile.mkstemp(dir=output.path.parent.resolve(), prefix=".paceline-", suffix=".partial")
-        os.close(handle)
-        try:
-            records = RecordWriter(partial)
-            records.write(_FIRST)
+        with _event_file(output) as records:
             for at_s, step, values in points:
                 summary = Summary(value=[Summary.Value(tag=tag, simple_value=value) for tag, value in values.items()])
                 records.write(Event(wall_time=at_s, step=step, summary=summary).SerializeToString())
-            records.close()
-            output.check()
-            os.chmod(partial, mode_of(output.path))
-            os.replace(partial, output.path)
-        finally:
-            Path(partial).unlink(missing_ok=True)
         return output.path
 
 
