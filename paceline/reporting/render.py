@@ -467,7 +467,7 @@ def _add_learned(found: Sections, learned: Learned) -> None:
         learned_metric=metric if metric != "loss" else "",
         learned_batches=listed([f"{batch:,}" for batch in sorted({way.batch for way in learned.ways})], "or"),
         learned_runs=counted(len(learned.ways[0].runs), "run"),
-        learned_title=f"{first.name} is first to reach {learned.target.in_words}"
+        learned_title=f"{first.name[:1].upper()}{first.name[1:]} is first to reach {learned.target.in_words}"
         if first
         else f"No way always reaches {learned.target.in_words}",
         learned_label=f"Time, cost and throughput of {counted(len(learned.ways), 'way')} of training. {learned.sentences[0]}",
