@@ -83,7 +83,7 @@ def _averaged(np: Any, learner: Learner, stream: Stream, phase: Phase, stops: li
 
 
 def _with_copies(np: Any, learner: Learner, stream: Stream, phase: Phase, stops: list[int]) -> Iterator[int]:
-    """Each worker has a copy of its own: local SGD, or gossip."""
+    """Each worker has a copy of its own: local SGD, or averages with neighbours."""
     copies = learner.copies(phase.workers, phase.neighbours)
     done, a_round = 0, phase.every * phase.workers * phase.batch
     for stop in stops:

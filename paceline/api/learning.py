@@ -98,7 +98,7 @@ def learn(
         How good is good enough: a metric of the validation data and its value, such as accuracy=0.95, loss<=0.1, recall=0.9,
         average_precision=0.9, or any metric that your model is compiled with.
     strategies
-        Ways of training to compare: names that a plan takes (single, ring, sync-ps, backup, async-ps, ssp, gossip, ...), or one after the
+        Ways of training to compare: names that a plan takes (single, ring, sync-ps, backup, async-ps, ssp, ...), or one after the
         other with the share of the first, sync-ps/async-ps@0.25; left out: the scenario's own.
     over
         Values of any key to try with each, such as strategy.workers=4,16.

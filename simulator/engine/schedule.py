@@ -44,7 +44,7 @@ class Schedule:
     every
         Steps that each worker makes by itself between two averages of the variables (local SGD); 1: none.
     neighbours
-        Others with whom a worker averages its variables in each step (gossip), half of them on either side; 0: none.
+        Others with whom a worker averages its variables in each step, half of them on either side; 0: none.
     time_s
         When each update was complete, from the first step's begin, shape (updates,).
     worker

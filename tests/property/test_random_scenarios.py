@@ -29,7 +29,8 @@ TOLD_ONLY = {
     # intervals alone; constants, which a scenario's draws may bring to any value; made of windows of steps, in tests of its own
     "Scenario": "schema_version discrepancy practice job measured_in",
     "Workload": "schema_version name description model precision calibrated fit provenance overridden counted moved jitter_steps"
-    " transformer residual computed passes recast overheads",  # made into layers and times when it is validated, or resolved
+    " transformer residual computed passes recast overheads"  # made into layers and times when it is validated, or resolved
+    " noise_scale",  # asked when a schedule is replayed
     "Cluster": "schema_version name description basis device nodes price server_price calibrated fit provenance overridden protocols"
     " device_memory_limit_bytes fit_hosts",
     "Layer": "name flops_per_sample kept_bytes_per_sample kept_selectively_bytes_per_sample",
