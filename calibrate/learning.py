@@ -102,7 +102,7 @@ def target_of(problem: str, argument: str = "problem") -> str:
     if problem in PROBLEMS:
         file, function = PROBLEMS[problem]
         return f"{builder(file, 'problems')}:{function}"
-    if ":" not in problem:
+    if not problem.rpartition(":")[0] or not problem.rpartition(":")[2]:
         raise InputError(f"`{argument}`: {problem[:60]!r} is none; {did_you_mean(problem, PROBLEMS, _KNOWN)}")
     return problem
 

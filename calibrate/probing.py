@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -283,7 +284,7 @@ def _no_tensorflow(executable: str, why: str) -> str:
 
 
 def _last_line(text: str, otherwise: str) -> str:
-    printed = [line.strip() for line in text.splitlines() if line.strip()]
+    printed = [line.strip() for line in text.splitlines() if line.strip() and not _LOGGED.match(line)]
     return printed[-1] if printed else otherwise
 
 
@@ -366,8 +367,23 @@ def _explained(status: int, out: Path, errors: IO[bytes], executable: str) -> st
     return f"the probe {how}: {_one_line(last)}; {kept_in(out)}"
 
 
+_AROUND = re.compile(r"\x1b\[[0-9;]*m|\{\{function_node \S+\}\} | \[Op:\w+\]( name:)?")
+"""Colours, and the names of TensorFlow's own functions."""
+_LOGGED = re.compile(r"[IWE]\d{4} \d\d:\d\d|\d{4}-\d\d-\d\d \S+ [IWE] |WARNING")
+"""What TensorFlow logs, whatever happens."""
+_OF_A_GRAPH = re.compile(r'(?:Detected at node|File "|\[\[|<stack traces|\.\.\.$|The above|Original stack)')
+"""Lines around what went wrong in a function of TensorFlow."""
+
+
 def _one_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    # TensorFlow wraps what a traced function raises: "in user code: ... ValueError: message"
-    chosen = lines[-1] if lines and lines[0].startswith("in user code") else " ".join(lines)
+    """What a message says, without where in Keras or TensorFlow it was raised and with what arguments."""
+    text = _AROUND.sub("", text).partition("Arguments received by ")[0]
+    said, traced, rest = text.partition("in user code:")
+    lines = [line.strip() for line in rest.splitlines() if line.strip()][-1:] if traced else []  # ends "ValueError: message"
+    if not traced:
+        said, failed, rest = text.partition("Graph execution error:")
+        lines = [line for line in map(str.strip, rest.splitlines()) if line and not _OF_A_GRAPH.match(line)] if failed else []
+        lines = lines or [failed]
+    lines = [line for line in [*map(str.strip, said.splitlines()), *lines] if line]
+    chosen = " ".join(lines)
     return chosen if len(chosen) <= 300 else chosen[:297] + "..."

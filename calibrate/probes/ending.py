@@ -60,16 +60,26 @@ def recorded(measure: Callable[[], None], recorder: Any, target: str = "", said:
     except NoTensorFlowError as error:
         recorder.write("error", type=type(error.__cause__ or error).__name__, message=str(error), where="import tensorflow")
         return EXIT_NO_TENSORFLOW
+    except SystemExit as error:
+        recorder.write(
+            "error", type="SystemExit", message=f"your code ended the process, with {error.code!r}", where=place_in(error, target)
+        )
+        return EXIT_FAILED
     except Exception as error:  # the user's code may raise anything
-        where = _place(error, target)
+        where = place_in(error, target)
         asked = isinstance(error, UsageError)
-        message = str(error)[:2000] if asked or said is None else said(error, where)
+        message = shortened(str(error)) if asked or said is None else said(error, where)
         recorder.write("error", type=type(error).__name__, message=message, where=where)
         traceback.print_exc()
         return EXIT_USAGE if asked or said is not None else EXIT_FAILED
 
 
-def _place(error: Exception, target: str) -> str:
+def shortened(message: str) -> str:
+    """A message, of a long one its ends: that of a graph has a stack first, and what was wrong last."""
+    return message if len(message) <= 2000 else f"{message[:1000]}\n...\n{message[-1000:]}"
+
+
+def place_in(error: BaseException, target: str) -> str:
     """File and line of the user's code that an exception came from; "" where it came from elsewhere."""
     folder = os.path.dirname(os.path.abspath(target.rpartition(":")[0])) if target else None
     frames = [one for one in traceback.extract_tb(error.__traceback__) if os.path.dirname(os.path.abspath(one.filename)) == folder]

@@ -16,6 +16,7 @@ WANTED = (
     "and data to validate with"
 )
 VALIDATION_BATCH = 1024
+TRIED_BATCH = 32
 
 
 class Learner:
@@ -76,12 +77,25 @@ class Learner:
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise UsageError(f"{WANTED}; the {what} are no pair (x, y) but {_kind(pair)}")
         x, y = (tf.nest.map_structure(tf.convert_to_tensor, one) for one in pair)
+        for name, its in (("x", x), ("y", y)):
+            for one in tf.nest.flatten(its):
+                if not one.shape.rank:
+                    raise UsageError(f"{name} of the {what} is a list of single numbers; make an array of it, such as np.asarray({name})")
+                if one.dtype.is_floating and not bool(tf.reduce_all(tf.math.is_finite(one))):
+                    raise UsageError(f"{name} of the {what} has numbers that are not finite, NaN or infinity; take them out")
         if not _length(tf, x) or _length(tf, x) != _length(tf, y):
             raise UsageError(f"the {what} have {_length(tf, x)} inputs and {_length(tf, y)} targets; they need as many, and one at least")
         return x, y
 
     def _rows(self, data: Any, rows: Any) -> Any:
         return self._tf.nest.map_structure(lambda one: self._tf.gather(one, rows), data)
+
+    def try_out(self) -> None:
+        """Compute one gradient, and validate: whatever does not fit together raises at once, and not after other runs."""
+        tf = self._tf
+        rows = tf.range(min(self.samples, TRIED_BATCH))
+        self._gradients([tf.convert_to_tensor(one.value) for one in self.variables], rows)
+        self.validated()
 
     # -- the present version -----------------------------------------------------------------
 

@@ -79,7 +79,7 @@ def learn(
     force: Force = False,
     python: Python = None,
     jobs: Jobs = 0,
-    timeout_s: Annotated[float, MustBe("a number of seconds"), Typed("--timeout")] = 7200.0,
+    timeout_s: Annotated[float, _POSITIVE, Typed("--timeout")] = 7200.0,
     progress: Stages = None,
 ) -> Learned:
     """Find out how long a model takes to become good enough, and what that costs, with each way of training.
@@ -107,7 +107,8 @@ def learn(
     prices
         As for :func:`load`.
     batch
-        Samples of each gradient in the replay; left out: the scenario's batch_per_replica, with which steps are simulated in any case.
+        Samples of each gradient in the replay; left out: the scenario's batch_per_replica. Steps take the time of batch_per_replica,
+        whatever is given here; ``settings`` changes both, with workload.batch_per_replica=8.
     epochs
         Passes over the problem's training data, of all workers together.
     seeds
@@ -200,7 +201,7 @@ def plan_to_target(
     force: Force = False,
     python: Python = None,
     jobs: Jobs = 0,
-    timeout_s: Annotated[float, MustBe("a number of seconds"), Typed("--timeout")] = 7200.0,
+    timeout_s: Annotated[float, _POSITIVE, Typed("--timeout")] = 7200.0,
     progress: Stages = None,
     agree: Asking = None,
 ) -> TargetPlan:

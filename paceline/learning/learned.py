@@ -1,7 +1,7 @@
 """What was learned: curves against simulated time, time and cost to a target, and which way of training is first.
 
-A difference is only called one where it is larger than the runs of either scatter. Sentences and tables for the terminal, the
-report and notebooks are made here; :mod:`paceline.learning.learning` fills the types in.
+A difference is only called one where the runs of two ways do not overlap (:meth:`Learned.beside`). Sentences and tables for the terminal,
+the report and notebooks are made here; :mod:`paceline.learning.learning` fills the types in.
 """
 
 from __future__ import annotations
@@ -41,6 +41,10 @@ __all__ = [
 
 _FALLING = re.compile(r"loss|error|mae|mse|mape|msle|perplexity|divergence|entropy|hinge|poisson|huber|logcosh", re.IGNORECASE)
 """Metrics that are better when they are smaller, where nothing else is said."""
+_SHARE = re.compile(r"(\w*_)?(accuracy|acc|recall|precision|auc)", re.IGNORECASE)
+"""Metrics that lie between 0 and 1."""
+_FEW_RUNS = 4
+"""Of two ways with as many runs each, all of one are better than all of the other by chance in 2 of 70 cases (Mann and Whitney 1947)."""
 _TARGET = re.compile(r"\s*([A-Za-z_][\w.\-]*)\s*(<=|>=|=)\s*([-+0-9.eE]+)\s*")
 
 
@@ -72,6 +76,9 @@ class Target(Spec):
             value = math.nan
         if found is None or not math.isfinite(value):
             raise InputError(f"`target`: {text[:60]!r} must be a metric with a value, such as accuracy=0.95 or loss<=0.1")
+        if _SHARE.fullmatch(found[1]) and not 0.0 <= value <= 1.0:
+            maybe = f"; did you mean {found[1]}{found[2]}{value / 100:g}?" if 1.0 < value <= 100.0 else ""
+            raise InputError(f"`target`: {text[:60]!r}: {found[1]} lies between 0 and 1{maybe}")
         falls = bool(_FALLING.search(found[1])) if found[2] == "=" else found[2] == "<="
         return cls(metric=found[1], value=value, at_most=falls)
 
@@ -131,6 +138,10 @@ class Range(Spec):
         """From the smallest to the largest."""
         return self.high - self.low
 
+    def beyond(self, other: Range, *, few: bool) -> bool:
+        """Whether all are larger than the other's; of few runs, whether the medians are also further apart than the runs of either."""
+        return self.low > other.high and (not few or self.median - other.median > max(self.width, other.width))
+
 
 class TriedRate(Spec):
     """What came of one rate."""
@@ -175,8 +186,8 @@ class LearnedWay(Spec):
 
     @property
     def always(self) -> bool:
-        """Whether all runs reached the target."""
-        return self.reached == len(self.runs)
+        """Whether all runs reached the target, and none diverged then or before."""
+        return self.reached == len(self.runs) and not self.diverged
 
 
 MARK = '{"schema_version":1,"problem":'
@@ -214,11 +225,15 @@ class Learned(Short, Spec):
         return next(iter(self.ranked("cost_usd")), None)
 
     def beside(self, way: LearnedWay, by: Literal["time_s", "cost_usd"] = "time_s") -> list[LearnedWay]:
-        """Others that are no worse as far as the runs tell: the difference of the medians is within the range of either's runs."""
+        """Others that are no worse as far as the runs tell: not all of their runs are worse than all of the way's.
+
+        Where there are fewer than four runs of either, chance often parts them; then the medians must also be further apart than the
+        runs of either.
+        """
         mine = getattr(way, by)
         assert mine is not None
-        others = [its for its in self.ranked(by) if its is not way]
-        return [its for its in others if abs(getattr(its, by).median - mine.median) <= max(getattr(its, by).width, mine.width)]
+        few = len(way.runs) < _FEW_RUNS
+        return [its for its in self.ranked(by) if its is not way and not getattr(its, by).beyond(mine, few=few)]
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -232,13 +247,17 @@ class Learned(Short, Spec):
             some = f"; {most.name} did in {most.reached} of {runs} runs" if most.reached else ""
             yield f"No way of training always reaches {self.target.in_words} within {self._epochs}{some}."
         else:
-            yield f"{_capital(first.name)} reaches {self.target.in_words} first: after {_time(first)}."
             if alike := self.beside(first):
                 names = listed([f"{its.name} ({format_seconds(its.time_s.median)})" for its in alike if its.time_s is not None])
-                yield f"No difference to {names} can be told: it is smaller than what the {runs} runs of either scatter by."
+                yield f"Which way reaches {self.target.in_words} first cannot be told from {counted(runs, 'run')} of each."
+                yield f"The smallest median is that of {first.name}: {_time(first)}. Not clearly slower: {names}."
+            else:
+                yield f"{_capital(first.name)} reaches {self.target.in_words} first: after {_time(first)}."
             yield from self._cheapest(first)
         for its in self.ways:
             yield from self._of_one(its, first)
+        if any(0 < its.reached < len(its.runs) for its in self.ways):
+            yield "Times, costs and samples are those of the runs that reached the target."
 
     def _cheapest(self, first: LearnedWay) -> Iterator[str]:
         cheapest = self.cheapest
@@ -246,10 +265,10 @@ class Learned(Short, Spec):
             return
         assert cheapest.cost_usd is not None
         costs = f"{format_usd(cheapest.cost_usd.median)} ({format_usd(cheapest.cost_usd.low)} to {format_usd(cheapest.cost_usd.high)})"
-        same = "That is also the cheapest" if cheapest is first else f"The cheapest is {cheapest.name}"
+        same = f"{_capital(first.name)} is also the cheapest" if cheapest is first else f"The cheapest is {cheapest.name}"
         alike = self.beside(cheapest, "cost_usd")
-        others = f", not told from {listed([its.name for its in alike])}" if alike else ""
-        yield f"{same}: {costs}{others}."
+        others = f" Not clearly dearer: {listed([its.name for its in alike])}." if alike else ""
+        yield f"{same}{' by its median' if alike else ''}: {costs}.{others}"
 
     def _of_one(self, its: LearnedWay, first: LearnedWay | None) -> Iterator[str]:
         runs = len(its.runs)
@@ -305,8 +324,8 @@ _COLUMNS: tuple[tuple[str, Literal["text", "count", "number", "seconds", "usd"],
     ("rate", "number", "Rate x"),
     ("reached", "text", "Reached"),
     ("time_s", "seconds", "Time"),
-    ("time_low_s", "seconds", "Low"),
-    ("time_high_s", "seconds", "High"),
+    ("time_low_s", "seconds", "At least"),
+    ("time_high_s", "seconds", "At most"),
     ("cost_usd", "usd", "Cost"),
     ("samples", "count", "Samples"),
     ("last", "number", "At the end"),

@@ -37,6 +37,7 @@ __all__ = ["Contender", "contenders_of", "learn", "recorded_of"]
 
 Progress = Callable[[int, int, str], None]
 _HOUR_S = 3600.0
+_MOST_NAMED = 3
 RateScaling = Literal["same", "sqrt", "linear"]
 """What the rate grows with, of the gradients that an update is the mean of."""
 _EXPONENTS: Mapping[RateScaling, float] = {"same": 0.0, "sqrt": 0.5, "linear": 1.0}
@@ -224,6 +225,7 @@ def learn(
         The user's function or model failed.
     """
     about = problem_of(problem, folder, python, timeout_s)
+    _check_size(about.samples, contenders, batch, epochs)
     tell = progress if progress is not None else (lambda *_: None)
     prepared = []
     for number, contender in enumerate(contenders):
@@ -252,6 +254,21 @@ def learn(
         ways=tuple(ways),
         warnings=tuple(_warned(about.parameters, prepared, batch)),
     )
+
+
+def _check_size(samples: int, contenders: Sequence[Contender], batch: int | None, epochs: float) -> None:
+    """Do nothing where the data have a batch, and the epochs a gradient.
+
+    Raises
+    ------
+    InputError
+        They have not.
+    """
+    largest = batch or max(scenario.batch for its in contenders for scenario, _ in its.parts)
+    if largest > samples:
+        raise InputError(f"`batch`: {largest:,} samples are more than the {samples:,} of the training data; give a smaller one")
+    if epochs * samples < largest:
+        raise InputError(f"`epochs`: {epochs:g} of {samples:,} samples are less than one batch of {largest:,}; give more")
 
 
 def _check_target(target: Target, curves: Sequence[Curve]) -> None:
@@ -437,4 +454,10 @@ def _warned(parameters: int, prepared: Sequence[_Prepared], batch: int | None) -
     for one in prepared:
         if one.contender.recorded and len(one.contender.recorded) < len(one.schedules):
             yield f"{one.contender.name} has {counted(len(one.contender.recorded), 'run')}: schedules are replayed with several seeds each"
-    yield from dict.fromkeys(its.text for one in prepared for result in one.results for its in result.warnings)
+    told: dict[str, dict[str, None]] = {}
+    for one in prepared:
+        for text in (its.text for result in one.results for its in result.warnings):
+            told.setdefault(text, {})[one.contender.name] = None
+    for text, names in told.items():
+        some = "; ".join(names) if len(names) <= _MOST_NAMED else f"{len(names)} of {len(prepared)} ways"
+        yield text if len(names) == len(prepared) else f"{some}: {text}"

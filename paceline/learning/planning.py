@@ -28,7 +28,7 @@ from simulator.base.errors import InputError, ScenarioError
 from simulator.base.short import Short
 from simulator.base.spec import Spec
 from simulator.base.table import Column, Row, Table
-from simulator.base.text import counted, format_number, format_seconds, format_usd
+from simulator.base.text import counted, format_number, format_seconds, format_usd, listed
 from simulator.memory import does_not_fit
 from simulator.resolve.resolve import resolve
 from simulator.results.cost import usd_per_hour
@@ -141,7 +141,7 @@ class TargetPlan(Short, Spec):
             elif all(its.usd_per_hour is None for its in self.considered):
                 yield "Nothing has a price, so that nothing can be said of cost: give prices."
             if alike := [its.name for its in self.learned.beside(fastest.learned)] if fastest.learned is not None else []:
-                yield f"Not told from the fastest by these runs: {', '.join(alike)}."
+                yield f"Not clearly slower in these runs: {listed(alike)}."
         yield from self._rests_on()
 
     def _said(self, its: Considered) -> str:

@@ -20,15 +20,17 @@ __all__ = ["curves_figure", "target_figure"]
 _POINTS = 60
 _ROW_PX, _AROUND_PX = 34, 70
 _LONGEST = 36
+_TICKS = 4
+"""Of each of up to three axes beside one another."""
 
 Floats = NDArray[np.float64]
 
 
-def curves_figure(learned: Learned, metric: str) -> go.Figure:
-    """A metric against simulated time: the median of the runs of each way, in the range of them."""
+def curves_figure(learned: Learned, metric: str, series: Sequence[int]) -> go.Figure:
+    """A metric against simulated time: the median of the runs of each way, in the range of them; ``series`` has the number of each."""
     figure = go.Figure()
     spans = [_spread(way, metric) for way in learned.ways]
-    for number, (way, span) in enumerate(zip(learned.ways, spans, strict=True)):
+    for number, way, span in zip(series, learned.ways, spans, strict=True):
         if span is None:
             continue
         times_s, (low, middle, high) = span
@@ -86,8 +88,8 @@ def _spread(way: LearnedWay, metric: str) -> tuple[Floats, Floats] | None:
     return times_s, np.array([values.min(axis=0), np.median(values, axis=0), values.max(axis=0)])
 
 
-def target_figure(learned: Learned) -> go.Figure:
-    """Of each way the time and the cost to the target, and the throughput beside them."""
+def target_figure(learned: Learned, series: Sequence[int]) -> go.Figure:
+    """Of each way the time and the cost to the target, and the throughput beside them; ``series`` has the number of each."""
     ways = learned.ways[::-1]
     names = [plot_text(way.name, _LONGEST) for way in ways]
     priced = any(way.cost_usd is not None for way in ways)
@@ -98,10 +100,11 @@ def target_figure(learned: Learned) -> go.Figure:
         number = "" if not place else str(place + 1)
         for row, way in enumerate(ways):
             its = {"time": way.time_s, "cost": way.cost_usd, "rate": None}[panel]
-            _add_row(figure, way, its, row, len(ways) - 1 - row, f"x{number}", panel)
+            _add_row(figure, way, its, row, series[len(ways) - 1 - row], f"x{number}", panel)
         width = 1.0 / len(panels)
         axes[f"xaxis{number}"] = {
-            **_axis_of(panel, ways), "domain": [place * width + (0.02 if place else 0.0), (place + 1) * width - 0.02], "anchor": "y",
+            **_axis_of(panel, ways), "nticks": _TICKS, "tickangle": 0, "anchor": "y",
+            "domain": [place * width + (0.02 if place else 0.0), (place + 1) * width - 0.02],
         }  # fmt: skip
     rows = list(range(len(ways)))
     y_axis = {"tickvals": rows, "ticktext": names, "range": [-0.6, len(ways) - 0.4], "automargin": True, "ticks": "", "zeroline": False}
@@ -112,10 +115,10 @@ def target_figure(learned: Learned) -> go.Figure:
 
 def _axis_of(panel: str, ways: Sequence[LearnedWay]) -> dict[str, object]:
     if panel == "rate":
-        return linear_axis(max(way.samples_per_s for way in ways), "Throughput (samples/s)")
+        return linear_axis(max(way.samples_per_s for way in ways), "Samples per second")
     ranges = [its for way in ways if (its := way.time_s if panel == "time" else way.cost_usd) is not None]
     high = max((its.high for its in ranges), default=1.0)
-    return linear_axis(high, "Time to target (s)" if panel == "time" else "Cost to target (US dollars)")
+    return linear_axis(high, "Time (s)" if panel == "time" else "Cost (US dollars)")
 
 
 def _add_row(figure: go.Figure, way: LearnedWay, its: Range | None, row: int, colour: int, axis: str, panel: str) -> None:

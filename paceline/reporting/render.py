@@ -296,7 +296,7 @@ def sections_of(report: Content) -> Sections:
     _add_stages(found, report.answer.result)
     _add_job(found, report.results, report.answer.result)
     if report.learned is not None:
-        _add_learned(found, report.learned)
+        _add_learned(found, report.learned, report)
     if report.measured is not None:
         _add_measured(found, report.measured, report)
     return found
@@ -454,26 +454,42 @@ def _add_job(found: Sections, results: Sequence[Result], answer: Result) -> None
         )
 
 
-def _add_learned(found: Sections, learned: Learned) -> None:
+def _add_learned(found: Sections, learned: Learned, report: Content) -> None:
     """What was learned, by any of several ways of training."""
-    drawn, metric = target_figure(learned), learned.target.metric
-    found.figures["learning-loss"] = curves_figure(learned, "loss")
+    series, metric = _series_of(learned, report), learned.target.metric
+    drawn = target_figure(learned, series)
+    found.figures["learning-loss"] = curves_figure(learned, "loss", series)
     found.figures["learning-target"] = drawn
     if metric != "loss":
-        found.figures["learning-metric"] = curves_figure(learned, metric)
+        found.figures["learning-metric"] = curves_figure(learned, metric, series)
     first = learned.first
+    if first is None:
+        title = f"No way always reaches {learned.target.in_words}"
+    elif learned.beside(first):
+        title = f"Which way reaches {learned.target.in_words} first cannot be told"
+    else:
+        title = f"{first.name[:1].upper()}{first.name[1:]} is first to reach {learned.target.in_words}"
     found.values.update(
         learned=learned,
         learned_metric=metric if metric != "loss" else "",
         learned_batches=listed([f"{batch:,}" for batch in sorted({way.batch for way in learned.ways})], "or"),
         learned_runs=counted(len(learned.ways[0].runs), "run"),
-        learned_title=f"{first.name[:1].upper()}{first.name[1:]} is first to reach {learned.target.in_words}"
-        if first
-        else f"No way always reaches {learned.target.in_words}",
+        learned_title=title,
+        learned_series=series,
         learned_label=f"Time, cost and throughput of {counted(len(learned.ways), 'way')} of training. {learned.sentences[0]}",
         learned_px=_height_px(drawn, 300),
         learned_table=learned.table().without_empty_columns(),
     )
+
+
+def _series_of(learned: Learned, report: Content) -> list[int]:
+    """What number each way has among the curves of the page: that of its own results' curve, and none that another way has."""
+    curves = {result.scenario.hash: curve for result, curve in zip(report.results, report.at.curve_of, strict=True)}
+    found: list[int] = []
+    for way in learned.ways:
+        own = curves.get(way.scenario.hash)
+        found.append(own if own is not None and own not in found else max([*found, *curves.values()], default=-1) + 1)
+    return found
 
 
 def _height_px(figure: go.Figure, otherwise: int) -> int:

@@ -15,6 +15,7 @@ import pytest
 from support.needs import needs_tensorflow
 
 import calibrate
+from calibrate import probing
 from calibrate.measurements import read_measurements
 from calibrate.records import StepTime
 from simulator.base.errors import CalibrationError, InputError
@@ -62,6 +63,9 @@ def no_tape(batch):
 
 def no_callable(batch):
     return batch
+
+def leaves(batch_size=1):
+    raise SystemExit(3)
 """
 
 
@@ -84,12 +88,43 @@ def _files(folder: Path) -> list[Path]:
         ("no_callable", True, "TypeError: the step function must return a callable .*not int"),
         ("no_tape", True, "no gradient was seen.*tf.GradientTape; what was measured is kept in"),
         ("dies", False, "was killed by signal 9"),
+        ("leaves", False, "SystemExit at .*broken.py:[0-9]+: your code ended the process, with 3"),
     ],
 )
 def test_what_the_users_code_did_is_said_in_one_line(broken: Path, tmp_path: Path, function: str, custom: bool, said: str) -> None:
     with pytest.raises(CalibrationError, match=said) as caught:
         calibrate.profile_step(f"{broken}:{function}", "broken", custom=custom, batches=(2, 4), steps=5, folder=tmp_path, timeout_s=120)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        ("no such\nfile", "no such file"),
+        (
+            "in user code:\n\n    File \"a.py\", line 3, in call\n        x = y\n\n    ValueError: Bad input\n\n"
+            "    Arguments received by Dense.call():\n      • inputs=tf.Tensor\n      • kwargs=<class 'inspect._empty'>",
+            "ValueError: Bad input",
+        ),
+        (
+            "Graph execution error:\n\nDetected at node while/cond defined at (most recent call):\n  File \"<frozen runpy>\", line 198\n"
+            "...\n  File \"b.py\", line 3\nReceived a label value of 7 outside of [0, 3)\n\t [[{{node while/cond}}]] [Op:__inference_7]",
+            "Received a label value of 7 outside of [0, 3)",
+        ),
+        ("Graph execution error:\n\nDetected at node x", "Graph execution error:"),
+        ("{{function_node __wrapped__Cast_device_/job:localhost}} Cast string to float is not supported [Op:Cast] name: ",
+         "Cast string to float is not supported"),
+        ("\x1b[1mInput 0 is incompatible.\x1b[0m\n\nArguments received by Model.call():\n  • x", "Input 0 is incompatible."),
+    ],
+)  # fmt: skip
+def test_what_tensorflow_and_keras_say_is_cut_down_to_what_was_wrong(message: str, said: str) -> None:
+    assert probing._one_line(message) == said
+
+
+def test_the_last_line_is_none_that_tensorflow_always_logs() -> None:
+    logged = "I0000 00:00:1 1 cudart_stub.cc:31] Could not find cuda drivers\n2026-01-01 00:00:00.1 W tensorflow/core: no GPU\n"
+    assert probing._last_line("it broke\n" + logged, "nothing") == "it broke"
+    assert probing._last_line(logged, "nothing") == "nothing"
 
 
 def test_what_was_measured_before_a_failure_is_kept(broken: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,9 @@ QUICK = ("--problem", f"{PROBLEMS / 'models.py'}:momentum", "--batch", "8", "--e
         (("--rate", "1,fast"), ("--rate '1,fast': must be numbers separated by commas",)),
         (("--rate", "0"), ("--rate", "must be a list of numbers above 0")),
         (("--epochs", "0"), ("--epochs", "must be a number above 0")),
+        (("--timeout", "-1"), ("--timeout: -1.0 must be a number above 0",)),
+        (("--problem", "mine.py:"), ("--problem 'mine.py:'", "or give FILE.py:FUNCTION")),
+        (("--target", "accuracy=95"), ("--target 'accuracy=95'", "did you mean accuracy=0.95?")),
         (("--out", "."), ("--out", "is a folder")),
         (("--out", "x", "--curves", "x"), ("--out and --curves: both are 'x'",)),
     ],
@@ -76,8 +80,31 @@ def test_a_problem_that_fails_is_one_line(paceline, tmp_path, monkeypatch):
     assert unknown.code == 2
     assert unknown.stderr.splitlines()[-1].startswith("paceline: the model has no metric 'f1'; it has loss, accuracy")
     diverged = paceline("learn", "ring", *QUICK, "--problem", f"{PROBLEMS / 'models.py'}:diverging", "--set", "strategy.workers=2")
-    assert diverged.code == 0
+    assert diverged.code == 3
     assert "diverges in 2 of 2 runs" in " ".join(diverged.stdout.split())
+
+
+@pytest.mark.slow
+@needs_tensorflow
+@pytest.mark.usefixtures("warm_probes")
+def test_data_that_cannot_be_learned_are_refused_before_anything_is_replayed(paceline, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def refusal(*options):
+        answer = paceline("learn", "ring", *QUICK, *options)
+        last = answer.stderr.splitlines()[-1]  # after its progress
+        refused(replace(answer, stderr=f"{last}\n"))
+        return last
+
+    problems = f"{PROBLEMS / 'models.py'}:"
+    assert "x of the data to train on has numbers that are not finite" in refusal("--problem", problems + "with_nan")
+    assert "x of the data to validate with is a list of single numbers" in refusal("--problem", problems + "of_lists")
+    said = refusal("--problem", problems + "too_narrow")
+    assert "the model does not take its data: " in said
+    assert "expected axis -1 of input shape to have value" in said
+    assert "samples are more than the" in refusal("--problem", problems + "momentum", "--batch", "100000")
+    assert "are less than one batch of 8; give more" in refusal("--problem", problems + "momentum", "--epochs", "1e-6")
+    assert {path.stat().st_size < 4096 for path in Path("measurements").iterdir()} == {True}
 
 
 @pytest.mark.slow

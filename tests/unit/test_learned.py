@@ -55,15 +55,32 @@ def test_the_first_and_the_cheapest():
     assert cheapest == "The cheapest is one device: $0.00861 ($0.00833 to $0.00889)."
 
 
-def test_a_difference_within_the_runs_scatter_is_none():
-    near = learned(way("sync", 10.0, 11.0, 14.0), way("async", 11.5, 12.0, 12.5))
+def test_ways_whose_runs_overlap_are_not_told_apart():
+    near = learned(way("sync", 10.0, 11.0, 14.0, 12.0), way("async", 13.5, 13.6, 16.0, 15.0))
     assert near.first.name == "sync"
     assert [its.name for its in near.beside(near.first)] == ["async"]
-    assert "No difference to async" in near.sentences[1]
-    assert "smaller than what the 3 runs of either scatter by" in near.sentences[1]
-    far = learned(way("sync", 10.0, 10.5, 11.0), way("async", 11.9, 12.0, 12.1))
+    first, second, *_ = near.sentences
+    assert first == "Which way reaches accuracy of at least 0.95 first cannot be told from 4 runs of each."
+    assert second.startswith("The smallest median is that of sync: 11.5 s (10.0 s to 14.0 s in 4 runs; ")
+    assert second.endswith("Not clearly slower: async (14.3 s).")
+
+
+def test_ways_whose_runs_do_not_overlap_are_told_apart_however_wide_the_worse_scatters():
+    far = learned(way("sync", 10.0, 10.5, 11.0, 10.2), way("async", 11.1, 12.0, 92.1, 11.3))
     assert far.beside(far.first) == []
-    assert not any("No difference" in sentence for sentence in far.sentences)
+    assert far.sentences[0].startswith("Sync reaches accuracy of at least 0.95 first: ")
+
+
+def test_of_fewer_than_four_runs_the_medians_must_be_further_apart_than_either_scatters():
+    assert learned(way("sync", 10.0, 10.5, 11.0), way("async", 11.9, 12.0, 12.1)).sentences[0].startswith("Sync reaches")
+    near = learned(way("sync", 10.0, 10.5, 11.0), way("async", 11.1, 11.2, 12.3))
+    assert [its.name for its in near.beside(near.first)] == ["async"]
+
+
+def test_a_way_that_diverges_is_never_first():
+    its = learned(way("async", 1.0, 1.0, 1.0, diverged=1), way("sync", 9.0, 9.5, 10.0))
+    assert its.first.name == "sync"
+    assert "Async diverges in 1 of 3 runs" in " ".join(its.sentences)
 
 
 def test_one_that_misses_the_target_is_never_first():
@@ -73,6 +90,7 @@ def test_one_that_misses_the_target_is_never_first():
     assert "Async reaches the target in 2 of 3 runs within 20 epochs; it ends at 0.97" in said
     assert "Ssp diverges in 2 of 3 runs" in said
     assert "Ssp reaches the target in 0 of 3 runs" in said
+    assert its.sentences[-1] == "Times, costs and samples are those of the runs that reached the target."
     none = learned(way("async", 1.0, None, None), way("sync", None, None, None))
     assert none.first is None
     assert none.sentences[0] == "No way of training always reaches accuracy of at least 0.95 within 20 epochs; async did in 1 of 3 runs."
@@ -108,6 +126,16 @@ def test_targets(text, metric, value, at_most):
 @pytest.mark.parametrize("text", ["", "accuracy", "=1", "accuracy=high", "accuracy=nan", "a=1e999", "accuracy<0.9", "a b=1"])
 def test_no_targets(text):
     with pytest.raises(InputError, match=r"must be a metric with a value, such as accuracy=0\.95"):
+        Target.of(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [("accuracy=95", "did you mean accuracy=0.95?"), ("sparse_categorical_accuracy=50", "did you mean"), ("recall=-1", "between 0 and 1"),
+     ("auc=1e9", "auc lies between 0 and 1")],
+)  # fmt: skip
+def test_shares_lie_between_0_and_1(text, hint):
+    with pytest.raises(InputError, match=hint.replace("?", r"\?")):
         Target.of(text)
 
 

@@ -9,10 +9,12 @@ import pytest
 
 import paceline
 from paceline.learning.learned import Learned, LearnedPoint, LearnedRun, LearnedWay, Range, Target, TriedRate, read_learned
+from paceline.reporting.axes import series_colour
 from paceline.reporting.learning_figures import curves_figure, target_figure
 from simulator.base.errors import ResultsError
 
 TRIED = TriedRate(rate=1.0, reached=0, diverged=0, time_s=None, last=None)
+SERIES = (0, 1, 2)
 QUICK = {"run.steps": 10, "run.replications": 3}
 
 
@@ -45,7 +47,7 @@ def learned() -> Learned:
 
 
 def test_curves_have_median_and_range(learned):
-    figure = curves_figure(learned, "accuracy")
+    figure = curves_figure(learned, "accuracy", SERIES)
     assert len(figure.data) == 3 * 3 + 1  # range, median and end of each way, and the target
     band, median, end, *_ = figure.data
     assert len(band.x) == 2 * len(median.x)
@@ -55,12 +57,12 @@ def test_curves_have_median_and_range(learned):
     assert median.x[0] == pytest.approx(1.25 / 4)  # when both have been validated for the first time
     assert median.x[-1] == end.x[0] == pytest.approx(9 / 4)  # until the first of them ends
     assert list(figure.data[-1].y) == [0.8, 0.8]
-    assert curves_figure(learned, "loss").layout.yaxis.type == "log"
-    assert len(curves_figure(learned, "no such").data) == 0
+    assert curves_figure(learned, "loss", SERIES).layout.yaxis.type == "log"
+    assert len(curves_figure(learned, "no such", SERIES).data) == 0
 
 
 def test_time_cost_and_throughput_of_each_way(learned):
-    figure = target_figure(learned)
+    figure = target_figure(learned, SERIES)
     names = figure.layout.yaxis.ticktext
     shown = {(trace.xaxis, names[trace.y[0]]): trace for trace in figure.data}
     assert shown["x", "async"].x[0] == pytest.approx((2.0 + 2.5) / 2)
@@ -68,7 +70,8 @@ def test_time_cost_and_throughput_of_each_way(learned):
     assert shown["x2", "sync"].x[0] == pytest.approx(9.0)
     assert shown["x3", "ssp"].x[0] == 200.0
     assert ("x", "ssp") not in shown
-    bare = target_figure(learned.model_copy(update={"ways": tuple(way(its.name, its.scenario, 1.0, priced=False) for its in learned.ways)}))
+    without = tuple(way(its.name, its.scenario, 1.0, priced=False) for its in learned.ways)
+    bare = target_figure(learned.model_copy(update={"ways": without}), SERIES)
     assert {trace.xaxis for trace in bare.data} == {"x", "x2"}
 
 
@@ -91,6 +94,17 @@ def test_a_report_of_what_was_learned(learned, tmp_path):
     assert "What is learned" in beside.path.read_text(encoding="utf-8")
     plain = paceline.report(swept, tmp_path / "plain.html", what_ifs=False)
     assert "What is learned" not in plain.path.read_text(encoding="utf-8")
+
+
+def test_a_way_has_the_colour_of_its_results(learned, tmp_path):
+    """Where several ways are of one scenario, the first has it, and the others come after all curves of the page."""
+    fast, slow, fast_too = learned.ways
+    swapped = learned.model_copy(update={"ways": (slow, fast, fast_too)})
+    results = [paceline.simulate(its.scenario) for its in learned.ways[:2]]
+    page = paceline.report(results, tmp_path / "swapped.html", learned=swapped, what_ifs=False).path.read_text(encoding="utf-8")
+    figures = json.loads(re.search(r'<script id="figures" type="application/json">(.*?)</script>', page, re.DOTALL)[1])
+    colours = [trace["line"]["color"] for trace in figures["learning-loss"]["data"] if trace.get("line", {}).get("width") == 2.25]
+    assert colours == [series_colour(1), series_colour(0), series_colour(2)]
 
 
 def test_a_loss_as_target_has_one_figure_of_curves(learned, tmp_path):

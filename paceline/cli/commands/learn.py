@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["learn"]
 
 PANEL, ORDER = Panel.PREDICT, 45
+_MISSED = 3
 
 
 @calling("learn")
@@ -32,6 +33,7 @@ def learn(given: Given, *, json: Annotated[bool, typer.Option("--json", help="Pr
     Your own model and data: [bold]--problem my_model.py:build[/bold], where build() returns (model, (x, y), (x, y)).
 
     What was replayed is kept in --measurements: the same command goes on where it was stopped, and another target needs no new replay.
+    Exits with 3 where no way always reaches the target.
     """
     from paceline import api
     from paceline.cli.measuring import measuring
@@ -46,6 +48,8 @@ def learn(given: Given, *, json: Annotated[bool, typer.Option("--json", help="Pr
     for name in ("out", "curves", "tensorboard"):
         if (file := given.get(name)) is not None:
             note(f"wrote {file}")
+    if found.first is None:
+        raise typer.Exit(_MISSED)
 
 
 _SHOWN = ("way", "staleness", "rate", "reached", "time_s", "cost_usd", "samples", "last")

@@ -56,3 +56,19 @@ def no_data():
 def not_compiled():
     model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(2)])
     return model, _data(8), _data(8)
+
+
+def with_nan():
+    model, (x, y), valid = _small(keras.optimizers.SGD(0.1))
+    x[3, 2] = np.nan
+    return model, (x, y), valid
+
+
+def of_lists():
+    model, data, (x, y) = _small(keras.optimizers.SGD(0.1))
+    return model, data, (x.tolist(), y.tolist())
+
+
+def too_narrow():
+    model, data, (x, y) = _small(keras.optimizers.SGD(0.1))
+    return model, data, (x[:, :5], y)
