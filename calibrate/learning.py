@@ -193,7 +193,7 @@ def replay(
                 asked.append(([*_arguments(target), "--request", str(request)], out))
             for out in outs:
                 out.unlink()
-            with keeping(outs[0]):
+            with keeping(*outs):
                 run_probes(_PROBE, asked, python, timeout_s, progress)
         curves |= dict(_replayed(map(read_measurements, outs)))
     return tuple(curves[key] for key in keys)

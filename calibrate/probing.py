@@ -23,6 +23,7 @@ from typing import IO, Any, TypeAlias
 from calibrate.measurements import read_measurements
 from simulator.base.errors import CalibrationError, InputError
 from simulator.base.scratch import scratch
+from simulator.base.text import listed
 
 __all__ = [
     "PROBES",
@@ -137,7 +138,7 @@ def run_probes(
             for child in children:
                 stop(child)
         if timed_out:
-            raise CalibrationError(f"the probe was stopped after {timeout_s:g} s (`timeout_s`); {kept_in(runs[0][1])}")
+            raise CalibrationError(f"the probe was stopped after {timeout_s:g} s (`timeout_s`); {kept_in(*(out for _, out in runs))}")
         for child, wrong, (_, out), printed in zip(children, failed, runs, errors, strict=True):
             if wrong:
                 message = _explained(child.returncode, out, printed, executable)
@@ -327,25 +328,27 @@ def stop(child: subprocess.Popen[Any]) -> None:
 
 
 @contextlib.contextmanager
-def keeping(out: Path) -> Iterator[None]:
-    """Around measuring: Ctrl-C, which goes on its way, says what of it is kept, where ``out`` is the first file."""
+def keeping(*outs: Path) -> Iterator[None]:
+    """Around measuring: Ctrl-C, which goes on its way, says what of it is kept, where ``outs`` are the first files."""
     try:
         yield
     except KeyboardInterrupt as stopped:
-        stopped.args = (kept_in(out),)
+        stopped.args = (kept_in(*outs),)
         raise
 
 
-def kept_in(out: Path) -> str:
-    """Where measurements are that may be incomplete, in words; a file without any is removed."""
-    try:
-        empty = not out.exists() or read_measurements(out).empty
-    except CalibrationError:  # cut off in the first line, say: leave it to the user to look at
-        return f"what was written is kept in {out}"
-    if not empty:
-        return f"what was measured is kept in {out}"
-    out.unlink(missing_ok=True)
-    return "nothing had been measured"
+def kept_in(*outs: Path) -> str:
+    """Where measurements are that may be incomplete, in words; files without any are removed."""
+    what, kept = "measured", []
+    for out in outs:
+        try:
+            if not out.exists() or read_measurements(out).empty:
+                out.unlink(missing_ok=True)
+                continue
+        except CalibrationError:  # cut off in the first line, say: leave it to the user to look at
+            what = "written"
+        kept.append(str(out))
+    return f"what was {what} is kept in {listed(kept)}" if kept else "nothing had been measured"
 
 
 def _explained(status: int, out: Path, errors: IO[bytes], executable: str) -> str:

@@ -43,7 +43,8 @@ def load_function(target: str, suffix: str = "") -> Callable[..., Any]:
     if not callable(function):
         file = target.rpartition(":")[0]
         known = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
-        raise UsageError(f"{file} has no function {name!r}; it has {', '.join(known[:10]) or 'none'}")
+        more = ", ..." if len(known) > 10 else ""
+        raise UsageError(f"{file} has no function {name!r}; it has {', '.join(known[:10]) or 'none'}{more}")
     return function
 
 

@@ -137,3 +137,17 @@ def test_ctrl_c_says_what_is_kept_of_a_measurement(synthetic: Any, measured: boo
     file = synthetic.steps() if measured else synthetic.folder / "none.ndjson"
     with pytest.raises(KeyboardInterrupt, match=says), keeping(file):
         raise KeyboardInterrupt
+
+
+def test_ctrl_c_names_all_files_of_several_processes_and_removes_those_without_anything(synthetic: Any) -> None:
+    first = synthetic.steps()
+    second, empty = first.with_name("second.ndjson"), first.with_name("empty.ndjson")
+    second.write_bytes(first.read_bytes())
+    empty.write_bytes(first.read_bytes().splitlines(keepends=True)[0])
+    with (
+        pytest.raises(KeyboardInterrupt, match=re.escape(f"what was measured is kept in {first} and {second}")),
+        keeping(first, empty, second),
+    ):
+        raise KeyboardInterrupt
+    assert second.exists()
+    assert not empty.exists()
