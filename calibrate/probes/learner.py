@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Sequence
 
 from . import training
-from .ending import UsageError
+from .ending import UsageError, place_in, shortened
 
 WANTED = (
     "the function must return (model, (x, y), (x, y)): a Keras model that is compiled with a loss and an optimizer, data to train on, "
@@ -81,8 +81,6 @@ class Learner:
             for one in tf.nest.flatten(its):
                 if not one.shape.rank:
                     raise UsageError(f"{name} of the {what} is a list of single numbers; make an array of it, such as np.asarray({name})")
-                if one.dtype.is_floating and not bool(tf.reduce_all(tf.math.is_finite(one))):
-                    raise UsageError(f"{name} of the {what} has numbers that are not finite, NaN or infinity; take them out")
         if not _length(tf, x) or _length(tf, x) != _length(tf, y):
             raise UsageError(f"the {what} have {_length(tf, x)} inputs and {_length(tf, y)} targets; they need as many, and one at least")
         return x, y
@@ -90,12 +88,28 @@ class Learner:
     def _rows(self, data: Any, rows: Any) -> Any:
         return self._tf.nest.map_structure(lambda one: self._tf.gather(one, rows), data)
 
-    def try_out(self) -> None:
-        """Compute one gradient, and validate: whatever does not fit together raises at once, and not after other runs."""
-        tf = self._tf
+    def try_out(self, target: str) -> None:
+        """Look at the data, compute one gradient, and validate; all is then as it was.
+
+        Raises
+        ------
+        UsageError
+            The model cannot learn from its data. What the user's own code, of FILE.py:FUNCTION, raises stays what it is.
+        """
+        tf, state = self._tf, self.state()
+        for what, pair in (("data to train on", (self.x, self.y)), ("data to validate with", (self.valid_x, self.valid_y))):
+            for name, its in zip("xy", pair):
+                if not all(bool(tf.reduce_all(tf.math.is_finite(one))) for one in tf.nest.flatten(its) if one.dtype.is_floating):
+                    raise UsageError(f"{name} of the {what} has numbers that are not finite, NaN or infinity; take them out")
         rows = tf.range(min(self.samples, TRIED_BATCH))
-        self._gradients([tf.convert_to_tensor(one.value) for one in self.variables], rows)
-        self.validated()
+        try:
+            self._gradients([tf.convert_to_tensor(one.value) for one in self.variables], rows)
+            self.validated()
+        except Exception as error:
+            if place_in(error, target):
+                raise
+            raise UsageError(f"the model does not take its data: {shortened(str(error))}") from error
+        self.begin(state)
 
     # -- the present version -----------------------------------------------------------------
 

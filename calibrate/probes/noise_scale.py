@@ -56,6 +56,7 @@ def measured(tf: Any, problem: str, asked: Any, recorder: Recorder) -> None:
     build = training.load_function(problem)
     keras.utils.set_random_seed(asked.seed)
     learner = Learner(tf, build())
+    learner.try_out(problem)
     recorder.write(
         "problem", samples=learner.samples, validation_samples=learner.valid_samples, parameters=sum(learner.sizes),
         optimizer=type(learner.model.optimizer).__name__, name=learner.model.name,

@@ -262,21 +262,13 @@ class Replay:
         """Every run, one after the other; without any, only see whether the model takes its data."""
         learner = self._learner
         if not self._request["runs"]:
-            self._try_out()
+            learner.try_out(self._problem)
         self._recorder.write(
             "problem", samples=learner.samples, validation_samples=learner.valid_samples, parameters=sum(learner.sizes),
             optimizer=type(learner.model.optimizer).__name__, name=learner.model.name,
         )  # fmt: skip
         for run in self._request["runs"]:
             self._run(run)
-
-    def _try_out(self) -> None:
-        try:
-            self._learner.try_out()
-        except Exception as error:
-            if ending.place_in(error, self._problem):  # their own code says what is wrong
-                raise
-            raise UsageError(f"the model does not take its data: {ending.shortened(str(error))}") from error
 
     def _run(self, run: dict[str, Any]) -> None:
         np, learner = self._np, self._learner

@@ -236,6 +236,16 @@ class Learned(Short, Spec):
         return [its for its in self.ranked(by) if its is not way and not getattr(its, by).beyond(mine, few=few)]
 
     @property
+    def headline(self) -> str:
+        """Which way is first, in few words."""
+        first = self.first
+        if first is None:
+            return f"No way always reaches {self.target.in_words}"
+        if self.beside(first):
+            return f"Which way reaches {self.target.in_words} first cannot be told"
+        return f"{_capital(first.name)} reaches {self.target.in_words} first"
+
+    @property
     def sentences(self) -> tuple[str, ...]:
         """The answer, in sentences."""
         return tuple(self._sentences())
@@ -245,14 +255,14 @@ class Learned(Short, Spec):
         if first is None:
             most = max(self.ways, key=lambda its: its.reached)
             some = f"; {most.name} did in {most.reached} of {runs} runs" if most.reached else ""
-            yield f"No way of training always reaches {self.target.in_words} within {self._epochs}{some}."
+            yield f"{self.headline} within {self._epochs}{some}."
         else:
             if alike := self.beside(first):
                 names = listed([f"{its.name} ({format_seconds(its.time_s.median)})" for its in alike if its.time_s is not None])
-                yield f"Which way reaches {self.target.in_words} first cannot be told from {counted(runs, 'run')} of each."
+                yield f"{self.headline} from {counted(runs, 'run')} of each."
                 yield f"The smallest median is that of {first.name}: {_time(first)}. Not clearly slower: {names}."
             else:
-                yield f"{_capital(first.name)} reaches {self.target.in_words} first: after {_time(first)}."
+                yield f"{self.headline}: after {_time(first)}."
             yield from self._cheapest(first)
         for its in self.ways:
             yield from self._of_one(its, first)

@@ -462,19 +462,11 @@ def _add_learned(found: Sections, learned: Learned, report: Content) -> None:
     found.figures["learning-target"] = drawn
     if metric != "loss":
         found.figures["learning-metric"] = curves_figure(learned, metric, series)
-    first = learned.first
-    if first is None:
-        title = f"No way always reaches {learned.target.in_words}"
-    elif learned.beside(first):
-        title = f"Which way reaches {learned.target.in_words} first cannot be told"
-    else:
-        title = f"{first.name[:1].upper()}{first.name[1:]} is first to reach {learned.target.in_words}"
     found.values.update(
         learned=learned,
         learned_metric=metric if metric != "loss" else "",
         learned_batches=listed([f"{batch:,}" for batch in sorted({way.batch for way in learned.ways})], "or"),
         learned_runs=counted(len(learned.ways[0].runs), "run"),
-        learned_title=title,
         learned_series=series,
         learned_label=f"Time, cost and throughput of {counted(len(learned.ways), 'way')} of training. {learned.sentences[0]}",
         learned_px=_height_px(drawn, 300),

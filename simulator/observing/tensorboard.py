@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import math
 import os
-import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 
@@ -104,19 +103,17 @@ class TensorBoard:
         self._begin_histograms()
 
     def __enter__(self) -> TensorBoard:
-        self._whole = _event_file(self._output)
-        self._records = self._whole.__enter__()
+        self._whole = ExitStack()
+        self._records = self._whole.enter_context(_event_file(self._output))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        try:
-            if kind is None:
-                self._write_point()
-                self._write_histograms()
-        except BaseException:
-            self._whole.__exit__(*sys.exc_info())
-            raise
-        self._whole.__exit__(kind, error, trace)
+        if kind is not None:
+            self._whole.__exit__(kind, error, trace)
+            return
+        with self._whole:
+            self._write_point()
+            self._write_histograms()
 
     def record(self, record: Record) -> None:
         """Take one record."""

@@ -93,7 +93,7 @@ def test_one_that_misses_the_target_is_never_first():
     assert its.sentences[-1] == "Times, costs and samples are those of the runs that reached the target."
     none = learned(way("async", 1.0, None, None), way("sync", None, None, None))
     assert none.first is None
-    assert none.sentences[0] == "No way of training always reaches accuracy of at least 0.95 within 20 epochs; async did in 1 of 3 runs."
+    assert none.sentences[0] == "No way always reaches accuracy of at least 0.95 within 20 epochs; async did in 1 of 3 runs."
 
 
 def test_a_way_without_a_price_is_not_the_cheapest():

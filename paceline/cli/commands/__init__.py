@@ -11,7 +11,10 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-__all__ = ["Panel"]
+__all__ = ["MISSED", "Panel"]
+
+MISSED = 3
+"""Exit code of a command that did its work, where a goal, a threshold or a limit was missed."""
 
 
 class Panel(StrEnum):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from paceline.cli.commands import Panel
+from paceline.cli.commands import MISSED, Panel
 from paceline.cli.options import Given, calling
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 __all__ = ["learn"]
 
 PANEL, ORDER = Panel.PREDICT, 45
-_MISSED = 3
 
 
 @calling("learn")
@@ -49,7 +48,7 @@ def learn(given: Given, *, json: Annotated[bool, typer.Option("--json", help="Pr
         if (file := given.get(name)) is not None:
             note(f"wrote {file}")
     if found.first is None:
-        raise typer.Exit(_MISSED)
+        raise typer.Exit(MISSED)
 
 
 _SHOWN = ("way", "staleness", "rate", "reached", "time_s", "cost_usd", "samples", "last")

@@ -9,14 +9,12 @@ from typing import Annotated
 
 import typer
 
-from paceline.cli.commands import Panel
+from paceline.cli.commands import MISSED, Panel
 from paceline.cli.options import Given, calling
 
 __all__ = ["memory"]
 
 PANEL, ORDER = Panel.PREDICT, 25
-
-_DOES_NOT_FIT = 3
 
 
 @calling("memory")
@@ -40,4 +38,4 @@ def memory(given: Given, *, json: Annotated[bool, typer.Option("--json", help="P
     else:
         show_memory(found)
     if found.refused is not None:
-        raise typer.Exit(_DOES_NOT_FIT)
+        raise typer.Exit(MISSED)

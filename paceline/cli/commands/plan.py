@@ -11,14 +11,14 @@ from typing import Annotated
 
 import typer
 
-from paceline.cli.commands import Panel
+from paceline.cli.commands import MISSED, Panel
 from paceline.cli.options import YES_HELP, Given, calling
 
 __all__ = ["plan"]
 
 PANEL, ORDER = Panel.PREDICT, 40
 
-_INFEASIBLE, _SHOWN = 3, 12
+_SHOWN = 12
 _OF_TARGET = ("problem", "seeds", "rates", "measurements", "python", "timeout_s")
 _OF_RATES = ("target_throughput", "samples", "dataset_size", "confidence", "prefer", "scaling", "runs_on", "backend", "scheduler")
 """Options that say nothing with --target."""
@@ -109,7 +109,7 @@ def plan(
             api.report(answer, report, force=force, jobs=jobs, progress=parts)
         note(f"wrote {report}; open it in a browser")
     if not answer.feasible:
-        raise typer.Exit(_INFEASIBLE)
+        raise typer.Exit(MISSED)
 
 
 def _plan_to_target(given: Given, report: Path | None, *, json: bool, yes: bool) -> None:
@@ -141,4 +141,4 @@ def _plan_to_target(given: Given, report: Path | None, *, json: bool, yes: bool)
         api.report(answer.learned, report, force=given["force"], jobs=given["jobs"])
         note(f"wrote {report}; open it in a browser")
     if not answer.feasible:
-        raise typer.Exit(_INFEASIBLE)
+        raise typer.Exit(MISSED)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from paceline.cli.commands import Panel
+from paceline.cli.commands import MISSED, Panel
 from paceline.cli.options import Given, calling, command_line
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ _OF_POINTS = ("settings", "unit", "refit", "out_scenario")
 _OF_MATRIX = ("matrix", "count", "list_", "out_matrix", "measurements", "platform", "python", "timeout_s")
 _LIMITS = ("max_median", "max_worst", "max_staleness", "max_distance", "min_coverage")
 _OF_RESULTS = ("out", "markdown", "rows", "tables", "platform", "measurements", "timeout_s", *_LIMITS)
-_MISSED = 3
 """Exit code where a threshold is missed."""
 
 
@@ -148,7 +147,7 @@ def validate(
     for line in found.missed:
         note(f"paceline: threshold missed: {line}")
     if found.missed:
-        raise typer.Exit(_MISSED)
+        raise typer.Exit(MISSED)
 
 
 def _biased(found: Validation) -> str:
