@@ -284,11 +284,16 @@ def main() -> None:
             said = f"{setting.mode} {setting.workers}: {run.time_s[-1]:.1f} s, accuracy {run.accuracy[-1]:.3f}"
             print(f"{said}, others {run.others_share:.0%}", flush=True)  # noqa: T201
             done += 1
-    there = read_rows(arguments.out)
+    there, errors = read_rows(arguments.out), []
     for setting in settings[len(MODES) :]:
         if setting in there:
             alone = there[LearningSetting(setting.mode, 1)]
-            print(compared(setting, there[setting], alone, arguments.measurements, arguments.target), flush=True)  # noqa: T201
+            row = compared(setting, there[setting], alone, arguments.measurements, arguments.target)
+            errors.append(float(row["last_predicted_s"]) / float(row["last_real_s"]) - 1.0)
+            print(row, flush=True)  # noqa: T201
+    if errors:
+        sizes = [abs(error) for error in errors]
+        print(f"ends: {statistics.median(sizes):.1%} off in the median, {max(errors, key=abs):+.1%} at worst")  # noqa: T201
 
 
 if __name__ == "__main__":
