@@ -6,6 +6,7 @@ The statuses also stand in calibrate/probing.py, which acts on them; ``end`` and
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import traceback
 from typing import Any, Callable
@@ -14,14 +15,28 @@ EXIT_FAILED = 3
 """Of the user's code, or of what the probe does."""
 EXIT_NO_TENSORFLOW = 4
 EXIT_USAGE = 5
+EXIT_TERMINATED = 128 + signal.SIGTERM
 
 
 class UsageError(ValueError):
     """What was asked for cannot be had: the asker's fault, not the model's."""
 
 
+class Terminated(SystemExit):
+    """SIGTERM came; the user's code ends a process with a plain SystemExit."""
+
+
 class NoTensorFlowError(ImportError):
     """This Python has no TensorFlow."""
+
+
+def heed_sigterm() -> None:
+    """Let SIGTERM raise :class:`Terminated`."""
+
+    def terminate(*_: object) -> None:
+        raise Terminated(EXIT_TERMINATED)
+
+    signal.signal(signal.SIGTERM, terminate)
 
 
 def tensorflow() -> Any:
@@ -60,6 +75,9 @@ def recorded(measure: Callable[[], None], recorder: Any, target: str = "", said:
     except NoTensorFlowError as error:
         recorder.write("error", type=type(error.__cause__ or error).__name__, message=str(error), where="import tensorflow")
         return EXIT_NO_TENSORFLOW
+    except Terminated:
+        recorder.write("error", type="SIGTERM", message="was ended by SIGTERM", where="")
+        return EXIT_TERMINATED
     except SystemExit as error:
         recorder.write(
             "error", type="SystemExit", message=f"your code ended the process, with {error.code!r}", where=place_in(error, target)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -174,7 +173,7 @@ def measure_servers(tf: Any, arguments: argparse.Namespace, recorder: Any) -> No
 def main() -> int:
     """Measure, or serve the process that does."""
     arguments = _arguments()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    ending.heed_sigterm()
     if arguments.command == "serve":
         return serve(arguments.address)
     recorder = Recorder(arguments.out)

@@ -13,7 +13,6 @@ import json
 import os
 import platform
 import signal
-import sys
 from typing import Any
 
 from .. import ending, environment
@@ -23,7 +22,6 @@ from . import supervisor
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 EXIT_INTERRUPTED = 128 + signal.SIGINT
-EXIT_ENDED = 128 + signal.SIGTERM
 
 
 def _measure(setting: dict[str, Any], recorder: Any, starter: int, kind: Any) -> None:
@@ -78,7 +76,7 @@ def main(kind: Any = None) -> int:
     parser.add_argument("--parent", type=int, default=0, help="process that this one must not outlive")
     parser.add_argument("--out", required=True)
     arguments = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_ENDED))
+    ending.heed_sigterm()
     supervisor.die_with(arguments.parent or os.getppid())
 
     recorder = Recorder(arguments.out)
@@ -100,6 +98,3 @@ def main(kind: Any = None) -> int:
     except KeyboardInterrupt:
         recorder.write("error", type="KeyboardInterrupt", message="was interrupted (Ctrl-C)", where="")
         return EXIT_INTERRUPTED
-    except SystemExit:
-        recorder.write("error", type="SystemExit", message="was ended by SIGTERM", where="")
-        return EXIT_ENDED
