@@ -27,7 +27,7 @@ quickstart: $(VENV)/.ready
 	$(BIN)/paceline quickstart --out reports/quickstart.html
 
 test: $(VENV)/.ready-dev browser simgrid
-	$(BIN)/python -m pytest $(SPREAD)
+	$(BIN)/python -m pytest $(SPREAD) --durations=25
 
 # no browser, no TensorFlow, no cluster, nothing that needs many replications
 test-fast: $(VENV)/.ready-dev
