@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import math
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -283,7 +284,11 @@ Precision: TypeAlias = Annotated[Literal["float32", "mixed_float16"], Typed(read
 Python: TypeAlias = Annotated[str | None, MustBe("the path of a Python")]
 """A Python that has TensorFlow; None takes the one that runs."""
 
-Timeout: TypeAlias = Annotated[float, MustBe("a number of seconds"), Typed("--timeout")]
+Timeout: TypeAlias = Annotated[
+    float,
+    MustBe("a number of seconds above 0", holds=lambda seconds: 0.0 < seconds < math.inf),
+    Typed("--timeout", metavar="SECONDS"),
+]
 """Seconds after which something is given up."""
 
 Address: TypeAlias = Annotated[str, MustBe("text such as '10.0.0.2:2222'"), Typed(metavar="HOST:PORT")]

@@ -211,11 +211,15 @@ def compared(
     setting: LearningSetting, real: Sequence[Real], alone: Sequence[Real], folder: Path, target: float
 ) -> Mapping[str, float | str]:
     """A setting's real runs beside replays of predicted schedules, and of those that were recorded."""
-    curves = replayed(predicted(setting, alone, len(real)), folder)
+    schedules = predicted(setting, alone, len(real))
+    curves = replayed(schedules, folder)
     row: dict[str, float | str] = {"mode": setting.mode, "workers": setting.workers, "runs": len(real)}
     row["inside"] = inside(real, curves)
     if setting.mode == "async":
-        row["inside_recorded"] = inside(real, replayed([recorded(run, setting) for run in real], folder))
+        were = [recorded(run, setting) for run in real]
+        row["inside_recorded"] = inside(real, replayed(were, folder))
+        for name, its in (("real", were), ("predicted", schedules)):
+            row[f"staleness_{name}"] = statistics.fmean(one.mean_staleness for one in its)
     row["real_s"] = statistics.median(to_target(run.time_s, run.accuracy, target) for run in real)
     row["predicted_s"] = statistics.median(to_target(*points_of(curve, "accuracy"), target) for curve in curves)
     row["last_real_s"] = statistics.median(run.end_s for run in real)

@@ -32,6 +32,7 @@ from paceline.arguments import (
     Settings,
     Source,
     Stages,
+    Timeout,
     Typed,
     checked,
     file_of,
@@ -79,7 +80,7 @@ def learn(
     force: Force = False,
     python: Python = None,
     jobs: Jobs = 0,
-    timeout_s: Annotated[float, _POSITIVE, Typed("--timeout")] = 7200.0,
+    timeout_s: Timeout = 7200.0,
     progress: Stages = None,
 ) -> Learned:
     """Find out how long a model takes to become good enough, and what that costs, with each way of training.
@@ -201,7 +202,7 @@ def plan_to_target(
     force: Force = False,
     python: Python = None,
     jobs: Jobs = 0,
-    timeout_s: Annotated[float, _POSITIVE, Typed("--timeout")] = 7200.0,
+    timeout_s: Timeout = 7200.0,
     progress: Stages = None,
     agree: Asking = None,
 ) -> TargetPlan:

@@ -5,7 +5,6 @@ Parameters, defaults and docstrings are also the options and the help of ``pacel
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -46,9 +45,7 @@ def testbed(
     *,
     repeats: Annotated[int, MustBe("a whole number from 1 to 1,000", least=1, most=1000)] = 3,
     seed: Seed = 0,
-    timeout_s: Annotated[
-        Timeout, MustBe("a number of seconds above 0", holds=lambda seconds: 0 < seconds < math.inf), Typed(metavar="SECONDS")
-    ] = 600.0,
+    timeout_s: Timeout = 600.0,
     python: Python = None,
     measurements: Folder = "measurements",
     progress: Progress = None,

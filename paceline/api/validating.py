@@ -305,9 +305,7 @@ def validate_matrix(
     measurements: Folder = "measurements",
     platform: Annotated[File | None, Typed(metavar="FILE.json")] = None,
     python: Python = None,
-    timeout_s: Annotated[
-        Timeout, MustBe("a number of seconds above 0", holds=lambda seconds: seconds > 0), Typed(metavar="SECONDS")
-    ] = 600.0,
+    timeout_s: Timeout = 600.0,
     thresholds: Thresholds = None,
     out: File | None = None,
     markdown: File | None = None,

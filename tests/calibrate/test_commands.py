@@ -88,7 +88,7 @@ def test_a_model_becomes_a_workload_file(paceline: Paceline, tmp_path: Path) -> 
         (["MODEL", "--name", "x", "--python", "/no/python"], "--python '/no/python' cannot be run"),
         (["MODEL", "--step", "MODEL", "--name", "x"], "give either"),
         (["--name", "x"], "give either"),
-        (["MODEL", "--name", "x", "--timeout", "-1"], "--timeout -1: must be above 0"),
+        (["MODEL", "--name", "x", "--timeout", "-1"], "--timeout: -1.0 must be a number of seconds above 0"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(paceline: Paceline, tmp_path: Path, arguments: list[str], said: str) -> None:

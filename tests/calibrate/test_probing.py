@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from calibrate.probing import run_probe, run_reader, serve_probe
-from simulator.base.errors import CalibrationError
+from simulator.base.errors import CalibrationError, InputError
 
 PROBE = """#!{python}
 import os, sys, tempfile, time
@@ -55,6 +55,12 @@ def test_of_a_probe(folder: Path, then: str) -> None:
         run_probe("p.py", [], folder / "out", python(folder, then), timeout_s=8.0 if "sleep" in then else None)
     except CalibrationError:
         assert then != "pass"
+    assert left(folder) == set()
+
+
+def test_a_probe_has_some_time(folder: Path) -> None:
+    with pytest.raises(InputError, match=r"`timeout_s=-1`: must be above 0 seconds"):
+        run_probe("p.py", [], folder / "out", python(folder, "pass"), timeout_s=-1.0)
     assert left(folder) == set()
 
 

@@ -26,7 +26,7 @@ QUICK = ("--problem", f"{PROBLEMS / 'models.py'}:momentum", "--batch", "8", "--e
         (("--rate", "1,fast"), ("--rate '1,fast': must be numbers separated by commas",)),
         (("--rate", "0"), ("--rate", "must be a list of numbers above 0")),
         (("--epochs", "0"), ("--epochs", "must be a number above 0")),
-        (("--timeout", "-1"), ("--timeout: -1.0 must be a number above 0",)),
+        (("--timeout", "-1"), ("--timeout: -1.0 must be a number of seconds above 0",)),
         (("--problem", "mine.py:"), ("--problem 'mine.py:'", "or give FILE.py:FUNCTION")),
         (("--target", "accuracy=95"), ("--target 'accuracy=95'", "did you mean accuracy=0.95?")),
         (("--out", "."), ("--out", "is a folder")),

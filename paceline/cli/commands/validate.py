@@ -24,7 +24,6 @@ _OF_POINTS = ("settings", "unit", "refit", "out_scenario")
 _OF_MATRIX = ("matrix", "count", "list_", "out_matrix", "measurements", "platform", "python", "timeout_s")
 _LIMITS = ("max_median", "max_worst", "max_staleness", "max_distance", "min_coverage")
 _OF_RESULTS = ("out", "markdown", "rows", "tables", "platform", "measurements", "timeout_s", *_LIMITS)
-"""Exit code where a threshold is missed."""
 
 
 @calling(
