@@ -15,7 +15,7 @@ or its :data:`~paceline.arguments.Settings`, are explained once, in :mod:`paceli
 
 from __future__ import annotations
 
-from paceline.api.beginning import new_scenario
+from paceline.api.beginning import new_scenario, read_tf_config, scenario_of_tf_config
 from paceline.api.calibrating import (
     calibrate,
     calibrate_input,
@@ -23,8 +23,6 @@ from paceline.api.calibrating import (
     calibrate_profile,
     calibrate_server,
     read_profiles,
-    read_tf_config,
-    scenario_of_tf_config,
     serve_link,
 )
 from paceline.api.learning import learn, plan_to_target

@@ -1,7 +1,7 @@
-"""The library function that makes a first scenario from a few figures.
+"""Library functions that make a first scenario: from a few figures, or from the cluster of a ``TF_CONFIG``.
 
-Its parameters, defaults and docstring are also the options and the help of ``paceline init``. The text of the file is written in
-:mod:`paceline.scenario_text`.
+Parameters, defaults and docstring of the first are also the options and the help of ``paceline init``. The text of the file is written
+in :mod:`paceline.scenario_text`, or in ``calibrate.tf_config``.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from paceline.arguments import Amount, Count, File, Force, Quantity, Text, Typed, checked
+from paceline.arguments import Amount, Count, File, Force, Quantity, Text, TfConfig, Typed, checked
 
 if TYPE_CHECKING:
+    from calibrate.tf_config import TfCluster
     from simulator import Scenario
 
-__all__ = ["new_scenario"]
+__all__ = ["new_scenario", "read_tf_config", "scenario_of_tf_config"]
 
 
 @checked
@@ -132,6 +133,103 @@ def new_scenario(
     )  # fmt: skip
     text = text_of(figures, "scenario.toml" if path is None else str(path))
     scenario = scenario_of(text, "scenario" if path is None else str(path), None if path is None else path.parent)
+    if output is not None:
+        output.write(text)
+    return scenario
+
+
+@checked
+def read_tf_config(tf_config: Text) -> TfCluster:
+    """Read a cluster from a ``TF_CONFIG`` or a ``ClusterSpec``.
+
+    Parameters
+    ----------
+    tf_config
+        ``"env"`` for the environment variable ``TF_CONFIG``; or JSON that begins with a brace; or the path
+        of a file with such JSON. The JSON is a ``TF_CONFIG``, or a ``ClusterSpec`` alone.
+
+    Returns
+    -------
+    TfCluster
+        ``jobs``: the addresses of its tasks, by job; ``strategy``: what such a cluster is for.
+
+    Raises
+    ------
+    InputError
+        It is no JSON or no cluster, an address is wrong or used twice, or no task trains.
+
+    Examples
+    --------
+    >>> read_tf_config('{"cluster": {"worker": ["h1:2222", "h2:2222"], "ps": ["h3:2222"]}}').strategy
+    'parameter-server'
+    """
+    from calibrate.tf_config import read_tf_config as read
+
+    return read(tf_config)
+
+
+@checked
+def scenario_of_tf_config(
+    tf_config: TfConfig,
+    *,
+    workload: Text,
+    batch: Count,
+    cluster: Annotated[Text, Typed(metavar="NAME")] = "ethernet-25g",
+    devices_per_worker: Count = 1,
+    out: File | None = None,
+    force: Force = False,
+) -> Scenario:
+    """Make a scenario of the cluster that a ``TF_CONFIG`` describes.
+
+    Parameters
+    ----------
+    tf_config
+        As for :func:`read_tf_config`.
+
+        Or what it returned.
+    workload
+        A workload of the catalogue, or the path of its file.
+    batch
+        Samples that each replica takes per step.
+    cluster
+        Hardware and links of that scenario, a name from ``paceline models list`` or a file.
+
+        Addresses tell nothing of these.
+    devices_per_worker
+        Devices that each worker drives.
+
+        Each is a replica.
+    out
+        A scenario file to write too, with remarks on what a ``TF_CONFIG`` leaves open.
+    force
+        Replace a file that is there already.
+
+    Returns
+    -------
+    Scenario
+        The scenario, ready for :func:`simulate`.
+
+    Raises
+    ------
+    InputError
+        The ``TF_CONFIG`` cannot be used, a number is below 1, or ``out`` is there already or cannot be written.
+    ScenarioError
+        The scenario breaks a rule, or names a workload or cluster that does not exist.
+
+    Examples
+    --------
+    >>> scenario = scenario_of_tf_config('{"cluster": {"worker": ["h1:2222", "h2:2222"]}}', workload="cnn-cpu", batch=32)
+    >>> scenario.replicas, scenario.strategy.kind
+    (2, 'multi-worker-mirrored')
+    """
+    from calibrate.tf_config import scenario_of, scenario_text
+    from simulator.base.outputs import EDITED, Output
+
+    output = None if out is None else Output(Path(out), EDITED, force=force)
+    path = None if output is None else output.path
+    tasks = read_tf_config(tf_config) if isinstance(tf_config, str) else tf_config
+    text = scenario_text(tasks, workload, batch, cluster, devices_per_worker)
+    scenario = scenario_of(text, str(path or "`tf_config`"), None if path is None else path.parent)
     if output is not None:
         output.write(text)
     return scenario

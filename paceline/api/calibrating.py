@@ -1,4 +1,4 @@
-"""Library functions that calibrate: from real steps, transfers and profiles to workloads and clusters; from a TF_CONFIG to a scenario.
+"""Library functions that calibrate: from real steps, transfers and profiles to workloads and clusters.
 
 Parameters, defaults and docstrings are also the options and the help of the ``calibrate`` commands. Measuring and fitting is done in
 ``calibrate``; here arguments are checked, files are placed, and what the provenance warns of is raised as a warning (``_HINTS``).
@@ -28,7 +28,6 @@ from paceline.arguments import (
     Python,
     Stages,
     Text,
-    TfConfig,
     Timeout,
     Typed,
     checked,
@@ -36,18 +35,13 @@ from paceline.arguments import (
 from simulator.base.errors import InputError
 
 if TYPE_CHECKING:
-    from calibrate.tf_config import TfCluster
     from calibrate.xplane.profiles import Profiled
     from simulator.base.outputs import Output, OutputKind
-    from simulator.scenario import Scenario
     from simulator.spec.cluster import Cluster
     from simulator.spec.input_pipeline import InputPipeline
     from simulator.spec.workload import Workload
 
-__all__ = [
-    "calibrate", "calibrate_input", "calibrate_link", "calibrate_profile", "calibrate_server", "read_profiles", "read_tf_config",
-    "scenario_of_tf_config", "serve_link",
-]  # fmt: skip
+__all__ = ["calibrate", "calibrate_input", "calibrate_link", "calibrate_profile", "calibrate_server", "read_profiles", "serve_link"]
 
 _HINTS = {
     "warning": "install the CUDA libraries (`pip install 'paceline[tensorflow-cuda]'`), or check the driver with nvidia-smi",
@@ -635,103 +629,6 @@ def serve_link(
     from calibrate.profiling import serve_link as serve
 
     serve(address, python, ready)
-
-
-@checked
-def read_tf_config(tf_config: Text) -> TfCluster:
-    """Read a cluster from a ``TF_CONFIG`` or a ``ClusterSpec``.
-
-    Parameters
-    ----------
-    tf_config
-        ``"env"`` for the environment variable ``TF_CONFIG``; or JSON that begins with a brace; or the path
-        of a file with such JSON. The JSON is a ``TF_CONFIG``, or a ``ClusterSpec`` alone.
-
-    Returns
-    -------
-    TfCluster
-        ``jobs``: the addresses of its tasks, by job; ``strategy``: what such a cluster is for.
-
-    Raises
-    ------
-    InputError
-        It is no JSON or no cluster, an address is wrong or used twice, or no task trains.
-
-    Examples
-    --------
-    >>> read_tf_config('{"cluster": {"worker": ["h1:2222", "h2:2222"], "ps": ["h3:2222"]}}').strategy
-    'parameter-server'
-    """
-    from calibrate.tf_config import read_tf_config as read
-
-    return read(tf_config)
-
-
-@checked
-def scenario_of_tf_config(
-    tf_config: TfConfig,
-    *,
-    workload: Text,
-    batch: Count,
-    cluster: Annotated[Text, Typed(metavar="NAME")] = "ethernet-25g",
-    devices_per_worker: Count = 1,
-    out: File | None = None,
-    force: Force = False,
-) -> Scenario:
-    """Make a scenario of the cluster that a ``TF_CONFIG`` describes.
-
-    Parameters
-    ----------
-    tf_config
-        As for :func:`read_tf_config`.
-
-        Or what it returned.
-    workload
-        A workload of the catalogue, or the path of its file.
-    batch
-        Samples that each replica takes per step.
-    cluster
-        Hardware and links of that scenario, a name from ``paceline models list`` or a file.
-
-        Addresses tell nothing of these.
-    devices_per_worker
-        Devices that each worker drives.
-
-        Each is a replica.
-    out
-        A scenario file to write too, with remarks on what a ``TF_CONFIG`` leaves open.
-    force
-        Replace a file that is there already.
-
-    Returns
-    -------
-    Scenario
-        The scenario, ready for :func:`simulate`.
-
-    Raises
-    ------
-    InputError
-        The ``TF_CONFIG`` cannot be used, a number is below 1, or ``out`` is there already or cannot be written.
-    ScenarioError
-        The scenario breaks a rule, or names a workload or cluster that does not exist.
-
-    Examples
-    --------
-    >>> scenario = scenario_of_tf_config('{"cluster": {"worker": ["h1:2222", "h2:2222"]}}', workload="cnn-cpu", batch=32)
-    >>> scenario.replicas, scenario.strategy.kind
-    (2, 'multi-worker-mirrored')
-    """
-    from calibrate.tf_config import scenario_of, scenario_text
-    from simulator.base.outputs import EDITED
-
-    output = _target(out, EDITED, force=force)
-    path = None if output is None else output.path
-    tasks = read_tf_config(tf_config) if isinstance(tf_config, str) else tf_config
-    text = scenario_text(tasks, workload, batch, cluster, devices_per_worker)
-    scenario = scenario_of(text, str(path or "`tf_config`"), None if path is None else path.parent)
-    if output is not None:
-        output.write(text)
-    return scenario
 
 
 def _target(out: str | Path | None, kind: OutputKind, *, force: bool) -> Output | None:
