@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -30,17 +30,17 @@ from simulator.base.text import format_share
 from simulator.program.operations import Operation as Does
 from simulator.program.program import Program, Routine, Rules
 from simulator.program.wiring import Wiring
-from simulator.spec.buckets import buckets
 from simulator.spec.cluster import Cluster
 from simulator.spec.distributions import Constant, Distribution, Empirical
 from simulator.spec.figures import Exchange, Warned
 from simulator.strategies.all_reduce import check_switches
 from simulator.strategies.assembling import assembled
-from simulator.strategies.holding import Held, ReducePrecision, fused, layers_of, values_of
+from simulator.strategies.holding import Held, ReducePrecision, values_of
+from simulator.strategies.hybrid.costs import Costs
 from simulator.strategies.hybrid.described import Devices, bubble_of, exchanges_of, stages_of
 from simulator.strategies.hybrid.groups import Among, Grid, Order, Timing, tensor_groups
-from simulator.strategies.hybrid.parts import Cut, Exchanged, Part, Split, State, cut, parts_of, state_of
-from simulator.strategies.hybrid.routine import Reduced, Shard, StageCosts, routine_of
+from simulator.strategies.hybrid.parts import Cut, Part, Split, cut
+from simulator.strategies.hybrid.routine import Shard, StageCosts, routine_of
 from simulator.strategies.hybrid.schedules import Schedule, in_flight, passes
 from simulator.strategies.setup import Bubble, InCommon, Layout, ModelParallel, Setup, StageOf, Together
 from simulator.strategies.strategy import SOFTWARE, Count, Software, Strategy, check_workers
@@ -359,7 +359,7 @@ class Hybrid(Strategy):
         distribution = self.tokens
         if isinstance(distribution, Constant) or (isinstance(distribution, Empirical) and len(set(distribution.values)) == 1):
             return None
-        costs, chunks = _Costs(self, setup), self.chunks_of(setup)
+        costs, chunks = self._costs(setup), self.chunks_of(setup)
         work_s = [costs.experts_s(chunks[stage :: self.pipeline]) for stage in range(self.pipeline)]
         if not any(map(any, work_s)):
             return None
@@ -492,6 +492,10 @@ class Hybrid(Strategy):
         partitions: dict[Among, int] = {}
         return tuple(routine_of(stage, partitions) for stage in self.costs(setup, streams)), partitions
 
+    def _costs(self, setup: Setup) -> Costs:
+        split, values = Split(self.tokens.mean(), self.host_factor), values_of(setup.workload, self.reduce_precision)
+        return Costs(setup, self.chunks_of(setup), split, values, self.bucket_size_bytes)
+
     def costs(self, setup: Setup, streams: Streams, timed: dict[Timed, Timing] | None = None) -> list[StageCosts]:
         """What each stage's step is made of.
 
@@ -517,7 +521,7 @@ class Hybrid(Strategy):
         whole_cluster = self.apart_on or setup.cluster
         # those that split tensors wait for what they exchange, and compute nothing meanwhile
         inner = timing(whole_cluster.model_copy(update={"intra_node": whole_cluster.intra_node.alone}), "ring", self.tensor)
-        whole = _Costs(self, setup)
+        whole = self._costs(setup)
         between = {part.first for part in whole.parts[1:]}
         among_tensors = tensor_groups(self.apart_on or setup.cluster, self.tensor)
 
@@ -606,7 +610,7 @@ class Hybrid(Strategy):
             samples = setup.batch / training.micro_batches
             again = load.forward(samples) if training.recompute == "full" else 0.0
             return float(training.micro_batches * (load.compute_s(samples) + again) + load.apply_s)
-        parts = _Costs(self, setup).parts
+        parts = self._costs(setup).parts
         slowest_s = max(part.forward_s + part.backward_s + part.again_s for part in parts)
         turns = 1 if self.schedule == "pipedream" else training.micro_batches * self.chunks + self.pipeline - 1
         return float(turns * slowest_s + load.apply_s / self.pipeline)
@@ -621,7 +625,7 @@ class Hybrid(Strategy):
         """Activations that stages hand on, and gradients of a stage."""
         if not setup.workload.layers:
             return [setup.workload.parameter_bytes]
-        parts = _Costs(self, setup).parts
+        parts = self._costs(setup).parts
         return [part.output_bytes for part in parts[:-1]] + [part.dense.gradient_bytes + part.experts.gradient_bytes for part in parts]
 
     # -- names -----------------------------------------------------------------------
@@ -776,97 +780,3 @@ class _Laid(ModelParallel):
             return divmod(rank, self._setup.layout.replicas)
         copy, stage = divmod(rank, self._strategy.pipeline)
         return stage, copy
-
-
-class _Costs:
-    """What the parts of a workload cost."""
-
-    def __init__(self, strategy: Hybrid, setup: Setup) -> None:
-        self._strategy, self._setup = strategy, setup
-        self.samples = setup.batch / setup.training.micro_batches
-        self.split = Split(strategy.tokens.mean(), strategy.host_factor)
-        self.values = values_of(setup.workload, strategy.reduce_precision)
-        self.chunks = strategy.chunks_of(setup)
-
-    @property
-    def whole(self) -> Held:
-        """Who has, and shares, whatever part it is."""
-        return self.chunks[0]
-
-    @cached_property
-    def parts(self) -> list[Part]:
-        """Of the whole model, in order."""
-        return self._of(self.chunks) if self._setup.workload.layers else [self._undivided()]
-
-    def _of(self, chunks: Sequence[Held]) -> list[Part]:
-        setup = self._setup
-        return parts_of(setup.workload, chunks, self.samples, self.split, setup.training, self.values, setup.batch)
-
-    @cached_property
-    def _each_layer(self) -> list[Held]:
-        return [chunk._replace(first=at, last=at + 1) for chunk in self.chunks for at in range(chunk.first, chunk.last or 0)]
-
-    @cached_property
-    def _layers(self) -> list[Part]:
-        return self._of(self._each_layer)
-
-    def layers_of(self, part: Part) -> list[Part]:
-        """Each layer of a part by itself."""
-        return self._layers[part.first : part.last] if self._setup.workload.layers else [part]
-
-    def experts_s(self, chunks: Sequence[Held]) -> list[float]:
-        """Of each layer of some chunks, seconds of a micro-batch's passes that grow with the tokens of the busiest device."""
-        layers = [at for chunk in chunks for at in range(chunk.first, chunk.last or 0)]
-        none = parts_of(
-            self._setup.workload, self._each_layer, self.samples, self.split._replace(tokens=0.0), self._setup.training, self.values,
-            self._setup.batch,
-        )  # fmt: skip
-        both = [(self._layers[at], none[at]) for at in layers]
-        return [(of.forward_s + of.backward_s + of.again_s) - (no.forward_s + no.backward_s + no.again_s) for of, no in both]
-
-    def _undivided(self) -> Part:
-        """All of a workload without layers, which only its batch can be cut of."""
-        load, setup = self._setup.workload, self._setup
-        forward_s = load.forward(self.samples)
-        again_s = forward_s if setup.training.recompute == "full" else 0.0
-        owned = [one for its in layers_of(load, self.whole) for one in its]
-        state, none = state_of(owned, 1, self.values, setup.batch), Exchanged()
-        return Part(0, 0, forward_s, load.backward(self.samples), again_s, none, none, 0.0, 0.0, state, State())
-
-    def reduced(self, chunk: int, part: Part) -> list[Reduced]:
-        """What of a part's gradients is reduced as one, in the order in which it becomes ready."""
-        strategy, setup = self._strategy, self._setup
-        if strategy.bucket_size_bytes is None:
-            return [Reduced(chunk, 1.0, part.dense.gradient_bytes, part.experts.gradient_bytes)]
-        if not setup.workload.layers:
-            filled = buckets(setup.workload, setup.batch, strategy.bucket_size_bytes / self.values.reduced, setup.layout.replicas)
-            return [Reduced(chunk, ready, size_bytes * self.values.reduced, 0.0) for ready, size_bytes in filled]
-        layers = self.layers_of(part)
-        of_device = [(layer.dense.gradient_bytes + layer.experts.gradient_bytes) / self.whole.tensor for layer in layers]
-        found: list[Reduced] = []
-        done_s = 0.0
-        for numbers in fused(of_device, strategy.bucket_size_bytes):
-            its = [layers[number] for number in numbers]
-            done_s += math.fsum(layer.backward_s for layer in its)
-            ready = min(done_s / part.backward_s, 1.0) if part.backward_s else 1.0  # the sum of layers may round to more
-            dense, experts = (
-                math.fsum(layer.dense.gradient_bytes for layer in its),
-                math.fsum(layer.experts.gradient_bytes for layer in its),
-            )
-            found.append(Reduced(chunk, ready, dense, experts))
-        found[-1] = found[-1]._replace(ready=1.0)
-        return found
-
-    def applied(self, parts: Sequence[Part]) -> float:
-        """Share of the whole model's update that a device makes: of what it has, and does not leave to those that share it."""
-        load, batch = self._setup.workload, self._setup.batch
-        whole = math.fsum(variable.gradient_bytes(batch) for variable in load.variables)
-        first = {part.first for part in parts}
-        its = math.fsum(
-            one.variable.gradient_bytes(batch) * one.share / one.over(chunk, chunk.slot_shards)
-            for chunk in self.chunks
-            if chunk.first in first
-            for layer in layers_of(load, chunk)
-            for one in layer
-        )
-        return its / whole
