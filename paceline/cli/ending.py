@@ -42,6 +42,9 @@ class Ending:
     inside: bool = False
     """Whether a command is at work."""
 
+    def __init__(self) -> None:
+        self._sending: list[_thread.LockType] = []
+
     @property
     def exit_code(self) -> int:
         """128 and the number of the signal, as shells have it; that of Ctrl-C where none came."""
@@ -78,6 +81,29 @@ class Ending:
         finally:
             self.inside = False
 
+    def send_again(self, number: int) -> None:
+        """Send a signal to the main thread in a moment."""
+        main = threading.main_thread().ident
+        assert main is not None
+        sending = _thread.allocate_lock()
+        sending.acquire()
+
+        def send() -> None:
+            time.sleep(_AGAIN_S)
+            signal.pthread_kill(main, number)
+            sending.release()
+
+        self._sending.append(sending)
+        # the class Thread takes locks that the main thread, which is just being interrupted, may hold
+        _thread.start_new_thread(send, ())
+
+    def wait_for_sent(self) -> None:
+        """Return when all signals that were to be sent again have come: a thread that goes on while Python ends may crash it."""
+        for sending in self._sending:
+            sending.acquire()
+        if self._sending:
+            time.sleep(_AGAIN_S / 10)  # it has still to end
+
 
 @contextmanager
 def ending_by_signals() -> Iterator[Ending]:
@@ -105,7 +131,7 @@ def ending_by_signals() -> Iterator[Ending]:
             ending.number = number
         ending.asked = True
         if _imports(frame) > importing:
-            _send_again(number)
+            ending.send_again(number)
             return
         ending.told = True
         raise KeyboardInterrupt if number == signal.SIGINT else Terminated
@@ -115,7 +141,7 @@ def ending_by_signals() -> Iterator[Ending]:
             said(unraisable)
         elif issubclass(unraisable.exc_type, KeyboardInterrupt):
             ending.told = False
-            _send_again(ending.number)
+            ending.send_again(ending.number)
 
     before = {number: signal.getsignal(number) for number in SIGNALS}
     ours = [number for number, handler in before.items() if handler in (signal.SIG_DFL, signal.default_int_handler, leave)]
@@ -126,6 +152,7 @@ def ending_by_signals() -> Iterator[Ending]:
     try:
         yield ending
     finally:
+        ending.wait_for_sent()
         sys.unraisablehook = said
         for number in ours:
             signal.signal(number, leave_silently if ending.asked and before[number] is leave else before[number])
@@ -138,20 +165,6 @@ def _imports(frame: FrameType | None) -> int:
         count += frame.f_code.co_filename.startswith(_IMPORTER)
         frame = frame.f_back
     return count
-
-
-def _send_again(number: int) -> None:
-    """Send a signal to the main thread in a moment."""
-
-    main = threading.main_thread().ident
-    assert main is not None
-
-    def send() -> None:
-        time.sleep(_AGAIN_S)
-        signal.pthread_kill(main, number)
-
-    # the class Thread takes locks that the main thread, which is just being interrupted, may hold
-    _thread.start_new_thread(send, ())
 
 
 @contextmanager

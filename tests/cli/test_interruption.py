@@ -372,6 +372,24 @@ def test_a_signal_that_is_ignored_from_the_start_stays_so(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("number", SIGNALS)
+def test_nothing_that_sends_a_signal_again_outlives_the_command(folder: Path, number: signal.Signals) -> None:
+    """A thread that wants to go on while Python ends may crash it."""
+    program = f"""
+import _thread, os
+from paceline.cli.ending import ending_by_signals
+importing = "os.kill(os.getpid(), {number:d})\\nfor _ in range(1000): pass\\nraise RuntimeError('half made')"
+with ending_by_signals() as ending:
+    try:
+        ending.during(lambda: exec(compile(importing, "<frozen importlib, as it were>", "exec")))
+    except KeyboardInterrupt:
+        print(ending.exit_code)
+print(_thread._count())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{128 + number}\n0\n", "")
+
+
+@pytest.mark.parametrize("number", SIGNALS)
 def test_what_is_raised_where_nobody_can_be_told_is_raised_again(folder: Path, number: signal.Signals) -> None:
     program = f"""
 import os, time
