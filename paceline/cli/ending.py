@@ -17,15 +17,30 @@ from types import FrameType
 
 from paceline.cli.starting import SIGNALS, leave, leave_silently, words_for
 
-__all__ = ["Counted", "Ending", "StoppedError", "Terminated", "ending_by_signals", "keeping"]
+__all__ = ["Counted", "Ending", "Interrupted", "StoppedError", "Terminated", "ending_by_signals", "keeping"]
 
 _AGAIN_S = 0.02
 _IMPORTER = "<frozen importlib"
 """How the files begin that the functions come from which import modules."""
 
 
-class Terminated(KeyboardInterrupt):
-    """A signal asks this process to end: handled wherever Ctrl-C is."""
+class Interrupted(KeyboardInterrupt):
+    """A signal asks this process to end.
+
+    One that is gone before it has come to :meth:`Ending.during` is sent again, once more: libraries written in C, NumPy's among
+    them, take any exception of what they call for "there is no such attribute", and go on. Who handles one and goes on all the
+    same keeps it for as long as the command is at work.
+    """
+
+    lost: Callable[[], None] | None = None
+
+    def __del__(self) -> None:
+        if self.lost is not None:
+            self.lost()
+
+
+class Terminated(Interrupted):
+    """It is another signal than that of Ctrl-C: handled wherever Ctrl-C is."""
 
 
 class StoppedError(Exception):
@@ -38,7 +53,7 @@ class Ending:
     number: int = signal.SIGINT
     asked: bool = False
     told: bool = False
-    """Whether the command has been told, by an exception."""
+    """Whether the command has been told, by an exception that is not lost."""
     inside: bool = False
     """Whether a command is at work."""
 
@@ -69,6 +84,7 @@ class Ending:
         try:
             self.inside = True
             answer = command()
+            self.inside = False
             if self.asked and not self.told:
                 raise KeyboardInterrupt
             return answer
@@ -80,6 +96,18 @@ class Ending:
             raise
         finally:
             self.inside = False
+
+    def tell(self) -> Interrupted:
+        """What tells the command that a signal has come."""
+        interrupted = Interrupted() if self.number == signal.SIGINT else Terminated()
+        interrupted.lost = self._lost
+        self.told = True
+        return interrupted
+
+    def _lost(self) -> None:
+        if self.inside:
+            self.told = False
+            self.send_again(self.number)
 
     def send_again(self, number: int) -> None:
         """Send a signal to the main thread in a moment."""
@@ -107,12 +135,12 @@ class Ending:
 
 @contextmanager
 def ending_by_signals() -> Iterator[Ending]:
-    """Inside, signals are answered as :meth:`Ending.during` says; SIGTERM and SIGHUP raise :class:`Terminated`, once.
+    """Inside, signals are answered as :meth:`Ending.during` says.
 
-    In the midst of an import, of a module or of what that imports, a signal waits: libraries that are being imported make something
-    else of an exception, or keep what is half made. One that was lost because nobody could be told of it is raised again. One that
-    the parent has let be ignored, as ``nohup`` does, still is. What cannot be tidied up because it was stopped half made says
-    nothing any more.
+    SIGINT raises :class:`Interrupted`, and SIGTERM and SIGHUP, once, :class:`Terminated`. In the midst of an import, of a module or of
+    what that imports, a signal waits: libraries that are being imported make something else of an exception, or keep what is half made.
+    One that was lost, as :class:`Interrupted` says, is raised again. One that the parent has let be ignored, as ``nohup`` does, still
+    is. What cannot be tidied up because it was stopped half made says nothing any more.
     """
     ending = Ending()
     if threading.current_thread() is not threading.main_thread():  # others may not set signals
@@ -133,15 +161,11 @@ def ending_by_signals() -> Iterator[Ending]:
         if _imports(frame) > importing:
             ending.send_again(number)
             return
-        ending.told = True
-        raise KeyboardInterrupt if number == signal.SIGINT else Terminated
+        raise ending.tell()
 
     def hook(unraisable: sys.UnraisableHookArgs) -> None:
         if not ending.asked:
             said(unraisable)
-        elif issubclass(unraisable.exc_type, KeyboardInterrupt):
-            ending.told = False
-            ending.send_again(ending.number)
 
     before = {number: signal.getsignal(number) for number in SIGNALS}
     ours = [number for number, handler in before.items() if handler in (signal.SIG_DFL, signal.default_int_handler, leave)]

@@ -172,8 +172,8 @@ def report(
         f"{measured}:{one.line}: {one.setting}: stands beside no prediction: {one.why}" for one in (overlay.unmatched if overlay else ())
     )
     done = Report(target, target.stat().st_size, notes, unmatched, outcomes=(*its.results, *its.failures))
-    if simulated.stopped:
-        raise StoppedReport(done)
+    if simulated.stopped is not None:
+        raise StoppedReport(done) from simulated.stopped
     written: tuple[Path, ...] = ()
     if tables is not None:
         content = tables_of(

@@ -63,13 +63,13 @@ class SimulatedSections:
     notes
         Sentences on what is missing, and why.
     stopped
-        Whether the user stopped it.
+        What the user stopped it by; None if nobody did.
     """
 
     timeline: Timeline | None = None
     sensitivity: tuple[Change, ...] = ()
     notes: tuple[str, ...] = ()
-    stopped: bool = False
+    stopped: KeyboardInterrupt | None = None
 
 
 def simulated_sections(
@@ -103,7 +103,7 @@ def simulated_sections(
     timeline: Timeline | None = None
     changes: tuple[Change, ...] = ()
     notes: list[str] = []
-    stopped = False
+    stopped: KeyboardInterrupt | None = None
     try:
         try:
             timeline = timeline_of(answer.result.scenario, answer.name)
@@ -113,10 +113,10 @@ def simulated_sections(
             changes = changes_of(answer.result, jobs, progress)
         except SimulationError as error:
             notes.append(f"There are no what-ifs: {error}.")
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupted:
         if not stoppable:
             raise
-        stopped = True
+        stopped = interrupted
         notes.append(f"There are no what-ifs{'' if timeline is not None else ', and there is no timeline'}: they were interrupted.")
     return SimulatedSections(timeline, changes, tuple(notes), stopped)
 

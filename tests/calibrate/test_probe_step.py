@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scipy.stats import binomtest
 from support.needs import needs_tensorflow
 
 import calibrate
@@ -72,14 +73,15 @@ def test_the_cnn_gives_a_workload_whose_last_layers_are_ready_first(tmp_path: Pa
         assert len([one for one in measured.of(WarmUp) if one.batch == batch]) >= 11
     order = [variable.name.split("/")[-2] for variable in workload.variables if variable.name.endswith("kernel")]
     # both dense kernels' gradients need no more than that of the logits: dataflow leaves their order open, and
-    # single steps show either (8% inverted on a quiet machine, 32% on a busy one); all others wait for each other
+    # single steps show either (8% inverted on a quiet machine, 32% on a busy one). No other pair waits for each other
+    # either, but the later has more to be computed before it: most steps show the order, all but by chance
     assert set(order[:2]) == {"dense_1", "dense"}
     assert order[2:] == ["conv2d_2", "conv2d_1", "conv2d"]
     kernels = {one.name.split("/")[-2]: one.index for one in measured.of(VariableRecord) if one.name.endswith("kernel")}
     steps = [record.ready_s for record in measured.of(Ready)]
     for earlier, later in (("dense_1", "conv2d_2"), ("dense", "conv2d_2"), ("conv2d_2", "conv2d_1"), ("conv2d_1", "conv2d")):
         in_order = sum(times[kernels[earlier]] < times[kernels[later]] for times in steps)
-        assert in_order >= 0.8 * len(steps), (earlier, later, in_order, len(steps))
+        assert binomtest(in_order, len(steps), alternative="greater").pvalue < 0.01, (earlier, later, in_order, len(steps))
     assert workload.variables[-1].ready == 1.0
     shares = {variable.name: variable.ready for variable in workload.variables}
     assert shares["cnn/conv2d_1/kernel"] > 0.3  # convolutions come last and take most of the pass

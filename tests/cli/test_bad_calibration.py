@@ -74,7 +74,7 @@ def number():
         ("calibrate-server --name x --cluster ethernet-10g --sizes 256,1022", ("--sizes", "each a multiple of 4")),
         ("calibrate-server --name x --cluster ethernet-10g --sizes 4,1073741824", ("--tensors, --sizes: 64 variables",)),
         ("calibrate-server --name x --cluster ethernet-10g --out model.py", ("--out 'model.py': is there already and is no cluster file",)),
-        ("calibrate-server --name x --cluster ethernet-10g --timeout 0", ("--timeout 0",)),
+        ("calibrate-server --name x --cluster ethernet-10g --timeout 0", ("--timeout: 0.0 must be a number of seconds above 0",)),
         ("calibrate-server --name x --cluster ethernet-10g --python none/python", ("--python 'none/python' cannot be run",)),
         ("calibrate model.py:number --name x --out model.py", ("--out 'model.py': is there already and is no workload file",)),
     ],

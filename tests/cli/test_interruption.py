@@ -389,16 +389,46 @@ print(_thread._count())
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{128 + number}\n0\n", "")
 
 
+DEAF = {
+    "as it goes": """
+class Deaf:
+    def __del__(self):
+        os.kill(os.getpid(), number)
+def meet():
+    Deaf()
+""",
+    "to numpy": """
+import numpy as np
+class Asked(type):
+    def __getattr__(cls, name):
+        os.kill(os.getpid(), number)
+        raise AttributeError(name)
+class Deaf(metaclass=Asked):
+    pass
+def meet():
+    np.ones(2) == Deaf()
+""",
+    "by name": """
+def meet():
+    try:
+        os.kill(os.getpid(), number)
+    except BaseException:
+        pass
+""",
+}
+"""Code that hears of no exception, or makes nothing of it: as an object goes, asked for what it lacks, and that which knows no better."""
+
+
+@pytest.mark.parametrize("deaf", DEAF)
 @pytest.mark.parametrize("number", SIGNALS)
-def test_what_is_raised_where_nobody_can_be_told_is_raised_again(folder: Path, number: signal.Signals) -> None:
+def test_what_is_raised_where_nobody_is_told_is_raised_again(folder: Path, number: signal.Signals, deaf: str) -> None:
     program = f"""
 import os, time
 from paceline.cli.ending import ending_by_signals
-class Deaf:
-    def __del__(self):
-        os.kill(os.getpid(), {number:d})
+number = {number:d}
+{DEAF[deaf]}
 def command():
-    Deaf()
+    meet()
     time.sleep(30)
 with ending_by_signals() as ending:
     try:

@@ -40,17 +40,17 @@ def report(
     from paceline.cli.terminal import note, stages_bar
     from paceline.reporting.report import StoppedReport
 
-    stopped, formats = "", _formats_of(given.get("formats"), given.get("figures"))
+    stopped, formats = None, _formats_of(given.get("formats"), given.get("figures"))
     try:
         with stages_bar() as advance:
             written = api.report(**{**given, "formats": formats}, progress=advance)
     except StoppedReport as stop:
-        written, stopped = stop.report, str(stop)
+        written, stopped = stop.report, stop
     for text in (*written.notes, *written.unmatched):
         note(text)
     note(f"Wrote {written.path}")
-    if stopped:
-        raise StoppedError(stopped)
+    if stopped is not None:
+        raise StoppedError(str(stopped))
     if "tables" in given:
         note(f"Wrote {len(written.tables)} tables into {given['tables']}")
     if "figures" in given:
