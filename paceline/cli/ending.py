@@ -27,12 +27,16 @@ _IMPORTER = "<frozen importlib"
 class Interrupted(KeyboardInterrupt):
     """A signal asks this process to end.
 
-    One that is gone before it has come to :meth:`Ending.during` is sent again, once more: libraries written in C, NumPy's among
-    them, take any exception of what they call for "there is no such attribute", and go on. Who handles one and goes on all the
-    same keeps it for as long as the command is at work.
+    The signal of one that is gone before it has come to :meth:`Ending.during` is sent again: libraries written in C, NumPy's among
+    them, take any exception of what they call for "there is no such attribute", and go on. Who catches one, and goes on to an end
+    of its own, says so by :meth:`heed`, or keeps it until then.
     """
 
     lost: Callable[[], None] | None = None
+
+    def heed(self) -> None:
+        """It has been heard: nothing is sent again when it is gone."""
+        self.lost = None
 
     def __del__(self) -> None:
         if self.lost is not None:

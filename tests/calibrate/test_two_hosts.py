@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
+import socket
 import subprocess
 import sys
 import time
@@ -136,3 +138,24 @@ def test_a_peer_that_is_not_there_is_named(tmp_path: Path) -> None:
         calibrate.profile_link("gone", peer="127.0.0.1:9", sizes=[1024, 4096], rounds=2, folder=tmp_path)
     assert time.monotonic() - began < 60
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "says"), [(signal.SIGINT, 0, "stopped serving\n"), (signal.SIGTERM, 143, "paceline: ended by SIGTERM\n")]
+)
+def test_ctrl_c_is_the_way_to_end_the_serving_half(number: signal.Signals, code: int, says: str) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    command = [sys.executable, "-m", "paceline", "calibrate-link", "--serve", address]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT) as child:
+        assert child.stdout is not None
+        assert child.stderr is not None
+        try:
+            assert any(line.startswith("ready") for line in child.stderr)
+            child.send_signal(number)
+            assert child.stdout.read() == ""
+            assert child.stderr.read() == says
+            assert child.wait(timeout=60) == code
+        finally:
+            child.kill()

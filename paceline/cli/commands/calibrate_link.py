@@ -63,7 +63,7 @@ def calibrate_link(
 def _serve(address: str, python: str | None) -> None:
     """Be the serving half of a link measurement; Ctrl-C is the way to end it."""
     from paceline import api
-    from paceline.cli.ending import Terminated
+    from paceline.cli.ending import Interrupted, Terminated
     from paceline.cli.terminal import note
 
     note(
@@ -81,7 +81,8 @@ def _serve(address: str, python: str | None) -> None:
         )
     except Terminated:
         raise
-    except KeyboardInterrupt:
+    except Interrupted as interrupted:
+        interrupted.heed()
         note("stopped serving")
 
 
