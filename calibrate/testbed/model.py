@@ -175,4 +175,4 @@ def _law(workload: Workload) -> Distribution:
         values = np.asarray(law.values)
     else:
         return law
-    return Empirical(values=tuple((values / values.mean()).tolist()))
+    return Empirical(values=tuple((values / values.mean()).tolist()), persistence=law.persistence)

@@ -298,6 +298,8 @@ class TestbedSetting(Terse):
         law = self.compute.law
         shape = getattr(law, "shape", None) or getattr(law, "sigma", None)
         named = f"{law.kind}({shape:g})" if shape is not None else law.kind
+        if persistence := getattr(law, "persistence", 0.0):
+            named += f" persistence {persistence:g}"
         compute = self.compute.kind if self.compute.kind == "real" else f"{named} {self.compute.mean_s * 1000:g} ms"
         extra = (", by layer" if self.overlap else "") + (f", start over {self.start_spread_s:g} s" if self.start_spread_s else "")
         if self.checkpoint_every is not None:

@@ -437,7 +437,10 @@ def _chain_s(chain: Chain, expected: Scenario, draw: _Draw, strategy: Hybrid, ra
     of_copies = copies_s.sum(axis=0)
     slowest_s = copies_s[:, of_copies.argmax()]
     shared = _limits_in_common(expected)
-    both = JitterBounds((1 + limits.variance) * (1 + shared.variance) - 1, limits.least * shared.least, limits.most * shared.most)
+    both = JitterBounds(
+        (1 + limits.variance) * (1 + shared.variance) - 1, limits.least * shared.least, limits.most * shared.most,
+        max(limits.persistence, shared.persistence),
+    )  # fmt: skip
     # what groups have in common does not even out over them
     compute_s = max(
         max(_least_of(parts_s, steps, limits) * shared.least, float(parts_s.sum()) * least_mean(both, steps))
@@ -511,11 +514,14 @@ class JitterBounds(NamedTuple):
         It is never below.
     most
         It is above with a chance of less than e^-40 a step.
+    persistence
+        Autocorrelation of successive steps, at most.
     """
 
     variance: float
     least: float
     most: float
+    persistence: float = 0.0
 
 
 @lru_cache(maxsize=1024)
@@ -549,13 +555,13 @@ def jitter_bounds(jitter: Distribution, slowdown: Slowdown | None = None) -> Jit
         variance, least, most = float(values.var()), float(values.min()), float(values.max())
     elif not isinstance(jitter, Constant):
         assert_never(jitter)
-    return JitterBounds(variance, least, most * slow)
+    return JitterBounds(variance, least, most * slow, 0.0 if isinstance(jitter, Constant) else jitter.persistence)
 
 
 def worst_of(several: Iterable[JitterBounds]) -> JitterBounds:
     """Limits that hold for each of several kinds of nodes."""
-    variances, leasts, mosts = zip(*several, strict=True)
-    return JitterBounds(max(variances), min(leasts), max(mosts))
+    variances, leasts, mosts, persistences = zip(*several, strict=True)
+    return JitterBounds(max(variances), min(leasts), max(mosts), max(persistences))
 
 
 def least_mean(limits: JitterBounds, count: float) -> float:
@@ -563,10 +569,15 @@ def least_mean(limits: JitterBounds, count: float) -> float:
 
     The positive root e of count e^2 = 2 L (v + e b / 3), from 1, with L = 40, variance v and
     b = 1 - least: Bernstein's inequality, in the form that holds at any time of a running
-    sum (Freedman, "On tail probabilities for martingales", 1975).
+    sum (Freedman, "On tail probabilities for martingales", 1975). Where a factor stays with the chance r
+    what it was: of count e^2 = 2 L (v (1 + r) / (1 - r) + e c 5 / (1 - r)), with c the farthest from 1 on
+    either side (Jiang, Sun and Fan, "Bernstein's inequality for general Markov chains", 2018, theorem 1).
     """
     if count <= 0:
         return 0.0
-    room, drift = 1.0 - limits.least, 2 * _LOG_CHANCE * (1.0 - limits.least) / 3
-    below = (drift + math.sqrt(drift**2 + 8 * _LOG_CHANCE * count * limits.variance)) / (2 * count)
+    room, variance, stays = 1.0 - limits.least, limits.variance, limits.persistence
+    if stays == 1.0:
+        return limits.least
+    drift = 2 * _LOG_CHANCE * (5 * max(room, limits.most - 1.0) / (1 - stays) if stays else room / 3)
+    below = (drift + math.sqrt(drift**2 + 8 * _LOG_CHANCE * count * variance * (1 + stays) / (1 - stays))) / (2 * count)
     return 1.0 - min(below, room)

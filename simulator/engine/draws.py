@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from simulator.base.compact import compact
 from simulator.base.errors import SimulationError
 from simulator.base.rng import Rows, Streams
-from simulator.engine.slowdowns import SharedDraws, slowed
+from simulator.engine.slowdowns import SharedDraws, drawn, slowed
 from simulator.network.flows import weights_of
 from simulator.resolve.defaults import start_of
 from simulator.scenario import Drawn
@@ -290,9 +290,9 @@ class Jitter:
         self._distribution = distribution
         self._mean = distribution.mean()
         self._least = least
-        drawn = distribution.kind != "constant"
-        self.constant = not drawn and slowdown is None
-        self._rows = streams.rows(name, workers, distribution.sample) if drawn else None
+        varies = distribution.kind != "constant"
+        self.constant = not varies and slowdown is None
+        self._rows = drawn(distribution, streams, name, workers) if varies else None
         self._slowed = None if slowdown is None else slowed(slowdown, streams, workers, groups)
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""What makes steps slower besides jitter: two-state Markov chains of a device or of a group, and draws that ranks have in common.
+"""What joins the draws of steps: persistence of jitter, two-state chains of slow devices or groups, and draws that ranks have in common.
 
 Only ``draws`` uses it. The names of streams here decide what existing scenarios draw.
 """
@@ -11,16 +11,58 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.base.rng import Streams
+from simulator.base.rng import Rows, Streams
+from simulator.spec.distributions import Constant, Distribution
 from simulator.spec.stragglers import Slowdown
 from simulator.strategies.setup import InCommon
 
-__all__ = ["Apart", "SharedDraws", "Together", "slowed"]
+__all__ = ["Apart", "Persistent", "SharedDraws", "Together", "drawn", "slowed"]
 
 _AT_ONCE = 1 << 18
 """Steps of all workers that are worked out at once."""
 _LEAST_AHEAD = 32
 """Steps that are drawn of what many have in common."""
+
+
+def drawn(distribution: Distribution, streams: Streams, name: str, numbers: NDArray[np.int64]) -> Rows | Persistent:
+    """What many draw of a distribution, one step after the other.
+
+    Parameters
+    ----------
+    distribution
+        Not constant.
+    streams
+        Of the replication.
+    name
+        Of the streams.
+    numbers
+        Of those who draw, ascending, shape (n,).
+    """
+    rows = streams.rows(name, numbers, distribution.sample)
+    assert not isinstance(distribution, Constant), "nothing is drawn of a constant"
+    return Persistent(distribution, streams, name, numbers, rows) if distribution.persistence else rows
+
+
+class Persistent:
+    """Draws that stay what they were before with a fixed chance; parameters as of :func:`drawn`, and the independent draws."""
+
+    def __init__(self, distribution: Distribution, streams: Streams, name: str, numbers: NDArray[np.int64], rows: Rows) -> None:
+        assert not isinstance(distribution, Constant), "nothing is drawn of a constant"
+        self._rows = rows
+        self._stays = streams.rows(f"{name} stays", numbers, np.random.Generator.random)
+        self._persistence = distribution.persistence
+        self._last = streams.once(f"{name} at first", numbers, distribution.sample)
+
+    def fill(self, which: NDArray[np.int64], out: NDArray[np.float64]) -> None:
+        """The next draws of some, by their place in the list of them, as of :meth:`Rows.fill`."""
+        size = out.shape[1]
+        stays = np.empty((len(which), size))
+        self._stays.fill(which, stays)
+        self._rows.fill(which, out)
+        renewed = np.maximum.accumulate(np.where(stays >= self._persistence, np.arange(1, size + 1), 0), axis=1)
+        out[...] = np.take_along_axis(np.column_stack((self._last[which], out)), renewed, axis=1)
+        if size:
+            self._last[which] = out[:, -1]
 
 
 def slowed(slowdown: Slowdown, streams: Streams, workers: NDArray[np.int64], groups: NDArray[np.int64] | None) -> Apart | Together:
@@ -125,13 +167,13 @@ class SharedDraws:
         weights = np.concatenate(its.weights)
         things = np.arange(len(weights))  # that vary, group by group
         first = np.cumsum([0, *map(len, its.weights[:-1])])
-        rows, mean = streams.rows("in common", things, its.distribution.sample), its.distribution.mean()
+        rows, mean = drawn(its.distribution, streams, "in common", things), its.distribution.mean()
 
         def more(count: int) -> NDArray[np.float64]:
-            drawn = np.empty((len(things), count))
-            rows.fill(things, drawn)
-            found: NDArray[np.float64] = np.add.reduceat(weights[:, None] * (drawn / mean), first)
-            return found
+            found = np.empty((len(things), count))
+            rows.fill(things, found)
+            summed: NDArray[np.float64] = np.add.reduceat(weights[:, None] * (found / mean), first)
+            return summed
 
         self._of = np.flatnonzero(its.group >= 0)
         self._place = np.cumsum(its.group >= 0) - 1
@@ -140,8 +182,8 @@ class SharedDraws:
     def multiply(self, ranks: NDArray[np.int64], out: NDArray[np.float64]) -> None:
         """Multiply the next factors of some ranks, shape (ranks, any)."""
         of = np.flatnonzero(self._its.group[ranks] >= 0)
-        drawn = self._ahead.next(self._place[ranks[of]], out.shape[1])
-        out[of] *= 1.0 + self._its.share[ranks[of], None] * (drawn - 1.0)
+        factors = self._ahead.next(self._place[ranks[of]], out.shape[1])
+        out[of] *= 1.0 + self._its.share[ranks[of], None] * (factors - 1.0)
 
 
 class _Ahead:

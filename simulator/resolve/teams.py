@@ -165,9 +165,17 @@ def _workload(load: Workload, batch: int, team: int) -> Workload:
 def slowest_of(distribution: Distribution, count: int) -> tuple[Distribution, float]:
     """The law of the largest of ``count`` independent draws, and its mean over that of one draw.
 
-    By sampling, with the same draws whenever it is asked.
+    By sampling, with the same draws whenever it is asked. Where each draw stays with the chance r what it was, so does the largest
+    in the next step, or another has grown beyond it: its own persistence is the autocorrelation of that.
     """
     if isinstance(distribution, Constant) or count == 1:
         return distribution, 1.0
-    draws = distribution.sample(np.random.default_rng(0), _DRAWS * count).reshape(_DRAWS, count).max(axis=1) / distribution.mean()
-    return Empirical(values=tuple(draws.tolist())), float(draws.mean())
+    rng, shape = np.random.default_rng(0), (_DRAWS, count)
+    each = distribution.sample(rng, _DRAWS * count).reshape(shape)
+    draws, mean = each.max(axis=1), distribution.mean()
+    persistence = distribution.persistence
+    if 0.0 < persistence < 1.0:
+        then = np.where(rng.random(shape) < persistence, each, distribution.sample(rng, _DRAWS * count).reshape(shape)).max(axis=1)
+        persistence = float(np.clip(np.corrcoef(draws, then)[0, 1], 0.0, 1.0)) if draws.std() and then.std() else persistence
+    draws = draws / mean
+    return Empirical(values=tuple(draws.tolist()), persistence=persistence), float(draws.mean())

@@ -1,7 +1,8 @@
 """Distributions of random durations: what a step's time looks like around its mean.
 
-A distribution is data (its ``kind`` and parameters) that knows its mean and draws samples in
-blocks. Where it describes jitter, only its shape counts: draws are divided by the mean. Kinds
+A distribution is data (its ``kind`` and parameters) that knows its mean and draws independent samples in
+blocks; that steps follow each other with some ``persistence`` is up to whoever draws them
+(``simulator.engine.slowdowns``). Where it describes jitter, only its shape counts: draws are divided by the mean. Kinds
 and parameters are keys of scenarios and of fitted workloads (``calibrate.fit.step_times``). A
 new kind also needs its limits in ``jitter_bounds`` of ``paceline.planning.bounds``, which else
 takes it for constant.
@@ -10,13 +11,13 @@ takes it for constant.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
-from simulator.base.spec import Positive, Spec
+from simulator.base.spec import Positive, Spec, Terse
 
 __all__ = ["Constant", "Distribution", "Empirical", "Exponential", "Gamma", "LogNormal", "Normal", "ShiftedExponential"]
 
@@ -42,7 +43,25 @@ class Constant(Spec):
         return np.ones(size)
 
 
-class Normal(Spec):
+class _Varying(Terse):
+    """What all distributions have that are not always the same.
+
+    A draw is the one before with the chance ``persistence``, else a new one: the distribution stays what it is, and the draws of
+    steps that are k apart have the autocorrelation persistence^k. 0 are independent steps; with 1 a device draws once a run.
+    """
+
+    terse: ClassVar[tuple[str, ...]] = ("persistence",)
+
+    persistence: float = Field(
+        default=0.0,
+        ge=0,
+        le=1,
+        description="chance that a step takes what the one before took, which is also the autocorrelation of successive steps; "
+        "0: each is drawn by itself, 1: once a run",
+    )
+
+
+class Normal(_Varying):
     """Normal around 1 with coefficient of variation ``cv``; draws below 0.01 are raised to it."""
 
     kind: Literal["normal"] = Field(default="normal", description="this distribution")
@@ -57,7 +76,7 @@ class Normal(Spec):
         return np.maximum(rng.normal(1.0, self.cv, size), 0.01)
 
 
-class LogNormal(Spec):
+class LogNormal(_Varying):
     """exp of a normal of standard deviation ``sigma``; median 1."""
 
     kind: Literal["lognormal"] = Field(default="lognormal", description="this distribution")
@@ -72,7 +91,7 @@ class LogNormal(Spec):
         return rng.lognormal(0.0, self.sigma, size)
 
 
-class Gamma(Spec):
+class Gamma(_Varying):
     """Gamma of the given ``shape``, mean 1: an Erlang for whole shapes."""
 
     kind: Literal["gamma"] = Field(default="gamma", description="this distribution")
@@ -87,7 +106,7 @@ class Gamma(Spec):
         return rng.gamma(self.shape, 1.0 / self.shape, size)
 
 
-class Exponential(Spec):
+class Exponential(_Varying):
     """Memoryless with mean 1."""
 
     kind: Literal["exponential"] = Field(default="exponential", description="this distribution")
@@ -101,7 +120,7 @@ class Exponential(Spec):
         return rng.standard_exponential(size)
 
 
-class ShiftedExponential(Spec):
+class ShiftedExponential(_Varying):
     """A fixed part and an exponential tail: 1 + tail * Exp(1).
 
     The distribution of Lee et al., "Speeding Up Distributed Machine Learning Using Codes" (2018).
@@ -132,7 +151,7 @@ class _Sample:
         self.mean = float(np.mean(self.values))
 
 
-class Empirical(Spec):
+class Empirical(_Varying):
     """Draws with replacement from measured ``values`` (positive, any scale)."""
 
     kind: Literal["empirical"] = Field(default="empirical", description="this distribution")
@@ -162,7 +181,7 @@ class Empirical(Spec):
         """A bootstrap copy of a distribution that stands for ``seen`` values (Efron 1979): what another sample might have shown."""
         size = min(seen, _MOST_VALUES)
         # made of values that have been validated
-        return Empirical.model_construct(values=tuple(rng.choice(self._sample.values, size).tolist()))
+        return Empirical.model_construct(values=tuple(rng.choice(self._sample.values, size).tolist()), persistence=self.persistence)
 
 
 Distribution = Annotated[

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy import integrate, stats
+from scipy import stats
 from support.runs import COMPUTE_S, FAST, assert_mean, seconds_per_update, steps_per_s
 
 from simulator import simulate
-from tests.support.closed_forms import backup_step_exponential_s, harmonic
+from tests.support.closed_forms import backup_step_exponential_s, harmonic, kth_of_n
 
 FREE = {"apply": "0 s"}
 RUN = {"steps": 220, "warmup_steps": 20}
@@ -22,12 +22,6 @@ DISTRIBUTIONS = {
     "gamma": ({"kind": "gamma", "shape": 4.0}, stats.gamma(4.0, scale=0.25)),
     "lognormal": ({"kind": "lognormal", "sigma": 0.6}, stats.lognorm(0.6, scale=np.exp(-0.18))),
 }
-
-
-def kth_of_n(law, k: int, n: int) -> float:
-    """Mean of the k-th smallest of n draws: the integral of the chance that fewer than k are below."""
-    top = float(law.ppf(1 - 1e-9))
-    return integrate.quad(lambda x: stats.binom.cdf(k - 1, n, law.cdf(x)), 0, top, limit=400)[0]
 
 
 def test_the_integral_is_the_harmonic_difference():

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
+
+from scipy import integrate, stats
 
 __all__ = [
     "all_to_all_over_racks_s",
@@ -18,6 +21,7 @@ __all__ = [
     "harmonic",
     "hierarchical_all_reduce_s",
     "hierarchical_copy_s",
+    "kth_of_n",
     "mean_value_analysis",
     "nvls_bounds_s",
     "pipeline_bubble",
@@ -287,6 +291,12 @@ def backup_step_exponential_s(workers: int, backups: int, mean_compute_s: float)
     backup workers of Chen et al., "Revisiting distributed synchronous SGD", 2016.
     """
     return (harmonic(workers) - harmonic(backups)) * mean_compute_s
+
+
+def kth_of_n(law: Any, k: int, n: int) -> float:
+    """Mean of the k-th smallest of n draws of one of scipy's laws: the integral of the chance that fewer than k are below."""
+    top = float(law.ppf(1 - 1e-9))
+    return float(integrate.quad(lambda x: stats.binom.cdf(k - 1, n, law.cdf(x)), 0, top, limit=400)[0])
 
 
 def pipeline_bubble(stages: int, micro_batches: int, interleaved: int = 1) -> float:

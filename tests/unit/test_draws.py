@@ -17,7 +17,7 @@ from support.scenarios import scenario_table
 from simulator import scenario_from_table
 from simulator.base.rng import Rows, Streams
 from simulator.engine.draws import Draws, Jitter, JitterFactors, node_factors, process_factors
-from simulator.engine.slowdowns import Apart, Together
+from simulator.engine.slowdowns import Apart, Together, drawn
 from simulator.network.ports import exact_weight
 from simulator.resolve.resolve import resolve
 from simulator.spec.distributions import Constant, Empirical, Exponential, Gamma, LogNormal, Normal, ShiftedExponential
@@ -195,6 +195,67 @@ def test_no_factor_is_below_the_least_before_it_is_slowed_down():
     Apart(SLOWDOWN, Streams(5, 0), np.arange(3)).slow_down(np.arange(3), slow)
     found = asked(Jitter(Exponential(), SLOWDOWN, Streams(5, 0), np.arange(3), least).fill, range(3), 60)
     assert np.array_equal(found, np.maximum(plain, least[:, None]) * slow)
+
+
+# -- persistence ----------------------------------------------------------------------------
+
+
+def persistent(law, persistence):
+    """The same with persistence."""
+    return law.model_copy(update={"persistence": persistence})
+
+
+@pytest.mark.parametrize("law", DISTRIBUTIONS)
+def test_what_persists_has_the_same_distribution_at_any_step(law):
+    its, frozen = DISTRIBUTIONS[law]
+    found = asked(drawn(persistent(its, 0.9), Streams(4, 0), "compute", np.arange(4000)).fill, range(4000), 30)
+    for step in (0, 1, 29):
+        assert stats.kstest(found[:, step], frozen.cdf).pvalue > NO_CHANCE
+
+
+@pytest.mark.parametrize("persistence", [0.1, 0.66, 0.97])
+def test_steps_that_are_k_apart_have_the_autocorrelation_persistence_to_the_k(persistence):
+    found = asked(drawn(persistent(Gamma(shape=2.0), persistence), Streams(1, 0), "compute", np.arange(20_000)).fill, range(20_000), 41)
+    for apart in (1, 2, 10, 40):
+        now, then = found[:, 0], found[:, apart]
+        assert stats.binomtest(int(np.count_nonzero(now == then)), 20_000, persistence**apart).pvalue > NO_CHANCE
+        assert stats.pearsonr(now[now != then], then[now != then]).pvalue > NO_CHANCE  # a new one knows nothing of the old
+
+
+def test_what_always_persists_is_drawn_once_and_what_never_does_as_before():
+    streams, which = Streams(3, 1), range(50)
+    for_ever = asked(drawn(persistent(Exponential(), 1.0), streams, "compute", np.arange(50)).fill, which, 70)
+    assert np.array_equal(for_ever, np.repeat(for_ever[:, :1], 70, axis=1))
+    assert len(np.unique(for_ever[:, 0])) == 50
+    never = asked(drawn(persistent(Exponential(), 0.0), streams, "compute", np.arange(50)).fill, which, 70)
+    assert np.array_equal(never, asked(streams.rows("compute", np.arange(50), Exponential().sample).fill, which, 70))
+
+
+@pytest.mark.parametrize("law", ALL)
+@examples(20)
+@given(requests=REQUESTS, more=st.integers(0, 300), persistence=st.sampled_from([0.3, 0.9, 1.0]))
+def test_persistent_draws_depend_neither_on_rows_nor_order_nor_sizes(law, requests, more, persistence):
+    its, streams = persistent(ALL[law], persistence), Streams(7, 1)
+    rows, found = drawn(its, streams, "compute", np.arange(300)), {place: [] for place in range(300)}
+    for which, size in requests:
+        for place, values in zip(which, asked(rows.fill, which, size).tolist(), strict=True):
+            found[place] += values
+    most = max(map(len, found.values()))
+    at_once = asked(drawn(its, streams, "compute", np.arange(300 + more)).fill, range(300), most)
+    for place, values in found.items():
+        assert values == at_once[place, : len(values)].tolist()
+
+
+def test_a_persistent_draw_follows_its_chances_one_by_one():
+    streams, its = Streams(6, 2), persistent(Exponential(), 0.7)
+    rows = drawn(its, streams, "compute", np.arange(5))
+    found = np.hstack([asked(rows.fill, range(5), size) for size in (7, 1, 40)])
+    fresh = asked(streams.rows("compute", np.arange(5), its.sample).fill, range(5), 48)
+    chances = asked(streams.rows("compute stays", np.arange(5), np.random.Generator.random).fill, range(5), 48)
+    now = streams.once("compute at first", np.arange(5), its.sample)
+    for step in range(48):
+        now = np.where(chances[:, step] < 0.7, now, fresh[:, step])
+        assert np.array_equal(found[:, step], now)
 
 
 # -- slowdowns ------------------------------------------------------------------------------

@@ -9,6 +9,8 @@ from support.scenarios import scenario_table
 
 from paceline.planning.bounds import Ceilings, jitter_bounds, least_mean, worst_of
 from simulator import scenario_from_table, simulate
+from simulator.base.rng import Streams
+from simulator.engine.slowdowns import drawn
 from simulator.spec.distributions import Distribution
 from simulator.spec.stragglers import Slowdown
 
@@ -21,6 +23,20 @@ DISTRIBUTIONS = [
     {"kind": "shifted-exponential", "tail": 2.0},
     {"kind": "empirical", "values": [2.0, 3.0, 3.0, 9.0]},
 ]
+
+
+@pytest.mark.parametrize("given", DISTRIBUTIONS[1:], ids=lambda law: law["kind"])
+@pytest.mark.parametrize("persistence", [0.3, 0.9, 1.0])
+def test_no_mean_of_steps_that_persist_leaves_its_limits(given: dict[str, object], persistence: float) -> None:
+    law: Distribution = TypeAdapter(Distribution).validate_python({**given, "persistence": persistence})
+    limits = jitter_bounds(law)
+    draws = np.empty((4000, 100))
+    drawn(law, Streams(5, 0), "compute", np.arange(4000)).fill(np.arange(4000), draws)
+    draws /= law.mean()
+    for count in (1, 10, 100):
+        assert least_mean(limits, count) <= draws[:, :count].mean(axis=1).min() + 1e-12
+    assert least_mean(limits, 1e6) <= least_mean(jitter_bounds(law.model_copy(update={"persistence": 0.0})), 1e6)
+    assert (least_mean(limits, 1e12) > 0.98) == (persistence < 1)
 
 
 @pytest.mark.parametrize("given", DISTRIBUTIONS, ids=lambda law: law["kind"])
@@ -42,7 +58,7 @@ def test_a_slow_down_makes_steps_longer_and_nothing_shorter() -> None:
     law: Distribution = TypeAdapter(Distribution).validate_python({"kind": "normal", "cv": 0.1})
     plain, slow = jitter_bounds(law), jitter_bounds(law, Slowdown(factor=4.0, mean_slow_steps=2, mean_normal_steps=8))
     assert slow == plain._replace(most=4 * plain.most)
-    assert worst_of([plain, slow._replace(variance=1.0, least=0.0)]) == (1.0, 0.0, slow.most)
+    assert worst_of([plain, slow._replace(variance=1.0, least=0.0)]) == (1.0, 0.0, slow.most, 0.0)
 
 
 def test_the_bound_draws_what_the_simulation_draws() -> None:

@@ -173,7 +173,8 @@ def durations(setting: dict[str, Any], workers: int, steps: int, seed: int) -> n
     """Microseconds of each step of each worker, shape (workers, steps); the same seed gives the same.
 
     The setting's law is a factor's, with mean 1: constant, exponential, gamma (shape), lognormal
-    (sigma), or values (drawn from as they are).
+    (sigma), or values (drawn from as they are). With the chance ``persistence`` a step takes
+    what the one before took.
     """
     law = setting["compute"].get("law", {})
     kind, mean_s = law.get("kind", "constant"), setting["compute"].get("mean_s", 0.0)
@@ -192,6 +193,10 @@ def durations(setting: dict[str, Any], workers: int, steps: int, seed: int) -> n
             drawn[worker] = stream.choice(np.asarray(law["values"], dtype=float), steps)
         else:
             raise ValueError(f"law {kind!r}: must be constant, exponential, gamma, lognormal or empirical")
+        persistence = law.get("persistence", 0.0)
+        if persistence:
+            renewed = stream.random(steps) >= persistence
+            drawn[worker] = drawn[worker][np.maximum.accumulate(np.where(renewed, np.arange(steps), 0))]
     return np.rint(drawn * mean_s * 1e6).astype(np.int64)
 
 

@@ -352,7 +352,7 @@ class Hybrid(Strategy):
         if isinstance(distribution, Constant):
             return distribution
         values = distribution.values if isinstance(distribution, Empirical) else distribution.sample(np.random.default_rng(0), _DRAWS)
-        return Empirical(values=tuple(np.minimum(values, self.capacity).tolist()))
+        return Empirical(values=tuple(np.minimum(values, self.capacity).tolist()), persistence=distribution.persistence)
 
     def in_common(self, setup: Setup) -> InCommon | None:
         """Tokens of the busiest device: one draw for each layer with experts and each step, of all copies that its experts lie on."""
