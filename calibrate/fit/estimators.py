@@ -6,8 +6,9 @@ in attributes that end in an underscore.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,7 +20,17 @@ from simulator.base.errors import CalibrationError
 from simulator.spec.distributions import Constant, Distribution, Empirical, Gamma, LogNormal, Normal, ShiftedExponential
 from simulator.spec.workload import LawScore
 
-__all__ = ["FEWEST_FACTORS", "AffineCost", "AffineMean", "ChainSlope", "StepTimeLaw", "drawn_laws"]
+__all__ = [
+    "FEWEST_FACTORS",
+    "AffineCost",
+    "AffineMean",
+    "ChainSlope",
+    "Persistence",
+    "StepTimeLaw",
+    "drawn_laws",
+    "variance_of_mean",
+    "with_persistence",
+]
 
 Array = NDArray[np.float64]
 
@@ -34,6 +45,9 @@ _OF_MEDIAN = math.sqrt(math.pi / 2)
 """Standard error of the median of many normal draws over that of their mean."""
 _CONSTANT_CV = 1e-6
 _NORMAL_CV_MAX = 0.3
+_SHORTEST_STRETCH = 3
+_MOST_PERSISTENCE = 0.99
+_SHUFFLES = 199
 _TOLERANCES = {"ftol": 1e-10, "xtol": 1e-10, "gtol": 1e-10}
 
 
@@ -344,6 +358,70 @@ class StepTimeLaw:
         return [(law, likelihood) for law, likelihood in scored if np.isfinite(likelihood)]
 
 
+class Persistence:
+    """Autocorrelation of successive steps, of stretches of steps that followed each other.
+
+    With autocorrelation r^k of steps that are k apart and variance s^2, as ``persistence`` of the simulator's distributions has
+    it, successive differences have the mean square 2 s^2 (1 - r), and squared deviations from the mean of a stretch of n steps
+    the sum n s^2 (1 - v), where v s^2 is the variance of that mean. The ratio of both (von Neumann, "Distribution of the ratio
+    of the mean square successive difference to the variance", 1941), summed over stretches, falls with r, and is solved for it. The
+    plain sample autocorrelation would come out too low, by about (1 + 3 r) / n (Kendall 1954), which is all of it in short stretches.
+
+    Parameters
+    ----------
+    significance
+        Level of the test below; 1 takes any value.
+
+    Attributes
+    ----------
+    seen_
+        The solution, from 0 to 0.99.
+    p_value_
+        Chance of as much or more in steps that do not depend on each other: by shuffling those of each stretch.
+    value_
+        The solution where the test is passed, else 0.
+    """
+
+    def __init__(self, significance: float = 0.05) -> None:
+        self.significance = significance
+        self.seen_, self.p_value_, self.value_ = 0.0, 1.0, 0.0
+
+    def fit(self, stretches: Iterable[ArrayLike]) -> Persistence:
+        """Learn from stretches of step times, shape (n,) each, of one unit; those of fewer than 3 steps tell nothing."""
+        series = [one for one in map(np.asarray, stretches) if len(one) >= _SHORTEST_STRETCH]
+        self.seen_, self.p_value_, self.value_ = 0.0, 1.0, 0.0
+        squares = math.fsum(float(((one - one.mean()) ** 2).sum()) for one in series)
+        if not squares:
+            return self
+        lengths, times = np.unique([len(one) for one in series], return_counts=True)
+
+        def expected(persistence: float) -> float:
+            of_means = np.array([variance_of_mean(length, persistence) for length in lengths.tolist()])
+            return float(2 * (1 - persistence) * (times * (lengths - 1)).sum() / (times * lengths * (1 - of_means)).sum())
+
+        seen = _differences(series)
+        ratio = seen / squares
+        if ratio < expected(0.0):
+            most = _MOST_PERSISTENCE
+            self.seen_ = float(brentq(lambda r: expected(r) - ratio, 0.0, most)) if ratio > expected(most) else most
+            if self.significance < 1:
+                rng = np.random.default_rng(0)
+                shuffled = [_differences([rng.permutation(one) for one in series]) for _ in range(_SHUFFLES)]
+                self.p_value_ = (1 + sum(one <= seen for one in shuffled)) / (1 + _SHUFFLES)
+        self.value_ = self.seen_ if self.p_value_ <= self.significance else 0.0
+        return self
+
+
+def _differences(series: Sequence[Array]) -> float:
+    return math.fsum(float((np.diff(one) ** 2).sum()) for one in series)
+
+
+def variance_of_mean(count: int, persistence: float) -> float:
+    """Of the mean of successive draws, over that of one draw: (1 + 2 sum of (1 - k / n) r^k for k from 1 to n - 1) / n."""
+    apart = np.arange(1, count)
+    return float((1 + 2 * ((1 - apart / count) * persistence**apart).sum()) / count)
+
+
 def _frozen(law: Distribution) -> stats.rv_continuous:
     """The law divided by its mean, as scipy's frozen distribution."""
     if isinstance(law, Normal):
@@ -358,7 +436,9 @@ def _frozen(law: Distribution) -> stats.rv_continuous:
     raise TypeError(f"no distribution for {law!r}")
 
 
-def drawn_laws(chosen: Distribution, samples: Iterable[ArrayLike]) -> tuple[Distribution, ...]:
+def drawn_laws(
+    chosen: Distribution, samples: Iterable[ArrayLike], persistence: Iterable[float] = itertools.repeat(0.0)
+) -> tuple[Distribution, ...]:
     """The law as it might have come out: for each bootstrap sample of factors the best candidate, fitted to it.
 
     So the choice of the law is drawn with its parameter: with few steps, kinds whose tails
@@ -371,14 +451,25 @@ def drawn_laws(chosen: Distribution, samples: Iterable[ArrayLike]) -> tuple[Dist
         The law fitted to all factors.
     samples
         Factors of each bootstrap sample.
+    persistence
+        Of the steps of each.
     """
     if isinstance(chosen, Constant | Empirical):
         return ()
-    # rounds of different lengths make samples of different sizes; one that is too small for a law gives none
-    found = (StepTimeLaw().fit(sample).parametric_ for sample in map(np.asarray, samples) if len(sample) >= FEWEST_FACTORS)
+    found = []
+    for sample, stays in zip(map(np.asarray, samples), persistence, strict=False):
+        # rounds of different lengths make samples of different sizes; one that is too small for a law gives none
+        law = StepTimeLaw().fit(sample).parametric_ if len(sample) >= FEWEST_FACTORS else None
+        if law is not None:
+            found.append(with_persistence(law, stays))
     # six digits, in a file that is read by people
     return tuple(
-        law.model_copy(update={key: digits(value, 6) for key, value in law.model_dump().items() if key != "kind"})
-        for law in found
-        if law is not None
+        law.model_copy(update={key: digits(value, 6) for key, value in law.model_dump().items() if key != "kind"}) for law in found
     )
+
+
+def with_persistence(law: Distribution, persistence: float) -> Distribution:
+    """The same with another persistence; a constant has none."""
+    if isinstance(law, Constant) or not persistence:
+        return law
+    return law.model_copy(update={"persistence": digits(persistence, 4)})

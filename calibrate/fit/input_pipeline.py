@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrate.fit.estimators import FEWEST_FACTORS, AffineMean, StepTimeLaw
+from calibrate.fit.estimators import FEWEST_FACTORS, AffineMean, Persistence, StepTimeLaw, with_persistence
 from calibrate.fit.input_parts import Clock, Costs, Split, limited_by_clock, split_by_clock, stages_of
 from calibrate.fit.intervals import DRAWS, digits, intervals_90
 from calibrate.fit.writing import provenance
@@ -381,13 +381,15 @@ def _shuffle(measured: Measurements, pipeline: PipelineRecord, table: _Table) ->
 def _jitter(measured: Measurements, left_out: set[int]) -> Distribution:
     """Law of a batch's time around its mean, with the fewest calls: with more, batches come in bursts."""
     fewest = min(one.calls for one in measured.of(Batches))
-    factors = [
+    stretches = [
         np.maximum(np.array(one.seconds) / np.mean(one.seconds), 1e-3)
         for one in measured.of(Batches)
         if one.epoch == "first" and one.calls == fewest and one.round not in left_out and np.mean(one.seconds) > 0
     ]
-    every = np.concatenate(factors)
-    return StepTimeLaw().fit(every).law_ if len(every) >= FEWEST_FACTORS else Constant()
+    every = np.concatenate(stretches)
+    if len(every) < FEWEST_FACTORS:
+        return Constant()
+    return with_persistence(StepTimeLaw().fit(every).law_, Persistence().fit(stretches).value_)
 
 
 def _points(table: _Table) -> tuple[InputPoint, ...]:

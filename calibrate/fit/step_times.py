@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -17,7 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import lsq_linear
 
-from calibrate.fit.estimators import FEWEST_FACTORS, AffineMean, StepTimeLaw, drawn_laws
+from calibrate.fit.estimators import (
+    FEWEST_FACTORS,
+    AffineMean,
+    Persistence,
+    StepTimeLaw,
+    drawn_laws,
+    variance_of_mean,
+    with_persistence,
+)
 from calibrate.fit.intervals import DRAWS, digits, quantiles
 from calibrate.measurements import CUT_SHORT, Measurements
 from calibrate.records import Split, StepTime
@@ -157,29 +165,37 @@ class StepTable:
         splits = {batch: rows[rng.integers(len(rows), size=len(rows))] for batch, rows in self.splits.items()}
         return StepTable(rounds, splits, tuple(runs))
 
-    def factors(self) -> Array:
+    def stretches(self) -> list[Array]:
+        """Step times that followed each other, divided by the mean of their batch size: one array for each round and batch size."""
+        return [group / self.mean(batch) for batch in self.batches for group in self.rounds[batch]]
+
+    def factors(self, persistence: float = 0.0) -> Array:
         """Step times divided by the mean of their batch size and by the speed of their round.
 
-        What differs between rounds is left to ``run_to_run_cv``. The speed of a round is the
-        mean of its n factors, which takes one degree of freedom from them: deviations are
-        widened by sqrt(n / (n - 1)). None is below :meth:`fastest`: in a round that something
-        has slowed down in part, its normal steps would seem faster than any step ever was.
+        What differs between rounds is left to ``run_to_run_cv``. The speed of a round is the mean of its n factors, which takes
+        its own variance from theirs, v times as much: deviations are widened by 1 / sqrt(1 - v), which is sqrt(n / (n - 1)) for
+        steps without persistence. None is below :meth:`fastest`: in a round that something has slowed down in part, its normal
+        steps would seem faster than any step ever was.
         """
         found = []
         least = self.fastest()
-        for group in self._by_round():
-            count = len(group)
-            widened = 1.0 + (group / group.mean() - 1.0) * np.sqrt(count / (count - 1)) if count > 1 else group
+        for turn, group in enumerate(self._by_round()):
+            widened = 1.0 + (group / group.mean() - 1.0) / math.sqrt(1.0 - self._of_mean(turn, persistence)) if len(group) > 1 else group
             found.append(np.maximum(widened, least))
         return np.concatenate(found)
+
+    def _of_mean(self, turn: int, persistence: float) -> float:
+        """Variance of the mean of a round's factors over that of one, if those of a batch size persist."""
+        lengths = [len(self.rounds[batch][turn]) for batch in self.batches]
+        return math.fsum(length**2 * variance_of_mean(length, persistence) for length in lengths) / sum(lengths) ** 2
 
     def _by_round(self) -> list[Array]:
         """Step times divided by the mean of their batch size, one array a round over all batch sizes."""
         means = {batch: self.mean(batch) for batch in self.batches}
         return [np.concatenate([self.rounds[batch][turn] / means[batch] for batch in self.batches]) for turn in range(len(self.runs))]
 
-    def run_to_run_cv(self) -> float:
-        """Spread of whole runs as a share, by analysis of variance.
+    def run_to_run_cv(self, persistence: float = 0.0) -> float:
+        """Spread of whole runs as a share, by analysis of variance; what steps that persist give rounds in common is not of it.
 
         A run of its own differs from another by what differs between processes and by what
         drifts between the rounds of one: the two components are added. From one run only
@@ -191,7 +207,8 @@ class StepTable:
             of_run[run].append(group)
         whole = {run: np.concatenate(parts) for run, parts in of_run.items()}
         # within a run rounds are compared after its own speed is taken out
-        within = _between([group / whole[run].mean() for run, group in zip(self.runs, groups, strict=True)])
+        of_mean = [self._of_mean(turn, persistence) * len(group) for turn, group in enumerate(groups)]
+        within = _between([group / whole[run].mean() for run, group in zip(self.runs, groups, strict=True)], of_mean)
         # the mean of a run moves with its rounds' drift already, so rounds are the units that runs are compared by
         means = [np.array([part.mean() for part in parts]) for parts in of_run.values()]
         across = _between(means) if len(means) > 1 else 0.0
@@ -286,6 +303,8 @@ class StepFit:
         Seconds in the order of ``parameters_``, shape (200, parameters); None where there are none.
     law_
         Of step times around their mean.
+    persistence_
+        Of the law; 0 where as much may be chance.
     """
 
     def __init__(self, few_steps: bool = False) -> None:
@@ -293,6 +312,7 @@ class StepFit:
         self.parameters_: dict[str, float] = {}
         self.draws_: Array | None = None
         self.law_: Distribution = Constant()
+        self.persistence_ = 0.0
         self._scores: tuple[LawScore, ...] = ()
         self._law_draws: tuple[Distribution, ...] = ()
 
@@ -310,11 +330,15 @@ class StepFit:
         copies = [table.resampled(rng) for _ in range(DRAWS)] if len(table.runs) > 1 or not self.few_steps else []
         drawn = [list(StepCost().fit(copy).parameters(len(table.batches)).values()) for copy in copies]
         self.draws_ = np.array(drawn) if drawn else None
-        factors = table.factors()
+        self.persistence_ = Persistence().fit(table.stretches()).value_
+        factors = table.factors(self.persistence_)
         if len(factors) >= FEWEST_FACTORS or not self.few_steps:
             law = StepTimeLaw().fit(factors)
-            self.law_, self._scores = law.law_, law.scores_
-        self._law_draws = drawn_laws(self.law_, (copy.factors() for copy in copies[:_LAWS_DRAWN]))
+            self.law_, self._scores = with_persistence(law.law_, self.persistence_), law.scores_
+        copies = copies[:_LAWS_DRAWN]
+        stays = [Persistence(1.0).fit(copy.stretches()).value_ if self.persistence_ else 0.0 for copy in copies]
+        samples = (copy.factors(each) for copy, each in zip(copies, stays, strict=True))
+        self._law_draws = drawn_laws(self.law_, samples, stays)
         return self
 
     def fields(self) -> dict[str, Any]:
@@ -327,7 +351,7 @@ class StepFit:
             "jitter": self.law_,
             "jitter_draws": self._law_draws,
             "jitter_least": digits(table.fastest()),
-            "run_to_run_cv": round(min(table.run_to_run_cv(), 1.0), 6),
+            "run_to_run_cv": round(min(table.run_to_run_cv(self.persistence_), 1.0), 6),
         }
 
     def quality(
@@ -362,8 +386,12 @@ def smooth(splits: Array) -> Array:
     return np.asarray(splits[totals <= _INTERRUPTED * totals.min()], float)
 
 
-def _between(groups: list[Array]) -> float:
-    """Between-group component of a one-way analysis of variance: (MS_between - MS_within) / n_0, not below zero."""
+def _between(groups: list[Array], of_mean: Sequence[float] = ()) -> float:
+    """Between-group component of a one-way analysis of variance, not below zero: (MS_between - MS_within) / n_0.
+
+    With ``of_mean``, for each group the variance of its mean times its size over the variance of one of its members, which is 1
+    where members are independent, MS_within times what both squares then have as their means.
+    """
     count = len(groups)
     sizes = np.array([len(group) for group in groups], float)
     total = float(sizes.sum())
@@ -373,4 +401,7 @@ def _between(groups: list[Array]) -> float:
     between = math.fsum(len(group) * (float(group.mean()) - grand) ** 2 for group in groups) / (count - 1)
     within = math.fsum(float(((group - group.mean()) ** 2).sum()) for group in groups) / (total - count)
     n_0 = (total - float((sizes**2).sum()) / total) / (count - 1)
-    return max((between - within) / n_0, 0.0)
+    each = np.array(of_mean) if of_mean else np.ones(count)
+    # of members of variance 1: of sums of squares within, and between but for the groups' own component
+    times = float((each * (1 - sizes / total)).sum()) / (count - 1) * (total - count) / float((sizes - each).sum())
+    return max((between - times * within) / n_0, 0.0)

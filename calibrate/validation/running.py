@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from calibrate.fit.estimators import Persistence, with_persistence
 from calibrate.fit.intervals import digits
 from calibrate.probing import Progress
 from calibrate.testbed.busy_cores import busy_cores
@@ -352,7 +353,7 @@ def compute_of(setting: TestbedSetting, fitted: list[Readings]) -> RealCompute |
     factors = np.quantile(times / mean_s, (np.arange(_QUANTILES) + 0.5) / _QUANTILES)
     return RealCompute(
         mean_s=mean_s,
-        law=Empirical(values=tuple(digits(value, 6) for value in factors)),
+        law=with_persistence(Empirical(values=tuple(digits(value, 6) for value in factors)), Persistence().fit(each).value_),
         mean_error_s=statistics.stdev([float(one.mean()) for one in each]) / math.sqrt(len(each)) if len(each) > 1 else 0.0,
         with_call=found is None and setting.mode == "mirrored",
         busy_core_slowdown=found.slowdown if found is not None else 0.0,

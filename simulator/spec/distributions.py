@@ -10,6 +10,7 @@ takes it for constant.
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
 from typing import Annotated, ClassVar, Literal, TypeAlias
 
@@ -178,10 +179,19 @@ class Empirical(_Varying):
         return rng.choice(values, size)
 
     def resampled(self, seen: int, rng: np.random.Generator) -> Empirical:
-        """A bootstrap copy of a distribution that stands for ``seen`` values (Efron 1979): what another sample might have shown."""
-        size = min(seen, _MOST_VALUES)
+        """A bootstrap copy of a distribution that stands for ``seen`` values (Efron 1979): what another sample might have shown.
+
+        Values that persist tell as much as (1 - r) / (1 + r) as many that do not, and their autocorrelation r has itself a standard
+        error of sqrt((1 - r^2) / seen) (Bartlett, "On the theoretical specification and sampling properties of autocorrelated
+        time-series", 1946).
+        """
+        persistence = self.persistence
+        size = min(max(round(seen * (1 - persistence) / (1 + persistence)), 1), _MOST_VALUES)
         # made of values that have been validated
-        return Empirical.model_construct(values=tuple(rng.choice(self._sample.values, size).tolist()), persistence=self.persistence)
+        values = tuple(rng.choice(self._sample.values, size).tolist())
+        if persistence:
+            persistence = min(max(float(rng.normal(persistence, math.sqrt((1 - persistence**2) / seen))), 0.0), 1.0)
+        return Empirical.model_construct(values=values, persistence=persistence)
 
 
 Distribution = Annotated[

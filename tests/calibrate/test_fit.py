@@ -7,12 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.measurements import gamma_of, persistent
 
 import calibrate
+from calibrate.fit.estimators import Persistence
 from calibrate.fit.step_times import StepTable
 from calibrate.measurements import read_measurements
 from simulator.base.errors import CalibrationError
 from simulator.catalogue.loading import load_cluster, load_workload
+from simulator.spec.distributions import Gamma, LogNormal, Normal, ShiftedExponential
 
 
 def test_known_parameters_are_recovered(synthetic: Any) -> None:
@@ -57,6 +60,29 @@ def test_the_spread_between_rounds_is_told_from_that_within(synthetic: Any) -> N
     assert np.mean(found) == pytest.approx(0.08, abs=4 * 0.08 / np.sqrt(38 * 20) + 0.004)
     quiet = [StepTable.of(read_measurements(synthetic.steps(seed=seed))).run_to_run_cv() for seed in range(20)]
     assert np.mean(quiet) < 0.02
+
+
+def test_steps_that_persist_are_neither_a_narrower_law_nor_runs_that_differ(synthetic: Any) -> None:
+    """Rounds of ten steps, of which one in three is new: their means differ by much, though no round is slower than another."""
+    truth, draw = synthetic.Truth(rounds=20, steps_a_round=10), persistent(gamma_of(0.2), 0.66)
+    laws, spreads, plain = [], [], []
+    for seed in range(8):
+        path = synthetic.steps(truth, draw, seed)
+        workload = calibrate.fit_workload(path, "sticky", accept_disturbed=True)
+        laws.append((workload.jitter.persistence, np.std(workload.jitter.sample(np.random.default_rng(0), 20_000))))
+        spreads.append(workload.run_to_run_cv)
+        plain.append(StepTable.of(read_measurements(path)).run_to_run_cv())
+        assert {type(law) for law in workload.jitter_draws} <= {Normal, LogNormal, Gamma, ShiftedExponential}
+        assert all(0 <= law.persistence <= 1 for law in workload.jitter_draws)
+    persistence, spread = np.mean(laws, axis=0)
+    assert persistence == pytest.approx(0.66, abs=4 * 0.065 / np.sqrt(8))  # 0.065: of one fit
+    assert spread == pytest.approx(0.2, abs=0.03)
+    assert np.mean(spreads) < 0.5 * np.mean(plain)
+
+
+def test_steps_that_do_not_persist_are_said_not_to(synthetic: Any) -> None:
+    tables = [StepTable.of(read_measurements(synthetic.steps(seed=seed))) for seed in range(60)]
+    assert np.count_nonzero([Persistence().fit(table.stretches()).value_ for table in tables]) <= 8  # 3 are expected
 
 
 def test_the_spread_between_runs_is_seen_in_several_of_them(synthetic: Any) -> None:

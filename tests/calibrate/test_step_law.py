@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from support.measurements import gamma_of, persistent
 
-from calibrate.fit.estimators import StepTimeLaw, drawn_laws
+from calibrate.fit.estimators import Persistence, StepTimeLaw, drawn_laws, variance_of_mean
 from simulator.base.errors import CalibrationError
 
 
@@ -84,3 +85,38 @@ def test_laws_are_drawn_with_their_kind() -> None:
     assert len({law.kind for law in laws}) > 1
     assert len(drawn_laws(StepTimeLaw().fit(factors).law_, [factors[:8], factors[:10]])) == 1
     assert drawn_laws(StepTimeLaw().fit(np.full(20, 1.0)).law_, samples) == ()
+
+
+# -- steps that depend on the one before ----------------------------------------------------
+
+
+@pytest.mark.parametrize(("steps", "stretches"), [(5, 60), (10, 15), (30, 10), (200, 2)])
+@pytest.mark.parametrize("truth", [0.0, 0.3, 0.66, 0.9])
+def test_persistence_comes_out_without_bias_however_short_stretches_are(steps: int, stretches: int, truth: float) -> None:
+    rng, draw = np.random.default_rng(0), persistent(gamma_of(0.5), truth)
+    found = [Persistence(1.0).fit([draw(rng, steps) for _ in range(stretches)]).seen_ for _ in range(60)]
+    # none is below zero, which shifts the mean of what is near it
+    assert np.median(found) == pytest.approx(truth, abs=4 * np.std(found) * 1.25 / np.sqrt(60) + 0.01)
+
+
+def test_a_slow_stretch_is_no_persistence() -> None:
+    """Stretches that differ from each other by more than their steps do; within them nothing depends on anything."""
+    rng = np.random.default_rng(1)
+    kept = [Persistence().fit([rng.normal(1.0, 0.05, 10) + rng.normal(0.0, 0.5) for _ in range(12)]).value_ for _ in range(100)]
+    assert np.count_nonzero(kept) <= 12  # 5 are expected by chance
+
+
+def test_what_chance_may_show_is_taken_for_none_and_what_it_may_not_is_kept() -> None:
+    rng = np.random.default_rng(2)
+    sticky = [Persistence().fit([persistent(gamma_of(0.2), 0.6)(rng, 10) for _ in range(10)]) for _ in range(50)]
+    assert np.count_nonzero([one.value_ for one in sticky]) >= 48
+    for nothing in ([], [[1.0, 2.0]], [[1.0, 1.0, 1.0]]):
+        assert Persistence().fit(nothing).value_ == 0.0
+
+
+def test_the_mean_of_draws_that_persist_varies_as_it_says() -> None:
+    rng = np.random.default_rng(3)
+    means = np.array([persistent(gamma_of(1.0), 0.7)(rng, 12).mean() for _ in range(20_000)])
+    assert means.var() == pytest.approx(variance_of_mean(12, 0.7), rel=0.06)
+    assert variance_of_mean(12, 0.0) == pytest.approx(1 / 12)
+    assert variance_of_mean(12, 1.0) == pytest.approx(1.0)

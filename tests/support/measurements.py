@@ -23,6 +23,10 @@ FINGERPRINT: dict[str, Any] = {
 }
 
 
+Draw = Callable[[np.random.Generator, int], np.ndarray]
+"""So many factors of step times."""
+
+
 @dataclass(frozen=True)
 class Truth:
     """What a synthetic step costs."""
@@ -54,7 +58,7 @@ def write_lines(path: Path, records: list[dict[str, Any]]) -> Path:
     return path
 
 
-def step_records(truth: Truth, draw: Callable[[np.random.Generator, int], np.ndarray], seed: int = 0) -> list[dict[str, Any]]:
+def step_records(truth: Truth, draw: Draw, seed: int = 0) -> list[dict[str, Any]]:
     rng = np.random.default_rng(seed)
     records: list[dict[str, Any]] = [header(), FINGERPRINT]
     for turn in range(truth.rounds):
@@ -119,8 +123,21 @@ def exchange_records(
     return [*records, {"kind": "end"}]
 
 
-def gamma_of(cv: float) -> Callable[[np.random.Generator, int], np.ndarray]:
+def gamma_of(cv: float) -> Draw:
     return lambda rng, n: rng.gamma(cv**-2, cv**2, n)
+
+
+def persistent(draw: Draw, persistence: float) -> Draw:
+    """Draws of which each is the one before with this chance."""
+
+    def drawn(rng: np.random.Generator, n: int) -> np.ndarray:
+        found = draw(rng, n)
+        for place in range(1, n):
+            if rng.random() < persistence:
+                found[place] = found[place - 1]
+        return found
+
+    return drawn
 
 
 @dataclass(frozen=True)

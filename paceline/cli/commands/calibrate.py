@@ -266,7 +266,9 @@ def _show(workload: Workload, path: Path, raw: Path, *, as_json: bool, with_scen
     alone = "the parts of one profile" if "profiles" in workload.provenance else "the rounds of one run (--runs 3 would show more)"
     between = "runs" if workload.provenance.get("runs", "1") != "1" else alone
     spread = f"spread between {between} {format_share(workload.run_to_run_cv)}"
-    say(f"  step-time law: {workload.jitter.kind}; {spread}; largest distance from the curve {format_share(residual)}")
+    stays = getattr(workload.jitter, "persistence", 0.0)
+    law = workload.jitter.kind + (f", and of steps {format_share(stays)} take what the one before took" if stays else "")
+    say(f"  step-time law: {law}; {spread}; largest distance from the curve {format_share(residual)}")
     if "load" in workload.provenance:
         say(f"  load: {workload.provenance['load']}")
     if workload.overheads is not None:
