@@ -222,7 +222,8 @@ def _law(pick: Pick) -> Table:
         pick((
             {"kind": "constant"}, {"kind": "constant"}, {"kind": "empirical", "values": [1.0, 1.0, 2.0]}, {"kind": "exponential"},
             {"kind": "gamma", "shape": 4.0}, {"kind": "lognormal", "sigma": 0.5}, {"kind": "normal", "cv": 0.2},
-            {"kind": "shifted-exponential", "tail": 0.5},
+            {"kind": "shifted-exponential", "tail": 0.5}, {"kind": "gamma", "shape": 4.0, "persistence": 0.7},
+            {"kind": "empirical", "values": [1.0, 3.0], "persistence": 1.0},
         ))
     )  # fmt: skip
 
@@ -545,7 +546,7 @@ def _all_reduce(pick: Pick, rules: _Rules, kind: str, ranks: int, load: Table, c
     # what is simulated for all ranks at once only
     slowed = "overlap_slowdown" in cluster
     together = not {"replicas_per_device", "shared_cores"} & set(cluster)
-    how = pick(("", "", "messages", "at-once", "forward", "fusion cycle", "fusion cycle", *("through host",) * 4))
+    how = pick(("", "", "messages", "at-once", "forward", "forward", "fusion cycle", "fusion cycle", *("through host",) * 4))
     if how == "messages" and not slowed:
         run["detail"] = "messages"
     elif how == "at-once" and "shared_cores" not in cluster:
@@ -630,6 +631,8 @@ _LAWS_OF_JITTER = st.sampled_from(
         {"kind": "lognormal", "sigma": 0.5},
         {"kind": "shifted-exponential", "tail": 0.2},
         {"kind": "empirical", "values": [1.0, 1.0, 7.0]},
+        {"kind": "exponential", "persistence": 0.6},
+        {"kind": "lognormal", "sigma": 0.5, "persistence": 1.0},
     ]
 )
 _SECONDS = st.sampled_from([0.0, 1e-6, 3e-4, 2e-3])
