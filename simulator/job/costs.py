@@ -6,6 +6,7 @@ times between faults are worked out here too; what faults do is in faults.py and
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from simulator.job.iterators import Iterators
 from simulator.memory import slot_bytes, state_bytes
 from simulator.program.program import Floats
 from simulator.scenario import Resolved, Scenario
-from simulator.spec.job import Checkpoint, Faults, Job
+from simulator.spec.job import Checkpoint, Faults, Job, Preemption
 from simulator.spec.overheads import Duration, Overheads
 from simulator.strategies.holding import layers_of, values_of
 
@@ -368,6 +369,12 @@ def _mtbf_s(scenario: Scenario, *, workers: bool) -> float | None:
     return 1.0 / rate if rate else None
 
 
+def nodes_of(scenario: Scenario) -> int:
+    """Nodes that the job has, with workers or servers."""
+    layout = scenario.layout
+    return max(layout.worker_nodes, layout.servers if layout.servers_beside else 0) + layout.server_nodes
+
+
 def counted(scenario: Scenario, faults: Faults, *, workers: bool = True) -> Iterator[tuple[str, int, float]]:
     """What fails with a mean time: its name, how many there are, and the mean time between faults of one.
 
@@ -375,12 +382,38 @@ def counted(scenario: Scenario, faults: Faults, *, workers: bool = True) -> Iter
     """
     layout = scenario.layout
     holding = layout.servers if layout.servers_beside else layout.server_nodes  # nodes with servers
-    nodes = max(layout.worker_nodes, layout.servers if layout.servers_beside else 0) + layout.server_nodes
+    nodes = nodes_of(scenario)
+    if faults.job_mtbf_s is not None:
+        yield "job", 1, faults.job_mtbf_s
     if faults.worker_mtbf_s is not None and workers:
         yield "worker", layout.processes, faults.worker_mtbf_s
     if faults.server_mtbf_s is not None and layout.servers:
         yield "server", layout.servers, faults.server_mtbf_s
-    for name, mean_s in (("node", faults.node_mtbf_s), ("preemption", faults.preemption.mtbf_s if faults.preemption is not None else None)):
-        count = nodes if workers else holding
-        if mean_s is not None and count:
-            yield name, count, mean_s
+    count = nodes if workers else holding
+    if faults.node_mtbf_s is not None and count:
+        yield "node", count, faults.node_mtbf_s
+    if faults.preemption is not None and count:
+        mean_s = _mean_life_s(faults.preemption, faults.shape, nodes)
+        if mean_s is not None:
+            yield "preemption", count, mean_s
+
+
+def _mean_life_s(its: Preemption, shape: float, nodes: int) -> float | None:
+    """Mean time from when a node is there until it is taken; None where it is never.
+
+    Of a Weibull law that is cut at c: scale Gamma(1 + 1/k) P(1/k, (c / scale)^k), with the regularised incomplete gamma function P,
+    which is the integral of the share that lives. Of a trace: the time that nodes are there over the times that one goes.
+    """
+    if its.mtbf_s is None:
+        spells = list(itertools.pairwise(its.available))
+        there_s = math.fsum((after.at_s - point.at_s) * min(point.nodes, nodes) for point, after in spells)
+        levels = [min(point.nodes, nodes) for point, _ in spells]
+        taken = sum(max(before - after, 0) for before, after in itertools.pairwise([*levels, levels[0]]))
+        return there_s / taken if taken else None
+    if its.most_s is None:
+        return float(its.mtbf_s)
+    from scipy.special import gammainc
+
+    shape = its.shape if its.shape is not None else shape
+    scale_s = its.mtbf_s / math.gamma(1.0 + 1.0 / shape)
+    return float(its.mtbf_s * gammainc(1.0 / shape, (its.most_s / scale_s) ** shape))

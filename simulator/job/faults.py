@@ -6,18 +6,21 @@ How long a run lasts with them is worked out in renewal.py.
 from __future__ import annotations
 
 import heapq
+import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
-from simulator.base.rng import Streams
-from simulator.job.costs import counted
+import numpy as np
+
+from simulator.base.rng import Rows, Streams
+from simulator.job.costs import counted, nodes_of
 from simulator.scenario import Scenario
-from simulator.spec.job import Faults
+from simulator.spec.job import Faults, Nodes, Preemption
 
 __all__ = ["Arrival", "Effect", "arrivals", "effect_of"]
 
-What = Literal["worker", "server", "node", "preemption"]
+What = Literal["worker", "server", "node", "job", "preemption"]
 
 
 class Arrival(NamedTuple):
@@ -31,11 +34,14 @@ class Arrival(NamedTuple):
         What fails; a preemption is announced then.
     number
         Which one.
+    gone_s
+        Until another is to be had, where that is known; none: as the scenario says.
     """
 
     at_s: float
     what: What
     number: int
+    gone_s: float | None = None
 
 
 class Effect(NamedTuple):
@@ -64,14 +70,98 @@ def arrivals(scenario: Scenario, faults: Faults, streams: Streams) -> Iterator[A
 
     Of each kind a renewal process: times between faults of any of its kind follow a Weibull law with the mean that follows from
     how many there are, as those of whole systems do (Schroeder and Gibson, "A large-scale study of failures in high-performance
-    computing systems", DSN 2006, section 5.3: shapes of 0.7 to 0.8). Which one fails is as likely for each.
+    computing systems", DSN 2006, section 5.3: shapes of 0.7 to 0.8). Which one fails is as likely for each. Preemptible nodes have
+    a life each, which begins anew with the node that comes in the place of one that was taken; or they follow a trace.
     """
+    more = _times_more(faults, streams)
     traced = sorted(Arrival(its.at_s, its.of, its.number) for its in faults.trace)
-    kinds = [_renewals(what, count, mean_s, faults.shape, streams) for what, count, mean_s in counted(scenario, faults)]
-    return heapq.merge(traced, *kinds)
+    kinds: list[Iterable[Arrival]] = [traced]
+    for what, count, mean_s in counted(scenario, faults):
+        if what == "preemption":
+            assert faults.preemption is not None
+            if faults.preemption.mtbf_s is not None:
+                kinds.append(_lives(faults.preemption, faults.preemption.mtbf_s / more, count, faults.shape, streams))
+        else:
+            kinds.append(_renewals(what, count, mean_s / more, faults.shape, streams))
+    if faults.preemption is not None and faults.preemption.available:
+        kinds.append(_replayed(faults.preemption, nodes_of(scenario), streams))
+    return heapq.merge(*kinds)
 
 
 _BLOCK = 256
+_AT_90 = 1.6448536269514722
+"""Standard deviations of a normal law within which, on both sides, 90% of it lie."""
+
+
+def _times_more(faults: Faults, streams: Streams) -> float:
+    """How many times as often faults come in this run as their mean times say: lognormal."""
+    if faults.rates_90 is None:
+        return 1.0
+    low, high = map(math.log, faults.rates_90)
+    return math.exp((low + high) / 2 + (high - low) / (2 * _AT_90) * float(streams.generator("rates of faults").standard_normal()))
+
+
+def _lives(its: Preemption, mean_s: float, count: int, shape: float, streams: Streams) -> Iterator[Arrival]:
+    """Of each node one life after the other; the first begins with the job."""
+    shape = its.shape if its.shape is not None else shape
+    scale_s, most_s = mean_s / math.gamma(1.0 + 1.0 / shape), math.inf if its.most_s is None else its.most_s
+    lives = streams.rows("lives of nodes", np.arange(count), lambda rng, size: rng.weibull(shape, size))
+    waits = streams.rows("waits for nodes", np.arange(count), np.random.Generator.standard_exponential)
+
+    def next_of(rows: Rows, node: int) -> float:
+        found = np.empty((1, 1))
+        rows.fill(np.array([node]), found)
+        return float(found[0, 0])
+
+    def life_s(node: int) -> float:
+        return min(scale_s * next_of(lives, node), most_s)
+
+    first = np.empty((count, 1))
+    lives.fill(np.arange(count), first)
+    ends = [(max(min(scale_s * life, most_s) - its.notice_s, 0.0), node) for node, life in enumerate(first[:, 0].tolist())]
+    heapq.heapify(ends)
+    while True:
+        at_s, node = ends[0]
+        gone_s = (its.wait_s * next_of(waits, node) if its.wait_s else 0.0) + its.replacement_s
+        yield Arrival(at_s, "preemption", node, gone_s)
+        heapq.heapreplace(ends, (at_s + its.notice_s + gone_s + max(life_s(node) - its.notice_s, 0.0), node))
+
+
+def _replayed(its: Preemption, count: int, streams: Streams) -> Iterator[Arrival]:
+    """Node i is there while more than i nodes are to be had; after the end of the trace comes its beginning."""
+    lasts_s = its.available[-1].at_s
+    begins_s = lasts_s * float(streams.generator("place in the trace").random()) if its.begins == "anywhere" else 0.0
+    away = _absences(its.available, count)
+    never = [node for at_s, long_s, node in away if long_s == math.inf]
+    yield from (Arrival(0.0, "preemption", node, math.inf) for node in never)
+    away = [each for each in away if each[1] < math.inf]
+    # what had gone before the job begins, and is not yet back; the trace has been so for ever
+    now = [(at_s + turn * lasts_s - begins_s, long_s, node) for turn in (-1, 0) for at_s, long_s, node in away]
+    yield from sorted(
+        Arrival(0.0, "preemption", node, at_s + long_s + its.replacement_s) for at_s, long_s, node in now if at_s <= 0.0 < at_s + long_s
+    )
+    for turn in itertools.count() if away else ():
+        for at_s, long_s, node in away:
+            since_s = at_s + turn * lasts_s - begins_s
+            if since_s > 0.0:
+                told_s = max(since_s - its.notice_s, 0.0)
+                yield Arrival(told_s, "preemption", node, long_s + its.replacement_s)
+
+
+def _absences(trace: Sequence[Nodes], count: int) -> list[tuple[float, float, int]]:
+    """Each time that a node is away: since when in the trace, for how long, and which; those that never come for ever."""
+    lasts_s, points = trace[-1].at_s, [(point.at_s, min(point.nodes, count)) for point in trace[:-1]]
+    most = max(nodes for _, nodes in points)
+    first = next(place for place, (_, nodes) in enumerate(points) if nodes == most)
+    turned = [*points[first:], *((at_s + lasts_s, nodes) for at_s, nodes in points[: first + 1])]  # begins and ends with most
+    found = [(0.0, math.inf, node) for node in range(most, count)]
+    since_s: list[float] = []  # of the nodes that are away, from the last one on
+    for at_s, nodes in turned:
+        since_s += [at_s] * (most - nodes - len(since_s))
+        while len(since_s) > most - nodes:
+            left_s = since_s.pop()
+            found.append((left_s % lasts_s, at_s - left_s, most - 1 - len(since_s)))
+    return sorted(found)
 
 
 def _renewals(what: str, count: int, mean_s: float, shape: float, streams: Streams) -> Iterator[Arrival]:
@@ -95,6 +185,8 @@ def effect_of(scenario: Scenario, fault: Arrival) -> Effect:
     layout, pace = scenario.layout, scenario.strategy.pace
     assert scenario.job is not None
     assert scenario.job.faults is not None
+    if fault.what == "job":
+        return Effect(stops=True, waits=False, workers=())
     if fault.what == "worker":
         missing: tuple[int, ...] = (fault.number,)
         server = False

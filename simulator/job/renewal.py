@@ -383,7 +383,7 @@ class Renewal:
 
     def _announced(self, fault: Arrival, notice_s: float) -> None:
         """A node will be taken: what has been trained is written, where that can be done in time."""
-        heapq.heappush(self._taken, Arrival(fault.at_s + notice_s, fault.what, fault.number))
+        heapq.heappush(self._taken, fault._replace(at_s=fault.at_s + notice_s))
         writing = self._course.writing
         assert self._crew is not None
         effect = self._crew.effect_of(fault)
@@ -453,6 +453,8 @@ class Renewal:
         """Until what failed is there again, before its start-up."""
         assert self._crew is not None
         faults = self._crew.faults
+        if fault.gone_s is not None:
+            return fault.gone_s
         if fault.what == "preemption":
             assert faults.preemption is not None
             return float(faults.preemption.replacement_s)

@@ -13,9 +13,11 @@ from pydantic import AfterValidator, Field, model_validator
 from simulator.base.spec import Bytes, Moderate, Rate, Seconds, Spec, Terse
 from simulator.spec.overheads import Duration
 
-__all__ = ["Checkpoint", "Evaluation", "Fault", "Faults", "Job", "Preemption"]
+__all__ = ["Checkpoint", "Evaluation", "Fault", "Faults", "Job", "Nodes", "Preemption"]
 
 Often = Annotated[Seconds, Field(gt=0)]
+Share90 = Annotated[Moderate, Field(gt=0, le=1000)]
+"""A limit of by how much a rate may differ."""
 
 
 def _is_whole(value: float) -> float:
@@ -91,12 +93,51 @@ class Fault(Spec):
     number: int = Field(default=0, ge=0, description="which worker, server or node, from 0 on")
 
 
-class Preemption(Spec):
-    """Machines that are taken away, as spot instances are, and replaced."""
+class Nodes(Spec):
+    """A point of a trace: from when on how many nodes are to be had."""
 
-    mtbf_s: Often = Field(description="mean time between preemptions of one node")
+    at_s: Seconds = Field(ge=0, description="time from the start of the trace")
+    nodes: int = Field(ge=0, le=10**7, description="nodes that are to be had from then on")
+
+
+class Preemption(Terse):
+    """Machines that are taken away, as spot instances are, and replaced: each lives by a law, or by a trace of what was to be had."""
+
+    terse: ClassVar[tuple[str, ...]] = ("mtbf_s", "shape", "most_s", "wait_s", "available", "begins")
+
+    mtbf_s: Often | None = Field(default=None, description="mean life of a node, from when it is there until it is taken")
+    shape: Annotated[Moderate, Field(ge=0.1, le=20)] | None = Field(
+        default=None,
+        description="shape of the Weibull law of a node's life: below 1 many are taken early, and who has lived long lives longer; left "
+        "out: that of the other faults",
+    )
+    most_s: Often | None = Field(default=None, description="life after which every node is taken, such as 24 h; left out: none")
     notice_s: Seconds = Field(default=0.0, ge=0, description="warning before a node is taken; a checkpoint that fits into it loses no work")
-    replacement_s: Seconds = Field(ge=0, description="time until another node is there")
+    wait_s: Seconds = Field(default=0.0, ge=0, description="mean time until another node is to be had, memoryless")
+    replacement_s: Seconds = Field(ge=0, description="time until a node that is to be had is there")
+    available: tuple[Nodes, ...] = Field(
+        default=(), max_length=100_000, description="a trace of how many nodes are to be had when, in place of laws; its last point ends it"
+    )
+    begins: Literal["anywhere", "at-start"] = Field(
+        default="anywhere",
+        description="where in the trace the job begins; anywhere: each run at another place, and after its end comes its beginning",
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Preemption:
+        if (self.mtbf_s is None) == (not self.available):
+            both = "both mtbf and available" if self.available else "neither mtbf nor available"
+            raise ValueError(f"has {both}: give the mean life of a node, or a trace of the nodes that are to be had")
+        if self.available:
+            law = [name for name in ("shape", "most_s", "wait_s") if getattr(self, name)]
+            if law:
+                raise ValueError(f"has {law[0].removesuffix('_s')} and available: a trace follows no law, leave one of the two out")
+            times = [point.at_s for point in self.available]
+            if len(times) < 2 or times != sorted(set(times)) or times[0]:
+                raise ValueError("available needs two points or more, the first at 0 s, each later than the one before; the last ends it")
+            if not any(point.nodes for point in self.available[:-1]):
+                raise ValueError("available has no node at any time, so that the job never begins")
+        return self
 
 
 class Faults(Terse):
@@ -106,9 +147,17 @@ class Faults(Terse):
     worker_mtbf_s: Often | None = Field(default=None, description="mean time between crashes of one worker process")
     server_mtbf_s: Often | None = Field(default=None, description="mean time between crashes of one parameter server")
     node_mtbf_s: Often | None = Field(default=None, description="mean time between crashes of one node, with all that runs on it")
+    job_mtbf_s: Often | None = Field(
+        default=None, description="mean time between faults of the job as a whole, however many nodes it has: its own code, data, storage"
+    )
     preemption: Preemption | None = Field(default=None, description="nodes that are taken away, as spot instances are; left out: none")
     shape: Annotated[Moderate, Field(ge=0.1, le=20)] = Field(
         default=1.0, description="shape of the Weibull law of the times between faults: 1 is memoryless, below it faults come in clusters"
+    )
+    rates_90: tuple[Share90, Share90] | None = Field(
+        default=None,
+        description="from how many times to how many times the rates of faults may be what the mean times say, 90% sure; each run draws "
+        "its own, the same for all kinds; left out: as they say",
     )
     trace: tuple[Fault, ...] = Field(
         default=(), max_length=100_000, description="faults as they came, in place of mean times or beside them"
@@ -131,9 +180,13 @@ class Faults(Terse):
 
     @model_validator(mode="after")
     def _consistent(self) -> Faults:
-        mean_times = (self.worker_mtbf_s, self.server_mtbf_s, self.node_mtbf_s, self.preemption)
+        mean_times = (self.worker_mtbf_s, self.server_mtbf_s, self.node_mtbf_s, self.job_mtbf_s, self.preemption)
         if not self.trace and all(its is None for its in mean_times):
-            raise ValueError("has no fault: give worker_mtbf, server_mtbf, node_mtbf, preemption or trace, or leave [job.faults] out")
+            raise ValueError(
+                "has no fault: give worker_mtbf, server_mtbf, node_mtbf, job_mtbf, preemption or trace, or leave [job.faults] out"
+            )
+        if self.rates_90 is not None and self.rates_90[0] > self.rates_90[1]:
+            raise ValueError(f"rates_90 ({self.rates_90[0]:g}, {self.rates_90[1]:g}): the first must be at most the second")
         return self
 
 
