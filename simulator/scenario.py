@@ -383,12 +383,14 @@ def _check_job(scenario: Scenario, job: Job) -> None:
         return
     if faults.server_mtbf_s is not None and not layout.servers:
         raise ValueError("job.faults.server_mtbf is of parameter servers, and the strategy has none: leave it out")
-    if faults.preemption is not None and faults.preemption.available:
-        most = max(point.nodes for point in faults.preemption.available[:-1])
-        lone = not faults.elastic and not (layout.servers and scenario.strategy.pace.asynchronous)
-        if most < layout.nodes and lone:
+    if (taken := faults.preemption) is not None:
+        if taken.of == "worker-nodes" and layout.servers_beside:
+            raise ValueError('job.faults.preemption.of = "worker-nodes" needs servers on nodes of their own; here they are beside workers')
+        most = max((point.nodes for point in taken.available[:-1]), default=None)
+        needed = layout.worker_nodes if taken.of == "worker-nodes" else layout.nodes
+        if most is not None and most < needed and not faults.elastic and not (layout.servers and scenario.strategy.pace.asynchronous):
             raise ValueError(
-                f"job.faults.preemption.available has {most} nodes at most, and all {layout.nodes} of the strategy must be there at once: "
+                f"job.faults.preemption.available has {most} nodes at most, and all {needed} of the strategy must be there at once: "
                 "take fewer workers, or set job.faults.elastic"
             )
     counts = {"worker": layout.processes, "server": layout.servers, "node": layout.nodes}

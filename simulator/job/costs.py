@@ -392,10 +392,17 @@ def counted(scenario: Scenario, faults: Faults, *, workers: bool = True) -> Iter
     count = nodes if workers else holding
     if faults.node_mtbf_s is not None and count:
         yield "node", count, faults.node_mtbf_s
-    if faults.preemption is not None and count:
-        mean_s = _mean_life_s(faults.preemption, faults.shape, nodes)
-        if mean_s is not None:
-            yield "preemption", count, mean_s
+    if (preemption := faults.preemption) is not None:
+        taken = preemptible_of(scenario, preemption)
+        its = min(count, taken) if workers or preemption.of == "nodes" else 0
+        mean_s = _mean_life_s(preemption, faults.shape, taken)
+        if mean_s is not None and its:
+            yield "preemption", its, mean_s
+
+
+def preemptible_of(scenario: Scenario, its: Preemption) -> int:
+    """Nodes that may be taken, from node 0 on."""
+    return scenario.layout.worker_nodes if its.of == "worker-nodes" else nodes_of(scenario)
 
 
 def _mean_life_s(its: Preemption, shape: float, nodes: int) -> float | None:

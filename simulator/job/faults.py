@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from simulator.base.rng import Rows, Streams
-from simulator.job.costs import counted, nodes_of
+from simulator.job.costs import counted, preemptible_of
 from simulator.scenario import Scenario
 from simulator.spec.job import Faults, Nodes, Preemption
 
@@ -84,7 +84,7 @@ def arrivals(scenario: Scenario, faults: Faults, streams: Streams) -> Iterator[A
         else:
             kinds.append(_renewals(what, count, mean_s / more, faults.shape, streams))
     if faults.preemption is not None and faults.preemption.available:
-        kinds.append(_replayed(faults.preemption, nodes_of(scenario), streams))
+        kinds.append(_replayed(faults.preemption, preemptible_of(scenario, faults.preemption), streams))
     return heapq.merge(*kinds)
 
 

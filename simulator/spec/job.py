@@ -103,8 +103,11 @@ class Nodes(Spec):
 class Preemption(Terse):
     """Machines that are taken away, as spot instances are, and replaced: each lives by a law, or by a trace of what was to be had."""
 
-    terse: ClassVar[tuple[str, ...]] = ("mtbf_s", "shape", "most_s", "wait_s", "available", "begins")
+    terse: ClassVar[tuple[str, ...]] = ("of", "mtbf_s", "shape", "most_s", "wait_s", "available", "begins")
 
+    of: Literal["nodes", "worker-nodes"] = Field(
+        default="nodes", description="what is taken; worker-nodes: servers, and a coordinator, are on nodes that nobody takes"
+    )
     mtbf_s: Often | None = Field(default=None, description="mean life of a node, from when it is there until it is taken")
     shape: Annotated[Moderate, Field(ge=0.1, le=20)] | None = Field(
         default=None,
