@@ -1,0 +1,227 @@
+"""A run as it was recorded: a row for each step, or for each mean of several, what lay between steps, and what is known of the run."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.base.errors import InputError
+
+__all__ = ["MOST_ROWS", "Each", "Facts", "Growing", "Mark", "RecordedRun", "Source"]
+
+Array = NDArray[np.float64]
+
+Source = Literal["steps file", "table", "event files", "log", "profile"]
+"""The kinds of files that steps are read from."""
+
+Each = Literal["step", "interval", "epoch"]
+"""What a row is the mean of: one step, some steps, or all those of an epoch."""
+
+MOST_ROWS = 2_000_000
+"""Of one source."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a file says of its run; None, "" or () where it does not.
+
+    Attributes
+    ----------
+    workers
+        Worker processes of the training.
+    batch
+        Samples that each takes per step.
+    hostname, cpu, devices, cores
+        Of the machine: its name, its processor, its accelerators, and processor cores that the process may use.
+    model, parameters
+        The name of the model, and how many numbers of it are trained.
+    tensorflow, started
+        TensorFlow's version; when the run began, as ISO 8601.
+    """
+
+    workers: int | None = None
+    batch: int | None = None
+    hostname: str = ""
+    cpu: str = ""
+    devices: tuple[str, ...] = ()
+    cores: int | None = None
+    model: str = ""
+    parameters: int | None = None
+    tensorflow: str = ""
+    started: str = ""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What lies between two steps and is part of neither.
+
+    Attributes
+    ----------
+    what
+        ``epoch`` (its begin), ``evaluation``, ``checkpoint``, ``restart`` (the process began anew), or a name that the user gave.
+    row
+        It lies before the row of this index; as many as there are rows: behind the last.
+    duration_s
+        How long it took; nan where that is not known.
+    """
+
+    what: str
+    row: int
+    duration_s: float
+
+
+@dataclass(frozen=True)
+class RecordedRun:
+    """The steps of one worker as a file has them; arrays have the shape (rows,), and nan where nothing is known.
+
+    Attributes
+    ----------
+    source, kind
+        The file or folder, and what it is.
+    worker
+        Its name where the source tells several apart, else "".
+    facts
+        What is known of the run.
+    each
+        What a row is the mean of.
+    steps
+        The number of the (last) step of each row, as the source counts.
+    counts
+        Of how many steps each row is the mean; 1 of epochs whose steps are not told.
+    duration_s
+        Seconds per step, from the end of the step before to its own, without what marks tell.
+    end_s
+        When it ended, on the source's clock, whose zero means nothing.
+    cpu_s
+        Processor seconds of the process, per step.
+    sent_bytes, received_bytes
+        Of the machine's network interfaces, per step.
+    input_s
+        Waiting for input, per step.
+    marks
+        In the order of time.
+    ended
+        Whether the source says that the training came to its end.
+    remarks
+        What a reader should know, a sentence each: lines that were left out, how figures were made.
+    """
+
+    source: str
+    kind: Source
+    worker: str
+    facts: Facts
+    each: Each
+    steps: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    duration_s: Array
+    end_s: Array
+    cpu_s: Array
+    sent_bytes: Array
+    received_bytes: Array
+    input_s: Array
+    marks: tuple[Mark, ...] = ()
+    ended: bool = False
+    remarks: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        """Rows."""
+        return len(self.duration_s)
+
+    @property
+    def name(self) -> str:
+        """Source and worker, for messages."""
+        return f"{self.source} (worker {self.worker})" if self.worker else self.source
+
+    def part(self, rows: slice) -> RecordedRun:
+        """The run as if it held these rows alone, with what is marked before each of them."""
+        first, last, _ = rows.indices(len(self))
+        arrays = {key: getattr(self, key)[rows] for key in _ARRAYS}
+        marks = tuple(replace(mark, row=mark.row - first) for mark in self.marks if first <= mark.row < last)
+        return replace(self, **arrays, marks=marks)
+
+
+_NUMBERS = ("duration_s", "end_s", "cpu_s", "sent_bytes", "received_bytes", "input_s")
+_ARRAYS = ("steps", "counts", *_NUMBERS)
+
+
+@dataclass
+class Growing:
+    """A run that is being read: rows and marks are added, and :meth:`run` gives what there is."""
+
+    source: str
+    kind: Source
+    worker: str = ""
+    facts: Facts = field(default_factory=Facts)
+    each: Each = "step"
+    ended: bool = False
+    marks: list[Mark] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+    _numbers: dict[str, array[float]] = field(default_factory=lambda: {name: array("d") for name in _NUMBERS})
+    _wholes: dict[str, array[int]] = field(default_factory=lambda: {name: array("q") for name in ("steps", "counts")})
+
+    def __len__(self) -> int:
+        """Rows until now."""
+        return len(self._numbers["duration_s"])
+
+    @property
+    def last_step(self) -> int:
+        """The number of the last row's step; 0 where there is none."""
+        return self._wholes["steps"][-1] if len(self) else 0
+
+    def add(
+        self,
+        step: int,
+        duration_s: float,
+        *,
+        count: int = 1,
+        end_s: float = np.nan,
+        cpu_s: float = np.nan,
+        sent_bytes: float = np.nan,
+        received_bytes: float = np.nan,
+        input_s: float = np.nan,
+    ) -> None:
+        """Add a row; figures as of :class:`RecordedRun`.
+
+        Raises
+        ------
+        InputError
+            It is one too many.
+        """
+        if len(self) >= MOST_ROWS:
+            raise InputError(f"{self.source}: holds more than {MOST_ROWS:,} steps; give a part of it")
+        self._wholes["steps"].append(step)
+        self._wholes["counts"].append(count)
+        values = (duration_s, end_s, cpu_s, sent_bytes, received_bytes, input_s)
+        for name, value in zip(_NUMBERS, values, strict=True):
+            self._numbers[name].append(value)
+
+    def mark(self, what: str, duration_s: float = np.nan) -> None:
+        """Something lies between the last row and the next."""
+        self.marks.append(Mark(what, len(self), duration_s))
+
+    def remark(self, sentence: str) -> None:
+        """Say something once."""
+        if sentence not in self.remarks:
+            self.remarks.append(sentence)
+
+    def run(self, remarks: Iterable[str] = ()) -> RecordedRun:
+        """What was read until now."""
+        numbers: dict[str, Any] = {name: np.array(values, dtype=np.float64) for name, values in self._numbers.items()}
+        wholes: dict[str, Any] = {name: np.array(values, dtype=np.int64) for name, values in self._wholes.items()}
+        arrays = {**wholes, **numbers}
+        return RecordedRun(
+            self.source,
+            self.kind,
+            self.worker,
+            self.facts,
+            self.each,
+            **arrays,
+            marks=tuple(self.marks),
+            ended=self.ended,
+            remarks=(*self.remarks, *remarks),
+        )

@@ -1,0 +1,363 @@
+"""Finds out what of a recorded run is steady: apart from first steps, clocks that jump, what comes every so many steps, changes of level.
+
+What is left out of a figure is named (:class:`Apart`), and what looks wrong is said (``doubts``): nothing is corrected in silence.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrate.fit.estimators import Persistence, variance_of_mean
+from calibrate.recorded.levels import Level, levels_of
+from calibrate.recorded.run import RecordedRun
+from simulator.base.text import counted, format_seconds
+
+__all__ = ["FEWEST_STEADY", "Apart", "Periodic", "Steadiness", "Why", "steadiness_of"]
+
+Array = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+FEWEST_STEADY = 10
+"""Rows of a steady part."""
+
+Why = Literal["first", "epoch", "clock", "pause", "periodic"]
+"""Why a row is no part of the steady steps: the run's first, or an epoch's; its time is none; a standstill; what comes every so often."""
+
+_STEADY_SHARE = 0.25
+"""Of all rows that count, what a steady part has at least."""
+_LONG, _DEVIATIONS = 1.5, 6.0
+"""A row is long from so many medians on, and so many robust standard deviations above the median."""
+_SD = 1.4826
+_PAUSE, _PAUSE_S = 100.0, 10.0
+"""A standstill lasts so many medians, and so many seconds."""
+_MOST_FIRST = 10
+_ROUND = 51
+"""Rows around a row whose medians it is compared with."""
+_HIT, _OF_LONG, _CHANCE = 0.8, 0.5, 0.01
+_THOUSAND = (300.0, 3000.0)
+"""Times that are mistaken for others a thousand times as long lie within."""
+_STRETCH = 30
+_MOST_STRETCHES = 200
+
+
+@dataclass(frozen=True)
+class Apart:
+    """Rows that do not count.
+
+    Attributes
+    ----------
+    why
+        What they are.
+    rows
+        Their indices, shape (n,).
+    extra_s
+        What they took more than the median step, of all of them together; 0 where their times are none.
+    """
+
+    why: Why
+    rows: NDArray[np.int64]
+    extra_s: float
+
+
+@dataclass(frozen=True)
+class Periodic:
+    """Something that happens every so many steps.
+
+    Attributes
+    ----------
+    what
+        As the source calls it (``checkpoint``, ``evaluation``), or ``long step``.
+    every
+        Steps from one to the next.
+    extra_s
+        What each takes beyond a step: the median.
+    count
+        How many there were.
+    first_step
+        The number of the first one's step.
+    """
+
+    what: str
+    every: int
+    extra_s: float
+    count: int
+    first_step: int
+
+    @property
+    def per_step_s(self) -> float:
+        """What it adds to a step in the mean."""
+        return self.extra_s / self.every
+
+
+@dataclass(frozen=True)
+class Steadiness:
+    """What a recorded run tells of a steady step.
+
+    Attributes
+    ----------
+    run
+        The run.
+    apart
+        What does not count, by its reason.
+    levels
+        Stretches of one level, in the order of time, of the rows that count; their bounds are indices of the run's rows.
+    steady
+        The longest of them, if it is long enough.
+    why_not
+        Why there is none, as a clause; "" where there is one.
+    periodic
+        What comes every so many steps.
+    persistence
+        Autocorrelation of successive steps within levels, where it is more than chance; 0 for means of several steps.
+    doubts
+        What is probably wrong with the figures, a sentence each: they must not be used without a look.
+    """
+
+    run: RecordedRun
+    apart: tuple[Apart, ...]
+    levels: tuple[Level, ...]
+    steady: Level | None
+    why_not: str
+    periodic: tuple[Periodic, ...]
+    persistence: float
+    doubts: tuple[str, ...]
+
+    @property
+    def counts(self) -> Bools:
+        """Whether each row counts, shape (rows,)."""
+        kept = np.ones(len(self.run), dtype=bool)
+        for apart in self.apart:
+            kept[apart.rows] = False
+        return kept
+
+    def rows_of(self, level: Level) -> NDArray[np.int64]:
+        """Indices of the rows of a level that count."""
+        return level.first + np.flatnonzero(self.counts[level.first : level.end])
+
+    def mean_s(self, level: Level) -> float:
+        """Mean seconds per step of a level."""
+        rows = self.rows_of(level)
+        return float(np.average(self.run.duration_s[rows], weights=self.run.counts[rows]))
+
+    def error_s(self, level: Level) -> float:
+        """Standard error of that mean, for steps with this persistence."""
+        rows = self.rows_of(level)
+        if len(rows) < 2:
+            return math.inf
+        return float(np.std(self.run.duration_s[rows], ddof=1)) * math.sqrt(variance_of_mean(len(rows), self.persistence))
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What was found and left out, a sentence each."""
+        return tuple(self._remarks())
+
+    def _remarks(self) -> Iterator[str]:
+        names = {
+            "first": "of the beginning, which trace the graph and fill the input pipeline",
+            "epoch": "that begin an epoch",
+            "clock": "whose time is none, since the clock jumped",
+            "pause": "that stood still, or in which the clock jumped",
+        }
+        for apart in self.apart:
+            if apart.why in names:  # what is periodic is told below
+                extra = f" ({format_seconds(apart.extra_s)} in all beyond a median step)" if apart.extra_s > 0 else ""
+                yield f"{counted(len(apart.rows), self.run.each)} {names[apart.why]}{extra}: left out"
+        for periodic in self.periodic:
+            yield f"{periodic.what} every {periodic.every:,} steps, each of {format_seconds(periodic.extra_s)} beyond a step: told apart"
+
+
+def steadiness_of(run: RecordedRun, expected_s: float | None = None) -> Steadiness:
+    """Find what of a run is steady.
+
+    Parameters
+    ----------
+    run
+        The run, with at least one row.
+    expected_s
+        Seconds of a step as they are predicted, which times of another unit are told by; None: not predicted.
+    """
+    times = run.duration_s
+    usable = np.isfinite(times) & (times > 0)
+    clock = ~usable | _turned_back(run)
+    if not (~clock).any():
+        apart = (Apart("clock", np.flatnonzero(clock), 0.0),)
+        return Steadiness(run, apart, (), None, "no step has a time above zero", (), 0.0, ())
+    first = _first(run, ~clock)
+    epochs = _after_epochs(run) & ~first & ~clock
+    kept = ~(clock | first | epochs)
+    if not kept.any():
+        kept = ~clock
+    median = float(np.median(times[kept]))
+    long = kept & _long(times, kept)
+    period = _period(run, kept, long) if run.each == "step" else None
+    hits = np.zeros(len(run), dtype=bool) if period is None else period[1]
+    pause = kept & ~hits & (times > _PAUSE * median) & (times > _PAUSE_S)
+    found: list[Apart] = []
+    for why, rows in (("first", first), ("epoch", epochs), ("clock", clock), ("pause", pause), ("periodic", hits)):
+        if rows.any():
+            beyond = 0.0 if why == "clock" else float(np.sum((times[rows] - median) * run.counts[rows]))
+            found.append(Apart(why, np.flatnonzero(rows), max(beyond, 0.0)))  # type: ignore[arg-type]
+    counting = np.flatnonzero(~(clock | first | epochs | pause | hits))
+    persistence = _persistence(run, counting) if run.each == "step" else 0.0
+    levels = levels_of(times[counting], counting, persistence, len(run))
+    steady, why_not = _steady(levels, len(counting))
+    return Steadiness(
+        run,
+        tuple(found),
+        levels,
+        steady,
+        why_not,
+        (*(() if period is None else (period[0],)), *_periodic_marks(run)),
+        persistence,
+        tuple(_doubts(run, times, ~clock, expected_s)),
+    )
+
+
+def _turned_back(run: RecordedRun) -> Bools:
+    """Rows that end before the row before does, of one process."""
+    back = np.zeros(len(run), dtype=bool)
+    back[1:] = np.diff(run.end_s) < 0
+    for mark in run.marks:
+        if mark.what == "restart" and mark.row < len(run):
+            back[mark.row] = False
+    return back
+
+
+def _begins(run: RecordedRun) -> set[int]:
+    """Rows with which a process begins."""
+    return {0, *(mark.row for mark in run.marks if mark.what == "restart")} if run.kind != "profile" else set()
+
+
+def _first(run: RecordedRun, usable: Bools) -> Bools:
+    """The first step of each process, and long ones right behind it; of means of several steps, long ones alone."""
+    first = np.zeros(len(run), dtype=bool)
+    median = float(np.median(run.duration_s[usable]))
+    for begin in _begins(run):
+        for row in range(begin, min(begin + _MOST_FIRST, len(run))):
+            if run.duration_s[row] <= _LONG * median and not (row == begin and run.each == "step"):
+                break
+            first[row] = usable[row]
+    # a run that is all beginning tells more with it than without
+    return first if (usable & ~first).any() else np.zeros(len(run), dtype=bool)
+
+
+def _after_epochs(run: RecordedRun) -> Bools:
+    """Steps with which an epoch begins."""
+    after = np.zeros(len(run), dtype=bool)
+    if run.each == "step":
+        after[[mark.row for mark in run.marks if mark.what == "epoch" and mark.row < len(run)]] = True
+    return after
+
+
+def _long(times: Array, kept: Bools) -> Bools:
+    """Rows that are long beside those around them, shape (rows,)."""
+    long = np.zeros(len(times), dtype=bool)
+    rows = np.flatnonzero(kept)
+    parts = np.array_split(times[rows], -(-len(rows) // _ROUND))
+    medians = np.pad([float(np.median(part)) for part in parts], 1, mode="edge")
+    # where the level changes, rows are long only beside both levels
+    around = np.max([medians[:-2], medians[1:-1], medians[2:]], axis=0)
+    ratio = times[rows] / np.repeat(around, [len(part) for part in parts])
+    spread = _SD * float(np.median(np.abs(ratio - np.median(ratio))))
+    long[rows[ratio > max(_LONG, 1 + _DEVIATIONS * spread)]] = True
+    return long
+
+
+def _period(run: RecordedRun, kept: Bools, long: Bools) -> tuple[Periodic, Bools] | None:
+    """Long steps that come every so many steps, and which rows they are; None where chance explains them."""
+    places = run.steps[long]
+    if len(places) < 3:
+        return None
+    gaps = [int(gap) for gap in np.unique(np.diff(places)) if gap >= 2]
+    share = len(places) / int(kept.sum())
+    best: tuple[int, Periodic, Bools] | None = None
+    for every in gaps:
+        phases, times = np.unique(places % every, return_counts=True)
+        phase, hits = phases[int(np.argmax(times))], int(times.max())
+        slots = kept & (run.steps % every == phase) & (run.steps >= places[0]) & (run.steps <= places[-1])
+        if hits < 3 or hits < _HIT * int(slots.sum()) or hits < _OF_LONG * len(places) or len(gaps) * every * share ** (hits - 1) > _CHANCE:
+            continue
+        rows = long & (run.steps % every == phase)
+        if best is None or hits > best[0]:
+            extra = float(np.median(run.duration_s[rows]) - np.median(run.duration_s[kept & ~long]))
+            best = hits, Periodic("long step", every, extra, hits, int(run.steps[rows][0])), rows
+    return None if best is None else best[1:]
+
+
+def _periodic_marks(run: RecordedRun) -> Iterator[Periodic]:
+    """What the source itself calls something between steps."""
+    for what in dict.fromkeys(mark.what for mark in run.marks):
+        marks = [mark for mark in run.marks if mark.what == what and 0 < mark.row <= len(run)]
+        known = [mark.duration_s for mark in marks if mark.duration_s > 0]
+        if what in ("epoch", "restart") or len(known) < 2:
+            continue
+        steps = np.array([run.steps[mark.row - 1] for mark in marks])
+        every = int(np.median(np.diff(steps)))
+        if every > 0:
+            yield Periodic(what, every, float(np.median(known)), len(marks), int(steps[0]))
+
+
+def _persistence(run: RecordedRun, rows: NDArray[np.int64]) -> float:
+    """Of rows that followed each other, in stretches that are short enough to have one level."""
+    breaks = np.flatnonzero(np.diff(rows) > 1) + 1
+    short = [part for one in np.split(rows, breaks) for part in np.array_split(one, -(-len(one) // _STRETCH)) if len(part) >= FEWEST_STEADY]
+    if not short:
+        return 0.0
+    scale = float(np.median(run.duration_s[rows]))
+    # a wild value would hide all else: what counts is which steps are longer than others
+    stretches = [np.clip(run.duration_s[part] / scale, 0.0, 3.0) for part in short[-_MOST_STRETCHES:]]
+    seen = Persistence(significance=1).fit(stretches).seen_
+    # of independent steps 95% lie within this (Bartlett 1946); shuffling, as a fit does, takes too long for what is asked every second
+    return seen if seen > 2 / math.sqrt(sum(map(len, stretches))) else 0.0
+
+
+def _steady(levels: tuple[Level, ...], rows: int) -> tuple[Level | None, str]:
+    if not levels:
+        return None, "no step is left"
+    longest = max(levels, key=lambda level: (level.rows, level.first))
+    if longest.rows < FEWEST_STEADY:
+        have = counted(longest.rows, "step")
+        return None, f"it has no steady part: the longest stretch of one level has {have}, and {FEWEST_STEADY} are needed"
+    if longest.rows < _STEADY_SHARE * rows:
+        return None, f"it has no steady part: the level of its steps changes {counted(len(levels) - 1, 'time')}"
+    return longest, ""
+
+
+def _doubts(run: RecordedRun, times: Array, usable: Bools, expected_s: float | None) -> Iterator[str]:
+    median = float(np.median(times[usable]))
+    own = _of_own_clock(run, usable)
+    if own is not None:
+        ratio = median / own
+        if (said := _thousand(ratio)) is not None:
+            yield (
+                f"{run.name}: its steps take {format_seconds(median)} in the median, while its own clock has {format_seconds(own)} between "
+                f"their ends: {said}?"
+            )
+            return
+    if expected_s is not None and (said := _thousand(median / expected_s)) is not None:
+        yield (
+            f"{run.name}: its steps take {format_seconds(median)} in the median where {format_seconds(expected_s)} are predicted: {said}, "
+            "or is it another model?"
+        )
+
+
+def _thousand(ratio: float) -> str | None:
+    least, most = _THOUSAND
+    if least <= ratio <= most:
+        return "are they milliseconds that are read as seconds"
+    if least <= 1 / ratio <= most:
+        return "are they seconds that are read as milliseconds"
+    return None
+
+
+def _of_own_clock(run: RecordedRun, usable: Bools) -> float | None:
+    """The median of seconds per step by the ends of steps; None where the source has no clock beside its times."""
+    between = np.diff(run.end_s) / run.counts[1:]
+    known = between[usable[1:] & np.isfinite(between) & (between > 0)]
+    return float(np.median(known)) if len(known) >= 3 else None

@@ -1,0 +1,162 @@
+"""Reads a table (CSV) of steps: :data:`COLUMNS` is its format."""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from calibrate.recorded.growing_file import Lines
+from calibrate.recorded.run import Facts, Growing, RecordedRun
+from simulator.base.errors import InputError
+from simulator.base.file_kinds import mistaken
+from simulator.base.nearest import did_you_mean
+from simulator.base.text import listed
+from simulator.base.units import without_separators
+from simulator.base.validation_errors import quoted
+
+__all__ = ["COLUMNS", "StepsTable", "is_table"]
+
+COLUMNS = {
+    "step": "number of the step; left out: the rows are counted",
+    "worker": "name or number of the worker, where the table has several",
+    "step_time_s": "seconds of the step",
+    "step_time_ms": "the same in milliseconds",
+    "steps_per_s": "or its inverse",
+    "throughput": "or samples/s of all workers together; needs the batch and the workers",
+    "end_s": "when the step ended, in seconds of any clock",
+    "cpu_s": "processor seconds of the process in the step",
+    "sent_bytes": "sent by the machine's network interfaces in the step",
+    "received_bytes": "received by them",
+    "input_s": "seconds of the step in which it waited for input",
+}
+"""Every column that a table of steps may have; one of those that tell a step's time must be there."""
+
+_TIMES = ("step_time_s", "step_time_ms", "steps_per_s", "throughput")
+_BESIDE = ("end_s", "cpu_s", "sent_bytes", "received_bytes", "input_s")
+_WITHOUT_UNIT = ("time", "step_time", "duration", "seconds", "ms", "s", "duration_s", "duration_ms", "time_s", "time_ms")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)
+_EXAMPLE = "step,step_time_s"
+_MOST_WORKERS = 10_000
+
+
+class StepsTable:
+    """A table of steps, read as it grows.
+
+    Parameters
+    ----------
+    path
+        The file.
+    samples
+        Samples of a step of all workers together, by which a throughput becomes a time; None: not known.
+    """
+
+    def __init__(self, path: Path, samples: int | None = None) -> None:
+        self._lines = Lines(path)
+        self._path, self._samples = path, samples
+        self._names: list[str] = []
+        self._separator = ","
+        self._runs: dict[str, Growing] = {}
+
+    def more(self) -> None:
+        """Read what is new.
+
+        Raises
+        ------
+        InputError
+            It is no such table; names line, column, value and rule.
+        """
+        for number, text in self._lines.new():
+            if not text.strip() or text.lstrip().startswith("#"):
+                continue
+            if not self._names:
+                self._head(f"{self._path}:{number}", text)
+            else:
+                self._row(f"{self._path}:{number}", text)
+
+    def runs(self) -> tuple[RecordedRun, ...]:
+        """What was read until now, a run for each worker in the order in which they appear."""
+        return tuple(run.run() for run in self._runs.values()) or (Growing(str(self._path), "table").run(),)
+
+    def _head(self, where: str, text: str) -> None:
+        self._separator = max(",;\t", key=text.count)
+        names = [name.lower() for name in self._cells(where, text)]
+        if all(_NUMBER.fullmatch(name) for name in names if name):
+            raise InputError(
+                f"{where}: must name the columns, such as {_EXAMPLE}, before the first row of numbers",
+                "the unit of a time is not guessed: call it step_time_s or step_time_ms",
+            )
+        if "throughput" in names and "workers" in names:
+            raise InputError(f"{self._path}: {mistaken(self._path) or 'is a table of whole runs, not of steps'}")
+        for name in names:
+            if name in COLUMNS:
+                continue
+            if name in _WITHOUT_UNIT:
+                raise InputError(f"{where}: the column {name}: call it step_time_s or step_time_ms, as its unit is")
+            known = did_you_mean(name, COLUMNS, f"known are {', '.join(COLUMNS)}")
+            raise InputError(f"{where}: {quoted(name)} is no column of steps; {known}")
+        if double := next((name for name in names if names.count(name) > 1), ""):
+            raise InputError(f"{where}: names the column {double} twice; keep one")
+        times = [name for name in _TIMES if name in names]
+        if len(times) != 1:
+            fault = f"has {listed(times)}; keep one" if times else f"has no time of a step; give one of {', '.join(_TIMES)}"
+            raise InputError(f"{where}: {fault}")
+        if times == ["throughput"] and self._samples is None:
+            raise InputError(
+                f"{where}: throughput: is a step's time only with the samples of a step, which are not known; give step_time_s"
+            )
+        self._names = names
+
+    def _cells(self, where: str, text: str) -> list[str]:
+        try:
+            return [cell.strip() for cell in next(csv.reader([text], delimiter=self._separator, strict=True))]
+        except csv.Error as error:
+            raise InputError(f"{where}: is no line of a CSV file: {error}") from None
+
+    def _row(self, where: str, text: str) -> None:
+        cells = self._cells(where, text)
+        if len(cells) != len(self._names):
+            hint = f"; a number has a decimal point, and no {self._separator!r} in it" if len(cells) > len(self._names) else ""
+            raise InputError(f"{where}: has {len(cells)} values, but the first line names {len(self._names)} columns{hint}")
+        row = dict(zip(self._names, cells, strict=True))
+        run = self._run(where, row.get("worker", ""))
+        name = next(name for name in _TIMES if name in row)
+        duration_s = _INTO_S[name](_number(where, name, row[name]), self._samples or 1)
+        step = _number(where, "step", row["step"]) if "step" in row else run.last_step + 1
+        if not float(step).is_integer() or not 0 <= step <= 10**15:
+            raise InputError(f"{where}: step: {row['step'][:30]} must be a whole number from 0 on")
+        beside: dict[str, Any] = {key: _number(where, key, row[key]) for key in _BESIDE if row.get(key)}
+        run.add(int(step), duration_s, **beside)
+
+    def _run(self, where: str, worker: str) -> Growing:
+        if worker not in self._runs:
+            if len(self._runs) >= _MOST_WORKERS:
+                raise InputError(f"{where}: is the row of more than {_MOST_WORKERS:,} workers; does the column worker hold workers?")
+            self._runs[worker] = Growing(str(self._path), "table", worker[:80], Facts())
+        return self._runs[worker]
+
+
+_INTO_S: Mapping[str, Callable[[float, int], float]] = {
+    "step_time_s": lambda value, _: value,
+    "step_time_ms": lambda value, _: value * 1e-3,
+    "steps_per_s": lambda value, _: 1 / value if value else math.inf,
+    "throughput": lambda value, samples: samples / value if value else math.inf,
+}
+
+
+def _number(where: str, name: str, cell: str) -> float:
+    if not _NUMBER.fullmatch(cell):
+        raise InputError(f"{where}: {name}: {quoted(cell) if cell else 'an empty value'} must be a number", without_separators(cell))
+    value = float(cell)
+    if not math.isfinite(value):
+        raise InputError(f"{where}: {name}: {cell[:30]} must be finite")
+    return value
+
+
+def is_table(first: str) -> bool:
+    """Whether a first line is that of a table of steps, or a row of numbers alone."""
+    cells = [cell.strip().lower() for cell in re.split("[,;\t]", first)]
+    return any(cell in COLUMNS for cell in cells) or all(_NUMBER.fullmatch(cell) for cell in cells)

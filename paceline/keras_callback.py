@@ -1,0 +1,295 @@
+"""Records the steps of a Keras training, one line per step, for ``paceline watch`` and ``paceline validate``.
+
+>>> from paceline.keras_callback import RecordSteps  # doctest: +SKIP
+>>> model.fit(data, epochs=5, callbacks=[RecordSteps("run.ndjson", workers=1, batch=32)])  # doctest: +SKIP
+
+It runs in your Python (3.9 or newer), and needs nothing but Keras: the file may also be copied beside your script. What is written is
+read by ``calibrate/recorded/steps_file.py``; names of fields, and the version, must be the same there.
+
+Lines (JSON), in the order of time; seconds are those of one monotonic clock that begins with the header:
+
+``header``
+    What is known of the training and of the machine. A training that is begun again with the same file adds a header of its own.
+``step``
+    ``step`` (the optimizer's count), ``end_s``, ``duration_s`` from Keras' begin to its end of the batch, so with the wait for input,
+    ``between_s`` since the step before without what marks tell, ``cpu_s`` of this process and ``sent_bytes``, ``received_bytes`` of
+    the machine's network interfaces since the step before. ``steps`` where one call runs several (``steps_per_execution``).
+``mark``
+    ``epoch``, ``evaluation``, ``checkpoint``, or a name of yours: what happens between steps, with ``end_s`` and ``duration_s``.
+``end``
+    The training came to its end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+import socket
+import statistics
+import sys
+import time
+
+try:
+    import keras
+except ImportError:  # TensorFlow up to 2.15 may have Keras inside
+    from tensorflow import keras
+
+__all__ = ["RecordSteps"]
+
+FORMAT = "paceline-steps"
+SCHEMA_VERSION = 1
+_COUNTERS = "/proc/net/dev"
+
+
+class RecordSteps(keras.callbacks.Callback):
+    """Writes a line for each step of ``model.fit``; a training that is killed loses at most the step it is in.
+
+    Parameters
+    ----------
+    path
+        The file (NDJSON); where it is there already, lines are added. None writes none.
+    workers
+        Worker processes of the training.
+    batch
+        Samples that each of them takes per step; None: not told.
+    worker
+        The number of this process among them, from 0. Each worker needs a file of its own.
+    points
+        A table (CSV) that gets the line ``workers,batch,throughput`` when the training ends; with several workers only the chief should.
+
+    Attributes
+    ----------
+    rates
+        Steps/s of each epoch that has ended. An epoch's first step, which traces the graph or fills the input pipeline, is left out.
+    """
+
+    def __init__(self, path=None, workers=1, batch=None, worker=0, points=None):
+        super().__init__()
+        if path is None and points is None:
+            raise ValueError("RecordSteps: give a path, or points, or both")
+        if points is not None and batch is None:
+            raise ValueError("RecordSteps: points needs batch, the samples of a worker's step")
+        self.path, self.points = path, points
+        self.workers, self.batch, self.worker = workers, batch, worker
+        self.rates = []
+        self._file = self._net = None
+        self._nesting = 0
+        self._wrapped = []
+
+    # -- what Keras calls
+
+    def on_train_begin(self, logs=None):
+        """Open the file, and say what is trained where."""
+        self.rates = []
+        self._begun = self._ended = time.perf_counter()
+        self._step = _iterations(self.model)
+        self._last_batch = -1
+        self._away = self._inside = self._nesting = 0
+        self._cpu, self._bytes = time.process_time(), (0, 0)
+        if self.path is None:
+            return
+        self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+        with contextlib.suppress(OSError):  # only Linux tells
+            self._net = os.open(_COUNTERS, os.O_RDONLY)
+        self._bytes, interfaces = self._counters()
+        self._write(_header(self.model, interfaces, workers=self.workers, batch=self.batch, worker=self.worker), begin=True)
+        self._wrap("save")
+        self._wrap("save_weights")
+
+    def on_epoch_begin(self, epoch, logs=None):
+        """An epoch's steps are counted from 0."""
+        self._last_batch, self._first = -1, None
+        self._mark("epoch", 0.0)
+
+    def on_train_batch_begin(self, batch, logs=None):
+        """A step begins."""
+        self._inside = 0.0
+        self._started = time.perf_counter()
+
+    def on_train_batch_end(self, batch, logs=None):
+        """A step, or what one call runs of them, has ended."""
+        now = time.perf_counter()
+        steps = max(batch - self._last_batch, 1)
+        self._last_batch = batch
+        self._step += steps
+        if self._first is None:
+            self._first = (batch, now)
+        self._last = (batch, now)
+        if self._file is not None:
+            cpu, ((sent, received), _) = time.process_time(), self._counters()
+            line = {
+                "kind": "step",
+                "step": self._step,
+                "end_s": round(now - self._begun, 7),
+                "duration_s": round(now - self._started - self._inside, 7),
+                "between_s": round(max(self._started - self._ended - (self._away - self._inside), 0.0), 7),
+                "cpu_s": round(cpu - self._cpu, 6),
+                "sent_bytes": sent - self._bytes[0],
+                "received_bytes": received - self._bytes[1],
+            }
+            if steps > 1:
+                line["steps"] = steps
+            self._write(line)
+            self._cpu, self._bytes = cpu, (sent, received)
+        self._ended, self._away = now, 0.0
+
+    def on_epoch_end(self, epoch, logs=None):
+        """The epoch's rate is known."""
+        if self._first is None:  # without data
+            return
+        (first, began), (last, ended) = self._first, self._last
+        if last > first:
+            self.rates.append((last - first) / (ended - began))
+            summary = getattr(sys.modules.get("tensorflow"), "summary", None)
+            if summary is not None:  # nothing is written unless the training has a default writer
+                summary.scalar("steps_per_s", self.rates[-1], step=epoch)
+
+    def on_test_begin(self, logs=None):
+        """An evaluation begins."""
+        self._tested = time.perf_counter()
+
+    def on_test_end(self, logs=None):
+        """An evaluation has ended."""
+        if self._file is not None:
+            self._mark("evaluation", time.perf_counter() - self._tested)
+
+    def on_train_end(self, logs=None):
+        """Say that it came to its end, and add the line of the run."""
+        if self._file is not None:
+            for name in self._wrapped:
+                self.model.__dict__.pop(name, None)
+            self._write({"kind": "end", "end_s": round(time.perf_counter() - self._begun, 7)})
+            os.close(self._file)
+            if self._net is not None:
+                os.close(self._net)
+            self._file, self._net, self._wrapped = None, None, []
+        if self.points is not None and self.rates:
+            throughput = statistics.harmonic_mean(self.rates) * self.workers * self.batch
+            with open(self.points, "a", encoding="utf-8") as file:
+                file.write("" if file.tell() else "workers,batch,throughput\n")
+                file.write(f"{self.workers},{self.batch},{throughput}\n")
+
+    # -- what a custom training may call
+
+    @contextlib.contextmanager
+    def between(self, what):
+        """Mark what the block does as no part of a step, such as ``with recorder.between("checkpoint"): ...``."""
+        begun = time.perf_counter()
+        self._nesting += 1
+        try:
+            yield
+        finally:
+            self._nesting -= 1
+            if self._file is not None and not self._nesting:
+                self._mark(what, time.perf_counter() - begun)
+
+    # -- how
+
+    def _mark(self, what, duration_s):
+        self._away += duration_s
+        self._inside += duration_s
+        if self._file is not None:
+            now = time.perf_counter() - self._begun
+            self._write({"kind": "mark", "what": what, "end_s": round(now, 7), "duration_s": round(duration_s, 7)})
+
+    def _wrap(self, name):
+        """Mark a checkpoint where the model is saved, by whomever: Keras calls no callback then."""
+        plain = getattr(self.model, name, None)
+        if plain is None or name in self.model.__dict__:
+            return
+
+        def save(*args, **named):
+            with self.between("checkpoint"):
+                return plain(*args, **named)
+
+        self.model.__dict__[name] = save  # not by setattr: Keras would track it
+        self._wrapped.append(name)
+
+    def _write(self, line, begin=False):
+        """One call of the system for a line: it is in the file, even where this process is killed in the next moment."""
+        text = json.dumps(line) + "\n"
+        if begin and not _ends_with_newline(self.path):  # a training before was killed while it wrote
+            text = "\n" + text
+        os.write(self._file, text.encode())
+
+    def _counters(self):
+        """Bytes (sent, received) of the machine's interfaces since it started, and their names."""
+        if self._net is None:
+            return (0, 0), []
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            rows = [line.split(":") for line in os.pread(self._net, 65536, 0).decode().splitlines()[2:]]
+            found = [(name.strip(), values.split()) for name, values in rows]
+            # loopback is no network, unless there is nothing else
+            real = [row for row in found if row[0] != "lo" and (int(row[1][0]) or int(row[1][8]))] or found
+            return (sum(int(row[1][8]) for row in real), sum(int(row[1][0]) for row in real)), [row[0] for row in real]
+        return self._bytes, []
+
+
+def _header(model, interfaces, **told):
+    tf = sys.modules.get("tensorflow")
+    devices = []
+    if tf is not None:
+        for device in tf.config.list_physical_devices("GPU"):
+            with contextlib.suppress(Exception):
+                devices.append(str(tf.config.experimental.get_device_details(device).get("device_name", "GPU")))
+    return {
+        "kind": "header",
+        "format": FORMAT,
+        "schema_version": SCHEMA_VERSION,
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        **told,
+        "hostname": socket.gethostname(),
+        "pid": os.getpid(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        "cpu": _cpu_model(),
+        "devices": devices,
+        "interfaces": interfaces,
+        "model": str(getattr(model, "name", "")),
+        "parameters": _parameters(model),
+        "python": platform.python_version(),
+        "tensorflow": str(getattr(tf, "__version__", "")),
+        "keras": str(getattr(keras, "__version__", "")),
+    }
+
+
+def _parameters(model):
+    """How many numbers are trained; None where the model is not built yet."""
+    try:
+        return sum(_product(variable.shape) for variable in model.trainable_variables)
+    except Exception:
+        return None
+
+
+def _product(shape):
+    count = 1
+    for size in shape:
+        count *= int(size)
+    return count
+
+
+def _iterations(model):
+    """The optimizer's count of steps, by which a training that goes on counts on."""
+    try:
+        iterations = model.optimizer.iterations
+        return int(iterations.numpy() if hasattr(iterations, "numpy") else iterations)
+    except Exception:
+        return 0
+
+
+def _cpu_model():
+    with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as lines:
+        for line in lines:
+            if line.lower().startswith(("model name", "hardware", "cpu model")):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _ends_with_newline(path):
+    with open(path, "rb") as file:
+        file.seek(0, os.SEEK_END)
+        if not file.tell():
+            return True
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) == b"\n"
