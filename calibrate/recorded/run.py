@@ -101,6 +101,8 @@ class RecordedRun:
         Processor seconds of the process, per step.
     sent_bytes, received_bytes
         Of the machine's network interfaces, per step.
+    compute_s
+        What the worker's device computes, per step.
     input_s
         Waiting for input, per step.
     marks
@@ -123,6 +125,7 @@ class RecordedRun:
     cpu_s: Array
     sent_bytes: Array
     received_bytes: Array
+    compute_s: Array
     input_s: Array
     marks: tuple[Mark, ...] = ()
     ended: bool = False
@@ -145,7 +148,7 @@ class RecordedRun:
         return replace(self, **arrays, marks=marks)
 
 
-_NUMBERS = ("duration_s", "end_s", "cpu_s", "sent_bytes", "received_bytes", "input_s")
+_NUMBERS = ("duration_s", "end_s", "cpu_s", "sent_bytes", "received_bytes", "compute_s", "input_s")
 _ARRAYS = ("steps", "counts", *_NUMBERS)
 
 
@@ -183,6 +186,7 @@ class Growing:
         cpu_s: float = np.nan,
         sent_bytes: float = np.nan,
         received_bytes: float = np.nan,
+        compute_s: float = np.nan,
         input_s: float = np.nan,
     ) -> None:
         """Add a row; figures as of :class:`RecordedRun`.
@@ -196,7 +200,7 @@ class Growing:
             raise InputError(f"{self.source}: holds more than {MOST_ROWS:,} steps; give a part of it")
         self._wholes["steps"].append(step)
         self._wholes["counts"].append(count)
-        values = (duration_s, end_s, cpu_s, sent_bytes, received_bytes, input_s)
+        values = (duration_s, end_s, cpu_s, sent_bytes, received_bytes, compute_s, input_s)
         for name, value in zip(_NUMBERS, values, strict=True):
             self._numbers[name].append(value)
 

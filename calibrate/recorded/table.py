@@ -31,12 +31,13 @@ COLUMNS = {
     "cpu_s": "processor seconds of the process in the step",
     "sent_bytes": "sent by the machine's network interfaces in the step",
     "received_bytes": "received by them",
+    "compute_s": "seconds of the step in which the worker's device computed",
     "input_s": "seconds of the step in which it waited for input",
 }
 """Every column that a table of steps may have; one of those that tell a step's time must be there."""
 
 _TIMES = ("step_time_s", "step_time_ms", "steps_per_s", "throughput")
-_BESIDE = ("end_s", "cpu_s", "sent_bytes", "received_bytes", "input_s")
+_BESIDE = ("end_s", "cpu_s", "sent_bytes", "received_bytes", "compute_s", "input_s")
 _WITHOUT_UNIT = ("time", "step_time", "duration", "seconds", "ms", "s", "duration_s", "duration_ms", "time_s", "time_ms")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)
 _EXAMPLE = "step,step_time_s"
