@@ -110,6 +110,46 @@ def test_faults_of_the_job_and_of_its_nodes_add_up():
     assert_mean(found, expected)
 
 
+def with_servers(placement: str, preemption, **job) -> Scenario:
+    """Two asynchronous workers and a server."""
+    table = scenario_table(
+        workload={"jitter": {"kind": "constant"}, "apply": "0 s"},
+        strategy={"kind": "parameter-server", "mode": "async", "workers": 2, "servers": 1, "server_placement": placement},
+    )  # fmt: skip
+    table["job"] = {"samples": 10_000_000, "startup": "0 s", "tracing": "0 s", "faults": {"preemption": preemption}, **job}
+    return scenario_from_table(table, "test")
+
+
+def test_servers_stay_where_workers_alone_are_taken():
+    """Nodes 0 and 1 hold workers and node 2 the server: the same lives of the workers, with or without that of the server."""
+    life = {"mtbf": "5 h", "replacement": "1 min"}
+    every, workers = (
+        list(itertools.islice(faults_of(with_servers("dedicated", {**life, "of": of})), count))
+        for of, count in (("nodes", 600), ("worker-nodes", 300))
+    )
+    assert {one.number for one in workers} == {0, 1}
+    alike = [one for one in every if one.number < 2]
+    assert workers[: len(alike)] == alike[:300]
+    rates = [1 / whole_mtbf_s(with_servers("dedicated", {**life, "of": of})) for of in ("nodes", "worker-nodes")]
+    assert np.multiply(rates, 5 * HOUR_S) == pytest.approx([3.0, 2.0])
+
+
+def test_a_job_whose_server_stays_loses_no_work():
+    """Every update is on the server: with it on a machine that is taken, all since the last checkpoint (there is none) is lost."""
+    hours = simulate(with_servers("dedicated", {"mtbf": "1000000000 h", "replacement": "0 s"})).job.time_s.mean / HOUR_S
+    life = {"mtbf": f"{hours} h", "replacement": "0 s"}
+    stays = simulate(with_servers("dedicated", {**life, "of": "worker-nodes"})).job
+    assert stays.faults > 0
+    assert stays.parts_s.lost_work == 0.0
+    assert stays.time_s.mean == pytest.approx(hours * HOUR_S)  # another is there at once
+    assert simulate(with_servers("dedicated", life)).job.parts_s.lost_work > 0.0
+
+
+def test_servers_beside_workers_go_with_them():
+    with pytest.raises(ScenarioError, match="needs servers on nodes of their own; here they are beside workers"):
+        with_servers("colocated", {"mtbf": "5 h", "replacement": "0 s", "of": "worker-nodes"})
+
+
 # -- traces ---------------------------------------------------------------------------------
 
 
