@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field
 
-from simulator.base.spec import Spec
+from simulator.base.spec import Spec, Terse
 from simulator.base.table import Row
 
 __all__ = [
@@ -242,8 +242,10 @@ class Checkpointing(Spec):
     daly_s: float | None = Field(default=None, description="Daly's higher-order one")
 
 
-class JobOutcome(Spec):
+class JobOutcome(Terse):
     """The whole job: how long, for how much, and where the time went."""
+
+    terse: ClassVar[tuple[str, ...]] = ("steps_share_of_each_replication",)
 
     samples: float = Field(description="samples that are trained on, all epochs together")
     steps: float = Field(description="steps of the job, each of all replicas together; asynchronous: updates")
@@ -252,6 +254,10 @@ class JobOutcome(Spec):
     cost_usd: Estimate | None = Field(default=None, description="null: the price is not known")
     samples_per_s: Estimate = Field(description="samples over time, all overheads included")
     samples_per_s_of_each_replication: tuple[float, ...] = Field(description="the distribution behind that interval")
+    steps_share_of_each_replication: tuple[float, ...] = Field(
+        default=(),
+        description="share of the time of each in which steps are made, whether their work lasts or not; left out: no fault came",
+    )
     goodput: Estimate = Field(description="share of the time in which steps were made whose work lasts, at full strength")
     parts_s: JobParts = Field(description="where the time goes")
     each_epoch: tuple[Epoch, ...] = Field(default=(), description="epoch by epoch, without faults; those that are alike once")
