@@ -21,7 +21,7 @@ from simulator.base.files import read_toml
 from simulator.base.spec import Spec, short_name
 from simulator.base.validation_errors import is_valid, quoted, validated
 from simulator.catalogue.settings import Table, check_unset, merged, set_in, unset, without_displaced
-from simulator.catalogue.trace_files import with_trace
+from simulator.catalogue.trace_files import with_traces
 from simulator.job.costs import writing_of
 from simulator.resolve.resolve import resolve
 from simulator.scenario import Scenario
@@ -256,8 +256,7 @@ def scenario_from_table(table: Mapping[str, Any], source: str, beside: Path | No
     for section, kind in NAMED.items():
         if section in resolved:
             resolved[section] = _resolved(kind, resolved[section], f"{source}: {section}", beside)
-    if "cluster" in resolved:
-        resolved["cluster"] = with_trace(resolved["cluster"], f"{source}: cluster", beside)
+    resolved = with_traces(resolved, source, beside)
     if prices is not None and isinstance(resolved.get("cluster"), Mapping):
         resolved["cluster"] = prices.applied(resolved["cluster"], str(table["cluster"].get("use", "")))
     load = resolved.get("workload")

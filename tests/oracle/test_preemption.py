@@ -211,9 +211,25 @@ def test_rates_that_are_not_known_widen_the_interval():
         ({"replacement": "0 s", "available": [{"at": "2 s", "nodes": 4}, {"at": "1 h", "nodes": 4}]}, "the first at 0 s"),
         ({"replacement": "0 s", "available": [{"at": "0 s", "nodes": 0}, {"at": "1 h", "nodes": 4}]}, "no node at any time"),
         ({"replacement": "0 s", "wait": "1 h", "available": [{"at": "0 s", "nodes": 4}, {"at": "1 h", "nodes": 4}]}, "follows no law"),
-        ({"replacement": "0 s", "available": [{"at": "0 s", "nodes": 3}, {"at": "1 h", "nodes": 4}]}, "all 4 of the strategy"),
+        ({"replacement": "0 s", "available": [{"at": "0 s", "nodes": 3}, {"at": "1 h", "nodes": 4}]}, "3 nodes at most, and 4 of the"),
     ],
 )  # fmt: skip
 def test_what_is_no_trace_is_refused(preemption, says):
     with pytest.raises(ScenarioError, match=says):
         scenario(4, preemption=preemption)
+
+
+def test_a_trace_has_the_nodes_that_a_job_goes_on_with():
+    """Elastic workers go on with `min_workers`, asynchronous ones too; servers are needed always, and stand on the last node."""
+
+    def trace(nodes: int, **more):
+        return {"available": [{"at": "0 s", "nodes": nodes}, {"at": "1 h", "nodes": 0}], "replacement": "0 s", **more}
+
+    scenario(4, preemption=trace(2), elastic=True, min_workers=2)
+    with pytest.raises(ScenarioError, match="1 node at most, and 2 of the"):
+        scenario(4, preemption=trace(1), elastic=True, min_workers=2)
+    with_servers("dedicated", trace(1, of="worker-nodes"))
+    with_servers("dedicated", trace(3))
+    with_servers("colocated", trace(1))
+    with pytest.raises(ScenarioError, match="2 nodes at most, and 3 of the"):
+        with_servers("dedicated", trace(2))
