@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from simulator.base.errors import ScenarioError
+from simulator.catalogue.settings import at, put
 
 __all__ = ["with_traces"]
 
@@ -52,8 +53,8 @@ class _Format:
 
 _TICKS = 'JSON as of the SkyPilot spot traces ({"metadata": {"gap_seconds": 600}, "data": [4, 4, 3]})'
 _TRACES = {
-    ("cluster", "background", "trace"): _Format(("at_s", "load", "flows"), "at_s, and load, flows or both", "flows"),
-    ("job", "faults", "preemption", "available"): _Format(("at_s", "nodes"), "at_s and nodes", "nodes", ticks=True),
+    "cluster.background.trace": _Format(("at_s", "load", "flows"), "at_s, and load, flows or both", "flows"),
+    "job.faults.preemption.available": _Format(("at_s", "nodes"), "at_s and nodes", "nodes", ticks=True),
 }
 """Keys that may name a file in place of a list of points."""
 
@@ -77,19 +78,10 @@ def with_traces(table: Mapping[str, Any], source: str, beside: Path | None) -> d
     """
     result = dict(table)
     for path, its in _TRACES.items():
-        *outer, last = path
-        inner: Any = result
-        for key in outer:
-            inner = inner.get(key) if isinstance(inner, Mapping) else None
-        name = inner.get(last) if isinstance(inner, Mapping) else None
+        name = at(result, path)
         if isinstance(name, str):
-            result = _set(result, path, _points(name, its, f"{source}: {'.'.join(path)}: {name[:120]!r}", beside))
+            result = put(result, path, _points(name, its, f"{source}: {path}: {name[:120]!r}", beside))
     return result
-
-
-def _set(table: Mapping[str, Any], path: tuple[str, ...], value: Any) -> dict[str, Any]:
-    key, *rest = path
-    return {**table, key: _set(table[key], tuple(rest), value) if rest else value}
 
 
 def _points(name: str, its: _Format, shown: str, beside: Path | None) -> list[dict[str, float]]:
