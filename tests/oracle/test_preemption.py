@@ -21,6 +21,7 @@ from simulator.job.costs import whole_mtbf_s
 from simulator.job.faults import arrivals
 from simulator.job.intervals import expected_time_s
 from simulator.resolve.resolve import resolve
+from simulator.results.cost import usd_per_node_hour
 from simulator.scenario import Scenario
 
 HOUR_S = 3600.0
@@ -28,10 +29,10 @@ NO_CHANCE = 1e-3
 
 
 def scenario(nodes: int = 4, samples=1_000_000, run=None, job=None, **faults) -> Scenario:
-    """Synchronous workers on a node each, of which all must be there."""
+    """Synchronous workers on a node each, at a dollar an hour, of which all must be there."""
     table = scenario_table(
         workload={"jitter": {"kind": "constant"}, "apply": "0 s"}, strategy={"kind": "multi-worker-mirrored", "workers": nodes},
-        run=run or {},
+        cluster={"price": {"usd_per_node_hour": 1.0}}, run=run or {},
     )  # fmt: skip
     table["job"] = {"samples": samples, "startup": "0 s", "tracing": "0 s", **(job or {}), "faults": faults}
     return scenario_from_table(table, "test")
@@ -190,6 +191,34 @@ def test_a_job_that_needs_all_waits_for_them():
         preemption={"available": trace, "replacement": "0 s", "begins": "at-start"},
     )  # fmt: skip
     assert simulate(its).job.time_s.mean == pytest.approx(10.5 * HOUR_S, abs=2 * 7.0)
+
+
+def test_nobody_pays_for_nodes_that_are_away():
+    """4 nodes for 10.5 h, of which two were away for 1 h twice; a node that crashes and is mended is paid for."""
+    trace = [{"at": "0 s", "nodes": 4}, {"at": "3 h", "nodes": 2}, {"at": "4 h", "nodes": 0}]
+    often = {"checkpoint": {**FREE_CHECKPOINTS["checkpoint"], "every": "7 s"}}
+    taken = {"available": trace, "replacement": "0 s", "begins": "at-start"}
+    job = simulate(scenario(4, samples=samples_of(8.5), job=often, startup="0 s", preemption=taken)).job
+    assert job.away_node_s == pytest.approx(4 * HOUR_S)
+    assert job.cost_usd.mean == pytest.approx(4 * job.time_s.mean / HOUR_S - 4.0)
+    crash = [{"at": "3 h", "of": "node", "number": 1}]
+    mended = simulate(scenario(4, samples=samples_of(8.5), job=often, startup="0 s", trace=crash, replacement="1 h")).job
+    assert mended.time_s.mean == pytest.approx(9.5 * HOUR_S, abs=2 * 7.0)
+    assert mended.cost_usd.mean == pytest.approx(4 * mended.time_s.mean / HOUR_S)
+
+
+def test_a_node_that_never_comes_costs_nothing():
+    """One of two asynchronous workers, and the server, whose machine has another price."""
+    trace = [{"at": "0 s", "nodes": 1}, {"at": "1 h", "nodes": 0}]
+    prices = {"price": {"usd_per_node_hour": 1.0}, "server_price": {"usd_per_node_hour": 0.25}}
+    table = with_servers("dedicated", {"available": trace, "replacement": "0 s", "of": "worker-nodes"}).model_dump(
+        mode="json", exclude_none=True
+    )
+    its = scenario_from_table({**table, "cluster": {**table["cluster"], **prices}}, "test")
+    job = simulate(its).job
+    assert job.cost_usd.mean == pytest.approx(1.25 * job.time_s.mean / HOUR_S)
+    # and where a machine of a server is away, its own price is saved
+    assert [usd_per_node_hour(its, node) for node in range(3)] == [1.0, 1.0, 0.25]
 
 
 def test_rates_that_are_not_known_widen_the_interval():
