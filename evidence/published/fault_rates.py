@@ -104,8 +104,10 @@ def _machines() -> Iterator[tuple[str, dict[str, Any]]]:
     law = fitted(watched)
     zones, taken = Counter(each.zone for each in watched), Counter(each.zone for each in watched if each.taken)
     shares = [taken[zone] / zones[zone] for zone in zones]
-    # as many are taken in a day as the rate to the power of the shape
-    deviation = float(stats.sem(shares)) / (sum(shares) / len(shares)) / law.shape
+    # zones differ, and the law is that of all: so many times as many are taken, 1 in the mean, and in a day as the rate to the power of
+    # the shape
+    deviation = float(stats.sem(shares)) / (sum(shares) / len(shares))
+    times = [math.exp((sign * _AT_90 * deviation - deviation**2 / 2) / law.shape) for sign in (-1, 1)]
     yield (
         "gce-k80-preemptible",
         {
@@ -114,7 +116,7 @@ def _machines() -> Iterator[tuple[str, dict[str, Any]]]:
             "source": "cake-lab/transient-deep-learning@87c6717e: 64 machines in four zones, of which "
             + ", ".join(str(taken[zone]) for zone in sorted(zones))
             + " of 16 were taken, which the interval is from. That another is there after two minutes is assumed",
-            "rates_90": _of_deviation(deviation),
+            "rates_90": _rounded(times),
             "preemption": {
                 "mtbf": _hours(law.mean_h), "shape": law.shape, "most": "24 h", "notice": "30 s", "replacement": _ASSUMED_REPLACEMENT,
             },
