@@ -310,7 +310,7 @@ TfConfig: TypeAlias = Annotated[str | TfCluster, MustBe("a file, JSON, 'env', or
 """A TF_CONFIG or ClusterSpec: a file, the JSON itself, ``env`` for the environment variable, or what has been read."""
 
 
-Format: TypeAlias = Literal["scenario", "workload", "cluster", "device", "input", "result", "testbed-setting"]
+Format: TypeAlias = Literal["scenario", "workload", "cluster", "device", "input", "faults", "result", "testbed-setting"]
 """The formats of files."""
 
 
