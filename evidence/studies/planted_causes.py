@@ -254,13 +254,15 @@ def read_rows(path: Path) -> dict[tuple[int, str], RunSeen]:
         for row in csv.DictReader(file):
             found.setdefault((int(row["case"]), row["variant"]), []).append(row)
 
-    def mean_s(row: Mapping[str, str], name: str) -> float:
-        return float(row[name]) / 1e3
+    def means_s(rows: Sequence[Mapping[str, str]], name: str) -> tuple[float, ...]:
+        return tuple(float(row[name]) / 1e3 for row in rows)
 
     return {
         key: RunSeen(
-            tuple(tuple(float(value) / 1e3 for value in row["steps_ms"].split()) for row in rows),
-            *(tuple(mean_s(row, name) for row in rows) for name in ("compute_ms", "waited_ms", "cpu_ms")),
+            steps_s=tuple(tuple(float(value) / 1e3 for value in row["steps_ms"].split()) for row in rows),
+            compute_s=means_s(rows, "compute_ms"),
+            waited_s=means_s(rows, "waited_ms"),
+            cpu_s=means_s(rows, "cpu_ms"),
             others_share=float(rows[0]["others_share"]),
         )
         for key, rows in found.items()
