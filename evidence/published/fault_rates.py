@@ -29,7 +29,8 @@ _ASSUMED_REPLACEMENT = "2 min"
 
 def files() -> dict[str, dict[str, Any]]:
     """Every file by its name, as its keys."""
-    return {**_clusters(), **_trainings(), **dict(_machines())}
+    found = {**_clusters(), **_trainings(), **dict(_machines())}
+    return {name: {"name": name, **keys} for name, keys in found.items()}
 
 
 def _clusters() -> dict[str, dict[str, Any]]:
@@ -47,7 +48,6 @@ def _clusters() -> dict[str, dict[str, Any]]:
     mean_h = math.sqrt(math.prod(node_h))
     found = {
         name.lower(): {
-            "name": name,
             "description": f"Meta's research cluster {name} of A100, eight in a node: faults that are laid to nodes",
             "source": f"{source}: {per_1000[name]:.2f} failures per 1,000 node-days. The interval is from how the two clusters differ to "
             "how many more faults jobs of 1,024 GPUs saw",
@@ -57,7 +57,6 @@ def _clusters() -> dict[str, dict[str, Any]]:
         for name in per_1000
     }
     found["rsc-jobs"] = {
-        "name": "RSC jobs",
         "description": "Jobs on Meta's research clusters, of 8 to 1,024 GPUs: whatever made them fail, their own code and data too",
         "source": f"{source}: jobs of 8 GPUs fail every 47.7 days and those of 1,024 every 7.9 h. A part per job that would be the same "
         "for both comes out below 0, so that there is none; the rate per node is the mean of both, and the interval holds both. Larger "
@@ -77,7 +76,6 @@ def _trainings() -> dict[str, dict[str, Any]]:
     down_h = mean_h * math.log1p((opt["days"] - opt["days_of_compute"]) / opt["days_of_compute"])
     return {
         "llama-3": {
-            "name": "Llama 3",
             "description": "Pre-training of Llama 3 405B on 2,048 nodes of eight H100: an interruption every 3.1 h",
             "source": "Grattafiori et al., The Llama 3 Herd of Models, 2024 (arXiv 2407.21783), table 5: 419 unexpected interruptions in "
             "54 days. 54 of them, software bugs, are laid to the job; the others, four in five of them hardware, to its nodes",
@@ -86,7 +84,6 @@ def _trainings() -> dict[str, dict[str, Any]]:
             "rates_90": _of_count(llama["unexpected_interruptions"]),
         },
         "opt-175b": {
-            "name": "OPT-175B",
             "description": "Training of OPT-175B on 128 nodes of eight A100: 56 days for 33 of compute. After each fault it takes 7.9 h "
             "until it is again where it was: work lost since the last checkpoint is in it, and comes on top with your own checkpoints",
             "source": "facebookresearch/metaseq@f2cd3679 projects/OPT/chronicles: about 90 restarts. The time that each takes is what "
@@ -111,7 +108,6 @@ def _machines() -> Iterator[tuple[str, dict[str, Any]]]:
     yield (
         "gce-k80-preemptible",
         {
-            "name": "Preemptible K80 on Google Compute Engine",
             "description": "Machines with one K80, 2019: each lives by a Weibull law, and for 24 h at most",
             "source": "cake-lab/transient-deep-learning@87c6717e: 64 machines in four zones, of which "
             + ", ".join(str(taken[zone]) for zone in sorted(zones))
@@ -131,7 +127,6 @@ def _machines() -> Iterator[tuple[str, dict[str, Any]]]:
         yield (
             f"aws-v100-{zone}",
             {
-                "name": f"Spot V100 in {zone}",
                 "description": f"One machine with a V100 on Amazon EC2 in {zone}, from February to April 2023",
                 "source": f"{row['source'].partition(' (')[0]}: it was there {there:.0%} of {days:.0f} days, {spells:.0f} times for "
                 f"{mean_h:g} h in the mean and {median_h:g} h in the median, which give the shape, and then away for {away_h:g} h. The "

@@ -128,7 +128,7 @@ def test_opt_175b_takes_56_days_for_33_of_compute() -> None:
 
 def test_keys_of_the_scenario_come_before_those_of_the_file() -> None:
     its = faults_of(job(4, 1.0, use="llama-3", restart="5 min"))
-    assert (its.name, its.restart_s, its.rates_90) == ("Llama 3", 300.0, (0.921, 1.08))
+    assert (its.name, its.restart_s, its.rates_90) == ("llama-3", 300.0, (0.921, 1.08))
     own = faults_of(job(4, 1.0, use="llama-3", node_mtbf="100 h"))
     # what is known of the published rate is not known of this one
     assert (own.node_mtbf_s, own.job_mtbf_s, own.rates_90, own.source) == (100 * HOUR_S, DAY_S, None, "")
@@ -140,7 +140,7 @@ def test_a_key_of_the_file_is_unset_and_another_file_takes_its_place() -> None:
     assert faults_of(its).job_mtbf_s == DAY_S
     assert faults_of(load_scenario("ring", [*settings, ("job.faults.job_mtbf", None)])).job_mtbf_s is None
     other = faults_of(load_scenario(its, [("job.faults.use", "rsc-1")]))
-    assert (other.name, other.job_mtbf_s, other.detection_s) == ("RSC-1", None, 30.0)
+    assert (other.name, other.job_mtbf_s, other.detection_s) == ("rsc-1", None, 30.0)
 
 
 def test_a_file_of_the_users_own(tmp_path: Path) -> None:
