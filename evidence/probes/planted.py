@@ -7,7 +7,8 @@ The setting's key ``planted`` lists them, each with its ``kind``:
 - ``compute``: all workers run on core ``core``;
 - ``checkpoint``: worker 0 writes ``size_bytes`` to disk every ``every`` steps.
 
-Each worker reports, beside its steps, when it began them, how long it waited for its input, and what its process used.
+With the key ``pinned`` each worker has a core of its own, as far as there are as many. Each reports, beside its steps, when it began
+them, how long it waited for its input, and what its process used.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ from _paceline_probes.testbed import run
 from _paceline_probes.testbed.hub import Task
 from _paceline_probes.testbed.supervisor import Supervisor
 
+_BLOCK = 1 << 24
+"""Bytes that are written at a time."""
+
 
 class Planted(Supervisor):
     """One repeat."""
@@ -34,8 +38,9 @@ class Planted(Supervisor):
             super().train(task)
             return
         kinds = {one["kind"]: one for one in self.setting["planted"]}
-        if "compute" in kinds:
-            os.sched_setaffinity(0, {kinds["compute"]["core"]})
+        if self.setting["pinned"]:
+            cores = sorted(os.sched_getaffinity(0))
+            os.sched_setaffinity(0, {kinds["compute"]["core"] if "compute" in kinds else cores[task.index % len(cores)]})
         slow = kinds.get("slow-worker")
         if slow is not None and slow["worker"] == task.index:
             compute = self.setting["compute"]
@@ -108,8 +113,8 @@ class _Batches:
 def _write(size_bytes: int) -> None:
     """A checkpoint, on disk when it returns."""
     with tempfile.TemporaryFile(dir=".") as file:
-        block = os.urandom(1 << 20)
-        for _ in range(max(size_bytes >> 20, 1)):
+        block = os.urandom(_BLOCK)
+        for _ in range(max(size_bytes // _BLOCK, 1)):
             file.write(block)
         file.flush()
         os.fsync(file.fileno())

@@ -158,7 +158,7 @@ def _drawn(number: int, kinds: tuple[str, ...], rng: np.random.Generator) -> Pla
         elif kind == "input":
             plants[kind] = {"probe": {"seconds": round(mean_s * float(rng.uniform(2.0, 3.5)), 3)}}
         elif kind == "checkpoint":
-            plants[kind] = {"probe": {"every": 10, "size_bytes": int(rng.integers(200, 500)) << 20}}
+            plants[kind] = {"probe": {"every": 10, "size_bytes": int(rng.integers(2000, 4000)) << 20}}
         elif kind == "compute":
             plants[kind] = {"probe": {"core": 0}}
         elif kind == "tensors":
@@ -197,7 +197,7 @@ def measure(case: Planting, kinds: Sequence[str], folder: Path, seed: int, *, al
     path = new_file(folder, f"planted-{case.number}", "testbed")
     with scratch() as own:
         spec = own / "setting.json"
-        wanted = {**setting.for_probe(1, seed, 240.0), "planted": planted}
+        wanted = {**setting.for_probe(1, seed, 240.0), "planted": planted, "pinned": setting.compute.kind == "real"}
         if setting.compute.kind == "real":
             wanted["builder"] = builder_of(setting.model)
         spec.write_text(json.dumps(wanted), encoding="utf-8")
