@@ -23,8 +23,8 @@ SCENARIO = {
     "workload": {
         "name": "plain",
         "batch_per_replica": 10,
-        "forward": {"base": "10 ms"},
-        "backward": {"base": "30 ms"},
+        "forward": {"base": "9 ms", "per_sample": "100 us"},
+        "backward": {"base": "28 ms", "per_sample": "200 us"},
         "jitter": {"kind": "gamma", "shape": 50, "persistence": 0.4},
         "run_to_run_cv": 0.04,
         "variables": [{"name": "w", "size": "1 MB", "creation_index": 0, "ready": 1.0}],
