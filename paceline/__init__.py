@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         testbed_read,
         validate,
         validate_matrix,
+        watch,
         why,
     )
     from paceline.catalogue import Catalogue
@@ -68,17 +69,18 @@ if TYPE_CHECKING:
     from paceline.planning.answer import Plan
     from paceline.reporting.report import Report, StoppedReport
     from paceline.sweeping import Sweep, read_results
+    from paceline.watching import Watched
     from simulator import Result, Scenario
     from simulator.memory import Memory
     from simulator.spec.workload import Workload
 
 __all__ = [
     "Advice", "Catalogue", "Comparison", "Diagnosis", "Learned", "Lengthy", "Matrix", "Memory", "Observation", "Plan", "Refitted", "Report",
-    "Result", "Scenario", "StoppedReport", "Sweep", "TargetPlan", "Validation", "Workload", "advise", "calibrate", "calibrate_input",
+    "Result", "Scenario", "StoppedReport", "Sweep", "TargetPlan", "Validation", "Watched", "Workload", "advise", "calibrate", "calibrate_input",
     "calibrate_link", "calibrate_profile", "calibrate_server", "compare", "learn", "load", "memory", "models", "new_scenario",
     "observe", "plan", "plan_to_target", "preview", "read_matrix", "read_profiles", "read_results", "read_tf_config", "refit", "report",
     "scenario_of_tf_config", "schema", "serve_link", "simulate", "sweep", "testbed", "testbed_fit", "testbed_predict", "testbed_read",
-    "validate", "validate_matrix", "why",
+    "validate", "validate_matrix", "watch", "why",
 ]  # fmt: skip
 
 _HOME = {
@@ -100,6 +102,7 @@ _HOME = {
     "Sweep": "paceline.sweeping",
     "TargetPlan": "paceline.learning.planning",
     "Validation": "calibrate.validation.validation",
+    "Watched": "paceline.watching",
     "Workload": "simulator.spec.workload",
     "read_results": "paceline.sweeping",
 }

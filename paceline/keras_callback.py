@@ -14,6 +14,9 @@ Lines (JSON), in the order of time; seconds are those of one monotonic clock tha
     ``step`` (the optimizer's count), ``end_s``, ``duration_s`` from Keras' begin to its end of the batch, so with the wait for input,
     ``between_s`` since the step before without what marks tell, ``cpu_s`` of this process and ``sent_bytes``, ``received_bytes`` of
     the machine's network interfaces since the step before. ``steps`` where one call runs several (``steps_per_execution``).
+``machine``
+    About each second, of the cores that this process may use: how long they were busy (``busy_s``), and with this process (``own_s``),
+    since the line before.
 ``mark``
     ``epoch``, ``evaluation``, ``checkpoint``, or a name of yours: what happens between steps, with ``end_s`` and ``duration_s``.
 ``end``
@@ -41,6 +44,7 @@ __all__ = ["RecordSteps"]
 FORMAT = "paceline-steps"
 SCHEMA_VERSION = 1
 _COUNTERS = "/proc/net/dev"
+_MACHINE_EACH_S = 1.0
 
 
 class RecordSteps(keras.callbacks.Callback):
@@ -94,6 +98,7 @@ class RecordSteps(keras.callbacks.Callback):
         with contextlib.suppress(OSError):  # only Linux tells
             self._net = os.open(_COUNTERS, os.O_RDONLY)
         self._bytes, interfaces = self._counters()
+        self._looked, self._busy, self._own = self._begun, _busy_s(), self._cpu
         self._write(_header(self.model, interfaces, workers=self.workers, batch=self.batch, worker=self.worker), begin=True)
         self._wrap("save")
         self._wrap("save_weights")
@@ -133,6 +138,8 @@ class RecordSteps(keras.callbacks.Callback):
                 line["steps"] = steps
             self._write(line)
             self._cpu, self._bytes = cpu, (sent, received)
+            if now - self._looked >= _MACHINE_EACH_S:
+                self._look(now, cpu)
         self._ended, self._away = now, 0.0
 
     def on_epoch_end(self, epoch, logs=None):
@@ -214,6 +221,13 @@ class RecordSteps(keras.callbacks.Callback):
             text = "\n" + text
         os.write(self._file, text.encode())
 
+    def _look(self, now, cpu):
+        busy = _busy_s()
+        if busy is not None and self._busy is not None:
+            seen = {"end_s": round(now - self._begun, 7), "busy_s": round(busy - self._busy, 3), "own_s": round(cpu - self._own, 3)}
+            self._write({"kind": "machine", **seen})
+        self._looked, self._busy, self._own = now, busy, cpu
+
     def _counters(self):
         """Bytes (sent, received) of the machine's interfaces since it started, and their names."""
         if self._net is None:
@@ -276,6 +290,19 @@ def _iterations(model):
         return int(iterations.numpy() if hasattr(iterations, "numpy") else iterations)
     except Exception:
         return 0
+
+
+def _busy_s():
+    """Seconds for which the cores of this process were busy since the machine started; None where the system does not tell."""
+    try:
+        cores = os.sched_getaffinity(0)
+        with open("/proc/stat", encoding="ascii") as lines:
+            rows = [line.split() for line in lines if line.startswith("cpu") and line[3:4].isdigit()]
+        # user nice system idle iowait irq softirq steal; what guests take is in user already
+        ticks = [sum(map(int, row[1:4])) + sum(map(int, row[6:9])) for row in rows if int(row[0][3:]) in cores]
+        return sum(ticks) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, AttributeError):
+        return None
 
 
 def _cpu_model():

@@ -105,6 +105,8 @@ class RecordedRun:
         What the worker's device computes, per step.
     input_s
         Waiting for input, per step.
+    others_s
+        Processor time that others took of the cores that the process may use, per step.
     marks
         In the order of time.
     ended
@@ -127,6 +129,7 @@ class RecordedRun:
     received_bytes: Array
     compute_s: Array
     input_s: Array
+    others_s: Array
     marks: tuple[Mark, ...] = ()
     ended: bool = False
     remarks: tuple[str, ...] = ()
@@ -148,7 +151,7 @@ class RecordedRun:
         return replace(self, **arrays, marks=marks)
 
 
-_NUMBERS = ("duration_s", "end_s", "cpu_s", "sent_bytes", "received_bytes", "compute_s", "input_s")
+_NUMBERS = ("duration_s", "end_s", "cpu_s", "sent_bytes", "received_bytes", "compute_s", "input_s", "others_s")
 _ARRAYS = ("steps", "counts", *_NUMBERS)
 
 
@@ -164,6 +167,7 @@ class Growing:
     ended: bool = False
     marks: list[Mark] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
+    _said: int = 0
     _numbers: dict[str, array[float]] = field(default_factory=lambda: {name: array("d") for name in _NUMBERS})
     _wholes: dict[str, array[int]] = field(default_factory=lambda: {name: array("q") for name in ("steps", "counts")})
 
@@ -200,9 +204,17 @@ class Growing:
             raise InputError(f"{self.source}: holds more than {MOST_ROWS:,} steps; give a part of it")
         self._wholes["steps"].append(step)
         self._wholes["counts"].append(count)
-        values = (duration_s, end_s, cpu_s, sent_bytes, received_bytes, compute_s, input_s)
+        values = (duration_s, end_s, cpu_s, sent_bytes, received_bytes, compute_s, input_s, np.nan)
         for name, value in zip(_NUMBERS, values, strict=True):
             self._numbers[name].append(value)
+
+    def others(self, taken_s: float) -> None:
+        """Others took so much processor time since this was said last."""
+        rows = range(self._said, len(self))
+        steps = sum(self._wholes["counts"][row] for row in rows)
+        for row in rows:
+            self._numbers["others_s"][row] = taken_s / steps
+        self._said = len(self)
 
     def mark(self, what: str, duration_s: float = np.nan) -> None:
         """Something lies between the last row and the next."""

@@ -54,6 +54,12 @@ class _Step(_Line):
     steps: int = Field(default=1, ge=1)
 
 
+class _Machine(_Line):
+    kind: Literal["machine"]
+    busy_s: float
+    own_s: float
+
+
 class _Mark(_Line):
     kind: Literal["mark"]
     what: str = Field(max_length=40)
@@ -64,7 +70,7 @@ class _End(_Line):
     kind: Literal["end"]
 
 
-_OF_KIND: dict[str, type[_Line]] = {"header": _Header, "step": _Step, "mark": _Mark, "end": _End}
+_OF_KIND: dict[str, type[_Line]] = {"header": _Header, "step": _Step, "machine": _Machine, "mark": _Mark, "end": _End}
 
 
 class StepsFile:
@@ -111,6 +117,8 @@ class StepsFile:
             raise InputError(f"{self._path}:{number}: must be a header first; take the whole file")
         elif isinstance(line, _Step):
             self._step(line)
+        elif isinstance(line, _Machine):
+            self._run.others(max(line.busy_s - line.own_s, 0.0))
         elif isinstance(line, _Mark):
             self._run.mark(line.what, line.duration_s)
         else:

@@ -29,6 +29,7 @@ Is: TypeAlias = Literal[
     "plan",
     "learned",
     "measurements",
+    "steps",
 ]
 
 
@@ -79,6 +80,10 @@ def _is_measurement(table: Mapping[str, Any]) -> bool:
     return table.get("kind") == "header" and "probe" in table
 
 
+def _is_steps(table: Mapping[str, Any]) -> bool:
+    return table.get("format") == "paceline-steps"
+
+
 def _is_setting(table: Mapping[str, Any]) -> bool:
     return "mode" in table and ("workers" in table or "model" in table)
 
@@ -100,6 +105,7 @@ _IN_TOML: dict[Is, FileKind] = {
 _IN_JSON: dict[Is, FileKind] = {
     "results": FileKind("a results file", "draw it with `paceline report {}`", _any("scenario_hash")),
     "measurements": FileKind("a file of measurements", "", _is_measurement),
+    "steps": FileKind("a record of steps", "compare it with a prediction: `paceline watch SCENARIO.toml {}`", _is_steps),
     "learned": FileKind("an answer about learning", "draw it with `paceline report {}`", _every("problem", "target", "ways")),
     "plan": FileKind(
         "the answer of a plan", "draw it with its results: `paceline report RESULTS.ndjson --plan {}`", _every("goal", "chosen")

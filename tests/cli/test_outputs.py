@@ -292,6 +292,8 @@ WRITERS = {
     "simulator/engine/compiled/machine.py": "a cache of its own",
     "paceline/sweeping/journal.py": "lines, one by one, into a results file, which is gone on with and never replaced by another's",
     "paceline/cli/completing.py": "a file of its sources",
+    "paceline/keras_callback.py": "lines, one by one, into files that the user's training names, which it adds to",
+    "paceline/watching/journal.py": "lines, one by one, into a journal, which is gone on with and never replaced by another's",
     "paceline/api/validating.py": "an example, in a folder of its own",
     "evidence/published/shares.py": "a file of its sources",
     "evidence/published/fitting.py": "files of its sources, and a cache of its own",

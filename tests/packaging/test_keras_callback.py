@@ -1,8 +1,8 @@
-"""The callback in the documents, run as it stands there on a real Keras training, gives what ``paceline validate --measured`` reads."""
+"""The Keras callback on real trainings gives what ``paceline validate`` and ``paceline watch`` read, and imports nothing but Keras."""
 
 from __future__ import annotations
 
-import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,24 +10,39 @@ from pathlib import Path
 from support.needs import needs_tensorflow
 from typer.testing import CliRunner
 
+from calibrate.recorded.reading import read_recorded
 from calibrate.validation.points import read_points
 from paceline.cli.app import app
 
-PAGE = Path(__file__).parents[2] / "docs" / "measured-runs.md"
+CALLBACK = Path(__file__).parents[2] / "paceline" / "keras_callback.py"
 
 FIT = """
+import os
+import sys
+import time
+
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+import keras
 import numpy as np
+import tensorflow as tf
+from keras_callback import RecordSteps  # a copy: nothing of Paceline is there
+
+assert not {"paceline", "pydantic", "simulator"} & set(sys.modules)
 
 model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
 model.compile("sgd", "mse")
 tf.summary.create_file_writer("runs/real").set_as_default()
+x, y = np.ones((80, 4)), np.ones((80, 1))
+saved = keras.callbacks.ModelCheckpoint("model.weights.h5", save_weights_only=True, save_freq=4)
 for run in range(2):
-    callback = Measured("points.csv", workers=1, batch=8)
+    recorder = RecordSteps("run.ndjson", workers=1, batch=8, points="points.csv")
     began = time.perf_counter()
-    model.fit(np.ones((80, 4)), np.ones((80, 1)), batch_size=8, epochs=3, verbose=0, callbacks=[callback])
+    model.fit(x, y, batch_size=8, epochs=3, verbose=0, validation_data=(x, y), callbacks=[recorder, saved])
     # nine of an epoch's ten steps lie between the ends of the first and of the last, and no longer than the training
-    assert len(callback.rates) == 3
-    assert sum(9 / rate for rate in callback.rates) < time.perf_counter() - began
+    assert len(recorder.rates) == 3
+    assert sum(9 / rate for rate in recorder.rates) < time.perf_counter() - began
+    assert "save" not in model.__dict__
+    assert "save_weights" not in model.__dict__
 """
 
 SCENARIO = """
@@ -51,8 +66,8 @@ steps = 10
 
 @needs_tensorflow
 def test_the_callback_writes_what_is_read(tmp_path: Path) -> None:
-    block = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)[0]
-    (tmp_path / "train.py").write_text(block + FIT)
+    shutil.copy(CALLBACK, tmp_path)
+    (tmp_path / "train.py").write_text(FIT)
     done = subprocess.run([sys.executable, "train.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr[-2000:]
     points = tmp_path / "points.csv"
@@ -61,6 +76,16 @@ def test_the_callback_writes_what_is_read(tmp_path: Path) -> None:
     assert all(value > 0 for value in setting.throughput)
     (events,) = (tmp_path / "runs" / "real").glob("events*")
     assert b"steps_per_s" in events.read_bytes()
+    (recorded,) = read_recorded([tmp_path / "run.ndjson"])
+    assert recorded.steps.tolist() == list(range(1, 61))  # the optimizer counts on
+    assert recorded.ended
+    assert recorded.facts.parameters == 5
+    assert (recorded.cpu_s > 0).all()
+    marks = [mark.what for mark in recorded.marks]
+    assert (marks.count("epoch"), marks.count("evaluation"), marks.count("restart")) == (6, 6, 1)
+    # each fourth step, as the other callback counts: 7 of the 30 of each training
+    assert marks.count("checkpoint") == 14
+    assert all(mark.duration_s > 0 for mark in recorded.marks if mark.what in ("evaluation", "checkpoint"))
     (tmp_path / "mine.toml").write_text(SCENARIO)
     answer = CliRunner().invoke(app, ["validate", str(tmp_path / "mine.toml"), "--measured", str(points)])
     assert answer.exit_code == 0, answer.output

@@ -1,0 +1,237 @@
+"""A recorded run beside its prediction: who is called outside, since when, why, and what is said again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import paceline
+from calibrate.recorded.run import Facts, Growing, RecordedRun
+from paceline.watching import Predicted, Reason, Update, Watch
+from paceline.watching.journal import WatchJournal
+from paceline.watching.reasons import reasons_of
+from paceline.watching.verdict import Verdict, verdict_of
+from simulator.base.errors import InputError
+from simulator.base.records import Record, Step
+from simulator.results.results import Result
+
+SCENARIO = {
+    "workload": {
+        "name": "plain",
+        "batch_per_replica": 10,
+        "forward": {"base": "9 ms", "per_sample": "100 us"},
+        "backward": {"base": "28 ms", "per_sample": "200 us"},
+        "jitter": {"kind": "gamma", "shape": 50, "persistence": 0.4},
+        "run_to_run_cv": 0.04,
+        "variables": [{"name": "w", "size": "1 MB", "creation_index": 0, "ready": 1.0}],
+    },
+    "cluster": {"use": "ethernet-25g"},
+    "strategy": {"kind": "multi-worker-mirrored", "workers": 2},
+    "run": {"steps": 40, "replications": 40, "warmup_steps": 0},
+}
+
+
+@pytest.fixture(scope="module")
+def result() -> Result:
+    return paceline.simulate(SCENARIO)
+
+
+@pytest.fixture(scope="module")
+def predicted(result: Result) -> Predicted:
+    return Predicted.of(result, 0.99)
+
+
+def run_of(times: Any, **columns: Any) -> RecordedRun:
+    growing = Growing("run.ndjson", "steps file", facts=Facts(workers=2, batch=10, cores=4))
+    for row, time_s in enumerate(times):
+        growing.add(row + 1, float(time_s), **{name: float(values[row]) for name, values in columns.items() if name != "others_s"})
+        if "others_s" in columns:
+            growing.others(float(columns["others_s"][row]))
+    return growing.run()
+
+
+def times_around(mean_s: float, count: int = 400, seed: int = 0) -> Any:
+    return np.random.default_rng(seed).gamma(50, mean_s / 50, count)
+
+
+def reasons(result: Result, predicted: Predicted, run: RecordedRun, *others: RecordedRun) -> dict[str, Reason]:
+    verdicts = [verdict_of(one, result, predicted) for one in (run, *others)]
+    return {its.key: its for its in reasons_of(result.scenario, predicted, verdicts[0], verdicts)}
+
+
+class Steps:
+    """Keeps the step times of the first replica."""
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+
+    def record(self, record: Record) -> None:
+        if isinstance(record, Step) and record.replica == 0:
+            self.times.append(record.end_s - record.start_s)
+
+
+@pytest.mark.statistics
+def test_a_run_as_predicted_is_almost_never_called_outside(result: Result, predicted: Predicted) -> None:
+    """Runs that the simulator draws itself, with other seeds, looked at after every 50 steps as they grow."""
+    outside = 0
+    for seed in range(100, 200):
+        seen = Steps()
+        paceline.simulate(SCENARIO, {"run.seed": seed, "run.replications": 2, "run.steps": 400}, observer=seen)
+        run = run_of(seen.times)
+        outside += any(verdict_of(run.part(slice(0, end)), result, predicted).left for end in range(50, 401, 50))
+    assert outside <= 3  # 1 is expected of 100
+
+
+def test_interval_of_other_coverage(result: Result, predicted: Predicted) -> None:
+    ninety = Predicted.of(result, 0.9)
+    assert (ninety.least_s, ninety.most_s) == pytest.approx((ninety.low_s, ninety.high_s))
+    assert predicted.least_s < predicted.low_s < predicted.mean_s < predicted.high_s < predicted.most_s
+
+
+def test_single_steps_prove_nothing_and_their_mean_does(result: Result, predicted: Predicted) -> None:
+    times = times_around(predicted.mean_s)
+    times[[100, 200]] *= 3
+    assert verdict_of(run_of(times), result, predicted).state == "inside"
+    assert verdict_of(run_of(times * 1.5), result, predicted).state == "slower"
+    assert verdict_of(run_of(times * 0.5), result, predicted).state == "faster"
+
+
+def test_since_which_step_it_left(result: Result, predicted: Predicted) -> None:
+    times = times_around(predicted.mean_s)
+    times[250:] *= 1.6
+    verdict = verdict_of(run_of(times), result, predicted)
+    assert verdict.since is not None
+    assert verdict.before is not None
+    assert verdict.since.first_step == pytest.approx(251, abs=5)
+    assert (verdict.before.state, verdict.state) == ("inside", "slower")
+
+
+def test_beyond_is_not_outside(result: Result, predicted: Predicted) -> None:
+    between_s = (predicted.high_s + predicted.most_s) / 2
+    verdict = verdict_of(run_of(between_s * (1 + 1e-4 * np.sin(np.arange(200)))), result, predicted)
+    assert verdict.state == "beyond"
+    assert not verdict.left
+
+
+def test_too_few_steps_wait(result: Result, predicted: Predicted) -> None:
+    assert verdict_of(run_of([9.0] * 8), result, predicted).state == "waiting"
+
+
+def slower_half(result: Result, predicted: Predicted, **columns: Any) -> dict[str, Reason]:
+    times = times_around(predicted.mean_s)
+    times[200:] *= 1.6
+    halves = {name: np.where(np.arange(400) < 200, *pair) for name, pair in columns.items()}
+    return reasons(result, predicted, run_of(times, **halves))
+
+
+def test_the_causes_that_a_record_shows(result: Result, predicted: Predicted) -> None:
+    mean_s = predicted.mean_s
+    found = slower_half(result, predicted, input_s=(0.0, 0.6 * mean_s), cpu_s=(mean_s, mean_s))
+    assert next(iter(found)) == "input"
+    assert found["input"].cost_s == pytest.approx(0.6 * mean_s)
+    assert "compute" in slower_half(result, predicted, compute_s=(mean_s, 1.6 * mean_s))
+    assert "compute" in slower_half(result, predicted, cpu_s=(mean_s, 1.6 * mean_s))
+    assert "waiting" in slower_half(result, predicted, cpu_s=(mean_s, mean_s))
+    found = slower_half(result, predicted, others_s=(0.1 * mean_s, 3 * 1.6 * mean_s), cpu_s=(mean_s, mean_s))
+    assert "other processes take 3 of 4 cores in place of 0.1" in found["shared-cores"].text
+    found = slower_half(result, predicted, sent_bytes=(1e6, 1e6), received_bytes=(1e6, 1e6))
+    assert "at 250 Mbit/s in place of 400 Mbit/s" in found["network"].text.replace("252", "250").replace("249", "250").replace(
+        "401", "400"
+    ) or ("in place of" in found["network"].text)
+
+
+def test_figures_that_may_mean_something_else_have_no_other_cause(result: Result, predicted: Predicted) -> None:
+    found = reasons(result, predicted, run_of(times_around(predicted.mean_s) * 1000))
+    assert list(found) == ["doubtful"]
+    assert "milliseconds that are read as seconds" in found["doubtful"].text
+
+
+def test_a_source_that_says_otherwise_is_doubted(result: Result, predicted: Predicted) -> None:
+    growing = Growing("run.ndjson", "steps file", facts=Facts(workers=8, batch=64, parameters=1_000_000))
+    for row, time_s in enumerate(times_around(predicted.mean_s)):
+        growing.add(row + 1, float(time_s))
+    doubts = verdict_of(growing.run(), result, predicted).doubts
+    assert len(doubts) == 3
+    assert "was recorded with 8 workers, and the scenario has 2; predict with strategy.workers=8" in doubts[0]
+    assert "64 samples per worker and step, and the scenario has 10" in doubts[1]
+    assert "is of a model of 1,000,000 parameters, and the workload plain has 250,000 of four bytes: is it another model?" in doubts[2]
+
+
+def write_steps(path: Path, times: Any) -> None:
+    path.write_text("step_time_s\n" + "".join(f"{float(time_s)!r}\n" for time_s in times))
+
+
+def looked(result: Result, path: Path, journal: Path | None = None) -> Update:
+    return Watch(result, [path], coverage=0.99, journal=journal).look()
+
+
+def test_a_watch_that_is_begun_again_does_not_say_it_again(result: Result, predicted: Predicted, tmp_path: Path) -> None:
+    path, journal = tmp_path / "steps.csv", tmp_path / "said.ndjson"
+    times = times_around(predicted.mean_s, 600)
+    times[200:400] *= 1.6
+    write_steps(path, times[:150])
+    assert looked(result, path, journal).events == ()
+    write_steps(path, times[:300])
+    first = looked(result, path, journal)
+    assert len(first.events) == 1
+    assert "left its interval since step 20" in first.events[0]
+    assert first.left
+    again = looked(result, path, journal)
+    assert (again.events, again.left, again.state) == ((), True, "slower")
+    assert again.reasons
+    write_steps(path, times)
+    (back,) = looked(result, path, journal).events
+    assert "is back in its interval since step 40" in back
+    last = looked(result, path, journal)
+    assert (last.events, last.left, last.state) == ((), True, "inside")
+    kinds = [json.loads(line).get("event") for line in journal.read_text().splitlines()]
+    assert kinds == [None, "left", "back"]
+
+
+def test_a_journal_that_was_cut_off_goes_on_and_another_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "said.ndjson"
+    WatchJournal(path, {"scenario_hash": "a"}).say({"run": "r", "event": "left"})
+    with path.open("a") as file:
+        file.write('{"run": "r", "ev')
+    again = WatchJournal(path, {"scenario_hash": "a"})
+    assert again.said_of("r") == [{"run": "r", "event": "left"}]
+    again.say({"run": "r", "event": "back"})
+    assert [event["event"] for event in WatchJournal(path, {"scenario_hash": "a"}).events] == ["left", "back"]
+    with pytest.raises(InputError, match=r"is of another watch \(scenario_hash 'a'\)"):
+        WatchJournal(path, {"scenario_hash": "b"})
+    path.write_text("workers,throughput\n")
+    with pytest.raises(InputError, match="is no journal of a watch"):
+        WatchJournal(path, {"scenario_hash": "a"})
+
+
+def test_a_watch_reads_what_is_new_alone_and_ends_with_the_training(result: Result, predicted: Predicted, tmp_path: Path) -> None:
+    path = tmp_path / "run.ndjson"
+    header = {"kind": "header", "format": "paceline-steps", "schema_version": 1, "workers": 2, "batch": 10}
+    path.write_text("")
+    watch = Watch(result, [path], coverage=0.99)
+    assert (watch.look().state, watch.look().ended) == ("waiting", False)
+    with path.open("a") as file:
+        file.write(json.dumps(header) + "\n")
+        for row, time_s in enumerate(times_around(predicted.mean_s, 50)):
+            file.write(json.dumps({"kind": "step", "step": row + 1, "end_s": row * 1.0, "duration_s": time_s}) + "\n")
+    update = watch.look()
+    assert (update.step, update.state, update.ended) == (50, "inside", False)
+    with path.open("a") as file:
+        file.write('{"kind": "end", "end_s": 9}\n')
+    assert watch.look().ended
+    assert [update.ended for update in watch.updates(0.01)] == [True]
+
+
+def test_what_lies_between_steps_is_told_beside_their_mean(result: Result, predicted: Predicted, tmp_path: Path) -> None:
+    path = tmp_path / "steps.csv"
+    times = np.full(200, predicted.mean_s)
+    times[19::20] += 1.0
+    write_steps(path, times)
+    verdict: Verdict = looked(result, path).verdicts[0]
+    assert verdict.state == "inside"
+    assert verdict.whole_s == pytest.approx(predicted.mean_s + 1 / 20, rel=0.01)
+    assert verdict.to_dict()["periodic"][0]["every"] == 20
