@@ -20,11 +20,13 @@ from typing import Any
 from calibrate.measurements import new_file
 from calibrate.probing import Progress, keeping, run_probe, run_probes, serve_probe
 from simulator.base.errors import CalibrationError, InputError
-from simulator.base.nearest import no_such_file
+from simulator.base.nearest import did_you_mean, no_such_file
 from simulator.base.scratch import scratch
 from simulator.base.text import format_bytes
+from simulator.base.validation_errors import quoted
 
 __all__ = [
+    "BACKENDS",
     "DEFAULT_BATCHES",
     "DEFAULT_SIZES",
     "DEFAULT_TENSORS",
@@ -44,6 +46,8 @@ __all__ = [
     "serve_link",
 ]
 
+BACKENDS = ("tensorflow", "jax", "torch")
+"""Of Keras, whose steps are measured."""
 DEFAULT_BATCHES = (16, 32, 64)
 DEFAULT_SIZES = (2**10, 2**12, 2**14, 2**16, 2**18, 2**20, 2**22, 2**24, 2**26)
 """Bytes of the messages that a link is measured with: 1 KiB to 64 MiB."""
@@ -66,6 +70,7 @@ def profile_step(
     rounds: int = 10,
     repeats: int = 5,
     device: str | None = None,
+    keras_backend: str = "tensorflow",
     precision: str = "float32",
     jit: bool = False,
     layers: bool = False,
@@ -98,6 +103,8 @@ def profile_step(
         disturbed them.
     device
         ``CPU``, ``GPU`` or ``GPU:1``; None takes the first GPU, else the CPU.
+    keras_backend
+        ``tensorflow``, ``jax`` or ``torch``: what the step runs under.
     precision
         ``float32`` or ``mixed_float16``.
     jit
@@ -139,7 +146,7 @@ def profile_step(
     if replicas < 1 or (replicas > 1 and (custom or layers or jit)):
         raise InputError(f"`replicas={replicas}`: must be at least 1, and 1 with `step`, `layers` or `jit`")
     path = _made(folder, out or new_file(folder, name, "step"))
-    arguments = _step_arguments(target, custom, batches, steps, rounds, repeats, device, precision, jit)
+    arguments = _step_arguments(target, custom, batches, steps, rounds, repeats, device, keras_backend, precision, jit)
     arguments += ["--layers"] if layers else []
     arguments += ["--replicas", str(replicas)] if replicas > 1 else []
     run_probe("step", arguments, path, python, timeout_s, progress)
@@ -147,10 +154,23 @@ def profile_step(
 
 
 def _step_arguments(
-    target: str, custom: bool, batches: Sequence[int], steps: int, rounds: int, repeats: int, device: str | None, precision: str, jit: bool
+    target: str,
+    custom: bool,
+    batches: Sequence[int],
+    steps: int,
+    rounds: int,
+    repeats: int,
+    device: str | None,
+    keras_backend: str,
+    precision: str,
+    jit: bool,
 ) -> list[str]:
+    if keras_backend not in BACKENDS:
+        hint = did_you_mean(keras_backend, BACKENDS, f"there are {', '.join(BACKENDS)}")
+        raise InputError(f"`keras_backend` {quoted(keras_backend)}: is no backend of Keras that is measured; {hint}")
     arguments = ["--step" if custom else "--model", target, "--batches", ",".join(str(one) for one in batches), "--steps", str(steps)]
     arguments += ["--rounds", str(rounds), "--repeats", str(repeats), "--precision", precision]
+    arguments += ["--backend", keras_backend] if keras_backend != "tensorflow" else []
     return [*arguments, *(["--device", device] if device else []), *(["--jit"] if jit else [])]
 
 
@@ -216,6 +236,7 @@ def profile_at_once(
     rounds: int = 10,
     repeats: int = 5,
     device: str | None = None,
+    keras_backend: str = "tensorflow",
     precision: str = "float32",
     jit: bool = False,
     python: str | None = None,
@@ -238,7 +259,7 @@ def profile_at_once(
         How often, at least 2.
     out
         The files are called after it; None makes up a new name.
-    target, name, custom, batches, steps, rounds, repeats, device, precision, jit, python
+    target, name, custom, batches, steps, rounds, repeats, device, keras_backend, precision, jit, python
         As for :func:`profile_step`.
     timeout_s
         Seconds after which a launch is stopped.
@@ -269,7 +290,7 @@ def profile_at_once(
     first = out or new_file(folder, name, "step")
     cores = sorted(os.sched_getaffinity(0))
     each = len(cores) // processes
-    arguments = _step_arguments(target, custom, batches, steps, rounds, repeats, device, precision, jit)
+    arguments = _step_arguments(target, custom, batches, steps, rounds, repeats, device, keras_backend, precision, jit)
     paths = []
     for launch in range(1, launches + 1):
         if progress is not None:

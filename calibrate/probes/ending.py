@@ -13,7 +13,7 @@ from typing import Any, Callable
 
 EXIT_FAILED = 3
 """Of the user's code, or of what the probe does."""
-EXIT_NO_TENSORFLOW = 4
+EXIT_NOT_INSTALLED = 4
 EXIT_USAGE = 5
 EXIT_TERMINATED = 128 + signal.SIGTERM
 
@@ -26,8 +26,12 @@ class Terminated(SystemExit):
     """SIGTERM came; the user's code ends a process with a plain SystemExit."""
 
 
-class NoTensorFlowError(ImportError):
-    """This Python has no TensorFlow."""
+class NotInstalledError(ImportError):
+    """This Python lacks a framework: ``tensorflow``, ``jax``, ``torch`` or ``keras`` (of version 3)."""
+
+    def __init__(self, framework: str, why: str) -> None:
+        super().__init__(why)
+        self.framework = framework
 
 
 def heed_sigterm() -> None:
@@ -44,7 +48,7 @@ def tensorflow() -> Any:
     try:
         import tensorflow as tf
     except ImportError as error:
-        raise NoTensorFlowError(str(error)) from error
+        raise NotInstalledError("tensorflow", str(error)) from error
     return tf
 
 
@@ -72,9 +76,11 @@ def recorded(measure: Callable[[], None], recorder: Any, target: str = "", said:
         measure()
         recorder.write("end")
         return 0
-    except NoTensorFlowError as error:
-        recorder.write("error", type=type(error.__cause__ or error).__name__, message=str(error), where="import tensorflow")
-        return EXIT_NO_TENSORFLOW
+    except NotInstalledError as error:
+        recorder.write(
+            "error", type=type(error.__cause__ or error).__name__, message=str(error), where="", lacks=error.framework
+        )
+        return EXIT_NOT_INSTALLED
     except Terminated:
         recorder.write("error", type="SIGTERM", message="was ended by SIGTERM", where="")
         return EXIT_TERMINATED

@@ -7,6 +7,7 @@ Parameters, defaults and docstrings are also the options and the help of the ``c
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,6 +20,7 @@ from paceline.arguments import (
     Folder,
     Force,
     Function,
+    KerasBackend,
     MustBe,
     Name,
     Numbers,
@@ -33,6 +35,7 @@ from paceline.arguments import (
     checked,
 )
 from simulator.base.errors import InputError
+from simulator.base.validation_errors import quoted
 
 if TYPE_CHECKING:
     from calibrate.xplane.profiles import Profiled
@@ -67,6 +70,7 @@ def calibrate(
     accept_disturbed: bool = False,
     python: Python = None,
     device: Annotated[str, MustBe("text such as 'CPU' or 'GPU:1'")] | None = None,
+    keras_backend: KerasBackend = None,
     precision: Precision = "float32",
     jit: bool = False,
     layers: bool = False,
@@ -83,8 +87,8 @@ def calibrate(
 ) -> Workload:
     """Measure a real training step on the device at hand, and fit a workload to it; or fit what was measured before.
 
-    TensorFlow runs in child processes. Raw measurements are kept, and never overwritten. It warns of
-    what makes times doubtful: a GPU that TensorFlow does not see, or disturbed measurements that were accepted.
+    The model runs in child processes. Raw measurements are kept, and never overwritten. It warns of
+    what makes times doubtful: a GPU that the framework does not see, or disturbed measurements that were accepted.
 
     Parameters
     ----------
@@ -95,7 +99,7 @@ def calibrate(
         Name of the workload: letters, digits and ``. _ + -``; a scenario names it with ``use``.
     step
         Your own training step, in place of a model: ``FUNCTION(batch_size)`` returns a function without arguments that makes one
-        whole step (tf.GradientTape and optimizer) and returns its loss.
+        whole step (tf.GradientTape and optimizer) and returns its loss. Under torch it calls ``backward()``; under jax there is none.
     from_measurements
         Do not measure; fit the measurement files of an earlier calibration again, all of them.
     batches
@@ -117,9 +121,12 @@ def calibrate(
 
         ``provenance["disturbed"]`` keeps the warning.
     python
-        A Python that has TensorFlow and your model's packages; left out: the one that runs Paceline.
+        A Python that has your model's packages and its backend; left out: the one that runs Paceline.
     device
         Device to measure on: CPU, GPU or GPU:INDEX; left out: the first GPU, else the CPU.
+    keras_backend
+        Backend of Keras to measure the model under: tensorflow, jax or torch; left out: what the variable KERAS_BACKEND says, else
+        tensorflow. input_spec may be a keras.InputSpec under each. Layers, jit and noise_scale go with tensorflow alone.
     precision
         Numbers that a step computes with: float32 or mixed_float16.
     jit
@@ -190,8 +197,13 @@ def calibrate(
     output = _target(out, WORKLOAD, force=force)
     made_by = command or f"paceline.calibrate({target or [str(file) for file in from_measurements] or noise_scale!r}, name={name!r})"
     known = _known_workload(name, output) if not sources else None
+    backend = keras_backend or os.environ.get("KERAS_BACKEND") or "tensorflow"
     noise = None
     if noise_scale is not None:
+        if backend != "tensorflow":
+            raise InputError(
+                f"`noise_scale`: gradients are measured under TensorFlow alone, and the backend is {quoted(backend)}; leave one of them out"
+            )
         noise = calibrate_noise_scale(
             noise_scale, name, batch=min(batches), epochs=epochs, device=device, python=python, timeout_s=timeout_s,
             folder=Path(measurements), progress=progress,
@@ -203,8 +215,8 @@ def calibrate(
     else:
         workload = calibrate_step(
             target, name, command=made_by, custom=model is None, batches=sorted(batches), steps=steps, runs=runs, at_once=at_once,
-            launches=launches, accept_disturbed=accept_disturbed, device=device, precision=precision, jit=jit, layers=layers, python=python,
-            timeout_s=timeout_s, folder=Path(measurements), progress=progress,
+            launches=launches, accept_disturbed=accept_disturbed, device=device, keras_backend=backend, precision=precision, jit=jit,
+            layers=layers, python=python, timeout_s=timeout_s, folder=Path(measurements), progress=progress,
         )  # fmt: skip
     workload = workload if noise is None else with_noise_scale(workload, noise)
     _warn_of_measurements(workload.provenance)
