@@ -15,7 +15,7 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from calibrate.measurements import new_file
 from calibrate.probing import Progress, keeping, run_probe, run_probes, serve_probe
@@ -56,6 +56,8 @@ DEFAULT_TENSORS = (1, 4, 16, 64)
 DEFAULT_TENSOR_SIZES = (256, 2**14, 2**18, 2**20)
 """Bytes of each of these variables: 256 B to 1 MiB."""
 MEASUREMENTS = Path("measurements")
+_LINK_PROBES = {"grpc": "links", "gloo": "gloo_links"}
+"""By what carries the bytes."""
 _MOST_BYTES = 2**30
 """Of all variables that a server holds while it is measured; the worker has as many gradients."""
 
@@ -322,13 +324,14 @@ def profile_link(
     sizes: Sequence[int] = DEFAULT_SIZES,
     rounds: int = 7,
     logical_devices: int = 0,
+    carrier: Literal["grpc", "gloo"] = "grpc",
     python: str | None = None,
     timeout_s: float | None = None,
     folder: Path = MEASUREMENTS,
     out: Path | None = None,
     progress: Progress | None = None,
 ) -> Path:
-    """Time transfers through TensorFlow's own gRPC transport, and between host and devices.
+    """Time transfers through TensorFlow's own gRPC transport, and between host and devices; or all-reduces over PyTorch's gloo.
 
     Parameters
     ----------
@@ -343,7 +346,9 @@ def profile_link(
         How often each size is measured, in turn.
     logical_devices
         Above 1, on a machine without GPUs: all-reduce between as many logical devices of its
-        processor too, which tells ``intra_device``.
+        processor too, which tells ``intra_device``; of TensorFlow alone.
+    carrier
+        What carries the bytes: TensorFlow's gRPC, or PyTorch's gloo.
     python, timeout_s, folder, out, progress
         As for :func:`profile_step`.
 
@@ -358,9 +363,12 @@ def profile_link(
         raise InputError("`sizes` must name at least two different sizes of 4 bytes or more")
     if logical_devices in (1,) or logical_devices < 0:
         raise InputError(f"`logical_devices={logical_devices}`: must be at least 2, or left out")
+    if carrier == "gloo" and logical_devices:
+        raise InputError(f"`logical_devices={logical_devices}`: are measured under TensorFlow, not with `carrier='gloo'`; leave it out")
     arguments = ["links", "--sizes", ",".join(map(str, sizes)), "--rounds", str(rounds), *(["--peer", peer] if peer else [])]
     arguments += ["--logical-devices", str(logical_devices)] if logical_devices else []
-    return _through_grpc(_made(folder, out or new_file(folder, name, "links")), arguments, python, timeout_s, progress)
+    path = _made(folder, out or new_file(folder, name, "links"))
+    return _through(_LINK_PROBES[carrier], path, arguments, python, timeout_s, progress)
 
 
 def profile_server(
@@ -422,12 +430,14 @@ def profile_server(
         )
     arguments = ["servers", "--tensors", ",".join(map(str, tensors)), "--sizes", ",".join(map(str, sizes)), "--rounds", str(rounds)]
     arguments += ["--seconds", str(seconds), *(["--peer", peer] if peer else [])]
-    return _through_grpc(_made(folder, out or new_file(folder, name, "server")), arguments, python, timeout_s, progress)
+    return _through("links", _made(folder, out or new_file(folder, name, "server")), arguments, python, timeout_s, progress)
 
 
-def _through_grpc(path: Path, arguments: list[str], python: str | None, timeout_s: float | None, progress: Progress | None) -> Path:
+def _through(
+    probe: str, path: Path, arguments: list[str], python: str | None, timeout_s: float | None, progress: Progress | None
+) -> Path:
     with keeping(path):
-        run_probe("links", arguments, path, python, timeout_s, progress)
+        run_probe(probe, arguments, path, python, timeout_s, progress)
     return path
 
 
@@ -551,8 +561,10 @@ def profile_noise_scale(
     return path
 
 
-def serve_link(address: str, python: str | None = None, ready: Callable[[], None] | None = None) -> None:
-    """Run a TensorFlow server for ``profile_link(peer=address)`` on another host; returns only if it fails.
+def serve_link(
+    address: str, python: str | None = None, ready: Callable[[], None] | None = None, carrier: Literal["grpc", "gloo"] = "grpc"
+) -> None:
+    """Be the other end for ``profile_link(peer=address)`` on another host; returns only if it fails.
 
     TensorFlow's gRPC server listens on all interfaces of the host, whatever address it is
     given: use it in a trusted network only.
@@ -565,6 +577,8 @@ def serve_link(address: str, python: str | None = None, ready: Callable[[], None
         A Python that has TensorFlow; this one, if None.
     ready
         Called when it can be measured with.
+    carrier
+        As for :func:`profile_link`.
 
     Raises
     ------
@@ -576,7 +590,7 @@ def serve_link(address: str, python: str | None = None, ready: Callable[[], None
         Ctrl-C; the server is stopped first.
     """
     check_address(address, "`address`")
-    raise CalibrationError(f"`address={address!r}`: {serve_probe('links', ['serve', address], python, ready)}")
+    raise CalibrationError(f"`address={address!r}`: {serve_probe(_LINK_PROBES[carrier], ['serve', address], python, ready)}")
 
 
 def check_target(target: str, option: str, example: str = "models/keras/cnn.py:build") -> None:

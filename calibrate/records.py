@@ -303,7 +303,7 @@ class ServerTime(_Record):
 
 
 class Transfer(_Record):
-    """Seconds of one call that moves a tensor ``hops`` times, one after the other."""
+    """Seconds of one call that moves a tensor ``hops`` times, one after the other; ``cpu_s``: of the processor, by its process."""
 
     kind: Literal["transfer"]
     path: str
@@ -311,6 +311,7 @@ class Transfer(_Record):
     round: Count
     hops: Count
     seconds: Positive
+    cpu_s: NotNegative | None = None
 
 
 class Exchange(_Record):

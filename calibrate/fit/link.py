@@ -1,7 +1,7 @@
 """Fits the links of a cluster to a measurement file of transfers, with intervals and provenance.
 
-The names of paths (``grpc``, ``host-to-device``, ``device-to-host``, ``all-reduce-N``) are those that
-``calibrate/probes/transfers.py`` writes. What messages cost hosts is fitted in :mod:`calibrate.fit.server`.
+The names of paths (``grpc``, ``gloo``, ``host-to-device``, ``device-to-host``, ``all-reduce-N``) are those that
+``calibrate/probes/transfers.py`` and ``gloo_links.py`` write. What messages cost hosts is fitted in :mod:`calibrate.fit.server`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ Array = NDArray[np.float64]
 _PARAMETERS = ("inter_node.latency_s", "inter_node.bandwidth_bytes_per_s")
 _TOLERANCE = 0.05
 """Of the times of a size around the line: beyond it they count linearly."""
-_NETWORK = "grpc"
+_NETWORKS = {"grpc": "TensorFlow's gRPC", "gloo": "PyTorch's gloo"}
+"""What carries bytes between processes."""
 _ALL_REDUCE = "all-reduce-"
 _DEVICE_PATHS = ("host-to-device", "device-to-host")
 
@@ -49,7 +50,7 @@ def fit_link(measurements: Path, name: str, command: str = "", seed: int = 0) ->
     Returns
     -------
     Cluster
-        ``inter_node`` from the gRPC transfers; ``intra_node`` from copies between host and
+        ``inter_node`` from the transfers between processes; ``intra_node`` from copies between host and
         device, where there were any; 90% intervals and joint bootstrap draws.
 
     Raises
@@ -60,7 +61,8 @@ def fit_link(measurements: Path, name: str, command: str = "", seed: int = 0) ->
     measured = read_measurements(measurements)
     measured.check_probe("links", "a file of `paceline calibrate-link`")
     rng = np.random.default_rng(seed)
-    chain = _chain(measured, _NETWORK)
+    network = "gloo" if measured.header.arguments.get("carrier") == "gloo" else "grpc"
+    chain = _chain(measured, network)
     try:
         center, residual = _link_of(chain)
     except CalibrationError as error:
@@ -74,7 +76,7 @@ def fit_link(measurements: Path, name: str, command: str = "", seed: int = 0) ->
     on_device = _on_device(measured)
     cluster = Cluster(
         name=name,
-        description=f"TensorFlow's gRPC: {format_rate(center[1])}, {format_seconds(center[0])} per message",
+        description=f"{_NETWORKS[network]}: {format_rate(center[1])}, {format_seconds(center[0])} per message",
         basis="measured",
         inter_node=Link(latency_s=digits(center[0]), bandwidth_bytes_per_s=digits(center[1])),
         calibrated=ClusterRange(
@@ -116,7 +118,7 @@ def _inside(measured: Measurements) -> tuple[Link | None, dict[str, str]]:
     """The link inside a node, from the slower direction of the copies between host and device."""
     links: list[Link] = []
     notes: dict[str, str] = {}
-    for path in sorted({record.path for record in measured.of(Transfer)} - {_NETWORK}):
+    for path in sorted({record.path for record in measured.of(Transfer)} - {*_NETWORKS}):
         try:
             (latency, bandwidth), residual = _link_of(_chain(measured, path))
         except CalibrationError as error:

@@ -5,6 +5,7 @@ The statuses also stand in calibrate/probing.py, which acts on them; ``end`` and
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import sys
@@ -45,11 +46,21 @@ def heed_sigterm() -> None:
 
 def tensorflow() -> Any:
     """The TensorFlow module."""
+    return framework("tensorflow")
+
+
+def framework(name: str) -> Any:
+    """The module of a framework: ``tensorflow``, ``jax`` or ``torch``.
+
+    Raises
+    ------
+    NotInstalledError
+        This Python does not have it.
+    """
     try:
-        import tensorflow as tf
+        return importlib.import_module(name)
     except ImportError as error:
-        raise NotInstalledError("tensorflow", str(error)) from error
-    return tf
+        raise NotInstalledError(name, str(error)) from error
 
 
 def let_import(target: str) -> None:

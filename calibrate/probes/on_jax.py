@@ -10,8 +10,8 @@ import contextlib
 import time
 from typing import Any, Callable, Iterator
 
-from . import environment
-from .ending import NotInstalledError, UsageError
+from . import ending, environment
+from .ending import UsageError
 from .keras_model import KerasModel
 
 Step = Callable[[], Any]
@@ -36,11 +36,7 @@ class Jax:
     remark = "forward pass, forward with backward pass, and update were compiled each by itself, since a compiled step shows no parts"
 
     def __init__(self, wanted: str | None) -> None:
-        try:
-            import jax
-        except ImportError as error:
-            raise NotInstalledError(self.name, str(error)) from error
-        self._jax = jax
+        self._jax = jax = ending.framework(self.name)
         gpus = [one for one in jax.devices() if one.platform in ("gpu", "cuda", "rocm")]
         self.kind, index = environment.chosen(wanted, len(gpus), "JAX")
         self._gpus, self.index = len(gpus), index

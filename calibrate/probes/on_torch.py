@@ -11,8 +11,7 @@ import contextlib
 import time
 from typing import Any, Callable, Iterator
 
-from . import environment
-from .ending import NotInstalledError
+from . import ending, environment
 from .keras_model import KerasModel
 
 Step = Callable[[], Any]
@@ -37,11 +36,7 @@ class Torch:
     remark = ""
 
     def __init__(self, wanted: str | None) -> None:
-        try:
-            import torch
-        except ImportError as error:
-            raise NotInstalledError(self.name, str(error)) from error
-        self._torch = torch
+        self._torch = torch = ending.framework(self.name)
         self._gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
         self.kind, self.index = environment.chosen(wanted, self._gpus, "PyTorch")
         self._place = f"cuda:{self.index}" if self.kind == "GPU" else "cpu"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from paceline.arguments import (
     Address,
+    Carrying,
     Command,
     Count,
     File,
@@ -449,6 +450,7 @@ def calibrate_link(
     | None = None,
     rounds: Annotated[int, MustBe("a whole number from 2 on", least=2)] = 7,
     logical_devices: Annotated[int, MustBe("a whole number from 2 to 64", least=2, most=64)] | None = None,
+    carrier: Carrying = "grpc",
     python: Python = None,
     measurements: Folder = "measurements",
     timeout_s: Timeout = 900.0,
@@ -457,7 +459,7 @@ def calibrate_link(
     command: Command = "",
     progress: Stages = None,
 ) -> Cluster:
-    """Measure a link through TensorFlow's own gRPC transport, and fit its latency and bandwidth.
+    """Measure a link through TensorFlow's own gRPC transport or PyTorch's gloo, and fit its latency and bandwidth.
 
     Parameters
     ----------
@@ -477,6 +479,9 @@ def calibrate_link(
         Without GPUs: also measure an all-reduce between this many logical devices of the processor, for cluster.intra_device.
 
         That is the memory that replicas on one device share.
+    carrier
+        What carries the bytes: grpc of TensorFlow, or gloo, on which PyTorch's DDP reduces gradients of CPUs: two processes all-reduce,
+        which counts as two messages of half the size.
     python, measurements, timeout_s
         As for :func:`calibrate_input`.
     out
@@ -515,8 +520,8 @@ def calibrate_link(
 
     output = _target(out, CLUSTER, force=force)
     cluster = measure(
-        name, peer=peer, sizes=sizes or DEFAULT_SIZES, rounds=rounds, logical_devices=logical_devices or 0, python=python,
-        timeout_s=timeout_s, folder=Path(measurements), progress=progress, command=command or f"paceline.calibrate_link({name!r})",
+        name, peer=peer, sizes=sizes or DEFAULT_SIZES, rounds=rounds, logical_devices=logical_devices or 0,
+        carrier=carrier, python=python, timeout_s=timeout_s, folder=Path(measurements), progress=progress, command=command or f"paceline.calibrate_link({name!r})",
     )  # fmt: skip
     _warn_of_measurements(cluster.provenance)
     if output is not None:
@@ -606,7 +611,11 @@ def calibrate_server(
 
 @checked
 def serve_link(
-    address: Address, *, python: Python = None, ready: Annotated[Callable[[], None] | None, MustBe("a function")] = None
+    address: Address,
+    *,
+    carrier: Carrying = "grpc",
+    python: Python = None,
+    ready: Annotated[Callable[[], None] | None, MustBe("a function")] = None,
 ) -> None:
     """Answer :func:`calibrate_link` of another host, until Ctrl-C. It never returns.
 
@@ -617,7 +626,7 @@ def serve_link(
     ----------
     address
         ``HOST:PORT`` of this host, as the other one reaches it.
-    python
+    carrier, python
         As for :func:`calibrate_link`.
     ready
         Called once the server answers.
@@ -640,7 +649,7 @@ def serve_link(
     """
     from calibrate.profiling import serve_link as serve
 
-    serve(address, python, ready)
+    serve(address, python, ready, carrier)
 
 
 def _target(out: str | Path | None, kind: OutputKind, *, force: bool) -> Output | None:
