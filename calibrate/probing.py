@@ -251,7 +251,8 @@ def probing(*beside: Path) -> Iterator[tuple[Path, Mapping[str, str]]]:
     """
     with scratch(*beside) as folder:
         # what a step is measured under is a flag of its probe, and all other probes run TensorFlow
-        yield folder, {**os.environ, "KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONUNBUFFERED": "1", "TMPDIR": str(folder)}
+        own = {"KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONUNBUFFERED": "1", "TMPDIR": str(folder)}
+        yield folder, {**os.environ, **own}
 
 
 def checkpoints_beside(out: Path) -> Path:
@@ -276,7 +277,9 @@ def command_of(probe: str, arguments: Sequence[str], python: str | None = None) 
 
 
 def _not_run(executable: str, error: OSError) -> InputError:
-    return InputError(f"`python`: {executable!r} cannot be run: {error.strerror or error}; give the path of a Python that has TensorFlow, or the backend of your model")
+    return InputError(
+        f"`python`: {executable!r} cannot be run: {error.strerror or error}; give the path of a Python that has the model's backend"
+    )
 
 
 def _not_installed(framework: str, executable: str, why: str, backend: str = "tensorflow") -> str:

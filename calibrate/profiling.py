@@ -433,9 +433,7 @@ def profile_server(
     return _through("links", _made(folder, out or new_file(folder, name, "server")), arguments, python, timeout_s, progress)
 
 
-def _through(
-    probe: str, path: Path, arguments: list[str], python: str | None, timeout_s: float | None, progress: Progress | None
-) -> Path:
+def _through(probe: str, path: Path, arguments: list[str], python: str | None, timeout_s: float | None, progress: Progress | None) -> Path:
     with keeping(path):
         run_probe(probe, arguments, path, python, timeout_s, progress)
     return path

@@ -238,9 +238,8 @@ def provenance(runs: Sequence[Measurements], command: str) -> dict[str, str]:
     if warm_up:
         facts["warm_up_steps"] = str(len(warm_up))
     if fingerprint.gpu_unseen:
-        facts["warning"] = (
-            f"this machine has a GPU ({', '.join(fingerprint.gpus_present)}) that {FRAMEWORKS[fingerprint.backend]} did not see: measured on the CPU"
-        )
+        blind = FRAMEWORKS[fingerprint.backend]
+        facts["warning"] = f"this machine has a GPU ({', '.join(fingerprint.gpus_present)}) that {blind} did not see: measured on the CPU"
     facts.update(_remarks(measured))
     return {key: value for key, value in facts.items() if value}
 

@@ -88,9 +88,7 @@ def recorded(measure: Callable[[], None], recorder: Any, target: str = "", said:
         recorder.write("end")
         return 0
     except NotInstalledError as error:
-        recorder.write(
-            "error", type=type(error.__cause__ or error).__name__, message=str(error), where="", lacks=error.framework
-        )
+        recorder.write("error", type=type(error.__cause__ or error).__name__, message=str(error), where="", lacks=error.framework)
         return EXIT_NOT_INSTALLED
     except Terminated:
         recorder.write("error", type="SIGTERM", message="was ended by SIGTERM", where="")

@@ -148,9 +148,7 @@ def _time_all(torch: Any, distributed: Any, arguments: argparse.Namespace, recor
                 if turn < 0:
                     continue
                 # of two messages of half the size; processor time is of this rank, which sends and receives both
-                recorder.write(
-                    "transfer", path="gloo", size_bytes=size / 2, round=turn, hops=2 * count, seconds=seconds, cpu_s=cpu_s
-                )
+                recorder.write("transfer", path="gloo", size_bytes=size / 2, round=turn, hops=2 * count, seconds=seconds, cpu_s=cpu_s)
                 progress((turn * len(sizes) + number) * len(CHAINS) + chain + 1, total, "gloo")
     _told(torch, distributed, (0, 0))
 

@@ -32,6 +32,7 @@ from . import ending, environment, load, mirrored, overheads, training
 from .recorder import Recorder, progress
 from .timing import Timing, wait_for_all
 
+
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     target = parser.add_mutually_exclusive_group(required=True)
@@ -45,7 +46,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--launch", type=int, help="number of this launch of several processes at once")
     parser.add_argument("--cores", help="numbers of the cores to run on")
     parser.add_argument("--replicas", type=int, default=1, help="of MirroredStrategy, on as many logical devices; plain steps of a model")
-    parser.add_argument("--backend", choices=("tensorflow", "jax", "torch"), default="tensorflow", help="of Keras; the others: other_backends.py")
+    parser.add_argument(
+        "--backend", choices=("tensorflow", "jax", "torch"), default="tensorflow", help="of Keras; the others: other_backends.py"
+    )
     parser.add_argument("--device")
     parser.add_argument("--precision", choices=("float32", "mixed_float16"), default="float32")
     parser.add_argument("--jit", action="store_true")

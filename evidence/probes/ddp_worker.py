@@ -40,7 +40,8 @@ def train(task: Task) -> None:
     task.end()
     if task.index == 0:
         since = [at - task.began_s for at in times]
-        for number, (begun, ended) in enumerate(zip(since, since[1:])):
+        for number, ended in enumerate(since[1:]):
+            begun = since[number]
             task.line.say(
                 "update", worker=0, start_s=begun, pulled_s=begun, computed_s=begun, applied_s=ended, read_version=number,
                 version=number + 1,

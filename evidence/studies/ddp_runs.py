@@ -53,7 +53,11 @@ COLUMNS = (
 """Of a row: the setting; mean step; predicted mean and its 90% interval; the calibrated step of one process; predicted over measured less
 one; the same where nothing is sent (linear scaling), and where 2 (n - 1) / n of the bytes follow the step at the link's rate."""
 SEED, COUNT = 20261127, 12
-MODELS: Mapping[str, tuple[int, ...]] = {"cnn.py:build": (8, 16, 32), "ladder.py:ladder_4mb_16": (16, 64, 256), "bert_tiny.py:build": (2, 4, 8)}
+MODELS: Mapping[str, tuple[int, ...]] = {
+    "cnn.py:build": (8, 16, 32),
+    "ladder.py:ladder_4mb_16": (16, 64, 256),
+    "bert_tiny.py:build": (2, 4, 8),
+}
 """Each with the batches that are calibrated and drawn."""
 RATES = (200, 400, 800)
 CAPS = (None, 1, 4)

@@ -521,7 +521,8 @@ def calibrate_link(
     output = _target(out, CLUSTER, force=force)
     cluster = measure(
         name, peer=peer, sizes=sizes or DEFAULT_SIZES, rounds=rounds, logical_devices=logical_devices or 0,
-        carrier=carrier, python=python, timeout_s=timeout_s, folder=Path(measurements), progress=progress, command=command or f"paceline.calibrate_link({name!r})",
+        carrier=carrier, python=python, timeout_s=timeout_s, folder=Path(measurements), progress=progress,
+        command=command or f"paceline.calibrate_link({name!r})",
     )  # fmt: skip
     _warn_of_measurements(cluster.provenance)
     if output is not None:

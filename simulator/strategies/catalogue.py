@@ -31,8 +31,7 @@ AnyStrategy = Annotated[
 """``[strategy]`` of a scenario."""
 
 KINDS: dict[str, type[Strategy]] = {
-    its.name_of_kind(): its
-    for its in (Single, Mirrored, MultiWorkerMirrored, TorchDDP, KerasDataParallel, ParameterServer, Gossip, Hybrid)
+    its.name_of_kind(): its for its in (Single, Mirrored, MultiWorkerMirrored, TorchDDP, KerasDataParallel, ParameterServer, Gossip, Hybrid)
 }
 """Every strategy by its ``kind``."""
 

@@ -34,7 +34,7 @@ class KerasDataParallel(AllReduceStrategy):
     replicas: Count | None = Field(default=None, description="devices of all processes together; left out: as many as fill the cluster")
     bucket_size_bytes: Annotated[Bytes, Field(gt=0)] | None = Field(
         default=30.0 * 2**20,
-        description="gradients are fused into all-reduces of at least this size as they become ready (XLA's combiner takes at most as many); "
+        description="gradients are fused into all-reduces of at least this size as they become ready, as XLA combines them; "
         "left out of a file: 30 MiB; with fusion_cycle, of at most this size",
     )
 
@@ -42,15 +42,15 @@ class KerasDataParallel(AllReduceStrategy):
         """One process drives all devices of its node."""
         each = cluster.replicas_per_node
         replicas = self.replicas or (cluster.room or 1) * each
-        return Layout(
-            replicas=replicas, replicas_per_node=each, replicas_per_process=min(each, replicas), one_process=replicas <= each
-        )
+        return Layout(replicas=replicas, replicas_per_node=each, replicas_per_process=min(each, replicas), one_process=replicas <= each)
 
     def check_layout(self, cluster: Cluster) -> None:
         """Raise ValueError if it is not known how many devices there are, or a node would be used in part."""
         check_workers(cluster, self.replicas, 1)
         if self.replicas is not None and self.replicas > (each := cluster.replicas_per_node) and self.replicas % each:
-            raise ValueError(f"strategy.replicas ({self.replicas}) must be a multiple of the {each} that a node takes: a mesh has whole nodes")
+            raise ValueError(
+                f"strategy.replicas ({self.replicas}) must be a multiple of the {each} that a node takes: a mesh has whole nodes"
+            )
 
     @property
     def reduction(self) -> Reduction:
