@@ -11,7 +11,6 @@ import time
 from typing import Any, Callable, Iterator
 
 from . import ending, environment
-from .ending import UsageError
 from .keras_model import KerasModel
 
 Step = Callable[[], Any]
@@ -89,10 +88,6 @@ class Jax:
     def _passes(self, made: KerasModel) -> Any:
         """Forward and backward pass, of trainable and other variables and those of the optimizer."""
         return self._jax.value_and_grad(_forward_of(made), has_aux=True)
-
-    def custom_step(self, factory: Callable[[int], Any], batch: int) -> Step:  # noqa: ARG002
-        """There is none: raises UsageError."""
-        raise UsageError("`step`: under JAX a compiled step of your own shows no passes and no gradients; give a Keras model instead")
 
     def evaluation_of(self, made: KerasModel, batch: int) -> Step:
         """A callable that computes the loss of a batch, without gradients."""

@@ -6,6 +6,7 @@ layers, XLA by choice. The frameworks are in on_jax.py and on_torch.py.
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from . import ending, keras_model, load, overheads, training
@@ -118,6 +119,11 @@ def measure(arguments: Any, recorder: Any, start_up: Any, before: Any) -> None:
         what = "jit" if arguments.jit else "layers" if arguments.layers else "replicas"
         why = "a step is compiled by XLA in any case" if backend == "jax" and arguments.jit else "goes with TensorFlow alone"
         raise ending.UsageError(f"`{what}`: {why}, and the steps are {backend}'s; leave it out")
+    if backend == "jax" and arguments.step:
+        raise ending.UsageError(
+            "`step`: under JAX a compiled step of your own shows no passes and no gradients; give a Keras model instead"
+        )
+    os.environ["KERAS_BACKEND"] = backend  # which a step of the user's own may import
     on = made_for(backend, arguments.device)
     keras = keras_model.keras_of(backend) if arguments.model else None
     with start_up.without():

@@ -195,16 +195,16 @@ def calibrate(
         raise InputError(f"`at_once={at_once}`: nothing is measured where `from_measurements` is given; leave it out")
     if layers and model is None:
         raise InputError("`layers=True`: needs `model`: of a training step of your own, or of what was measured, no layers can be seen")
+    backend = keras_backend or os.environ.get("KERAS_BACKEND") or "tensorflow"
+    if noise_scale is not None and backend != "tensorflow":
+        raise InputError(
+            f"`noise_scale`: gradients are measured under TensorFlow alone, and the backend is {quoted(backend)}; leave one of them out"
+        )
     output = _target(out, WORKLOAD, force=force)
     made_by = command or f"paceline.calibrate({target or [str(file) for file in from_measurements] or noise_scale!r}, name={name!r})"
     known = _known_workload(name, output) if not sources else None
-    backend = keras_backend or os.environ.get("KERAS_BACKEND") or "tensorflow"
     noise = None
     if noise_scale is not None:
-        if backend != "tensorflow":
-            raise InputError(
-                f"`noise_scale`: gradients are measured under TensorFlow alone, and the backend is {quoted(backend)}; leave one of them out"
-            )
         noise = calibrate_noise_scale(
             noise_scale, name, batch=min(batches), epochs=epochs, device=device, python=python, timeout_s=timeout_s,
             folder=Path(measurements), progress=progress,
