@@ -104,7 +104,7 @@ def test_a_python_without_the_backend_says_what_to_install(backend: str, name: s
 def test_gradients_and_logical_devices_are_tensorflows(typed: Callable[..., Answer], tmp_path: Path) -> None:
     arguments = ["calibrate", "--noise-scale", "digits-mlp", "--name", "mine", "--keras-backend", "jax"]
     refused(typed(*arguments), "are measured under TensorFlow alone")
-    with pytest.raises(InputError, match="logical_devices=2.*carrier='gloo'"):
+    with pytest.raises(InputError, match=r"logical_devices=2.*carrier='gloo'"):
         profile_link("mine", carrier="gloo", logical_devices=2, folder=tmp_path)
 
 
