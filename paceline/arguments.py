@@ -242,6 +242,12 @@ Jobs: TypeAlias = Annotated[int, MustBe("a whole number from 0 on; 0 takes all c
 Backend: TypeAlias = Literal["local", "dask", "ray"]
 """Where simulations run: processes of this machine, or a Dask or Ray cluster."""
 
+Carrying: TypeAlias = Literal["grpc", "gloo"]
+"""What carries bytes between processes: TensorFlow's gRPC, or PyTorch's gloo."""
+
+KerasBackend: TypeAlias = Annotated[str | None, MustBe("text such as 'jax'"), Typed(metavar="tensorflow|jax|torch")]
+"""What a Keras model runs on."""
+
 Scheduler: TypeAlias = Annotated[str | None, MustBe("the address of a cluster, such as 'tcp://127.0.0.1:8786'"), Typed(metavar="ADDRESS")]
 """Where a Dask or Ray cluster is."""
 
