@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import IO, Any, TypeAlias
 
 from calibrate.measurements import read_measurements
+from calibrate.records import FRAMEWORKS
 from simulator.base.errors import CalibrationError, InputError
 from simulator.base.scratch import scratch
 from simulator.base.text import listed
@@ -45,7 +46,7 @@ Progress: TypeAlias = Callable[[int, int, str], None]
 
 PROBES = Path(__file__).parent / "probes"
 _PROGRESS_PREFIX = "@probe "
-_EXIT_NO_TENSORFLOW = 4
+_EXIT_NOT_INSTALLED = 4
 _EXIT_USAGE = 5
 _GRACE_S = 3.0
 
@@ -180,8 +181,8 @@ def run_reader(probe: str, arguments: Sequence[str], out: Path, python: str | No
     if done.returncode == 0:
         return
     said = _last_line(done.stderr, "it printed nothing")
-    if done.returncode == _EXIT_NO_TENSORFLOW:
-        raise CalibrationError(_no_tensorflow(executable, f"({said}), whose classes read the file"))
+    if done.returncode == _EXIT_NOT_INSTALLED:
+        raise CalibrationError(_not_installed("tensorflow", executable, f"({said}), whose classes read the file"))
     if done.returncode == _EXIT_USAGE:
         raise InputError(said)
     raise CalibrationError(said if done.returncode > 0 else f"the reader was killed by signal {-done.returncode}: {said}")
@@ -249,7 +250,9 @@ def probing(*beside: Path) -> Iterator[tuple[Path, Mapping[str, str]]]:
         The folder, and the environment.
     """
     with scratch(*beside) as folder:
-        yield folder, {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONUNBUFFERED": "1", "TMPDIR": str(folder)}
+        # what a step is measured under is a flag of its probe, and all other probes run TensorFlow
+        own = {"KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONUNBUFFERED": "1", "TMPDIR": str(folder)}
+        yield folder, {**os.environ, **own}
 
 
 def checkpoints_beside(out: Path) -> Path:
@@ -274,12 +277,16 @@ def command_of(probe: str, arguments: Sequence[str], python: str | None = None) 
 
 
 def _not_run(executable: str, error: OSError) -> InputError:
-    return InputError(f"`python`: {executable!r} cannot be run: {error.strerror or error}; give the path of a Python that has TensorFlow")
+    return InputError(
+        f"`python`: {executable!r} cannot be run: {error.strerror or error}; give the path of a Python that has the model's backend"
+    )
 
 
-def _no_tensorflow(executable: str, why: str) -> str:
+def _not_installed(framework: str, executable: str, why: str, backend: str = "tensorflow") -> str:
+    """That a Python lacks a framework: of TensorFlow, JAX and PyTorch the extra of that name brings all that is needed."""
+    extra = backend if framework == "keras" else framework
     return (
-        f"{executable} cannot import TensorFlow {why}; install it there with `pip install 'paceline[tensorflow]'`, "
+        f"{executable} cannot import {FRAMEWORKS[framework]} {why}; install it there with `pip install 'paceline[{extra}]'`, "
         "or name another Python with `python`"
     )
 
@@ -356,11 +363,13 @@ def _explained(status: int, out: Path, errors: IO[bytes], executable: str) -> st
     errors.seek(0)
     last = _last_line(errors.read().decode("utf-8", "replace"), "it printed nothing")
     with contextlib.suppress(CalibrationError):
-        failure = read_measurements(out).failure
+        measured = read_measurements(out)
+        failure = measured.failure
         if failure is not None:
-            if status == _EXIT_NO_TENSORFLOW:
+            if status == _EXIT_NOT_INSTALLED:
                 kept_in(out)
-                return _no_tensorflow(executable, f"({_one_line(failure.message)})")
+                backend = str(measured.header.arguments.get("backend") or "tensorflow")
+                return _not_installed(failure.lacks or "tensorflow", executable, f"({_one_line(failure.message)})", backend)
             if status == _EXIT_USAGE:
                 kept_in(out)
                 return _one_line(failure.message)

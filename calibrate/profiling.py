@@ -15,16 +15,18 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from calibrate.measurements import new_file
 from calibrate.probing import Progress, keeping, run_probe, run_probes, serve_probe
 from simulator.base.errors import CalibrationError, InputError
-from simulator.base.nearest import no_such_file
+from simulator.base.nearest import did_you_mean, no_such_file
 from simulator.base.scratch import scratch
 from simulator.base.text import format_bytes
+from simulator.base.validation_errors import quoted
 
 __all__ = [
+    "BACKENDS",
     "DEFAULT_BATCHES",
     "DEFAULT_SIZES",
     "DEFAULT_TENSORS",
@@ -44,6 +46,8 @@ __all__ = [
     "serve_link",
 ]
 
+BACKENDS = ("tensorflow", "jax", "torch")
+"""Of Keras, whose steps are measured."""
 DEFAULT_BATCHES = (16, 32, 64)
 DEFAULT_SIZES = (2**10, 2**12, 2**14, 2**16, 2**18, 2**20, 2**22, 2**24, 2**26)
 """Bytes of the messages that a link is measured with: 1 KiB to 64 MiB."""
@@ -52,6 +56,8 @@ DEFAULT_TENSORS = (1, 4, 16, 64)
 DEFAULT_TENSOR_SIZES = (256, 2**14, 2**18, 2**20)
 """Bytes of each of these variables: 256 B to 1 MiB."""
 MEASUREMENTS = Path("measurements")
+_LINK_PROBES = {"grpc": "links", "gloo": "gloo_links"}
+"""By what carries the bytes."""
 _MOST_BYTES = 2**30
 """Of all variables that a server holds while it is measured; the worker has as many gradients."""
 
@@ -66,6 +72,7 @@ def profile_step(
     rounds: int = 10,
     repeats: int = 5,
     device: str | None = None,
+    keras_backend: str = "tensorflow",
     precision: str = "float32",
     jit: bool = False,
     layers: bool = False,
@@ -98,6 +105,8 @@ def profile_step(
         disturbed them.
     device
         ``CPU``, ``GPU`` or ``GPU:1``; None takes the first GPU, else the CPU.
+    keras_backend
+        ``tensorflow``, ``jax`` or ``torch``: what the step runs under.
     precision
         ``float32`` or ``mixed_float16``.
     jit
@@ -139,7 +148,7 @@ def profile_step(
     if replicas < 1 or (replicas > 1 and (custom or layers or jit)):
         raise InputError(f"`replicas={replicas}`: must be at least 1, and 1 with `step`, `layers` or `jit`")
     path = _made(folder, out or new_file(folder, name, "step"))
-    arguments = _step_arguments(target, custom, batches, steps, rounds, repeats, device, precision, jit)
+    arguments = _step_arguments(target, custom, batches, steps, rounds, repeats, device, keras_backend, precision, jit)
     arguments += ["--layers"] if layers else []
     arguments += ["--replicas", str(replicas)] if replicas > 1 else []
     run_probe("step", arguments, path, python, timeout_s, progress)
@@ -147,10 +156,23 @@ def profile_step(
 
 
 def _step_arguments(
-    target: str, custom: bool, batches: Sequence[int], steps: int, rounds: int, repeats: int, device: str | None, precision: str, jit: bool
+    target: str,
+    custom: bool,
+    batches: Sequence[int],
+    steps: int,
+    rounds: int,
+    repeats: int,
+    device: str | None,
+    keras_backend: str,
+    precision: str,
+    jit: bool,
 ) -> list[str]:
+    if keras_backend not in BACKENDS:
+        hint = did_you_mean(keras_backend, BACKENDS, f"there are {', '.join(BACKENDS)}")
+        raise InputError(f"`keras_backend` {quoted(keras_backend)}: is no backend of Keras that is measured; {hint}")
     arguments = ["--step" if custom else "--model", target, "--batches", ",".join(str(one) for one in batches), "--steps", str(steps)]
     arguments += ["--rounds", str(rounds), "--repeats", str(repeats), "--precision", precision]
+    arguments += ["--backend", keras_backend] if keras_backend != "tensorflow" else []
     return [*arguments, *(["--device", device] if device else []), *(["--jit"] if jit else [])]
 
 
@@ -216,6 +238,7 @@ def profile_at_once(
     rounds: int = 10,
     repeats: int = 5,
     device: str | None = None,
+    keras_backend: str = "tensorflow",
     precision: str = "float32",
     jit: bool = False,
     python: str | None = None,
@@ -238,7 +261,7 @@ def profile_at_once(
         How often, at least 2.
     out
         The files are called after it; None makes up a new name.
-    target, name, custom, batches, steps, rounds, repeats, device, precision, jit, python
+    target, name, custom, batches, steps, rounds, repeats, device, keras_backend, precision, jit, python
         As for :func:`profile_step`.
     timeout_s
         Seconds after which a launch is stopped.
@@ -269,7 +292,7 @@ def profile_at_once(
     first = out or new_file(folder, name, "step")
     cores = sorted(os.sched_getaffinity(0))
     each = len(cores) // processes
-    arguments = _step_arguments(target, custom, batches, steps, rounds, repeats, device, precision, jit)
+    arguments = _step_arguments(target, custom, batches, steps, rounds, repeats, device, keras_backend, precision, jit)
     paths = []
     for launch in range(1, launches + 1):
         if progress is not None:
@@ -301,13 +324,14 @@ def profile_link(
     sizes: Sequence[int] = DEFAULT_SIZES,
     rounds: int = 7,
     logical_devices: int = 0,
+    carrier: Literal["grpc", "gloo"] = "grpc",
     python: str | None = None,
     timeout_s: float | None = None,
     folder: Path = MEASUREMENTS,
     out: Path | None = None,
     progress: Progress | None = None,
 ) -> Path:
-    """Time transfers through TensorFlow's own gRPC transport, and between host and devices.
+    """Time transfers through TensorFlow's own gRPC transport, and between host and devices; or all-reduces over PyTorch's gloo.
 
     Parameters
     ----------
@@ -322,7 +346,9 @@ def profile_link(
         How often each size is measured, in turn.
     logical_devices
         Above 1, on a machine without GPUs: all-reduce between as many logical devices of its
-        processor too, which tells ``intra_device``.
+        processor too, which tells ``intra_device``; of TensorFlow alone.
+    carrier
+        What carries the bytes: TensorFlow's gRPC, or PyTorch's gloo.
     python, timeout_s, folder, out, progress
         As for :func:`profile_step`.
 
@@ -337,9 +363,12 @@ def profile_link(
         raise InputError("`sizes` must name at least two different sizes of 4 bytes or more")
     if logical_devices in (1,) or logical_devices < 0:
         raise InputError(f"`logical_devices={logical_devices}`: must be at least 2, or left out")
+    if carrier == "gloo" and logical_devices:
+        raise InputError(f"`logical_devices={logical_devices}`: are measured under TensorFlow, not with `carrier='gloo'`; leave it out")
     arguments = ["links", "--sizes", ",".join(map(str, sizes)), "--rounds", str(rounds), *(["--peer", peer] if peer else [])]
     arguments += ["--logical-devices", str(logical_devices)] if logical_devices else []
-    return _through_grpc(_made(folder, out or new_file(folder, name, "links")), arguments, python, timeout_s, progress)
+    path = _made(folder, out or new_file(folder, name, "links"))
+    return _through(_LINK_PROBES[carrier], path, arguments, python, timeout_s, progress)
 
 
 def profile_server(
@@ -401,12 +430,12 @@ def profile_server(
         )
     arguments = ["servers", "--tensors", ",".join(map(str, tensors)), "--sizes", ",".join(map(str, sizes)), "--rounds", str(rounds)]
     arguments += ["--seconds", str(seconds), *(["--peer", peer] if peer else [])]
-    return _through_grpc(_made(folder, out or new_file(folder, name, "server")), arguments, python, timeout_s, progress)
+    return _through("links", _made(folder, out or new_file(folder, name, "server")), arguments, python, timeout_s, progress)
 
 
-def _through_grpc(path: Path, arguments: list[str], python: str | None, timeout_s: float | None, progress: Progress | None) -> Path:
+def _through(probe: str, path: Path, arguments: list[str], python: str | None, timeout_s: float | None, progress: Progress | None) -> Path:
     with keeping(path):
-        run_probe("links", arguments, path, python, timeout_s, progress)
+        run_probe(probe, arguments, path, python, timeout_s, progress)
     return path
 
 
@@ -530,8 +559,10 @@ def profile_noise_scale(
     return path
 
 
-def serve_link(address: str, python: str | None = None, ready: Callable[[], None] | None = None) -> None:
-    """Run a TensorFlow server for ``profile_link(peer=address)`` on another host; returns only if it fails.
+def serve_link(
+    address: str, python: str | None = None, ready: Callable[[], None] | None = None, carrier: Literal["grpc", "gloo"] = "grpc"
+) -> None:
+    """Be the other end for ``profile_link(peer=address)`` on another host; returns only if it fails.
 
     TensorFlow's gRPC server listens on all interfaces of the host, whatever address it is
     given: use it in a trusted network only.
@@ -544,6 +575,8 @@ def serve_link(address: str, python: str | None = None, ready: Callable[[], None
         A Python that has TensorFlow; this one, if None.
     ready
         Called when it can be measured with.
+    carrier
+        As for :func:`profile_link`.
 
     Raises
     ------
@@ -555,7 +588,7 @@ def serve_link(address: str, python: str | None = None, ready: Callable[[], None
         Ctrl-C; the server is stopped first.
     """
     check_address(address, "`address`")
-    raise CalibrationError(f"`address={address!r}`: {serve_probe('links', ['serve', address], python, ready)}")
+    raise CalibrationError(f"`address={address!r}`: {serve_probe(_LINK_PROBES[carrier], ['serve', address], python, ready)}")
 
 
 def check_target(target: str, option: str, example: str = "models/keras/cnn.py:build") -> None:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 __all__ = [
+    "FRAMEWORKS",
     "SCHEMA_VERSION",
     "Ahead",
     "Batches",
@@ -60,6 +61,9 @@ __all__ = [
 
 SCHEMA_VERSION = 1
 
+FRAMEWORKS = {"tensorflow": "TensorFlow", "jax": "JAX", "torch": "PyTorch", "keras": "Keras 3"}
+"""What a probe may need of the user's Python, by the names that records have, each with its name for readers."""
+
 _MOST = 1e100
 """What is larger cannot be summed or squared, and nothing that a probe measures is."""
 Positive = Annotated[float, Field(gt=0, le=_MOST, allow_inf_nan=False)]
@@ -83,12 +87,15 @@ class Header(_Record):
 
 
 class Fingerprint(_Record):
-    """Machine, device and TensorFlow that the times hold for."""
+    """Machine, device and framework that the times hold for: ``backend``, and its version under the same name."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="allow")
 
     kind: Literal["fingerprint"]
-    tensorflow: str
+    backend: Literal["tensorflow", "jax", "torch"] = "tensorflow"
+    tensorflow: str = ""
+    jax: str = ""
+    torch: str = ""
     python: str
     device: str
     device_kind: str
@@ -96,6 +103,11 @@ class Fingerprint(_Record):
     gpu_unseen: bool = False
     gpus_present: tuple[str, ...] = ()
     cores: Annotated[int, Field(ge=1)] | None = None
+
+    @property
+    def software(self) -> str:
+        """The framework and its version, in words."""
+        return f"{FRAMEWORKS[self.backend]} {getattr(self, self.backend)}"
 
 
 class WarmUp(_Record):
@@ -291,7 +303,7 @@ class ServerTime(_Record):
 
 
 class Transfer(_Record):
-    """Seconds of one call that moves a tensor ``hops`` times, one after the other."""
+    """Seconds of one call that moves a tensor ``hops`` times, one after the other; ``cpu_s``: of the processor, by its process."""
 
     kind: Literal["transfer"]
     path: str
@@ -299,6 +311,7 @@ class Transfer(_Record):
     round: Count
     hops: Count
     seconds: Positive
+    cpu_s: NotNegative | None = None
 
 
 class Exchange(_Record):
@@ -536,6 +549,7 @@ class Failure(_Record):
     type: str
     message: str
     where: str = ""
+    lacks: Literal["", "tensorflow", "jax", "torch", "keras"] = Field(default="", description="what that Python does not have installed")
 
 
 class End(_Record):

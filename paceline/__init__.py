@@ -56,9 +56,11 @@ if TYPE_CHECKING:
         validate,
         validate_matrix,
         watch,
+        why,
     )
     from paceline.catalogue import Catalogue
     from paceline.comparing import Comparison
+    from paceline.diagnosing import Diagnosis
     from paceline.learning.learned import Learned
     from paceline.learning.planning import TargetPlan
     from paceline.lengthy import Lengthy
@@ -73,18 +75,19 @@ if TYPE_CHECKING:
     from simulator.spec.workload import Workload
 
 __all__ = [
-    "Advice", "Catalogue", "Comparison", "Learned", "Lengthy", "Matrix", "Memory", "Observation", "Plan", "Refitted", "Report", "Result",
-    "Scenario", "StoppedReport", "Sweep", "TargetPlan", "Validation", "Watched", "Workload", "advise", "calibrate", "calibrate_input",
-    "calibrate_link", "calibrate_profile", "calibrate_server", "compare", "learn", "load", "memory", "models", "new_scenario", "observe",
-    "plan", "plan_to_target", "preview", "read_matrix", "read_profiles", "read_results", "read_tf_config", "refit", "report",
-    "scenario_of_tf_config", "schema", "serve_link", "simulate", "sweep", "testbed", "testbed_fit", "testbed_predict", "testbed_read",
-    "validate", "validate_matrix", "watch",
+    "Advice", "Catalogue", "Comparison", "Diagnosis", "Learned", "Lengthy", "Matrix", "Memory", "Observation", "Plan", "Refitted",
+    "Report", "Result", "Scenario", "StoppedReport", "Sweep", "TargetPlan", "Validation", "Watched", "Workload", "advise", "calibrate",
+    "calibrate_input", "calibrate_link", "calibrate_profile", "calibrate_server", "compare", "learn", "load", "memory", "models",
+    "new_scenario", "observe", "plan", "plan_to_target", "preview", "read_matrix", "read_profiles", "read_results", "read_tf_config",
+    "refit", "report", "scenario_of_tf_config", "schema", "serve_link", "simulate", "sweep", "testbed", "testbed_fit",
+    "testbed_predict", "testbed_read", "validate", "validate_matrix", "watch", "why",
 ]  # fmt: skip
 
 _HOME = {
     "Advice": "paceline.planning.advice",
     "Catalogue": "paceline.catalogue",
     "Comparison": "paceline.comparing",
+    "Diagnosis": "paceline.diagnosing",
     "Learned": "paceline.learning.learned",
     "Lengthy": "paceline.lengthy",
     "Matrix": "calibrate.validation.matrix",

@@ -242,6 +242,12 @@ Jobs: TypeAlias = Annotated[int, MustBe("a whole number from 0 on; 0 takes all c
 Backend: TypeAlias = Literal["local", "dask", "ray"]
 """Where simulations run: processes of this machine, or a Dask or Ray cluster."""
 
+Carrying: TypeAlias = Literal["grpc", "gloo"]
+"""What carries bytes between processes: TensorFlow's gRPC, or PyTorch's gloo."""
+
+KerasBackend: TypeAlias = Annotated[str | None, MustBe("text such as 'jax'"), Typed(metavar="tensorflow|jax|torch")]
+"""What a Keras model runs on."""
+
 Scheduler: TypeAlias = Annotated[str | None, MustBe("the address of a cluster, such as 'tcp://127.0.0.1:8786'"), Typed(metavar="ADDRESS")]
 """Where a Dask or Ray cluster is."""
 
@@ -310,7 +316,7 @@ TfConfig: TypeAlias = Annotated[str | TfCluster, MustBe("a file, JSON, 'env', or
 """A TF_CONFIG or ClusterSpec: a file, the JSON itself, ``env`` for the environment variable, or what has been read."""
 
 
-Format: TypeAlias = Literal["scenario", "workload", "cluster", "device", "input", "result", "testbed-setting"]
+Format: TypeAlias = Literal["scenario", "workload", "cluster", "device", "input", "faults", "result", "testbed-setting"]
 """The formats of files."""
 
 

@@ -20,12 +20,13 @@ from simulator.base.file_kinds import kind_of_table, mistaken_table
 from simulator.base.short import Short
 from simulator.base.table import Table
 from simulator.base.text import counted, listed
-from simulator.catalogue.loading import load_cluster, load_input, load_scenario, load_workload, read_toml
+from simulator.catalogue.loading import NAMED, load_cluster, load_faults, load_input, load_scenario, load_workload, read_toml
 from simulator.results.results import Result
 from simulator.scenario import Scenario
 from simulator.spec.accelerator import Accelerator, load_accelerator
 from simulator.spec.cluster import Cluster
 from simulator.spec.input_pipeline import InputPipeline
+from simulator.spec.job import Faults
 from simulator.spec.workload import Workload
 
 if TYPE_CHECKING:
@@ -34,13 +35,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Catalogue", "Entry", "Kind", "schema_of", "schemas"]
 
-Kind: TypeAlias = Literal["workload", "cluster", "device", "input", "scenario"]
+Kind: TypeAlias = Literal["workload", "cluster", "device", "input", "fault", "scenario"]
 
 _KINDS: dict[Kind, catalog.Kind] = {
     "workload": "workloads",
     "cluster": "clusters",
     "device": "devices",
     "input": "inputs",
+    "fault": "faults",
     "scenario": "scenarios",
 }
 _FORMATS: dict[Format, type[BaseModel]] = {
@@ -49,6 +51,7 @@ _FORMATS: dict[Format, type[BaseModel]] = {
     "cluster": Cluster,
     "device": Accelerator,
     "input": InputPipeline,
+    "faults": Faults,
     "result": Result,
     "testbed-setting": TestbedSetting,
 }
@@ -56,12 +59,12 @@ _FORMATS: dict[Format, type[BaseModel]] = {
 
 @dataclass(frozen=True)
 class Entry:
-    """A workload, cluster, device or input pipeline that a scenario can name, or a scenario.
+    """A workload, cluster, device, input pipeline or file of faults that a scenario can name, or a scenario.
 
     Attributes
     ----------
     kind
-        Which of the five.
+        Which of the six.
     name
         By which scenarios name it; of a file that is in no catalogue its path.
     file
@@ -78,7 +81,7 @@ class Entry:
         return catalog.is_own(self.file)
 
     @property
-    def spec(self) -> Workload | Cluster | Accelerator | InputPipeline | Scenario:
+    def spec(self) -> Workload | Cluster | Accelerator | InputPipeline | Faults | Scenario:
         """All of it, every default filled in.
 
         Raises
@@ -90,6 +93,8 @@ class Entry:
             return load_workload(self.file)
         if self.kind == "input":
             return load_input(self.file)
+        if self.kind == "fault":
+            return load_faults(self.file)
         if self.kind == "scenario":
             return load_scenario(self.file)
         return load_cluster(self.file) if self.kind == "cluster" else load_accelerator(self.file)
@@ -126,7 +131,10 @@ class Entry:
         return " ".join(line.lstrip("# ").rstrip() for line in lines)
 
 
-def _particulars(spec: Workload | Cluster | Accelerator | InputPipeline) -> dict[str, Any]:
+def _particulars(spec: Workload | Cluster | Accelerator | InputPipeline | Faults) -> dict[str, Any]:
+    if isinstance(spec, Faults):
+        life_s = None if spec.preemption is None else spec.preemption.mtbf_s
+        return {"node_mtbf_s": spec.node_mtbf_s, "job_mtbf_s": spec.job_mtbf_s, "life_s": life_s, "rates_90": spec.rates_90}
     if isinstance(spec, InputPipeline):
         settings = {"parallel_calls": spec.parallel_calls, "prefetch": spec.prefetch, "shuffle_buffer": spec.shuffle_buffer}
         return {"device": spec.provenance.get("device", ""), **settings, "cached": spec.cached is not None}
@@ -177,7 +185,7 @@ class Catalogue(Short, Sequence[Entry]):
         kind = next((kind for kind in _KINDS if kind == found != "scenario"), None)
         if kind is None:
             is_other = mistaken_table(keys, path, None) or "is none of them"
-            raise ScenarioError(f"{path}: must be a workload, a cluster, a device or an input pipeline, but {is_other}")
+            raise ScenarioError(f"{path}: must be a workload, a cluster, a device, an input pipeline or a file of faults, but {is_other}")
         return Entry(kind, which, path)
 
     def to_frame(self) -> pd.DataFrame:
@@ -200,9 +208,11 @@ def schema_of(name: Format) -> dict[str, Any]:
     found = _FORMATS[name].model_json_schema()
     if name == "scenario":
         # in a file, `use` names a catalogue entry, and the section's own keys overlay it
-        for section in ("workload", "cluster", "input"):
+        for path in NAMED:
+            *outer, section = path.split(".")
+            keys = (found["$defs"][outer[0].capitalize()] if outer else found)["properties"]
             use = {"type": "string", "description": "name of a file of the catalogue, or a path; keys beside it overlay its own"}
             named = {"type": "object", "required": ["use"], "properties": {"use": use}}
-            written = found["properties"][section]
-            found["properties"][section] = {"anyOf": [named, written], "description": written.pop("description")}
+            written = keys[section]
+            keys[section] = {"anyOf": [named, written], "description": written.pop("description")}
     return found

@@ -321,7 +321,7 @@ def _strategy(figures: Figures) -> Iterator[Line]:
         table["servers"] = figures.servers
     yield "[strategy]", "how replicas share the work"
     yield from (_key(key, value, _OF_STRATEGY.get(key, "")) for key, value in table.items())
-    if "bucket_size_bytes" in its.model_fields:
+    if "bucket_size_bytes" in its.model_fields and its.model_fields["bucket_size_bytes"].default is None:
         yield _key("bucket_size", _BUCKET, _OF_STRATEGY["bucket_size"], out=True)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, NewType, Self
@@ -26,7 +27,7 @@ from simulator.spec.cluster import Cluster
 from simulator.spec.constants import Known, constants
 from simulator.spec.discrepancy import Discrepancy
 from simulator.spec.input_pipeline import InputPipeline, InputWork
-from simulator.spec.job import Job
+from simulator.spec.job import Faults, Job, Preemption
 from simulator.spec.training import Training
 from simulator.spec.workload import Workload
 from simulator.strategies.catalogue import AnyStrategy
@@ -386,12 +387,13 @@ def _check_job(scenario: Scenario, job: Job) -> None:
     if (taken := faults.preemption) is not None:
         if taken.of == "worker-nodes" and layout.servers_beside:
             raise ValueError('job.faults.preemption.of = "worker-nodes" needs servers on nodes of their own; here they are beside workers')
-        most = max((point.nodes for point in taken.available[:-1]), default=None)
-        needed = layout.worker_nodes if taken.of == "worker-nodes" else layout.nodes
-        if most is not None and most < needed and not faults.elastic and not (layout.servers and scenario.strategy.pace.asynchronous):
+        most = max((point.nodes for point in taken.available[:-1]), default=math.inf)
+        needed = _needed_nodes(scenario, faults, taken)
+        if most < needed:
             raise ValueError(
-                f"job.faults.preemption.available has {most} nodes at most, and all {needed} of the strategy must be there at once: "
-                "take fewer workers, or set job.faults.elastic"
+                f"job.faults.preemption.available has {most} node{'' if most == 1 else 's'} at most, and {needed} of the strategy's must "
+                "be there at once: take fewer workers, or set job.faults.elastic; with parameter servers on nodes of their own, "
+                'preemption.of = "worker-nodes"'
             )
     counts = {"worker": layout.processes, "server": layout.servers, "node": layout.nodes}
     for number, fault in enumerate(faults.trace):
@@ -401,6 +403,18 @@ def _check_job(scenario: Scenario, job: Job) -> None:
             )
     if faults.min_workers > layout.processes:
         raise ValueError(f"job.faults.min_workers ({faults.min_workers}) must be at most the workers there are ({layout.processes})")
+
+
+def _needed_nodes(scenario: Scenario, faults: Faults, taken: Preemption) -> int:
+    """Nodes, of those that may be taken and from the first on, with which the job goes on at least."""
+    layout = scenario.layout
+    of_workers = taken.of == "worker-nodes"
+    everything = layout.worker_nodes if of_workers else layout.nodes
+    goes_on = scenario.strategy.pace.asynchronous if layout.servers else faults.elastic
+    if not goes_on or (layout.servers and not of_workers and not layout.servers_beside):  # servers are on the last nodes
+        return everything
+    fewest = math.ceil(faults.min_workers * layout.replicas_per_process / layout.replicas_per_node)
+    return max(fewest, 0 if of_workers else layout.servers)
 
 
 def _check_training(scenario: Scenario) -> None:

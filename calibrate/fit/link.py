@@ -1,7 +1,7 @@
 """Fits the links of a cluster to a measurement file of transfers, with intervals and provenance.
 
-The names of paths (``grpc``, ``host-to-device``, ``device-to-host``, ``all-reduce-N``) are those that
-``calibrate/probes/transfers.py`` writes. What messages cost hosts is fitted in :mod:`calibrate.fit.server`.
+The names of paths (``grpc``, ``gloo``, ``host-to-device``, ``device-to-host``, ``all-reduce-N``) are those that
+``calibrate/probes/transfers.py`` and ``gloo_links.py`` write. What messages cost hosts is fitted in :mod:`calibrate.fit.server`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from calibrate.records import Transfer
 from simulator.base.errors import CalibrationError
 from simulator.base.text import format_rate, format_seconds, format_share
 from simulator.spec.cluster import CalibrationFitLink, Cluster, ClusterRange, Link, LinkPoint
+from simulator.spec.transport import Transport
 
 __all__ = ["fit_link"]
 
@@ -27,7 +28,10 @@ Array = NDArray[np.float64]
 _PARAMETERS = ("inter_node.latency_s", "inter_node.bandwidth_bytes_per_s")
 _TOLERANCE = 0.05
 """Of the times of a size around the line: beyond it they count linearly."""
-_NETWORK = "grpc"
+_NETWORKS = {"grpc": "TensorFlow's gRPC", "gloo": "PyTorch's gloo"}
+"""What carries bytes between processes."""
+_LEAST_SHARE = 0.05
+"""Of a byte's time that is the wire's, however long hosts work on it: they do so while others cross."""
 _ALL_REDUCE = "all-reduce-"
 _DEVICE_PATHS = ("host-to-device", "device-to-host")
 
@@ -49,7 +53,7 @@ def fit_link(measurements: Path, name: str, command: str = "", seed: int = 0) ->
     Returns
     -------
     Cluster
-        ``inter_node`` from the gRPC transfers; ``intra_node`` from copies between host and
+        ``inter_node`` from the transfers between processes; ``intra_node`` from copies between host and
         device, where there were any; 90% intervals and joint bootstrap draws.
 
     Raises
@@ -60,12 +64,15 @@ def fit_link(measurements: Path, name: str, command: str = "", seed: int = 0) ->
     measured = read_measurements(measurements)
     measured.check_probe("links", "a file of `paceline calibrate-link`")
     rng = np.random.default_rng(seed)
-    chain = _chain(measured, _NETWORK)
+    network = "gloo" if measured.header.arguments.get("carrier") == "gloo" else "grpc"
+    chain = _chain(measured, network)
     try:
         center, residual = _link_of(chain)
     except CalibrationError as error:
         raise CalibrationError(f"{measurements}: transfers between processes: {error}") from None
     draws = bootstrapped(lambda: _link_of(chain.resampled(rng))[0], "the transfers")
+    work = _work_of_hosts(measured, network)
+    whole, center, draws = center, _on_the_wire(center, work), np.apply_along_axis(_on_the_wire, 1, draws, work)
     bandwidths = np.append(np.quantile(draws[:, 1], [0.05, 0.95]), center[1])
     sizes, *_ = chain.points()
     notes = provenance([measured], command)
@@ -74,7 +81,7 @@ def fit_link(measurements: Path, name: str, command: str = "", seed: int = 0) ->
     on_device = _on_device(measured)
     cluster = Cluster(
         name=name,
-        description=f"TensorFlow's gRPC: {format_rate(center[1])}, {format_seconds(center[0])} per message",
+        description=f"{_NETWORKS[network]}: {format_rate(whole[1])}, {format_seconds(whole[0])} per message",
         basis="measured",
         inter_node=Link(latency_s=digits(center[0]), bandwidth_bytes_per_s=digits(center[1])),
         calibrated=ClusterRange(
@@ -90,7 +97,10 @@ def fit_link(measurements: Path, name: str, command: str = "", seed: int = 0) ->
         ),
         provenance=notes,
     )
-    found = {"intra_node": inside, "intra_device": on_device}
+    transport = None
+    if any(work):
+        transport = Transport(software="given", cpu_per_message_s=digits(work[0] / 2), copy_per_byte_s=digits(work[1] / 2))
+    found = {"intra_node": inside, "intra_device": on_device, "transport": transport}
     return cluster.model_copy(update={name: link for name, link in found.items() if link is not None})
 
 
@@ -112,11 +122,36 @@ def _link_of(chain: ChainSlope) -> tuple[Array, float]:
     return np.array([cost.base_, 1.0 / cost.slope_]), cost.relative_residual_
 
 
+def _work_of_hosts(measured: Measurements, path: str) -> tuple[float, float]:
+    """Processor seconds of a process for each message that it sends while it receives another, and for each of its bytes.
+
+    Of transfers that do not tell it, none. A half of it is each end's: so long a message is worked on before it stands for the link,
+    and after it has come.
+    """
+    records = [record for record in measured.of(Transfer) if record.path == path]
+    used_s = [one.cpu_s for one in records if one.cpu_s is not None]
+    if not used_s or len(used_s) < len(records):
+        return 0.0, 0.0
+    chain = ChainSlope().fit([one.size_bytes for one in records], [one.hops for one in records], [one.round for one in records], used_s)
+    sizes, seconds, errors = chain.points()
+    if len(sizes) < 2:
+        return 0.0, 0.0
+    cost = AffineCost(_TOLERANCE).fit(sizes, seconds, errors)
+    return max(cost.base_, 0.0), max(cost.slope_, 0.0)
+
+
+def _on_the_wire(link: Array, work: tuple[float, float]) -> Array:
+    """Latency and bandwidth of a link without what its hosts do meanwhile, of which not all can be its time."""
+    latency_s, bytes_per_s = link
+    each_byte_s = 1.0 / bytes_per_s
+    return np.array([max(latency_s - work[0], 0.0), 1.0 / max(each_byte_s - work[1], _LEAST_SHARE * each_byte_s)])
+
+
 def _inside(measured: Measurements) -> tuple[Link | None, dict[str, str]]:
     """The link inside a node, from the slower direction of the copies between host and device."""
     links: list[Link] = []
     notes: dict[str, str] = {}
-    for path in sorted({record.path for record in measured.of(Transfer)} - {_NETWORK}):
+    for path in sorted({record.path for record in measured.of(Transfer)} - {*_NETWORKS}):
         try:
             (latency, bandwidth), residual = _link_of(_chain(measured, path))
         except CalibrationError as error:

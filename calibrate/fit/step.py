@@ -159,8 +159,9 @@ def _fitted(
     model, batches = _model(measured), f"{table.batches[0]} to {table.batches[-1]}"
     return Workload(
         name=name,
-        description=f"{model or name}: batches of {batches} on {device}, TensorFlow {fingerprint.tensorflow}",
+        description=f"{model or name}: batches of {batches} on {device}, {fingerprint.software}",
         model=model,
+        backend=fingerprint.backend,
         precision=measured.header.arguments.get("precision", "float32"),
         **times.fields(),
         run_to_run_shared=digits(share) if share is not None else None,

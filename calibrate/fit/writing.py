@@ -17,7 +17,7 @@ import tomlkit
 from tomlkit.items import Array, Table
 
 from calibrate.measurements import Measurements
-from calibrate.records import Note, Ready, WarmUp
+from calibrate.records import FRAMEWORKS, Note, Ready, WarmUp
 from calibrate.xplane.steps import StepsOfProfile
 from simulator.base.outputs import Output, fitted_kind
 from simulator.base.text import format_bytes, format_rate, format_seconds
@@ -221,7 +221,7 @@ def provenance(runs: Sequence[Measurements], command: str) -> dict[str, str]:
         "runs": str(len(runs)),
         "measurements": " ".join(run.path.name for run in runs),
         "measurements_sha256": " ".join(run.sha256 for run in runs),
-        "tensorflow": fingerprint.tensorflow,
+        fingerprint.backend: getattr(fingerprint, fingerprint.backend),
         "python": fingerprint.python,
         "device": f"{fingerprint.device_name} ({fingerprint.device_kind})",
     }
@@ -238,9 +238,8 @@ def provenance(runs: Sequence[Measurements], command: str) -> dict[str, str]:
     if warm_up:
         facts["warm_up_steps"] = str(len(warm_up))
     if fingerprint.gpu_unseen:
-        facts["warning"] = (
-            f"this machine has a GPU ({', '.join(fingerprint.gpus_present)}) that TensorFlow did not see: measured on the CPU"
-        )
+        blind = FRAMEWORKS[fingerprint.backend]
+        facts["warning"] = f"this machine has a GPU ({', '.join(fingerprint.gpus_present)}) that {blind} did not see: measured on the CPU"
     facts.update(_remarks(measured))
     return {key: value for key, value in facts.items() if value}
 
@@ -284,15 +283,17 @@ def _remarks(measured: Measurements) -> dict[str, str]:
     remarks: dict[str, str] = {}
     ready = measured.of(Ready)
     if ready and not any(record.observed for record in ready):
-        remarks["gradients"] = (
-            "computed outside tf.function, where their order cannot be seen: each counts as ready at the end of the backward pass"
-        )
+        why = "come out of a compiled step at once" if measured.fingerprint.backend == "jax" else "computed outside tf.function"
+        remarks["gradients"] = f"{why}, where their order cannot be seen: each counts as ready at the end of the backward pass"
     for note in measured.of(Note):
         extra = note.model_extra or {}
         if extra.get("optimizer"):
             remarks["optimizer"] = str(extra["optimizer"])
         if extra.get("instrumented_without_xla"):
             remarks["split"] = "the steps split into forward, backward and apply ran without XLA; the step times are with it"
+        for key in ("split", "lacking"):
+            if extra.get(key):
+                remarks[key] = str(extra[key])
         if extra.get("remark"):
             remarks["remark"] = str(extra["remark"])
     if not measured.complete:

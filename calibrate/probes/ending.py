@@ -5,6 +5,7 @@ The statuses also stand in calibrate/probing.py, which acts on them; ``end`` and
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import sys
@@ -13,7 +14,7 @@ from typing import Any, Callable
 
 EXIT_FAILED = 3
 """Of the user's code, or of what the probe does."""
-EXIT_NO_TENSORFLOW = 4
+EXIT_NOT_INSTALLED = 4
 EXIT_USAGE = 5
 EXIT_TERMINATED = 128 + signal.SIGTERM
 
@@ -26,8 +27,12 @@ class Terminated(SystemExit):
     """SIGTERM came; the user's code ends a process with a plain SystemExit."""
 
 
-class NoTensorFlowError(ImportError):
-    """This Python has no TensorFlow."""
+class NotInstalledError(ImportError):
+    """This Python lacks a framework: ``tensorflow``, ``jax``, ``torch`` or ``keras`` (of version 3)."""
+
+    def __init__(self, framework: str, why: str) -> None:
+        super().__init__(why)
+        self.framework = framework
 
 
 def heed_sigterm() -> None:
@@ -41,11 +46,21 @@ def heed_sigterm() -> None:
 
 def tensorflow() -> Any:
     """The TensorFlow module."""
+    return framework("tensorflow")
+
+
+def framework(name: str) -> Any:
+    """The module of a framework: ``tensorflow``, ``jax`` or ``torch``.
+
+    Raises
+    ------
+    NotInstalledError
+        This Python does not have it.
+    """
     try:
-        import tensorflow as tf
+        return importlib.import_module(name)
     except ImportError as error:
-        raise NoTensorFlowError(str(error)) from error
-    return tf
+        raise NotInstalledError(name, str(error)) from error
 
 
 def let_import(target: str) -> None:
@@ -72,9 +87,9 @@ def recorded(measure: Callable[[], None], recorder: Any, target: str = "", said:
         measure()
         recorder.write("end")
         return 0
-    except NoTensorFlowError as error:
-        recorder.write("error", type=type(error.__cause__ or error).__name__, message=str(error), where="import tensorflow")
-        return EXIT_NO_TENSORFLOW
+    except NotInstalledError as error:
+        recorder.write("error", type=type(error.__cause__ or error).__name__, message=str(error), where="", lacks=error.framework)
+        return EXIT_NOT_INSTALLED
     except Terminated:
         recorder.write("error", type="SIGTERM", message="was ended by SIGTERM", where="")
         return EXIT_TERMINATED

@@ -1,4 +1,4 @@
-"""The fingerprint of what is measured on (machine, device, TensorFlow), and the choice of the device.
+"""The fingerprint of what is measured on (machine, device, framework), and the choice of the device.
 
 :func:`fingerprint` is the record of that name in calibrate/records.py; calibrate/fit/writing.py takes its fields by name.
 """
@@ -48,7 +48,7 @@ def _nvidia_smi() -> list[str]:
 
 
 def gpus_of_machine() -> list[str]:
-    """NVIDIA GPUs that the machine has, whether or not TensorFlow sees them."""
+    """NVIDIA GPUs that the machine has, whether or not a framework sees them."""
     named = _nvidia_smi()
     if named:
         return named
@@ -71,16 +71,27 @@ def choose_device(tf: Any, wanted: str | None) -> tuple[str, str]:
     (str, str)
         TensorFlow's name of it, and its kind (``CPU`` or ``GPU``).
     """
-    gpus = tf.config.list_physical_devices("GPU")
+    kind, index = chosen(wanted, len(tf.config.list_physical_devices("GPU")), "TensorFlow")
+    return f"/{kind}:{index}", kind
+
+
+def chosen(wanted: str | None, gpus: int, framework: str) -> tuple[str, int]:
+    """Kind (``CPU`` or ``GPU``) and number of the device that is asked for, where a framework sees so many GPUs.
+
+    Raises
+    ------
+    UsageError
+        There is no such device.
+    """
     if wanted is None:
         wanted = "GPU:0" if gpus else "CPU:0"
     kind, _, index = wanted.upper().lstrip("/").partition(":")
     index = index or "0"
     if kind not in ("CPU", "GPU") or not index.isdigit():
         raise UsageError(f"`device`: {wanted!r} must be CPU, GPU or GPU:INDEX")
-    if int(index) >= len(tf.config.list_physical_devices(kind)):
-        raise UsageError(f"`device`: {wanted!r}: TensorFlow sees {len(gpus)} GPU(s) here; choose another device, or repair the driver")
-    return f"/{kind}:{index}", kind
+    if int(index) >= (gpus if kind == "GPU" else 1):
+        raise UsageError(f"`device`: {wanted!r}: {framework} sees {gpus} GPU(s) here; choose another device, or repair the driver")
+    return kind, int(index)
 
 
 def compute_alike(tf: Any) -> None:
@@ -98,33 +109,39 @@ def compute_alike(tf: Any) -> None:
 def fingerprint(tf: Any, device: str, kind: str) -> dict[str, Any]:
     """Everything that a measured time may depend on, as plain data."""
     seen = tf.config.list_physical_devices("GPU")
-    present = gpus_of_machine()
     build = tf.sysconfig.get_build_info()
-    record: dict[str, Any] = {
+    record = {
         "tensorflow": tf.__version__,
         "keras": _keras_version(),
-        "python": platform.python_version(),
-        "executable": sys.executable,
-        "os": platform.platform(),
-        "device": device,
-        "device_kind": kind,
-        "device_name": cpu_model(),
-        "cpu": cpu_model(),
-        "cores": usable_cores(),
+        **of_machine(kind, int(device.rpartition(":")[2]), len(seen)),
         "intra_op_threads": tf.config.threading.get_intra_op_parallelism_threads() or _asked("TF_NUM_INTRAOP_THREADS"),
         "inter_op_threads": tf.config.threading.get_inter_op_parallelism_threads() or _asked("TF_NUM_INTEROP_THREADS"),
         "cuda": str(build.get("cuda_version", "")),
         "cudnn": str(build.get("cudnn_version", "")),
-        "driver": "",
-        "gpus_present": present,
-        "gpus_seen": len(seen),
-        "gpu_unseen": bool(present) and not seen,
     }
     if seen and kind == "GPU":
         details = tf.config.experimental.get_device_details(seen[int(device.rpartition(":")[2])])
         record["device_name"] = details.get("device_name", "GPU")
-        record["driver"] = present[0].rpartition(",")[2].strip() if present and "," in present[0] else ""
     return record
+
+
+def of_machine(kind: str, index: int, gpus_seen: int) -> dict[str, Any]:
+    """What of it does not depend on the framework, which sees so many GPUs."""
+    present = gpus_of_machine()
+    return {
+        "python": platform.python_version(),
+        "executable": sys.executable,
+        "os": platform.platform(),
+        "device": f"/{kind}:{index}",
+        "device_kind": kind,
+        "device_name": cpu_model(),
+        "cpu": cpu_model(),
+        "cores": usable_cores(),
+        "driver": present[0].rpartition(",")[2].strip() if kind == "GPU" and present and "," in present[0] else "",
+        "gpus_present": present,
+        "gpus_seen": gpus_seen,
+        "gpu_unseen": bool(present) and not gpus_seen,
+    }
 
 
 def _asked(name: str) -> int:

@@ -82,9 +82,9 @@ def serve(address: str) -> int:
         tf = ending.tensorflow()
         check_port(address)
         tf.distribute.Server({"serving": [address]}, job_name="serving", task_index=0)
-    except ending.NoTensorFlowError as error:
+    except ending.NotInstalledError as error:
         print(f"{sys.executable} cannot import TensorFlow: {error}", file=sys.stderr)
-        return ending.EXIT_NO_TENSORFLOW
+        return ending.EXIT_NOT_INSTALLED
     except Exception as error:
         print(str(error), file=sys.stderr)
         return ending.EXIT_FAILED

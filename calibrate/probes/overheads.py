@@ -128,25 +128,27 @@ def variables_of_step(tf: Any, step: Callable[[], Any]) -> list[Any]:
     return list(found.values())
 
 
-def checkpoints(tf: Any, state: Any, variables: list[Any], beside: str, recorder: Any) -> None:
+def checkpoints(state: Any, size_bytes: int, copied: Callable[[], list[Any]], beside: str, recorder: Any) -> None:
     """Write, synchronise, read and copy the state a few times, in a folder beside a file; nothing of it stays.
 
     Parameters
     ----------
     state
-        A ``tf.train.Checkpoint``.
-    variables
-        Those that an asynchronous checkpoint copies to the host before training goes on.
+        A ``tf.train.Checkpoint``, or what else has ``write(prefix)``, which returns what ``read`` takes.
+    size_bytes
+        Bytes of its variables, about.
+    copied
+        Copies them to the host, as an asynchronous checkpoint does before training goes on.
     """
     try:
         with disk_beside(beside) as folder:
-            _check_room(tf, variables, folder)
+            _check_room(size_bytes, folder)
             began = time.perf_counter()
             for index in range(CHECKPOINTS):
-                recorder.write("checkpoint", index=index, **_one(state, variables, folder))
+                recorder.write("checkpoint", index=index, **_one(state, copied, folder))
                 if time.perf_counter() - began > CHECKPOINTS_LIMIT_S:
                     break
-    except Exception as error:  # a full disk, or a state that TensorFlow cannot write
+    except Exception as error:  # a full disk, or a state that cannot be written
         unmeasured("checkpoint", error, recorder)
 
 
@@ -161,20 +163,24 @@ def disk_beside(out: str) -> Iterator[str]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _check_room(tf: Any, variables: list[Any], folder: str) -> None:
-    size = sum(math.prod(int(one) for one in variable.shape) * tf.as_dtype(variable.dtype).size for variable in variables)
+def bytes_of(tf: Any, variables: list[Any]) -> int:
+    """Bytes of variables of TensorFlow."""
+    return sum(math.prod(int(one) for one in variable.shape) * tf.as_dtype(variable.dtype).size for variable in variables)
+
+
+def _check_room(size: int, folder: str) -> None:
     free = shutil.disk_usage(folder).free
     if free < 2 * size:  # the user's disk must not be filled by a measurement
         raise OSError(f"{folder}: has {free / 2**20:.0f} MiB free, less than twice the {size / 2**20:.0f} MiB of a checkpoint")
 
 
 def write_state(state: Any, place: str) -> tuple[str, list[str], float]:
-    """Write a ``tf.train.Checkpoint`` into a new folder, until the disk has it.
+    """Write a state, as :func:`checkpoints` takes it, into a new folder, until the disk has it.
 
     Returns
     -------
     str, list of str, float
-        Its prefix, its files, and when TensorFlow had written it and the system still had to.
+        Its prefix, its files, and when the framework had written it and the system still had to.
     """
     os.makedirs(place, exist_ok=True)
     prefix = state.write(os.path.join(place, "state"))
@@ -184,9 +190,7 @@ def write_state(state: Any, place: str) -> tuple[str, list[str], float]:
     return prefix, files, written
 
 
-def _one(state: Any, variables: list[Any], folder: str) -> dict[str, Any]:
-    import numpy
-
+def _one(state: Any, copied: Callable[[], list[Any]], folder: str) -> dict[str, Any]:
     place = tempfile.mkdtemp(dir=folder)
     began = time.perf_counter()
     prefix, files, written = write_state(state, place)
@@ -196,13 +200,13 @@ def _one(state: Any, variables: list[Any], folder: str) -> dict[str, Any]:
     reading = time.perf_counter()
     state.read(prefix)
     read = time.perf_counter()
-    copies = [numpy.array(one) for one in variables]
-    copied = time.perf_counter()
+    copies = copied()
+    at_host = time.perf_counter()
     del copies
     shutil.rmtree(place)
     return {
         "size_bytes": size, "write_s": written - began, "sync_s": synchronised - written, "restore_s": read - reading, "cold": cold,
-        "snapshot_s": copied - read,
+        "snapshot_s": at_host - read,
     }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Measures real training steps; runs in the user's Python and knows only TensorFlow.
+"""Measures real training steps; runs in the user's Python. Here is TensorFlow; steps under JAX and PyTorch are in other_backends.py.
 
 What is measured is either a Keras model (``--model FILE.py:FUNCTION``) or a training
 step of the user's own (``--step FILE.py:FUNCTION``).
@@ -25,19 +25,12 @@ from __future__ import annotations
 
 import argparse
 import os
-import statistics
 import time
 from typing import Any, Callable
 
 from . import ending, environment, load, mirrored, overheads, training
 from .recorder import Recorder, progress
-
-WINDOW = 5
-WARM_UP_WINDOWS = 12
-WARM_UP_AGREEMENT = 0.05
-WARM_UP_LIMIT_S = 60.0
-FIRST_PAUSE_S = 0.1
-TOGETHER_LIMIT_S = 300.0
+from .timing import Timing, wait_for_all
 
 
 def _arguments() -> argparse.Namespace:
@@ -53,6 +46,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--launch", type=int, help="number of this launch of several processes at once")
     parser.add_argument("--cores", help="numbers of the cores to run on")
     parser.add_argument("--replicas", type=int, default=1, help="of MirroredStrategy, on as many logical devices; plain steps of a model")
+    parser.add_argument(
+        "--backend", choices=("tensorflow", "jax", "torch"), default="tensorflow", help="of Keras; the others: other_backends.py"
+    )
     parser.add_argument("--device")
     parser.add_argument("--precision", choices=("float32", "mixed_float16"), default="float32")
     parser.add_argument("--jit", action="store_true")
@@ -61,35 +57,24 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-class Probe:
+class Probe(Timing):
     """One run: builds the steps, then measures them in turn."""
 
     def __init__(self, tf: Any, arguments: argparse.Namespace, recorder: Any, device: str, kind: str, start_up: Any) -> None:
+        super().__init__(arguments, recorder)
         self.tf = tf
-        self.arguments = arguments
-        self.recorder = recorder
         self.device, self.kind = device, kind
         self.start_up = start_up
-        self.batches = [int(part) for part in arguments.batches.split(",")]
         self.model: Any = None
         self.watched_factory: Any = None
 
-    def _wait(self, result: Any) -> None:
+    def wait(self, result: Any) -> None:
         """Until the device has done all that was asked of it."""
         sync = getattr(self.tf.test.experimental, "sync_devices", None)
         if sync is not None:
             sync()
         elif tensors := [one for one in self.tf.nest.flatten(result) if hasattr(one, "numpy")]:
             tensors[0].numpy()
-
-    def _timed(self, step: Callable[[], Any]) -> float:
-        return self._clocked(step)[0]
-
-    def _clocked(self, step: Callable[[], Any]) -> tuple[float, float]:
-        """Seconds of a step, and processor seconds of all threads of this process in it."""
-        start, used = time.perf_counter(), time.process_time()
-        self._wait(step())
-        return time.perf_counter() - start, time.process_time() - used
 
     def plain_steps(self) -> dict[int, Callable[[], Any]]:
         """The step as the user wrote it, for each batch size."""
@@ -130,66 +115,6 @@ class Probe:
         finally:
             self.tf.function = original
 
-    def warm_up(self, batch: int, step: Callable[[], Any]) -> None:
-        """Step until the medians of two windows in a row agree; the first step traces."""
-        began = time.perf_counter()
-        previous = None
-        for window in range(WARM_UP_WINDOWS + 1):
-            times = [self._timed(step) for _ in range(1 if window == 0 else WINDOW)]
-            for seconds in times:
-                self.recorder.write("warmup", batch=batch, seconds=seconds)
-            if window == 0:
-                continue
-            median = statistics.median(times)
-            if previous is not None and abs(median - previous) <= WARM_UP_AGREEMENT * previous:
-                return
-            if time.perf_counter() - began > WARM_UP_LIMIT_S:
-                return
-            previous = median
-
-    def time_plain(self, steps: dict[int, Callable[[], Any]], total: int) -> None:
-        """Rounds over all batch sizes, so that a drift of the machine touches all alike.
-
-        A round that something else disturbed is measured again, later and later, since what
-        disturbs often passes; both are kept.
-        """
-        rounds = max(1, min(self.arguments.rounds, self.arguments.steps // 2))
-        repeats = min(self.arguments.repeats, (rounds + 1) // 2)
-        watch, judge = load.Watch(), load.Judge()
-        usual: dict[int, float] = {}
-        done = turn = repeated = wanted = 0
-        while wanted < rounds:
-            share = self.arguments.steps * (wanted + 1) // rounds - self.arguments.steps * wanted // rounds
-            watch.begin()
-            means = {batch: self._round_of(batch, step, turn, share) for batch, step in steps.items()}
-            seen = watch.end()
-            for batch, mean in means.items():
-                usual.setdefault(batch, mean)
-            why = judge.round(seen, statistics.mean(means[batch] / usual[batch] for batch in means))
-            self.recorder.write("load", stage="round", round=turn, why=why, **seen)
-            turn += 1
-            if why and repeated < repeats:
-                progress(done, total, "measured again: " + why)
-                time.sleep(FIRST_PAUSE_S * 2**repeated)
-                repeated += 1
-                continue
-            wanted += 1
-            done += share * len(steps)
-            progress(done, total, f"round {wanted} of {rounds}")
-        together = judge.all_rounds()
-        if together is not None:
-            self.recorder.write("load", stage="rounds", **together)
-
-    def _round_of(self, batch: int, step: Callable[[], Any], turn: int, count: int) -> float:
-        """Time some steps of one batch size; returns their mean."""
-        self._timed(step)  # the first after a change of batch size finds cold caches
-        times = []
-        for _ in range(count):
-            seconds, cpu_s = self._clocked(step)
-            times.append(seconds)
-            self.recorder.write("step", batch=batch, round=turn, seconds=seconds, cpu_s=cpu_s)
-        return statistics.mean(times)
-
     def peak_memory(self, steps: dict[int, Callable[[], Any]]) -> None:
         """Peak bytes of one step, where the device counts them."""
         if self.kind != "GPU":
@@ -198,7 +123,7 @@ class Probe:
         for batch, step in steps.items():
             try:
                 self.tf.config.experimental.reset_memory_stats(name)
-                self._timed(step)
+                self.timed(step)
                 peak = self.tf.config.experimental.get_memory_info(name)["peak"]
             except (ValueError, AttributeError, KeyError):
                 return
@@ -221,21 +146,21 @@ class Probe:
 
         # one set of clocks a batch size: a step of the user's own may make new variables for each
         stamps = {batch: Stamps(self.tf, barrier=self.kind == "CPU") for batch in self.batches}
-        count = max(10, min(20, self.arguments.steps))
+        count = self.split_steps
         steps = {}
         for batch, clocks in stamps.items():
             with clocks.watching():
                 steps[batch] = self.instrumented_step(batch)
                 for _ in range(3):
                     clocks.reset()
-                    self._wait(steps[batch]())
+                    self.wait(steps[batch]())
         for index in range(count):
             for batch, clocks in stamps.items():
                 clocks.reset()
                 with clocks.watching():
                     # the clocks inside the step tell the time since the epoch, so must these
                     start = time.time()
-                    self._wait(steps[batch]())
+                    self.wait(steps[batch]())
                     end = time.time()
                 self._write_split(batch, index, start, end, clocks)
                 done += 1
@@ -260,7 +185,7 @@ class Probe:
         from . import layers
         from .stamps import Stamps
 
-        count = max(10, min(20, self.arguments.steps))
+        count = self.split_steps
         stamps = {batch: Stamps(self.tf, barrier=False) for batch in self.batches}
         passes = layers.Passes(self.tf, self.model)
         passes.write_sizes(self.recorder, self.batches)
@@ -268,7 +193,7 @@ class Probe:
         for index in range(-3, count):
             for batch, step in timed.items():
                 stamps[batch].reset()
-                self._wait(step())
+                self.wait(step())
                 if index < 0:
                     continue
                 forward, backward = passes.seconds(stamps[batch].times())
@@ -279,10 +204,10 @@ class Probe:
     def beside_steps(self, step: Callable[[], Any]) -> None:
         """Ends of iterators; first evaluations, where the model is known; and checkpoints."""
         recorder = self.recorder
-        overheads.iterator_ends(self.tf, step, self._timed, recorder)
+        overheads.iterator_ends(self.tf, step, self.timed, recorder)
         if self.model is not None:
             batch = self.batches[0]
-            overheads.evaluation(self.model.evaluation(batch, self.device, self.arguments.jit), self._timed, batch, recorder)
+            overheads.evaluation(self.model.evaluation(batch, self.device, self.arguments.jit), self.timed, batch, recorder)
             state, variables = self.model.state()
         else:
             try:
@@ -291,7 +216,10 @@ class Probe:
                 overheads.unmeasured("checkpoint", error, recorder)
                 return
             state = self.tf.train.Checkpoint(variables=variables)
-        overheads.checkpoints(self.tf, state, variables, self.arguments.out, recorder)
+        import numpy
+
+        size_bytes = overheads.bytes_of(self.tf, variables)
+        overheads.checkpoints(state, size_bytes, lambda: [numpy.array(one) for one in variables], self.arguments.out, recorder)
 
     def _variables(self, stamps: Any) -> int:
         if not stamps.sources:
@@ -320,7 +248,7 @@ class Probe:
 
     def run(self) -> None:
         """Everything, the most valuable first."""
-        count = max(10, min(20, self.arguments.steps))
+        count = self.split_steps
         total = len(self.batches) * (self.arguments.steps + count * (2 if self.arguments.layers else 1))
         progress(0, total, "build and warm up")
         steps = self.plain_steps()
@@ -348,18 +276,6 @@ class Probe:
         self.count(steps)
 
 
-def wait_for_all(together: str) -> None:
-    """Until as many processes as belong together have come here: each leaves a file in the folder."""
-    folder, process, processes = together.rsplit(":", 2)
-    with open(os.path.join(folder, process), "x", encoding="ascii"):
-        pass
-    began = time.monotonic()
-    while len(os.listdir(folder)) < int(processes):
-        if time.monotonic() - began > TOGETHER_LIMIT_S:
-            raise TimeoutError(f"the other processes of this launch did not begin within {TOGETHER_LIMIT_S:g} s")
-        time.sleep(0.01)
-
-
 def main() -> int:
     """Run the probe; the exit status tells the parent who is at fault."""
     arguments = _arguments()
@@ -372,6 +288,11 @@ def main() -> int:
     ending.let_import(target)
 
     def measure() -> None:
+        if arguments.backend != "tensorflow":
+            from . import other_backends
+
+            other_backends.measure(arguments, recorder, start_up, before)
+            return
         tf = ending.tensorflow()
         if arguments.replicas > 1:
             mirrored.split(tf, arguments.replicas)

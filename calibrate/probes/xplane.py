@@ -17,7 +17,7 @@ import os
 import sys
 from typing import Any, Iterator
 
-from .ending import EXIT_NO_TENSORFLOW, EXIT_USAGE
+from .ending import EXIT_NOT_INSTALLED, EXIT_USAGE
 
 INSTEAD = "profile again, or name another run with `profile_run`"
 
@@ -112,7 +112,7 @@ def main() -> int:
         classes = _classes()
     except Exception as error:  # whatever a broken installation raises
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
-        return EXIT_NO_TENSORFLOW
+        return EXIT_NOT_INSTALLED
     with open(arguments.out, "w", encoding="utf-8") as out:
         for path in arguments.files:
             space = classes.XSpace()

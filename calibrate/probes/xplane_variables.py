@@ -16,7 +16,7 @@ import sys
 from typing import Any
 
 from . import training
-from .ending import EXIT_FAILED, EXIT_NO_TENSORFLOW, EXIT_USAGE, UsageError
+from .ending import EXIT_FAILED, EXIT_NOT_INSTALLED, EXIT_USAGE, UsageError
 
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")  # names and shapes need no device
 
@@ -130,7 +130,7 @@ def main() -> int:
         import tensorflow as tf
     except Exception as error:  # whatever a broken installation raises
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
-        return EXIT_NO_TENSORFLOW
+        return EXIT_NOT_INSTALLED
     try:
         if arguments.model:
             rows, order = built(tf, arguments.model), "creation"

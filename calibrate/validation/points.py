@@ -27,7 +27,7 @@ from simulator.results.results import Result
 from simulator.scenario import Scenario
 from simulator.strategies.catalogue import kind_of
 
-__all__ = ["COLUMNS", "Setting", "Unit", "base_scenario", "compared", "read_points", "scenarios_at"]
+__all__ = ["COLUMNS", "Setting", "Unit", "base_scenario", "compared", "is_points", "read_points", "scenarios_at"]
 
 COLUMNS = {
     "workers": "worker processes that trained (replicas under MirroredStrategy)",
@@ -71,6 +71,17 @@ class Setting(Spec):
         if self.batch is not None:
             parts.append(f"batch {self.batch:,}")
         return ", ".join(parts)
+
+
+def is_points(path: Path) -> bool:
+    """Whether the first line of a file names the columns that a table of measured points must have."""
+    try:
+        with path.open("rb") as file:
+            first = file.readline(_MOST_BYTES).decode("utf-8-sig", "replace")
+    except OSError:
+        return False  # whoever reads it says why
+    names = {name.strip().lower() for name in re.split("[,;\t]", first)}
+    return names.issuperset(_REQUIRED) and names.issubset(COLUMNS)
 
 
 def read_points(path: Path) -> tuple[Setting, ...]:

@@ -1,12 +1,13 @@
 """Machines that were rented and taken away: which law their lifetimes follow, and jobs that went on with those that were left.
 
-``python -m evidence.published.rented`` prints both tables of docs/rented-machines.md.
+``python -m evidence.published.rented`` prints the tables of docs/rented-machines.md.
 """
 
 from __future__ import annotations
 
 import csv
 import math
+import random
 import statistics
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,8 +19,28 @@ from evidence.published.scenarios import cases_of
 from evidence.published.tables import Tables, data_file, load_tables
 from simulator import simulate
 from simulator.catalogue.loading import scenario_from_table
+from simulator.spec.figures import Estimate
 
-__all__ = ["SERIES", "WATCHED", "Law", "Machine", "Preempted", "fitted", "job_rows", "job_table", "lifetimes", "main", "preempted_jobs"]
+__all__ = [
+    "LAWS",
+    "SERIES",
+    "WATCHED",
+    "Foretold",
+    "Law",
+    "Machine",
+    "Preempted",
+    "billed_usd",
+    "fitted",
+    "foretold",
+    "job_rows",
+    "job_table",
+    "kept_back",
+    "lifetimes",
+    "log_likelihood",
+    "main",
+    "preempted_jobs",
+    "spot_table",
+]
 
 SERIES = "transient-k80-resnet-32-on-demand"
 """Whose row of one machine every job is predicted from."""
@@ -28,6 +49,13 @@ WATCHED = ("K80, busy", "K80, idle")
 """Machines that were rented to see how long they live."""
 _STEPS = 64_000
 _NEVER_BACK_S = 1e7
+_DAY_S = 86_400.0
+_REPLICATIONS = 100
+_USD_PER_HOUR = {"machine": 0.2556, "server": 0.14292}
+"""Of a preemptible machine with a K80, and of a server: `terms` and `server_price` of models/clusters/gce-k80-1.toml."""
+_SEED = 20180521
+LAWS = ("Weibull", "exponential", "nothing taken")
+"""What the jobs are foretold with: the law of the catalogue, and two plain ones."""
 _SHORTEST_H = 0.5 / 60
 """Lifetimes are given in minutes at best: one of none lasted some part of one."""
 _SHAPES = [number / 100 for number in range(20, 301)]
@@ -106,8 +134,20 @@ def _of_shape(machines: Sequence[Machine], shape: float) -> tuple[float, Law]:
     hours = [max(machine.hours, _SHORTEST_H) for machine in machines]
     taken = [each for each, machine in zip(hours, machines, strict=True) if machine.taken]
     scale = (math.fsum(each**shape for each in hours) / len(taken)) ** (1.0 / shape)
-    likelihood = math.fsum(math.log(shape / scale) + (shape - 1.0) * math.log(each / scale) for each in taken) - len(taken)
-    return likelihood, Law(scale * math.gamma(1.0 + 1.0 / shape), shape)
+    law = Law(scale * math.gamma(1.0 + 1.0 / shape), shape)
+    return log_likelihood(machines, law), law
+
+
+def log_likelihood(machines: Iterable[Machine], law: Law) -> float:
+    """Logarithm of the likelihood of these lifetimes: the law's density at those that were taken, its share that lives at the others."""
+    scale = law.mean_h / math.gamma(1.0 + 1.0 / law.shape)
+    found = []
+    for machine in machines:
+        since = max(machine.hours, _SHORTEST_H) / scale
+        found.append(-(since**law.shape))
+        if machine.taken:
+            found.append(math.log(law.shape / scale) + (law.shape - 1.0) * math.log(since))
+    return math.fsum(found)
 
 
 def job_table(job: Preempted, scenario: dict[str, Any]) -> dict[str, Any]:
@@ -119,11 +159,7 @@ def job_table(job: Preempted, scenario: dict[str, Any]) -> dict[str, Any]:
 
 def job_rows(jobs: Iterable[Preempted], tables: Tables | None = None) -> tuple[Compared, ...]:
     """Seconds of jobs beside predictions from the row of one machine, and beside those of a job from which nothing is taken."""
-    tables = load_tables() if tables is None else tables
-    case, rows = next(each for each in cases_of(tables) if each[0].series.id == SERIES)
-    table = case.series.table
-    scenarios, _ = tables_of(case, rows, left_out(tables.home).get(table, {}), table)
-    by_workers = {row.replicas: scenario for row, scenario in zip(rows, scenarios, strict=True)}
+    by_workers = _scenarios_of(load_tables() if tables is None else tables)
     return tuple(_compared(job, by_workers[job.workers]) for job in jobs)
 
 
@@ -142,9 +178,74 @@ def _compared(job: Preempted, scenario: dict[str, Any]) -> Compared:
     )
 
 
+# -- jobs of which nobody knows beforehand what they will lose ------------------------------------
+
+
+class Foretold(NamedTuple):
+    """Jobs of so many workers, by a law of the machines' lives: seconds, US dollars, and workers that one of them loses."""
+
+    law: str
+    workers: int
+    seconds: Estimate
+    median_s: float
+    cost_usd: Estimate
+    lost: float
+
+
+def kept_back(jobs: Sequence[Preempted]) -> tuple[Preempted, ...]:
+    """Half of the jobs of each number of workers, drawn by a fixed seed."""
+    draw = random.Random(_SEED)  # noqa: S311 - no secret
+    groups = ([job for job in jobs if job.workers == workers] for workers in sorted({job.workers for job in jobs}))
+    return tuple(job for group in groups for job in sorted(draw.sample(group, len(group) // 2)))
+
+
+def spot_table(law: str, scenario: dict[str, Any]) -> dict[str, Any]:
+    """The scenario of a job on preemptible machines: as of :func:`job_table`, with a law in place of what was taken from it.
+
+    A machine that is taken is not replaced that day, as in these jobs; the server is on one that nobody takes.
+    """
+    taken: dict[str, Any] = {"of": "worker-nodes", "replacement_s": _DAY_S}
+    faults: dict[str, Any] = {"use": "gce-k80-preemptible", "preemption": taken}
+    if law == "exponential":
+        mean_h = fitted((each for each in lifetimes() if each.kind in WATCHED), 1.0).mean_h
+        faults = {"preemption": {**taken, "mtbf": f"{mean_h} h", "shape": 1.0, "most": "24 h"}}
+    job: dict[str, Any] = {"samples": _STEPS * scenario["workload"]["batch_per_replica"]}
+    price = {"usd_per_node_hour": _USD_PER_HOUR["machine"], "source": "as terms of the cluster's price have it"}
+    return {
+        **scenario,
+        "cluster": {**scenario["cluster"], "price": price},
+        "run": {**scenario["run"], "replications": _REPLICATIONS},
+        "job": job if law == "nothing taken" else {**job, "faults": faults},
+    }
+
+
+def foretold(workers: int, law: str, tables: Tables | None = None) -> Foretold:
+    """Jobs of so many workers, from the on-demand row of one machine and a law of lives: nothing of any such job is used."""
+    scenario = _scenarios_of(load_tables() if tables is None else tables)[workers]
+    job = simulate(scenario_from_table(spot_table(law, scenario), SERIES)).job
+    assert job is not None
+    assert job.cost_usd is not None
+    median_s = job.samples / statistics.median(job.samples_per_s_of_each_replication)
+    return Foretold(law, workers, job.time_s, median_s, job.cost_usd, job.faults)
+
+
+def _scenarios_of(tables: Tables) -> dict[int, dict[str, Any]]:
+    """By numbers of workers, from the row of one machine."""
+    case, rows = next(each for each in cases_of(tables) if each[0].series.id == SERIES)
+    table = case.series.table
+    scenarios, _ = tables_of(case, rows, left_out(tables.home).get(table, {}), table)
+    return {row.replicas: scenario for row, scenario in zip(rows, scenarios, strict=True)}
+
+
+def billed_usd(job: Preempted) -> float:
+    """All machines until the job ended, those that were taken until then."""
+    hours = job.workers * job.seconds - math.fsum(job.seconds - max(at_s, 0.0) for _, at_s in job.taken)
+    return (hours * _USD_PER_HOUR["machine"] + job.seconds * _USD_PER_HOUR["server"]) / 3600.0
+
+
 def main() -> None:
     """Print lifetimes beside their laws, and jobs beside their predictions."""
-    sys.stdout.writelines(f"{line}\n" for line in (*_of_lifetimes(), *_of_jobs()))
+    sys.stdout.writelines(f"{line}\n" for line in (*_of_lifetimes(), *_of_jobs(), *_of_laws()))
 
 
 def _of_lifetimes() -> Iterator[str]:
@@ -154,6 +255,15 @@ def _of_lifetimes() -> Iterator[str]:
     for hours in (1, 3, 6, 12, 18, 23, 24):
         seen = sum(machine.hours >= hours for machine in watched) / len(watched)
         yield f"| {hours} h | {seen:.0%} | " + " | ".join(f"{law.alive(hours):.0%}" for law in laws) + " |"
+    draw = random.Random(_SEED)  # noqa: S311 - no secret
+    kept = set(draw.sample(range(len(watched)), len(watched) // 2))
+    known, unseen = ([each for number, each in enumerate(watched) if (number in kept) == back] for back in (False, True))
+    for law in (fitted(known, 1.0), fitted(known)):
+        expected = math.fsum(1.0 - law.alive(each.hours) for each in unseen)
+        yield (
+            f"half of them: mean {law.mean_h:.0f} h, shape {law.shape:g}; of the other half {sum(each.taken for each in unseen)} taken, "
+            f"{expected:.1f} by the law, logarithm of the likelihood {log_likelihood(unseen, law):.1f}"
+        )
     for kind in ("K80, job of 2", "K80, job of 8"):
         its = [each for each in lifetimes() if each.kind == kind]
         due = " | ".join(f"{math.fsum(1.0 - law.alive(each.hours) for each in its):.1f}" for law in laws)
@@ -171,6 +281,37 @@ def _of_jobs() -> Iterator[str]:
         seconds = statistics.median(each.seconds for each in whole)
         its = row.predicted.mean
         yield f"| {workers} workers, median of {len(whole)} runs | 0 | {seconds:,.0f} | {its:,.0f} | {its / seconds - 1:+.1%} | |"
+
+
+def _of_laws() -> Iterator[str]:
+    jobs = preempted_jobs()
+    kept = set(kept_back(jobs))
+    on_demand = {row.replicas: row for row in next(each for each in cases_of(load_tables()) if each[0].series.id == SERIES)[1]}
+    for workers in (2, 8):
+        laws = [foretold(workers, law) for law in LAWS]
+        of_updates_s = _STEPS * on_demand[workers].batch_per_replica
+        yield f"{workers} workers, on demand: {statistics.fmean(of_updates_s / rate for rate in on_demand[workers].throughput):,.0f} s"
+        parts = {"open": [job for job in jobs if job not in kept], "kept back": [job for job in jobs if job in kept], "all": jobs}
+        for name, part in parts.items():
+            its = [job for job in part if job.workers == workers]
+            seconds, usd = [job.seconds for job in its], [billed_usd(job) for job in its]
+            yield f"{workers} workers, {name}: {len(its)} jobs, {sum(len(job.taken) for job in its) / len(its):.2f} lost a job"
+            for law in laws:
+                yield " | ".join((
+                    f"| {law.law}", f"{law.lost:.2f}",
+                    f"{_beside(law.median_s, statistics.median(seconds))}", f"{_beside(law.seconds.mean, statistics.fmean(seconds))}",
+                    _covered(law.seconds, seconds, "{:,.0f} s"), f"{_beside(law.cost_usd.mean, statistics.fmean(usd), '{:.2f}')}",
+                    f"{_covered(law.cost_usd, usd, '${:.2f}')} |",
+                ))  # fmt: skip
+
+
+def _beside(predicted: float, measured: float, how: str = "{:,.0f}") -> str:
+    return f"{how.format(predicted)} for {how.format(measured)} ({predicted / measured - 1:+.1%})"
+
+
+def _covered(interval: Estimate, values: Sequence[float], how: str) -> str:
+    inside = sum(interval.low <= value <= interval.high for value in values)
+    return f"{how.format(interval.low)} to {how.format(interval.high)}, {inside} of {len(values)}"
 
 
 if __name__ == "__main__":

@@ -6,8 +6,6 @@ from keras import layers
 
 def build():
     """Return (model, loss, input specification)."""
-    import tensorflow as tf
-
     model = keras.Sequential(
         [
             keras.Input((32, 32, 3)),
@@ -23,4 +21,4 @@ def build():
         name="cnn",
     )
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    return model, loss, (tf.TensorSpec((32, 32, 3), tf.float32), tf.TensorSpec((), tf.int32))
+    return model, loss, (keras.InputSpec(shape=(32, 32, 3), dtype="float32"), keras.InputSpec(shape=(), dtype="int32"))

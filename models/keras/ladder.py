@@ -30,8 +30,6 @@ class Widen(keras.layers.Layer):
 
 def build(megabytes, count=LAYERS):
     """Return (model, loss, input specification) of so many megabytes in so many matrices."""
-    import tensorflow as tf
-
     rows = megabytes * 2**20 // (4 * WIDTH * count)
     hidden = inputs = keras.Input((WIDTH,))
     for index in range(count):
@@ -40,7 +38,7 @@ def build(megabytes, count=LAYERS):
         hidden = keras.layers.Dense(WIDTH, activation=None if last else "relu", use_bias=False, name=f"layer_{index}")(wide)
     model = keras.Model(inputs, hidden, name=f"ladder_{megabytes}mb")
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    return model, loss, (tf.TensorSpec((WIDTH,), tf.float32), tf.TensorSpec((), tf.int32))
+    return model, loss, (keras.InputSpec(shape=(WIDTH,), dtype="float32"), keras.InputSpec(shape=(), dtype="int32"))
 
 
 def __getattr__(name):

@@ -5,8 +5,6 @@ import keras
 
 def build():
     """Return (model, loss, input specification)."""
-    import tensorflow as tf
-
     model = keras.applications.ResNet50(weights=None, input_shape=(224, 224, 3), classes=1000, classifier_activation=None)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    return model, loss, (tf.TensorSpec((224, 224, 3), tf.float32), tf.TensorSpec((), tf.int32))
+    return model, loss, (keras.InputSpec(shape=(224, 224, 3), dtype="float32"), keras.InputSpec(shape=(), dtype="int32"))

@@ -19,8 +19,6 @@ def _block(x, filters, stride, name):
 
 def build():
     """Return (model, loss, input specification)."""
-    import tensorflow as tf
-
     inputs = keras.Input((32, 32, 3))
     x = layers.Conv2D(16, 3, padding="same", activation="relu", name="stem")(inputs)
     for number, (filters, stride) in enumerate(((16, 1), (16, 1), (32, 2), (32, 1), (64, 2), (64, 1)), start=1):
@@ -28,4 +26,4 @@ def build():
     x = layers.GlobalAveragePooling2D(name="pool")(x)
     model = keras.Model(inputs, layers.Dense(10, name="classes")(x), name="resnet_small")
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    return model, loss, (tf.TensorSpec((32, 32, 3), tf.float32), tf.TensorSpec((), tf.int32))
+    return model, loss, (keras.InputSpec(shape=(32, 32, 3), dtype="float32"), keras.InputSpec(shape=(), dtype="int32"))

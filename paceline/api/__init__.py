@@ -25,6 +25,7 @@ from paceline.api.calibrating import (
     read_profiles,
     serve_link,
 )
+from paceline.api.diagnosing import why
 from paceline.api.learning import learn, plan_to_target
 from paceline.api.looking_up import models, schema
 from paceline.api.predicting import advise, compare, load, memory, observe, plan, preview, report, simulate, sweep
@@ -37,5 +38,5 @@ __all__ = [
     "memory", "models", "new_scenario", "observe", "plan",
     "plan_to_target", "preview", "read_matrix", "read_profiles", "read_tf_config", "refit", "report",
     "scenario_of_tf_config", "schema", "serve_link", "simulate", "sweep", "testbed", "testbed_fit", "testbed_predict", "testbed_read",
-    "validate", "validate_matrix", "watch",
+    "validate", "validate_matrix", "watch", "why",
 ]  # fmt: skip

@@ -7,18 +7,21 @@ Parameters, defaults and docstrings are also the options and the help of the ``c
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from paceline.arguments import (
     Address,
+    Carrying,
     Command,
     Count,
     File,
     Folder,
     Force,
     Function,
+    KerasBackend,
     MustBe,
     Name,
     Numbers,
@@ -33,6 +36,7 @@ from paceline.arguments import (
     checked,
 )
 from simulator.base.errors import InputError
+from simulator.base.validation_errors import quoted
 
 if TYPE_CHECKING:
     from calibrate.xplane.profiles import Profiled
@@ -67,6 +71,7 @@ def calibrate(
     accept_disturbed: bool = False,
     python: Python = None,
     device: Annotated[str, MustBe("text such as 'CPU' or 'GPU:1'")] | None = None,
+    keras_backend: KerasBackend = None,
     precision: Precision = "float32",
     jit: bool = False,
     layers: bool = False,
@@ -83,8 +88,8 @@ def calibrate(
 ) -> Workload:
     """Measure a real training step on the device at hand, and fit a workload to it; or fit what was measured before.
 
-    TensorFlow runs in child processes. Raw measurements are kept, and never overwritten. It warns of
-    what makes times doubtful: a GPU that TensorFlow does not see, or disturbed measurements that were accepted.
+    The model runs in child processes. Raw measurements are kept, and never overwritten. It warns of
+    what makes times doubtful: a GPU that the framework does not see, or disturbed measurements that were accepted.
 
     Parameters
     ----------
@@ -95,7 +100,7 @@ def calibrate(
         Name of the workload: letters, digits and ``. _ + -``; a scenario names it with ``use``.
     step
         Your own training step, in place of a model: ``FUNCTION(batch_size)`` returns a function without arguments that makes one
-        whole step (tf.GradientTape and optimizer) and returns its loss.
+        whole step (tf.GradientTape and optimizer) and returns its loss. Under torch it calls ``backward()``; under jax there is none.
     from_measurements
         Do not measure; fit the measurement files of an earlier calibration again, all of them.
     batches
@@ -117,9 +122,12 @@ def calibrate(
 
         ``provenance["disturbed"]`` keeps the warning.
     python
-        A Python that has TensorFlow and your model's packages; left out: the one that runs Paceline.
+        A Python that has your model's packages and its backend; left out: the one that runs Paceline.
     device
         Device to measure on: CPU, GPU or GPU:INDEX; left out: the first GPU, else the CPU.
+    keras_backend
+        Backend of Keras to measure the model under: tensorflow, jax or torch; left out: what the variable KERAS_BACKEND says, else
+        tensorflow. input_spec may be a keras.InputSpec under each. Layers, jit and noise_scale go with tensorflow alone.
     precision
         Numbers that a step computes with: float32 or mixed_float16.
     jit
@@ -187,6 +195,11 @@ def calibrate(
         raise InputError(f"`at_once={at_once}`: nothing is measured where `from_measurements` is given; leave it out")
     if layers and model is None:
         raise InputError("`layers=True`: needs `model`: of a training step of your own, or of what was measured, no layers can be seen")
+    backend = keras_backend or os.environ.get("KERAS_BACKEND") or "tensorflow"
+    if noise_scale is not None and backend != "tensorflow":
+        raise InputError(
+            f"`noise_scale`: gradients are measured under TensorFlow alone, and the backend is {quoted(backend)}; leave one of them out"
+        )
     output = _target(out, WORKLOAD, force=force)
     made_by = command or f"paceline.calibrate({target or [str(file) for file in from_measurements] or noise_scale!r}, name={name!r})"
     known = _known_workload(name, output) if not sources else None
@@ -203,8 +216,8 @@ def calibrate(
     else:
         workload = calibrate_step(
             target, name, command=made_by, custom=model is None, batches=sorted(batches), steps=steps, runs=runs, at_once=at_once,
-            launches=launches, accept_disturbed=accept_disturbed, device=device, precision=precision, jit=jit, layers=layers, python=python,
-            timeout_s=timeout_s, folder=Path(measurements), progress=progress,
+            launches=launches, accept_disturbed=accept_disturbed, device=device, keras_backend=backend, precision=precision, jit=jit,
+            layers=layers, python=python, timeout_s=timeout_s, folder=Path(measurements), progress=progress,
         )  # fmt: skip
     workload = workload if noise is None else with_noise_scale(workload, noise)
     _warn_of_measurements(workload.provenance)
@@ -437,6 +450,7 @@ def calibrate_link(
     | None = None,
     rounds: Annotated[int, MustBe("a whole number from 2 on", least=2)] = 7,
     logical_devices: Annotated[int, MustBe("a whole number from 2 to 64", least=2, most=64)] | None = None,
+    carrier: Carrying = "grpc",
     python: Python = None,
     measurements: Folder = "measurements",
     timeout_s: Timeout = 900.0,
@@ -445,7 +459,7 @@ def calibrate_link(
     command: Command = "",
     progress: Stages = None,
 ) -> Cluster:
-    """Measure a link through TensorFlow's own gRPC transport, and fit its latency and bandwidth.
+    """Measure a link through TensorFlow's own gRPC transport or PyTorch's gloo, and fit its latency and bandwidth.
 
     Parameters
     ----------
@@ -465,6 +479,9 @@ def calibrate_link(
         Without GPUs: also measure an all-reduce between this many logical devices of the processor, for cluster.intra_device.
 
         That is the memory that replicas on one device share.
+    carrier
+        What carries the bytes: grpc of TensorFlow, or gloo, on which PyTorch's DDP reduces gradients of CPUs: two processes all-reduce,
+        which counts as two messages of half the size.
     python, measurements, timeout_s
         As for :func:`calibrate_input`.
     out
@@ -503,8 +520,9 @@ def calibrate_link(
 
     output = _target(out, CLUSTER, force=force)
     cluster = measure(
-        name, peer=peer, sizes=sizes or DEFAULT_SIZES, rounds=rounds, logical_devices=logical_devices or 0, python=python,
-        timeout_s=timeout_s, folder=Path(measurements), progress=progress, command=command or f"paceline.calibrate_link({name!r})",
+        name, peer=peer, sizes=sizes or DEFAULT_SIZES, rounds=rounds, logical_devices=logical_devices or 0,
+        carrier=carrier, python=python, timeout_s=timeout_s, folder=Path(measurements), progress=progress,
+        command=command or f"paceline.calibrate_link({name!r})",
     )  # fmt: skip
     _warn_of_measurements(cluster.provenance)
     if output is not None:
@@ -594,7 +612,11 @@ def calibrate_server(
 
 @checked
 def serve_link(
-    address: Address, *, python: Python = None, ready: Annotated[Callable[[], None] | None, MustBe("a function")] = None
+    address: Address,
+    *,
+    carrier: Carrying = "grpc",
+    python: Python = None,
+    ready: Annotated[Callable[[], None] | None, MustBe("a function")] = None,
 ) -> None:
     """Answer :func:`calibrate_link` of another host, until Ctrl-C. It never returns.
 
@@ -605,7 +627,7 @@ def serve_link(
     ----------
     address
         ``HOST:PORT`` of this host, as the other one reaches it.
-    python
+    carrier, python
         As for :func:`calibrate_link`.
     ready
         Called once the server answers.
@@ -628,7 +650,7 @@ def serve_link(
     """
     from calibrate.profiling import serve_link as serve
 
-    serve(address, python, ready)
+    serve(address, python, ready, carrier)
 
 
 def _target(out: str | Path | None, kind: OutputKind, *, force: bool) -> Output | None:

@@ -17,7 +17,7 @@ __all__ = ["models", "schema"]
 
 @checked
 def models() -> Catalogue:
-    """List the workloads, clusters, input pipelines and devices that a scenario can name.
+    """List the workloads, clusters, input pipelines, devices and faults that a scenario can name.
 
     Returns
     -------

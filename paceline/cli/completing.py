@@ -241,7 +241,7 @@ _VALUES: Mapping[str, Callable[[str], Iterable[Word]]] = {
     "workload": _named("workloads"),
     "strategies": _listed(lambda: _known()["strategies"]),
     "strategy": lambda _: map(Word, _known()["begun_with"]),
-    "show.name": _named("workloads", "clusters", "devices", "inputs"),
+    "show.name": _named("workloads", "clusters", "devices", "inputs", "faults"),
     "run.settings": _SETTING,
     "predict.settings": _SETTING,
     "setting": _files,

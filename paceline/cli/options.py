@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from paceline.arguments import Argument
 
 __all__ = [
-    "READERS", "Calls", "Given", "Reader", "Yes", "calling", "command_line", "decimals_of", "names_of",
+    "READERS", "Calls", "Given", "Reader", "Yes", "by_workers_of", "calling", "command_line", "decimals_of", "names_of",
     "number_typed", "numbers_of", "over_of",
-    "parse_axis", "parse_setting", "prices_of", "settings_of", "with_options",
+    "parse_axis", "parse_setting", "prices_of", "run_files_of", "settings_of", "with_options",
 ]  # fmt: skip
 
 CommandT = TypeVar("CommandT", bound=Callable[..., None])
@@ -50,6 +50,8 @@ _KEYS = {
 replications are keys of [job]."""
 _DEEPEST = 20
 """Parts that a dotted key has at most."""
+_LONGEST_COUNT = 6
+"""Digits of a number of workers."""
 _EVERY = "*"
 """Stands for every cluster without a price, as the library has it."""
 
@@ -341,6 +343,45 @@ def prices_of(texts: Iterable[str] | None) -> dict[str, str] | None:
     return found or None
 
 
+def by_workers_of(texts: Iterable[str], option: str) -> dict[int, str]:
+    """``N=VALUE``, as often as given, or several separated by commas.
+
+    >>> by_workers_of(["1=60ms,8=170ms"], "--step")
+    {1: '60ms', 8: '170ms'}
+
+    Raises
+    ------
+    InputError
+        There is no number of workers, or one is given twice.
+    """
+    found: dict[int, str] = {}
+    for part in (part for text in texts for part in text.split(",")):
+        workers, equals, value = part.partition("=")
+        if not equals or not _is_count(workers):
+            raise InputError(f"{option} {part[:80]!r}: must be N=VALUE with a number of workers, such as {option} 8=170ms")
+        if int(workers) in found:
+            raise InputError(f"{option} {int(workers)}: is given twice; keep one, or put repeats into a table of workers and throughput")
+        found[int(workers)] = value.strip()
+    return found
+
+
+def run_files_of(texts: Iterable[str]) -> list[Any]:
+    """``[N=]FILE``, as often as given; a file that is there under the whole name is that.
+
+    >>> run_files_of(["one.ndjson", "8=eight.csv"])
+    [PosixPath('one.ndjson'), (8, PosixPath('eight.csv'))]
+    """
+    found: list[Any] = []
+    for text in texts:
+        workers, equals, file = text.partition("=")
+        found.append((int(workers), Path(file)) if equals and _is_count(workers) and not Path(text).exists() else Path(text))
+    return found
+
+
+def _is_count(text: str) -> bool:
+    return text.strip().isascii() and text.strip().isdigit() and len(text.strip()) <= _LONGEST_COUNT and int(text) > 0
+
+
 def numbers_of(text: str, option: str, example: str = "16,32,64") -> list[int]:
     """Whole numbers from 1 on, separated by commas; ranges among them.
 
@@ -497,6 +538,8 @@ READERS: Mapping[str, Reader] = {
         "Such as strategy.workers=1,4,16 or a range such as strategy.workers=1..8. Repeatable.",
     ),
     "prices": Reader(list[str], lambda texts, *_: prices_of(texts), "[NAME=]PRICE", "Such as ethernet-1g=0.40/h. Repeatable."),
+    "by workers": Reader(list[str], lambda texts, _, option: by_workers_of(texts, option), "N=VALUE", "Repeatable."),
+    "run files": Reader(list[str], lambda texts, *_: run_files_of(texts), "[N=]FILE", "Repeatable."),
     "names": Reader(str, lambda text, _, option: names_of(text, option), "A,B,..."),
     "numbers": Reader(str, lambda text, example, option: numbers_of(text, option, example)),
     "decimals": Reader(str, lambda text, example, option: decimals_of(text, option, example), "X,Y,..."),

@@ -35,6 +35,7 @@ from simulator.results.rows import COLUMNS
 from simulator.scenario import Scenario
 from simulator.spec.prices import Prices
 from simulator.strategies.catalogue import SHORT_NAMES, kind_of
+from simulator.strategies.strategy import TRAINS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -130,6 +131,8 @@ def strategies_for(scenario: Scenario) -> list[str]:
         kind = kind_of(keys)
         strategy = kind.model_validate(keys)
         in_a_node = strategy.link == "intra_node"
+        if strategy.software and not {*strategy.software} & {*TRAINS[scenario.workload.backend]}:
+            continue  # it is another framework's
         if not strategy.cuts_batches and (scenario.cluster.replicas_per_node > 1 or not in_a_node):
             found.setdefault((kind, strategy.pace), name)
     return [*found.values(), *(_CUT if scenario.workload.layers else ())]

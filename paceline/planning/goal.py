@@ -47,6 +47,7 @@ __all__ = [
     "replications_for",
     "required_rate",
     "sample_s_of",
+    "shares_of",
     "time_of",
 ]
 
@@ -227,7 +228,7 @@ def enough_of(replications: int, confidence: float) -> int:
     return max(1, math.ceil(confidence * (replications + 1) - _ROUNDING * (replications + 1)))
 
 
-def reached_with(confidence: float, rates: Sequence[float], relative_error: RelativeError) -> float:
+def reached_with(confidence: float, rates: Sequence[float], relative_error: RelativeError, shares: Sequence[float] = ()) -> float:
     """Samples a second that the next real run reaches with a confidence.
 
     By chance and draws alone that is the k-th fastest of R replications, with the fewest k
@@ -235,8 +236,10 @@ def reached_with(confidence: float, rates: Sequence[float], relative_error: Rela
     for setting tolerance limits", 1941; as of the prediction intervals). What the model is
     off by moves a normal quantile of the same confidence from the mean; the two distances, in
     logarithms, are put together as those of the intervals are
-    (:func:`simulator.results.intervals.combined`).
+    (:func:`simulator.results.intervals.combined`). ``shares`` are those of :func:`confidence_of`.
     """
+    if shares and relative_error != CERTAIN:
+        return _reached_by_jobs(min(confidence, reachable_confidence(len(rates))), rates, relative_error, shares)
     ordered = np.sort(rates)[::-1]
     by_chance = float(ordered[min(enough_of(len(rates), confidence), len(rates)) - 1])
     away = -NormalDist().inv_cdf(confidence)
@@ -245,14 +248,18 @@ def reached_with(confidence: float, rates: Sequence[float], relative_error: Rela
     return mean * math.exp(combined(math.log(by_chance / mean), away)) if away else by_chance
 
 
-def confidence_of(rates: Sequence[float], needed: float, relative_error: RelativeError = CERTAIN) -> float:
+def confidence_of(rates: Sequence[float], needed: float, relative_error: RelativeError = CERTAIN, shares: Sequence[float] = ()) -> float:
     """Chance that the next real run reaches a throughput: the highest confidence with which :func:`reached_with` does.
 
-    Without a discrepancy that is k / (R + 1), where k of R replications reach it.
+    Without a discrepancy that is k / (R + 1), where k of R replications reach it. Where runs differ in the ``shares`` of their time
+    that steps have, which alone the model is off by, each replication has its own chance to reach it, as in
+    :func:`simulator.results.intervals.interval_of_jobs`.
     """
-    ordered = sorted(rates, reverse=True)
     if not math.isfinite(needed):
         return 0.0
+    if shares and relative_error != CERTAIN:
+        return _confidence_of_jobs(rates, needed, relative_error, shares)
+    ordered = sorted(rates, reverse=True)
     least = needed * (1 - _ROUNDING)
     mean = math.fsum(ordered) / len(ordered)
     best = 0.0
@@ -268,6 +275,38 @@ def confidence_of(rates: Sequence[float], needed: float, relative_error: Relativ
         if held > (place - 1) / (len(ordered) + 1):
             best = held
     return best
+
+
+def _confidence_of_jobs(rates: Sequence[float], needed: float, relative_error: RelativeError, shares: Sequence[float]) -> float:
+    """The next run falls as likely between any two of R neighbours; below the slowest, and above the fastest, as these."""
+    chances = [_chance(rate, share, needed, relative_error) for rate, share in zip(rates, shares, strict=True)]
+    return min(math.fsum(chances) + min(chances), len(chances)) / (len(chances) + 1)
+
+
+def _chance(rate: float, share: float, needed: float, relative_error: RelativeError) -> float:
+    """That a job of this rate reaches what is needed, whose steps take so much of its time and may be slower or faster."""
+    left = rate / (needed * (1 - _ROUNDING)) - (1 - share) if needed > 0 else math.inf
+    if left <= 0 or not share:
+        return float(left > 0)
+    slower = math.log(left / share)  # that its steps may be at most
+    sd = relative_error.low if slower > 0 else relative_error.high
+    return NormalDist().cdf(slower / sd) if sd else float(slower >= 0)
+
+
+def _reached_by_jobs(confidence: float, rates: Sequence[float], relative_error: RelativeError, shares: Sequence[float]) -> float:
+    """The throughput of that confidence, by bisection of its logarithm."""
+    low, high = math.log(LEAST_PER_S) - _MOST_SD, math.log(max(rates)) + _MOST_SD * relative_error.high
+    while high - low > _ROUNDING:
+        middle = (low + high) / 2
+        if _confidence_of_jobs(rates, math.exp(middle), relative_error, shares) >= confidence:
+            low = middle
+        else:
+            high = middle
+    return math.exp(low)
+
+
+_MOST_SD = 40.0
+"""Standard deviations beyond which nothing is."""
 
 
 def _left(whole: float, one: float) -> float:
@@ -396,9 +435,20 @@ def rates_of(result: Result, goal: Goal) -> tuple[float, ...]:
 
 
 def off_by(result: Result, goal: Goal) -> RelativeError:
-    """What the model is off by, of the samples a second that the goal is held against: in a job, of its steps alone."""
+    """What the model is off by, of the samples a second that the goal is held against: in a job, of its steps alone.
+
+    Where :func:`shares_of` has those of its runs, of a job of nothing but steps.
+    """
     relative_error, job = relative_error_of(result.discrepancy), job_of(result, goal)
-    return relative_error if job is None or not job.time_s.mean else relative_error.times(job.parts_s.of_steps / job.time_s.mean)
+    if job is None or not job.time_s.mean or job.steps_share_of_each_replication:
+        return relative_error
+    return relative_error.times(job.parts_s.of_steps / job.time_s.mean)
+
+
+def shares_of(result: Result, goal: Goal) -> tuple[float, ...]:
+    """Of the time of each replication that steps have, where faults make them differ; else none."""
+    job = job_of(result, goal)
+    return () if job is None else job.steps_share_of_each_replication
 
 
 def sample_s_of(result: Result, goal: Goal) -> float:

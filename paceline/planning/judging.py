@@ -27,6 +27,7 @@ from paceline.planning.goal import (
     reached_with,
     required_rate,
     sample_s_of,
+    shares_of,
     time_of,
 )
 from paceline.planning.space import Line
@@ -166,8 +167,10 @@ class Judge:
 
     def confidence(self, point: Point) -> float:
         """Predicted share of real runs that reach the goal; none where it was not simulated."""
-        result = point.result
-        return 0.0 if result is None else confidence_of(rates_of(result, self.goal), point.needed, off_by(result, self.goal))
+        result, goal = point.result, self.goal
+        if result is None:
+            return 0.0
+        return confidence_of(rates_of(result, goal), point.needed, off_by(result, goal), shares_of(result, goal))
 
     def meets(self, point: Point) -> bool:
         """Whether it reaches the goal as surely as was asked for."""
@@ -180,10 +183,11 @@ class Judge:
 
     def margin(self, point: Point) -> float:
         """Samples/s that are reached with the confidence asked for, over those needed; at least 1 where the goal is met."""
-        result = point.result
+        result, goal = point.result, self.goal
         if result is None:
             return -1.0
-        return reached_with(self.goal.confidence, rates_of(result, self.goal), off_by(result, self.goal)) / point.needed
+        reached = reached_with(goal.confidence, rates_of(result, goal), off_by(result, goal), shares_of(result, goal))
+        return reached / point.needed
 
     def rank(self, point: Point) -> tuple[float | str | int, ...]:
         """Sorts points that meet the goal, best first: what is preferred, then price, throughput, nodes, and the name.

@@ -113,7 +113,12 @@ def _product(candidate: Candidate, cost_usd: float) -> str:
         if price is not None
     ]
     each = f"({' + '.join(parts)})" if len(parts) > 1 else parts[0]
-    return f"{each} x {format_number(candidate.time_s.mean / _HOUR_S, _EXACT)} h = {format_usd(cost_usd)}"
+    whole = f"{each} x {format_number(candidate.time_s.mean / _HOUR_S, _EXACT)} h"
+    job = candidate.result.job
+    if job is None or job.away_node_s == 0.0:
+        return f"{whole} = {format_usd(cost_usd)}"
+    away = f"{format_number(job.away_node_s / _HOUR_S, _EXACT)} h for which single nodes were taken away"
+    return f"{whole}, less {away}, = {format_usd(cost_usd)}"
 
 
 def _layout(candidate: Candidate) -> str:

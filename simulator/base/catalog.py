@@ -1,4 +1,4 @@
-"""Finds the files of named workloads, clusters, input pipelines (``use = "ethernet-25g"`` in a scenario), devices and scenarios.
+"""Finds the files of named workloads, clusters, input pipelines, faults (``use = "ethernet-25g"`` in a scenario), devices and scenarios.
 
 A name that is a path is that file. Any other is looked up in ``./models``, then in the user's data directory, then among those that
 Paceline brings along. What can name code to run (matrices of testbed settings, models to profile) is looked up among the last
@@ -27,7 +27,7 @@ __all__ = [
     "scenario_file",
 ]
 
-Kind = Literal["workloads", "clusters", "devices", "inputs", "scenarios", "matrices"]
+Kind = Literal["workloads", "clusters", "devices", "inputs", "faults", "scenarios", "matrices"]
 _FEW = 12
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
@@ -85,12 +85,12 @@ def entries(kind: Kind) -> dict[str, Path]:
 
 
 def find(kind: Kind, name: str, where: str, beside: Path | None = None) -> Path:
-    """The file of a named workload, cluster, device, input pipeline or matrix of testbed settings.
+    """The file of a named workload, cluster, device, input pipeline, list of faults or matrix of testbed settings.
 
     Parameters
     ----------
     kind
-        ``"workloads"``, ``"clusters"``, ``"devices"``, ``"inputs"`` or ``"matrices"``.
+        ``"workloads"``, ``"clusters"``, ``"devices"``, ``"inputs"``, ``"faults"`` or ``"matrices"``.
     name
         A name of the catalogue, or a path that ends in ``.toml``.
     where
@@ -136,11 +136,11 @@ def scenario_file(path: str | Path) -> Path:
 
 
 def find_any(name: str, where: str) -> Path:
-    """The file of a workload, cluster, device or input pipeline, as :func:`find`; a cluster where others have the name too."""
+    """The file of a workload, cluster, device, input pipeline or faults, as :func:`find`; a cluster where others have the name too."""
     if name.endswith(".toml"):
         return find("workloads", name, where)
-    known = entries("inputs") | entries("devices") | entries("workloads") | entries("clusters")
-    return _named(name, known, "workload, cluster, device or input", where)
+    known = entries("faults") | entries("inputs") | entries("devices") | entries("workloads") | entries("clusters")
+    return _named(name, known, "workload, cluster, device, input or fault", where)
 
 
 def _named(name: str, known: dict[str, Path], kind: str, where: str) -> Path:
@@ -161,7 +161,7 @@ def _of_another_kind(name: str) -> str | None:
     from simulator.base.file_kinds import mistaken_table
     from simulator.base.files import read_toml
 
-    kinds: tuple[Kind, ...] = ("workloads", "clusters", "devices", "inputs", "scenarios", "matrices")
+    kinds: tuple[Kind, ...] = ("workloads", "clusters", "devices", "inputs", "faults", "scenarios", "matrices")
     file = next((its[name] for kind in kinds if name in (its := entries(kind))), None)
     return None if file is None else mistaken_table(read_toml(file), name, None)
 

@@ -22,6 +22,7 @@ Is: TypeAlias = Literal[
     "cluster",
     "device",
     "input",
+    "fault",
     "testbed-setting",
     "matrix",
     "results",
@@ -70,6 +71,11 @@ def _is_scenario(table: Mapping[str, Any]) -> bool:
     return any(isinstance(table.get(key), Mapping) for key in _SECTIONS)
 
 
+def _is_faults(table: Mapping[str, Any]) -> bool:
+    means = (f"{what}_mtbf{unit}" for what in ("worker", "server", "node", "job") for unit in ("", "_s"))
+    return any(key in table for key in (*means, "preemption"))
+
+
 def _is_measurement(table: Mapping[str, Any]) -> bool:
     return table.get("kind") == "header" and "probe" in table
 
@@ -91,6 +97,9 @@ _IN_TOML: dict[Is, FileKind] = {
     "cluster": FileKind("a cluster", "try it in a scenario: `paceline simulate ring --set cluster.use={}`", _any("inter_node")),
     "device": FileKind("a device", "see it with `paceline models show {}`", _any("generation")),
     "input": FileKind("an input pipeline", "try it in a scenario: `paceline simulate ring --set input.use={}`", _any("work")),
+    "fault": FileKind(
+        "a file of faults", "try it in a job: `paceline simulate ring --set job.samples=1e9 --set job.faults.use={}`", _is_faults
+    ),
     "testbed-setting": FileKind("a setting of the testbed", "run it with `paceline testbed run {}`", _is_setting),
 }
 _IN_JSON: dict[Is, FileKind] = {

@@ -20,13 +20,14 @@ from simulator.base.file_kinds import Is, kind_of_table, mistaken_table
 from simulator.base.files import read_toml
 from simulator.base.spec import Spec, short_name
 from simulator.base.validation_errors import is_valid, quoted, validated
-from simulator.catalogue.settings import Table, check_unset, merged, set_in, unset, without_displaced
-from simulator.catalogue.trace_files import with_trace
+from simulator.catalogue.settings import Table, at, check_unset, merged, put, set_in, unset, without_displaced
+from simulator.catalogue.trace_files import with_traces
 from simulator.job.costs import writing_of
 from simulator.resolve.resolve import resolve
 from simulator.scenario import Scenario
 from simulator.spec.cluster import Cluster
 from simulator.spec.input_pipeline import InputPipeline
+from simulator.spec.job import Faults
 from simulator.spec.prices import Prices
 from simulator.spec.uncertainty import Uncertainty
 from simulator.spec.workload import BY_DIMENSIONS, DISTRIBUTION_PARTS, Workload
@@ -37,6 +38,7 @@ __all__ = [
     "Source",
     "apply_settings",
     "load_cluster",
+    "load_faults",
     "load_input",
     "load_scenario",
     "load_workload",
@@ -59,10 +61,11 @@ _FORMATS: dict[Kind, tuple[type[BaseModel], Is]] = {
     "workloads": (Workload, "workload"),
     "clusters": (Cluster, "cluster"),
     "inputs": (InputPipeline, "input"),
+    "faults": (Faults, "fault"),
 }
 """What the files of each kind hold."""
-NAMED: dict[str, Kind] = {"workload": "workloads", "cluster": "clusters", "input": "inputs"}
-"""Sections of a scenario that may ``use`` a file of a kind."""
+NAMED: dict[str, Kind] = {"workload": "workloads", "cluster": "clusters", "input": "inputs", "job.faults": "faults"}
+"""Tables of a scenario, by their dotted paths, that may ``use`` a file of a kind."""
 _NEW_AS_A_WHOLE = {"price": "usd_per_node_hour", "server_price": "usd_per_node_hour", "noise_scale": "samples"}
 """Tables whose other keys speak of one figure: a scenario that gives it anew takes none of them over."""
 
@@ -137,10 +140,13 @@ def _resolved(kind: Kind, section: Any, where: str, beside: Path | None) -> Any:
     model, wanted = _FORMATS[kind]
     if (found := kind_of_table(base)) != wanted:
         what = mistaken_table(base, path, wanted) if found else "is none"
-        raise ScenarioError(f"{where}.use: {quoted(name)} must be {'an' if wanted == 'input' else 'a'} {wanted} file, but {path} {what}")
+        must = {"input": "an input file", "fault": "a file of faults"}.get(wanted, f"a {wanted} file")
+        raise ScenarioError(f"{where}.use: {quoted(name)} must be {must}, but {path} {what}")
     validated(model, base, str(path))  # so that its faults are reported under its own name
     if kind == "inputs":
         return unset(merged(_not_as_measured(base, own), own))
+    if kind == "faults":
+        return unset(merged(_not_as_published(base, own), own))
     for key in _MEASURED_ON_THE_DEVICE:
         if own.get(key) is not None and own[key] != base.get(key, "float32") and not BY_DIMENSIONS.keys() & base.keys():
             raise ScenarioError(
@@ -154,6 +160,15 @@ def _resolved(kind: Kind, section: Any, where: str, beside: Path | None) -> Any:
 def _not_as_measured(base: Mapping[str, Any], own: Mapping[str, Any]) -> Table:
     """An input pipeline without what was said of its measurements, where the scenario gives its work."""
     kept = () if not own.keys() & {"work", "cached"} else ("calibrated", "fit", "provenance")
+    return {key: value for key, value in base.items() if key not in kept}
+
+
+def _not_as_published(base: Mapping[str, Any], own: Mapping[str, Any]) -> Table:
+    """Faults without what was said of their rates, where the scenario gives some itself."""
+    rates = {"worker_mtbf", "server_mtbf", "node_mtbf", "job_mtbf"}
+    its = own.get("preemption")
+    given = {short_name(key) for key in (*own, *(its if isinstance(its, Mapping) else ()))} & {*rates, "mtbf", "shape", "available"}
+    kept = ("name", "description", "source", "rates_90") if given else ()
     return {key: value for key, value in base.items() if key not in kept}
 
 
@@ -253,11 +268,11 @@ def scenario_from_table(table: Mapping[str, Any], source: str, beside: Path | No
     if not table:
         raise ScenarioError(f"{source}: is empty; a scenario has the tables [workload], [cluster], [strategy] and [run]")
     resolved = dict(table)
-    for section, kind in NAMED.items():
-        if section in resolved:
-            resolved[section] = _resolved(kind, resolved[section], f"{source}: {section}", beside)
-    if "cluster" in resolved:
-        resolved["cluster"] = with_trace(resolved["cluster"], f"{source}: cluster", beside)
+    for path, kind in NAMED.items():
+        section = at(resolved, path)
+        if section is not None:
+            resolved = put(resolved, path, _resolved(kind, section, f"{source}: {path}", beside))
+    resolved = with_traces(resolved, source, beside)
     if prices is not None and isinstance(resolved.get("cluster"), Mapping):
         resolved["cluster"] = prices.applied(resolved["cluster"], str(table["cluster"].get("use", "")))
     load = resolved.get("workload")
@@ -323,13 +338,14 @@ def table_of(scenario: Source, settings: Settings = (), over: Iterable[str] = ()
             raise ScenarioError(f"{file}: {said}")
     pairs = pairs_of(settings)
     # a section as a whole takes the place of the old one, and keeps the draws of its own uncertainty
-    whole = {key: plain(value) for key, value in pairs if isinstance(value, Spec)}
-    for section, kept in _KEPT.items():
-        if isinstance(scenario, Scenario) and f"{section}.use" in [*(key for key, _ in pairs), *over]:
+    table = {**table, **{key: plain(value) for key, value in pairs if isinstance(value, Spec)}}
+    named = {key for key, _ in pairs}.union(over)
+    for path, kept in _KEPT.items():
+        if isinstance(scenario, Scenario) and f"{path}.use" in named and (its := at(table, path)) is not None:
             # what was loaded came from another file; the one that is named now gives all but these
-            whole[section] = {key: value for key, value in table.get(section, {}).items() if key in kept}
+            table = put(table, path, {key: value for key, value in its.items() if key in kept})
     rest = [(key, value) for key, value in pairs if not isinstance(value, Spec)]
-    return apply_settings({**table, **whole}, rest, f"{source}: ", say=True), source, beside
+    return apply_settings(table, rest, f"{source}: ", say=True), source, beside
 
 
 def with_measured(table: Table, source: str, beside: Path | None) -> Table:
@@ -345,7 +361,12 @@ def with_measured(table: Table, source: str, beside: Path | None) -> Table:
     return {**table, "measured_in": base.model_dump(mode="json", context={"filled": True})} if base.servers else table
 
 
-_KEPT = {"workload": ("batch_per_replica", "global_batch"), "cluster": ("nodes", "available"), "input": ("per",)}
+_KEPT = {
+    "workload": ("batch_per_replica", "global_batch"),
+    "cluster": ("nodes", "available"),
+    "input": ("per",),
+    "job.faults": ("trace", "detection_s", "restart_s", "startup_s", "replacement_s", "retries", "elastic", "min_workers"),
+}
 """What a scenario says of a section beside the file that the section is taken from."""
 
 
@@ -382,3 +403,8 @@ def load_cluster(path: str | Path) -> Cluster:
 def load_input(path: str | Path) -> InputPipeline:
     """Read and validate the file of an input pipeline."""
     return validated(InputPipeline, read_toml(path), str(path))
+
+
+def load_faults(path: str | Path) -> Faults:
+    """Read and validate a file of faults."""
+    return validated(Faults, read_toml(path), str(path))

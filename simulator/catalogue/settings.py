@@ -14,7 +14,7 @@ from simulator.base.text import listed
 from simulator.base.validation_errors import is_valid, no_key, quoted, tables_at
 from simulator.scenario import Scenario
 
-__all__ = ["Pairs", "Table", "check_unset", "merged", "set_in", "unset", "without_displaced"]
+__all__ = ["Pairs", "Table", "at", "check_unset", "merged", "put", "set_in", "unset", "without_displaced"]
 
 Table: TypeAlias = dict[str, Any]
 Pairs: TypeAlias = Sequence[tuple[str, Any]]
@@ -70,9 +70,24 @@ def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> Table:
     return result
 
 
+def at(table: Mapping[str, Any], path: str) -> Any:
+    """What a dotted path leads to; None where there is nothing."""
+    value: Any = table
+    for key in path.split("."):
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
+
+
+def put(table: Mapping[str, Any], path: str, value: Any) -> Table:
+    """A copy of a table with another value at a dotted path that leads somewhere."""
+    key, _, rest = path.partition(".")
+    return {**table, key: put(table[key], rest, value) if rest else value}
+
+
 def unset(table: Mapping[str, Any]) -> Table:
-    """A table without the keys that are None, in its sub-tables too."""
-    return {key: unset(value) if isinstance(value, Mapping) else value for key, value in table.items() if value is not None}
+    """A table without the keys that are None, in its sub-tables too but for those that ``use`` a file, whose keys they may unset."""
+    known = {key: value for key, value in table.items() if value is not None}
+    return {key: unset(value) if isinstance(value, Mapping) and "use" not in value else value for key, value in known.items()}
 
 
 def without_displaced(table: Mapping[str, Any], settings: Pairs, where: str = "") -> tuple[Table, list[str]]:

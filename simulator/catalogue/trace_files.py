@@ -1,67 +1,96 @@
-"""Reads what others send over links from a CSV file (``cluster.background.trace``).
+"""Reads traces that a scenario names by their file: what others send over links, and how many nodes were to be had.
 
-Its columns are the fields of ``TracePoint`` in ``simulator.spec.background``: ``at_s``, and ``load``, ``flows`` or both.
+A CSV file has the fields of a point as columns: of ``TracePoint`` (``simulator.spec.background``) and ``Nodes``
+(``simulator.spec.job``). Nodes may also come as JSON of the SkyPilot spot traces: a number of nodes for each tick of so many seconds.
 """
 
 from __future__ import annotations
 
 import csv
+import itertools
+import json
+import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from simulator.base.errors import ScenarioError
+from simulator.catalogue.settings import at, put
 
-__all__ = ["with_trace"]
+__all__ = ["with_traces"]
 
-_COLUMNS = ("at_s", "load", "flows")
 _MOST_ROWS = 100_000
 
 
-def with_trace(cluster: Any, where: str, beside: Path | None) -> Any:
-    """A cluster's table with the rows of the file that its trace names in place of the name; as it is where there is none.
+@dataclass(frozen=True)
+class _Format:
+    """How a trace stands in a file.
+
+    Attributes
+    ----------
+    columns
+        That there may be; the first must be, and another.
+    needs
+        Says so.
+    whole
+        Of them, those of whole numbers.
+    ticks
+        Whether JSON may have a number of nodes for each tick.
+    """
+
+    columns: tuple[str, ...]
+    needs: str
+    whole: str
+    ticks: bool = False
+
+    @property
+    def kinds(self) -> str:
+        """What a file may be."""
+        csv_file = f"a CSV file with the columns {', '.join(self.columns)}"
+        return f"{csv_file}, {_TICKS}" if self.ticks else csv_file
+
+
+_TICKS = 'JSON as of the SkyPilot spot traces ({"metadata": {"gap_seconds": 600}, "data": [4, 4, 3]})'
+_TRACES = {
+    "cluster.background.trace": _Format(("at_s", "load", "flows"), "at_s, and load, flows or both", "flows"),
+    "job.faults.preemption.available": _Format(("at_s", "nodes"), "at_s and nodes", "nodes", ticks=True),
+}
+"""Keys that may name a file in place of a list of points."""
+
+
+def with_traces(table: Mapping[str, Any], source: str, beside: Path | None) -> dict[str, Any]:
+    """A scenario's table with the points of the files that its traces name in place of their names.
 
     Parameters
     ----------
-    cluster
-        As a scenario has it.
-    where
-        Begins a message.
+    table
+        As its file has it, with what its sections ``use`` filled in.
+    source
+        Begins messages.
     beside
         Folder that a relative path is also looked up in.
 
     Raises
     ------
     ScenarioError
-        The file cannot be read, or is no such table.
+        A file cannot be read, or is no such trace.
     """
-    background = cluster.get("background") if isinstance(cluster, Mapping) else None
-    name = background.get("trace") if isinstance(background, Mapping) else None
-    if not isinstance(name, str):
-        return cluster
+    result = dict(table)
+    for path, its in _TRACES.items():
+        name = at(result, path)
+        if isinstance(name, str):
+            result = put(result, path, _points(name, its, f"{source}: {path}: {name[:120]!r}", beside))
+    return result
+
+
+def _points(name: str, its: _Format, shown: str, beside: Path | None) -> list[dict[str, float]]:
     places = [folder / name for folder in (beside, Path()) if folder is not None]
     path = next((place for place in places if place.is_file()), None)
-    shown = f"{where}.background.trace: {name[:120]!r}"
     if path is None:
-        raise ScenarioError(f"{shown}: there is no such file; give a CSV file with the columns {', '.join(_COLUMNS)}, or a list of points")
-    return {**cluster, "background": {**(background or {}), "trace": _rows(path, shown)}}
-
-
-def _rows(path: Path, shown: str) -> list[dict[str, float]]:
+        raise ScenarioError(f"{shown}: there is no such file; give {its.kinds}, or a list of points")
     try:
-        with open(path, newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file)
-            columns = [name.strip() for name in reader.fieldnames or ()]
-            if "at_s" not in columns or not set(columns) <= set(_COLUMNS) or len(columns) < 2:
-                raise ScenarioError(f"{shown}: has the columns {', '.join(columns)[:120] or 'none'}; give at_s, and load, flows or both")
-            reader.fieldnames = columns
-            found: list[dict[str, float]] = []
-            for fields in reader:
-                if len(found) == _MOST_ROWS:
-                    raise ScenarioError(f"{shown}: has more than {_MOST_ROWS:,} rows; give fewer, such as means over longer times")
-                if None in fields:
-                    raise ScenarioError(f"{shown}: line {reader.line_num} has more values than the {len(columns)} columns")
-                found.append({name: _number(fields[name], name, f"{shown}: line {reader.line_num}") for name in columns})
+        found = _ticks(path, shown) if its.ticks and path.suffix == ".json" else _rows(path, its, shown)
     except OSError as error:
         raise ScenarioError(f"{shown}: cannot be read: {error.strerror or type(error).__name__}") from None
     except (UnicodeDecodeError, csv.Error) as error:
@@ -71,9 +100,49 @@ def _rows(path: Path, shown: str) -> list[dict[str, float]]:
     return found
 
 
-def _number(text: str | None, name: str, where: str) -> float:
+def _rows(path: Path, its: _Format, shown: str) -> list[dict[str, float]]:
+    with open(path, newline="", encoding="utf-8-sig") as file:
+        reader = csv.DictReader(file)
+        columns = [name.strip() for name in reader.fieldnames or ()]
+        if its.columns[0] not in columns or not set(columns) <= set(its.columns) or len(columns) < 2:
+            raise ScenarioError(f"{shown}: has the columns {', '.join(columns)[:120] or 'none'}; give {its.needs}")
+        reader.fieldnames = columns
+        found: list[dict[str, float]] = []
+        for fields in reader:
+            if len(found) == _MOST_ROWS:
+                raise ScenarioError(f"{shown}: has more than {_MOST_ROWS:,} rows; give fewer, such as means over longer times")
+            if None in fields:
+                raise ScenarioError(f"{shown}: line {reader.line_num} has more values than the {len(columns)} columns")
+            found.append({name: _number(fields[name], name, its, f"{shown}: line {reader.line_num}") for name in columns})
+    return found
+
+
+def _number(text: str | None, name: str, its: _Format, where: str) -> float:
     try:
         value = float(text or "")
     except ValueError:
         raise ScenarioError(f"{where}: {name} is {(text or '')[:40]!r}, which is no number") from None
-    return int(value) if name == "flows" and value.is_integer() else value
+    return int(value) if name == its.whole and value.is_integer() else value
+
+
+def _ticks(path: Path, shown: str) -> list[dict[str, float]]:
+    """A point for each tick at which the number of nodes changes, and one at the end."""
+    try:
+        trace = json.loads(path.read_bytes())
+    except (ValueError, RecursionError):
+        raise ScenarioError(f"{shown}: is no JSON; give {_TICKS}") from None
+    metadata = trace.get("metadata") if isinstance(trace, dict) else None
+    gap_s = metadata.get("gap_seconds") if isinstance(metadata, dict) else None
+    ticks = trace.get("data") if isinstance(trace, dict) else None
+    if not isinstance(ticks, list):
+        raise ScenarioError(f"{shown}: has no list of ticks; give {_TICKS}")
+    if isinstance(gap_s, bool) or not isinstance(gap_s, (int, float)) or not 0 < gap_s < math.inf:
+        raise ScenarioError(f"{shown}: metadata.gap_seconds is {str(gap_s)[:40]}, and must be a number of seconds above 0")
+    for place, nodes in enumerate(ticks):
+        if isinstance(nodes, bool) or not isinstance(nodes, (int, float)) or nodes < 0 or nodes % 1:
+            raise ScenarioError(f"{shown}: data.{place} is {str(nodes)[:40]}, and must be a whole number of nodes")
+    changes = [place for place, (before, nodes) in enumerate(itertools.pairwise([None, *ticks])) if nodes != before]
+    if len(changes) >= _MOST_ROWS:
+        raise ScenarioError(f"{shown}: changes more than {_MOST_ROWS:,} times; give a part of it")
+    found: list[dict[str, float]] = [{"at_s": place * gap_s, "nodes": int(ticks[place])} for place in changes]
+    return [*found, {"at_s": len(ticks) * gap_s, "nodes": 0}] if found else []

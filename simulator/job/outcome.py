@@ -24,11 +24,11 @@ from simulator.job.iterators import Iterators, ended_by
 from simulator.job.renewal import Crew, Ended, Renewal, checkpoints_of
 from simulator.resolve.input_epochs import AnyScenario, Fill, fill_of, first_epoch
 from simulator.resolve.resolve import resolve
-from simulator.results.cost import usd_per_hour
-from simulator.results.intervals import prediction_interval
+from simulator.results.cost import usd_per_hour, usd_per_node_hour
+from simulator.results.intervals import interval_of_jobs, prediction_interval
 from simulator.results.results import Result
 from simulator.scenario import Resolved
-from simulator.spec.discrepancy import relative_error_of
+from simulator.spec.discrepancy import RelativeError, relative_error_of
 from simulator.spec.figures import Checkpointing, Epoch, Estimate, JobOutcome, JobParts, Warned
 from simulator.spec.job import Faults
 from simulator.strategies.assembling import crowding
@@ -157,29 +157,53 @@ def _outcome(scenario: Resolved, window: Result, courses: Sequence[Course], ends
             "write checkpoints more often, or make more run.replications"
         )
     parts = JobParts(**{name: statistics.fmean(getattr(end.parts, name) for end in finished) for name in JobParts.model_fields})
-    time_s = statistics.fmean(end.time_s for end in finished)
-    # what the model is off by is of steps; the rest is as it is given
-    relative_error = relative_error_of(window.discrepancy).times(parts.of_steps / time_s)
     each = [0.0 if end.given_up else job.total_samples / end.time_s for end in ends]
-    times = prediction_interval([end.time_s for end in finished], relative_error.inverse)
-    hourly = usd_per_hour(scenario)
+    all_s = [end.time_s for end in finished]
+    # what the model is off by is of steps; the rest is as it is given
+    relative_error = relative_error_of(window.discrepancy)
+    shares = tuple(_share_of_steps(end) for end in ends) if any(end.faults for end in ends) else ()
+    if shares:
+        times = interval_of_jobs(all_s, [_share_of_steps(end) for end in finished], relative_error.inverse)
+        rates = interval_of_jobs(each, shares, relative_error, power=-1)
+    else:
+        relative_error = relative_error.times(parts.of_steps / statistics.fmean(all_s))
+        times, rates = prediction_interval(all_s, relative_error.inverse), prediction_interval(each, relative_error)
     checkpoints_s = checkpoints_of(_mean_course(courses))
     return JobOutcome(
         samples=job.total_samples,
         steps=courses[0].steps,
         epochs=job.total_samples / job.epoch_samples,
         time_s=times,
-        cost_usd=None if hourly is None else _times(times, hourly / _HOUR_S),
-        samples_per_s=prediction_interval(each, relative_error),
+        cost_usd=_cost_usd(scenario, finished, times, relative_error),
+        samples_per_s=rates,
         samples_per_s_of_each_replication=tuple(each),
+        steps_share_of_each_replication=shares,
         goodput=_at_most_1(prediction_interval([end.parts.steps / end.time_s for end in finished])),
         parts_s=parts,
         each_epoch=_each_epoch(courses, checkpoints_s),
         checkpointing=_checkpointing(scenario, courses, math.fsum(checkpoints_s)),
         mtbf_s=whole_mtbf_s(scenario),
         faults=statistics.fmean(end.faults for end in ends),
+        away_node_s=statistics.fmean(math.fsum(end.away_s.values()) for end in finished),
         given_up=1.0 - len(finished) / len(ends),
     )
+
+
+def _cost_usd(scenario: Resolved, finished: Sequence[Ended], times: Estimate, relative_error: RelativeError) -> Estimate | None:
+    """All nodes until the job ends, but for those that were taken away while they were: nobody pays for these."""
+    hourly = usd_per_hour(scenario)
+    if hourly is None:
+        return None
+    if not any(end.away_s for end in finished):
+        return _times(times, hourly / _HOUR_S)
+    prices = {node: usd_per_node_hour(scenario, node) or 0.0 for end in finished for node in end.away_s}
+    costs = [(end.time_s * hourly - math.fsum(prices[node] * away_s for node, away_s in end.away_s.items())) / _HOUR_S for end in finished]
+    return interval_of_jobs(costs, [_share_of_steps(end) for end in finished], relative_error.inverse)
+
+
+def _share_of_steps(end: Ended) -> float:
+    """Of the run's time; where a fault ends it at once, all."""
+    return end.parts.of_steps / end.time_s if end.time_s else 1.0
 
 
 def _times(estimate: Estimate, factor: float) -> Estimate:

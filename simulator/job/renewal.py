@@ -12,7 +12,7 @@ import contextlib
 import heapq
 import itertools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from simulator.base.errors import SimulationError
@@ -44,12 +44,15 @@ class Ended:
         That came until then.
     given_up
         Whether it had to start again too often.
+    away_s
+        For which each node that was taken away was not there until then, by its number.
     """
 
     time_s: float
     parts: JobParts
     faults: int
     given_up: bool
+    away_s: Mapping[int, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +127,7 @@ class Renewal:
         self._safe = _Place()  # of the last checkpoint that has been written
         self._written: tuple[float, _Place] | None = None  # one that is being written, and when that is done
         self._startup_s = self._down_s = self._lost_s = 0.0
+        self._gone: list[tuple[int, float, float]] = []  # nodes that were taken away: which, since when, and until when
         self._count = self._restarts = 0
         self._rolled_back = self._down = False
         self._traced = self._evaluated = self._filled = False  # by the processes that run now
@@ -146,7 +150,10 @@ class Renewal:
             given_up = True
         kept = dict(zip(_KEPT, self._place.spent_s, strict=True))
         parts = JobParts(startup=self._startup_s, lost_work=self._lost_s, down=self._down_s, **kept)
-        return Ended(self._now, parts, self._count, given_up)
+        away_s: dict[int, float] = {}
+        for node, since_s, until_s in self._gone:
+            away_s[node] = away_s.get(node, 0.0) + max(min(until_s, self._now) - since_s, 0.0)
+        return Ended(self._now, parts, self._count, given_up, away_s)
 
     @property
     def checkpoints_s(self) -> float:
@@ -415,6 +422,8 @@ class Renewal:
         assert self._crew is not None
         crew, course, now = self._crew, self._course, self._now
         effect = crew.effect_of(fault)
+        if fault.what == "preemption":
+            self._gone.append((fault.number, now, now + self._repair_s(fault)))
         missing = [worker for worker in effect.workers if worker not in self._away]
         if effect.workers and not missing:
             return now  # what is not there cannot fail

@@ -363,11 +363,14 @@ class _Device:
         return Part(name="gathered", size_bytes=size, text=text)
 
     def _buckets(self) -> Part:
-        """Gradients are copied into a buffer that is reduced as one: of each device the largest."""
+        """Gradients are copied into a buffer that is reduced as one: of each device the largest, all of them, or none."""
         scenario, reduction, size = self.scenario, self.scenario.strategy.reduction, 0.0
+        if reduction is not None and reduction.buckets_held == "none":
+            return Part(name="buckets", size_bytes=0.0, text="gradients lie in what is reduced as one")
         if reduction is not None and scenario.replicas > 1:
-            largest = max(bucket.size_bytes for bucket in reduction.buckets(self.load, scenario.batch, scenario.replicas))
-            size = min(largest, self._held(self._gradient_bytes, lambda _: 1))
+            sizes = [bucket.size_bytes for bucket in reduction.buckets(self.load, scenario.batch, scenario.replicas)]
+            held = max(sizes) if reduction.buckets_held == "largest" else math.fsum(sizes)
+            size = min(held, self._held(self._gradient_bytes, lambda _: 1))
         else:
             size = max(self._fused_bytes(chunk) for chunk in self.chunks)
         return Part(name="buckets", size_bytes=size, text="gradients that are reduced as one")

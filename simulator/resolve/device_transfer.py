@@ -132,7 +132,7 @@ def _measured_there(load: Workload, device: str, stand_ins: Iterable[Workload]) 
         if (
             known is not None
             and plain(other.model) == plain(load.model)
-            and other.precision == load.precision
+            and (other.precision, other.backend) == (load.precision, load.backend)
             and known.device
             and same_device(known.device, device)
             and _sizes(other) == _sizes(load)

@@ -24,6 +24,7 @@ __all__ = [
     "time_of_samples_s",
     "usd_per_hour",
     "usd_per_million_samples",
+    "usd_per_node_hour",
     "why_no_cost",
 ]
 
@@ -103,6 +104,14 @@ def usd_per_hour(scenario: Scenario) -> float | None:
             return None
         total += nodes * price.usd_per_node_hour
     return total
+
+
+def usd_per_node_hour(scenario: Scenario, node: int) -> float | None:
+    """US dollars an hour for one of the nodes that the scenario takes, by its number; None where the price is not known."""
+    cluster = scenario.cluster
+    holds_servers_alone = scenario.worker_nodes <= node < scenario.worker_nodes + server_nodes(scenario)
+    price = (holds_servers_alone and cluster.server_price) or cluster.price
+    return None if price is None else price.usd_per_node_hour
 
 
 def purchase_usd(scenario: Scenario) -> float | None:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
+from functools import cache
+from statistics import NormalDist
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +15,17 @@ from numpy.typing import NDArray
 from simulator.spec.discrepancy import CERTAIN, Z_90, RelativeError
 from simulator.spec.figures import Estimate
 
-__all__ = ["FEWEST_REPLICATIONS", "around", "combined", "normal_half_width", "paired_ratio", "prediction_interval", "widened", "wins"]
+__all__ = [
+    "FEWEST_REPLICATIONS",
+    "around",
+    "combined",
+    "interval_of_jobs",
+    "normal_half_width",
+    "paired_ratio",
+    "prediction_interval",
+    "widened",
+    "wins",
+]
 
 FEWEST_REPLICATIONS = 19
 """With fewer replications no distribution-free 90% interval exists: (19 - 1) / (19 + 1) = 0.9."""
@@ -93,6 +107,54 @@ def combined(one: float, other: float) -> float:
         return math.copysign(math.hypot(one, other), one)
     square = one * abs(one) + other * abs(other)
     return math.copysign(math.sqrt(abs(square)), square)
+
+
+_POINTS, _GENERATOR = 10946, 6765
+"""Of a lattice that fills a square evenly, which neighbouring Fibonacci numbers give: Niederreiter, "Random Number Generation and
+Quasi-Monte Carlo Methods", 1992, section 5.1."""
+
+
+@cache
+def _lattice() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Two independent causes: chances of the one, and standard normal values of the other."""
+    numbers = np.arange(_POINTS)
+    chances = (numbers * _GENERATOR % _POINTS + 0.5) / _POINTS
+    return (numbers + 0.5) / _POINTS, np.array([NormalDist().inv_cdf(chance) for chance in chances.tolist()])
+
+
+def interval_of_jobs(
+    values: Sequence[float], shares: Sequence[float], relative_error: RelativeError, power: Literal[1, -1] = 1
+) -> Estimate:
+    """Mean, and where the time of the next job of a kind falls with probability 90%, where faults make jobs differ much.
+
+    What the model is off by is of steps, which have another share of each job's time: one that waited long is as long as it waited,
+    one that did not is as uncertain as its steps. So the next job takes T ((1 - s) + s exp(o Z)): a time T that falls as likely
+    between any two neighbours of those seen, the share s that steps have of it, Z normal, and o what the model is off by. Where
+    that is nothing, the ends are those of :func:`prediction_interval`. With fewer than 19 jobs nothing is known of those that are
+    rare, and their mean share stands for all.
+
+    Parameters
+    ----------
+    values
+        Seconds of each job, or what falls with them.
+    shares
+        Of steps in the time of each.
+    relative_error
+        Of a value of a job of nothing but steps.
+    power
+        1: values are times, -1: they are rates.
+    """
+    if len(values) < FEWEST_REPLICATIONS or relative_error == CERTAIN:
+        times_s = [value**power if value else 0.0 for value in values]  # a rate of 0 is of a job that never ended
+        share = math.fsum(map(operator.mul, times_s, shares)) / math.fsum(times_s)
+        return prediction_interval(values, relative_error.times(share))
+    count, order = len(values), np.argsort(values, kind="stable")
+    chances, away = _lattice()
+    sample, its_shares = (np.interp(chances * (count + 1), np.arange(1, count + 1), np.asarray(each)[order]) for each in (values, shares))
+    away = away * np.where(away < 0, relative_error.low, relative_error.high)
+    low, high = np.quantile(sample * (1 - its_shares + its_shares * np.exp(power * away)) ** power, [0.05, 0.95]).tolist()
+    mean = float(np.add.reduce(np.asarray(values, dtype=float)) / count)
+    return Estimate(mean=mean, low=min(low, mean), high=max(high, mean))
 
 
 def normal_half_width(count: int) -> float:

@@ -28,6 +28,7 @@ __all__ = [
     "with_communication",
     "with_compute",
     "with_host_link",
+    "with_hosts",
     "with_inner_links",
     "with_input",
     "with_input_times",
@@ -84,10 +85,16 @@ def with_communication(scenario: Scenario, factor: float) -> Scenario:
     cluster = with_latency(with_network(scenario, factor), 1.0 / factor).cluster
     for joins in ("devices", "host", "replicas"):
         cluster = _with_links(cluster, joins, bandwidth=factor, latency=1.0 / factor)
-    for name in ("cpu_per_message_s", "cpu_per_byte_s", "copy_per_byte_s"):
-        cluster = _times(cluster, f"transport.{name}", 1.0 / factor)
     if cluster.transport.flow_cap_bytes_per_s is not None:
         cluster = _times(cluster, "transport.flow_cap_bytes_per_s", factor)
+    return with_hosts(changed(scenario, cluster=cluster), factor)
+
+
+def with_hosts(scenario: Scenario, factor: float) -> Scenario:
+    """Hosts that work ``factor`` times as fast on what is sent; servers, and what they do for a gradient, stay."""
+    cluster = scenario.cluster
+    for name in ("cpu_per_message_s", "cpu_per_byte_s", "copy_per_byte_s"):
+        cluster = _times(cluster, f"transport.{name}", 1.0 / factor)
     return changed(scenario, cluster=cluster, practice=faster_hosts(scenario, factor))
 
 

@@ -25,10 +25,16 @@ class Bucket(NamedTuple):
 
 
 def buckets(
-    workload: Workload, batch: int, bucket_size_bytes: float | None, replicas: int, compression: Compression | None = None
+    workload: Workload,
+    batch: int,
+    bucket_size_bytes: float | None,
+    replicas: int,
+    compression: Compression | None = None,
+    first_bucket_bytes: float | None = None,
 ) -> list[Bucket]:
     """Fuse gradients into all-reduces of at least ``bucket_size_bytes``, in the order in which they become ready; or all into one.
 
+    The first all-reduce is one of at least ``first_bucket_bytes``, where that is given (PyTorch's DDP).
     Compressed gradients are fused by what one rank sends of them. Those that need several
     collectives one after the other have as many buckets, which are ready at the same time.
 
@@ -40,7 +46,7 @@ def buckets(
     """
 
     if compression is not None:
-        return _compressed(workload, batch, bucket_size_bytes, replicas, compression)
+        return _compressed(workload, batch, bucket_size_bytes, replicas, compression, first_bucket_bytes)
 
     def size_of(variable: Variable) -> float:
         gathered = replicas / 2 if variable.sparse_bytes_per_sample is not None and replicas > 1 else 1.0
@@ -49,12 +55,12 @@ def buckets(
     if bucket_size_bytes is None:
         return [Bucket(1.0, math.fsum(size_of(variable) for variable in workload.variables))]
     fused: list[Bucket] = []
-    size = 0.0
+    size, full = 0.0, first_bucket_bytes or bucket_size_bytes
     for variable in workload.variables:
         size += size_of(variable)
-        if size >= bucket_size_bytes:
+        if size >= full:
             fused.append(Bucket(variable.ready, size))
-            size = 0.0
+            size, full = 0.0, bucket_size_bytes
     if size:
         fused.append(Bucket(workload.variables[-1].ready, size))
     # the last gradient ends the backward pass, whatever the clock of the measurement said
@@ -62,16 +68,23 @@ def buckets(
     return fused
 
 
-def _compressed(workload: Workload, batch: int, bucket_size_bytes: float | None, replicas: int, compression: Compression) -> list[Bucket]:
+def _compressed(
+    workload: Workload,
+    batch: int,
+    bucket_size_bytes: float | None,
+    replicas: int,
+    compression: Compression,
+    first_bucket_bytes: float | None,
+) -> list[Bucket]:
     fused: list[list[Bucket]] = []
-    sizes, sent = [0.0] * compression.rounds, 0.0
+    sizes, sent, full = [0.0] * compression.rounds, 0.0, first_bucket_bytes or bucket_size_bytes
     last = workload.variables[-1]
     for variable in workload.variables:
         sizes = [size + its for size, its in zip(sizes, compression.collective_bytes(variable, batch, replicas), strict=True)]
         sent += math.fsum(compression.sent_bytes(variable, batch))
-        if variable is last or (bucket_size_bytes is not None and sent >= bucket_size_bytes):
+        if variable is last or (full is not None and sent >= full):
             # the last gradient ends the backward pass, whatever the clock of the measurement said
             ready = 1.0 if variable is last else variable.ready
             fused.append([Bucket(ready, size) for size in sizes if size])
-            sizes, sent = [0.0] * compression.rounds, 0.0
+            sizes, sent, full = [0.0] * compression.rounds, 0.0, bucket_size_bytes
     return [bucket for of_round in fused for bucket in of_round]

@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field
 
-from simulator.base.spec import Spec
+from simulator.base.spec import Spec, Terse
 from simulator.base.table import Row
 
 __all__ = [
@@ -242,22 +242,31 @@ class Checkpointing(Spec):
     daly_s: float | None = Field(default=None, description="Daly's higher-order one")
 
 
-class JobOutcome(Spec):
+class JobOutcome(Terse):
     """The whole job: how long, for how much, and where the time went."""
+
+    terse: ClassVar[tuple[str, ...]] = ("steps_share_of_each_replication", "away_node_s")
 
     samples: float = Field(description="samples that are trained on, all epochs together")
     steps: float = Field(description="steps of the job, each of all replicas together; asynchronous: updates")
     epochs: float = Field(description="passes over the data")
     time_s: Estimate = Field(description="time until the job ends")
-    cost_usd: Estimate | None = Field(default=None, description="null: the price is not known")
+    cost_usd: Estimate | None = Field(
+        default=None, description="of all nodes, without those that are taken away while they are; null: the price is not known"
+    )
     samples_per_s: Estimate = Field(description="samples over time, all overheads included")
     samples_per_s_of_each_replication: tuple[float, ...] = Field(description="the distribution behind that interval")
+    steps_share_of_each_replication: tuple[float, ...] = Field(
+        default=(),
+        description="share of the time of each in which steps are made, whether their work lasts or not; left out: no fault came",
+    )
     goodput: Estimate = Field(description="share of the time in which steps were made whose work lasts, at full strength")
     parts_s: JobParts = Field(description="where the time goes")
     each_epoch: tuple[Epoch, ...] = Field(default=(), description="epoch by epoch, without faults; those that are alike once")
     checkpointing: Checkpointing | None = Field(default=None, description="how often the state is written; null: no checkpoints")
     mtbf_s: float | None = Field(default=None, description="mean time between faults of anything; null: nothing fails, or by a trace")
     faults: float = Field(default=0.0, description="mean number of faults until the job ends")
+    away_node_s: float = Field(default=0.0, description="mean time for which nodes were taken away, of all nodes together")
     given_up: float = Field(default=0.0, description="share of runs that are given up after too many restarts")
 
 

@@ -144,9 +144,15 @@ class Preemption(Terse):
 
 
 class Faults(Terse):
-    """``[job.faults]``: what dies, how often, and what becomes of the job then."""
+    """``[job.faults]``: what dies, how often, and what becomes of the job then.
+
+    Files of ``models/faults`` have the same keys: what others have seen fail, which a scenario may ``use`` under its own keys.
+    """
 
     terse: ClassVar[tuple[str, ...] | None] = None
+    name: str = Field(default="", max_length=200, description="for readers: whose faults these are")
+    description: str = Field(default="", max_length=10_000, description="for readers")
+    source: str = Field(default="", max_length=10_000, description="where the figures were published, and how the rates follow from them")
     worker_mtbf_s: Often | None = Field(default=None, description="mean time between crashes of one worker process")
     server_mtbf_s: Often | None = Field(default=None, description="mean time between crashes of one parameter server")
     node_mtbf_s: Often | None = Field(default=None, description="mean time between crashes of one node, with all that runs on it")

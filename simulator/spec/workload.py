@@ -296,6 +296,9 @@ class Workload(Short, Spec):
     model: str = Field(
         default="", max_length=200, description="what is trained, such as resnet-50; workloads of one model may stand in for each other"
     )
+    backend: Literal["tensorflow", "jax", "torch"] = Field(
+        default="tensorflow", description="framework that the times were measured under, as Keras names its backends"
+    )
     precision: Precision = Field(default="float32", description="precision in which the times were measured, as Keras names its policies")
     batch_per_replica: int | None = Field(default=None, ge=1, le=10**9, description="samples a replica takes a step (weak scaling)")
     global_batch: int | None = Field(
@@ -429,6 +432,8 @@ class Workload(Short, Spec):
                 written.pop(name, None)
         if self.measured_with == "device":
             written.pop("measured_with", None)
+        if self.backend == "tensorflow":
+            written.pop("backend", None)
         for variable in written.get("variables", ()):
             if variable.get("columns") is None:
                 variable.pop("columns", None)

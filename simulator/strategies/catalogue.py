@@ -15,19 +15,23 @@ from simulator.base.errors import InputError
 from simulator.base.nearest import did_you_mean
 from simulator.strategies.gossip import Gossip
 from simulator.strategies.hybrid.hybrid import Hybrid
+from simulator.strategies.keras_data_parallel import KerasDataParallel
 from simulator.strategies.mirrored import Mirrored
 from simulator.strategies.multi_worker_mirrored import MultiWorkerMirrored
 from simulator.strategies.parameter_server import ParameterServer
 from simulator.strategies.single import Single
 from simulator.strategies.strategy import Strategy
+from simulator.strategies.torch_ddp import TorchDDP
 
 __all__ = ["ALONE", "KEYS_OF_NAMES", "KINDS", "SHORT_NAMES", "AnyStrategy", "Kind", "kind_of", "strategy_table"]
 
-AnyStrategy = Annotated[Single | Mirrored | MultiWorkerMirrored | ParameterServer | Gossip | Hybrid, Field(discriminator="kind")]
+AnyStrategy = Annotated[
+    Single | Mirrored | MultiWorkerMirrored | TorchDDP | KerasDataParallel | ParameterServer | Gossip | Hybrid, Field(discriminator="kind")
+]
 """``[strategy]`` of a scenario."""
 
 KINDS: dict[str, type[Strategy]] = {
-    its.name_of_kind(): its for its in (Single, Mirrored, MultiWorkerMirrored, ParameterServer, Gossip, Hybrid)
+    its.name_of_kind(): its for its in (Single, Mirrored, MultiWorkerMirrored, TorchDDP, KerasDataParallel, ParameterServer, Gossip, Hybrid)
 }
 """Every strategy by its ``kind``."""
 

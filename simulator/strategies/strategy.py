@@ -34,6 +34,7 @@ from simulator.strategies.tensors import Tensors
 __all__ = [
     "MOST_MESSAGES",
     "SOFTWARE",
+    "TRAINS",
     "Count",
     "LeftOpen",
     "Pace",
@@ -121,6 +122,10 @@ class Reduction(NamedTuple):
         Whether it goes by the hosts' memory.
     compression
         Of what is sent; none: gradients go as they are.
+    first_bucket_bytes
+        Size up to which the first gradients are fused; none: as all others.
+    buckets_held
+        Which buckets a device holds beside its gradients: the largest, all of them, or none, since gradients lie in them.
     """
 
     algorithm: str
@@ -131,6 +136,8 @@ class Reduction(NamedTuple):
     forward_first: bool = False
     through_host: bool = False
     compression: Compression | None = None
+    first_bucket_bytes: float | None = None
+    buckets_held: Literal["largest", "all", "none"] = "largest"
 
     @property
     def after_backward(self) -> bool:
@@ -149,14 +156,15 @@ class Reduction(NamedTuple):
 
     def buckets(self, workload: Workload, batch: int, replicas: int) -> list[Bucket]:
         """What is reduced as one in a step; each gradient by itself where that depends on when all replicas have it."""
-        return buckets(workload, batch, 1.0 if self.in_cycles else self.bucket_size_bytes, replicas, self.compression)
+        size, first = (1.0, None) if self.in_cycles else (self.bucket_size_bytes, self.first_bucket_bytes)
+        return buckets(workload, batch, size, replicas, self.compression, first)
 
     def as_one(self, workload: Workload, batch: int, replicas: int) -> list[float]:
         """Sizes of the collectives of all gradients together, one after the other: mostly one."""
         return [bucket.size_bytes for bucket in buckets(workload, batch, None, replicas, self.compression)]
 
 
-Software = Literal["tensorflow", "horovod", "pytorch", "deepspeed", "megatron-lm"]
+Software = Literal["tensorflow", "horovod", "pytorch", "deepspeed", "megatron-lm", "jax"]
 """What trains, by the names that a plan's filter takes."""
 
 SOFTWARE: Mapping[Software, str] = {
@@ -165,8 +173,16 @@ SOFTWARE: Mapping[Software, str] = {
     "pytorch": "PyTorch",
     "deepspeed": "DeepSpeed",
     "megatron-lm": "Megatron-LM",
+    "jax": "JAX",
 }
 """Each with its name for readers."""
+
+TRAINS: Mapping[str, tuple[Software, ...]] = {
+    "tensorflow": ("tensorflow", "horovod"),
+    "jax": ("jax",),
+    "torch": ("pytorch", "horovod", "deepspeed", "megatron-lm"),
+}
+"""What distributes a model over devices, by the backend that computes it."""
 
 
 def software_in_words(able: Sequence[Software]) -> str:

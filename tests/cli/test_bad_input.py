@@ -255,13 +255,19 @@ TYPED = [
     Bad(
         "schema-nonsense",
         "schema nonsense",
-        ("'nonsense' is not one of 'scenario', 'workload', 'cluster', 'device', 'input', 'result', 'testbed-setting'",),
+        ("'nonsense' is not one of 'scenario', 'workload', 'cluster', 'device', 'input', 'faults', 'result', 'testbed-setting'",),
     ),
-    Bad("show-unknown", "models show nothing", ("there is no workload, cluster, device or input named 'nothing'", "paceline models list")),
+    Bad(
+        "show-unknown",
+        "models show nothing",
+        ("there is no workload, cluster, device, input or fault named 'nothing'", "paceline models list"),
+    ),
     Bad("show-near", "models show ethernet-25", ("named 'ethernet-25'; did you mean ethernet-25g",)),
     Bad("show-missing-file", "models show none.toml", ("models: no file 'none.toml'",)),
     Bad(
-        "show-scenario", "models show s.toml", ("s.toml: must be a workload, a cluster, a device or an input pipeline, but is a scenario;",)
+        "show-scenario",
+        "models show s.toml",
+        ("s.toml: must be a workload, a cluster, a device, an input pipeline or a file of faults, but is a scenario;",),
     ),
     Bad("show-binary", "models show b.toml", ("b.toml: is no text in UTF-8",), {"b.toml": b"\xff\x00"}),
     Bad("over-without-values", "sweep s.toml --over strategy.workers= --out r", ("--over 'strategy.workers=': has no values",)),

@@ -379,5 +379,5 @@ def test_a_result_obeys_its_schema(paceline: Runner) -> None:
 
 def test_all_schemas_at_once(paceline: Runner) -> None:
     schemas = json.loads(paceline("schema").stdout)
-    assert set(schemas) == {"scenario", "workload", "cluster", "device", "input", "result", "testbed-setting"}
+    assert set(schemas) == {"scenario", "workload", "cluster", "device", "input", "faults", "result", "testbed-setting"}
     assert all(json.loads(paceline("schema", name).stdout) == schema for name, schema in schemas.items())

@@ -75,7 +75,7 @@ def test_every_key_is_one_that_a_setting_takes() -> None:
         ("paceline si", ["simulate"], ["sweep"]),
         ("paceline --", ["--version", "--help"], ["simulate"]),
         ("paceline models ", ["list", "show"], ["simulate"]),
-        ("paceline models list ", ["workloads", "clusters", "devices", "inputs", "scenarios"], ["matrices"]),
+        ("paceline models list ", ["workloads", "clusters", "devices", "inputs", "faults", "scenarios"], ["matrices"]),
         ("paceline simulate ", ["ring", "async-ps", "s.toml"], ["ethernet-25g", "data.csv"]),
         ("paceline simulate ring --", ["--set", "--epochs", "--json", "--help"], ["--over", "--out"]),
         ("paceline simulate ring --json --", ["--set"], ["--json"]),

@@ -21,6 +21,7 @@ FILES = {
     "cluster.toml": (MODELS / "clusters" / "ethernet-10g.toml").read_text(),
     "device.toml": (MODELS / "devices" / "t4.toml").read_text(),
     "input.toml": (MODELS / "inputs" / "cached-cpu.toml").read_text(),
+    "fault.toml": (MODELS / "faults" / "llama-3.toml").read_text(),
     "matrix.toml": (MODELS / "matrices" / "quick.toml").read_text(),
     "setting.toml": 'mode = "ring"\nworkers = 2\n',
     "s.toml": SCENARIO,
@@ -35,6 +36,7 @@ IS = {
     "cluster.toml": ("is a cluster;", "`paceline simulate ring --set cluster.use=cluster.toml`"),
     "device.toml": ("is a device;", "`paceline models show device.toml`"),
     "input.toml": ("is an input pipeline;", "--set input.use=input.toml`"),
+    "fault.toml": ("is a file of faults;", "--set job.faults.use=fault.toml`"),
     "matrix.toml": ("is a matrix of testbed settings;", "`paceline validate --matrix matrix.toml`"),
     "setting.toml": ("is a setting of the testbed;", "`paceline testbed run setting.toml`"),
     "s.toml": ("is a scenario;", "`paceline simulate s.toml`"),
@@ -68,7 +70,7 @@ def test_what_is_no_answer_of_a_plan(file: str, folder: Path) -> None:
     assert str(refusal.value).startswith(f"{file}: {IS[file][0]}")
 
 
-@pytest.mark.parametrize("section", ["workload", "cluster", "input"])
+@pytest.mark.parametrize("section", ["workload", "cluster", "input", "job.faults"])
 def test_a_scenario_is_no_part_of_a_scenario(section: str, tmp_path: Path, paceline: Callable[..., Answer]) -> None:
     (tmp_path / "s.toml").write_text(SCENARIO)
     refused(paceline("simulate", "ring", "--set", f"{section}.use=s.toml"), f"{section}.use", "s.toml is a scenario; simulate it with")
@@ -77,7 +79,10 @@ def test_a_scenario_is_no_part_of_a_scenario(section: str, tmp_path: Path, pacel
 @pytest.mark.parametrize("file", ["s.toml", "setting.toml"])
 def test_what_no_scenario_names_is_not_shown_as_if_it_did(file: str, tmp_path: Path, paceline: Callable[..., Answer]) -> None:
     (tmp_path / file).write_text(FILES[file])
-    refused(paceline("models", "show", file), f"{file}: must be a workload, a cluster, a device or an input pipeline, but {IS[file][0]}")
+    refused(
+        paceline("models", "show", file),
+        f"{file}: must be a workload, a cluster, a device, an input pipeline or a file of faults, but {IS[file][0]}",
+    )
 
 
 @pytest.mark.parametrize(
@@ -87,6 +92,7 @@ def test_what_no_scenario_names_is_not_shown_as_if_it_did(file: str, tmp_path: P
         ("clusters", "cluster"),
         ("devices", "device"),
         ("inputs", "input"),
+        ("faults", "fault"),
         ("scenarios", "scenario"),
         ("matrices", "matrix"),
     ],

@@ -6,7 +6,20 @@ import math
 
 import pytest
 
-from evidence.published.rented import WATCHED, Law, Machine, fitted, job_rows, job_table, lifetimes, preempted_jobs
+from evidence.published.rented import (
+    WATCHED,
+    Law,
+    Machine,
+    billed_usd,
+    fitted,
+    foretold,
+    job_rows,
+    job_table,
+    kept_back,
+    lifetimes,
+    log_likelihood,
+    preempted_jobs,
+)
 from evidence.published.tables import load_tables
 
 JOBS = preempted_jobs()
@@ -59,3 +72,44 @@ def test_jobs_that_lost_workers_end_when_they_did():
 def test_a_job_from_which_nothing_is_taken_has_no_faults():
     whole = next(job for job in JOBS if not job.taken)
     assert job_table(whole, {"workload": {"batch_per_replica": 128}})["job"] == {"samples": 8_192_000}
+
+
+# -- jobs of which nobody knows what they will lose -----------------------------------------------
+
+
+def test_half_of_the_jobs_of_each_size_is_kept_back_by_a_seed():
+    kept = kept_back(JOBS)
+    assert kept == kept_back(JOBS)
+    assert [sum(job.workers == workers for job in set(kept)) for workers in (2, 8)] == [15, 16]
+
+
+def test_machines_are_paid_for_until_they_are_taken():
+    """As the authors have it where nothing was taken; less than what they have of two workers, where they count all to the end."""
+    whole = [job for job in JOBS if not job.taken]
+    assert max(abs(billed_usd(job) / job.cost_usd - 1) for job in whole) < 0.001
+    assert all(billed_usd(job) < 0.95 * job.cost_usd for job in JOBS if job.taken and job.workers == 2)
+
+
+def test_the_likeliest_law_is_the_one_that_is_fitted():
+    law = fitted(WATCHED_MACHINES)
+    for other in (Law(law.mean_h * 1.2, law.shape), Law(law.mean_h / 1.2, law.shape), Law(law.mean_h, 0.7), fitted(WATCHED_MACHINES, 1.0)):
+        assert log_likelihood(WATCHED_MACHINES, law) > log_likelihood(WATCHED_MACHINES, other)
+    taken, alive = Machine("made up", "nowhere", 5.0, True), Machine("made up", "nowhere", 5.0, False)
+    assert log_likelihood([alive], Law(10.0, 0.6)) == pytest.approx(math.log(Law(10.0, 0.6).alive(5.0)))
+    chance = (Law(10.0, 0.6).alive(4.999) - Law(10.0, 0.6).alive(5.001)) / 0.002
+    assert log_likelihood([taken], Law(10.0, 0.6)) == pytest.approx(math.log(chance), rel=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [2, 8])
+def test_jobs_lie_in_intervals_that_know_how_machines_live(workers):
+    """At least nine in ten of the half that was kept back, and of all; of two workers those that lost one only by the law."""
+    its = foretold(workers, "Weibull")
+    for jobs in (kept_back(JOBS), JOBS):
+        seconds = [job.seconds for job in jobs if job.workers == workers]
+        usd = [billed_usd(job) for job in jobs if job.workers == workers]
+        assert sum(its.seconds.low <= each <= its.seconds.high for each in seconds) >= 0.9 * len(seconds)
+        assert sum(its.cost_usd.low <= each <= its.cost_usd.high for each in usd) >= 0.9 * len(usd)
+    if workers == 2:
+        plain = foretold(workers, "nothing taken")
+        assert sum(plain.seconds.low <= job.seconds <= plain.seconds.high for job in JOBS if job.workers == 2) < 0.9 * 31

@@ -21,6 +21,7 @@ from simulator.job.costs import whole_mtbf_s
 from simulator.job.faults import arrivals
 from simulator.job.intervals import expected_time_s
 from simulator.resolve.resolve import resolve
+from simulator.results.cost import usd_per_node_hour
 from simulator.scenario import Scenario
 
 HOUR_S = 3600.0
@@ -28,10 +29,10 @@ NO_CHANCE = 1e-3
 
 
 def scenario(nodes: int = 4, samples=1_000_000, run=None, job=None, **faults) -> Scenario:
-    """Synchronous workers on a node each, of which all must be there."""
+    """Synchronous workers on a node each, at a dollar an hour, of which all must be there."""
     table = scenario_table(
         workload={"jitter": {"kind": "constant"}, "apply": "0 s"}, strategy={"kind": "multi-worker-mirrored", "workers": nodes},
-        run=run or {},
+        cluster={"price": {"usd_per_node_hour": 1.0}}, run=run or {},
     )  # fmt: skip
     table["job"] = {"samples": samples, "startup": "0 s", "tracing": "0 s", **(job or {}), "faults": faults}
     return scenario_from_table(table, "test")
@@ -110,6 +111,46 @@ def test_faults_of_the_job_and_of_its_nodes_add_up():
     assert_mean(found, expected)
 
 
+def with_servers(placement: str, preemption, **job) -> Scenario:
+    """Two asynchronous workers and a server."""
+    table = scenario_table(
+        workload={"jitter": {"kind": "constant"}, "apply": "0 s"},
+        strategy={"kind": "parameter-server", "mode": "async", "workers": 2, "servers": 1, "server_placement": placement},
+    )  # fmt: skip
+    table["job"] = {"samples": 10_000_000, "startup": "0 s", "tracing": "0 s", "faults": {"preemption": preemption}, **job}
+    return scenario_from_table(table, "test")
+
+
+def test_servers_stay_where_workers_alone_are_taken():
+    """Nodes 0 and 1 hold workers and node 2 the server: the same lives of the workers, with or without that of the server."""
+    life = {"mtbf": "5 h", "replacement": "1 min"}
+    every, workers = (
+        list(itertools.islice(faults_of(with_servers("dedicated", {**life, "of": of})), count))
+        for of, count in (("nodes", 600), ("worker-nodes", 300))
+    )
+    assert {one.number for one in workers} == {0, 1}
+    alike = [one for one in every if one.number < 2]
+    assert workers[: len(alike)] == alike[:300]
+    rates = [1 / whole_mtbf_s(with_servers("dedicated", {**life, "of": of})) for of in ("nodes", "worker-nodes")]
+    assert np.multiply(rates, 5 * HOUR_S) == pytest.approx([3.0, 2.0])
+
+
+def test_a_job_whose_server_stays_loses_no_work():
+    """Every update is on the server: with it on a machine that is taken, all since the last checkpoint (there is none) is lost."""
+    hours = simulate(with_servers("dedicated", {"mtbf": "1000000000 h", "replacement": "0 s"})).job.time_s.mean / HOUR_S
+    life = {"mtbf": f"{hours} h", "replacement": "0 s"}
+    stays = simulate(with_servers("dedicated", {**life, "of": "worker-nodes"})).job
+    assert stays.faults > 0
+    assert stays.parts_s.lost_work == 0.0
+    assert stays.time_s.mean == pytest.approx(hours * HOUR_S)  # another is there at once
+    assert simulate(with_servers("dedicated", life)).job.parts_s.lost_work > 0.0
+
+
+def test_servers_beside_workers_go_with_them():
+    with pytest.raises(ScenarioError, match="needs servers on nodes of their own; here they are beside workers"):
+        with_servers("colocated", {"mtbf": "5 h", "replacement": "0 s", "of": "worker-nodes"})
+
+
 # -- traces ---------------------------------------------------------------------------------
 
 
@@ -152,6 +193,34 @@ def test_a_job_that_needs_all_waits_for_them():
     assert simulate(its).job.time_s.mean == pytest.approx(10.5 * HOUR_S, abs=2 * 7.0)
 
 
+def test_nobody_pays_for_nodes_that_are_away():
+    """4 nodes for 10.5 h, of which two were away for 1 h twice; a node that crashes and is mended is paid for."""
+    trace = [{"at": "0 s", "nodes": 4}, {"at": "3 h", "nodes": 2}, {"at": "4 h", "nodes": 0}]
+    often = {"checkpoint": {**FREE_CHECKPOINTS["checkpoint"], "every": "7 s"}}
+    taken = {"available": trace, "replacement": "0 s", "begins": "at-start"}
+    job = simulate(scenario(4, samples=samples_of(8.5), job=often, startup="0 s", preemption=taken)).job
+    assert job.away_node_s == pytest.approx(4 * HOUR_S)
+    assert job.cost_usd.mean == pytest.approx(4 * job.time_s.mean / HOUR_S - 4.0)
+    crash = [{"at": "3 h", "of": "node", "number": 1}]
+    mended = simulate(scenario(4, samples=samples_of(8.5), job=often, startup="0 s", trace=crash, replacement="1 h")).job
+    assert mended.time_s.mean == pytest.approx(9.5 * HOUR_S, abs=2 * 7.0)
+    assert mended.cost_usd.mean == pytest.approx(4 * mended.time_s.mean / HOUR_S)
+
+
+def test_a_node_that_never_comes_costs_nothing():
+    """One of two asynchronous workers, and the server, whose machine has another price."""
+    trace = [{"at": "0 s", "nodes": 1}, {"at": "1 h", "nodes": 0}]
+    prices = {"price": {"usd_per_node_hour": 1.0}, "server_price": {"usd_per_node_hour": 0.25}}
+    table = with_servers("dedicated", {"available": trace, "replacement": "0 s", "of": "worker-nodes"}).model_dump(
+        mode="json", exclude_none=True
+    )
+    its = scenario_from_table({**table, "cluster": {**table["cluster"], **prices}}, "test")
+    job = simulate(its).job
+    assert job.cost_usd.mean == pytest.approx(1.25 * job.time_s.mean / HOUR_S)
+    # and where a machine of a server is away, its own price is saved
+    assert [usd_per_node_hour(its, node) for node in range(3)] == [1.0, 1.0, 0.25]
+
+
 def test_rates_that_are_not_known_widen_the_interval():
     """Between a quarter and four times, 90% sure: in as many runs as that, faults come so much more or less often."""
     its = scenario(8, node_mtbf="30 h", rates_90=[0.25, 4.0])
@@ -171,9 +240,25 @@ def test_rates_that_are_not_known_widen_the_interval():
         ({"replacement": "0 s", "available": [{"at": "2 s", "nodes": 4}, {"at": "1 h", "nodes": 4}]}, "the first at 0 s"),
         ({"replacement": "0 s", "available": [{"at": "0 s", "nodes": 0}, {"at": "1 h", "nodes": 4}]}, "no node at any time"),
         ({"replacement": "0 s", "wait": "1 h", "available": [{"at": "0 s", "nodes": 4}, {"at": "1 h", "nodes": 4}]}, "follows no law"),
-        ({"replacement": "0 s", "available": [{"at": "0 s", "nodes": 3}, {"at": "1 h", "nodes": 4}]}, "all 4 of the strategy"),
+        ({"replacement": "0 s", "available": [{"at": "0 s", "nodes": 3}, {"at": "1 h", "nodes": 4}]}, "3 nodes at most, and 4 of the"),
     ],
 )  # fmt: skip
 def test_what_is_no_trace_is_refused(preemption, says):
     with pytest.raises(ScenarioError, match=says):
         scenario(4, preemption=preemption)
+
+
+def test_a_trace_has_the_nodes_that_a_job_goes_on_with():
+    """Elastic workers go on with `min_workers`, asynchronous ones too; servers are needed always, and stand on the last node."""
+
+    def trace(nodes: int, **more):
+        return {"available": [{"at": "0 s", "nodes": nodes}, {"at": "1 h", "nodes": 0}], "replacement": "0 s", **more}
+
+    scenario(4, preemption=trace(2), elastic=True, min_workers=2)
+    with pytest.raises(ScenarioError, match="1 node at most, and 2 of the"):
+        scenario(4, preemption=trace(1), elastic=True, min_workers=2)
+    with_servers("dedicated", trace(1, of="worker-nodes"))
+    with_servers("dedicated", trace(3))
+    with_servers("colocated", trace(1))
+    with pytest.raises(ScenarioError, match="2 nodes at most, and 3 of the"):
+        with_servers("dedicated", trace(2))

@@ -28,7 +28,7 @@ ALL = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_l
 TOLD_ONLY = {
     # intervals alone; constants, which a scenario's draws may bring to any value; made of windows of steps, in tests of its own
     "Scenario": "schema_version discrepancy practice job measured_in",
-    "Workload": "schema_version name description model precision calibrated fit provenance overridden counted moved jitter_steps"
+    "Workload": "schema_version name description model backend precision calibrated fit provenance overridden counted moved jitter_steps"
     " transformer residual computed passes recast overheads"  # made into layers and times when it is validated, or resolved
     " noise_scale",  # asked when a schedule is replayed
     "Cluster": "schema_version name description basis device nodes price server_price calibrated fit provenance overridden protocols"

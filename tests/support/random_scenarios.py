@@ -100,6 +100,8 @@ def random_table(pick: Pick) -> Table:
     if pick((False,) * 12 + (True,)):
         del load["batch_per_replica"]
         load["global_batch"] = 4 * (workers * team if kind != "mirrored" else strategy["replicas"])
+    if kind == "multi-worker-mirrored" and team == 1 and pick((False,) * 4 + (True,)):
+        strategy = _of_other_frameworks(pick, rules, strategy)
     if servers:
         _hosts(pick, load, cluster)
     table = {"workload": load, "cluster": cluster, "strategy": strategy, "run": run, "discrepancy": {}}
@@ -111,6 +113,17 @@ def random_table(pick: Pick) -> Table:
         table["input"] = _input(pick, rules, cluster)
     _fabric(pick, rules, cluster, strategy)
     return table
+
+
+def _of_other_frameworks(pick: Pick, rules: _Rules, strategy: Table) -> Table:
+    """The same all-reduce as PyTorch's or JAX's, with its own defaults."""
+    if pick((False, True)):
+        return {**{key: value for key, value in strategy.items() if key != "workers"}, "kind": "keras-data-parallel",
+                "replicas": strategy["workers"]}  # fmt: skip
+    own: Table = {**strategy, "kind": "torch-ddp", "gradient_as_bucket_view": pick((True, False))}
+    if own.get("bucket_size_bytes") is not None and pick((True, False)):
+        own["first_bucket_size_bytes"] = rules.size_bytes()
+    return own
 
 
 def _input(pick: Pick, rules: _Rules, cluster: Table) -> Table:

@@ -442,7 +442,7 @@ def test_what_failed_is_tried_again_where_that_is_asked_for(tmp_path, monkeypatc
 
 def test_the_catalogue_is_a_sequence_by_name_too():
     found = paceline.models()
-    assert {entry.kind for entry in found} == {"workload", "cluster", "device", "input", "scenario"}
+    assert {entry.kind for entry in found} == {"workload", "cluster", "device", "input", "fault", "scenario"}
     assert found["ethernet-25g"].spec == paceline.load("ring").cluster
     assert found["ethernet-25g"].text.startswith("schema_version")
     assert found.to_frame()["name"].tolist() == [entry.name for entry in found]
@@ -454,7 +454,9 @@ def test_the_catalogue_is_a_sequence_by_name_too():
 def test_schemas_by_name_and_all():
     assert set(paceline.schema()) >= {"scenario", "workload", "cluster", "device", "result"}
     assert paceline.schema("cluster") == paceline.schema()["cluster"]
-    with pytest.raises(InputError, match="`format`: 'plan' must be 'scenario', 'workload', 'cluster', 'device', 'input', 'result'"):
+    with pytest.raises(
+        InputError, match="`format`: 'plan' must be 'scenario', 'workload', 'cluster', 'device', 'input', 'faults', 'result'"
+    ):
         paceline.schema("plan")
 
 

@@ -18,7 +18,7 @@ from paceline.planning.goal import confidence_of, reached_with
 from simulator import Scenario, load_scenario, scenario_from_table, simulate
 from simulator.base.errors import ScenarioError
 from simulator.results.inadequacy import discrepancy_of, reach_of, regime_of, regimes
-from simulator.results.intervals import combined, prediction_interval, widened
+from simulator.results.intervals import combined, interval_of_jobs, prediction_interval, widened
 from simulator.results.results import Result
 from simulator.spec.discrepancy import CERTAIN, Z_90, Regime, RelativeError, between
 from simulator.spec.figures import Estimate
@@ -49,6 +49,59 @@ def test_normal_chance_and_a_normal_discrepancy_are_those_of_their_sum() -> None
 def test_an_end_at_nothing_stays_there() -> None:
     assert widened(Estimate(mean=1.0, low=0.0, high=2.0), RelativeError(0.1, 0.1)).low == 0.0
     assert widened(Estimate(mean=0.0, low=0.0, high=0.0), RelativeError(0.1, 0.1)) == Estimate(mean=0.0, low=0.0, high=0.0)
+
+
+def test_of_jobs_few_of_which_wait_long_both_ends_are_those_of_the_mixture() -> None:
+    """9 in 10 take 10 h of steps, the others wait for 990 h besides: 0.9 Phi(log(t / 10 h) / o) = 0.05, and at 0.95 half of the waits."""
+    sd = 0.2
+    times, shares = [10.0] * 900 + [1000.0] * 100, [1.0] * 900 + [0.01] * 100
+    told = interval_of_jobs(times, shares, RelativeError(sd, sd))
+    assert told.mean == pytest.approx(109.0)
+    assert told.low == pytest.approx(10.0 * math.exp(sd * NormalDist().inv_cdf(0.05 / 0.9)), rel=0.005)
+    assert told.high == pytest.approx(1000.0, rel=0.001)
+    rates = interval_of_jobs([1 / time for time in times], shares, RelativeError(sd, sd), power=-1)
+    assert (1 / rates.high, 1 / rates.low) == pytest.approx((told.low, told.high), rel=1e-3)
+    # the mean's distance to what most jobs take would have hidden that their steps may be faster
+    assert prediction_interval(times, RelativeError(sd, sd).times(10 / 109)).low == pytest.approx(10.0, rel=0.001)
+
+
+def test_of_jobs_that_are_alike_the_interval_is_that_of_their_steps() -> None:
+    rng = np.random.default_rng(4)
+    values = rng.lognormal(3.0, 0.2, 40).tolist()
+    assert interval_of_jobs(values, rng.random(40).tolist(), CERTAIN) == prediction_interval(values)
+    told = interval_of_jobs([5.0] * 19, [1.0] * 19, RelativeError(0.1, 0.3))
+    assert (told.low, told.high) == pytest.approx((5.0 * math.exp(-Z_90 * 0.1), 5.0 * math.exp(Z_90 * 0.3)), rel=0.005)
+    half = interval_of_jobs([5.0] * 19, [0.5] * 19, RelativeError(0.1, 0.3))
+    assert half.high == pytest.approx(2.5 + 2.5 * math.exp(Z_90 * 0.3), rel=0.005)
+    plain = prediction_interval(values, RelativeError(0.12, 0.12))
+    told = interval_of_jobs(values, [1.0] * 40, RelativeError(0.12, 0.12))
+    assert (told.low, told.high) == pytest.approx((plain.low, plain.high), rel=0.05)
+
+
+@pytest.mark.statistics
+def test_a_job_that_rarely_waits_is_as_uncertain_as_its_steps_where_it_does_not() -> None:
+    """All four machines for 19 h, none for 1 h: a job of an hour of steps, begun at any time, against a million such jobs."""
+    trace = [{"at": "0 s", "nodes": 4}, {"at": "19 h", "nodes": 0}, {"at": "20 h", "nodes": 0}]
+    faults = {"preemption": {"available": trace, "replacement": "0 s"}}
+    table = scenario_table(strategy=RING, run={"replications": 1000}, discrepancy={"compute": {"at": 0.2}})
+    free = {"every_steps": 1, "size": "1 B", "write": "1000000 TB/s"}
+
+    def job_of(samples: float, faults: dict[str, Any]) -> Result:
+        job = {"samples": samples, "startup": "0 s", "tracing": "0 s", "checkpoint": free, "faults": faults}
+        return simulate(scenario_from_table({**table, "job": job}, "test"))
+
+    alone = job_of(1e6, {"worker_mtbf": "1000000000 h"}).job
+    assert alone is not None
+    result = job_of(round(1e6 * 3600 / alone.time_s.mean), faults)
+    assert result.job is not None
+    rng = np.random.default_rng(0)
+    off = result.discrepancy.relative_error.inverse
+    z = rng.normal(size=1_000_000)
+    steps = np.exp(z * np.where(z < 0, off.low, off.high))
+    begins = rng.uniform(0, 20, len(z))
+    hours = steps + np.where(begins >= 19, 20 - begins, np.where(begins + steps > 19, 1.0, 0.0))
+    told = np.array([result.job.time_s.low, result.job.time_s.high]) / 3600
+    assert told == pytest.approx(np.quantile(hours, [0.05, 0.95]), rel=0.03)
 
 
 DISTANCES = some.floats(-3, 3)
@@ -201,6 +254,29 @@ def test_what_is_reached_with_a_confidence_has_at_least_that_confidence(
 def test_more_is_never_surer(rates: list[float], relative_error: RelativeError, needed: float, more: float) -> None:
     assert 0.0 <= confidence_of(rates, needed * more, relative_error) <= confidence_of(rates, needed, relative_error) + 1e-12
     assert confidence_of(rates, needed, relative_error) <= len(rates) / (len(rates) + 1)
+
+
+@given(jobs=some.lists(some.tuples(some.floats(50, 200), some.floats(0, 1)), min_size=2, max_size=40), relative_error=OFF, data=some.data())
+def test_of_jobs_that_differ_too(jobs: list[tuple[float, float]], relative_error: RelativeError, data: some.DataObject) -> None:
+    rates, shares = map(list, zip(*jobs, strict=True))
+    most = len(rates) / (len(rates) + 1)
+    needed, more, confidence = data.draw(some.floats(20, 300)), data.draw(some.floats(1, 2)), data.draw(some.floats(0.05, 0.95))
+    surer, less = (confidence_of(rates, each, relative_error, shares) for each in (needed, needed * more))
+    assert 0.0 <= less <= surer + 1e-12 <= most + 2e-12
+    reached = reached_with(confidence, rates, relative_error, shares)
+    assert confidence_of(rates, reached * (1 - 1e-9), relative_error, shares) >= min(confidence, most) - 1e-6
+    assert confidence_of(rates, needed, RelativeError(1e-9, 1e-9), shares) == pytest.approx(
+        confidence_of(rates, needed), abs=1e-3 if all(abs(rate / needed - 1) > 1e-6 for rate in rates) else 1
+    )
+
+
+def test_of_jobs_that_are_alike_the_confidence_is_that_of_their_steps() -> None:
+    rates, relative_error = [100.0] * 19, RelativeError(0.1, 0.1)
+    for needed in (80.0, 95.0, 110.0):
+        assert confidence_of(rates, needed, relative_error, [1.0] * 19) == pytest.approx(confidence_of(rates, needed, relative_error))
+    assert reached_with(0.9, rates, relative_error, [1.0] * 19) == pytest.approx(reached_with(0.9, rates, relative_error))
+    # half of the time is certain: 5% more of all of it is 10% more of the other half
+    assert confidence_of(rates, 100 / 1.05, relative_error, [0.5] * 19) == pytest.approx(NormalDist().cdf(math.log(1.1) / 0.1))
 
 
 def test_nineteen_of_nineteen_runs_and_a_doubt() -> None:

@@ -17,7 +17,7 @@ from simulator import simulate
 from simulator.base.catalog import Kind, entries
 from simulator.base.errors import ReadingWarning, ScenarioError
 from simulator.base.spec import Spec, parts_of
-from simulator.catalogue.loading import load_cluster, load_input, load_scenario, load_workload
+from simulator.catalogue.loading import load_cluster, load_faults, load_input, load_scenario, load_workload
 from simulator.resolve.resolve import Asked
 from simulator.results.cost import placement_of
 from simulator.results.warnings import warnings_of
@@ -302,6 +302,7 @@ def test_the_placement_says_how_many_replicas_a_device_has(scenario) -> None:
         ("workloads", load_workload, "workload"),
         ("clusters", load_cluster, "cluster"),
         ("inputs", load_input, "input"),
+        ("faults", load_faults, "job.faults"),
         ("devices", load_accelerator, ""),
     ],
 )

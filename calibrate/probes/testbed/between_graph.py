@@ -59,7 +59,7 @@ def train(tf: Any, task: Task) -> None:
         spread_s = setting.get("start_spread_s", 0.0)
         offsets = np.random.default_rng(task.seed + 1).uniform(0.0, spread_s, setting["workers"]) if spread_s else None
         task.sleep_until(float(offsets[task.index]) if offsets is not None else 0.0)
-        rows = _steps(call, law, setting, synchronous)
+        rows = _steps(task, call, law, synchronous)
         task.end()
         training.report(task, [(task.index, row) for row in rows], task.began_s)
         task.line.wait("finish")
@@ -67,10 +67,11 @@ def train(tf: Any, task: Task) -> None:
     del server
 
 
-def _steps(call: Any, law: Any, setting: dict[str, Any], synchronous: bool) -> list[Any]:
+def _steps(task: Task, call: Any, law: Any, synchronous: bool) -> list[Any]:
     """Each worker makes as many steps; synchronously all go on until there have been as many updates."""
-    rows = []
-    for microseconds in law:
+    setting, rows = task.setting, []
+    for number, microseconds in enumerate(law):
+        task.before_step(number)
         rows.append(call(int(microseconds)))
         if synchronous:
             # the version after the step tells how many updates there have been

@@ -116,6 +116,9 @@ class Task:
         if wait_s > 0:
             time.sleep(wait_s)
 
+    def before_step(self, number: int) -> None:
+        """What a worker does between two steps: nothing. Kinds of tasks whose input is late, say, have another one."""
+
     @staticmethod
     def _counted() -> dict[str, float]:
         sent, received = links.counters()

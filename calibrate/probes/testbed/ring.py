@@ -88,7 +88,8 @@ def run_steps(tf: Any, task: Task, strategy: Any, workers: int) -> None:
     task.line_up()
     task.sleep_until(0.0)
     rows = []
-    for one in arguments:
+    for number, one in enumerate(arguments):
+        task.before_step(number)
         asked_s = time.time()
         results = [value.numpy() for value in step(one)]
         # as a whole: compute, and the all-reduce in it

@@ -27,10 +27,10 @@ __all__ = ["calibrate"]
 
 PANEL, ORDER = Panel.MEASURE, 60
 
-_OF_RUNS = ("step", "steps", "runs", "at_once", "launches", "device", "layers", "measurements")
+_OF_RUNS = ("step", "steps", "runs", "at_once", "launches", "device", "keras_backend", "layers", "measurements")
 """Parameters that say how steps are run."""
 
-_OF_GRADIENTS = ("device", "measurements", "batches", "timeout_s")
+_OF_GRADIENTS = ("device", "keras_backend", "measurements", "batches", "timeout_s")
 """Parameters that say how gradients are measured, with or without steps."""
 
 _LEFT_OPEN = ("undetermined", "batch", "split", "gradients", "jitter", "communication", "steps_per_execution", "sparse", "intervals")
@@ -84,6 +84,9 @@ def calibrate(
     becomes ready. The batch lies on the device already, so preparing input is not measured
     ([bold]paceline calibrate-input[/bold] does that). It also times start-up, tracing, and a few
     checkpoints, which it writes into the folder of --measurements.
+
+    [bold]KERAS_BACKEND=torch paceline calibrate my_model.py:build --name mine[/bold] measures the same model
+    under PyTorch, or under JAX with jax (--keras-backend says it too), if --python has that installed.
 
     What other processes disturb is measured again. If too little is left undisturbed, nothing is
     fitted; the measurements are kept, and --from-measurements fits them (with --accept-disturbed).
@@ -278,7 +281,9 @@ def _show(workload: Workload, path: Path, raw: Path, *, as_json: bool, with_scen
     if workload.noise_scale is not None:
         say(f"  {_noise_scale(workload.noise_scale, workload.provenance)}")
     beside = f"{'fitted to' if 'profiles' in workload.provenance else 'raw measurements in'} {raw}"
-    if (load := ServerLoad.of(workload)).hosts_limit:
+    for key in filter(workload.provenance.__contains__, ("lacking", "split") if workload.backend != "tensorflow" else ()):
+        say(f"  {key}: {workload.provenance[key]}")
+    if workload.backend == "tensorflow" and (load := ServerLoad.of(workload)).hosts_limit:
         say(f"  {load.against_network}; measure yours with paceline calibrate-server")
     if with_scenario:
         _note(f"wrote {path}; {beside}")

@@ -12,6 +12,7 @@ from paceline.cli.options import Given, calling, command_line
 from simulator.base.errors import InputError
 
 if TYPE_CHECKING:
+    from paceline.arguments import Carrying
     from simulator.spec.cluster import Cluster
 
 __all__ = ["calibrate_link"]
@@ -34,7 +35,7 @@ def calibrate_link(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print what was fitted as JSON.")] = False,
 ) -> None:
-    """Measure the network between two hosts with TensorFlow, and write a cluster file.
+    """Measure the network between two hosts with TensorFlow or PyTorch, and write a cluster file.
 
     Example: [bold]paceline calibrate-link --serve 10.0.0.2:2222[/bold] on one host, then
     [bold]paceline calibrate-link --peer 10.0.0.2:2222 --name lab[/bold] on the other, then
@@ -43,6 +44,7 @@ def calibrate_link(
     It sends messages through TensorFlow's own gRPC transport, and fits latency and bandwidth.
     Without --peer it measures between two processes of this machine, in a network namespace that
     nobody else can reach; on a machine with GPUs also copies between host and device, and all-reduce.
+    With --carrier gloo, on both hosts, it all-reduces over PyTorch's gloo instead, as DDP on CPUs does.
     """
     from paceline import api
     from paceline.cli.measuring import measuring
@@ -50,7 +52,7 @@ def calibrate_link(
     if address is not None:
         if "peer" in given:
             raise InputError("calibrate-link: --serve and --peer are two halves; give one of them on each host")
-        _serve(address, given.get("python"))
+        _serve(address, given.get("python"), given["carrier"])
         return
     if "name" not in given:
         raise InputError("calibrate-link: --name is missing; name the cluster, such as --name lab")
@@ -60,22 +62,25 @@ def calibrate_link(
     _show(cluster, result, given["measurements"] / cluster.provenance["measurements"], as_json=json)
 
 
-def _serve(address: str, python: str | None) -> None:
+def _serve(address: str, python: str | None, carrier: Carrying) -> None:
     """Be the serving half of a link measurement; Ctrl-C is the way to end it."""
     from paceline import api
     from paceline.cli.ending import Interrupted, Terminated
     from paceline.cli.terminal import note
 
-    note(
-        f"serving at {address}; TensorFlow's server listens on ALL interfaces of this host, "
-        "and whoever reaches the port can run code here. Ctrl-C ends it."
-    )
+    what = "TensorFlow's server listens on ALL interfaces of this host, and whoever reaches the port can run code here"
+    if carrier == "gloo":
+        what = "PyTorch's store and gloo ask nobody who connects: serve in a network that you trust"
+    note(f"serving at {address}; {what}. Ctrl-C ends it.")
     try:
         api.serve_link(
             address,
             python=python,
+            carrier=carrier,
             ready=lambda: note(
-                f"ready: on the other host run `paceline calibrate-link --peer {address} --name NAME`, "
+                f"ready: on the other host run `paceline calibrate-link --carrier gloo --peer {address} --name NAME`"
+                if carrier == "gloo"
+                else f"ready: on the other host run `paceline calibrate-link --peer {address} --name NAME`, "
                 "and `paceline calibrate-server` with the same for what messages cost the hosts"
             ),
         )

@@ -1,4 +1,4 @@
-"""``paceline models``: the catalogue of workloads, clusters, devices, input pipelines and scenarios."""
+"""``paceline models``: the catalogue of workloads, clusters, devices, input pipelines, faults and scenarios."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 PANEL, ORDER = Panel.LOOK_UP, 110
-_Kind: TypeAlias = Literal["workloads", "clusters", "devices", "inputs", "scenarios"]
+_Kind: TypeAlias = Literal["workloads", "clusters", "devices", "inputs", "faults", "scenarios"]
 _LONG = re.compile(r"^(?P<key>draws|values) = \[(?P<inside>.*?)\]$(?=\n(?:\n|\Z|[a-z\[#]))", re.MULTILINE | re.DOTALL)
 """The lists of a file that are too long to read: draws of parameters, a line each, and ratios of an empirical law."""
 _MOST = 12
@@ -26,7 +26,7 @@ _MOST = 12
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="List and show what a scenario can name: workloads, clusters, input pipelines, devices; list example scenarios.",
+    help="List and show what a scenario can name: workloads, clusters, input pipelines, devices, faults; list example scenarios.",
 )
 
 
@@ -38,7 +38,7 @@ def list_(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
-    """List every workload, cluster, device, input pipeline and example scenario by name, your own first.
+    """List every workload, cluster, device, input pipeline, file of faults and example scenario by name, your own first.
 
     Your own are the files in ./models, where calibrations write them.
 
@@ -83,16 +83,17 @@ def _table(kind: str, rows: Sequence[Mapping[str, Any]]) -> Table:
             Column("shuffle_buffer", "count", "shuffle buffer"),
             Column("cached", "text"),
         ),
+        "fault": (Column("mean", "text", "mean time between"), Column("rates_90", "text", "as often, 90%")),
         "scenario": (Column("workload", "text"), Column("cluster", "text"), Column("strategy", "text")),
     }[kind]
-    usable = {"workload": _workload, "cluster": _cluster, "device": _device, "input": _input, "scenario": _scenario}[kind]
+    usable = {"workload": _workload, "cluster": _cluster, "device": _device, "input": _input, "fault": _fault, "scenario": _scenario}[kind]
     nothing = ("",) * len(columns)
-    # a device's figures say more than its description, unless it has none
+    # figures of a device and of faults say more than their descriptions, unless there are none
     cells = tuple(
         (
             f"{row['name']} *" if row["own"] else row["name"],
-            *(usable(row) if "device" in row or "strategy" in row else nothing),
-            "" if kind == "device" and "device" in row else row["description"],
+            *(usable(row) if row.keys() & {"device", "strategy", "rates_90"} else nothing),
+            "" if kind in ("device", "fault") and row.keys() & {"device", "rates_90"} else row["description"],
         )
         for row in rows
     )
@@ -111,6 +112,14 @@ def _cluster(row: Mapping[str, Any]) -> tuple[Cell, ...]:
 
 def _input(row: Mapping[str, Any]) -> tuple[Cell, ...]:
     return row["device"] or "not stated", row["parallel_calls"], row["prefetch"], row["shuffle_buffer"], "yes" if row["cached"] else "no"
+
+
+def _fault(row: Mapping[str, Any]) -> tuple[Cell, ...]:
+    from simulator.base.text import format_seconds
+
+    means = (("of a node", row["node_mtbf_s"]), ("of a job", row["job_mtbf_s"]), ("life", row["life_s"]))
+    told = ", ".join(f"{format_seconds(mean_s)} {what}" for what, mean_s in means if mean_s is not None)
+    return told, "" if row["rates_90"] is None else "{:.2g} to {:.2g} times".format(*row["rates_90"])
 
 
 def _scenario(row: Mapping[str, Any]) -> tuple[Cell, ...]:
@@ -134,11 +143,11 @@ def _device(row: Mapping[str, Any]) -> tuple[Cell, ...]:
 def show(
     name: Annotated[
         str,
-        typer.Argument(metavar="NAME", help="Name of a workload, cluster, device or input, or a path to its file.", show_default=False),
+        typer.Argument(metavar="NAME", help="Name of an entry, or a path to its file.", show_default=False),
     ],
     json: Annotated[bool, typer.Option("--json", help="Print as JSON, with every default filled in.")] = False,
 ) -> None:
-    """Show one workload, cluster, device or input pipeline: its file, or all of it as JSON.
+    """Show one workload, cluster, device, input pipeline or file of faults: its file, or all of it as JSON.
 
     Example: [bold]paceline models show ethernet-25g[/bold]
     """

@@ -1,0 +1,185 @@
+"""Training steps of a Keras model under JAX: one function, compiled by XLA, as Keras's own trainer makes it.
+
+What goes on inside a compiled step cannot be seen: it hands out all gradients at once. So forward pass, forward with backward pass,
+and update are compiled once more each by itself, and tell the shares of the passes; every gradient counts as ready at the end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import Any, Callable, Iterator
+
+from . import ending, environment
+from .keras_model import KerasModel
+
+Step = Callable[[], Any]
+
+
+class Jax:
+    """JAX on one device.
+
+    Parameters
+    ----------
+    wanted
+        Such as ``CPU`` or ``GPU:1``; None takes the first GPU, else the CPU.
+
+    Raises
+    ------
+    NotInstalledError
+        This Python has no JAX.
+    """
+
+    name = "jax"
+    observed = False
+    remark = "forward pass, forward with backward pass, and update were compiled each by itself, since a compiled step shows no parts"
+
+    def __init__(self, wanted: str | None) -> None:
+        self._jax = jax = ending.framework(self.name)
+        gpus = [one for one in jax.devices() if one.platform in ("gpu", "cuda", "rocm")]
+        self.kind, index = environment.chosen(wanted, len(gpus), "JAX")
+        self._gpus, self.index = len(gpus), index
+        places = gpus if self.kind == "GPU" else jax.devices("cpu")
+        self._device = places[index]
+        self._state: Any = None
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Everything that a measured time may depend on, as plain data."""
+        found = environment.of_machine(self.kind, self.index, self._gpus) | {"backend": self.name, "jax": self._jax.__version__}
+        if self.kind == "GPU":
+            found["device_name"] = str(self._device.device_kind)
+        return found
+
+    @contextlib.contextmanager
+    def on_device(self) -> Iterator[None]:
+        """Within, arrays are made on the device."""
+        with self._jax.default_device(self._device):
+            yield
+
+    def wait(self, result: Any) -> None:
+        """Until what a call has returned is there: JAX hands out arrays before they are computed."""
+        self._jax.block_until_ready(result)
+
+    def step_of(self, made: KerasModel, batch: int) -> Step:
+        """A callable that does one step on a batch that already lies on the device; steps of all batch sizes train one state."""
+        with self.on_device():
+            made.build(batch)
+            x, y = made.batch_of(batch)
+        if self._state is None:
+            self._state = _state_of(made)
+        passes, optimizer = self._passes(made), made.optimizer
+
+        def body(state: Any, x: Any, y: Any) -> Any:
+            trainable, others, of_optimizer = state
+            (_, (loss, others)), gradients = passes(trainable, others, of_optimizer, x, y)
+            trainable, of_optimizer = optimizer.stateless_apply(of_optimizer, gradients, trainable)
+            return loss, (trainable, others, of_optimizer)
+
+        # the state is handed over, as Keras's trainer does: no second copy of it is written
+        compiled = self._jax.jit(body, donate_argnums=0)
+
+        def run() -> Any:
+            with self.on_device():
+                loss, self._state = compiled(self._state, x, y)
+                return loss, self._state
+
+        return run
+
+    def _passes(self, made: KerasModel) -> Any:
+        """Forward and backward pass, of trainable and other variables and those of the optimizer."""
+        return self._jax.value_and_grad(_forward_of(made), has_aux=True)
+
+    def evaluation_of(self, made: KerasModel, batch: int) -> Step:
+        """A callable that computes the loss of a batch, without gradients."""
+        with self.on_device():
+            x, y = made.batch_of(batch)
+
+        def body(trainable: Any, others: Any, x: Any, y: Any) -> Any:
+            outputs, _ = made.model.stateless_call(trainable, others, x, training=False)
+            return made.loss_of(y, outputs, [])
+
+        compiled = self._jax.jit(body)
+
+        def run() -> Any:
+            with self.on_device():
+                trainable, others, _ = self._state
+                return compiled(trainable, others, x, y)
+
+        return run
+
+    def peak_bytes(self, step: Step) -> int | None:  # noqa: ARG002
+        """None: a peak is counted from the start of the process on, and not by step."""
+        return None
+
+    def split_of(self, made: KerasModel | None, batch: int, step: Step) -> Apart:  # noqa: ARG002
+        """Tells how the passes share a step."""
+        assert made is not None
+        with self.on_device():
+            x, y = made.batch_of(batch)
+        forward, passes, update = _forward_of(made), self._passes(made), made.optimizer.stateless_apply
+        jit = self._jax.jit
+        return Apart(self, made, (jit(forward), jit(passes), jit(update)), x, y)
+
+    @property
+    def state(self) -> Any:
+        """Trainable and other variables, and those of the optimizer, as the last step left them."""
+        return self._state
+
+
+class Apart:
+    """The parts of a step, each compiled by itself."""
+
+    def __init__(self, on: Jax, made: KerasModel, compiled: tuple[Any, Any, Any], x: Any, y: Any) -> None:
+        self._on, self._made, self._x, self._y = on, made, x, y
+        self._forward, self._passes, self._update = compiled
+
+    def once(self) -> tuple[dict[str, float], dict[str, float]] | None:
+        """Seconds of the passes and of the update, and of each gradient after the loss: of all, when the backward pass ends."""
+        trainable, others, of_optimizer = self._on.state
+        with self._on.on_device():
+            _, forward_s = self._timed(self._forward, trainable, others, of_optimizer, self._x, self._y)
+            (_, gradients), both_s = self._timed(self._passes, trainable, others, of_optimizer, self._x, self._y)
+            _, apply_s = self._timed(self._update, of_optimizer, gradients, trainable)
+        backward_s = max(both_s - forward_s, 0.0)
+        ready = {str(index): backward_s for index in range(len(trainable))}
+        return {"forward_s": forward_s, "backward_s": backward_s, "apply_s": apply_s}, ready
+
+    def _timed(self, call: Callable[..., Any], *given: Any) -> tuple[Any, float]:
+        begun = time.perf_counter()
+        result = call(*given)
+        self._on.wait(result)
+        return result, time.perf_counter() - begun
+
+    def variables(self) -> Iterator[dict[str, Any]]:
+        """The fields of a ``variable`` record for each trainable variable."""
+        for index, one in enumerate(self._made.model.trainable_variables):
+            value = one.value
+            yield {
+                "index": index, "name": str(one.path), "shape": [int(size) for size in value.shape], "dtype": str(value.dtype),
+                "size_bytes": int(value.nbytes), "gradient_dtype": str(value.dtype), "sparse_row_bytes": None, "created": index,
+            }  # fmt: skip
+
+
+def _state_of(made: KerasModel) -> Any:
+    """Copies of the variables: steps hand theirs over, and the model's own are still to be read."""
+    import jax.numpy
+
+    def copies(variables: Any) -> Any:
+        return [jax.numpy.array(one.value, copy=True) for one in variables]
+
+    return copies(made.model.trainable_variables), copies(made.model.non_trainable_variables), copies(made.optimizer.variables)
+
+
+def _forward_of(made: KerasModel) -> Any:
+    """Scaled loss, and (loss, other variables): the forward pass as a function without side effects."""
+    keras, model, optimizer = made.keras, made.model, made.optimizer
+
+    def forward(trainable: Any, others: Any, of_optimizer: Any, x: Any, y: Any) -> Any:
+        outputs, others, losses = model.stateless_call(trainable, others, x, training=True, return_losses=True)
+        loss = made.loss_of(y, outputs, losses)
+        # a loss scale is a variable of the optimizer's
+        with keras.StatelessScope(state_mapping=list(zip(optimizer.variables, of_optimizer))):
+            scaled = optimizer.scale_loss(loss)
+        return scaled, (loss, others)
+
+    return forward

@@ -1,0 +1,8 @@
+"""Why a training does not scale: what was seen of real runs beside what a scenario predicts, and the causes that tell them apart."""
+
+from __future__ import annotations
+
+from paceline.diagnosing.diagnosis import Cause, Diagnosis, diagnose
+from paceline.diagnosing.seen import Seen, seen_in_points, seen_in_runs, seen_in_steps, seen_in_throughputs
+
+__all__ = ["Cause", "Diagnosis", "Seen", "diagnose", "seen_in_points", "seen_in_runs", "seen_in_steps", "seen_in_throughputs"]

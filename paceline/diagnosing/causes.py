@@ -1,0 +1,320 @@
+"""Causes that a run may have for being slow: what each would make of a scenario, and what tells it from others.
+
+A cause is a change of the scenario with one number, its strength: 0 is none at all. So a cause that nobody knew of is found by fitting
+that number, and one that the scenario has is what its removal gains; both by the same simulations as any prediction.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from simulator.base.text import format_rate, format_seconds, format_share
+from simulator.results.what_if import (
+    changed,
+    with_compute,
+    with_hosts,
+    with_inner_links,
+    with_input_times,
+    with_latency,
+    with_network,
+    with_strategy,
+)
+from simulator.scenario import Scenario
+from simulator.spec.distributions import Constant
+from simulator.spec.workload import Affine
+
+__all__ = ["FOUND", "OUTSIDE", "SHARES", "STANDING", "Found", "Standing"]
+
+_LATENCY_S = 10e-6
+_NONE_AT_ALL = 1e-6
+"""Of what takes time, as a factor: gone."""
+_MOST_SERVERS = 4
+
+
+@dataclass(frozen=True)
+class Found:
+    """A cause that the scenario does not know of, found in what was seen.
+
+    Attributes
+    ----------
+    key
+        Its name in ``--json``.
+    title
+        What it is called.
+    made
+        The scenario with it, of this strength, at the worker with this number where it is of one worker.
+    possible
+        Whether a scenario can have it.
+    said
+        How strong it is, in words.
+    share
+        How often it is the reason, before anything is seen: its part among threads in which people asked why their training does not scale.
+    remedy
+        What to do about it.
+    measure
+        What would tell it from others, and how it is measured.
+    strongest
+        The greatest strength that is tried.
+    """
+
+    key: str
+    title: str
+    made: Callable[[Scenario, float, int], Scenario]
+    possible: Callable[[Scenario], bool]
+    said: Callable[[Scenario, float, int], str]
+    share: float
+    remedy: str
+    measure: str
+    strongest: float = 4.0
+
+
+def _network(scenario: Scenario, strength: float, _: int) -> Scenario:
+    slower = with_network(scenario, math.exp(-strength))
+    cap = scenario.cluster.transport.flow_cap_bytes_per_s
+    if cap is None:
+        return slower
+    transport = slower.cluster.transport.model_copy(update={"flow_cap_bytes_per_s": cap * math.exp(-strength)})
+    return changed(slower, cluster=slower.cluster.model_copy(update={"transport": transport}))
+
+
+def _network_said(scenario: Scenario, strength: float, _: int) -> str:
+    told = scenario.cluster.inter_node.bandwidth_bytes_per_s
+    return f"links between nodes do as if they had {format_rate(told * math.exp(-strength))} in place of {format_rate(told)}"
+
+
+def _latency(scenario: Scenario, strength: float, _: int) -> Scenario:
+    added_s = _LATENCY_S * math.expm1(2.0 * strength)
+    cluster = scenario.cluster
+    link = cluster.inter_node.model_copy(update={"latency_s": cluster.inter_node.latency_s + added_s})
+    return changed(scenario, cluster=cluster.model_copy(update={"inter_node": link}))
+
+
+def _latency_said(scenario: Scenario, strength: float, _: int) -> str:
+    told_s = scenario.cluster.inter_node.latency_s
+    now_s = told_s + _LATENCY_S * math.expm1(2.0 * strength)
+    return f"messages between nodes take {format_seconds(now_s)} on the way in place of {format_seconds(told_s)}"
+
+
+def _slow_worker(scenario: Scenario, strength: float, worker: int) -> Scenario:
+    cluster = scenario.cluster
+    node = worker // max(cluster.replicas_per_node, 1)
+    speeds = [cluster.speed_of(place) for place in range(max(node + 1, len(cluster.node_speed)))]
+    speeds[node] *= math.exp(-strength)
+    return changed(scenario, cluster=cluster.model_copy(update={"node_speed": tuple(speeds)}))
+
+
+def _input(scenario: Scenario, strength: float, _: int) -> Scenario:
+    if scenario.input is not None or scenario.workload.input.base_s + scenario.workload.input.per_sample_s > 0:
+        return with_input_times(scenario, math.exp(strength))
+    load = scenario.workload
+    # one that takes as long as the step takes without it, and then longer
+    needs_s = load.forward(scenario.batch) + load.backward(scenario.batch)
+    late = Affine(base_s=0.0, per_sample_s=needs_s * math.exp(strength) / scenario.batch)
+    return changed(scenario, workload=load.model_copy(update={"input": late})) if strength else scenario
+
+
+def _smaller_batch(scenario: Scenario, strength: float, _: int) -> Scenario:
+    batch = max(round(scenario.batch * math.exp(-strength)), 1)
+    return changed(scenario, workload=scenario.workload.model_copy(update={"batch_per_replica": batch}))
+
+
+def _smaller_batch_said(scenario: Scenario, strength: float, _: int) -> str:
+    batch = max(round(scenario.batch * math.exp(-strength)), 1)
+    text = f"each worker does as if it took {batch:,} samples per step in place of {scenario.batch:,}"
+    shared = scenario.batch / scenario.replicas
+    return f"{text}, about its part of a batch of all workers together" if 0.7 < batch / shared < 1.4 else text
+
+
+def _between_nodes(scenario: Scenario) -> bool:
+    return scenario.nodes_needed > 1
+
+
+FOUND: Mapping[str, Found] = {
+    its.key: its
+    for its in (
+        Found(
+            "network", "the network is slower than told", _network, _between_nodes, _network_said, 0.25,
+            "give the job links of the rate that the scenario tells: look for shared or oversubscribed links, a wrong interface, TCP "
+            "where RDMA was meant",
+            "the rate of the link: paceline calibrate-link, or iperf3 between two of the machines",
+        ),
+        Found(
+            "latency", "messages take longer on the way than told", _latency, _between_nodes, _latency_said, 0.1,
+            "put the machines closer together, or send fewer and larger messages (larger buckets, fewer variables)",
+            "the latency of the link: paceline calibrate-link, or ping between two of the machines",
+        ),
+        Found(
+            "links-in-a-node", "links inside a node are slower than told",
+            lambda scenario, strength, _: with_inner_links(scenario, math.exp(-strength)),
+            lambda scenario: not scenario.servers and scenario.strategy.sending(scenario).inside_nodes,
+            lambda scenario, strength, _: f"links inside a node do as if they had "
+            f"{format_rate(scenario.cluster.intra_node.bandwidth_bytes_per_s * math.exp(-strength))}",
+            0.25,
+            "look for copies through the host, where devices cannot reach each other (nvidia-smi topo -m)",
+            "the rate between two devices: the all_reduce_perf of nccl-tests",
+        ),
+        Found(
+            "host-costs", "hosts take longer for each tensor than is usual",
+            lambda scenario, strength, _: with_hosts(scenario, math.exp(-strength)),
+            lambda scenario: with_hosts(scenario, 0.5) != scenario,
+            lambda _, strength, __: f"each message costs the hosts {math.exp(strength):.3g} times what is usual",
+            0.1,
+            "send fewer and larger tensors, give processes more cores",
+            "processor time of each process beside its step (the Keras callback records it)",
+        ),
+        Found(
+            "slow-worker", "one worker computes more slowly than the others", _slow_worker,
+            lambda scenario: scenario.workers > 1 and not scenario.cluster.node_classes,
+            lambda _, strength, worker: f"worker {worker} takes {math.exp(strength):.3g} times as long to compute as the others",
+            0.1,
+            "replace that machine, or find what else runs on it",
+            "what each worker computes: a profile of each, or the step times of each worker alone",
+            strongest=3.0,
+        ),
+        Found(
+            "compute", "devices compute more slowly than one does alone",
+            lambda scenario, strength, _: with_compute(scenario, math.exp(strength)),
+            lambda _: True,
+            lambda _, strength, __: f"each worker takes {math.exp(strength):.3g} times as long to compute as one alone",
+            0.15,
+            "give each process cores and a device of its own; look for several processes on the same cores, devices or power limit",
+            "what each worker computes, and its processor time: a profile of each, or the step times of each worker alone",
+            strongest=3.0,
+        ),
+        Found(
+            "input", "workers wait for their input", _input, lambda _: True,
+            lambda _, strength, __: f"a batch of input takes {math.exp(strength):.3g} times as long as the device computes on it",
+            0.2,
+            "prepare input in parallel and ahead (num_parallel_calls, prefetch, cache), or read it from nearer storage",
+            "the same run on one batch kept in memory (dataset.take(1).cache().repeat())",
+            strongest=3.0,
+        ),
+        Found(
+            "smaller-batch", "workers take smaller batches than told: strong scaling, not weak", _smaller_batch,
+            lambda scenario: scenario.workload.batch_per_replica is not None and scenario.batch > 1,
+            _smaller_batch_said, 0.05,
+            "say of what the batch is: `global_batch` is that of all workers together, and Keras' `batch_size` is so under a strategy",
+            "the samples of a step, or the steps of an epoch",
+        ),
+    )
+}  # fmt: skip
+"""By key; what can be fitted to a run."""
+
+OUTSIDE = Found(
+    "outside-steps", "start-up, tracing, checkpoints or evaluations are counted in",
+    lambda scenario, _, __: scenario,
+    lambda _: True,
+    lambda _, strength, __: f"{format_share(-math.expm1(-strength))} of the time that was counted are no steps",
+    0.1,
+    "count steps alone: leave out the first of each epoch, and what goes on between epochs",
+    "the time of each step (the Keras callback records it)",
+    strongest=3.0,
+)  # fmt: skip
+"""Of a run of which an average is known alone: it makes the time longer, not the scenario's step."""
+
+SHARES = {**{key: its.share for key, its in FOUND.items()}, OUTSIDE.key: OUTSIDE.share}
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What a scenario has anyway and a step waits for.
+
+    Attributes
+    ----------
+    key, title, remedy
+        As of a cause that is found.
+    gone
+        Scenarios without it, of which the fastest counts; none where it has none.
+    """
+
+    key: str
+    title: str
+    gone: Callable[[Scenario], list[Scenario]]
+    remedy: str
+
+
+def _more_servers(scenario: Scenario) -> list[Scenario]:
+    count = min(scenario.workers, _MOST_SERVERS * scenario.servers)
+    return [with_strategy(scenario, scenario.strategy.with_servers(count))] if 0 < scenario.servers < count else []
+
+
+def _even(scenario: Scenario) -> list[Scenario]:
+    cluster, load = scenario.cluster, scenario.workload
+    steady = load.model_copy(update={"jitter": Constant()})
+    even = cluster.model_copy(update={"node_speed": (), "slowdown": None, "slow_nodes": None})
+    return [changed(scenario, workload=steady, cluster=even)] if (steady, even) != (load, cluster) else []
+
+
+def _without_fixed_time(scenario: Scenario) -> list[Scenario]:
+    load = scenario.workload
+    passes = {name: getattr(load, name) for name in ("forward", "backward")}
+    if not all(its.base_s and its.per_sample_s for its in passes.values()):
+        return []
+    lean = {name: its.model_copy(update={"base_s": 0.0}) for name, its in passes.items()}
+    return [changed(scenario, workload=load.model_copy(update=lean))]
+
+
+def _devices_of_their_own(scenario: Scenario) -> list[Scenario]:
+    cluster = scenario.cluster
+    if cluster.replicas_per_device == 1:
+        return []
+    own = {"replicas_per_device": 1, "devices_per_node": cluster.devices_per_node * cluster.replicas_per_device}
+    return [changed(scenario, cluster=cluster.model_copy(update=own))]
+
+
+def _fused(scenario: Scenario) -> list[Scenario]:
+    load = scenario.workload
+    count = math.fsum(its.tensors for its in load.variables)
+    if count < 2 * scenario.servers or not scenario.servers:
+        return []
+    return [with_hosts(scenario, 1.0 / _NONE_AT_ALL)]
+
+
+STANDING: tuple[Standing, ...] = (
+    Standing(
+        "servers", "there are too few parameter servers", _more_servers, "add parameter servers, each on a machine of its own"
+    ),
+    Standing(
+        "tensors", "hosts work on each of many tensors", _fused,
+        "train fewer, larger variables, or all-reduce in buckets; give the servers more cores",
+    ),
+    Standing(
+        "logical-devices",
+        "replicas share devices",
+        _devices_of_their_own,
+        "give each replica a device of its own: logical devices of one GPU do not make it faster",
+    ),
+    Standing(
+        "batch",
+        "the batch is small for the device",
+        _without_fixed_time,
+        "larger batches: part of what a step computes takes as long whatever the batch",
+    ),
+    Standing(
+        "stragglers", "workers differ, and the others wait", _even,
+        "find the slow machines; backup workers, or asynchronous updates, wait for none",
+    ),
+    Standing(
+        "input", "workers wait for their input",
+        lambda its: [with_input_times(its, _NONE_AT_ALL)] if its.input is not None or its.workload.input(its.batch) else [],
+        FOUND["input"].remedy,
+    ),
+    Standing(
+        "network", "the network takes its time",
+        lambda its: [with_network(its, 1.0 / _NONE_AT_ALL)] if _between_nodes(its) else [],
+        "a faster network, larger batches (fewer exchanges per sample), or compressed gradients",
+    ),
+    Standing(
+        "latency", "messages are on the way",
+        lambda its: [with_latency(its, _NONE_AT_ALL)] if _between_nodes(its) and its.cluster.inter_node.latency_s else [],
+        FOUND["latency"].remedy,
+    ),
+    Standing(
+        "links-in-a-node", "links inside a node take their time",
+        lambda its: [with_inner_links(its, 1.0 / _NONE_AT_ALL)] if FOUND["links-in-a-node"].possible(its) else [],
+        "devices that reach each other directly, larger batches",
+    ),
+)  # fmt: skip
+"""What a scenario may have, the more particular first: of two that gain as much, the first is named."""

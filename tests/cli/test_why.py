@@ -1,0 +1,72 @@
+"""``paceline why`` on the command line."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from support.command_line import refused
+
+QUICK = ("--set", "run.replications=3", "--set", "run.steps=10", "--set", "strategy.workers=4", "--jobs", "1")
+OWN = ("--parameters", "1e6", "--batch", "32", "--jobs", "1")
+
+
+def test_numbers_give_an_answer_in_words_and_a_table(paceline) -> None:
+    answer = paceline("why", "ring", "--step", "1=9ms", "--step", "4=60ms", *QUICK)
+    assert answer.code == 0
+    text = " ".join(answer.stdout.split())
+    assert text.startswith("A step takes 60.0 ms on 4 workers and 9.00 ms on one device alone")
+    assert "What was seen does not tell which of these it is" in text
+    assert "What to measure next" in text
+    assert "found: fitted to what was seen" in text
+
+
+def test_as_json_it_has_every_figure(paceline) -> None:
+    found = json.loads(paceline("why", "ring", "--throughput", "1=3500,4=11000", *QUICK, "--json").stdout)
+    assert found["run"]["workers"] == 4
+    assert found["run"]["step_s"] == pytest.approx(4 * 32 / 11000)
+    assert all(0 <= its["probability"] <= 1 for its in found["causes"])
+
+
+def test_a_table_of_throughputs_is_a_run(paceline, tmp_path) -> None:
+    points = tmp_path / "points.csv"
+    points.write_text("workers,batch,throughput\n1,32,3500\n4,32,11000\n4,32,11500\n")
+    found = json.loads(paceline("why", "ring", "--run", str(points), *QUICK, "--json").stdout)
+    assert found["run"]["step_s"] == pytest.approx((4 * 32 / 11000 + 4 * 32 / 11500) / 2)
+    assert found["one_device_s"] == pytest.approx(32 / 3500)
+
+
+def test_a_few_options_stand_for_a_scenario(paceline) -> None:
+    found = json.loads(paceline("why", *OWN, "--strategy", "mirrored", "--step", "1=60ms,4=80ms", "--json").stdout)
+    assert found["told_s"]["mean"] == pytest.approx(0.06, rel=0.2)
+
+
+def test_steps_of_each_worker_are_read_from_their_files(paceline, tmp_path) -> None:
+    for name, extra in (("one", 0.0), ("worker0", 0.02), ("worker1", 0.02)):
+        rows = [f"{step},{0.009 + extra + (0.5 if step == 1 else 0.0) + 1e-4 * (step % 3)}" for step in range(1, 41)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["step,step_time_s", *rows]))
+    runs = [part for name in ("1=one", "4=worker0", "4=worker1") for part in ("--run", f"{name[:2]}{tmp_path / name[2:]}.csv")]
+    found = json.loads(paceline("why", "ring", *runs, *QUICK, "--json").stdout)
+    assert found["run"]["step_s"] == pytest.approx(0.0291, rel=0.01), "the first step traces, and does not count"
+    assert found["run"]["start_s"] == pytest.approx(0.5 / 40, rel=0.05)
+    assert any("left out" in remark for remark in found["remarks"])
+
+
+def test_wrong_input_is_one_line(paceline, tmp_path) -> None:
+    refused(paceline("why", "ring", *QUICK), "nothing was seen")
+    refused(paceline("why", "ring", "--step", "1=9ms", *QUICK), "only 1 worker was seen")
+    refused(paceline("why", "ring", "--step", "eight=9ms", *QUICK), "--step", "number of workers")
+    refused(paceline("why", "ring", "--step", "1=9ms,1=10ms", *QUICK), "--step 1", "given twice")
+    refused(paceline("why", "ring", "--step", "8=9 parsecs", *QUICK), "step 8", "parsecs")
+    refused(paceline("why", "ring", "--step", "4=0ms", *QUICK), "step 4", "above 0")
+    refused(paceline("why", "ring", "--throughput", "4=fast", *QUICK), "throughput 4", "fast")
+    refused(paceline("why", "--step", "1=9ms,8=20ms"), "nobody can be asked here")
+    refused(paceline("why", "ring", "--batch", "8", "--step", "1=9ms,4=20ms", *QUICK), "--batch", "says nothing with a scenario")
+    refused(paceline("why", "ring", "--run", str(tmp_path / "none.csv"), *QUICK), "none.csv", "no such file")
+    one = tmp_path / "one.csv"
+    one.write_text("step_time_s\n0.1\n0.1\n")
+    refused(paceline("why", "ring", "--run", f"4={one}", *QUICK), "one.csv")
+    few = tmp_path / "few.csv"
+    few.write_text("step,step_time_s\n" + "\n".join(f"{step},0.02" for step in range(1, 6)))
+    refused(paceline("why", "ring", "--run", f"4={few}", *QUICK), "no steady part")
+    refused(paceline("why", "ring", "--run", str(few), *QUICK), "does not say of how many workers")

@@ -1,0 +1,69 @@
+"""Real steps of DDP over gloo and of JAX's CPU devices, as they were measured, predicted again from what one process told."""
+
+from __future__ import annotations
+
+import csv
+import math
+import statistics
+from pathlib import Path
+
+import pytest
+
+from evidence.studies import ddp_runs, jax_devices
+
+DOCS = Path(__file__).parents[2] / "docs" / "other-backends.md"
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+DDP, JAX = rows_of(ddp_runs.FOLDER / "steps.csv"), rows_of(jax_devices.FOLDER / "steps.csv")
+DDP_RUNS, JAX_RUNS = ddp_runs.read_runs(), jax_devices.read_runs()
+
+
+def test_every_drawn_setting_was_run_and_no_other():
+    assert sorted(map(repr, map(ddp_runs.setting_of, DDP_RUNS))) == sorted(map(repr, ddp_runs.drawn_settings()))
+    drawn = {(model, devices, batch) for (model, devices), batches in jax_devices.drawn_settings().items() for batch in batches}
+    assert {(run["model"], int(run["devices"]), int(run["batch"])) for run in JAX_RUNS} == drawn
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("study", "run", "row"),
+    [*((ddp_runs, *pair) for pair in zip(DDP_RUNS, DDP, strict=True)), *((jax_devices, *pair) for pair in zip(JAX_RUNS, JAX, strict=True))],
+)
+def test_rows_are_what_a_user_would_be_told(study, run, row):
+    """Workload and link from the files beside the rows, no figure of the rows among them."""
+    again = study.row_of(run, study.FOLDER)
+    assert tuple(again) == tuple(row)
+    assert float(again["predicted_s"]) == pytest.approx(float(row["predicted_s"]), rel=1e-3)
+    for key in ("error", "error_linear"):
+        assert float(again[key]) == pytest.approx(float(row[key]), abs=1e-3)
+    assert float(row["low_s"]) < float(row["predicted_s"]) < float(row["high_s"])
+
+
+def median_and_90th(rows: list[dict[str, str]], key: str) -> tuple[str, str]:
+    sizes = sorted(abs(float(row[key])) for row in rows)
+    return f"{statistics.median(sizes):.1%}", f"{sizes[math.ceil(0.9 * len(sizes)) - 1]:.1%}"
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "keys"),
+    [
+        ("DDP, 2 processes", [row for row in DDP if row["workers"] == "2"], ("error", "error_linear", "error_bytes")),
+        ("DDP, 3 processes", [row for row in DDP if row["workers"] == "3"], ("error", "error_linear", "error_bytes")),
+        ("DDP, both", DDP, ("error", "error_linear", "error_bytes")),
+        ("JAX, 2 devices", [row for row in JAX if row["devices"] == "2"], ("error", "error_linear", "error_in_turns")),
+        ("JAX, 4 devices", [row for row in JAX if row["devices"] == "4"], ("error", "error_linear", "error_in_turns")),
+    ],
+)
+def test_the_page_says_what_came_out(name, rows, keys):
+    cells = [f"{median} / {high}" for median, high in (median_and_90th(rows, key) for key in keys)]
+    assert f"| {name} | {len(rows)} | {' | '.join(cells)} |" in DOCS.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("rows", [DDP, JAX])
+def test_predictions_are_nearer_than_linear_scaling(rows):
+    assert statistics.median(abs(float(row["error"])) for row in rows) < statistics.median(abs(float(row["error_linear"])) for row in rows)
