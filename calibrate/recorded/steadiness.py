@@ -159,7 +159,7 @@ class Steadiness:
 
     def _remarks(self) -> Iterator[str]:
         names = {
-            "first": "of the beginning, which trace the graph and fill the input pipeline",
+            "first": "of the beginning, when the graph is traced and the input pipeline fills",
             "epoch": "that begin an epoch",
             "clock": "whose time is none, since the clock jumped",
             "pause": "that stood still, or in which the clock jumped",
@@ -310,8 +310,11 @@ def _persistence(run: RecordedRun, rows: NDArray[np.int64]) -> float:
     if not short:
         return 0.0
     scale = float(np.median(run.duration_s[rows]))
-    # a wild value would hide all else: what counts is which steps are longer than others
-    stretches = [np.clip(run.duration_s[part] / scale, 0.0, 3.0) for part in short[-_MOST_STRETCHES:]]
+    # a wild value would hide all else, and so would a stretch in which the level changes: each counts as much as another
+    clipped = [np.clip(run.duration_s[part] / scale, 0.0, 3.0) for part in short[-_MOST_STRETCHES:]]
+    stretches = [values / np.std(values) for values in clipped if np.std(values) > 0]
+    if not stretches:
+        return 0.0
     seen = Persistence(significance=1).fit(stretches).seen_
     # of independent steps 95% lie within this (Bartlett 1946); shuffling, as a fit does, takes too long for what is asked every second
     return seen if seen > 2 / math.sqrt(sum(map(len, stretches))) else 0.0

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import NormalDist
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import stats
 
 from calibrate.recorded.run import RecordedRun
@@ -96,7 +97,7 @@ class Stretch:
     first_step, last_step
         Their numbers, as the source counts.
     rows
-        Indices of the rows of the run that count.
+        Indices of the rows of the run that count, shape (n,).
     mean_s, half_s
         Mean seconds of a step, and how far it is known on each side.
     state
@@ -105,7 +106,7 @@ class Stretch:
 
     first_step: int
     last_step: int
-    rows: tuple[int, ...]
+    rows: NDArray[np.int64] = field(repr=False, compare=False)
     mean_s: float
     half_s: float
     state: State
@@ -182,9 +183,9 @@ class Verdict:
         return self._quantile(0.95)
 
     def _quantile(self, share: float) -> float | None:
-        if self.now is None or self.run.each != "step" or (self.run.counts[list(self.now.rows)] > 1).any():
+        if self.now is None or self.run.each != "step" or (self.run.counts[self.now.rows] > 1).any():
             return None
-        return float(np.quantile(self.run.duration_s[list(self.now.rows)], share))
+        return float(np.quantile(self.run.duration_s[self.now.rows], share))
 
     @property
     def whole_s(self) -> float:
@@ -201,7 +202,7 @@ class Verdict:
 
     def mean(self, name: str, stretch: Stretch) -> float | None:
         """Mean of another figure of :class:`~calibrate.recorded.run.RecordedRun` over a stretch; None where it is not known."""
-        values = getattr(self.run, name)[list(stretch.rows)]
+        values = getattr(self.run, name)[stretch.rows]
         known = values[np.isfinite(values)]
         return float(known.mean()) if len(known) else None
 
@@ -241,7 +242,7 @@ def _stretches(found: Steadiness, predicted: Predicted) -> Iterator[Stretch]:
         mean_s = found.mean_s(level)
         half_s = float(stats.t.ppf(_SURE, len(rows) - 1)) * found.error_s(level)
         state = predicted.state(mean_s, half_s)
-        yield Stretch(int(run.steps[rows[0]]), int(run.steps[rows[-1]]), tuple(rows.tolist()), mean_s, half_s, state)
+        yield Stretch(int(run.steps[rows[0]]), int(run.steps[rows[-1]]), rows, mean_s, half_s, state)
 
 
 def _others(run: RecordedRun, result: Result) -> Iterator[str]:

@@ -189,6 +189,7 @@ class Watch:
         watched = {"scenario_hash": result.scenario_hash, "sources": [str(source) for source in self._sources]}
         self._journal = WatchJournal(journal, watched, tuple(self._sources))
         self._reasons: dict[str, tuple[Reason, ...]] = {}
+        self._verdicts: dict[str, tuple[tuple[int, int], Verdict]] = {}
 
     def look(self) -> Update:
         """Read what is new, and say how it stands.
@@ -199,7 +200,7 @@ class Watch:
             A source is damaged, or there are no steps in it and it is not waited for.
         """
         runs = [run for source in self._sources for run in self._runs(source)]
-        verdicts = tuple(verdict_of(run, self._result, self._predicted) for run in runs if len(run))
+        verdicts = tuple(self._verdict(run) for run in runs if len(run))
         events = [event for verdict in verdicts for event in self._news(verdict, verdicts)]
         left = any(its.left for its in verdicts) or any(event["event"] == "left" for event in self._journal.events)
         ended = bool(runs) and len(self._readers) == len(self._sources) and all(run.ended for run in runs)
@@ -234,6 +235,14 @@ class Watch:
                 raise InputError(f"{source}: holds no steps yet; give it when the training has made some")
         return runs
 
+    def _verdict(self, run: RecordedRun) -> Verdict:
+        """What is known of a run, made anew where it has grown."""
+        size = len(run), len(run.marks)
+        known = self._verdicts.get(run.name)
+        if known is None or known[0] != size:
+            known = self._verdicts[run.name] = size, verdict_of(run, self._result, self._predicted)
+        return known[1]
+
     def _news(self, verdict: Verdict, verdicts: Sequence[Verdict]) -> Iterator[str]:
         """What has not been said of a run."""
         name = verdict.run.name
@@ -250,7 +259,7 @@ class Watch:
                 self._reasons[name] = reasons_of(self._result.scenario, self._predicted, verdict, verdicts)
             if not outside or (was is not None and was["state"] != since.state):
                 yield self._say(verdict, "left")
-        elif outside and verdict.state in ("inside", "beyond"):
+        elif outside and was is not None and verdict.now is not None and verdict.now.first_step > was["step"] and not verdict.now.outside:
             self._reasons.pop(name, None)
             yield self._say(verdict, "back")
 

@@ -49,7 +49,7 @@ def test_the_first_steps_are_set_apart() -> None:
     assert found.steady is not None
     assert found.steady.rows == 197
     assert found.mean_s(found.steady) == pytest.approx(times[3:].mean())
-    assert found.remarks[0].startswith("3 steps of the beginning, which trace the graph and fill the input pipeline (5.90 s in all")
+    assert found.remarks[0].startswith("3 steps of the beginning, when the graph is traced and the input pipeline fills (5.90 s in all")
 
 
 def test_each_process_and_each_epoch_has_a_first_step() -> None:
@@ -71,6 +71,14 @@ def test_where_the_level_changes_is_found(persistence: float) -> None:
     first, second = steadiness_of(run_of(times)).levels
     assert second.first == pytest.approx(400, abs=10)
     assert second.median_s / first.median_s == pytest.approx(1.4, rel=0.08)
+
+
+@pytest.mark.parametrize("behind", [30, 45, 60, 100, 138])
+def test_a_great_change_is_found_wherever_it_lies(behind: int) -> None:
+    """Also where few steps are behind it, and a stretch that holds it seems to persist."""
+    times = steady_times(150 + behind, 3, 5000.0)
+    times[150:] *= 2.5
+    assert [level.first for level in steadiness_of(run_of(times)).levels] == [0, pytest.approx(150, abs=2)]
 
 
 def test_a_run_that_drifts_has_no_steady_part() -> None:
