@@ -15,8 +15,10 @@ from paceline.watching.verdict import Predicted, Stretch, Verdict
 from simulator.base.text import format_bytes, format_rate, format_seconds, format_share
 from simulator.scenario import Scenario
 
-__all__ = ["Reason", "reasons_of"]
+__all__ = ["TELLING", "Reason", "reasons_of"]
 
+TELLING = frozenset({"input", "compute", "shared-cores", "slow-worker", "network"})
+"""Causes that a record shows by itself: no other explanation is looked for then."""
 _PART = 0.25
 """Share of what steps take longer that a cause must explain."""
 _ALIKE = 0.2

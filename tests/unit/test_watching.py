@@ -12,6 +12,7 @@ import pytest
 import paceline
 from calibrate.recorded.run import Facts, Growing, RecordedRun
 from paceline.watching import Predicted, Reason, Update, Watch
+from paceline.watching.explaining import seen_now
 from paceline.watching.journal import WatchJournal
 from paceline.watching.reasons import reasons_of
 from paceline.watching.verdict import Verdict, verdict_of
@@ -159,6 +160,35 @@ def test_a_source_that_says_otherwise_is_doubted(result: Result, predicted: Pred
     assert "was recorded with 8 workers, and the scenario has 2; predict with strategy.workers=8" in doubts[0]
     assert "64 samples per worker and step, and the scenario has 10" in doubts[1]
     assert "is of a model of 1,000,000 parameters, and the workload plain has 250,000 of four bytes: is it another model?" in doubts[2]
+
+
+def test_what_a_record_does_not_show_is_fitted(result: Result, predicted: Predicted, tmp_path: Path) -> None:
+    """By the causes of a diagnosis, with chances that sum to no more than all."""
+    path = tmp_path / "steps.csv"
+    write_steps(path, times_around(predicted.mean_s) * 1.8)
+    update = Watch(result, [path], coverage=0.99, jobs=1).look()
+    found = update.reasons[str(path)]
+    assert found
+    assert all("chance" in reason.text and reason.cost_s is not None for reason in found)
+    assert {reason.key for reason in found} <= {
+        "input",
+        "compute",
+        "network",
+        "latency",
+        "host-costs",
+        "slow-worker",
+        "smaller-batch",
+        "outside-steps",
+    }
+
+
+def test_what_is_seen_at_present_is_the_last_level(result: Result, predicted: Predicted) -> None:
+    times = times_around(predicted.mean_s)
+    times[200:] *= 1.8
+    seen = seen_now(result.scenario, [verdict_of(run_of(times, cpu_s=times / 2), result, predicted)])
+    assert seen.step_s == pytest.approx(1.8 * predicted.mean_s, rel=0.05)
+    assert seen.cpu_s == (pytest.approx(0.9 * predicted.mean_s, rel=0.05),)
+    assert (seen.workers, seen.is_average) == (2, False)
 
 
 def write_steps(path: Path, times: Any) -> None:
