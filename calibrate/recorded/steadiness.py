@@ -147,7 +147,10 @@ class Steadiness:
 
     def error_s(self, level: Level) -> float:
         """Standard error of that mean, for steps with this persistence."""
-        rows = self.rows_of(level)
+        return self.error_of(self.rows_of(level))
+
+    def error_of(self, rows: NDArray[np.int64]) -> float:
+        """The same of rows of one level, shape (n,)."""
         if len(rows) < 2:
             return math.inf
         return float(np.std(self.run.duration_s[rows], ddof=1)) * math.sqrt(variance_of_mean(len(rows), self.persistence))

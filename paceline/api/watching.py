@@ -16,6 +16,7 @@ from paceline.arguments import (
     Command,
     File,
     Force,
+    Jobs,
     MustBe,
     Python,
     Settings,
@@ -58,6 +59,7 @@ def watch(
     journal: Annotated[File | None, Typed(metavar="FILE.ndjson")] = None,
     out_scenario: Annotated[File | None, Typed(metavar="FILE.toml")] = None,
     python: Python = None,
+    jobs: Jobs = 0,
     force: Force = False,
     agree: Asking = None,
     command: Command = "",
@@ -94,6 +96,8 @@ def watch(
         As :func:`refit` does.
     python
         A Python that has TensorFlow, for profiles; left out: the one that runs.
+    jobs
+        Processes that simulate what may be the cause; 0 takes all cores.
     force
         Replace ``out_scenario`` where it is there.
     agree
@@ -149,7 +153,7 @@ def watch(
         read = [file for file in (file_of(scenario), *given) if file is not None]
         Output(Path(out_scenario), EDITED, force=force, argument="out_scenario", reads=read)
     result = simulate(scenario, settings, agree=agree)
-    its = Watch(result, given, coverage=coverage, journal=path_of(journal), pattern=pattern, python=python, waits=not once)
+    its = Watch(result, given, coverage=coverage, journal=path_of(journal), pattern=pattern, python=python, waits=not once, jobs=jobs)
     update = None
     try:
         if once:

@@ -15,11 +15,15 @@ from paceline.watching.verdict import Predicted, Stretch, Verdict
 from simulator.base.text import format_bytes, format_rate, format_seconds, format_share
 from simulator.scenario import Scenario
 
-__all__ = ["Reason", "reasons_of"]
+__all__ = ["TELLING", "Reason", "reasons_of"]
 
+TELLING = frozenset({"input", "compute", "shared-cores", "slow-worker", "network"})
+"""Causes that a record shows by itself: no other explanation is looked for then."""
 _PART = 0.25
 """Share of what steps take longer that a cause must explain."""
 _ALIKE = 0.2
+_TAKEN, _FULL = 0.25, 0.9
+"""Cores that others must have taken besides, and share of all cores that are busy then: else the process had a core when it wanted one."""
 _WORTH = 0.02
 
 
@@ -119,12 +123,13 @@ def _since(scenario: Scenario, verdict: Verdict, before: Stretch, now: Stretch) 
             yield Reason(
                 key, f"{what} {format_seconds(pair[1])} of a step in place of {format_seconds(pair[0])}", pair[1] - pair[0], remedy
             )
-    others = means("others_s")
+    others, cpu = means("others_s"), means("cpu_s")
     cores = verdict.run.facts.cores
     if others is not None:
         taken_s, before_s = others[1] / now.mean_s, others[0] / before.mean_s
         # in cores: processor seconds per second
-        if taken_s - before_s > max(_PART * (cores or 1) / 2, 0.1) and taken_s > 1.5 * before_s:
+        used_s = taken_s + (cpu[1] / now.mean_s if cpu is not None else 0.0)
+        if taken_s - before_s > _TAKEN and taken_s > 1.5 * before_s and used_s > _FULL * (cores or 1):
             explained = True
             yield Reason(
                 "shared-cores",
@@ -149,7 +154,6 @@ def _since(scenario: Scenario, verdict: Verdict, before: Stretch, now: Stretch) 
             None,
             "look for what else uses the network of this machine",
         )
-    cpu = means("cpu_s")
     if cpu is None or explained:
         return
     added_s = cpu[1] - cpu[0]
@@ -179,7 +183,7 @@ def _all_along(scenario: Scenario, predicted: Predicted, verdict: Verdict, now: 
     if waited_s is not None and waited_s >= _PART * longer_s:
         text = f"waiting for input takes {format_seconds(waited_s)} of a step"
         yield Reason("input", text, min(waited_s, longer_s), "prepare input in parallel and ahead, or read it from nearer storage")
-    if others_s is not None and others_s / now.mean_s > max(_PART * (verdict.run.facts.cores or 1) / 2, 0.1):
+    if others_s is not None and others_s / now.mean_s > _TAKEN:
         text = f"other processes take {others_s / now.mean_s:.2g} of {verdict.run.facts.cores or 'the'} cores"
         yield Reason("shared-cores", text, None, "find them with top, and give the training cores of its own")
     if cpu_s is not None:

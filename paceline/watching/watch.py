@@ -12,8 +12,9 @@ from typing import Any, ClassVar
 from calibrate.recorded.log import Log
 from calibrate.recorded.reading import Reader, reader_of
 from calibrate.recorded.run import RecordedRun
+from paceline.watching.explaining import explained
 from paceline.watching.journal import WatchJournal
-from paceline.watching.reasons import Reason, reasons_of
+from paceline.watching.reasons import TELLING, Reason, reasons_of
 from paceline.watching.verdict import Predicted, State, Verdict, verdict_of
 from simulator.base.errors import InputError
 from simulator.base.short import Short
@@ -162,6 +163,8 @@ class Watch:
         As for :func:`calibrate.recorded.reading.read_recorded`.
     waits
         Whether sources without steps, which are still to come, are waited for.
+    jobs
+        Processes that simulate causes; 0: all cores.
 
     Raises
     ------
@@ -179,13 +182,14 @@ class Watch:
         pattern: str | None = None,
         python: str | None = None,
         waits: bool = True,
+        jobs: int = 0,
     ) -> None:
         self._result = result
         self._predicted = Predicted.of(result, coverage)
         self._sources = [Path(source) for source in sources]
         self._options: dict[str, Any] = {"pattern": pattern, "samples": self._predicted.samples, "python": python}
         self._readers: dict[Path, Reader] = {}
-        self._waits = waits
+        self._waits, self._jobs = waits, jobs
         watched = {"scenario_hash": result.scenario_hash, "sources": [str(source) for source in self._sources]}
         self._journal = WatchJournal(journal, watched, tuple(self._sources))
         self._reasons: dict[str, tuple[Reason, ...]] = {}
@@ -256,12 +260,19 @@ class Watch:
         since = verdict.since
         if since is not None:
             if name not in self._reasons or not outside:
-                self._reasons[name] = reasons_of(self._result.scenario, self._predicted, verdict, verdicts)
+                self._reasons[name] = self._why(verdict, verdicts)
             if not outside or (was is not None and was["state"] != since.state):
                 yield self._say(verdict, "left")
         elif outside and was is not None and verdict.now is not None and verdict.now.first_step > was["step"] and not verdict.now.outside:
             self._reasons.pop(name, None)
             yield self._say(verdict, "back")
+
+    def _why(self, verdict: Verdict, verdicts: Sequence[Verdict]) -> tuple[Reason, ...]:
+        """What the record shows; where that is not enough, what simulations find besides."""
+        shown = reasons_of(self._result.scenario, self._predicted, verdict, verdicts)
+        if verdict.doubts or verdict.state != "slower" or any(reason.key in TELLING for reason in shown):
+            return shown
+        return (*shown, *explained(self._result.scenario, verdicts, self._jobs))
 
     def _say(self, verdict: Verdict, event: str) -> str:
         now, since = verdict.now, verdict.since

@@ -11,7 +11,9 @@ import pytest
 
 import paceline
 from calibrate.recorded.run import Facts, Growing, RecordedRun
+from paceline.diagnosing.causes import SHARES
 from paceline.watching import Predicted, Reason, Update, Watch
+from paceline.watching.explaining import seen_now
 from paceline.watching.journal import WatchJournal
 from paceline.watching.reasons import reasons_of
 from paceline.watching.verdict import Verdict, verdict_of
@@ -161,8 +163,30 @@ def test_a_source_that_says_otherwise_is_doubted(result: Result, predicted: Pred
     assert "is of a model of 1,000,000 parameters, and the workload plain has 250,000 of four bytes: is it another model?" in doubts[2]
 
 
-def write_steps(path: Path, times: Any) -> None:
-    path.write_text("step_time_s\n" + "".join(f"{float(time_s)!r}\n" for time_s in times))
+@pytest.mark.slow
+def test_what_a_record_does_not_show_is_fitted(result: Result, predicted: Predicted, tmp_path: Path) -> None:
+    """By the causes of a diagnosis, with chances that sum to no more than all."""
+    path = tmp_path / "steps.csv"
+    path.write_text("step_time_s\n" + "".join(f"{float(time_s)!r}\n" for time_s in times_around(predicted.mean_s) * 1.8))
+    update = Watch(result, [path], coverage=0.99, jobs=1).look()
+    found = update.reasons[str(path)]
+    assert found
+    assert all("chance" in reason.text and reason.cost_s is not None for reason in found)
+    assert {reason.key for reason in found} <= SHARES.keys()
+
+
+def test_what_is_seen_at_present_is_the_last_level(result: Result, predicted: Predicted) -> None:
+    times = times_around(predicted.mean_s)
+    times[200:] *= 1.8
+    seen = seen_now(result.scenario, [verdict_of(run_of(times, cpu_s=times / 2), result, predicted)])
+    assert seen.step_s == pytest.approx(1.8 * predicted.mean_s, rel=0.05)
+    assert seen.cpu_s == (pytest.approx(0.9 * predicted.mean_s, rel=0.05),)
+    assert (seen.workers, seen.is_average) == (2, False)
+
+
+def write_steps(path: Path, times: Any, computes: float = 0.5) -> None:
+    """Steps of which a share is processor time, so that the record shows why they are longer."""
+    path.write_text("step_time_s,cpu_s\n" + "".join(f"{float(time_s)!r},{computes * float(time_s)!r}\n" for time_s in times))
 
 
 def looked(result: Result, path: Path, journal: Path | None = None) -> Update:
