@@ -399,9 +399,8 @@ def main() -> None:
             run = _undisturbed(case, kinds, arguments.measurements, alone=variant == "alone")
             with arguments.out.open("a", encoding="utf-8", newline="") as file:
                 csv.DictWriter(file, COLUMNS, lineterminator="\n").writerows(rows_of(case, variant, run))
-            print(
-                f"{case.number} {case.kinds} {variant}: {step_s(run, waits=True) * 1e3:.0f} ms, others {run.others_share:.0%}", flush=True
-            )  # noqa: T201
+            took = f"{step_s(run, waits=True) * 1e3:.0f} ms, others {run.others_share:.0%}"
+            print(f"{case.number} {case.kinds} {variant}: {took}", flush=True)  # noqa: T201
     there = read_rows(arguments.out)
     found = []
     for case in cases if not arguments.measure else []:
