@@ -74,7 +74,7 @@ _COSTS = ("_s", "per_byte")
 """Ends of the names of what the machine takes its time for."""
 _DRAWS, _MOST_DEVIATION = 15, 1.0
 """Draws of what is not known of the machine, and the largest deviation of communication that follows from them."""
-_STEPS, _OTHERS, _ATTEMPTS = 40, 0.1, 2
+_STEPS, _STEPS_OF_CHECKPOINTS, _OTHERS, _ATTEMPTS = 40, 60, 0.1, 2
 
 
 @dataclass(frozen=True)
@@ -148,6 +148,8 @@ def _drawn(number: int, kinds: tuple[str, ...], rng: np.random.Generator) -> Pla
         "compute": {"kind": "real"} if real else {"kind": "emulated", "mean": f"{mean_s} s", "law": {"kind": "lognormal", "sigma": 0.05}},
         "steps": _STEPS,
     }
+    if "checkpoint" in kinds:
+        table["steps"] = _STEPS_OF_CHECKPOINTS
     plants: dict[str, dict[str, Any]] = {}
     for kind in kinds:
         if kind == "slow-worker":
@@ -158,7 +160,7 @@ def _drawn(number: int, kinds: tuple[str, ...], rng: np.random.Generator) -> Pla
         elif kind == "input":
             plants[kind] = {"probe": {"seconds": round(mean_s * float(rng.uniform(2.0, 3.5)), 3)}}
         elif kind == "checkpoint":
-            plants[kind] = {"probe": {"every": 10, "size_bytes": int(rng.integers(2000, 4000)) << 20}}
+            plants[kind] = {"probe": {"every": 10, "size_bytes": int(rng.integers(400, 800)) << 20}}
         elif kind == "compute":
             plants[kind] = {"probe": {"core": 0}}
         elif kind == "tensors":
@@ -331,9 +333,10 @@ def diagnosed(case: Planting, runs: Mapping[str, RunSeen], *, only_steps: bool =
         return diagnose(scenario, seen, Simulations(runner))
 
 
-def step_s(run: RunSeen) -> float:
-    """Mean time of a step, with all that is between steps."""
-    return statistics.fmean(value for steps_s in run.steps_s for value in steps_s[1:])
+def step_s(run: RunSeen, *, waits: bool) -> float:
+    """Time of a step as the throughput tells it, with all that is between steps; ``waits``: workers wait for each other."""
+    each = [statistics.fmean(steps_s[1:]) for steps_s in run.steps_s]
+    return statistics.fmean(each) if waits else statistics.harmonic_mean(each)
 
 
 @dataclass(frozen=True)
@@ -363,7 +366,8 @@ def answers(case: Planting, runs: Mapping[str, RunSeen], found: Diagnosis) -> An
         unplanted = [its for its in causes if its.known != "told"]
         key = unplanted[0].key if unplanted else "none"
         return Answered(case, "none", key, not unplanted and found.as_told, (1.0, 1.0, 1.0), 1.0)
-    real = step_s(runs["planted"]) / step_s(runs["removed"])
+    waits = case.table["mode"] != "between-graph"
+    real = step_s(runs["planted"], waits=waits) / step_s(runs["removed"], waits=waits)
     match = next((its for its in named if its.key in NAMED[largest]), None)
     gain = (match.gain.mean, match.gain.low, match.gain.high) if match is not None else (math.nan,) * 3
     return Answered(case, largest, first.key if first else "none", first is not None and first.key in NAMED[largest], gain, real)
@@ -395,7 +399,8 @@ def main() -> None:
             run = _undisturbed(case, kinds, arguments.measurements, alone=variant == "alone")
             with arguments.out.open("a", encoding="utf-8", newline="") as file:
                 csv.DictWriter(file, COLUMNS, lineterminator="\n").writerows(rows_of(case, variant, run))
-            print(f"{case.number} {case.kinds} {variant}: {step_s(run) * 1e3:.0f} ms, others {run.others_share:.0%}", flush=True)  # noqa: T201
+            took = f"{step_s(run, waits=True) * 1e3:.0f} ms, others {run.others_share:.0%}"
+            print(f"{case.number} {case.kinds} {variant}: {took}", flush=True)  # noqa: T201
     there = read_rows(arguments.out)
     found = []
     for case in cases if not arguments.measure else []:

@@ -7,8 +7,11 @@ import statistics
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
+from calibrate.fit.estimators import variance_of_mean
 from calibrate.recorded.run import RecordedRun
 from calibrate.recorded.steadiness import Steadiness, steadiness_of
 from calibrate.validation.points import Setting
@@ -20,6 +23,8 @@ from simulator.scenario import Scenario
 
 __all__ = ["Seen", "as_settings", "scenario_of", "seen_in_points", "seen_in_runs", "seen_in_steps", "seen_in_throughputs"]
 
+_STANDS_OUT = 3.0
+"""A step that takes so many medians is no step like the others."""
 _OF_A_NUMBER = 0.03
 """Standard error, as a share, of a step time of which nothing is known but itself."""
 _LEAST = 0.005
@@ -144,11 +149,15 @@ def seen_in_runs(runs: Sequence[tuple[int | None, RecordedRun]], scenario: Scena
 
 def _seen_together(workers: int, each: Sequence[Steadiness], *, waits: bool) -> Seen:
     """One training, of which some workers were recorded."""
-    steps = [its.mean_s(its.steady) for its in each if its.steady is not None]
-    errors = [its.error_s(its.steady) for its in each if its.steady is not None]
-    step_s = statistics.fmean(steps) if waits else len(steps) / math.fsum(1.0 / one for one in steps)
+    rare = [_rare_s(its) for its in each]
+    steps = [its.mean_s(its.steady) - own for its, own in zip(each, rare, strict=True) if its.steady is not None]
+    errors = [_error_without(its) for its in each]
+    beside = [own + math.fsum(periodic.per_step_s for periodic in its.periodic) for its, own in zip(each, rare, strict=True)]
+    step_s = statistics.fmean(steps) if waits else statistics.harmonic_mean(steps)
+    # workers that wait for each other wait for what holds up one of them; of others, each makes its own throughput less
+    whole = [step + more for step, more in zip(steps, beside, strict=True)]
+    between_s = max(beside) if waits else statistics.harmonic_mean(whole) - step_s
     every = next((periodic.every for its in each for periodic in its.periodic), None)
-    between = [math.fsum(periodic.per_step_s for periodic in its.periodic) for its in each]
     batches = {its.run.facts.batch for its in each} - {None}
 
     def means(name: str) -> tuple[float, ...]:
@@ -159,10 +168,9 @@ def _seen_together(workers: int, each: Sequence[Steadiness], *, waits: bool) -> 
         workers=workers,
         batch=batches.pop() if len(batches) == 1 else None,
         step_s=step_s,
-        error=max(statistics.fmean(errors) / step_s, _LEAST),
-        # workers that wait for each other wait for what holds up one of them
-        between_s=max(between) if waits else statistics.fmean(between),
-        between_every=every,
+        error=max(statistics.fmean(errors), _LEAST),
+        between_s=max(between_s, 0.0),
+        between_every=every if not any(rare) else None,
         start_s=max(_start_s(its) for its in each),
         own_step_s=() if waits else tuple(steps),
         compute_s=means("compute_s"),
@@ -170,6 +178,27 @@ def _seen_together(workers: int, each: Sequence[Steadiness], *, waits: bool) -> 
         cpu_s=means("cpu_s"),
         source=", ".join(dict.fromkeys(its.run.source for its in each)),
     )
+
+
+def _long(its: Steadiness) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Times of the steady steps, and which of them stand out."""
+    assert its.steady is not None
+    times = its.run.duration_s[its.rows_of(its.steady)]
+    return times, times > _STANDS_OUT * float(np.median(times))
+
+
+def _rare_s(its: Steadiness) -> float:
+    """What steps that stand out, at no regular interval, take beyond the median, for each step."""
+    times, long = _long(its)
+    return float(np.sum(times[long] - np.median(times)) / len(times))
+
+
+def _error_without(its: Steadiness) -> float:
+    """Standard error of the mean of the other steps, as a share."""
+    times, long = _long(its)
+    rest = times[~long]
+    deviation = float(np.std(rest, ddof=1)) if len(rest) > 1 else 0.0
+    return deviation / float(rest.mean()) * math.sqrt(variance_of_mean(max(len(rest), 2), its.persistence))
 
 
 def _steady_mean(its: Steadiness, name: str) -> float:

@@ -54,7 +54,7 @@ def test_the_first_bucket_is_small_unless_a_size_is_given(strategy, expected):
 
 
 def test_without_jitter_a_step_takes_what_its_buckets_say():
-    """Two gradients of 1 and 30 MiB, ready halfway and at the end: the first is hidden, the second is not: of two, a ring sends all of it."""
+    """Two gradients of 1 and 30 MiB, ready halfway and at the end: the first is hidden; the second is not: a ring of two sends it once."""
     its = scenario([1, 30])
     assert buckets(its) == [1, 30]
     second_s = 30 * MIB / 1e9
