@@ -30,7 +30,6 @@ class GrowingFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.place = 0
-        self._identity: tuple[int, int] | None = None
 
     def read(self, most: int = _AT_ONCE) -> bytes:
         """The next bytes, at most as many as this; b"" where nothing is new.
@@ -38,7 +37,7 @@ class GrowingFile:
         Raises
         ------
         InputError
-            The file is not there, cannot be read, is too large, or is another or shorter than before.
+            The file is not there, cannot be read, is too large, or is shorter than before.
         """
         try:
             with self.path.open("rb") as file:

@@ -52,8 +52,6 @@ def _run(found: StepsOfProfile, *, several: bool) -> RecordedRun:
     run.remark("steps of a profile are somewhat longer than others, since recording takes time")
     if found.marks.traced:
         run.remark(f"{found.marks.traced} of its steps traced a graph, and are left out")
-    ends = {window.number: window.end_s for window in found.marks.windows}
     for step in found.steps:
-        end_s = ends.get(step.number, float("nan"))
-        run.add(step.number, step.whole_s, end_s=end_s, compute_s=step.compute_s, input_s=step.input_s)
+        run.add(step.number, step.whole_s, compute_s=step.compute_s, input_s=step.input_s)
     return run.run()

@@ -295,6 +295,7 @@ WRITERS = {
     "paceline/keras_callback.py": "lines, one by one, into files that the user's training names, which it adds to",
     "paceline/watching/journal.py": "lines, one by one, into a journal, which is gone on with and never replaced by another's",
     "paceline/api/validating.py": "an example, in a folder of its own",
+    "paceline/api/watching.py": "an example, in a folder of its own",
     "evidence/published/shares.py": "a file of its sources",
     "evidence/published/fitting.py": "files of its sources, and a cache of its own",
     "evidence/published/hybrid_validation.py": "rows, one by one, into a file that an Output has looked at",
