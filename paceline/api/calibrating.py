@@ -36,7 +36,6 @@ from paceline.arguments import (
     checked,
 )
 from simulator.base.errors import InputError
-from simulator.base.validation_errors import quoted
 
 if TYPE_CHECKING:
     from calibrate.xplane.profiles import Profiled
@@ -197,6 +196,8 @@ def calibrate(
         raise InputError("`layers=True`: needs `model`: of a training step of your own, or of what was measured, no layers can be seen")
     backend = keras_backend or os.environ.get("KERAS_BACKEND") or "tensorflow"
     if noise_scale is not None and backend != "tensorflow":
+        from simulator.base.validation_errors import quoted
+
         raise InputError(
             f"`noise_scale`: gradients are measured under TensorFlow alone, and the backend is {quoted(backend)}; leave one of them out"
         )
