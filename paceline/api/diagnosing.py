@@ -54,16 +54,24 @@ def why(
 
         What is told of the training: its model, cluster and strategy. How many workers it has does not matter.
     step
-        Time of a step by the number of workers, such as ``{1: "60 ms", 8: "170 ms"}``: of one device alone, and of several.
+        Time of a step by the number of workers: of one device alone, and of several.
+
+        Such as ``{1: "60 ms", 8: "170 ms"}``.
     throughput
-        Samples/s of all workers together by their number, in place of step times.
+        Samples/s of all workers together by their number, in place of times.
     run
         Files in which steps were recorded: of Paceline's Keras callback, CSV, TensorBoard's event files, logs, XPlane profiles; or a
-        table of ``workers`` and ``throughput``. Each with its number of workers before it, where the file does not tell.
+        table of whole runs, with the columns workers and throughput. The number of workers stands before a file that does not tell it.
+
+        Such as ``["one.ndjson", (8, "eight.csv")]``; several files with the same number are workers of one training.
     pattern
-        Regular expression with named groups (``step``, ``time_s``, ``time_ms``, ``rate``) by which logs tell steps.
+        Regular expression with groups named step, time_s, time_ms or rate, by which a log tells steps.
+
+        None: one of those that are known.
     python
-        A Python that has TensorFlow, for profiles; None takes the one that runs.
+        A Python that has TensorFlow, which reads profiles.
+
+        None takes the one that runs.
     jobs
         As for :func:`sweep`.
     progress
