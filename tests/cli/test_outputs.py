@@ -305,6 +305,9 @@ WRITERS = {
     "evidence/studies/fault_check.py": "rows, one by one, into a file that an Output has looked at",
     "evidence/studies/staged_runs.py": "rows, one by one, into a file that an Output has looked at",
     "evidence/studies/learning_runs.py": "rows, one by one, into a file that an Output has looked at",
+    "evidence/studies/ddp_runs.py": "rows, one by one, into a file that an Output has looked at, and settings for its own child processes",
+    "evidence/studies/planted_causes.py": "rows, one by one, into a file that an Output has looked at",
+    "evidence/published/fault_rates.py": "files of its sources",
     "calibrate/testbed/running.py": "a setting for its own child process",
     "calibrate/learning.py": "requests and schedules for its own child processes",
 }
