@@ -91,7 +91,7 @@ def scenario_of(model: str, devices: int, batch: int, folder: Path) -> Scenario:
             "intra_device": {name: float(value) for name, value in link.items()},
             "inter_node": {"bandwidth": "10 Gbit/s"},  # of one node: not used
         },
-        "strategy": {"kind": "keras-data-parallel", "replicas": devices},
+        "strategy": {"kind": "keras-data-parallel", "workers": 1},
         "run": {"steps": 20, "seed": 1},
     }
     return scenario_from_table(table, "jax-devices")
