@@ -181,22 +181,25 @@ def link_measured(mbit_per_s: int, python: str, measurements: Path) -> None:
     write_cluster(fit_link(out, f"gloo-{mbit_per_s}"), FOLDER / f"link-{mbit_per_s}.toml")
 
 
-def trained(setting: DDPSetting, python: str, measurements: Path, torch: str) -> dict[str, Any]:
-    """A run beside which the machine did little else; the least disturbed of some, where it is never so."""
-    runs: list[dict[str, Any]] = []
-    while len(runs) < _ATTEMPTS and not any(run["others_share"] <= _OTHERS for run in runs):
+def trained(setting: DDPSetting, python: str, measurements: Path, torch: str) -> dict[str, Any] | None:
+    """A run beside which the machine did little else, of some attempts; none where it was never so."""
+    for _ in range(_ATTEMPTS):
         out = new_file(measurements, f"ddp-{setting.workers}", "testbed")
         own = {**asdict(setting), "model": str(_models_folder() / setting.model), "task": "train", "steps": STEPS, "threads": 1}
         _probed({**_common(setting.mbit_per_s, setting.workers, torch), **own}, out, python)
         measured = read_measurements(out)
         times = [one.applied_s - one.start_s for one in measured.of(Updated)]
         cpu_s = statistics.fmean(one.user_s + one.system_s for one in measured.of(Used)) / STEPS
-        runs.append(
-            {"mean_s": statistics.fmean(times), "median_s": statistics.median(times), "cpu_s": cpu_s,
-             "others_share": measured.of(Repeat)[0].others_share or 0.0}
-        )  # fmt: skip
-    best = min(runs, key=lambda run: run["others_share"])
-    return {**asdict(setting), "steps": STEPS, **{name: f"{value:.6g}" for name, value in best.items()}}
+        others_share = measured.of(Repeat)[0].others_share or 0.0
+        if others_share <= _OTHERS:
+            figures = {
+                "mean_s": statistics.fmean(times),
+                "median_s": statistics.median(times),
+                "cpu_s": cpu_s,
+                "others_share": others_share,
+            }
+            return {**asdict(setting), "steps": STEPS, **{name: f"{value:.6g}" for name, value in figures.items()}}
+    return None
 
 
 def read_runs(folder: Path = FOLDER) -> list[dict[str, str]]:
@@ -243,8 +246,9 @@ def main() -> None:
     elif arguments.what == "runs":
         for setting in list(_missing())[: arguments.most]:
             found = trained(setting, python, measurements, arguments.torch)
-            print(found, flush=True)  # noqa: T201
-            _written([*read_runs(), found], RUN_COLUMNS, FOLDER / RUNS)
+            print(setting, found or "was disturbed: measured again by the next call", flush=True)  # noqa: T201
+            if found is not None:
+                _written([*read_runs(), found], RUN_COLUMNS, FOLDER / RUNS)
     else:
         rows = [row_of(run, FOLDER) for run in read_runs()]
         _written(rows, COLUMNS, FOLDER / "steps.csv")

@@ -11,7 +11,7 @@ end.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
@@ -27,11 +27,13 @@ __all__ = ["KerasDataParallel"]
 class KerasDataParallel(AllReduceStrategy):
     """``keras.distribution.DataParallel`` on JAX: every device has all variables and its part of a batch."""
 
-    count_key: ClassVar[str] = "replicas"
     short_names: ClassVar[Mapping[str, Mapping[str, Any]]] = {"keras-data-parallel": {"kind": "keras-data-parallel"}}
 
     kind: Literal["keras-data-parallel"] = Field(default="keras-data-parallel", description="this strategy")
-    replicas: Count | None = Field(default=None, description="devices of all processes together; left out: as many as fill the cluster")
+    workers: Count | None = Field(default=None, description="processes; left out: as many as fill the cluster")
+    replicas_per_worker: Annotated[int, Field(ge=1, le=1024)] | None = Field(
+        default=None, description="devices of a process, all on one node; left out: all of its node"
+    )
     bucket_size_bytes: Annotated[Bytes, Field(gt=0)] | None = Field(
         default=30.0 * 2**20,
         description="gradients are fused into all-reduces of at least this size as they become ready, as XLA combines them; "
@@ -39,18 +41,20 @@ class KerasDataParallel(AllReduceStrategy):
     )
 
     def layout(self, cluster: Cluster) -> Layout:
-        """One process drives all devices of its node."""
-        each = cluster.replicas_per_node
-        replicas = self.replicas or (cluster.room or 1) * each
-        return Layout(replicas=replicas, replicas_per_node=each, replicas_per_process=min(each, replicas), one_process=replicas <= each)
+        """Processes fill node after node, and each drives its devices."""
+        each = self.replicas_per_worker or cluster.replicas_per_node
+        fill = (cluster.room or 1) * cluster.replicas_per_node // each
+        return Layout(
+            replicas=(self.workers or max(fill, 1)) * each, replicas_per_node=cluster.replicas_per_node, replicas_per_process=each
+        )
 
     def check_layout(self, cluster: Cluster) -> None:
-        """Raise ValueError if it is not known how many devices there are, or a node would be used in part."""
-        check_workers(cluster, self.replicas, 1)
-        if self.replicas is not None and self.replicas > (each := cluster.replicas_per_node) and self.replicas % each:
-            raise ValueError(
-                f"strategy.replicas ({self.replicas}) must be a multiple of the {each} that a node takes: a mesh has whole nodes"
-            )
+        """Raise ValueError if it is not known how many processes there are, or nodes cannot hold whole ones."""
+        check_workers(cluster, self.workers, self.replicas_per_worker or cluster.replicas_per_node)
+
+    def fewer(self, replicas: int, before: int) -> Self:
+        """With fewer processes of as many devices, one at least."""
+        return self.changed(workers=max(1, (self.workers or 1) * replicas // before))
 
     @property
     def reduction(self) -> Reduction:

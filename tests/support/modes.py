@@ -118,7 +118,7 @@ MODES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "hierarchical": ({**_RING, "algorithm": "hierarchical"}, {"devices_per_node": 2}, {}),
     "to one device": ({"kind": "mirrored", "replicas": 4, "algorithm": "reduce-to-one-device"}, {"devices_per_node": 4}, {}),
     "DDP": ({"kind": "torch-ddp", "workers": 4, "first_bucket_size": "1 MB", "bucket_size": "4 MB"}, {"devices_per_node": 2}, {}),
-    "Keras data parallel": ({"kind": "keras-data-parallel", "replicas": 4, "bucket_size": "4 MB"}, {"devices_per_node": 2}, {}),
+    "Keras data parallel": ({"kind": "keras-data-parallel", "workers": 2, "bucket_size": "4 MB"}, {"devices_per_node": 2}, {}),
     "gossip": ({"kind": "gossip", "workers": 5}, {"devices_per_node": 2}, {}),
     "pipeline": ({**_HYBRID, "pipeline": 2, "bucket_size": "2 MB"}, _CLASSES, {}),
     "pipeline, asynchronous": ({**_HYBRID, "pipeline": 4, "schedule": "pipedream"}, {}, {"warmup_steps": 3}),

@@ -58,7 +58,7 @@ class _Rules:
 def random_table(pick: Pick) -> Table:
     """A scenario as a table; a few of them break a rule of scenarios."""
     rules = _Rules(pick)
-    kind = pick(("single", *("mirrored",) * 4, *("multi-worker-mirrored",) * 10, *("parameter-server",) * 14, *("gossip",) * 2,
+    kind = pick(("single", *("mirrored",) * 4, *("multi-worker-mirrored",) * 14, *("parameter-server",) * 14, *("gossip",) * 2,
                  *("hybrid",) * 12))  # fmt: skip
     servers = kind == "parameter-server"
     shape = _shape(pick, kind)
@@ -100,7 +100,7 @@ def random_table(pick: Pick) -> Table:
     if pick((False,) * 12 + (True,)):
         del load["batch_per_replica"]
         load["global_batch"] = 4 * (workers * team if kind != "mirrored" else strategy["replicas"])
-    if kind == "multi-worker-mirrored" and team == 1 and pick((False,) * 4 + (True,)):
+    if kind == "multi-worker-mirrored" and team == 1 and pick((False, False, True)):
         strategy = _of_other_frameworks(pick, rules, strategy)
     if servers:
         _hosts(pick, load, cluster)
@@ -118,8 +118,7 @@ def random_table(pick: Pick) -> Table:
 def _of_other_frameworks(pick: Pick, rules: _Rules, strategy: Table) -> Table:
     """The same all-reduce as PyTorch's or JAX's, with its own defaults."""
     if pick((False, True)):
-        return {**{key: value for key, value in strategy.items() if key != "workers"}, "kind": "keras-data-parallel",
-                "replicas": strategy["workers"]}  # fmt: skip
+        return {**strategy, "kind": "keras-data-parallel", **({"replicas_per_worker": 1} if pick((True, False)) else {})}
     own: Table = {**strategy, "kind": "torch-ddp", "gradient_as_bucket_view": pick((True, False))}
     if own.get("bucket_size_bytes") is not None and pick((True, False)):
         own["first_bucket_size_bytes"] = rules.size_bytes()

@@ -171,7 +171,7 @@ def test_gathers_have_a_lane_of_their_own_and_passes_are_whole() -> None:
 DIFFER = {
     # by its causes a replica waits for the messages of an earlier bucket, while the engine counts until the slowest is ready
     "ring, messages", "ring, copies", "ring, buckets", "ring, forward", "ring, cycles", "ring, through hosts", "ring, slowed",
-    "ring, shared cores", "shared devices", "gossip",
+    "ring, shared cores", "shared devices", "gossip", "DDP", "Keras data parallel",
 }  # fmt: skip
 
 

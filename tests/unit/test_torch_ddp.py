@@ -62,7 +62,7 @@ def test_without_jitter_a_step_takes_what_its_buckets_say():
 
 
 def test_one_all_reduce_after_the_backward_pass_where_keras_combines_all():
-    its = scenario([1, 28], kind="keras-data-parallel", replicas=2)
+    its = scenario([1, 28], kind="keras-data-parallel", workers=2)
     assert buckets(its) == [29]
     assert simulate(its).step_time_s.mean == pytest.approx(0.061 + 29 * MIB / 1e9, rel=1e-9)
     assert its.strategy.software == ("jax",)
@@ -78,12 +78,12 @@ def test_buckets_are_a_second_copy_of_all_gradients_unless_these_are_views(views
 def test_what_does_not_go_together_is_refused():
     with pytest.raises(ScenarioError, match="first_bucket_size is of the first of several"):
         resolve(scenario([1, 30], bucket_size_bytes=None, first_bucket_size="1 MiB"))
-    with pytest.raises(ScenarioError, match="a mesh has whole nodes"):
+    with pytest.raises(ScenarioError, match="replicas_per_worker \\(3\\) must divide the 8"):
         scenario_from_table(
             {
                 "workload": {"use": "cnn-cpu", "batch_per_replica": 32},
                 "cluster": {"use": "dgx-1-v100"},
-                "strategy": {"kind": "keras-data-parallel", "replicas": 12},
+                "strategy": {"kind": "keras-data-parallel", "workers": 4, "replicas_per_worker": 3},
             },
             "test",
         )
