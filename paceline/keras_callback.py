@@ -1,7 +1,7 @@
 """Records the steps of a Keras training, one line per step, for ``paceline watch`` and ``paceline validate``.
 
 >>> from paceline.keras_callback import RecordSteps  # doctest: +SKIP
->>> model.fit(data, epochs=5, callbacks=[RecordSteps("run.ndjson", workers=1, batch=32)])  # doctest: +SKIP
+>>> model.fit(data, epochs=5, callbacks=[RecordSteps("run.ndjson", batch=32)])  # doctest: +SKIP
 
 It runs in your Python (3.9 or newer), and needs nothing but Keras: the file may also be copied beside your script. What is written is
 read by ``calibrate/recorded/steps_file.py``; names of fields, and the version, must be the same there.
@@ -55,11 +55,11 @@ class RecordSteps(keras.callbacks.Callback):
     path
         The file (NDJSON); where it is there already, lines are added. None writes none.
     workers
-        Worker processes of the training.
+        Worker processes of the training; None: those of TF_CONFIG, or one.
     batch
         Samples that each of them takes per step; None: not told.
     worker
-        The number of this process among them, from 0. Each worker needs a file of its own.
+        The number of this process among them, from 0; None: as TF_CONFIG says. Each worker needs a file of its own.
     points
         A table (CSV) that gets the line ``workers,batch,throughput`` when the training ends; with several workers only the chief should.
 
@@ -69,14 +69,16 @@ class RecordSteps(keras.callbacks.Callback):
         Steps/s of each epoch that has ended. An epoch's first step, which traces the graph or fills the input pipeline, is left out.
     """
 
-    def __init__(self, path=None, workers=1, batch=None, worker=0, points=None):
+    def __init__(self, path=None, workers=None, batch=None, worker=None, points=None):
         super().__init__()
         if path is None and points is None:
             raise ValueError("RecordSteps: give a path, or points, or both")
         if points is not None and batch is None:
             raise ValueError("RecordSteps: points needs batch, the samples of a worker's step")
         self.path, self.points = path, points
-        self.workers, self.batch, self.worker = workers, batch, worker
+        of_all, own = _of_tf_config()
+        self.workers, self.batch = of_all if workers is None else workers, batch
+        self.worker = own if worker is None else worker
         self.rates = []
         self._file = self._net = None
         self._nesting = 0
@@ -239,6 +241,18 @@ class RecordSteps(keras.callbacks.Callback):
             real = [row for row in found if row[0] != "lo" and (int(row[1][0]) or int(row[1][8]))] or found
             return (sum(int(row[1][8]) for row in real), sum(int(row[1][0]) for row in real)), [row[0] for row in real]
         return self._bytes, []
+
+
+def _of_tf_config():
+    """How many workers TF_CONFIG has, the chief among them, and which this process is; (1, 0) without it."""
+    with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
+        told = json.loads(os.environ.get("TF_CONFIG", ""))
+        chiefs = len(told["cluster"].get("chief", ()))
+        workers = chiefs + len(told["cluster"].get("worker", ()))
+        place = int(told["task"]["index"]) + (chiefs if told["task"]["type"] == "worker" else 0)
+        if place < workers:
+            return workers, place
+    return 1, 0
 
 
 def _header(model, interfaces, **told):

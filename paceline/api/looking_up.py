@@ -55,7 +55,7 @@ def schema(format: Annotated[Format, Typed(place=True, metavar="FORMAT")] | None
     Examples
     --------
     >>> sorted(schema()), schema("cluster")["title"]
-    (['cluster', 'device', 'input', 'result', 'scenario', 'testbed-setting', 'workload'], 'Cluster')
+    (['cluster', 'device', 'faults', 'input', 'result', 'scenario', 'testbed-setting', 'workload'], 'Cluster')
     """
     from paceline.catalogue import schema_of, schemas
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from paceline.diagnosing.diagnosis import Cause, Diagnosis, diagnose
-from paceline.diagnosing.seen import Seen, seen_in_points, seen_in_runs, seen_in_steps, seen_in_throughputs
+from paceline.diagnosing.seen import Seen, another_model, seen_in_points, seen_in_runs, seen_in_steps, seen_in_throughputs
 
-__all__ = ["Cause", "Diagnosis", "Seen", "diagnose", "seen_in_points", "seen_in_runs", "seen_in_steps", "seen_in_throughputs"]
+__all__ = [
+    "Cause", "Diagnosis", "Seen", "another_model", "diagnose", "seen_in_points", "seen_in_runs", "seen_in_steps", "seen_in_throughputs",
+]  # fmt: skip

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from paceline.planning.tuning import with_buckets
 from simulator.base.text import format_rate, format_seconds, format_share
 from simulator.results.what_if import (
     changed,
@@ -279,6 +280,10 @@ STANDING: tuple[Standing, ...] = (
     Standing(
         "tensors", "hosts work on each of many tensors", _fused,
         "train fewer, larger variables, or all-reduce in buckets; give the servers more cores",
+    ),
+    Standing(
+        "buckets", "gradients are reduced in buckets of another size than the best, or overlap too little", with_buckets,
+        "change the size of the buckets (bytes_per_pack, bucket_cap_mb, Horovod's fusion threshold)",
     ),
     Standing(
         "logical-devices",

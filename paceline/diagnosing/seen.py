@@ -20,8 +20,9 @@ from simulator.base.spec import Spec
 from simulator.base.text import counted
 from simulator.results.what_if import changed, with_strategy
 from simulator.scenario import Scenario
+from simulator.spec.workload import Workload
 
-__all__ = ["Seen", "as_settings", "scenario_of", "seen_in_points", "seen_in_runs", "seen_in_steps", "seen_in_throughputs"]
+__all__ = ["Seen", "another_model", "as_settings", "scenario_of", "seen_in_points", "seen_in_runs", "seen_in_steps", "seen_in_throughputs"]
 
 _STANDS_OUT = 3.0
 """A step that takes so many medians is no step like the others."""
@@ -29,6 +30,10 @@ _OF_A_NUMBER = 0.03
 """Standard error, as a share, of a step time of which nothing is known but itself."""
 _LEAST = 0.005
 """The least of one that was measured several times: two processes differ that much on the quietest machines."""
+_PARAMETERS = 0.02
+"""How far numbers of parameters may differ, as a logarithm, that are of one model."""
+_BYTES = (4.0, 2.0, 8.0)
+"""Of a parameter, as a gradient or a variable may hold it."""
 
 
 class Seen(Spec):
@@ -123,19 +128,28 @@ def seen_in_runs(runs: Sequence[tuple[int | None, RecordedRun]], scenario: Scena
     Raises
     ------
     InputError
-        A file does not tell how many workers there were, and nobody else does; more workers were recorded than there were;
-        or a run has no steady part.
+        A file does not tell how many workers there were, and nobody else does, or it tells otherwise; more workers were recorded than
+        there were; or a run has no steady part.
+
+    Warns
+    -----
+    ReadingWarning
+        A file's figures look wrong, or are of another model.
     """
     together: dict[int, list[Steadiness]] = {}
     remarks: list[str] = []
     for workers, run in runs:
-        count = workers if workers is not None else run.facts.workers
+        facts = run.facts
+        count = workers if workers is not None else facts.workers
         if count is None:
             raise InputError(f"{run.name}: does not say of how many workers it is; say it, such as --run 8={run.source}")
+        # one process may drive all replicas
+        if (facts.workers or 1) > 1 and facts.workers != count:
+            raise InputError(f"{run.name}: was recorded with {facts.workers:,} workers, not {count:,}; say --run {facts.workers}={run.source}")
         its = steadiness_of(run)
         if its.steady is None:
             raise InputError(f"{run.name}: {its.why_not}; record more steps, or give the time of a step with --step {count}=TIME")
-        for doubt in its.doubts:
+        for doubt in (*its.doubts, *filter(None, [another_model(run, scenario.workload)])):
             warnings.warn(doubt, ReadingWarning, stacklevel=2)
         remarks += [f"{run.name}: {remark}" for remark in its.remarks]
         together.setdefault(count, []).append(its)
@@ -145,6 +159,20 @@ def seen_in_runs(runs: Sequence[tuple[int | None, RecordedRun]], scenario: Scena
             raise InputError(f"{each[-1].run.name}: is the record of worker {len(each)} of {count}; say of how many workers each file is")
         found.append(_seen_together(count, each, waits=not scenario.strategy.pace.asynchronous))
     return found, remarks
+
+
+def another_model(run: RecordedRun, load: Workload) -> str | None:
+    """In words, why a run is of another model than a workload; None where nothing says so."""
+    parameters = run.facts.parameters
+    if not parameters or not load.parameter_bytes:
+        return None
+    each = load.parameter_bytes / parameters
+    if min(abs(math.log(each / size)) for size in _BYTES) <= _PARAMETERS:
+        return None
+    return (
+        f"{run.name}: is of a model of {parameters:,} parameters, and the workload {load.name} has "
+        f"{load.parameter_bytes / _BYTES[0]:,.0f} of four bytes: is it another model?"
+    )
 
 
 def _seen_together(workers: int, each: Sequence[Steadiness], *, waits: bool) -> Seen:

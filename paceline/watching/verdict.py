@@ -19,6 +19,7 @@ from scipy import stats
 
 from calibrate.recorded.run import RecordedRun
 from calibrate.recorded.steadiness import FEWEST_STEADY, Steadiness, steadiness_of
+from paceline.diagnosing import another_model
 from simulator.results.results import Result
 from simulator.spec.discrepancy import Z_90
 
@@ -30,9 +31,6 @@ State = Literal["waiting", "inside", "beyond", "slower", "faster"]
 _SURE = 0.99865
 _FEWEST_MEANS = 3
 """Rows of a stretch where each is the mean of several steps."""
-_PARAMETERS = 0.02
-_BYTES = (4.0, 2.0, 8.0)
-"""Of a parameter, as a gradient or a variable may hold it."""
 
 
 @dataclass(frozen=True)
@@ -256,11 +254,6 @@ def _others(run: RecordedRun, result: Result) -> Iterator[str]:
     batch = scenario.batch if run.kind == "steps file" else None
     if facts.batch is not None and batch is not None and facts.batch != batch:
         yield f"{run.name}: was recorded with {facts.batch:,} samples per worker and step, and the scenario has {batch:,}"
-    load = scenario.workload
-    if facts.parameters and load.parameter_bytes:
-        each = load.parameter_bytes / facts.parameters
-        if min(abs(math.log(each / size)) for size in _BYTES) > _PARAMETERS:
-            yield (
-                f"{run.name}: is of a model of {facts.parameters:,} parameters, and the workload {load.name} has "
-                f"{load.parameter_bytes / _BYTES[0]:,.0f} of four bytes: is it another model?"
-            )
+    doubt = another_model(run, scenario.workload)
+    if doubt is not None:
+        yield doubt

@@ -39,7 +39,7 @@ KINDS: list[Case] = [
     ),
     (ASYNC, "strategy.fusion_cycle=1ms", "strategy.fusion_cycle: is no key of kind"),
     (ASYNC, "strategy.replicas_per_worker=2", "strategy.replicas_per_worker (2) must divide the 1 replicas that a node takes"),
-    (SINGLE, "strategy.workers=2", 'is no key of kind = "single"; it belongs to kind = "multi-worker-mirrored" or "parameter-server"'),
+    (SINGLE, "strategy.workers=2", 'is no key of kind = "single"; it belongs to kind = "multi-worker-mirrored" or "torch-ddp"'),
     (ONE_NODE, "strategy.wrokers=2", "strategy.wrokers: is no key of this table; `paceline schema` lists all keys"),
     (
         ASYNC,

@@ -17,6 +17,7 @@ from paceline.cli.app import app
 CALLBACK = Path(__file__).parents[2] / "paceline" / "keras_callback.py"
 
 FIT = """
+import json
 import os
 import sys
 import time
@@ -27,6 +28,10 @@ import numpy as np
 import tensorflow as tf
 from keras_callback import RecordSteps  # a copy: nothing of Paceline is there
 
+os.environ["TF_CONFIG"] = json.dumps({"cluster": {"chief": ["a:1"], "worker": ["b:1", "c:1"], "ps": ["d:1"]}, "task": {"type": "worker", "index": 1}})
+told = RecordSteps("never-written.ndjson")
+assert (told.workers, told.worker) == (3, 2)
+del os.environ["TF_CONFIG"]
 assert not {"paceline", "pydantic", "simulator"} & set(sys.modules)
 
 model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
@@ -35,7 +40,7 @@ tf.summary.create_file_writer("runs/real").set_as_default()
 x, y = np.ones((80, 4)), np.ones((80, 1))
 saved = keras.callbacks.ModelCheckpoint("model.weights.h5", save_weights_only=True, save_freq=4)
 for run in range(2):
-    recorder = RecordSteps("run.ndjson", workers=1, batch=8, points="points.csv")
+    recorder = RecordSteps("run.ndjson", batch=8, points="points.csv")
     began = time.perf_counter()
     model.fit(x, y, batch_size=8, epochs=3, verbose=0, validation_data=(x, y), callbacks=[recorder, saved])
     # nine of an epoch's ten steps lie between the ends of the first and of the last, and no longer than the training

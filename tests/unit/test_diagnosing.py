@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator
 
 import pytest
 
-from paceline.diagnosing import Diagnosis, Seen, diagnose, seen_in_steps
+from calibrate.recorded.run import Facts, Growing, RecordedRun
+from paceline.diagnosing import Diagnosis, Seen, diagnose, seen_in_runs, seen_in_steps
 from paceline.diagnosing.causes import FOUND, SHARES
 from paceline.diagnosing.fitting import step_of
 from paceline.sweeping import Runner, Simulations
 from simulator import load_scenario, simulate
-from simulator.base.errors import InputError
+from simulator.base.errors import InputError, ReadingWarning
 from simulator.scenario import Scenario
 
 STRENGTHS = {"network": 2.0, "slow-worker": 0.7, "compute": 0.6, "input": 1.3}
@@ -114,6 +116,29 @@ def test_too_little_is_refused(told: Scenario, run: Simulations, steps: dict[int
 def test_milliseconds_taken_for_seconds_are_said(told: Scenario, run: Simulations) -> None:
     found = diagnose(told, seen_in_steps({1: 9.0, 4: 12.0}), run)
     assert any("if the times were typed in ms" in remark for remark in found.remarks)
+
+
+def recorded(facts: Facts) -> RecordedRun:
+    growing = Growing("run.ndjson", "steps file", facts=facts)
+    for step in range(1, 41):
+        growing.add(step, 0.02 + 1e-4 * (step % 3))
+    return growing.run()
+
+
+def test_a_record_of_other_workers_than_said_is_refused(told: Scenario) -> None:
+    with pytest.raises(InputError, match="recorded with 8 workers, not 4; say --run 8=run.ndjson"):
+        seen_in_runs([(4, recorded(Facts(workers=8)))], told)
+    (found,), _ = seen_in_runs([(None, recorded(Facts(workers=8, batch=64)))], told)
+    assert (found.workers, found.batch) == (8, 64)
+
+
+def test_a_record_of_another_model_is_said(told: Scenario) -> None:
+    parameters = told.workload.parameter_bytes // 4
+    with pytest.warns(ReadingWarning, match="is it another model"):
+        seen_in_runs([(4, recorded(Facts(parameters=parameters // 3)))], told)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        seen_in_runs([(4, recorded(Facts(parameters=parameters)))], told)
 
 
 def test_shares_are_those_of_every_cause() -> None:
