@@ -1,8 +1,9 @@
 """Causes planted in real TensorFlow clusters, and what a diagnosis makes of them.
 
-``python -m evidence.studies.planted_causes --out FILE.csv`` draws settings by a seed, runs each with its causes, without the largest of
-them, and one worker alone, appends a row for each worker of each run, diagnoses what was seen, and prints which cause is named first, and
-what its removal was to gain beside what it gained. Rows that are there are not measured again.
+``python -m evidence.studies.planted_causes --out FILE.csv`` draws settings by a seed, runs each with its causes, without each of them, and
+one worker alone, appends a row for each worker of each run, diagnoses what was seen, and prints which cause is named first, and what its
+removal was to gain beside what it gained. Rows that are there are not measured again. The largest of two causes is the one whose removal
+gained more.
 """
 
 from __future__ import annotations
@@ -41,11 +42,14 @@ from simulator.spec.distributions import Constant
 __all__ = ["COLUMNS", "NAMED", "Planting", "RunSeen", "answers", "diagnosed", "drawn", "read_rows", "seen_of", "told"]
 
 SEED = 33
-"""Fixed before anything was measured."""
+"""Of the first list, by which the diagnosis was mended; of any list it was fixed before anything of it was measured."""
+LATER = 34
+"""Of the list of which nothing was looked at before the diagnosis was done."""
 COLUMNS = ("case", "variant", "worker", "others_share", "steps_ms", "compute_ms", "waited_ms", "cpu_ms")
 """Of a row: the run, a worker of it, and of each of its steps what it took in ms; then means of what its device computed, of its waiting
 for input, and of its processor's time."""
-VARIANTS = ("planted", "removed", "alone")
+VARIANTS = ("planted", "removed", "other", "alone")
+"""With all that is planted; without the first of it; without the second, where there are two; one worker by itself."""
 NAMED: Mapping[str, tuple[str, ...]] = {
     "none": (),
     "slow-worker": ("slow-worker",),
@@ -74,6 +78,8 @@ _COSTS = ("_s", "per_byte")
 """Ends of the names of what the machine takes its time for."""
 _DRAWS, _MOST_DEVIATION = 15, 1.0
 """Draws of what is not known of the machine, and the largest deviation of communication that follows from them."""
+_EVERY = 10
+"""Steps from one checkpoint to the next."""
 _STEPS, _STEPS_OF_CHECKPOINTS, _OTHERS, _ATTEMPTS = 40, 60, 0.1, 2
 
 
@@ -110,6 +116,12 @@ class Planting:
     def setting(self, kinds: Sequence[str], *, alone: bool = False) -> TestbedSetting:
         """The same, checked."""
         return validated(TestbedSetting, self.table_with(kinds, alone=alone), f"case {self.number}")
+
+    @property
+    def variants(self) -> tuple[str, ...]:
+        """Which runs there are of it."""
+        least = 2 if len(self.kinds) > 1 else len(self.kinds)
+        return ("planted", *("removed", "other")[:least], "alone")
 
     @property
     def known(self) -> tuple[str, ...]:
@@ -160,7 +172,7 @@ def _drawn(number: int, kinds: tuple[str, ...], rng: np.random.Generator) -> Pla
         elif kind == "input":
             plants[kind] = {"probe": {"seconds": round(mean_s * float(rng.uniform(2.0, 3.5)), 3)}}
         elif kind == "checkpoint":
-            plants[kind] = {"probe": {"every": 10, "size_bytes": int(rng.integers(400, 800)) << 20}}
+            plants[kind] = {"probe": {"every": _EVERY, "size_bytes": int(rng.integers(400, 800)) << 20}}
         elif kind == "compute":
             plants[kind] = {"probe": {"core": 0}}
         elif kind == "tensors":
@@ -333,10 +345,11 @@ def diagnosed(case: Planting, runs: Mapping[str, RunSeen], *, only_steps: bool =
         return diagnose(scenario, seen, Simulations(runner))
 
 
-def step_s(run: RunSeen, *, waits: bool) -> float:
-    """Time of a step as the throughput tells it, with all that is between steps; ``waits``: workers wait for each other."""
-    each = [statistics.fmean(steps_s[1:]) for steps_s in run.steps_s]
-    return statistics.fmean(each) if waits else statistics.harmonic_mean(each)
+def step_s(case: Planting, run: RunSeen) -> float:
+    """Time of a step as the throughput tells it, with all that is between steps; of checkpoints, over as many steps as belong to each."""
+    counted = slice(1, 1 + _EVERY * ((case.table["steps"] - 1) // _EVERY)) if "checkpoint" in case.kinds else slice(1, None)
+    each = [statistics.fmean(steps_s[counted]) for steps_s in run.steps_s]
+    return statistics.fmean(each) if case.table["mode"] != "between-graph" else statistics.harmonic_mean(each)
 
 
 @dataclass(frozen=True)
@@ -358,24 +371,28 @@ class Answered:
 
 def answers(case: Planting, runs: Mapping[str, RunSeen], found: Diagnosis) -> Answered:
     """How a diagnosis did."""
-    largest = largest_of(case)
-    named = [its for its in found.causes if its.known != "told" or NAMED[largest or "none"][:1] == (its.key,)]
     causes = [its for its in found.causes if its.probability >= 0.5]
-    first = causes[0] if causes else None
-    if largest is None:
+    if not case.kinds:
         unplanted = [its for its in causes if its.known != "told"]
-        key = unplanted[0].key if unplanted else "none"
-        return Answered(case, "none", key, not unplanted and found.as_told, (1.0, 1.0, 1.0), 1.0)
-    waits = case.table["mode"] != "between-graph"
-    real = step_s(runs["planted"], waits=waits) / step_s(runs["removed"], waits=waits)
-    match = next((its for its in named if its.key in NAMED[largest]), None)
-    gain = (match.gain.mean, match.gain.low, match.gain.high) if match is not None else (math.nan,) * 3
-    return Answered(case, largest, first.key if first else "none", first is not None and first.key in NAMED[largest], gain, real)
+        return Answered(case, "none", unplanted[0].key if unplanted else "none", not unplanted and found.as_told, (1.0, 1.0, 1.0), 1.0)
+    gains = {
+        kind: step_s(case, runs["planted"]) / step_s(case, runs[variant])
+        for kind, variant in zip(case.kinds, ("removed", "other"), strict=False)
+    }
+    largest = max(gains, key=lambda kind: gains[kind])
+    first = causes[0].key if causes else "none"
+    return Answered(case, largest, first, first in NAMED[largest], _gain(largest, found), gains[largest])
 
 
-def largest_of(case: Planting) -> str | None:
-    """The cause that is removed: the first that is planted."""
-    return case.kinds[0] if case.kinds else None
+def _gain(kind: str, found: Diagnosis) -> tuple[float, float, float]:
+    """What removing it is said to gain, with interval; of servers, one more of them, as is run again."""
+    if kind == "servers":
+        more = next((its for its in found.changes if its.name == "one more PS"), None)
+        if more is None or more.gain is None or more.gain_low is None or more.gain_high is None:
+            return (math.nan,) * 3
+        return 1.0 + more.gain, 1.0 + more.gain_low, 1.0 + more.gain_high
+    match = next((its for its in found.causes if its.key in NAMED[kind] and (kind == "tensors" or its.known != "told")), None)
+    return (match.gain.mean, match.gain.low, match.gain.high) if match is not None else (math.nan,) * 3
 
 
 def main() -> None:
@@ -386,26 +403,27 @@ def main() -> None:
     parser.add_argument("--diagnose", action="store_true", help="measure nothing")
     parser.add_argument("--measure", action="store_true", help="diagnose nothing")
     parser.add_argument("--only-steps", action="store_true", help="diagnose by mean step times alone")
+    parser.add_argument("--seed", type=int, default=SEED, help="of the list of settings")
     parser.add_argument("--only", default="", help="numbers of cases, separated by commas")
     arguments = parser.parse_args()
     begin_rows(arguments.out, COLUMNS)
-    cases = [case for case in drawn() if not arguments.only or str(case.number) in arguments.only.split(",")]
+    cases = [case for case in drawn(arguments.seed) if not arguments.only or str(case.number) in arguments.only.split(",")]
     there = read_rows(arguments.out)
     for case in cases if not arguments.diagnose else []:
         for variant in VARIANTS:
-            if (case.number, variant) in there or (variant == "removed" and not case.kinds):
+            if (case.number, variant) in there or variant not in case.variants:
                 continue
-            kinds = {"planted": case.kinds, "removed": case.kinds[1:], "alone": case.known}[variant]
+            kinds = {"planted": case.kinds, "removed": case.kinds[1:], "other": case.kinds[:1], "alone": case.known}[variant]
             run = _undisturbed(case, kinds, arguments.measurements, alone=variant == "alone")
             with arguments.out.open("a", encoding="utf-8", newline="") as file:
                 csv.DictWriter(file, COLUMNS, lineterminator="\n").writerows(rows_of(case, variant, run))
-            took = f"{step_s(run, waits=True) * 1e3:.0f} ms, others {run.others_share:.0%}"
+            took = f"{step_s(case, run) * 1e3:.0f} ms, others {run.others_share:.0%}"
             print(f"{case.number} {case.kinds} {variant}: {took}", flush=True)  # noqa: T201
     there = read_rows(arguments.out)
     found = []
     for case in cases if not arguments.measure else []:
         runs = {variant: there[case.number, variant] for variant in VARIANTS if (case.number, variant) in there}
-        if "alone" in runs and "planted" in runs and ("removed" in runs or not case.kinds):
+        if set(runs) == set(case.variants):
             found.append(_print(case, runs, diagnosed(case, runs, only_steps=arguments.only_steps)))
     planted = [its for its in found if its.largest != "none"]
     print(f"right: {sum(its.right for its in found)} of {len(found)}; gains inside: {sum(its.inside for its in planted)} of {len(planted)}")  # noqa: T201

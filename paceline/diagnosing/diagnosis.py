@@ -22,7 +22,7 @@ from simulator.base.errors import ScenarioError, SimulationError
 from simulator.base.short import Short
 from simulator.base.spec import Spec
 from simulator.base.table import Cell, Column, Table
-from simulator.base.text import format_bytes, format_change, format_interval, format_seconds, format_share, listed, sentence
+from simulator.base.text import counted, format_bytes, format_change, format_interval, format_seconds, format_share, listed, sentence
 from simulator.memory import memory
 from simulator.results.results import Result
 from simulator.results.what_if import changed, with_batch, with_strategy
@@ -177,7 +177,9 @@ class _Told:
             remarks = _alone_remarks(first[0], alone, one_s)
         results = first if factor == 1.0 else _simulated(run, told_as(scenario, several, factor, **said))
         spread = tuple(spread_of(its, given_alone=alone is not None) for its in results)
-        tried = told_as(scenario, several, factor, **{**_TRIED, "steps": min(scenario.run.steps, _TRIED["steps"])})
+        # workers that do not wait for each other take long to get out of step, so that how long a run is matters
+        steps = said["steps"] if scenario.strategy.pace.asynchronous else min(scenario.run.steps, _TRIED["steps"])
+        tried = told_as(scenario, several, factor, **{**_TRIED, "steps": steps})
         runs = Runs(tuple(several), tuple(tried), alone, spread)
         return cls(runs, results, alone.step_s if alone is not None else one_s, remarks)
 
@@ -194,6 +196,8 @@ class _Answer:
         weights = [math.exp(least - its.loss) for its in found]
         self._found = found
         self._chances = [weight / math.fsum(weights) for weight in weights]
+        self._particular_s: dict[tuple[str, str], float] = {}
+        """What of a cause's cost is that of a more particular one, which is named first."""
         self._said = {"replications": _SAID["replications"], "steps": told.results[-1].scenario.run.steps}
 
     def diagnosis(self) -> Diagnosis:
@@ -204,7 +208,8 @@ class _Answer:
         told = self._told.results[-1]
         told_s, low, high = step_of(told), *_interval(step_of(told), self._told.runs.spread[-1])
         fitted_s = step_of(fitted) * math.exp(outside)
-        causes = sorted((*self._measured(), *self._fitted(), *self._standing()), key=lambda its: -its.cost_s.mean * its.probability)
+        causes = [*self._measured(), *self._fitted(), *self._standing()]
+        causes.sort(key=lambda its: -(its.cost_s.mean - self._particular_s.get((its.key, its.known), 0.0)) * its.probability)
         # where the likeliest explanation is one of several, changes are those of what is told
         base = fitted if self._chances[0] >= _EVEN else told
         changes = tuple(its for _, its in improved(base.scenario, base, self._run) if its.gain is not None)
@@ -243,7 +248,7 @@ class _Answer:
             ("start-up", "start-up and tracing", seen.start_s, begins, "compare steady steps, or train longer"),
         ):  # fmt: skip
             if cost_s > _WORTH * seen.step_s:
-                whole_s = seen.step_s + cost_s
+                whole_s = seen.whole_s + (cost_s if key == "start-up" else 0.0)
                 spread_s = _90 * seen.error * seen.step_s
                 cost = Estimate(mean=cost_s, low=max(cost_s - spread_s, 0.0), high=cost_s + spread_s)
                 yield Cause(
@@ -278,7 +283,7 @@ class _Answer:
             cost = Estimate(mean=cost_s, low=low, high=min(cost_s + _90 * error_s, most))
             yield Cause(
                 key=key, title=cause.title, text=cause.said(scenario, strength, self._seen.slowest), known="found", cost_s=cost,
-                probability=min(chances[key], 1.0), gain=_gain(self._seen.step_s, cost), remedy=cause.remedy,
+                probability=min(chances[key], 1.0), gain=_gain(self._seen.whole_s, cost), remedy=cause.remedy,
             )  # fmt: skip
 
     def _without(self, its: Explanation, key: str) -> Scenario:
@@ -310,12 +315,18 @@ class _Answer:
                 low=max(before_s * (1.0 - 1.0 / max(ratio.low, 1.0)), 0.0),
                 high=max(before_s * (1.0 - 1.0 / max(ratio.high, 1.0)), 0.0),
             )
-            if cost.mean < _WORTH * before_s or (its.key in ("network", "latency") and cost.mean < 1.25 * named_s):
+            general = its.key in ("network", "latency") and named_s > 0.0
+            if cost.mean < _WORTH * before_s or (general and cost.mean < 1.25 * named_s):
                 continue
+            text = f"as predicted; the limit is {told.bottleneck.label}"
             if its.key == "servers":
                 named_s = cost.mean
+                text += f"; this is what {counted(scenarios[0].servers, 'server')} would save"
+            elif general:
+                self._particular_s[its.key, "told"] = min(named_s, cost.mean)
+                text += f"; {format_seconds(min(named_s, cost.mean))} of it could be saved by more servers too"
             yield Cause(
-                key=its.key, title=its.title, text=f"as predicted; the limit is {told.bottleneck.label}", known="told", cost_s=cost,
+                key=its.key, title=its.title, text=text, known="told", cost_s=cost,
                 probability=1.0, gain=_gain(before_s, cost), remedy=its.remedy,
             )  # fmt: skip
 

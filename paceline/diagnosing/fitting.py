@@ -9,8 +9,10 @@ are held to be moderate.
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import truediv
 
 import numpy as np
 from numpy.typing import NDArray
@@ -123,7 +125,8 @@ def evidence_of(seen: Seen, alone: Seen | None, spread: float) -> Evidence:
         values["input"], errors["input"] = max(seen.input_s) / seen.step_s, _WAIT
     if seen.cpu_s and seen.compute_s and alone is not None and alone.cpu_s and alone.compute_s:
         # a core that is shared is a processor's time that does not grow with the wall clock's
-        own = _mean(seen.cpu_s) / _mean(seen.compute_s) / (_mean(alone.cpu_s) / _mean(alone.compute_s))
+        # of most workers: one may have other things to do beside, such as checkpoints
+        own = statistics.median(map(truediv, seen.cpu_s, seen.compute_s)) / (_mean(alone.cpu_s) / _mean(alone.compute_s))
         values["busy"], errors["busy"] = math.log(own), _BUSY
     return Evidence(values, errors)
 

@@ -64,6 +64,11 @@ class Seen(Spec):
         return counted(self.workers, "worker")
 
     @property
+    def whole_s(self) -> float:
+        """Time of a step with what stands between steps, in seconds: what its throughput tells."""
+        return self.step_s + self.between_s
+
+    @property
     def uneven(self) -> float | None:
         """How much longer the slowest worker computes than the middle one; None where it is not known."""
         each = self.compute_s or self.own_step_s
