@@ -8,10 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
 from calibrate.fit.estimators import Persistence, variance_of_mean
 from calibrate.recorded.levels import Level, levels_of
@@ -76,7 +78,9 @@ class Periodic:
     every
         Steps from one to the next.
     extra_s
-        What each takes beyond a step: the median.
+        What each takes beyond a step: the mean.
+    error_s
+        Standard error of that mean; of few, as much larger as Student's quantile of 95% is beyond that of the normal law.
     count
         How many there were.
     first_step
@@ -86,8 +90,17 @@ class Periodic:
     what: str
     every: int
     extra_s: float
+    error_s: float
     count: int
     first_step: int
+
+    @classmethod
+    def of(cls, what: str, every: int, extras_s: Array, first_step: int) -> Periodic:
+        """From what each took beyond a step, in seconds, shape (n,), n at least 2."""
+        count = len(extras_s)
+        few = float(stats.t.ppf(0.95, count - 1)) / NormalDist().inv_cdf(0.95)
+        error_s = few * float(np.std(extras_s, ddof=1)) / math.sqrt(count)
+        return cls(what, every, float(np.mean(extras_s)), error_s, count, first_step)
 
     @property
     def per_step_s(self) -> float:
@@ -288,8 +301,8 @@ def _period(run: RecordedRun, kept: Bools, long: Bools) -> tuple[Periodic, Bools
             continue
         rows = long & (run.steps % every == phase)
         if best is None or hits > best[0]:
-            extra = float(np.median(run.duration_s[rows]) - np.median(run.duration_s[kept & ~long]))
-            best = hits, Periodic("long step", every, extra, hits, int(run.steps[rows][0])), rows
+            extras_s = run.duration_s[rows] - float(np.median(run.duration_s[kept & ~long]))
+            best = hits, Periodic.of("long step", every, extras_s, int(run.steps[rows][0])), rows
     return None if best is None else best[1:]
 
 
@@ -303,7 +316,7 @@ def _periodic_marks(run: RecordedRun) -> Iterator[Periodic]:
         steps = np.array([run.steps[mark.row - 1] for mark in marks])
         every = int(np.median(np.diff(steps)))
         if every > 0:
-            yield Periodic(what, every, float(np.median(known)), len(marks), int(steps[0]))
+            yield Periodic.of(what, every, np.array(known), int(steps[0]))
 
 
 def _persistence(run: RecordedRun, rows: NDArray[np.int64]) -> float:

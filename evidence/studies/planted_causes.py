@@ -14,7 +14,8 @@ import json
 import math
 import os
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,8 +30,10 @@ from calibrate.testbed.model import builder_of
 from calibrate.testbed.platform import PRIORS, log_width
 from calibrate.testbed.scenarios import RealCompute, scenario_of
 from calibrate.testbed.setting import TestbedSetting
+from paceline.api.watching import watch
 from paceline.diagnosing import Diagnosis, Seen, diagnose, seen_in_runs
 from paceline.sweeping import Runner, Simulations
+from paceline.watching import Watched
 from simulator import load_scenario, simulate
 from simulator.base.errors import CalibrationError
 from simulator.base.outputs import check_folder
@@ -61,6 +64,17 @@ NAMED: Mapping[str, tuple[str, ...]] = {
     "servers": ("servers",),
 }
 """Causes that a diagnosis may name for each that is planted."""
+_MODES = {"ring": "all-reduce", "sync": "synchronous servers", "between-graph": "asynchronous servers"}
+_PLANTED: Mapping[str, Callable[[Planting], str]] = {
+    "slow-worker": lambda its: "worker {worker} takes {times} times as long".format(**its.plants["slow-worker"]["probe"]),
+    "network": lambda its: f"{its.plants['network']['setting']['link']['bandwidth']}, not {its.table['link']['bandwidth']}",
+    "input": lambda its: f"a batch of input takes {its.plants['input']['probe']['seconds'] * 1e3:.0f} ms",
+    "checkpoint": lambda its: f"{its.plants['checkpoint']['probe']['size_bytes'] >> 20} MiB written every {_EVERY} steps",
+    "compute": lambda _: "both workers on one core",
+    "tensors": lambda _: "900 variables, not 4",
+    "servers": lambda its: f"1 server, not {its.table['servers']}",
+}
+"""Of each kind, what is planted."""
 _PROBE = str(Path(__file__).parents[1] / "probes" / "planted.py")
 _KINDS = (
     *("none",) * 4,
@@ -334,6 +348,25 @@ def _recorded(run: RunSeen) -> Iterator[RecordedRun]:
         yield growing.run()
 
 
+def watched(case: Planting, runs: Mapping[str, RunSeen], variant: str) -> Watched:
+    """What a watch of the workers' files says of one of the runs."""
+    run = runs[variant]
+    with scratch() as own:
+        files = []
+        for worker, steps_s in enumerate(run.steps_s):
+            means = f"{run.compute_s[worker]!r},{run.waited_s[worker]!r},{run.cpu_s[worker]!r}"
+            files.append(own / f"worker{worker}.csv")
+            rows = "".join(f"{step},{value!r},{means}\n" for step, value in enumerate(steps_s, start=1))
+            files[-1].write_text(f"step,step_time_s,compute_s,input_s,cpu_s\n{rows}", encoding="utf-8")
+        return watch(told(case, runs["alone"]), files, once=True, jobs=2)
+
+
+def first_reason(found: Watched) -> str:
+    """The cause that a watch names first, of the worker that it costs most; what it is instead, where it names none."""
+    reasons = [its for each in found.reasons.values() for its in each]
+    return max(reasons, key=lambda its: its.cost_s or 0.0).key if reasons else found.state
+
+
 def diagnosed(case: Planting, runs: Mapping[str, RunSeen], *, only_steps: bool = False) -> Diagnosis:
     """The diagnosis of a case."""
     scenario = told(case, runs["alone"])
@@ -354,7 +387,8 @@ def step_s(case: Planting, run: RunSeen) -> float:
 
 @dataclass(frozen=True)
 class Answered:
-    """One case: what was planted, what is named first, and the gain of removing the largest cause, as predicted and as it was."""
+    """One case: what was planted, what is named first, and the gain of removing the largest cause: as predicted, as it was, and as one
+    would say who thinks that nothing else keeps the others from being as fast as one alone."""
 
     case: Planting
     largest: str
@@ -362,6 +396,19 @@ class Answered:
     right: bool
     gain: tuple[float, float, float]
     real: float
+    plain: float
+
+    @property
+    def row(self) -> str:
+        """A row of the page's table."""
+        case, (mean, low, high) = self.case, self.gain
+        training = f"{_MODES[case.table['mode']]}, {case.setting(case.known).workers} workers"
+        planted = "; ".join(_PLANTED[kind](case) for kind in case.kinds) or "nothing"
+        first = self.first if self.right else f"**{self.first}**"
+        if not case.kinds:
+            return f"| {case.number} | {training} | {planted} | {first} | | | |"
+        said = f"{mean:.2f} ({low:.2f} to {high:.2f})"
+        return f"| {case.number} | {training} | {planted} | {first} | {said if self.inside else f'**{said}**'} | {self.real:.2f} | {self.plain:.2f} |"
 
     @property
     def inside(self) -> bool:
@@ -374,14 +421,15 @@ def answers(case: Planting, runs: Mapping[str, RunSeen], found: Diagnosis) -> An
     causes = [its for its in found.causes if its.probability >= 0.5]
     if not case.kinds:
         unplanted = [its for its in causes if its.known != "told"]
-        return Answered(case, "none", unplanted[0].key if unplanted else "none", not unplanted and found.as_told, (1.0, 1.0, 1.0), 1.0)
+        return Answered(case, "none", unplanted[0].key if unplanted else "none", not unplanted and found.as_told, (1.0, 1.0, 1.0), 1.0, 1.0)
     gains = {
         kind: step_s(case, runs["planted"]) / step_s(case, runs[variant])
         for kind, variant in zip(case.kinds, ("removed", "other"), strict=False)
     }
     largest = max(gains, key=lambda kind: gains[kind])
     first = causes[0].key if causes else "none"
-    return Answered(case, largest, first, first in NAMED[largest], _gain(largest, found), gains[largest])
+    plain = step_s(case, runs["planted"]) / step_s(case, runs["alone"])
+    return Answered(case, largest, first, first in NAMED[largest], _gain(largest, found), gains[largest], plain)
 
 
 def _gain(kind: str, found: Diagnosis) -> tuple[float, float, float]:
@@ -403,6 +451,7 @@ def main() -> None:
     parser.add_argument("--diagnose", action="store_true", help="measure nothing")
     parser.add_argument("--measure", action="store_true", help="diagnose nothing")
     parser.add_argument("--only-steps", action="store_true", help="diagnose by mean step times alone")
+    parser.add_argument("--watch", action="store_true", help="say what a watch of the same files says")
     parser.add_argument("--seed", type=int, default=SEED, help="of the list of settings")
     parser.add_argument("--only", default="", help="numbers of cases, separated by commas")
     arguments = parser.parse_args()
@@ -423,18 +472,27 @@ def main() -> None:
     found = []
     for case in cases if not arguments.measure else []:
         runs = {variant: there[case.number, variant] for variant in VARIANTS if (case.number, variant) in there}
-        if set(runs) == set(case.variants):
-            found.append(_print(case, runs, diagnosed(case, runs, only_steps=arguments.only_steps)))
-    planted = [its for its in found if its.largest != "none"]
-    print(f"right: {sum(its.right for its in found)} of {len(found)}; gains inside: {sum(its.inside for its in planted)} of {len(planted)}")  # noqa: T201
+        if set(runs) != set(case.variants):
+            continue
+        if arguments.watch:
+            told_of = {variant: watched(case, runs, variant) for variant in ("planted", *("removed",) * (len(case.kinds) == 1))}
+            print(case.number, case.kinds, *(f"{variant}: {its.state}, {first_reason(its)}" for variant, its in told_of.items()), flush=True)  # noqa: T201
+        else:
+            found.append(answers(case, runs, diagnosed(case, runs, only_steps=arguments.only_steps)))
+            print(found[-1].row, file=sys.stderr, flush=True)  # noqa: T201
+    if found:
+        print(*(its.row for its in found), summary(found), sep="\n")  # noqa: T201
 
 
-def _print(case: Planting, runs: Mapping[str, RunSeen], found: Diagnosis) -> Answered:
-    its = answers(case, runs, found)
-    gain = "" if not case.kinds else f"gain {its.gain[0]:.2f} ({its.gain[1]:.2f} to {its.gain[2]:.2f}), was {its.real:.2f}"
-    verdict = "right" if its.right else "WRONG"
-    print(f"{case.number:2} {' + '.join(case.kinds) or 'none'}: {its.first} {verdict}; {gain}", flush=True)  # noqa: T201
-    return its
+def summary(found: Sequence[Answered]) -> str:
+    """A row of the page's table of lists, from cases of one list."""
+    planted = [its for its in found if its.case.kinds]
+    plain = statistics.median(abs(its.plain / its.real - 1.0) for its in planted)
+    error = statistics.median(abs(its.gain[0] / its.real - 1.0) if math.isfinite(its.gain[0]) else math.inf for its in planted)
+    named = sum(its.right for its in planted)
+    none, nothing = sum(its.right for its in found if not its.case.kinds), len(found) - len(planted)
+    inside = sum(its.inside for its in planted)
+    return f"{named} of {len(planted)} | {none} of {nothing} | {inside} of {len(planted)} | {error:.1%} | {plain:.0%} |"
 
 
 if __name__ == "__main__":

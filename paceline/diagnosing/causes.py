@@ -228,12 +228,15 @@ class Standing:
         As of a cause that is found.
     gone
         Scenarios without it, of which the fastest counts; none where it has none.
+    sends
+        Whether it is a part of what workers send and receive.
     """
 
     key: str
     title: str
     gone: Callable[[Scenario], list[Scenario]]
     remedy: str
+    sends: bool = False
 
 
 def _more_servers(scenario: Scenario) -> list[Scenario]:
@@ -275,15 +278,18 @@ def _fused(scenario: Scenario) -> list[Scenario]:
 
 STANDING: tuple[Standing, ...] = (
     Standing(
-        "servers", "there are too few parameter servers", _more_servers, "add parameter servers, each on a machine of its own"
+        "servers", "there are too few parameter servers", _more_servers, "add parameter servers, each on a machine of its own",
+        sends=True,
     ),
     Standing(
         "tensors", "hosts work on each of many tensors", _fused,
         "train fewer, larger variables, or all-reduce in buckets; give the servers more cores",
+        sends=True,
     ),
     Standing(
         "buckets", "gradients are reduced in buckets of another size than the best, or overlap too little", with_buckets,
         "change the size of the buckets (bytes_per_pack, bucket_cap_mb, Horovod's fusion threshold)",
+        sends=True,
     ),
     Standing(
         "logical-devices",
@@ -310,16 +316,19 @@ STANDING: tuple[Standing, ...] = (
         "network", "the network takes its time",
         lambda its: [with_network(its, 1.0 / _NONE_AT_ALL)] if _between_nodes(its) else [],
         "a faster network, larger batches (fewer exchanges per sample), or compressed gradients",
+        sends=True,
     ),
     Standing(
         "latency", "messages are on the way",
         lambda its: [with_latency(its, _NONE_AT_ALL)] if _between_nodes(its) and its.cluster.inter_node.latency_s else [],
         FOUND["latency"].remedy,
+        sends=True,
     ),
     Standing(
         "links-in-a-node", "links inside a node take their time",
         lambda its: [with_inner_links(its, 1.0 / _NONE_AT_ALL)] if FOUND["links-in-a-node"].possible(its) else [],
         "devices that reach each other directly, larger batches",
+        sends=True,
     ),
 )  # fmt: skip
 """What a scenario may have, the more particular first: of two that gain as much, the first is named."""

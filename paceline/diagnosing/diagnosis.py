@@ -54,6 +54,8 @@ _LEFT = 0.05
 """Share of a step from which on what is not explained is told."""
 _TELLS = 3.0
 """Standard errors by which a measurement has to tell two explanations apart."""
+_OF_REST = 0.02
+"""Standard error of what a prediction has besides what is sent, as a share of a step, where one device was seen."""
 _OF_A_RUN = 0.04
 """Standard error of a step time that is measured again, as a share."""
 
@@ -242,14 +244,14 @@ class _Answer:
         if seen.between_every is not None:
             each = f"{format_seconds(seen.between_s * seen.between_every)} every {seen.between_every:,} steps"
         begins = f"first steps take {format_seconds(seen.start_s)} longer, spread over all steps of the run"
-        for key, title, cost_s, text, remedy in (
-            ("between-steps", "checkpoints or evaluations between steps", seen.between_s, f"what comes between steps takes {each}",
+        for key, title, cost_s, error_s, text, remedy in (
+            ("between-steps", "checkpoints or evaluations between steps", seen.between_s, seen.between_error_s, f"what comes between steps takes {each}",
              "write checkpoints less often or asynchronously, evaluate less often"),
-            ("start-up", "start-up and tracing", seen.start_s, begins, "compare steady steps, or train longer"),
+            ("start-up", "start-up and tracing", seen.start_s, 0.0, begins, "compare steady steps, or train longer"),
         ):  # fmt: skip
             if cost_s > _WORTH * seen.step_s:
                 whole_s = seen.whole_s + (cost_s if key == "start-up" else 0.0)
-                spread_s = _90 * seen.error * seen.step_s
+                spread_s = _90 * math.hypot(seen.error * seen.step_s, error_s)
                 cost = Estimate(mean=cost_s, low=max(cost_s - spread_s, 0.0), high=cost_s + spread_s)
                 yield Cause(
                     key=key, title=title, text=text, known="measured", cost_s=cost, probability=1.0,
@@ -283,7 +285,7 @@ class _Answer:
             cost = Estimate(mean=cost_s, low=low, high=min(cost_s + _90 * error_s, most))
             yield Cause(
                 key=key, title=cause.title, text=cause.said(scenario, strength, self._seen.slowest), known="found", cost_s=cost,
-                probability=min(chances[key], 1.0), gain=_gain(self._seen.whole_s, cost), remedy=cause.remedy,
+                probability=min(chances[key], 1.0), gain=_gain(self._seen.whole_s, cost, math.sqrt(2.0) * _90 * self._seen.between_error_s), remedy=cause.remedy,
             )  # fmt: skip
 
     def _without(self, its: Explanation, key: str) -> Scenario:
@@ -298,6 +300,11 @@ class _Answer:
         """What the scenario has anyway, by what a step gains without it; the more particular before what gains no more."""
         told = self._told.results[-1]
         before_s, named_s = step_of(told), 0.0
+        # where nothing but the prediction's own error explains the run, that is one of what sends, and sending costs as much more
+        step_s = before_s if self._found[0].strengths else self._seen.step_s
+        idle_s = before_s * (1.0 - told.breakdown_s.exposed_communication / told.step_time_s.mean)
+        share = max(1.0 - (_OF_REST / self._told.runs.spread[-1]) ** 2, 0.0)
+        more = max(1.0 + share * (step_s - before_s) / max(before_s - idle_s, 1e-3 * before_s), 0.0)
         wanted = []
         for its in STANDING:
             try:
@@ -310,13 +317,10 @@ class _Answer:
             if not results:
                 continue
             ratio = max((compare(one, told).ratio for one in results), key=lambda one: one.mean)
-            cost = Estimate(
-                mean=max(before_s * (1.0 - 1.0 / ratio.mean), 0.0),
-                low=max(before_s * (1.0 - 1.0 / max(ratio.low, 1.0)), 0.0),
-                high=max(before_s * (1.0 - 1.0 / max(ratio.high, 1.0)), 0.0),
-            )
+            each_s = [before_s * (1.0 - 1.0 / max(one, 1.0)) * (more if its.sends else 1.0) for one in (ratio.mean, ratio.low, ratio.high)]
+            cost = Estimate(mean=each_s[0], low=each_s[1], high=each_s[2])
             general = its.key in ("network", "latency") and named_s > 0.0
-            if cost.mean < _WORTH * before_s or (general and cost.mean < 1.25 * named_s):
+            if cost.mean < _WORTH * step_s or (general and cost.mean < 1.25 * named_s):
                 continue
             text = f"as predicted; the limit is {told.bottleneck.label}"
             if its.key == "servers":
@@ -327,7 +331,7 @@ class _Answer:
                 text += f"; {format_seconds(min(named_s, cost.mean))} of it could be saved by more servers too"
             yield Cause(
                 key=its.key, title=its.title, text=text, known="told", cost_s=cost,
-                probability=1.0, gain=_gain(before_s, cost), remedy=its.remedy,
+                probability=1.0, gain=_gain(step_s, cost), remedy=its.remedy,
             )  # fmt: skip
 
     # -- what would tell ----------------------------------------------------------------------
@@ -426,13 +430,13 @@ def _interval(mean: float, spread: float) -> tuple[float, float]:
     return mean * math.exp(-_90 * spread), mean * math.exp(_90 * spread)
 
 
-def _gain(step_s: float, cost: Estimate) -> Estimate:
-    """Throughput without a cost, over that with it."""
+def _gain(step_s: float, cost: Estimate, beside_s: float = 0.0) -> Estimate:
+    """Throughput without a cost, over that with it; ``beside_s``: how far other parts of a step may differ the next time."""
 
     def of(cost_s: float) -> float:
         return step_s / max(step_s - cost_s, 1e-3 * step_s)
 
-    return Estimate(mean=of(cost.mean), low=of(cost.low), high=of(cost.high))
+    return Estimate(mean=of(cost.mean), low=of(cost.low - beside_s), high=of(cost.high + beside_s))
 
 
 def _sentences(its: Diagnosis) -> Iterator[str]:

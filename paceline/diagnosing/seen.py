@@ -50,6 +50,7 @@ class Seen(Spec):
     error: float = Field(default=_OF_A_NUMBER, gt=0, description="standard error of it, as a share")
     is_average: bool = Field(default=False, description="a number that may hold start-up, checkpoints and evaluations")
     between_s: float = Field(default=0.0, ge=0, description="what stands between steps, such as checkpoints, as time for each step")
+    between_error_s: float = Field(default=0.0, ge=0, description="standard error of that")
     between_every: int | None = Field(default=None, ge=1, description="steps after which that comes again; null: not regularly")
     start_s: float = Field(default=0.0, ge=0, description="what the first steps took longer, as time for each step of the run")
     own_step_s: tuple[float, ...] = Field(default=(), description="of each worker, where they do not wait for each other")
@@ -185,6 +186,7 @@ def _seen_together(workers: int, each: Sequence[Steadiness], *, waits: bool) -> 
     rare = [_rare_s(its) for its in each]
     steps = [its.mean_s(its.steady) - own for its, own in zip(each, rare, strict=True) if its.steady is not None]
     errors = [_error_without(its) for its in each]
+    beside_errors = [math.hypot(*(periodic.error_s / periodic.every for periodic in its.periodic)) for its in each]
     beside = [own + math.fsum(periodic.per_step_s for periodic in its.periodic) for its, own in zip(each, rare, strict=True)]
     step_s = statistics.fmean(steps) if waits else statistics.harmonic_mean(steps)
     # workers that wait for each other wait for what holds up one of them; of others, each makes its own throughput less
@@ -203,6 +205,7 @@ def _seen_together(workers: int, each: Sequence[Steadiness], *, waits: bool) -> 
         step_s=step_s,
         error=max(statistics.fmean(errors), _LEAST),
         between_s=max(between_s, 0.0),
+        between_error_s=max(beside_errors) if waits else math.hypot(*beside_errors) / len(each),
         between_every=every if not any(rare) else None,
         start_s=max(_start_s(its) for its in each),
         own_step_s=() if waits else tuple(steps),
