@@ -1,23 +1,69 @@
 """Threads in which people asked why their training does not scale, with numbers: what a diagnosis makes of these.
 
-``python -m evidence.published.threads`` prints, for each series of ``models/published/issue_threads.csv``, the diagnosis of its largest
-run. What is told is what the thread tells of model, machines and stack; the smallest row is the run of one device.
+``python -m evidence.published.threads`` prints two tables of docs/fidelity-causes.md: of each thread of ``models/published/threads.toml``
+what ``paceline why`` says with the options that stand there, and of each series of ``models/published/issue_threads.csv``, of which more is
+told, the diagnosis of its largest run; the smallest row is the run of one device.
 """
 
 from __future__ import annotations
 
+import shlex
+import tomllib
 from collections.abc import Iterator
+from dataclasses import dataclass
+
+from typer.testing import CliRunner
 
 from evidence.published.prediction import left_out, tables_of
 from evidence.published.scenarios import cases_of
 from evidence.published.tables import load_tables
+from paceline.cli.app import app
 from paceline.diagnosing import Diagnosis, Seen, diagnose
 from paceline.sweeping import Runner, Simulations
+from simulator.base import catalog
+from simulator.base.text import format_seconds, format_share
 from simulator.catalogue.loading import scenario_from_table
 
-__all__ = ["TABLE", "explained"]
+__all__ = ["TABLE", "Thread", "answered", "explained", "threads"]
 
 TABLE = "issue_threads"
+_FILE = catalog.own_file("discrepancy.toml").parent / "published" / "threads.toml"
+_MOST = 3
+
+
+@dataclass(frozen=True)
+class Thread:
+    """A thread: its name and address, what is asked, options of ``paceline why``, what it came to, and what it does not tell."""
+
+    name: str
+    url: str
+    asked: str
+    why: str
+    said: str
+    unknown: str
+
+
+def threads() -> list[Thread]:
+    """All threads."""
+    with _FILE.open("rb") as file:
+        return [Thread(**table) for table in tomllib.load(file)["thread"]]
+
+
+def answered(thread: Thread) -> Diagnosis:
+    """What ``paceline why`` says of one."""
+    ended = CliRunner().invoke(app, ["why", *shlex.split(thread.why), "--json"], catch_exceptions=False)
+    assert ended.exit_code == 0, ended.output
+    return Diagnosis.model_validate_json(ended.stdout)
+
+
+def row(name: str, url: str, asked: str, found: Diagnosis, said: str, unknown: str) -> str:
+    """A row of the page's table."""
+    causes = [
+        f"{its.title} ({'told' if its.known == 'told' else format_share(its.probability)}, {format_seconds(its.cost_s.mean)})"
+        for its in found.causes[:_MOST]
+    ]
+    as_told = "as predicted; " if found.as_told else ""
+    return f"| [{name}]({url}) | {asked} | {as_told}{'; '.join(causes)} | {found.measure or 'nothing'} | {said} | {unknown} |"
 
 
 def explained() -> Iterator[tuple[str, Diagnosis]]:
@@ -39,6 +85,8 @@ def explained() -> Iterator[tuple[str, Diagnosis]]:
 
 def main() -> None:
     """Print every diagnosis."""
+    for thread in threads():
+        print(row(thread.name, thread.url, thread.asked, answered(thread), thread.said, thread.unknown), flush=True)  # noqa: T201
     for name, found in explained():
         print(f"\n{name}", *found.sentences, sep="\n  ")  # noqa: T201
         print(found.to_frame().to_string())  # noqa: T201

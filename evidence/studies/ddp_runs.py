@@ -31,6 +31,7 @@ from calibrate.fit.link import fit_link
 from calibrate.fit.writing import write_cluster, write_workload
 from calibrate.measurements import new_file, read_measurements
 from calibrate.probing import run_probe
+from calibrate.profiling import DEFAULT_SIZES
 from calibrate.records import Repeat, Updated, Used
 from simulator import simulate
 from simulator.base import catalog
@@ -62,7 +63,6 @@ MODELS: Mapping[str, tuple[int, ...]] = {
 RATES = (200, 400, 800)
 CAPS = (None, 1, 4)
 STEPS = 40
-_SIZES = (2**10, 2**13, 2**16, 2**18, 2**20, 2**22)
 _PROBE = str(Path(__file__).parents[1] / "probes" / "ddp.py")
 _CORES, _SLICE_S = 2, 1.5e-3
 _OTHERS, _ATTEMPTS = 0.05, 3
@@ -176,7 +176,7 @@ def calibrated(model: str, python: str, measurements: Path) -> None:
 def link_measured(mbit_per_s: int, python: str, measurements: Path) -> None:
     """Measure a link, as a user does."""
     out = new_file(measurements, f"link-{mbit_per_s}", "links")
-    setting = {"task": "link", "sizes": _SIZES, "rounds": 7, "link_out": str(out.absolute()), **_common(mbit_per_s, 2, "see its own file")}
+    setting = {"task": "link", "sizes": DEFAULT_SIZES, "rounds": 7, "link_out": str(out.absolute()), **_common(mbit_per_s, 2, "see its own file")}
     _probed(setting, out.with_name(f"{out.stem}-hosts{out.suffix}"), python)
     write_cluster(fit_link(out, f"gloo-{mbit_per_s}"), FOLDER / f"link-{mbit_per_s}.toml")
 
