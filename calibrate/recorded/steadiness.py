@@ -20,7 +20,7 @@ from calibrate.recorded.levels import Level, levels_of
 from calibrate.recorded.run import RecordedRun
 from simulator.base.text import counted, format_seconds
 
-__all__ = ["FEWEST_STEADY", "Apart", "Periodic", "Steadiness", "Why", "steadiness_of"]
+__all__ = ["FEWEST_STEADY", "Apart", "Periodic", "Steadiness", "Why", "steadiness_of", "thousand_times"]
 
 Array = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -38,6 +38,8 @@ _LONG, _DEVIATIONS = 1.5, 6.0
 _SD = 1.4826
 _PAUSE, _PAUSE_S = 100.0, 10.0
 """A standstill lasts so many medians, and so many seconds."""
+_TREND, _TRENDING = 1.5, 0.9
+"""Factor from the first quarter of a level to the last, and rank correlation of steps with their number, of what is no level."""
 _MOST_FIRST = 10
 _ROUND = 51
 """Rows around a row whose medians it is compared with."""
@@ -222,7 +224,7 @@ def steadiness_of(run: RecordedRun, expected_s: float | None = None) -> Steadine
     counting = np.flatnonzero(~(clock | first | epochs | pause | hits))
     persistence = _persistence(run, counting) if run.each == "step" else 0.0
     levels = levels_of(times[counting], counting, persistence, len(run))
-    steady, why_not = _steady(levels, len(counting))
+    steady, why_not = _steady(levels, times, counting)
     return Steadiness(
         run,
         tuple(found),
@@ -336,15 +338,21 @@ def _persistence(run: RecordedRun, rows: NDArray[np.int64]) -> float:
     return seen if seen > 2 / math.sqrt(sum(map(len, stretches))) else 0.0
 
 
-def _steady(levels: tuple[Level, ...], rows: int) -> tuple[Level | None, str]:
+def _steady(levels: tuple[Level, ...], times: Array, counting: NDArray[np.int64]) -> tuple[Level | None, str]:
     if not levels:
         return None, "no step is left"
     longest = max(levels, key=lambda level: (level.rows, level.first))
     if longest.rows < FEWEST_STEADY:
         have = counted(longest.rows, "step")
         return None, f"it has no steady part: the longest stretch of one level has {have}, and {FEWEST_STEADY} are needed"
-    if longest.rows < _STEADY_SHARE * rows:
+    if longest.rows < _STEADY_SHARE * len(counting):
         return None, f"it has no steady part: the level of its steps changes {counted(len(levels) - 1, 'time')}"
+    own = times[counting[(counting >= longest.first) & (counting < longest.end)]]
+    quarter = len(own) // 4 or 1
+    first_s, last_s = float(np.median(own[:quarter])), float(np.median(own[-quarter:]))
+    if max(first_s, last_s) > _TREND * min(first_s, last_s) and abs(stats.spearmanr(np.arange(len(own)), own).statistic) > _TRENDING:
+        how = "longer" if last_s > first_s else "shorter"
+        return None, f"it has no steady part: its steps become {how} all along, from {format_seconds(first_s)} to {format_seconds(last_s)}"
     return longest, ""
 
 
@@ -353,20 +361,21 @@ def _doubts(run: RecordedRun, times: Array, usable: Bools, expected_s: float | N
     own = _of_own_clock(run, usable)
     if own is not None:
         ratio = median / own
-        if (said := _thousand(ratio)) is not None:
+        if (said := thousand_times(ratio)) is not None:
             yield (
                 f"{run.name}: its steps take {format_seconds(median)} in the median, while its own clock has {format_seconds(own)} between "
                 f"their ends: {said}?"
             )
             return
-    if expected_s is not None and (said := _thousand(median / expected_s)) is not None:
+    if expected_s is not None and (said := thousand_times(median / expected_s)) is not None:
         yield (
             f"{run.name}: its steps take {format_seconds(median)} in the median where {format_seconds(expected_s)} are predicted: {said}, "
             "or is it another model?"
         )
 
 
-def _thousand(ratio: float) -> str | None:
+def thousand_times(ratio: float) -> str | None:
+    """What is asked where times are so many times those that are expected: whether they are of another unit; None where they are not."""
     least, most = _THOUSAND
     if least <= ratio <= most:
         return "are they milliseconds that are read as seconds"

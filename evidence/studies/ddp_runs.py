@@ -176,7 +176,13 @@ def calibrated(model: str, python: str, measurements: Path) -> None:
 def link_measured(mbit_per_s: int, python: str, measurements: Path) -> None:
     """Measure a link, as a user does."""
     out = new_file(measurements, f"link-{mbit_per_s}", "links")
-    setting = {"task": "link", "sizes": DEFAULT_SIZES, "rounds": 7, "link_out": str(out.absolute()), **_common(mbit_per_s, 2, "see its own file")}
+    setting = {
+        "task": "link",
+        "sizes": DEFAULT_SIZES,
+        "rounds": 7,
+        "link_out": str(out.absolute()),
+        **_common(mbit_per_s, 2, "see its own file"),
+    }
     _probed(setting, out.with_name(f"{out.stem}-hosts{out.suffix}"), python)
     write_cluster(fit_link(out, f"gloo-{mbit_per_s}"), FOLDER / f"link-{mbit_per_s}.toml")
 

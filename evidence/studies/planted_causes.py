@@ -362,9 +362,9 @@ def watched(case: Planting, runs: Mapping[str, RunSeen], variant: str) -> Watche
 
 
 def first_reason(found: Watched) -> str:
-    """The cause that a watch names first, of the worker that it costs most; what it is instead, where it names none."""
+    """The cause that a watch names first; how the run stands, where it names none."""
     reasons = [its for each in found.reasons.values() for its in each]
-    return max(reasons, key=lambda its: its.cost_s or 0.0).key if reasons else found.state
+    return reasons[0].key if reasons else found.state
 
 
 def diagnosed(case: Planting, runs: Mapping[str, RunSeen], *, only_steps: bool = False) -> Diagnosis:
@@ -408,7 +408,8 @@ class Answered:
         if not case.kinds:
             return f"| {case.number} | {training} | {planted} | {first} | | | |"
         said = f"{mean:.2f} ({low:.2f} to {high:.2f})"
-        return f"| {case.number} | {training} | {planted} | {first} | {said if self.inside else f'**{said}**'} | {self.real:.2f} | {self.plain:.2f} |"
+        said = said if self.inside else f"**{said}**"
+        return f"| {case.number} | {training} | {planted} | {first} | {said} | {self.real:.2f} | {self.plain:.2f} |"
 
     @property
     def inside(self) -> bool:
@@ -476,7 +477,8 @@ def main() -> None:
             continue
         if arguments.watch:
             told_of = {variant: watched(case, runs, variant) for variant in ("planted", *("removed",) * (len(case.kinds) == 1))}
-            print(case.number, case.kinds, *(f"{variant}: {its.state}, {first_reason(its)}" for variant, its in told_of.items()), flush=True)  # noqa: T201
+            said = [f"{variant}: {its.state}, {first_reason(its)}" for variant, its in told_of.items()]
+            print(case.number, case.kinds, *said, flush=True)  # noqa: T201
         else:
             found.append(answers(case, runs, diagnosed(case, runs, only_steps=arguments.only_steps)))
             print(found[-1].row, file=sys.stderr, flush=True)  # noqa: T201

@@ -54,7 +54,7 @@ def why(
 
         What is told of the training: its model, cluster and strategy. How many workers it has does not matter.
     step
-        Time of a step by the number of workers: of one device alone, and of several.
+        Time of a step by the number of workers: of one device alone, and of several. Without a scenario each worker has one device.
 
         Such as ``{1: "60 ms", 8: "170 ms"}``.
     throughput

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
 
+from calibrate.recorded.steadiness import thousand_times
 from paceline.comparing import compare
 from paceline.diagnosing.causes import FOUND, OUTSIDE, STANDING, Found
 from paceline.diagnosing.fitting import Explanation, Runs, explanations, spread_of, step_of, told_as
@@ -39,7 +40,7 @@ _TRIED = {"steps": 20, "replications": 2}
 _SAID = {"replications": 19}
 """Runs of what is told: the fewest for an interval without assumptions on its shape."""
 _MOST_STEPS = 60
-_90 = 1.6448536269514722
+_90, _99 = 1.6448536269514722, 2.5758293035489004
 _LIKELY, _EVEN, _SURE = 0.1, 0.5, 0.95
 """Chances from which on a cause is told, an explanation is the one to go by, and a cause is taken to be there."""
 _RIVAL = 0.2
@@ -182,6 +183,11 @@ class _Told:
         # workers that do not wait for each other take long to get out of step, so that how long a run is matters
         steps = said["steps"] if scenario.strategy.pace.asynchronous else min(scenario.run.steps, _TRIED["steps"])
         tried = told_as(scenario, several, factor, **{**_TRIED, "steps": steps})
+        for its, result in zip(several, results, strict=True):
+            if asked := _unit(its.step_s / step_of(result)):
+                remarks.append(
+                    sentence(f"{its.name}: a step takes {format_seconds(its.step_s)}, and {format_seconds(step_of(result))} as told{asked}")
+                )
         runs = Runs(tuple(several), tuple(tried), alone, spread)
         return cls(runs, results, alone.step_s if alone is not None else one_s, remarks)
 
@@ -223,7 +229,7 @@ class _Answer:
             told_s=Estimate(mean=told_s, low=low, high=high),
             explained_s=fitted_s,
             unexplained_s=seen.step_s - fitted_s,
-            as_told=not best.strengths,
+            as_told=self._as_told,
             causes=tuple(causes),
             changes=changes,
             measure=measure,
@@ -231,6 +237,12 @@ class _Answer:
             sentences=(),
         )
         return answer.model_copy(update={"sentences": tuple(_sentences(answer))})
+
+    @property
+    def _as_told(self) -> bool:
+        """Whether the run lies within 99% of runs as they are told, and no cause explains it better."""
+        apart = math.log(self._seen.step_s / step_of(self._told.results[-1]))
+        return not self._found[0].strengths and abs(apart) <= _99 * math.hypot(self._told.runs.spread[-1], self._seen.error)
 
     def _simulated(self, scenarios: Sequence[Scenario | None]) -> list[Result]:
         return _simulated(self._run, [changed(its, run=its.run.model_copy(update=self._said)) for its in scenarios if its is not None])
@@ -243,9 +255,10 @@ class _Answer:
         each = f"{format_seconds(seen.between_s)} of each, on average"
         if seen.between_every is not None:
             each = f"{format_seconds(seen.between_s * seen.between_every)} every {seen.between_every:,} steps"
+        comes = f"what comes between steps takes {each}"
         begins = f"first steps take {format_seconds(seen.start_s)} longer, spread over all steps of the run"
         for key, title, cost_s, error_s, text, remedy in (
-            ("between-steps", "checkpoints or evaluations between steps", seen.between_s, seen.between_error_s, f"what comes between steps takes {each}",
+            ("between-steps", "checkpoints or evaluations between steps", seen.between_s, seen.between_error_s, comes,
              "write checkpoints less often or asynchronously, evaluate less often"),
             ("start-up", "start-up and tracing", seen.start_s, 0.0, begins, "compare steady steps, or train longer"),
         ):  # fmt: skip
@@ -275,7 +288,11 @@ class _Answer:
             strength = its.strengths[key]
             slow_s = step_of(slow) * math.exp(its.strengths.get(OUTSIDE.key, 0.0))
             fast_s = step_of(fast) * math.exp(0.0 if key == OUTSIDE.key else its.strengths.get(OUTSIDE.key, 0.0))
-            cost_s = max(slow_s - fast_s, 0.0)
+            cost_s = slow_s - fast_s
+            if cost_s <= 0.0:
+                said = f"chance {format_share(min(chances[key], 1.0))}; {cause.said(scenario, strength, self._seen.slowest)}"
+                self._remarks.append(sentence(f"what makes steps shorter than told: {cause.title} ({said})"))
+                continue
             error_s = math.hypot(
                 slow_s * its.slopes[key] * its.errors[key], self._told.runs.spread[-1] * cost_s, math.sqrt(2.0) * self._seen.error * fast_s
             )
@@ -283,9 +300,10 @@ class _Answer:
             # without it a step takes no less than is told, at its best
             most = max(self._seen.step_s - _interval(fast_s, self._told.runs.spread[-1])[0], cost_s)
             cost = Estimate(mean=cost_s, low=low, high=min(cost_s + _90 * error_s, most))
+            gain = _gain(self._seen.whole_s, cost, math.sqrt(2.0) * _90 * self._seen.between_error_s)
             yield Cause(
                 key=key, title=cause.title, text=cause.said(scenario, strength, self._seen.slowest), known="found", cost_s=cost,
-                probability=min(chances[key], 1.0), gain=_gain(self._seen.whole_s, cost, math.sqrt(2.0) * _90 * self._seen.between_error_s), remedy=cause.remedy,
+                probability=min(chances[key], 1.0), gain=gain, remedy=cause.remedy,
             )  # fmt: skip
 
     def _without(self, its: Explanation, key: str) -> Scenario:
@@ -301,7 +319,7 @@ class _Answer:
         told = self._told.results[-1]
         before_s, named_s = step_of(told), 0.0
         # where nothing but the prediction's own error explains the run, that is one of what sends, and sending costs as much more
-        step_s = before_s if self._found[0].strengths else self._seen.step_s
+        step_s = self._seen.step_s if self._as_told else before_s
         idle_s = before_s * (1.0 - told.breakdown_s.exposed_communication / told.step_time_s.mean)
         share = max(1.0 - (_OF_REST / self._told.runs.spread[-1]) ** 2, 0.0)
         more = max(1.0 + share * (step_s - before_s) / max(before_s - idle_s, 1e-3 * before_s), 0.0)
@@ -422,8 +440,13 @@ def _alone_remarks(told: Result, alone: Seen, predicted_s: float) -> list[str]:
         return []
     how = "longer than" if apart > 0 else "less than"
     many = f"one device takes {format_seconds(alone.step_s)} for a step, {how} the {format_seconds(predicted_s)} that the scenario tells"
-    thousand = "; if the times were typed in ms, write 60ms, not 60" if abs(apart) > math.log(200.0) else ""
-    return [sentence(f"{many}; devices are taken to be as fast as the one that was seen{thousand}")]
+    return [sentence(f"{many}; devices are taken to be as fast as the one that was seen{_unit(alone.step_s / predicted_s)}")]
+
+
+def _unit(ratio: float) -> str:
+    """What is asked where a step is so many times as long as told."""
+    asked = thousand_times(ratio)
+    return "" if asked is None else f"; {asked}? Write times with their unit, such as 60ms"
 
 
 def _interval(mean: float, spread: float) -> tuple[float, float]:
@@ -436,7 +459,7 @@ def _gain(step_s: float, cost: Estimate, beside_s: float = 0.0) -> Estimate:
     def of(cost_s: float) -> float:
         return step_s / max(step_s - cost_s, 1e-3 * step_s)
 
-    return Estimate(mean=of(cost.mean), low=of(cost.low - beside_s), high=of(cost.high + beside_s))
+    return Estimate(mean=of(cost.mean), low=of(max(cost.low - beside_s, 0.0)), high=of(cost.high + beside_s))
 
 
 def _sentences(its: Diagnosis) -> Iterator[str]:
@@ -447,10 +470,12 @@ def _sentences(its: Diagnosis) -> Iterator[str]:
         f"{format_share(efficiency)} of perfect scaling. The scenario predicts {format_seconds(its.told_s.mean)} "
         f"(90%: {format_interval(its.told_s.low, its.told_s.high, 'seconds')})"
     )
+    chosen = any(cause.known == "found" and cause.probability >= _EVEN for cause in its.causes)
     if its.as_told:
         yield "It runs as predicted: nothing but what the scenario has is needed to explain it."
     else:
-        yield sentence(f"It is {'slower' if seen.step_s > its.told_s.mean else 'faster'} than predicted")
+        how = "slower" if seen.step_s > its.told_s.mean else "faster"
+        yield sentence(f"It is {how} than predicted{'' if chosen else ', and no one cause explains that much better than others'}")
     sure = [cause for cause in its.causes if cause.probability >= _EVEN and cause.cost_s.mean > _WORTH * seen.step_s]
     for cause in sure[:_MOST_SAID]:
         chance = "" if cause.probability >= _SURE else f", with a chance of {format_share(cause.probability)}"

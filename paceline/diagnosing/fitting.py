@@ -147,7 +147,7 @@ class _Search:
 
     def found(self) -> list[Explanation]:
         """The sets, the most probable first."""
-        possible = [key for key, its in FOUND.items() if all(its.possible(told) for told in self._runs.told)]
+        possible = [key for key, its in FOUND.items() if its.possible(self._runs.told[-1])]
         if all(one.is_average for one in self._runs.seen):
             possible.append(OUTSIDE.key)
         self._simulate([{}, *({key: at} for key in possible for at in self._strengths(key))])
@@ -175,7 +175,7 @@ class _Search:
         scenario = self._runs.told[place]
         try:
             for key, strength in strengths.items():
-                if strength and key != OUTSIDE.key:
+                if strength and key != OUTSIDE.key and FOUND[key].possible(scenario):
                     scenario = FOUND[key].made(scenario, strength, self._runs.seen[place].slowest)
         except ScenarioError:
             return None

@@ -151,7 +151,9 @@ def seen_in_runs(runs: Sequence[tuple[int | None, RecordedRun]], scenario: Scena
             raise InputError(f"{run.name}: does not say of how many workers it is; say it, such as --run 8={run.source}")
         # one process may drive all replicas
         if (facts.workers or 1) > 1 and facts.workers != count:
-            raise InputError(f"{run.name}: was recorded with {facts.workers:,} workers, not {count:,}; say --run {facts.workers}={run.source}")
+            raise InputError(
+                f"{run.name}: was recorded with {facts.workers:,} workers, not {count:,}; say --run {facts.workers}={run.source}"
+            )
         its = steadiness_of(run)
         if its.steady is None:
             raise InputError(f"{run.name}: {its.why_not}; record more steps, or give the time of a step with --step {count}=TIME")

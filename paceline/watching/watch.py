@@ -272,7 +272,9 @@ class Watch:
         shown = reasons_of(self._result.scenario, self._predicted, verdict, verdicts)
         if verdict.doubts or verdict.state != "slower" or any(reason.key in TELLING for reason in shown):
             return shown
-        return (*shown, *explained(self._result.scenario, verdicts, self._jobs))
+        # what costs a known time before what only says where the record ends
+        found = (*shown, *explained(self._result.scenario, verdicts, self._jobs))
+        return tuple(sorted(found, key=lambda reason: reason.cost_s is None))
 
     def _say(self, verdict: Verdict, event: str) -> str:
         now, since = verdict.now, verdict.since

@@ -28,7 +28,8 @@ import numpy as np
 import tensorflow as tf
 from keras_callback import RecordSteps  # a copy: nothing of Paceline is there
 
-os.environ["TF_CONFIG"] = json.dumps({"cluster": {"chief": ["a:1"], "worker": ["b:1", "c:1"], "ps": ["d:1"]}, "task": {"type": "worker", "index": 1}})
+cluster = {"chief": ["a:1"], "worker": ["b:1", "c:1"], "ps": ["d:1"]}
+os.environ["TF_CONFIG"] = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": 1}})
 told = RecordSteps("never-written.ndjson")
 assert (told.workers, told.worker) == (3, 2)
 del os.environ["TF_CONFIG"]

@@ -159,8 +159,18 @@ def kinds() -> Iterator[Kind]:
     yield Kind("input", "input.toml", (f"{using} input.use={{}}", "models show {}"), **_AS_TOML)
     yield Kind("background trace", "traffic.csv", (f"{using} cluster.background.trace={{}}",), **_AS_CELLS)
     yield Kind("faults", "faults.toml", ("simulate rich.toml --set job.faults.use={}", "models show {}"), **_AS_TOML)
-    yield Kind("nodes to be had", "nodes.csv", ("simulate rich.toml --set job.faults.preemption.available={}",), **_AS_CELLS)
-    yield Kind("nodes to be had (SkyPilot)", "nodes.json", ("simulate rich.toml --set job.faults.preemption.available={}",), **_AS_JSON)
+    yield Kind(
+        "nodes to be had",
+        "nodes.csv",
+        ("simulate rich.toml --set job.faults.preemption.replacement=20s --set job.faults.preemption.available={}",),
+        **_AS_CELLS,
+    )
+    yield Kind(
+        "nodes to be had (SkyPilot)",
+        "nodes.json",
+        ("simulate rich.toml --set job.faults.preemption.replacement=20s --set job.faults.preemption.available={}",),
+        **_AS_JSON,
+    )
     diagnosing = "why scenario.toml --run 1=one.csv --run 2={} --jobs 1 --set run.replications=2"
     yield Kind("recorded steps", "steps.ndjson", ("watch scenario.toml {} --once", diagnosing), **_AS_LINES)
     yield Kind("table of steps", "steps.csv", ("watch scenario.toml {} --once", diagnosing), **_AS_CELLS)
@@ -219,9 +229,11 @@ def prepare(folder: Path) -> None:
     shutil.copy(models / "faults" / "rsc-1.toml", folder / "faults.toml")
     (folder / "nodes.csv").write_text("at_s,nodes\n0,4\n20000,3\n21000,4\n90000,0\n")
     (folder / "nodes.json").write_text(json.dumps({"metadata": {"gap_seconds": 600}, "data": [4, 4, 3, 4] * 10}))
-    steps_s = [0.4] + [0.02 + 1e-4 * (step % 5) for step in range(39)]
+    steps_s = [0.4] + [0.007 + 1e-4 * (step % 5) for step in range(39)]
     (folder / "one.csv").write_text("step_time_s\n" + "".join(f"{value / 2}\n" for value in steps_s))
-    (folder / "steps.csv").write_text("step,step_time_s,cpu_s\n" + "".join(f"{step},{value},0.015\n" for step, value in enumerate(steps_s, 1)))
+    (folder / "steps.csv").write_text(
+        "step,step_time_s,cpu_s\n" + "".join(f"{step},{value},0.015\n" for step, value in enumerate(steps_s, 1))
+    )
     write_lines(folder / "steps.ndjson", list(_steps(steps_s)))
     (folder / "points.csv").write_text("workers,throughput\n1,2100\n1,2150\n2,4000\n2,4100\n")
     (folder / "tf_config.json").write_text(json.dumps(TF_CONFIG))
@@ -237,7 +249,7 @@ def prepare(folder: Path) -> None:
 
 def _steps(steps_s: list[float]) -> Iterator[dict[str, object]]:
     """A training as the Keras callback records it."""
-    machine = {"hostname": "lab", "cores": 2, "cpu": "a processor", "devices": [], "model": "tiny", "parameters": 1000}
+    machine = {"hostname": "lab", "cores": 2, "cpu": "a processor", "devices": [], "model": "tiny", "parameters": 250_250}
     yield {"kind": "header", "format": "paceline-steps", "schema_version": 1, "workers": 2, "batch": 32, "worker": 0, **machine}
     end_s = 0.0
     for step, value in enumerate(steps_s, 1):

@@ -115,7 +115,11 @@ def test_too_little_is_refused(told: Scenario, run: Simulations, steps: dict[int
 
 def test_milliseconds_taken_for_seconds_are_said(told: Scenario, run: Simulations) -> None:
     found = diagnose(told, seen_in_steps({1: 9.0, 4: 12.0}), run)
-    assert any("if the times were typed in ms" in remark for remark in found.remarks)
+    assert sum("milliseconds that are read as seconds" in remark for remark in found.remarks) == 1, (
+        "of the one alone, on which the others follow"
+    )
+    found = diagnose(told, seen_in_steps({1: 9e-3, 4: 12.0}), run)
+    assert any("4 workers: a step takes 12.0 s" in remark and "milliseconds" in remark for remark in found.remarks)
 
 
 def recorded(facts: Facts) -> RecordedRun:
@@ -126,7 +130,7 @@ def recorded(facts: Facts) -> RecordedRun:
 
 
 def test_a_record_of_other_workers_than_said_is_refused(told: Scenario) -> None:
-    with pytest.raises(InputError, match="recorded with 8 workers, not 4; say --run 8=run.ndjson"):
+    with pytest.raises(InputError, match=r"recorded with 8 workers, not 4; say --run 8=run\.ndjson"):
         seen_in_runs([(4, recorded(Facts(workers=8)))], told)
     (found,), _ = seen_in_runs([(None, recorded(Facts(workers=8, batch=64)))], told)
     assert (found.workers, found.batch) == (8, 64)

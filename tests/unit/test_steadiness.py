@@ -87,6 +87,12 @@ def test_a_run_that_drifts_has_no_steady_part() -> None:
     assert "has no steady part: the level of its steps changes" in found.why_not
 
 
+def test_a_short_run_that_drifts_has_none_either() -> None:
+    found = steadiness_of(run_of(0.05 * 1.3 ** np.arange(40.0)))
+    assert found.steady is None
+    assert "longer all along" in found.why_not
+
+
 def test_a_short_run_has_no_steady_part() -> None:
     found = steadiness_of(run_of(steady_times(8)))
     assert found.why_not == "it has no steady part: the longest stretch of one level has 7 steps, and 10 are needed"

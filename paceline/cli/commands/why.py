@@ -83,7 +83,7 @@ def why(given: Given, *, json: Annotated[bool, typer.Option("--json", help="Prin
 
 
 def _own(given: Given, seen: dict[str, Any]) -> Scenario:
-    """A scenario from options, or from answers at the terminal, with as many workers as were seen."""
+    """A scenario from options, or from answers at the terminal, with as many workers as were seen, one for each device."""
     from paceline import api
     from paceline.cli.questions import figures_asked
     from simulator.base.errors import InputError
@@ -97,7 +97,9 @@ def _own(given: Given, seen: dict[str, Any]) -> Scenario:
                 "why: nobody can be asked here what was trained; give SCENARIO.toml, or --parameters and --strategy (paceline why --help)"
             )
         figures = figures_asked({**figures, "price": None, "epochs": None})
-    alone = seen.get("step", {}).get(1)
+    alone, rate = seen.get("step", {}).get(1), seen.get("throughput", {}).get(1)
+    if alone is None and rate is not None:
+        alone = figures["batch"] / float(rate)
     if figures.get("workload") is None and figures.get("step_time") is None and alone is not None:
         figures["step_time"] = alone
     most = max(counts, default=2)
@@ -105,7 +107,16 @@ def _own(given: Given, seen: dict[str, Any]) -> Scenario:
         figures["devices"] = most
     for name in ("price", "epochs", "dataset_size"):
         figures.pop(name, None)
-    return api.new_scenario(**figures, workers=most)
+    if figures["strategy"] == "mirrored":
+        return api.new_scenario(**figures, workers=most)
+    scenario = api.new_scenario(**{**figures, "nodes": None}, workers=2)
+    each = getattr(scenario.strategy, "replicas_per_worker", 1)
+    if each == 1:
+        return api.new_scenario(**figures, workers=most)
+    # people count devices: a worker for each, as many on a machine as it has
+    scenario = api.new_scenario(**{**figures, "nodes": None}, workers=max(2, -(-most // each)))
+    available = {} if figures.get("nodes") is None else {"cluster.available": figures["nodes"]}
+    return api.load(scenario, {"strategy.replicas_per_worker": 1, "strategy.workers": most, **available})
 
 
 def _show(found: Diagnosis) -> None:
