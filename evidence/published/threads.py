@@ -1,6 +1,6 @@
 """Threads in which people asked why their training does not scale, with numbers: what a diagnosis makes of these.
 
-``python -m evidence.published.threads`` prints two tables of docs/fidelity-causes.md: of each thread of ``models/published/threads.toml``
+``python -m evidence.published.threads`` prints what docs/fidelity-causes.md has: of each thread of ``models/published/threads.toml``
 what ``paceline why`` says with the options that stand there, and of each series of ``models/published/issue_threads.csv``, of which more is
 told, the diagnosis of its largest run; the smallest row is the run of one device.
 """
@@ -24,7 +24,7 @@ from simulator.base import catalog
 from simulator.base.text import format_seconds, format_share
 from simulator.catalogue.loading import scenario_from_table
 
-__all__ = ["TABLE", "Thread", "answered", "explained", "threads"]
+__all__ = ["TABLE", "Thread", "answered", "explained", "section", "threads"]
 
 TABLE = "issue_threads"
 _FILE = catalog.own_file("discrepancy.toml").parent / "published" / "threads.toml"
@@ -56,14 +56,16 @@ def answered(thread: Thread) -> Diagnosis:
     return Diagnosis.model_validate_json(ended.stdout)
 
 
-def row(name: str, url: str, asked: str, found: Diagnosis, said: str, unknown: str) -> str:
-    """A row of the page's table."""
+def section(thread: Thread, found: Diagnosis) -> str:
+    """What the page has of a thread."""
     causes = [
         f"{its.title} ({'told' if its.known == 'told' else format_share(its.probability)}, {format_seconds(its.cost_s.mean)})"
         for its in found.causes[:_MOST]
     ]
-    as_told = "as predicted; " if found.as_told else ""
-    return f"| [{name}]({url}) | {asked} | {as_told}{'; '.join(causes)} | {found.measure or 'nothing'} | {said} | {unknown} |"
+    measure = "" if found.measure is None else f" **Measure next:** {found.measure}."
+    says = f"{'as predicted; ' if found.as_told else ''}{'; '.join(causes)}.{measure}"
+    rest = f"**The thread came to:** {thread.said}. **Cannot be known:** {thread.unknown}."
+    return f"- [{thread.name}]({thread.url}): {thread.asked}. **It says:** {says} {rest}"
 
 
 def explained() -> Iterator[tuple[str, Diagnosis]]:
@@ -86,7 +88,7 @@ def explained() -> Iterator[tuple[str, Diagnosis]]:
 def main() -> None:
     """Print every diagnosis."""
     for thread in threads():
-        print(row(thread.name, thread.url, thread.asked, answered(thread), thread.said, thread.unknown), flush=True)  # noqa: T201
+        print(section(thread, answered(thread)), flush=True)  # noqa: T201
     for name, found in explained():
         print(f"\n{name}", *found.sentences, sep="\n  ")  # noqa: T201
         print(found.to_frame().to_string())  # noqa: T201

@@ -1,4 +1,4 @@
-"""Real runs with causes planted in them, as they were recorded: the diagnosis of some of each kind is made again."""
+"""Real runs with causes planted in them, as they were recorded, and threads of others: the diagnosis of some is made again."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from evidence.published.threads import answered, section, threads
 from evidence.studies.planted_causes import LATER, NAMED, SEED, Planting, answers, diagnosed, drawn, read_rows
 
 HOME = Path(__file__).parents[2]
@@ -39,6 +40,17 @@ def test_every_case_was_run_with_and_without(seed: int) -> None:
 def test_a_case_is_answered_as_the_page_says(case: Planting) -> None:
     runs = {variant: RUNS[LATER][case.number, variant] for variant in case.variants}
     assert answers(case, runs, diagnosed(case, runs)).row in PAGE
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["horovod#2581", "horovod#752"])
+def test_a_thread_is_explained_as_the_page_says(name: str) -> None:
+    (thread,) = (its for its in threads() if its.name == name)
+    assert section(thread, answered(thread)) in PAGE
+
+
+def test_every_thread_is_on_the_page() -> None:
+    assert all(f"- [{its.name}]({its.url}): {its.asked}." in PAGE and its.unknown in PAGE for its in threads())
 
 
 @pytest.mark.parametrize("seed", RUNS)
