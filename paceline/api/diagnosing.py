@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from paceline.diagnosing import Diagnosis, Seen
     from simulator.scenario import Scenario
 
-__all__ = ["why"]
+__all__ = ["positive", "why"]
 
 ByWorkers = Annotated[
     Mapping[int, Quantity], MustBe("times by numbers of workers, such as {1: '60 ms', 8: '170 ms'}"), Typed(reads="by workers")
@@ -118,8 +118,8 @@ def _seen(
     from calibrate.validation.points import is_points, read_points
     from paceline.diagnosing import seen_in_points, seen_in_runs, seen_in_steps, seen_in_throughputs
 
-    steps_s = {workers: _positive("step", workers, value, time=True) for workers, value in step.items()}
-    rates = {workers: _positive("throughput", workers, value, time=False) for workers, value in throughput.items()}
+    steps_s = {workers: positive("step", workers, value, time=True) for workers, value in step.items()}
+    rates = {workers: positive("throughput", workers, value, time=False) for workers, value in throughput.items()}
     found = [*seen_in_steps(steps_s), *seen_in_throughputs(rates, told)]
     recorded = []
     for each in run:
@@ -134,8 +134,14 @@ def _seen(
     return [*found, *more], remarks
 
 
-def _positive(name: str, workers: Any, value: Any, *, time: bool) -> float:
-    """A time in seconds, or a rate in samples/s, above 0."""
+def positive(name: str, workers: Any, value: Any, *, time: bool) -> float:
+    """What was typed for a number of workers: a time in seconds, or a rate in samples/s.
+
+    Raises
+    ------
+    InputError
+        It is none above 0, or the number of workers is none.
+    """
     from paceline.scenario_text import quantity_of
     from simulator.base.errors import InputError, UnitError
     from simulator.base.units import number_of

@@ -124,8 +124,8 @@ def evidence_of(seen: Seen, alone: Seen | None, spread: float) -> Evidence:
         # all wait for the one that is last
         values["input"], errors["input"] = max(seen.input_s) / seen.step_s, _WAIT
     if seen.cpu_s and seen.compute_s and alone is not None and alone.cpu_s and alone.compute_s:
-        # a core that is shared is a processor's time that does not grow with the wall clock's
-        # of most workers: one may have other things to do beside, such as checkpoints
+        # where a core is shared, processor time does not grow with the wall clock's; the median, since one worker may do other things
+        # beside, such as checkpoints
         own = statistics.median(map(truediv, seen.cpu_s, seen.compute_s)) / (_mean(alone.cpu_s) / _mean(alone.compute_s))
         values["busy"], errors["busy"] = math.log(own), _BUSY
     return Evidence(values, errors)

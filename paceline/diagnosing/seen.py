@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from calibrate.fit.estimators import variance_of_mean
 from calibrate.recorded.run import RecordedRun
@@ -58,6 +58,12 @@ class Seen(Spec):
     input_s: tuple[float, ...] = Field(default=(), description="for how long each worker waits for its input")
     cpu_s: tuple[float, ...] = Field(default=(), description="processor time of each worker's process")
     source: str = Field(default="", description="where it comes from, in words")
+
+    @field_validator("compute_s", "cpu_s")
+    @classmethod
+    def _is_measured(cls, value: tuple[float, ...]) -> tuple[float, ...]:
+        """Nothing computes for no time: such columns are there and not filled."""
+        return value if all(each > 0.0 for each in value) else ()
 
     @property
     def name(self) -> str:

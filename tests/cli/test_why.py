@@ -52,6 +52,14 @@ def test_steps_of_each_worker_are_read_from_their_files(paceline, tmp_path) -> N
     assert any("left out" in remark for remark in found["remarks"])
 
 
+def test_numbers_are_those_of_devices(paceline) -> None:
+    machines = ("--parameters", "25.6e6", "--batch", "32", "--devices", "4", "--nodes", "2")
+    found = json.loads(paceline("why", *machines, "--throughput", "1=500,4=1900,8=3500", "--json").stdout)
+    assert found["run"]["workers"] == 8
+    assert found["one_device_s"] == pytest.approx(32 / 500, rel=1e-6)
+    assert found["run"]["step_s"] == pytest.approx(8 * 32 / 3500)
+
+
 def test_wrong_input_is_one_line(paceline, tmp_path) -> None:
     refused(paceline("why", "ring", *QUICK), "nothing was seen")
     refused(paceline("why", "ring", "--step", "1=9ms", *QUICK), "only 1 worker was seen")
@@ -60,6 +68,7 @@ def test_wrong_input_is_one_line(paceline, tmp_path) -> None:
     refused(paceline("why", "ring", "--step", "8=9 parsecs", *QUICK), "step 8", "parsecs")
     refused(paceline("why", "ring", "--step", "4=0ms", *QUICK), "step 4", "above 0")
     refused(paceline("why", "ring", "--throughput", "4=fast", *QUICK), "throughput 4", "fast")
+    refused(paceline("why", "--parameters", "1e6", "--throughput", "1=fast,4=9"), "throughput 1", "fast")
     refused(paceline("why", "--step", "1=9ms,8=20ms"), "nobody can be asked here")
     refused(paceline("why", "ring", "--batch", "8", "--step", "1=9ms,4=20ms", *QUICK), "--batch", "says nothing with a scenario")
     refused(paceline("why", "ring", "--run", str(tmp_path / "none.csv"), *QUICK), "none.csv", "no such file")

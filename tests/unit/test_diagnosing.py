@@ -148,3 +148,8 @@ def test_a_record_of_another_model_is_said(told: Scenario) -> None:
 def test_shares_are_those_of_every_cause() -> None:
     assert set(FOUND) < set(SHARES)
     assert all(0.0 < share < 1.0 for share in SHARES.values())
+
+
+def test_columns_that_are_there_and_not_filled_are_not_measured() -> None:
+    seen = Seen(workers=2, step_s=0.1, compute_s=(0.0, 0.1), cpu_s=(0.0, 0.0), input_s=(0.0, 0.0))
+    assert (seen.compute_s, seen.cpu_s, seen.input_s) == ((), (), (0.0, 0.0))

@@ -85,6 +85,7 @@ def why(given: Given, *, json: Annotated[bool, typer.Option("--json", help="Prin
 def _own(given: Given, seen: dict[str, Any]) -> Scenario:
     """A scenario from options, or from answers at the terminal, with as many workers as were seen, one for each device."""
     from paceline import api
+    from paceline.api.diagnosing import positive
     from paceline.cli.questions import figures_asked
     from simulator.base.errors import InputError
 
@@ -99,7 +100,7 @@ def _own(given: Given, seen: dict[str, Any]) -> Scenario:
         figures = figures_asked({**figures, "price": None, "epochs": None})
     alone, rate = seen.get("step", {}).get(1), seen.get("throughput", {}).get(1)
     if alone is None and rate is not None:
-        alone = figures["batch"] / float(rate)
+        alone = figures["batch"] / positive("throughput", 1, rate, time=False)
     if figures.get("workload") is None and figures.get("step_time") is None and alone is not None:
         figures["step_time"] = alone
     most = max(counts, default=2)
