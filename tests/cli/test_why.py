@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from support.command_line import refused
+from support.needs import needs_tensorflow
 
 QUICK = ("--set", "run.replications=3", "--set", "run.steps=10", "--set", "strategy.workers=4", "--jobs", "1")
+PROFILE = Path(__file__).parents[1] / "calibrate" / "data" / "profiles" / "loop-32"
 OWN = ("--parameters", "1e6", "--batch", "32", "--jobs", "1")
 
 
@@ -50,6 +53,13 @@ def test_steps_of_each_worker_are_read_from_their_files(paceline, tmp_path) -> N
     assert found["run"]["step_s"] == pytest.approx(0.0291, rel=0.01), "the first step traces, and does not count"
     assert found["run"]["start_s"] == pytest.approx(0.5 / 40, rel=0.05)
     assert any("left out" in remark for remark in found["remarks"])
+
+
+@needs_tensorflow
+def test_a_profile_is_the_run_of_one_device(paceline) -> None:
+    found = json.loads(paceline("why", "ring", "--run", f"1={PROFILE}", "--step", "4=60ms", *QUICK, "--json").stdout)
+    assert found["one_device_s"] == pytest.approx(0.966e-3, rel=0.02)
+    assert any("One device takes 966 µs" in remark for remark in found["remarks"])
 
 
 def test_numbers_are_those_of_devices(paceline) -> None:
