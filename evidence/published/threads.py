@@ -1,6 +1,6 @@
 """Threads in which people asked why their training does not scale, with numbers: what a diagnosis makes of these.
 
-``python -m evidence.published.threads`` prints what docs/fidelity-causes.md has: of each thread of ``models/published/threads.toml``
+``python -m evidence.published.threads`` prints what docs/fidelity-threads.md has: of each thread of ``models/published/threads.toml``
 what ``paceline why`` says with the options that stand there, and of each series of ``models/published/issue_threads.csv``, of which more is
 told, the diagnosis of its largest run; the smallest row is the run of one device.
 """

@@ -11,6 +11,10 @@ from pathlib import Path
 
 import pytest
 from torture.endings import Finding, Running, contents, faults
+from torture.killing import kept_lines
+
+from paceline.sweeping.lines import with_place
+from simulator.base.checksums import with_checksum
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process.*fork:DeprecationWarning")
 
@@ -86,6 +90,18 @@ def test_files_that_were_changed_lost_or_left_are_found(tmp_path: Path) -> None:
     trial.found.clear()
     trial.compare(before, Ended(("simulate",), 2, "", "", 0.1), written=("out.",))
     assert Finding("leftover", "mutants:0: : simulate", "left out.json; exit code 2; ") in trial.found
+
+
+def test_a_journal_keeps_lines_of_the_end_in_any_order_and_nothing_else(tmp_path: Path) -> None:
+    lines = [with_checksum(f'{{"scenario_hash":"{number}"}}').encode() + b"\n" for number in range(3)]
+    held, whole = tmp_path / "out.ndjson", {"out.ndjson": b"".join(lines)}
+    assert kept_lines(tmp_path, whole) == ""
+    held.write_bytes(with_place(lines[2], 2) + with_place(lines[0], 0) + lines[1][:9])
+    assert kept_lines(tmp_path, whole) == ""
+    held.write_bytes(with_place(lines[2], 2).replace(b'"2"', b'"7"') + lines[0])
+    assert "line 1 of 2" in kept_lines(tmp_path, whole)
+    held.write_bytes(lines[0] + lines[1][:9] + b"\n")
+    assert "line 2 of 2" in kept_lines(tmp_path, whole)
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,7 @@ def _own(given: Given, seen: dict[str, Any]) -> Scenario:
     if figures["strategy"] == "mirrored":
         return api.new_scenario(**figures, workers=most)
     scenario = api.new_scenario(**{**figures, "nodes": None}, workers=2)
-    each = getattr(scenario.strategy, "replicas_per_worker", 1)
+    each = scenario.replicas // scenario.workers
     if each == 1:
         return api.new_scenario(**figures, workers=most)
     # people count devices: a worker for each, as many on a machine as it has
