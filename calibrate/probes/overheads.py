@@ -11,6 +11,7 @@ import contextlib
 import math
 import os
 import shutil
+import statistics
 import tempfile
 import time
 from typing import Any, Callable, Iterator
@@ -24,6 +25,8 @@ ITERATORS = 24
 ITERATORS_LIMIT_S = 5.0
 ITERATOR_AGE_S = 0.07
 """Age at which an iterator is ended, at least: after the second turn of its tuning thread, at 0.06 s."""
+MOST_STEPS = 200
+"""That are timed to know how many an iterator needs for that."""
 SLOW_STEP_S = 1.0
 """A step that takes longer is too slow for stepping through many iterators."""
 OLDEST_S = 86400.0
@@ -82,7 +85,9 @@ def iterator_ends(tf: Any, step: Callable[[], Any], timed: Callable[[Callable[[]
         step_s = max(timed(step), 1e-6)
         if step_s > SLOW_STEP_S:
             return
-        step_s = min(step_s, *(max(timed(step), 1e-6) for _ in range(2)))
+        # the first steps of a process are slower than those that follow
+        again = min(max(math.ceil(ITERATOR_AGE_S / step_s), 2), MOST_STEPS)
+        step_s = statistics.median([max(timed(step), 1e-6) for _ in range(again)][again // 2 :])
         data = tf.data.Dataset.from_tensors(tf.zeros(())).repeat(_steps_of(step_s)).prefetch(2)
         began = time.perf_counter()
         for index in range(ITERATORS):
