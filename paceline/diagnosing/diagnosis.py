@@ -28,6 +28,7 @@ from simulator.memory import memory
 from simulator.results.results import Result
 from simulator.results.what_if import changed, with_batch, with_strategy
 from simulator.scenario import Scenario
+from simulator.spec.discrepancy import Z_90
 from simulator.spec.figures import Estimate
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ _TRIED = {"steps": 20, "replications": 2}
 _SAID = {"replications": 19}
 """Runs of what is told: the fewest for an interval without assumptions on its shape."""
 _MOST_STEPS = 60
-_90, _99 = 1.6448536269514722, 2.5758293035489004
+_99 = 2.5758293035489004
 _LIKELY, _EVEN, _SURE = 0.1, 0.5, 0.95
 """Chances from which on a cause is told, an explanation is the one to go by, and a cause is taken to be there."""
 _RIVAL = 0.2
@@ -204,8 +205,6 @@ class _Answer:
         weights = [math.exp(least - its.loss) for its in found]
         self._found = found
         self._chances = [weight / math.fsum(weights) for weight in weights]
-        self._particular_s: dict[tuple[str, str], float] = {}
-        """What of a cause's cost is that of a more particular one, which is named first."""
         self._said = {"replications": _SAID["replications"], "steps": told.results[-1].scenario.run.steps}
 
     def diagnosis(self) -> Diagnosis:
@@ -216,8 +215,8 @@ class _Answer:
         told = self._told.results[-1]
         told_s, low, high = step_of(told), *_interval(step_of(told), self._told.runs.spread[-1])
         fitted_s = step_of(fitted) * math.exp(outside)
-        causes = [*self._measured(), *self._fitted(), *self._standing()]
-        causes.sort(key=lambda its: -(its.cost_s.mean - self._particular_s.get((its.key, its.known), 0.0)) * its.probability)
+        ranked = [*((its, 0.0) for its in (*self._measured(), *self._fitted())), *self._standing()]
+        ranked.sort(key=lambda pair: -(pair[0].cost_s.mean - pair[1]) * pair[0].probability)
         # where the likeliest explanation is one of several, changes are those of what is told
         base = fitted if self._chances[0] >= _EVEN else told
         changes = tuple(its for _, its in improved(base.scenario, base, self._run) if its.gain is not None)
@@ -230,7 +229,7 @@ class _Answer:
             explained_s=fitted_s,
             unexplained_s=seen.step_s - fitted_s,
             as_told=self._as_told,
-            causes=tuple(causes),
+            causes=tuple(its for its, _ in ranked),
             changes=changes,
             measure=measure,
             remarks=tuple(self._remarks),
@@ -264,7 +263,7 @@ class _Answer:
         ):  # fmt: skip
             if cost_s > _WORTH * seen.step_s:
                 whole_s = seen.whole_s + (cost_s if key == "start-up" else 0.0)
-                spread_s = _90 * math.hypot(seen.error * seen.step_s, error_s)
+                spread_s = Z_90 * math.hypot(seen.error * seen.step_s, error_s)
                 cost = Estimate(mean=cost_s, low=max(cost_s - spread_s, 0.0), high=cost_s + spread_s)
                 yield Cause(
                     key=key, title=title, text=text, known="measured", cost_s=cost, probability=1.0,
@@ -296,11 +295,11 @@ class _Answer:
             error_s = math.hypot(
                 slow_s * its.slopes[key] * its.errors[key], self._told.runs.spread[-1] * cost_s, math.sqrt(2.0) * self._seen.error * fast_s
             )
-            low = max(cost_s - _90 * error_s, 0.0) if chances[key] >= _SURE else 0.0
+            low = max(cost_s - Z_90 * error_s, 0.0) if chances[key] >= _SURE else 0.0
             # without it a step takes no less than is told, at its best
             most = max(self._seen.step_s - _interval(fast_s, self._told.runs.spread[-1])[0], cost_s)
-            cost = Estimate(mean=cost_s, low=low, high=min(cost_s + _90 * error_s, most))
-            gain = _gain(self._seen.whole_s, cost, math.sqrt(2.0) * _90 * self._seen.between_error_s)
+            cost = Estimate(mean=cost_s, low=low, high=min(cost_s + Z_90 * error_s, most))
+            gain = _gain(self._seen.whole_s, cost, math.sqrt(2.0) * Z_90 * self._seen.between_error_s)
             yield Cause(
                 key=key, title=cause.title, text=cause.said(scenario, strength, self._seen.slowest), known="found", cost_s=cost,
                 probability=min(chances[key], 1.0), gain=gain, remedy=cause.remedy,
@@ -314,8 +313,8 @@ class _Answer:
                 scenario = FOUND[name].made(scenario, strength, self._seen.slowest)
         return scenario
 
-    def _standing(self) -> Iterator[Cause]:
-        """What the scenario has anyway, by what a step gains without it; the more particular before what gains no more."""
+    def _standing(self) -> Iterator[tuple[Cause, float]]:
+        """What the scenario has anyway, by what a step gains without it, and what of that is a more particular cause's, in seconds."""
         told = self._told.results[-1]
         before_s, named_s = step_of(told), 0.0
         # where nothing but the prediction's own error explains the run, that is one of what sends, and sending costs as much more
@@ -340,17 +339,18 @@ class _Answer:
             general = its.key in ("network", "latency") and named_s > 0.0
             if cost.mean < _WORTH * step_s or (general and cost.mean < 1.25 * named_s):
                 continue
-            text = f"as predicted; the limit is {told.bottleneck.label}"
+            text, particular_s = f"as predicted; the limit is {told.bottleneck.label}", 0.0
             if its.key == "servers":
                 named_s = cost.mean
                 text += f"; this is what {counted(scenarios[0].servers, 'server')} would save"
             elif general:
-                self._particular_s[its.key, "told"] = min(named_s, cost.mean)
-                text += f"; {format_seconds(min(named_s, cost.mean))} of it could be saved by more servers too"
-            yield Cause(
+                particular_s = min(named_s, cost.mean)
+                text += f"; {format_seconds(particular_s)} of it could be saved by more servers too"
+            found = Cause(
                 key=its.key, title=its.title, text=text, known="told", cost_s=cost,
                 probability=1.0, gain=_gain(step_s, cost), remedy=its.remedy,
             )  # fmt: skip
+            yield found, particular_s
 
     # -- what would tell ----------------------------------------------------------------------
 
@@ -436,7 +436,7 @@ def _alone_remarks(told: Result, alone: Seen, predicted_s: float) -> list[str]:
     """Whether one device alone is as fast as the scenario tells."""
     spread = spread_of(told, given_alone=False)
     apart = math.log(alone.step_s / predicted_s)
-    if abs(apart) <= _90 * max(spread, _OF_A_RUN):
+    if abs(apart) <= Z_90 * max(spread, _OF_A_RUN):
         return []
     how = "longer than" if apart > 0 else "less than"
     many = f"one device takes {format_seconds(alone.step_s)} for a step, {how} the {format_seconds(predicted_s)} that the scenario tells"
@@ -450,7 +450,7 @@ def _unit(ratio: float) -> str:
 
 
 def _interval(mean: float, spread: float) -> tuple[float, float]:
-    return mean * math.exp(-_90 * spread), mean * math.exp(_90 * spread)
+    return mean * math.exp(-Z_90 * spread), mean * math.exp(Z_90 * spread)
 
 
 def _gain(step_s: float, cost: Estimate, beside_s: float = 0.0) -> Estimate:

@@ -24,6 +24,7 @@ from simulator.base.errors import ScenarioError, SimulationError
 from simulator.results.results import Failure, Result
 from simulator.results.what_if import changed, with_compute
 from simulator.scenario import Scenario
+from simulator.spec.discrepancy import Z_90
 
 __all__ = ["Evidence", "Explanation", "Runs", "explanations", "spread_of", "step_of", "told_as"]
 
@@ -39,7 +40,6 @@ _COMPUTE, _UNEVEN, _WAIT, _BUSY = 0.04, 0.04, 0.02, 0.12
 """Standard errors: of what devices compute, of how they differ, and of processor time, as logarithms; of waiting, as a share."""
 _ENOUGH = 3.0
 """Sum of squares, in standard errors, up to which what was seen needs no further cause."""
-_90 = 1.6448536269514722
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def spread_of(result: Result, *, given_alone: bool) -> float:
     """Standard deviation of the logarithm of a prediction: of the throughput, or of how much more that is than what one device does."""
     its = result.speedup if given_alone else result.throughput_samples_per_s
     low, high = max(its.low, 1e-3 * its.mean), max(its.high, its.mean)
-    return max(math.log(high / low) / (2.0 * _90), 0.01)
+    return max(math.log(high / low) / (2.0 * Z_90), 0.01)
 
 
 def evidence_of(seen: Seen, alone: Seen | None, spread: float) -> Evidence:
