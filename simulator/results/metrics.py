@@ -95,6 +95,7 @@ def summarise(
     relative_error = relative_error_of(applied)
     # both runs of a replication have their draws in common, which so cancel
     speedups = [together / single for together, single in zip(samples_per_s, baseline, strict=True)]
+    linear = _linear(scenario, alone)
     stages = _stages(achieved, runs)
     step_time, staleness = _step_time(runs), _staleness(achieved, runs, [its.staleness for its in stages])
     exposed = breakdown.exposed_communication / step_time.mean
@@ -117,8 +118,8 @@ def summarise(
         monte_carlo_error=float(np.std(samples_per_s, ddof=1) / np.sqrt(len(runs))),
         step_time_s=step_time,
         mean_step_s=around(step_time.mean, [run.step_time.mean() for run in runs], relative_error.inverse),
-        speedup=_at_most(scenario.ranks, speedups, relative_error, scenario),
-        scaling_efficiency=_at_most(1.0, [speedup / scenario.ranks for speedup in speedups], relative_error, scenario),
+        speedup=_at_most(linear, speedups, relative_error),
+        scaling_efficiency=_at_most(linear / scenario.ranks, [speedup / scenario.ranks for speedup in speedups], relative_error),
         staleness=staleness,
         mean_staleness=_mean_staleness(scenario, runs, staleness.mean, applied),
         discrepancy=applied,
@@ -143,16 +144,26 @@ def _rate(run: Measured) -> float:
     return run.accepted_steps / run.window_s
 
 
-def _at_most(linear: float, values: Sequence[float], relative_error: RelativeError, scenario: Scenario) -> Estimate:
-    """A speed-up or an efficiency with its interval, which what the model is off by does not carry beyond linear scaling.
-
-    Equal devices that do the same work each can lose time together and gain none; only where some are faster than the one that is
-    counted against, or where runs themselves come out so, may it be more.
-    """
+def _at_most(linear: float, values: Sequence[float], relative_error: RelativeError) -> Estimate:
+    """A speed-up or an efficiency with its interval, which does not go beyond linear scaling; its mean does where runs come out so."""
     found = prediction_interval(values, relative_error)
-    if not scenario.cluster.even:
-        return found
-    return Estimate(mean=found.mean, low=found.low, high=max(min(found.high, linear), *values))
+    return Estimate(mean=found.mean, low=found.low, high=max(min(found.high, linear), found.mean))
+
+
+def _linear(scenario: Resolved, alone: Sequence[Window]) -> float:
+    """What all devices together can do at most, in throughputs of the one replica that speed-up is counted against.
+
+    Devices that do the same work each can lose time together and gain none, for as long as any of them may be slow: their speeds
+    are added. Parameter servers take the update from the step, which one replica alone makes itself.
+    """
+    cluster, load = scenario.cluster, scenario.workload
+    speeds = float(scenario.ranks)
+    if cluster.node_classes or cluster.node_speed:
+        speeds = float(np.add.reduce(cluster.speeds_of(np.arange(scenario.ranks) // cluster.replicas_per_node)))
+    if not scenario.servers:
+        return speeds
+    step_s = math.fsum(its.window_s for its in alone) / sum(its.steps for its in alone)
+    return speeds * step_s / max(step_s - load.apply_s, _SHORTEST_S)
 
 
 def applied_to_runs(scenario: Resolved, runs: Sequence[Measured]) -> AppliedDiscrepancy | None:

@@ -128,6 +128,32 @@ def test_means_stay_and_only_ends_move(scenario) -> None:
     assert relative_error.mean_staleness.mean == relative_error.staleness.mean
 
 
+WIDE = {"compute": {"at": 1.0}, "communication": {"at": 1.0}}
+
+
+def test_no_efficiency_goes_beyond_the_speeds_of_the_devices(scenario) -> None:
+    """Four equal devices are at most four; of speeds 2, 1, 1 and 1/2 at most 4.5. The throughput may be off by a factor of 5."""
+    fast = {"inter_node": {"bandwidth": "1000 GB/s", "latency": "0 s"}}
+    for speeds, most in (((), 1.0), ((2.0, 1.0, 1.0, 0.5), 4.5 / 4), ((0.5,) * 4, 0.5)):
+        cluster = {**fast, "node_speed": list(speeds), "devices_per_node": 1}
+        result = simulate(scenario(workload=JITTER, strategy=RING, cluster=cluster, run=RUN, discrepancy=WIDE))
+        assert result.throughput_samples_per_s.high > 4 * result.throughput_samples_per_s.mean
+        assert result.scaling_efficiency.high == pytest.approx(max(most, result.scaling_efficiency.mean))
+        assert result.speedup.high == pytest.approx(4 * result.scaling_efficiency.high)
+
+
+def test_servers_make_workers_faster_than_one_alone_by_its_update_at_most(scenario) -> None:
+    """A step alone of 12 ms, of that 6 ms its update, which servers make at once: at most 12 / 6 times one alone each."""
+    load = {"apply": "6 ms", "server": {"base": "0 s", "per_byte_s": 0.0}}
+    fast = {"inter_node": {"bandwidth": "1000 GB/s", "latency": "0 s"}, "transport": {"software": "given"}}
+    result = simulate(scenario(workload=load, strategy=ASYNC, cluster=fast, run=RUN, discrepancy=WIDE))
+    alone_s = simulate(scenario(workload=load, run=RUN)).step_time_s.mean
+    efficiency, most = result.scaling_efficiency, 12 / 6
+    assert alone_s == pytest.approx(0.012)
+    assert 1.5 < efficiency.mean <= most
+    assert efficiency.high == pytest.approx(most)
+
+
 def test_one_replica_alone_has_none(scenario) -> None:
     assert simulate(scenario(workload=JITTER, run=RUN, discrepancy=TERM)).discrepancy is None
 
