@@ -30,7 +30,6 @@ __all__ = [
     "job_in_words",
     "jobs_table",
     "length_in_words",
-    "overhead_share",
     "part_rows",
     "parts_table",
     "stage_rows",
@@ -185,11 +184,6 @@ def faults_in_words(job: JobOutcome) -> str:
     if job.mtbf_s is not None:
         text += f", one every {format_seconds(job.mtbf_s)}"
     return f"{text}; {format_share(job.given_up)} of runs are given up" if job.given_up else text
-
-
-def overhead_share(job: JobOutcome) -> float:
-    """Share of a job's time that is no step whose work lasts."""
-    return 1.0 - job.parts_s.steps / job.time_s.mean if job.time_s.mean else 0.0
 
 
 def _ends(low: float, high: float, kind: Kind) -> str:

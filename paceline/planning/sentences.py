@@ -10,7 +10,7 @@ from paceline.planning.answer import Candidate, Improvement, Plan, Refused
 from paceline.planning.goal import Goal, job_of, reachable_confidence, required_rate
 from paceline.planning.judging import Judge, Point
 from paceline.planning.space import Space
-from paceline.result_tables import PART_LABELS, overhead_share
+from paceline.result_tables import PART_LABELS
 from paceline.sentences import (
     beyond_in_brackets,
     change_in_words,
@@ -64,7 +64,8 @@ def _job(plan: Plan, job: JobOutcome) -> str:
     """What of a job's time is no step, and what more workers would make of it."""
     beside = sorted(((seconds, name) for name, seconds in job.parts_s.model_dump().items() if name != "steps" and seconds), reverse=True)
     text = (
-        f"Of the {format_seconds(job.time_s.mean)} that the whole job takes, {format_share(1 - overhead_share(job))} are steps that last."
+        f"The whole job takes {format_seconds(job.time_s.mean)} with a goodput of {format_share(job.goodput.mean)}: that share of the time "
+        "makes steps whose work lasts."
     )
     if beside:
         most = [f"{PART_LABELS[name].lower()} {format_seconds(seconds)}" for seconds, name in beside[:_MOST_SAID]]

@@ -25,7 +25,7 @@ from simulator.job.renewal import Crew, Ended, Renewal, checkpoints_of
 from simulator.resolve.input_epochs import AnyScenario, Fill, fill_of, first_epoch
 from simulator.resolve.resolve import resolve
 from simulator.results.cost import usd_per_hour, usd_per_node_hour
-from simulator.results.intervals import interval_of_jobs, prediction_interval
+from simulator.results.intervals import around, interval_of_jobs, prediction_interval
 from simulator.results.results import Result
 from simulator.scenario import Resolved
 from simulator.spec.discrepancy import RelativeError, relative_error_of
@@ -178,7 +178,8 @@ def _outcome(scenario: Resolved, window: Result, courses: Sequence[Course], ends
         samples_per_s=rates,
         samples_per_s_of_each_replication=tuple(each),
         steps_share_of_each_replication=shares,
-        goodput=_at_most_1(prediction_interval([end.parts.steps / end.time_s for end in finished])),
+        # of all runs together, so that it is what the parts say
+        goodput=_at_most_1(around(parts.steps / statistics.fmean(all_s), [end.parts.steps / end.time_s for end in finished])),
         parts_s=parts,
         each_epoch=_each_epoch(courses, checkpoints_s),
         checkpointing=_checkpointing(scenario, courses, math.fsum(checkpoints_s)),

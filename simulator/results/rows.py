@@ -154,7 +154,7 @@ _ALL = (
     ResultColumn("job_cost_high_usd", "usd", "High cost of the job",
                  "high end of the 90% prediction interval of the cost of the job", of="job.cost_usd.high"),
     ResultColumn("goodput", "share", "Goodput",
-                 "share of the job's time in which steps were made whose work lasts, at full strength, mean", of="job.goodput.mean"),
+                 "share of the job's mean time in which steps were made whose work lasts, at full strength", of="job.goodput.mean"),
     ResultColumn("goodput_low", "share", "Low goodput", "low end of the goodput's 90% prediction interval", of="job.goodput.low"),
     ResultColumn("goodput_high", "share", "High goodput", "high end of the goodput's 90% prediction interval", of="job.goodput.high"),
     ResultColumn("job_samples_per_s", "number", "Samples/s of the job",

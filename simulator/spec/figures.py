@@ -260,7 +260,9 @@ class JobOutcome(Terse):
         default=(),
         description="share of the time of each in which steps are made, whether their work lasts or not; left out: no fault came",
     )
-    goodput: Estimate = Field(description="share of the time in which steps were made whose work lasts, at full strength")
+    goodput: Estimate = Field(
+        description="share of the time in which steps were made whose work lasts, at full strength: of all runs together, and the interval of one run's"
+    )
     parts_s: JobParts = Field(description="where the time goes")
     each_epoch: tuple[Epoch, ...] = Field(default=(), description="epoch by epoch, without faults; those that are alike once")
     checkpointing: Checkpointing | None = Field(default=None, description="how often the state is written; null: no checkpoints")
