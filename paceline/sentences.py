@@ -141,7 +141,7 @@ def goal_in_words(goal: Goal) -> str:
     """What is asked for: ``100,000 samples in 12 h``."""
     if goal.target_throughput_samples_per_s is not None:
         return f"{written(goal.target_throughput_samples_per_s, 'setting')} samples/s"
-    total = goal.total_samples
+    total = goal.samples
     assert total is not None
     limits = [f"in {written(goal.deadline_s, 'setting_s')}"] if goal.deadline_s is not None else []
     limits += [f"for {format_usd(goal.budget_usd)}"] if goal.budget_usd is not None else []
@@ -200,7 +200,7 @@ def change_in_words(ratio: Estimate, kind: Kind = "whole_change") -> str:
 
 def time_note(candidates: Sequence[Candidate], goal: Goal) -> str:
     """By how much times and costs exceed those at the mean throughput; nothing where no reader would find so."""
-    total = goal.total_samples
+    total = goal.samples
     if total is None:
         return ""
     if any(its.result.job is not None for its in candidates):

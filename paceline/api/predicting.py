@@ -451,13 +451,13 @@ def plan(
 
         A number is in samples per second.
     samples
-        Samples in the data set, such as ``1.28e6``; needs ``deadline``, ``budget`` or both.
+        Samples of the whole training, such as ``1e9``, in place of ``epochs``; needs ``deadline``, ``budget`` or both.
     epochs
-        How often all samples are trained on; left out: as [job] of the scenario says, else once.
+        How often all samples of the data set are trained on; left out: as [job] of the scenario says, else once.
 
         Where the scenario has a ``[job]``, an ``[input]`` or measured overheads, time and cost are those of the whole job.
     dataset_size
-        Another name for ``samples``.
+        Samples in the data set, such as ``1.28e6``; they make one epoch.
     deadline
         Most time that the training may take, such as ``"12h"``, ``"30 min"`` or ``"2 d"``.
 

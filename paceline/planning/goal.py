@@ -65,17 +65,12 @@ class Goal(Spec):
     """What the training must reach, and what is preferred among all that do."""
 
     target_throughput_samples_per_s: float | None = Field(default=None, gt=0)
-    samples: float | None = Field(default=None, gt=0, description="of the data set: one epoch")
-    epochs: float = Field(default=1.0, gt=0)
+    samples: float | None = Field(default=None, gt=0, description="of the whole training; None where the goal is a rate")
+    epochs: float = Field(default=1.0, gt=0, description="passes over the data set that these are")
     deadline_s: Seconds | None = Field(default=None, gt=0)
     budget_usd: float | None = Field(default=None, gt=0)
     confidence: float = Field(default=0.95, gt=0, lt=1, description="share of real runs that must reach the goal")
     prefer: Prefer = "cheapest"
-
-    @property
-    def total_samples(self) -> float | None:
-        """Samples of the whole training; None where the goal is a rate."""
-        return None if self.samples is None else self.samples * self.epochs
 
 
 def goal_of(
@@ -90,7 +85,7 @@ def goal_of(
 ) -> Goal:
     """A goal from what a person says.
 
-    >>> goal_of(samples=1.28e6, epochs=90, deadline="12h").deadline_s
+    >>> goal_of(samples=115.2e6, epochs=90, deadline="12h").deadline_s
     43200.0
 
     Parameters
@@ -98,7 +93,7 @@ def goal_of(
     target_throughput
         Such as ``"20000 samples/s"``, or a number of samples a second.
     samples, epochs
-        Samples of the data set, and how often all of them are trained on (once, if left out).
+        Of the whole training, and how many passes over the data set these are (one, if left out).
     deadline
         Such as ``"12h"``, or seconds.
     budget
@@ -115,24 +110,21 @@ def goal_of(
     """
     if target_throughput is None and deadline is None and budget is None:
         raise InputError(
-            "there is no goal: give `target_throughput='20000 samples/s'`, or `samples=1.28e6` and `epochs=90` with `deadline='12h'`, "
-            "`budget='500 USD'` or both"
+            "there is no goal: give `target_throughput='20000 samples/s'`, or `samples=1e9` with `deadline='12h'`, `budget='500 USD'` or both"
         )
     if target_throughput is not None and (deadline is not None or budget is not None or samples is not None):
         other = next(name for name, given in (("deadline", deadline), ("budget", budget), ("samples", samples)) if given is not None)
         raise InputError(f"`target_throughput` and `{other}` are two goals; give one of them")
     if samples is None and epochs is not None:
-        raise InputError(f"`epochs` {epochs:g}: are passes over a data set; say with `samples` how many samples it has")
+        raise InputError(f"`epochs` {epochs:g}: are passes over a data set; say with `dataset_size` how many samples it has")
     if samples is None and target_throughput is None:
         name = "deadline" if deadline is not None else "budget"
         what = "time" if deadline is not None else "cost"
         raise InputError(
-            f"`{name}` needs `samples`, those of the data set: without the number of samples to train a configuration has no {what}; "
-            "add such as `samples=1.28e6` and `epochs=90`"
+            f"`{name}` needs `samples`: without the number of samples to train a configuration has no {what}; "
+            "add such as `samples=1e9`, or `dataset_size=1.28e6` and `epochs=90`"
         )
-    for name, value in (("samples", samples), ("epochs", epochs)):
-        if value is not None:
-            _positive(value, name, value, "must be a number above 0, such as `samples=1.28e6` and `epochs=90`")
+    _check_amounts(samples=samples, epochs=epochs)
     if not 0 < confidence < 1:
         raise InputError(f"`confidence` {confidence:g} must lie between 0 and 1, such as 0.95")
     only_budget = budget is not None and deadline is None
@@ -149,6 +141,15 @@ def goal_of(
         },
         "goal",
     )
+
+
+def _check_amounts(**amounts: float | None) -> None:
+    for name, value in amounts.items():
+        if value is not None:
+            _positive(value, name, value, f"must be a number above 0, such as `{name}={_EXAMPLES[name]}`")
+
+
+_EXAMPLES = {"samples": "1e9", "epochs": "90", "dataset_size": "1.28e6"}
 
 
 def _positive(value: float, argument: str, shown: object, rule: str) -> float:
@@ -213,7 +214,7 @@ def required_rate(goal: Goal, usd_per_hour: float | None, purchase_usd: float | 
     """
     if goal.target_throughput_samples_per_s is not None:
         return goal.target_throughput_samples_per_s
-    total = goal.total_samples
+    total = goal.samples
     assert total is not None
     needed = 0.0 if goal.deadline_s is None else total / goal.deadline_s
     if goal.budget_usd is not None and purchase_usd is not None:
@@ -339,7 +340,7 @@ class Length(NamedTuple):
     Attributes
     ----------
     samples, epochs
-        Of the data set, and how often all of them are trained on; None where the goal has none.
+        Of the whole training, and passes over the data set that these are; None where the goal has none.
     settings
         Keys to set in all configurations.
     """
@@ -364,50 +365,54 @@ def length_of(
     ----------
     scenario, settings
         As for :func:`paceline.planning.space_of`.
-    samples, dataset_size
-        Samples of the data set, under either name.
-    epochs
-        Passes over it; left out: the job's, else one.
+    samples
+        Of the whole training; left out: ``dataset_size`` times ``epochs``.
+    epochs, dataset_size
+        Passes over the data set, and its samples; left out: the job's, else one pass over all samples.
     rate
         Whether the goal is a throughput, which needs no length.
 
     Raises
     ------
     InputError
-        Both names are given.
+        All three are given.
     ScenarioError
         The scenario breaks a rule.
     """
     settings = list(settings)
-    if samples is not None and dataset_size is not None:
+    if samples is not None and dataset_size is not None and epochs is not None:
         raise InputError(
-            f"`samples` {quoted(samples)} and `dataset_size` {quoted(dataset_size)}: are two names of the samples of the data set; give one"
+            f"`samples` {quoted(samples)}, `epochs` {quoted(epochs)} and `dataset_size` {quoted(dataset_size)}: two of them say how long "
+            "it is: leave one out"
         )
-    size = samples if samples is not None else dataset_size
-    if rate:
-        return Length(size, epochs, settings)
-    job = table_of(scenario, settings)[0].get("job")
-    if job is not None and not isinstance(job, Mapping):
-        return Length(size, epochs, settings)  # which is refused where the scenario is loaded
-    asked = size is not None or epochs is not None
-    size, epochs = _completed(size, epochs, job or {})
-    if not asked or size is None or (job is None and not _has_overheads(scenario, settings)):
-        return Length(size, epochs, settings)
-    own = {"job.dataset_size": size, "job.epochs": 1.0 if epochs is None else epochs}
+    _check_amounts(samples=samples, epochs=epochs, dataset_size=dataset_size)
+    job = table_of(scenario, settings)[0].get("job") if not rate else None
+    known = job if isinstance(job, Mapping) else {}  # what else stands there is refused where the scenario is loaded
+    asked = samples is not None or dataset_size is not None or epochs is not None
+    samples, epochs = _completed(samples, dataset_size, epochs, known)
+    if rate or not asked or samples is None or (job is None and not _has_overheads(scenario, settings)):
+        return Length(samples, epochs, settings)
+    passes = 1.0 if epochs is None else epochs
+    own = {"job.dataset_size": samples / passes, "job.epochs": passes}
     kept = [(key, value) for key, value in settings if key not in own and key != "job.samples"]
-    return Length(size, epochs, [*kept, *own.items()])
+    return Length(samples, epochs, [*kept, *own.items()])
 
 
-def _completed(size: float | None, epochs: float | None, job: Mapping[str, Any]) -> tuple[float | None, float | None]:
-    """Samples of the data set and passes over it, with what the scenario's job says in place of what is not asked for.
+def _completed(
+    samples: float | None, size: float | None, epochs: float | None, job: Mapping[str, Any]
+) -> tuple[float | None, float | None]:
+    """Samples of the whole training and passes over the data set, with what the scenario's job says in place of what is not asked for.
 
-    A job's samples are all that it trains on: of a data set that is known they say how many passes, else they are one pass.
+    Of a data set whose size is known samples say how many passes they are, else they are one pass.
     """
-    samples, own_size, own_epochs = (_number(job.get(name)) for name in ("samples", "dataset_size", "epochs"))
-    if size is None and epochs is None and samples is not None:
-        passes = own_epochs or (samples / own_size if own_size else 1.0)
-        return samples / passes, passes
-    return size if size is not None else own_size, epochs if epochs is not None else own_epochs
+    own_samples, own_size, own_epochs = (_number(job.get(name)) for name in ("samples", "dataset_size", "epochs"))
+    if samples is None and size is None and epochs is None and own_samples is not None:
+        samples, epochs = own_samples, own_epochs
+    size = size if size is not None else own_size
+    if samples is not None:
+        return samples, epochs if epochs is not None else samples / size if size else None
+    epochs = epochs if epochs is not None else own_epochs
+    return (None if size is None else size * (1.0 if epochs is None else epochs)), epochs
 
 
 def _number(value: object) -> float | None:
@@ -423,7 +428,7 @@ def _has_overheads(scenario: Source, settings: Iterable[tuple[str, Any]]) -> boo
 
 def job_of(result: Result, goal: Goal) -> JobOutcome | None:
     """The whole job that a goal is about; None where the goal is a rate, or steps alone were simulated."""
-    return result.job if goal.total_samples is not None else None
+    return result.job if goal.samples is not None else None
 
 
 def rates_of(result: Result, goal: Goal) -> tuple[float, ...]:
@@ -461,11 +466,11 @@ def time_of(result: Result, goal: Goal) -> Estimate | None:
     """Seconds of the training; None where the goal has no samples."""
     if (job := job_of(result, goal)) is not None:
         return job.time_s
-    return None if goal.total_samples is None else time_of_samples_s(result, goal.total_samples)
+    return None if goal.samples is None else time_of_samples_s(result, goal.samples)
 
 
 def cost_of(result: Result, goal: Goal) -> Estimate | None:
     """US dollars of the training; None where the goal has no samples, or the cluster no price."""
     if (job := job_of(result, goal)) is not None:
         return job.cost_usd
-    return None if goal.total_samples is None else cost_of_samples(result, goal.total_samples)
+    return None if goal.samples is None else cost_of_samples(result, goal.samples)

@@ -160,7 +160,7 @@ class Judge:
             return float(-(-point.scenario.ranks // point.scenario.cluster.replicas_per_device))
         if point.usd_per_hour is None:
             return math.inf
-        total = goal.total_samples
+        total = goal.samples
         return point.usd_per_hour if total is None else point.usd_per_hour * total * sample_s / _HOUR_S
 
     # -- after it has been simulated ---------------------------------------------------
@@ -249,7 +249,7 @@ class Judge:
         if not share_draws(ours, theirs):
             return None
         rates = rates_of(ours, self.goal), rates_of(theirs, self.goal)
-        by_cost = self.goal.prefer == "cheapest" and self.goal.total_samples is not None
+        by_cost = self.goal.prefer == "cheapest" and self.goal.samples is not None
         if by_cost:
             if not best.usd_per_hour or not other.usd_per_hour:
                 return None

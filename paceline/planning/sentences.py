@@ -88,7 +88,7 @@ _MOST_SAID = 3
 
 def _figures(candidate: Candidate, goal: Goal) -> str:
     """Throughput, time and cost of a candidate: cost is the price of an hour times the time, to the digits that are shown."""
-    rate, total = candidate.result.throughput_samples_per_s, goal.total_samples
+    rate, total = candidate.result.throughput_samples_per_s, goal.samples
     does = f"It trains {written(rate.mean, 'any')} samples/s (90% of runs: {format_throughput(rate.low)} to {format_throughput(rate.high)})"
     takes, costs = "", ""
     if candidate.time_s is not None and job_of(candidate.result, goal) is not None:

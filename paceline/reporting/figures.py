@@ -468,7 +468,7 @@ def pareto_figure(plan: Plan) -> tuple[go.Figure, str, str] | None:
     tuple or None
         The figure, what it is of, and what is seen, in words; none where fewer than two candidates have a price above 0.
     """
-    whole = plan.goal.total_samples is not None
+    whole = plan.goal.samples is not None
     priced = [each for each in plan.candidates if _place(each, whole=whole) is not None]
     if len(priced) < _FEWEST_DRAWN:
         return None

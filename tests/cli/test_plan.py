@@ -125,7 +125,7 @@ def test_a_goal_out_of_reach_exits_with_3_and_tells_the_nearest(folder: Path, pa
 
 
 def test_a_deadline_and_a_budget(folder: Path, paceline: Paceline) -> None:
-    training = ("--samples", "1e6", "--epochs", "2", "--deadline", "10 min")
+    training = ("--dataset-size", "1e6", "--epochs", "2", "--deadline", "10 min")
     answer = paceline("plan", "s.toml", *training, "--budget", "1 USD", "--workers", "1..8", *PRICE, *QUICK)
     assert answer.code == 0
     text = " ".join(answer.stdout.split())

@@ -80,7 +80,7 @@ def test_what_a_job_is_can_be_swept(folder: Path, paceline: Paceline) -> None:
 
 def test_a_deadline_is_held_against_the_whole_job(folder: Path, paceline: Paceline) -> None:
     goal = (
-        "--samples",
+        "--dataset-size",
         "1e5",
         "--epochs",
         "2",
@@ -104,7 +104,7 @@ def test_a_deadline_is_held_against_the_whole_job(folder: Path, paceline: Paceli
     assert job.time_s.mean <= 80
     assert whole.chosen.result.replicas > steps.chosen.result.replicas  # 24 s are gone before the first step ends
     assert len(steps.sentences) == 3
-    assert "that the whole job takes" in whole.sentences[3]
+    assert "that share of the time makes steps whose work lasts" in whole.sentences[3]
     assert all(its.job is not None for its in whole.workers)
     assert whole.workers_pay_until is not None
     assert steps.workers_pay_until is not None
@@ -121,9 +121,10 @@ def test_a_deadline_shorter_than_the_start_cannot_be_reached(folder: Path, pacel
 def test_a_plan_takes_its_length_from_the_scenario(folder: Path, paceline: Paceline) -> None:
     (folder / "j.toml").write_text((folder / "s.toml").read_text() + "\n[job]\nepochs = 4\ndataset_size = 10_000\nstartup = '5 s'\n")
     found = Plan.model_validate_json(paceline("plan", "j.toml", "--deadline", "1 h", "--workers", "1,2", *QUICK, "--json").stdout)
-    assert found.goal.total_samples == 40_000
+    assert found.goal.samples == 40_000
     refused(paceline("plan", "s.toml", "--deadline", "1 h", *QUICK), "--deadline needs --samples")
-    refused(paceline("plan", "s.toml", "--deadline", "1 h", "--samples", "5", "--dataset-size", "6"), "two names")
+    three = ("--samples", "5", "--dataset-size", "6", "--epochs", "2")
+    refused(paceline("plan", "s.toml", "--deadline", "1 h", *three), "two of them say how long it is: leave one out")
 
 
 @pytest.mark.parametrize(

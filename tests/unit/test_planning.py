@@ -80,7 +80,7 @@ def test_a_range_below_the_scenario_s_own_workers_is_planned() -> None:
 def test_cost_and_time_of_a_training_are_those_of_the_closed_form() -> None:
     each = 10 / COMPUTE_S
     space = space_of(table(RING, cluster={"inter_node": NO_NETWORK}), workers="1..16")
-    answer = planned(space, goal_of(samples=3.6e6, epochs=2, deadline=7.2e6 / (4.6 * each), prefer="fewest-devices"))
+    answer = planned(space, goal_of(samples=7.2e6, epochs=2, deadline=7.2e6 / (4.6 * each), prefer="fewest-devices"))
     chosen = answer.chosen
     assert chosen.time_s is not None
     assert chosen.cost_usd is not None
@@ -132,7 +132,7 @@ def best_of(everything: list[tuple[str, Result]], goal: Goal) -> str | None:
         if reached < goal.confidence - 1e-9:
             continue
         rate = result.throughput_samples_per_s.mean
-        total = goal.total_samples
+        total = goal.samples
         cost = hourly if total is None else cost_of_samples(result, total).mean  # type: ignore[union-attr]
         key = {
             "cheapest": (cost, -rate),

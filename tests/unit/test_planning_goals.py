@@ -45,7 +45,7 @@ def test_budgets_are_read(given: str | float, usd: float) -> None:
         ({"deadline": "12h"}, "`deadline` needs `samples`"),
         (
             {"budget": "5 USD"},
-            "`budget` needs `samples`, those of the data set: without the number of samples to train a configuration has no cost",
+            "`budget` needs `samples`: without the number of samples to train a configuration has no cost",
         ),
         ({"target_throughput": "1 samples/s", "epochs": 3.0}, "`epochs` 3: are passes over a data set"),
         ({"target_throughput": "20000"}, "`target_throughput` '20000' must be a number of samples over a time"),
@@ -90,7 +90,7 @@ def test_a_budget_alone_asks_for_the_fastest_and_all_else_for_the_cheapest() -> 
 
 
 def test_every_goal_is_a_throughput() -> None:
-    both = Goal(samples=1000.0, epochs=3.6, deadline_s=100.0, budget_usd=2.0)
+    both = Goal(samples=3600.0, epochs=3.6, deadline_s=100.0, budget_usd=2.0)
     assert required_rate(both, usd_per_hour=1.0) == 36.0  # 3,600 samples in 100 s
     assert required_rate(both, usd_per_hour=90.0) == 45.0  # 3,600 samples in the 80 s that 2 USD buy
     assert required_rate(both, usd_per_hour=None) == float("inf")

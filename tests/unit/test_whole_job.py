@@ -189,13 +189,13 @@ ASKED: dict[str, Any] = {"samples": None, "epochs": None, "dataset_size": None, 
 @pytest.mark.parametrize(
     ("job", "asked", "size", "epochs", "sets"),
     [
-        ({}, {"samples": 1e6, "epochs": 3.0}, 1e6, 3.0, False),  # nothing beside steps
+        ({}, {"samples": 3e6, "epochs": 3.0}, 1e6, 3.0, False),  # nothing beside steps
         ({}, {"dataset_size": 1e6}, 1e6, None, False),
         ({"epochs": 5, "dataset_size": 1e4}, {}, 1e4, 5.0, False),
-        ({"samples": 5e4}, {}, 5e4, 1.0, False),
+        ({"samples": 5e4}, {}, 5e4, None, False),
         ({"samples": 5e4, "dataset_size": 1e4}, {}, 1e4, 5.0, False),
         ({"samples": 6e4, "epochs": 3}, {}, 2e4, 3.0, False),
-        ({"epochs": 5, "dataset_size": 1e4}, {"samples": 2e4}, 2e4, 5.0, True),
+        ({"epochs": 5, "dataset_size": 1e4}, {"samples": 2e4}, 1e4, 2.0, True),
         ({"epochs": 5, "dataset_size": 1e4}, {"epochs": 2.0}, 1e4, 2.0, True),
         ({"epochs": 5}, {"dataset_size": 2e4}, 2e4, 5.0, True),
         ({"samples": 5e4, "startup": "1 s"}, {"dataset_size": 2e4, "epochs": 2.0}, 2e4, 2.0, True),
@@ -205,7 +205,7 @@ def test_the_length_of_a_plan_is_what_is_asked_for_and_what_its_job_says(
     job: dict[str, Any], asked: dict[str, Any], size: float, epochs: float | None, sets: bool
 ) -> None:
     length = length_of(table(**job), (), **{**ASKED, **asked})
-    assert (length.samples, length.epochs) == (pytest.approx(size), epochs)
+    assert (length.samples, length.epochs) == (pytest.approx(size * (epochs or 1.0)), epochs)
     if not sets:
         assert length.settings == []
         return
@@ -222,9 +222,19 @@ def test_measured_overheads_make_a_job_of_a_training() -> None:
     assert length_of(measured, (), **{**ASKED, "rate": True}).settings == []
 
 
-def test_two_names_of_one_thing_are_not_given_both() -> None:
-    with pytest.raises(InputError, match="are two names of the samples of the data set; give one"):
-        length_of(table(), (), **{**ASKED, "samples": 1.0, "dataset_size": 2.0})
+def test_a_length_is_not_given_twice() -> None:
+    with pytest.raises(InputError, match="two of them say how long it is: leave one out"):
+        length_of(table(), (), **{**ASKED, "samples": 1.0, "dataset_size": 2.0, "epochs": 1.0})
+
+
+def test_samples_are_those_of_the_whole_training_here_as_in_a_job() -> None:
+    """Six samples of a data set of two are three passes, in a plan and in a simulated job alike."""
+    given = table(samples=6.0, dataset_size=2.0)
+    asked = length_of(given, (), **{**ASKED, "samples": 6.0, "dataset_size": 2.0})
+    job = load_scenario(given).job
+    assert job is not None
+    assert (asked.samples, asked.epochs) == (6.0, 3.0) == (job.total_samples, job.total_samples / job.epoch_samples)
+    assert load_scenario(given, asked.settings).job == job.model_copy(update={"samples": None, "epochs": 3.0})
 
 
 @pytest.mark.parametrize("epochs", [-1, "three"])
