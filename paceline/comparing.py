@@ -166,7 +166,7 @@ def verdict(ours: Result, theirs: Result, our_name: str, their_name: str, where:
         return f"{our_name} is faster than {their_name} {where} in {found.wins} of {found.runs} runs, {_by(ratio)}"
     if found.wins == found.losses == 0:
         return f"{our_name} and {their_name} are equal {where} in {found.runs} of {found.runs} runs"
-    return f"{our_name} is faster than {their_name} {where} in {found.wins} of {found.runs} runs, but not for certain: {_between(ratio)}"
+    return f"{both}: {our_name} is in {found.wins} of {found.runs} simulated runs, and real ones may come out {_between(ratio)}"
 
 
 _APART = "the worst of one against the best of the other, since their runs share no draws"
@@ -182,7 +182,7 @@ def _by(ratio: Estimate, why: str = "") -> str:
 def _between(ratio: Estimate) -> str:
     low, high = ratio.low - 1, ratio.high - 1
     if max(abs(low), abs(high)) < NOTHING:
-        return f"by less than {written(NOTHING, 'precise_share')}"
+        return f"less than {written(NOTHING, 'precise_share')} apart"
     if low < 0 < high and min(-low, high) >= NOTHING:
         return f"between {format_share(-low)} lower and {format_share(high)} higher throughput"
     return f"between {_changed(low)} and {_changed(high)}"

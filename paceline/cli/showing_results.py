@@ -125,13 +125,12 @@ def _against(results: Sequence[Result], names: Sequence[str]) -> Iterator[str]:
         text = verdict(results[best], results[other], names[best], names[other], where)
         yield f"{text[:1].upper()}{text[1:]}."
     if len(others) > _MOST_COMPARED:
-        yield f"{names[best]} is faster than {len(others) - _MOST_COMPARED} more on average."
+        more = len(others) - _MOST_COMPARED
+        yield f"{'One other is' if more == 1 else f'{more} others are'} slower on average."
 
 
 def _counted(results: Sequence[Result]) -> str:
-    if all(_one_a_worker(result) for result in results):
-        return "workers"
-    return "replicas" if all(result.ranks == result.replicas for result in results) else "devices"
+    return "replicas" if all(result.ranks == result.replicas for result in results) else "ranks"
 
 
 def _table(title: str, results: Sequence[Result]) -> Table:
@@ -164,12 +163,6 @@ def _table(title: str, results: Sequence[Result]) -> Table:
 def _placement(result: Result) -> Placement:
     """Where its processes sit; results written before it was kept are placed now."""
     return result.placement if result.placement is not None else placement_of(result.scenario)
-
-
-def _one_a_worker(result: Result) -> bool:
-    """Whether each worker drives one replica, so that both are as many."""
-    layout = result.scenario.layout
-    return not layout.one_process and layout.replicas_per_process == 1
 
 
 def show_result(result: Result, *, assumptions: bool = False) -> None:

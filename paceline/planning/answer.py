@@ -193,7 +193,7 @@ class JobCount(Spec):
     cost_usd: Estimate | None
     samples_per_s: Estimate = Field(description="samples over time, all overheads included")
     samples_per_s_of_each_replication: tuple[float, ...]
-    goodput: float = Field(description="mean share of the time in which steps are made whose work lasts")
+    goodput: float = Field(description="mean share of the time in which steps are made that are kept")
 
 
 class WorkerCount(Spec):

@@ -64,8 +64,8 @@ def _job(plan: Plan, job: JobOutcome) -> str:
     """What of a job's time is no step, and what more workers would make of it."""
     beside = sorted(((seconds, name) for name, seconds in job.parts_s.model_dump().items() if name != "steps" and seconds), reverse=True)
     text = (
-        f"The whole job takes {format_seconds(job.time_s.mean)} with a goodput of {format_share(job.goodput.mean)}: that share of the time "
-        "makes steps whose work lasts."
+        f"The whole job takes {format_seconds(job.time_s.mean)} with a goodput of {format_share(job.goodput.mean)}, the share of the time "
+        "in steps that are kept."
     )
     if beside:
         most = [f"{PART_LABELS[name].lower()} {format_seconds(seconds)}" for seconds, name in beside[:_MOST_SAID]]
@@ -234,8 +234,11 @@ def _confidence(best: Candidate, goal: Goal, digits: int) -> str:
     """How sure the goal is; of the most that the simulated runs can show, that it may be more."""
     sure, runs = _probability(best.confidence, digits), len(best.result.throughput_of_each_replication)
     at_cap = best.confidence >= reachable_confidence(runs) - 1e-12
-    text = f"at least {sure}, the most that {runs} runs can show" if at_cap else sure
-    return text if at_cap and goal.confidence >= best.confidence - 1e-12 else f"{text} (asked for: {format_number(goal.confidence, 4)})"
+    notes = [f"{runs} runs cannot show more"] if at_cap else []
+    if not at_cap or goal.confidence < best.confidence - 1e-12:
+        notes.append(f"asked for: {format_number(goal.confidence, 4)}")
+    said = f" ({'; '.join(notes)})" if notes else ""
+    return f"{'at least ' if at_cap else ''}{sure}{said}"
 
 
 def _probability(value: float, digits: int = 2) -> str:

@@ -289,7 +289,7 @@ def _against(results: Sequence[Result], at: Coordinates, answer: Answer) -> str:
         cut = f" (the first {MOST_RUNS} of {runs:,} runs are compared)"
     text = verdict(ours, theirs, "it", at.title_of(others[0]), "there") + cut
     more = len(others) - 1
-    return f"{text}; {more} more {'was' if more == 1 else 'were'} slower on average" if more else text
+    return f"{text}; {'one other is' if more == 1 else f'{more} others are'} slower on average" if more else text
 
 
 def _unpriced(results: Sequence[Result]) -> tuple[str, ...]:

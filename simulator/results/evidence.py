@@ -109,23 +109,24 @@ def _of_the_workers(scenario: Resolved) -> Iterator[Coverage]:
         return
     most, fewest = found.workers[1], found.workers[0]
     errors = f"{format_share(found.median_error)} off in the median, {format_share(found.worst_error)} at worst"
-    runs = f"real runs on one machine that predictions were held against ({found.what}; {errors}: docs/fidelity.md)"
+    held = "predictions were held against real runs on one machine"
+    which = f"({found.what}; {errors}: docs/fidelity.md)"
     if _within(replicas, found.workers) and _within(servers, found.servers):
-        yield _of_the_link(scenario, found, f"{fewest} to {most} workers", runs)
+        yield _of_the_link(scenario, found, f"{held} of {fewest} to {most} workers {which}")
         return
     few = servers <= found.servers[1]
     here = counted(replicas, "worker") + ("" if few else f" and {counted(servers, 'server')}")
-    there = f"{fewest} to {most}" + ("" if few else f" and up to {found.servers[1]}")
-    yield Coverage(about="workers", grade="uncovered", text=f"{here} are outside of the {there} in the {runs}")
+    there = f"{fewest} to {most} workers" + ("" if few else f" and at most {counted(found.servers[1], 'server')}")
+    yield Coverage(about="workers", grade="uncovered", text=f"{held} of {there}, not of {here} {which}")
 
 
-def _of_the_link(scenario: Resolved, found: Checked, workers: str, runs: str) -> Coverage:
+def _of_the_link(scenario: Resolved, found: Checked, runs: str) -> Coverage:
     """As many workers were run; whether also with links like these, or what the links are counts for little."""
     rate = scenario.cluster.link_of(0).bandwidth_bytes_per_s
     if _within(rate, found.bandwidth_bytes_per_s):
-        return Coverage(about="workers", grade="checked", text=f"there are {workers} in the {runs}")
+        return Coverage(about="workers", grade="checked", text=runs)
     low, high = found.bandwidth_bytes_per_s
-    links = f"links have {format_rate(rate)}, and {format_rate(low)} to {format_rate(high)} in the {runs}"
+    links = f"links have {format_rate(rate)}; {runs} have links of {format_rate(low)} to {format_rate(high)}"
     alone_s = scenario.workload.compute_s(scenario.batch) + scenario.workload.apply_s
     share = 1.0 - alone_s / scenario.lone_step_s
     if rate > high and share < _LITTLE:

@@ -204,7 +204,7 @@ class JobParts(Spec):
     first_epoch: float = Field(description="by how much the first epoch's steps take longer, while the input pipeline fills its cache")
     filling: float = Field(description="waiting for the first batch of each epoch")
     iterators: float = Field(default=0.0, description="waiting for the end of the last epoch's tf.data iterators")
-    steps: float = Field(description="steps whose work lasts")
+    steps: float = Field(description="steps that are kept")
     evaluation: float = Field(description="passes over other data between epochs, until their tf.data iterators have ended")
     checkpoints: float = Field(description="time for which training waits for checkpoints")
     lost_work: float = Field(description="steps whose work a fault destroyed")
@@ -261,7 +261,7 @@ class JobOutcome(Terse):
         description="share of the time of each in which steps are made, whether their work lasts or not; left out: no fault came",
     )
     goodput: Estimate = Field(
-        description="share of the time in which steps were made whose work lasts, at full strength: of all runs together, and the interval of one run's"
+        description="share of the time in which steps were made that are kept, at full strength: of all runs together, and the interval of one run's"
     )
     parts_s: JobParts = Field(description="where the time goes")
     each_epoch: tuple[Epoch, ...] = Field(default=(), description="epoch by epoch, without faults; those that are alike once")

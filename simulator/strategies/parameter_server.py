@@ -424,7 +424,7 @@ class ParameterServer(Strategy):
     @property
     def way(self) -> str:
         """The way of training in two words."""
-        return f"{self.mode} PS"
+        return f"{'SSP' if self.mode == 'ssp' else self.mode} PS"
 
     @property
     def _counted_servers(self) -> str:
@@ -446,7 +446,7 @@ class ParameterServer(Strategy):
 
     def title(self, *, servers: bool = True) -> str:
         """What a curve is called."""
-        return f"Parameter server, {self.mode}{f', {self._counted_servers}' if servers else ''}"
+        return f"{self.way[0].upper()}{self.way[1:]}{f', {self._counted_servers}' if servers else ''}"
 
     # -- sweeps and plans ------------------------------------------------------------
 

@@ -98,7 +98,7 @@ def test_heading_axis_and_legend_are_in_the_image(images: dict[str, Path]) -> No
     text = words(svg_of(images["throughput.svg"]))
     assert "Samples per second" in text
     assert "Replicas" in text
-    assert "Parameter server, async, 4 servers" in text
+    assert "Async PS, 4 servers" in text
     assert "ideal" in text
     timeline = words(svg_of(images["timeline.svg"]))
     assert "critical path of step 1" in timeline

@@ -81,10 +81,10 @@ def test_the_figures_show_what_was_simulated_at_the_sliders(page: Page, report: 
     slide(page, "Servers", 0)
     slide(page, "Network bandwidth", 0)
     expected = at(results, kind=ASYNC, servers=2, batch=64, rate=10)
-    shown = curve(page, "throughput", "Parameter server, async")
+    shown = curve(page, "throughput", "Async PS")
     assert shown["x"] == [result.replicas for result in expected] == [1, 4, 16]
     assert shown["y"] == [result.throughput_samples_per_s.mean for result in expected]
-    assert curve(page, "efficiency", "Parameter server, async")["y"] == [result.scaling_efficiency.mean for result in expected]
+    assert curve(page, "efficiency", "Async PS")["y"] == [result.scaling_efficiency.mean for result in expected]
     # the ring has no servers, so it is drawn whatever their number
     assert len(curve(page, "throughput", RING)["y"]) == 3
 
@@ -127,7 +127,7 @@ def test_x_may_be_any_swept_key(page: Page, report: Path, results: list[Result])
     page.again(report)
     pick(page, "choose-x", "Network bandwidth")
     slide(page, "Replicas", 2)
-    shown = curve(page, "throughput", "Parameter server, async")
+    shown = curve(page, "throughput", "Async PS")
     expected = sorted(
         at(results, kind=ASYNC, servers=8, batch=64, replicas=16),
         key=lambda result: result.scenario.cluster.inter_node.bandwidth_bytes_per_s,
@@ -178,7 +178,7 @@ def test_a_link_restores_what_was_chosen(page: Page, report: Path) -> None:
     slide(page, "Replicas", 1)
     pick(page, "choose-x", "Batch of a replica")
     pick(page, "y-axis", "linear")
-    pick(page, "choose-focus", "Parameter server, sync")
+    pick(page, "choose-focus", "Sync PS")
     page.run("document.querySelector('[data-group=strategy]').click()")
     page.settled()
     address, shown, text = page.driver.current_url, drawn(page), page.run("return document.querySelector('.cards').textContent")
@@ -273,8 +273,8 @@ def test_files_that_are_compared_can_be_chosen(page: Page, tmp_path: Path) -> No
 def test_a_sweep_that_is_no_grid_says_what_is_missing(page: Page, tmp_path: Path) -> None:
     ring, _, asynchronous = STRATEGIES
     page.open(write_report([*sweep((ring,), (1, 64)), *sweep((asynchronous,), (1, 4))], tmp_path / "report.html"))
-    assert "No result there of Parameter server, async, 4 servers." in page.run("return document.getElementById('where').textContent")
-    pick(page, "choose-focus", "Parameter server, async, 4 servers")
+    assert "No result there of Async PS, 4 servers." in page.run("return document.getElementById('where').textContent")
+    pick(page, "choose-focus", "Async PS, 4 servers")
     assert page.run("return document.getElementById('card-throughput').textContent") != "–"
     assert "4 replicas" in page.run("return document.getElementById('where').textContent")
     assert page.complaints() == []

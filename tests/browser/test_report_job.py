@@ -12,7 +12,7 @@ from support.results import PRICE, sweep
 from paceline.reporting import write_report
 from simulator.results.results import Result
 
-PARTS = ("Start-up", "Tracing", "Slower first epoch", "Steps that last", "Evaluation", "Checkpoints", "Lost work", "Down")
+PARTS = ("Start-up", "Tracing", "Slower first epoch", "Steps kept", "Evaluation", "Checkpoints", "Lost work", "Down")
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def test_the_job_is_drawn_in_its_place(page: Page, report: Path, width: int, hei
 def test_its_bars_are_what_the_table_behind_them_says(page: Page, report: Path, results: list[Result]) -> None:
     page.again(report)
     bars = {trace["name"]: trace["y"] for trace in page.traces("job-shares")}
-    assert tuple(bars) == tuple(part for part in PARTS if part != "Steps that last")
+    assert tuple(bars) == tuple(part for part in PARTS if part != "Steps kept")
     rows = page.table("job")
     assert len(rows) == 9
     for place, row in enumerate(rows):

@@ -34,7 +34,7 @@ def test_the_answer_comes_in_sentences_and_tables_of_80_columns(folder: Path, pa
     text = " ".join(" ".join(lines).split())
     assert text.startswith("The cheapest configuration that reaches 3,000 samples/s is ")
     assert "19 of 19 simulated runs reach the goal. With what the model itself is off by, the probability is " in text
-    assert "is at least 0.95, the most that 19 runs can show. Such 90% intervals held " in text
+    assert "is at least 0.95 (19 runs cannot show more). Such 90% intervals held " in text
     assert re.search(r"Such 90% intervals held \d+% of the runs at \d+ settings of \d+ sources? that took no part in their estimate", text)
     assert "The limit is " in text
     for part in ("answer and runners-up", "Pareto front of those simulated, price of an hour against throughput",

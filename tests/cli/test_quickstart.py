@@ -44,7 +44,7 @@ def test_it_writes_a_workload_results_and_a_report(folder: Path, paceline: Calla
     assert (folder / "q.html").read_text().startswith("<!DOCTYPE html>")
     results = [json.loads(line) for line in (folder / "q.ndjson").read_text().splitlines()]
     assert [one["scenario"]["strategy"]["workers"] for one in results] == [1, 4] * 3
-    for strategy in ("Ring all-reduce", "Parameter server, sync", "Parameter server, async"):
+    for strategy in ("Ring all-reduce", "Sync PS", "Async PS"):
         assert strategy in answer.stdout
     assert [line[:4] for line in answer.stderr.splitlines() if line[:3] in ("1/3", "2/3", "3/3")] == ["1/3 ", "2/3 ", "3/3 "]
     again = paceline("quickstart", "--out", "q.html", "--jobs", "1", "--json")

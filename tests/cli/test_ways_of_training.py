@@ -66,7 +66,7 @@ def test_hidden_communication_stands_beside_the_exposed(paceline: Runner) -> Non
 
 def test_ssp_tells_its_bound(paceline: Runner) -> None:
     rows = shown(paceline, PS, "strategy.mode=ssp", "strategy.bound=2", SOME)
-    assert rows["title"] == "ssp PS (bound 2), 1 server, weak scaling"
+    assert rows["title"] == "SSP PS (bound 2), 1 server, weak scaling"
     assert rows["staleness"].endswith("at most 15 under bound 2")
 
 

@@ -104,7 +104,7 @@ def test_a_deadline_is_held_against_the_whole_job(folder: Path, paceline: Paceli
     assert job.time_s.mean <= 80
     assert whole.chosen.result.replicas > steps.chosen.result.replicas  # 24 s are gone before the first step ends
     assert len(steps.sentences) == 3
-    assert "that share of the time makes steps whose work lasts" in whole.sentences[3]
+    assert "the share of the time in steps that are kept" in whole.sentences[3]
     assert all(its.job is not None for its in whole.workers)
     assert whole.workers_pay_until is not None
     assert steps.workers_pay_until is not None

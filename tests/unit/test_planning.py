@@ -226,9 +226,9 @@ def test_an_infeasible_goal_gets_the_nearest_and_what_it_lacks() -> None:
 @pytest.mark.parametrize(
     ("replications", "asked", "target", "said"),
     [
-        (19, 0.95, 1000, "the confidence is at least 0.95, the most that 19 runs can show. "),
-        (19, 0.8, 1000, "the confidence is at least 0.95, the most that 19 runs can show (asked for: 0.8). "),
-        (9, 0.9, 1000, "the confidence is at least 0.9, the most that 9 runs can show. "),
+        (19, 0.95, 1000, "the confidence is at least 0.95 (19 runs cannot show more). "),
+        (19, 0.8, 1000, "the confidence is at least 0.95 (19 runs cannot show more; asked for: 0.8). "),
+        (9, 0.9, 1000, "the confidence is at least 0.9 (9 runs cannot show more). "),
         (19, 0.95, 1e9, "the confidence is 0 (asked for: 0.95). "),
     ],
 )

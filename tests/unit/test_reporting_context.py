@@ -37,14 +37,14 @@ def test_the_answer_is_the_fastest_where_there_are_most_replicas() -> None:
 
 def test_the_answer_of_a_grid_names_its_settings() -> None:
     answer = content_of(grid(workers=(1, 64))).answer
-    assert answer.name.startswith("Parameter server, async · ")
+    assert answer.name.startswith("Async PS · ")
     assert {"servers 8", "batch per replica 64", "bandwidth 100 Gbit/s"} == set(answer.name.split(" · ")[1:])
 
 
 def test_the_answer_is_compared_with_the_next_fastest_there() -> None:
     report = content_of(sweep((SYNC, ASYNC), (1, 256)))
-    assert report.answer.name == "Parameter server, async, 4 servers"
-    assert report.against.startswith("it is faster than Parameter server, sync, 4 servers there in 19 of 19 runs, by ")
+    assert report.answer.name == "Async PS, 4 servers"
+    assert report.against.startswith("it is faster than Sync PS, 4 servers there in 19 of 19 runs, by ")
     assert content_of(sweep((RING,), (1, 256))).against == ""
 
 
@@ -116,7 +116,7 @@ def test_warnings_are_said_once_with_what_they_affect() -> None:
     assert beyond.values == "16 to 256"
     assert beyond.affected == (
         ("Ring all-reduce (multi-worker mirrored)", (16, 32, 64, 128, 256)),
-        ("Parameter server, async, 4 servers", (16, 32, 64, 128, 256)),
+        ("Async PS, 4 servers", (16, 32, 64, 128, 256)),
     )
 
 

@@ -31,8 +31,8 @@ def test_a_sweep_over_replicas_has_one_key_and_a_curve_a_strategy() -> None:
     assert [(key.path, key.values) for key in at.keys] == [("replicas", (1, 4))]
     assert [curve.name for curve in at.curves] == [
         "Ring all-reduce (multi-worker mirrored)",
-        "Parameter server, sync, 4 servers",
-        "Parameter server, async, 4 servers",
+        "Sync PS, 4 servers",
+        "Async PS, 4 servers",
     ]
 
 
@@ -48,7 +48,7 @@ def test_every_swept_number_is_a_key_and_a_strategy_without_it_is_absent_from_it
     servers = [key.path for key in at.keys].index("strategy.servers")
     for place, result in zip(at.places, results, strict=True):
         assert (place[servers] == ABSENT) == (result.scenario.servers == 0)
-    assert [curve.name for curve in at.curves][1:] == ["Parameter server, sync", "Parameter server, async"]
+    assert [curve.name for curve in at.curves][1:] == ["Sync PS", "Async PS"]
     assert len(places(at)) == len(results)
 
 
@@ -89,15 +89,15 @@ def test_a_setting_that_goes_with_the_strategy_is_part_of_its_name() -> None:
     assert [key.path for key in at.keys] == ["replicas"]
     assert labels(at, "strategy") == (
         "Ring all-reduce (multi-worker mirrored) · steps 50",
-        "Parameter server, async, 4 servers · steps 80",
+        "Async PS, 4 servers · steps 80",
     )
 
 
 def test_words_that_vary_are_part_of_the_name() -> None:
     results = [*sweep((ASYNC,), (1, 2), run={"start": "together"}), *sweep((ASYNC,), (1, 2))]
     assert labels(coordinates_of(results), "strategy") == (
-        "Parameter server, async, 4 servers · start together",
-        "Parameter server, async, 4 servers · start not set",
+        "Async PS, 4 servers · start together",
+        "Async PS, 4 servers · start not set",
     )
 
 
@@ -176,13 +176,13 @@ def test_files_that_differ_in_nothing_keep_their_names() -> None:
 @pytest.mark.parametrize(
     ("scenario", "settings", "names"),
     [
-        ("ssp", [{"strategy.mode": "sync"}, {}], ["Parameter server, sync, 2 servers", "Parameter server, ssp, 2 servers"]),
+        ("ssp", [{"strategy.mode": "sync"}, {}], ["Sync PS, 2 servers", "SSP PS, 2 servers"]),
         ("fsdp", [{"strategy.shard": "optimizer"}, {}], ["Sharded optimizer", "Sharded parameters"]),
         ("pipeline", [{"strategy.pipeline": 2}, {"strategy.pipeline": 4}], ["Pipeline 2 (1f1b)", "Pipeline 4 (1f1b)"]),
         ("ring", [{}, {"strategy.compression.kind": "fp16"}], [MULTI_WORKER, f"{MULTI_WORKER} · compression fp16"]),
         ("ring", [{"workload.jitter.kind": "constant"}, {}], [f"{MULTI_WORKER} · jitter constant", f"{MULTI_WORKER} · jitter empirical"]),
         ("ring", [{}, {"strategy.bucket_size": None}], [f"{MULTI_WORKER} · bucket size 4 MiB", f"{MULTI_WORKER} · bucket size not set"]),
-        ("async-ps", [{}, {"strategy.coordinator.dispatch": "1 ms"}], ["Parameter server, async, 2 servers"] * 2),
+        ("async-ps", [{}, {"strategy.coordinator.dispatch": "1 ms"}], ["Async PS, 2 servers"] * 2),
     ],
 )
 def test_curves_are_named_by_what_differs_once(scenario: str, settings: list[dict[str, Any]], names: list[str]) -> None:

@@ -4,7 +4,7 @@ const MOST_JOBS = 24,
   FEWEST_BAR_PX = 56,
   STEPS = "job_steps_s";
 
-// the share of a job that is no step whose work lasts
+// the share of a job that is no step that is kept
 function besideSteps(point) {
   return 1 - value(STEPS, point) / value("job_time_s", point);
 }
@@ -127,7 +127,7 @@ const jobSharesFigure = jobOverKey("job-shares", {
       yaxis: linearAxis(most, { tickformat: most >= 0.05 ? ".0%" : ".1%" }),
     };
   },
-  describe: "Share of the whole job that is no step whose work lasts",
+  describe: "Share of the whole job that is no step that is kept",
   title: (point, where) => `With ${where}, ${written(besideSteps(point), "share")} of the job is not steps`,
 });
 
