@@ -7,6 +7,7 @@ The report does the same in the browser, ``reporting/templates/pairs.js``: both 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -20,8 +21,8 @@ from simulator.spec.discrepancy import between
 from simulator.spec.figures import Estimate
 
 __all__ = [
-    "LITTLE", "NOTHING", "Comparison", "compare", "has_effect", "never_held", "of_more_devices", "rivals_of", "share_draws",
-    "throughput_apart", "verdict",
+    "LITTLE", "NOTHING", "Comparison", "compare", "has_effect", "never_held", "of_more_devices", "pays_until", "rivals_of",
+    "share_draws", "throughput_apart", "verdict",
 ]  # fmt: skip
 
 NOTHING = 0.0005
@@ -130,6 +131,34 @@ def rivals_of(results: Sequence[Result], best: int) -> list[int]:
 
 def _same_steps(one: Result, other: Result) -> bool:
     return None not in (one.job, other.job) and one.throughput_of_each_replication == other.throughput_of_each_replication
+
+
+def pays_until(rates: Sequence[tuple[int, float]]) -> int:
+    """The place up to which more devices pay: what is added works at least half as well as what was there.
+
+    A step from n to m devices pays if the rate grows by at least half of what it would if all went on as well:
+    T(m) / T(n) >= 1 + (m / n - 1) / 2. For a doubling that is 1.5.
+
+    Parameters
+    ----------
+    rates
+        Numbers of devices, ascending, each with samples per second.
+
+    Examples
+    --------
+    >>> pays_until([(1, 100.0), (2, 190.0), (4, 300.0), (8, 380.0)])
+    2
+    """
+    last = 0
+    for place, ((few, slow), (many, fast)) in enumerate(itertools.pairwise(rates), 1):
+        if fast < (1 + (many / few - 1) * (_PAYS - 1)) * slow:
+            break
+        last = place
+    return last
+
+
+_PAYS = 1.5
+"""What a doubling has to bring."""
 
 
 def verdict(ours: Result, theirs: Result, our_name: str, their_name: str, where: str) -> str:

@@ -30,6 +30,7 @@ __all__ = [
     "beyond_in_brackets",
     "change_in_words",
     "cost_in_words",
+    "coverage_in_words",
     "doubled_in_words",
     "goal_in_words",
     "helpfulness",
@@ -108,6 +109,11 @@ def variance_in_words(result: Result) -> str:
     held = applied.coverage_in_words if applied is not None else "what the model itself is off by is not in it"
     parts = f"{model} is what the model itself is off by, {fits} what the fits leave open, {chance} run-to-run variation"
     return f"of its variance {parts}; {held}"
+
+
+def coverage_in_words(result: Result) -> str:
+    """How often such intervals held real runs that took no part in them; empty where the model's own error is not in them."""
+    return "" if result.discrepancy is None else result.discrepancy.coverage_in_words
 
 
 def doubled_in_words(count: int) -> str:

@@ -5,9 +5,9 @@ Counts of servers and workers are simulated here. Single changes such as a netwo
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 
+from paceline.comparing import pays_until
 from paceline.planning.answer import Candidate, ClusterAnswer, JobCount, Refused, ServerCount, StrategyAnswer, WayAnswer, WorkerCount
 from paceline.planning.goal import Goal, job_of
 from paceline.planning.judging import Judge, Point
@@ -271,8 +271,6 @@ def _known(way: str) -> Way:
 # -- other numbers of workers and servers --------------------------------------------------
 
 
-_PAYS = 1.5
-"""A doubling of the workers pays that brings half again as much: what is added works half as well as what was there."""
 _MORE_IS_LITTLE = 1.02
 
 
@@ -291,7 +289,7 @@ def count_workers(line: Line, workers: int, simulate: Simulate, goal: Goal) -> t
     below = [scenario for count in counts if count <= 2 * workers and (scenario := _or_none(answer, count)) is not None]
     found += [_worker_count(result, goal) for result in simulate(below) if isinstance(result, Result)]
     for count in (count for count in counts if count > 2 * workers):
-        if len(found) > 1 and not _pays(found[-2], found[-1]):
+        if len(found) > 1 and paying_workers(found[-2:]) != found[-1].workers:
             break
         scenario = _or_none(answer, count)
         results = simulate([scenario]) if scenario is not None else []
@@ -300,25 +298,11 @@ def count_workers(line: Line, workers: int, simulate: Simulate, goal: Goal) -> t
 
 
 def paying_workers(counts: Sequence[WorkerCount]) -> int | None:
-    """The most workers up to which each doubling paid; None where none was simulated.
+    """The most workers up to which each step paid (:func:`paceline.comparing.pays_until`); None where none was simulated.
 
-    A step from n to m workers pays if throughput grows by at least half of what it would
-    if all went on as well: T(m) / T(n) >= 1 + (m / n - 1) / 2. For a doubling that is 1.5.
-    Of a whole job T is its samples over its time, with all that is no step.
+    Of a whole job its samples over its time count, with all that is no step.
     """
-    if not counts:
-        return None
-    last = counts[0]
-    for before, after in itertools.pairwise(counts):
-        if not _pays(before, after):
-            break
-        last = after
-    return last.workers
-
-
-def _pays(before: WorkerCount, after: WorkerCount) -> bool:
-    needed = 1 + (after.workers / before.workers - 1) * (_PAYS - 1)
-    return _rate(after) >= needed * _rate(before)
+    return counts[pays_until([(its.workers, _rate(its)) for its in counts])].workers if counts else None
 
 
 def _rate(count: WorkerCount) -> float:

@@ -110,7 +110,8 @@ def goal_of(
     """
     if target_throughput is None and deadline is None and budget is None:
         raise InputError(
-            "there is no goal: give `target_throughput='20000 samples/s'`, or `samples=1e9` with `deadline='12h'`, `budget='500 USD'` or both"
+            "there is no goal: give `target_throughput='20000 samples/s'`, or "
+            "`samples=1e9` with `deadline='12h'`, `budget='500 USD'` or both"
         )
     if target_throughput is not None and (deadline is not None or budget is not None or samples is not None):
         other = next(name for name, given in (("deadline", deadline), ("budget", budget), ("samples", samples)) if given is not None)

@@ -9,7 +9,7 @@ Figures that do not follow the reader's choices are made in figures.py.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -17,17 +17,18 @@ from calibrate.fit.intervals import digits
 from paceline.comparing import NOTHING
 from paceline.gain_bounds import INSTANT, speeds_of
 from paceline.reporting.axes import JOB_COLOURS, band_colour, marker_symbol, series_colour, text_colour, what_scripts_need
-from paceline.reporting.coordinates import ABSENT, CONFIGURATION, Coordinates, Key
+from paceline.reporting.coordinates import ABSENT, CONFIGURATION, Coordinates, Key, setting_name, settings_of
 from paceline.sentences import NOT_CERTAIN
 from simulator.base.table import FORMULA, Cell, Column
 from simulator.base.text import clean, kind_of_setting, written
 from simulator.results.intervals import FEWEST_REPLICATIONS, normal_half_width
-from simulator.results.results import Result
+from simulator.results.results import Failure, Result
 from simulator.results.rows import COLUMNS
+from simulator.scenario import Scenario
 from simulator.spec.discrepancy import Z_90
 from simulator.spec.figures import Breakdown, Histogram
 
-__all__ = ["MOST_BINS", "MOST_RUNS", "PARTS", "columns_of", "first_runs"]
+__all__ = ["MOST_BINS", "MOST_RUNS", "PARTS", "columns_of", "first_runs", "map_of"]
 
 PARTS = {part: COLUMNS[f"{part}_s"].heading for part in Breakdown.model_fields}
 """The parts of a step and what they are called, in the order in which they are stacked."""
@@ -64,7 +65,8 @@ _TABLES: dict[str, tuple[str, ...]] = {
         *_RATE, "monte_carlo_error_samples_per_s", *_SPEEDUP, *_EFFICIENCY, "updates_per_s",
         "step_mean_s", "step_p50_s", "step_p95_s", "step_p99_s", *_STEP, "hidden_communication_s",
         *_STALENESS, "dropped_share", "wasted_samples_per_s", *_BUSY,
-        "replicas", "servers", "devices_per_node", "batch_per_replica", "steps_of_a_replica", "job_steps", "replications", "usd_per_hour",
+        "replicas", "servers", "devices_per_node", "batch_per_replica", "global_batch",
+        "steps_of_a_replica", "job_steps", "replications", "usd_per_hour",
         *_COST, "bottleneck_label", "busiest_link", "all_reduce", "placement", "extrapolated", "warnings", "warning_texts",
         "seed", "scenario_hash",
     ),
@@ -188,6 +190,76 @@ def columns_of(results: Sequence[Result], at: Coordinates, chosen: int = 0, meas
         "formula": "".join(FORMULA),
         "words": {"uncertain": NOT_CERTAIN},
     }
+
+
+def map_of(results: Sequence[Result], at: Coordinates, failures: Sequence[Failure] = ()) -> dict[str, Any] | None:
+    """What a map of throughput by two settings is drawn from: by how the model is cut, else by the swept keys with most values.
+
+    Parameters
+    ----------
+    results
+        In the order of ``at``.
+    at
+        Where each stands.
+    failures
+        Scenarios that have no result.
+
+    Returns
+    -------
+    dict or None
+        None where there are not two such settings.
+
+        ``rows``, ``columns``
+            Each the ``name`` of the setting, its values as ``texts`` and as they are ``told``, and the index of its ``key``; -1 where
+            it is part of the names of curves.
+        ``of``
+            Of each result its row and its column; none where it has not both.
+        ``failures``
+            Of each failure its place on every key, :data:`~paceline.reporting.coordinates.ABSENT` where it has none; its row and
+            column, or none; and why it failed.
+    """
+    own = [settings_of(result.scenario) for result in results]
+    cuts = [sorted({each.get(path, 1) for each in own}) for path in _CUTS]
+    paths: Sequence[str] = _CUTS
+    if min(map(len, cuts)) == 1:
+        most = sorted(range(len(at.keys)), key=lambda index: -len(at.keys[index].values))[:2]
+        if len(most) < len(_CUTS) or min(len(at.keys[index].values) for index in most) == 1:
+            return None
+        paths = [at.keys[index].path for index in sorted(most, reverse=True)]
+        cuts = [list(key.values) for path in paths for key in at.keys if key.path == path]
+
+    def cell(settings: Mapping[str, Any], scenario: Scenario) -> list[int] | None:
+        known = {"replicas": scenario.replicas, "ranks": scenario.ranks, **settings}
+        found = [known.get(path, 1 if path in _CUTS else None) for path in paths]
+        return [values.index(value) for value, values in zip(found, cuts, strict=True)] if all(map(_held, found, cuts)) else None
+
+    def side(path: str, values: Sequence[Any]) -> dict[str, Any]:
+        key = next((index for index, its in enumerate(at.keys) if its.path == path), -1)
+        name = at.keys[key].name if key >= 0 else setting_name(path).capitalize()
+        drawn = _key(Key(path, name, tuple(values)))
+        return {"name": drawn["name"], "texts": drawn["texts"], "told": drawn["told"], "key": key}
+
+    return {
+        "rows": side(paths[0], cuts[0]),
+        "columns": side(paths[1], cuts[1]),
+        "of": [cell(settings, result.scenario) for settings, result in zip(own, results, strict=True)],
+        "failures": [_failure(at, failed, cell) for failed in failures],
+    }
+
+
+_CUTS = ("strategy.tensor", "strategy.pipeline")
+"""How a model is cut over devices; 1 where a strategy does not."""
+
+
+def _held(value: Any, values: Sequence[Any]) -> bool:
+    return value in values
+
+
+def _failure(at: Coordinates, failed: Failure, cell: Callable[[Mapping[str, Any], Scenario], list[int] | None]) -> dict[str, Any]:
+    scenario = failed.scenario
+    own = settings_of(scenario) | {"replicas": scenario.replicas, "ranks": scenario.ranks}
+    places = [key.values.index(value) if (value := own.get(key.path)) in key.values else ABSENT for key in at.keys]
+    return {"at": places, "of": cell(own, scenario), "text": clean(failed.failed.text, _LONGEST_TEXT)}
 
 
 def first_runs(result: Result) -> Result:

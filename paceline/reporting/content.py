@@ -9,16 +9,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from paceline.comparing import compare, rivals_of, share_draws, verdict
+from paceline.comparing import NOTHING, compare, pays_until, rivals_of, share_draws, verdict
 from paceline.reporting.columns import MOST_RUNS, first_runs
 from paceline.reporting.coordinates import Coordinates, coordinates_of, setting_name
 from paceline.reporting.reproduce import Recipe, recipe_of
 from paceline.sentences import doubled_in_words
 from simulator.base.errors import ResultsError
-from simulator.base.text import clean, written
-from simulator.results.cost import usd_per_hour, why_no_cost
-from simulator.results.results import Result
-from simulator.spec.figures import WARNINGS, Warned
+from simulator.base.text import clean, counted, format_number, format_seconds, format_share, format_usd, shortly_listed, written
+from simulator.results.cost import placement_of, usd_per_hour, why_no_cost
+from simulator.results.results import Failure, Result
+from simulator.spec.figures import WARNINGS, Estimate, Warned
 from simulator.spec.workload import Workload
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Answer:
-    """The fastest result among those with the most ranks, and what else must be said of it.
+    """The fastest result among those with the most ranks that all curves have, and what else must be said of it.
 
     Attributes
     ----------
@@ -94,6 +94,8 @@ class Answer:
         The highest throughput anywhere, where that is elsewhere and its runs leave no doubt.
     alone
         Whether there is nothing to compare it with.
+    of_each_batch
+        Where those it is compared with train with other global batches: of each batch the fastest, its batch, name and throughput.
     """
 
     index: int
@@ -102,6 +104,18 @@ class Answer:
     peak: Result | None
     peak_name: str
     alone: bool
+    of_each_batch: tuple[tuple[int, str, float], ...] = ()
+
+    @property
+    def batches_in_words(self) -> str:
+        """That its rivals train with other global batches, and which is the fastest with each; empty where they do not."""
+        if not self.of_each_batch:
+            return ""
+        best = [f"of {batch:,} {clean(name)} ({format_number(rate)} samples/s)" for batch, name, rate in self.of_each_batch]
+        return (
+            f"what is compared here trains with global batches of {self.of_each_batch[0][0]:,} to {self.of_each_batch[-1][0]:,} samples. "
+            f"The fastest with a batch {shortly_listed(best, 2)}"
+        )
 
 
 @dataclass(frozen=True)
@@ -181,6 +195,8 @@ class Content:
         Where each of them stands.
     against
         The answer against the next fastest with as many ranks; empty where there is none.
+    stop
+        Up to where more devices pay, on the answer's curve; empty where it has one number of them.
     unpriced
         Why some results have no cost, one sentence per cluster.
     """
@@ -191,6 +207,7 @@ class Content:
     request: Request
     answer: Answer
     against: str
+    stop: str
     trust: Trust
     unpriced: tuple[str, ...]
     workloads: tuple[Workload, ...]
@@ -202,6 +219,7 @@ class Content:
     timeline: Timeline | None
     sensitivity: tuple[Change, ...]
     learned: Learned | None = None
+    failures: tuple[Failure, ...] = ()
 
 
 def content_of(
@@ -214,6 +232,7 @@ def content_of(
     timeline: Timeline | None = None,
     sensitivity: Sequence[Change] = (),
     learned: Learned | None = None,
+    failures: Sequence[Failure] = (),
     title: str = "",
 ) -> Content:
     """Arrange results for reading.
@@ -236,6 +255,8 @@ def content_of(
         What single changes to the answer's configuration gain.
     learned
         What was learned with several ways of training.
+    failures
+        Scenarios that have no result, and why.
     title
         In place of the workloads' names.
 
@@ -264,6 +285,7 @@ def content_of(
         request=request_of(unique, at),
         answer=answer,
         against=_against(unique, at, answer),
+        stop=_where_to_stop(unique, at, answer),
         trust=trust_of(unique),
         unpriced=_unpriced(unique),
         workloads=workloads,
@@ -275,6 +297,7 @@ def content_of(
         timeline=timeline,
         sensitivity=tuple(sensitivity),
         learned=learned,
+        failures=tuple(failures),
     )
 
 
@@ -290,6 +313,61 @@ def _against(results: Sequence[Result], at: Coordinates, answer: Answer) -> str:
     text = verdict(ours, theirs, "it", at.title_of(others[0]), "there") + cut
     more = len(others) - 1
     return f"{text}; {'one other is' if more == 1 else f'{more} others are'} slower on average" if more else text
+
+
+def _where_to_stop(results: Sequence[Result], at: Coordinates, answer: Answer) -> str:
+    """On the answer's curve, with its other settings: from which number of devices to which the next step is the last that pays."""
+    places = at.places[answer.index]
+    line = [
+        results[index]
+        for index, curve in enumerate(at.curve_of)
+        if curve == at.curve_of[answer.index] and at.places[index][1:] == places[1:]
+    ]
+    line.sort(key=lambda its: its.ranks)
+    if len(line) < _PAIR:
+        return ""
+    if all(its.job is not None for its in line):
+        return _jobs_to_stop_at(line)
+    last = pays_until([(its.ranks, its.throughput_samples_per_s.mean) for its in line])
+    thing = "replica" if all(its.ranks == its.replicas for its in line) else "rank"
+    one, other = line[max(last - 1, 0)] if last == len(line) - 1 else line[last], line[min(last + 1, len(line) - 1)]
+    step = f"from {one.ranks:,} to {other.ranks:,} brings {_more(compare(other, one).ratio)} for {_times(one, other)}"
+    if last == len(line) - 1:
+        return f"not before {counted(other.ranks, thing)}, the most simulated: {step}"
+    return f"at {counted(one.ranks, thing)}: {step}"
+
+
+_PAIR = 2
+
+
+def _more(ratio: Estimate) -> str:
+    """What a step brings, such as ``35% more (20% to 41%)``."""
+    change = ratio.mean - 1
+    if abs(change) < NOTHING:
+        return "nothing"
+    return f"{format_share(abs(change))} {'more' if change > 0 else 'less'}"
+
+
+def _times(one: Result, other: Result) -> str:
+    """How many times the machines, or where these are as many the devices."""
+    nodes, more = (placement_of(its.scenario).nodes for its in (one, other))
+    things, times = ("machines", more / nodes) if more != nodes else ("devices", other.ranks / one.ranks)
+    return f"twice the {things}" if times == 2 else f"{format_number(times).removesuffix('.00')} times the {things}"
+
+
+def _jobs_to_stop_at(line: Sequence[Result]) -> str:
+    """Of whole jobs the cheapest and the shortest."""
+    jobs = [(its.job, its.ranks) for its in line if its.job is not None]
+    shortest, most = min(jobs, key=lambda its: its[0].time_s.mean)
+    text = f"shortest with {most:,}: {format_seconds(shortest.time_s.mean)}"
+    text += f" for {format_usd(shortest.cost_usd.mean)}" if shortest.cost_usd is not None else ""
+    priced = [(job.cost_usd.mean, job, ranks) for job, ranks in jobs if job.cost_usd is not None]
+    if not priced:
+        return text
+    cost, cheapest, ranks = min(priced, key=lambda its: its[0])
+    if ranks == most:
+        return f"{text}, which is also cheapest"
+    return f"cheapest with {ranks:,}: {format_seconds(cheapest.time_s.mean)} for {format_usd(cost)}; {text}"
 
 
 def _unpriced(results: Sequence[Result]) -> tuple[str, ...]:
@@ -316,7 +394,7 @@ def request_of(results: Sequence[Result], at: Coordinates) -> Request:
 
 
 def answer_of(results: Sequence[Result], at: Coordinates, chosen: str | None = None) -> Answer:
-    """Find the fastest result where there are most ranks.
+    """Find the fastest result where there are most ranks that all curves have.
 
     Parameters
     ----------
@@ -336,7 +414,7 @@ def answer_of(results: Sequence[Result], at: Coordinates, chosen: str | None = N
     def rate(index: int) -> float:
         return results[index].throughput_samples_per_s.mean
 
-    most = max(result.ranks for result in results)
+    most = _compared_at(results, at)
     found = next((index for index, result in enumerate(results) if result.scenario_hash == chosen), None)
     there = [index for index, result in enumerate(results) if result.ranks == (most if found is None else results[found].ranks)]
     if chosen is not None and found is None:
@@ -353,7 +431,32 @@ def answer_of(results: Sequence[Result], at: Coordinates, chosen: str | None = N
         peak=results[top] if elsewhere else None,
         peak_name=at.title_of(top) if elsewhere else "",
         alone=len(there) == 1,
+        of_each_batch=_fastest_of_each_batch([(_global_batch(results[index]), at.title_of(index), rate(index)) for index in there]),
     )
+
+
+def _compared_at(results: Sequence[Result], at: Coordinates) -> int:
+    """The most ranks that all curves have, or all but those of one device; the most of any where there is no such number."""
+    of: dict[int, set[int]] = {}
+    for curve, result in zip(at.curve_of, results, strict=True):
+        of.setdefault(curve, set()).add(result.ranks)
+    several = [counts for counts in of.values() if max(counts) > 1]
+    common = set.intersection(*several) if several else set()
+    return max(common - {1}, default=max(result.ranks for result in results))
+
+
+def _global_batch(result: Result) -> int:
+    """Samples that all replicas take per step."""
+    return round(result.scenario.batch * result.replicas)
+
+
+def _fastest_of_each_batch(compared: Sequence[tuple[int, str, float]]) -> tuple[tuple[int, str, float], ...]:
+    """Of each global batch the fastest; nothing where all have the same."""
+    found: dict[int, tuple[int, str, float]] = {}
+    for its in compared:
+        if its[0] not in found or its[2] > found[its[0]][2]:
+            found[its[0]] = its
+    return tuple(found[batch] for batch in sorted(found)) if len(found) > 1 else ()
 
 
 def trust_of(results: Sequence[Result]) -> Trust:

@@ -6,6 +6,7 @@ validations import names of this module too.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ import plotly.graph_objects as go
 from paceline.reporting.axes import INK, MUTED, PAPER, layout, linear_axis, log_axis, text_colour
 from paceline.sentences import NOT_CERTAIN
 from simulator.base.text import (
+    counted,
     format_bytes,
     format_change,
     format_number,
@@ -28,6 +30,7 @@ from simulator.spec.workload import Workload
 
 if TYPE_CHECKING:
     from paceline.planning.answer import Candidate, Plan
+    from paceline.planning.goal import Goal
     from paceline.reporting.pieces import Kind
     from paceline.reporting.sensitivity import Change
     from paceline.reporting.timeline import Bar, Timeline
@@ -313,10 +316,13 @@ def stages_figure(stages: Sequence[Stage]) -> go.Figure:
 
 
 def sensitivity_figure(changes: Sequence[Change]) -> go.Figure:
-    """The tornado: a row for each change whose effect is seen, what does most on top, opposites together; its height is in the layout."""
-    seen = sorted((its for its in changes if its.seen), key=lambda its: -abs(its.gain or 0.0))
-    order = list(dict.fromkeys(its.row for its in seen))
-    shown = sorted(seen, key=lambda its: (order.index(its.row), -(its.gain or 0.0)))
+    """The tornado: a row for each change that does anything, what does most on top, opposites together; its height is in the layout.
+
+    Pale is what no interval leaves certain.
+    """
+    moving = sorted((its for its in changes if its.moves), key=lambda its: -abs(its.gain or 0.0))
+    order = list(dict.fromkeys(its.row for its in moving))
+    shown = sorted(moving, key=lambda its: (order.index(its.row), -(its.gain or 0.0)))
     drawn = go.Figure()
     for row, its in enumerate(shown):
         _bar(drawn, its, row)
@@ -330,7 +336,7 @@ def sensitivity_figure(changes: Sequence[Change]) -> go.Figure:
             shapes=[
                 {"type": "line", "xref": "x", "yref": "paper", "x0": 0, "x1": 0, "y0": 0, "y1": 1, "line": {"color": MUTED, "width": 1}}
             ],
-            annotations=[] if shown else [_said(f"{NOT_CERTAIN} of any change")],
+            annotations=[] if shown else [_said("no change that was tried does anything")],
             xaxis={
                 "title": {"text": "Change of throughput", "standoff": 8},
                 "range": [min(ends) - room, max(ends) + room],
@@ -355,6 +361,8 @@ def sensitivity_figure(changes: Sequence[Change]) -> go.Figure:
     return drawn
 
 
+_PALE = 0.35
+"""Opacity of what is not certain."""
 _SMALL = 0.1
 """A change below which the first decimal of its percentage matters."""
 
@@ -378,17 +386,21 @@ def _bar(drawn: go.Figure, its: Change, row: int) -> None:
         showlegend=False,
         hoverinfo="text",
         hovertext=[
-            f"<b>{plot_text(its.name)}</b>: {format_change(its.gain)}<br>"
+            f"<b>{plot_text(its.name)}</b>: {format_change(its.gain)}{'' if its.seen else f', {NOT_CERTAIN}'}<br>"
             f"90% interval, run by run: {format_change(its.low)} to {format_change(its.high)}<br>"
             f"then limited by: {plot_text(its.reason)}"
         ],
-        marker={"color": "var(--series-1)" if its.gain >= 0 else "var(--series-2)", "line": {"width": 0}},
+        marker={
+            "color": "var(--series-1)" if its.gain >= 0 else "var(--series-2)",
+            "opacity": 1.0 if its.seen else _PALE,
+            "line": {"width": 0},
+        },
         error_x={
             "type": "data",
             "symmetric": False,
             "array": [max(0.0, its.high - its.gain)],
             "arrayminus": [max(0.0, its.gain - its.low)],
-            "color": INK,
+            "color": INK if its.seen else MUTED,
             "thickness": 1,
             "width": 3,
         },
@@ -401,7 +413,7 @@ def _bar(drawn: go.Figure, its: Change, row: int) -> None:
         xanchor="left",
         xshift=8,
         showarrow=False,
-        font={"color": INK},
+        font={"color": INK if its.seen else MUTED},
     )
 
 
@@ -481,7 +493,7 @@ def pareto_figure(plan: Plan) -> tuple[go.Figure, str, str] | None:
         line={"color": "var(--series-1)", "width": 1.5, "dash": "dot", "shape": "hv" if whole else "vh"},
         hoverinfo="skip",
     )
-    for met, colour in ((True, "var(--series-1)"), (False, MUTED)):
+    for met, colour, symbol in ((True, "var(--series-1)", "circle"), (False, MUTED, "triangle-down")):
         held = [each for each in priced if each.meets == met]
         if held:
             places = [place for each in held if (place := _place(each, whole=whole)) is not None]
@@ -491,7 +503,12 @@ def pareto_figure(plan: Plan) -> tuple[go.Figure, str, str] | None:
                 mode="markers",
                 hoverinfo="text",
                 hovertext=[_candidate_hover(each, whole=whole) for each in held],
-                marker={"size": 8, "color": colour if met else PAPER, "symbol": "circle", "line": {"color": colour, "width": 1.5}},
+                marker={
+                    "size": 8,
+                    "color": [PAPER if each.result.extrapolated else colour for each in held],
+                    "symbol": symbol,
+                    "line": {"color": colour, "width": 1.5},
+                },
             )
     if (chosen := _place(plan.chosen, whole=whole)) is not None:
         figure.add_scatter(
@@ -502,12 +519,52 @@ def pareto_figure(plan: Plan) -> tuple[go.Figure, str, str] | None:
             marker={"size": 18, "symbol": "circle-open", "color": INK, "line": {"color": INK, "width": 2}},
         )
     everywhere = [place for each in priced if (place := _place(each, whole=whole)) is not None]
+    everywhere += [(x if x is not None else everywhere[0][0], y if y is not None else everywhere[0][1]) for x, y in [_goal_at(plan.goal)]]
     title_x, title_y = ("Time (hours)", "Cost (US dollars)") if whole else ("Throughput (samples/s)", "Price (US dollars an hour)")
     axes = log_axis([x for x, _ in everywhere], title_x), log_axis([y for _, y in everywhere], title_y)
-    figure.update_layout(layout(margin={"l": 62, "r": 14, "t": 12, "b": 44}, xaxis=axes[0], yaxis=axes[1]))
-    caption = "Filled: reaches the goal; ringed: the answer; dotted: no other is both cheaper and faster"
+    shapes, words = _goal_lines(plan.goal, whole=whole)
+    marked = {its.key: its for its in (plan.chosen, *(plan.pareto[:1]), *(plan.pareto[-1:]))}
+    labels = [_candidate_label(its, place) for its in marked.values() if (place := _place(its, whole=whole)) is not None]
+    figure.update_layout(
+        layout(margin={"l": 62, "r": 14, "t": 16, "b": 44}, xaxis=axes[0], yaxis=axes[1], shapes=shapes, annotations=[*words, *labels])
+    )
+    caption = "Circles reach the goal, triangles miss it; hollow: beyond what was measured; ringed: the answer; dotted: no other is both "
+    caption += "cheaper and faster; dashed: the goal"
     seen = f"{len(priced)} configurations, {sum(each.meets for each in priced)} of which reach the goal; {len(front)} on the Pareto front."
     return figure, caption, seen
+
+
+def _goal_at(goal: Goal) -> tuple[float | None, float | None]:
+    """Where the goal lies on the two axes: a deadline in hours and a budget in US dollars, or a throughput."""
+    if goal.target_throughput_samples_per_s is not None:
+        return goal.target_throughput_samples_per_s, None
+    return (goal.deadline_s / 3600 if goal.deadline_s is not None else None), goal.budget_usd
+
+
+def _goal_lines(goal: Goal, *, whole: bool) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
+    """A line for each limit of the goal, and what it says."""
+    x, y = _goal_at(goal)
+    line = {"color": INK, "width": 1, "dash": "dash"}
+    shapes: list[dict[str, object]] = []
+    words: list[dict[str, object]] = []
+    if x is not None:
+        shapes.append({"type": "line", "xref": "x", "yref": "paper", "x0": x, "x1": x, "y0": 0, "y1": 1, "line": line})
+        said = f"deadline {written(goal.deadline_s, 'setting_s')}" if whole else f"{written(x, 'setting')} samples/s"
+        words.append(_beside(math.log10(x), 1, "x", "paper", said, xanchor="right", yanchor="top", xshift=-4))
+    if y is not None:
+        shapes.append({"type": "line", "xref": "paper", "yref": "y", "x0": 0, "x1": 1, "y0": y, "y1": y, "line": line})
+        words.append(_beside(1, math.log10(y), "paper", "y", f"budget {format_usd(y)}", xanchor="right", yanchor="bottom"))
+    return shapes, words
+
+
+def _beside(x: float, y: float, xref: str, yref: str, text: str, **changes: object) -> dict[str, object]:
+    return {"x": x, "y": y, "xref": xref, "yref": yref, "text": text, "showarrow": False, "font": {"size": 11, "color": INK}, **changes}
+
+
+def _candidate_label(each: Candidate, place: tuple[float, float]) -> dict[str, object]:
+    """How many workers it has, below its point."""
+    x, y = (math.log10(value) for value in place)
+    return _beside(x, y, "x", "y", counted(each.result.scenario.workers, "worker"), xanchor="left", yanchor="top", xshift=7, yshift=-3)
 
 
 def _place(each: Candidate, *, whole: bool) -> tuple[float, float] | None:

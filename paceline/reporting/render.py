@@ -22,7 +22,7 @@ from plotly.offline import get_plotlyjs
 from paceline.comparing import LITTLE
 from paceline.planning.tables import brief, plan_tables
 from paceline.reporting.axes import JOB_COLOURS, marker_symbol
-from paceline.reporting.columns import PARTS, columns_of
+from paceline.reporting.columns import PARTS, columns_of, map_of
 from paceline.reporting.content import Content, content_of
 from paceline.reporting.figures import (
     KIND_LABELS,
@@ -38,12 +38,13 @@ from paceline.reporting.figures import (
 )
 from paceline.reporting.job_figures import job_timeline_figure, strips_of
 from paceline.reporting.learning_figures import curves_figure, target_figure
+from paceline.reporting.sensitivity import Change, helpful, most_helpful_in_words
 from paceline.reporting.tables import brief_table, calibration_table, curve_errors_table, measured_table, sensitivity_table, timeline_table
 from paceline.result_tables import PART_LABELS, epochs_table, exchanges_table, job_in_words, length_in_words, parts_table, stages_table
 from paceline.sentences import (
     NOT_CERTAIN,
+    coverage_in_words,
     goal_in_words,
-    helpfulness,
     limit_in_words,
     memory_in_words,
     servers_note,
@@ -75,7 +76,7 @@ from simulator.memory import PARTS as PARTS_OF_MEMORY
 from simulator.memory import memory
 from simulator.results.cost import placement_of, usd_per_hour, usd_per_million_samples
 from simulator.results.left_out import left_out
-from simulator.results.results import Result
+from simulator.results.results import Failure, Result
 from simulator.scenario import Scenario
 from simulator.spec.cluster import Cluster
 from simulator.spec.workload import Workload
@@ -85,7 +86,6 @@ if TYPE_CHECKING:
     from paceline.planning.answer import Plan
     from paceline.reporting.measured import Overlay
     from paceline.reporting.pieces import Kind
-    from paceline.reporting.sensitivity import Change
     from paceline.reporting.timeline import Timeline
 
 __all__ = ["GENERATOR", "REPORT", "SCRIPTS", "Sections", "environment", "figure_names", "render", "sections_of", "write_report"]
@@ -109,6 +109,7 @@ SCRIPTS = (
     "staleness.js",
     "steps.js",
     "job.js",
+    "map.js",
     "sensitivity.js",
     "utilisation.js",
     "controls.js",
@@ -146,6 +147,7 @@ def write_report(
     timeline: Timeline | None = None,
     sensitivity: Sequence[Change] = (),
     learned: Learned | None = None,
+    failures: Sequence[Failure] = (),
     title: str = "",
     force: bool = False,
 ) -> Path:
@@ -171,6 +173,8 @@ def write_report(
         What single changes to the answer's configuration gain.
     learned
         What was learned with several ways of training.
+    failures
+        Scenarios that have no result, and why.
     title
         In place of the workloads' names.
     force
@@ -190,7 +194,7 @@ def write_report(
     """
     report = content_of(
         results, notes, labels=labels, plan=plan, measured=measured, timeline=timeline, sensitivity=sensitivity, learned=learned,
-        title=title,
+        failures=failures, title=title,
     )  # fmt: skip
     return Output(out, REPORT, force=force).write(render(report))
 
@@ -208,6 +212,8 @@ _FIGURE = re.compile(r'\b(?:live|still)\("([a-z-]+)"')
 def render(report: Content) -> str:
     """The page as text: the same for the same report, byte for byte."""
     extra = sections_of(report)
+    mapped = map_of(report.results, report.at, report.failures)
+    cut_differently = mapped is not None and mapped["rows"]["key"] < 0
     results, nodes = report.results, placement_of(report.answer.result.scenario).nodes
     return (
         environment()
@@ -215,9 +221,23 @@ def render(report: Content) -> str:
         .render(
             report=report,
             **extra.values,
-            points=columns_of(results, report.at, report.answer.index, extra.measured),
+            lead=_lead(report, extra, by_layout=cut_differently),
+            points={
+                **columns_of(results, report.at, report.answer.index, extra.measured),
+                "map": mapped,
+                "trained_samples": report.plan.goal.samples if report.plan is not None else None,
+                "one_batch": not report.answer.of_each_batch,
+            },
             figures={name: plain(figure) for name, figure in extra.figures.items()},
-            parts=_parts([part for part in PARTS if any(getattr(result.breakdown_s, part) for result in results)]),
+            step_legend=[
+                (f"var(--part-{part.replace('_', '-')})", label)
+                for part, label in PARTS.items()
+                if any(getattr(result.breakdown_s, part) for result in results)
+            ],
+            layouts=cut_differently,
+            mapped=mapped is not None,
+            global_batch=report.answer.result.scenario.batch * report.answer.result.replicas,
+            trained_samples=report.plan.goal.samples if report.plan is not None else None,
             swept=[(index, key) for index, key in enumerate(report.at.keys) if len(key.values) > 1],
             # of whole jobs the cost of the job says more
             cost_drawn=any(usd_per_hour(result.scenario) is not None and result.job is None for result in results),
@@ -237,9 +257,8 @@ def render(report: Content) -> str:
             left_out=left_out(report.answer.result.scenario),
             limit=limit_in_words(report.answer.result),
             variance=variance_in_words(report.answer.result),
-            gains=sorted(
-                (change for change in report.sensitivity if change.seen), key=lambda change: -helpfulness(change.name, change.gain or 0.0)
-            ),
+            changes_said=most_helpful_in_words(report.sensitivity),
+            held=coverage_in_words(report.answer.result),
             error_share=max(result.monte_carlo_error / result.throughput_samples_per_s.mean for result in results),
             brief=brief_table(results, report.at, _MOST_PLAIN_ROWS),
             compared=any(group.id == "source" and len(group.labels) > 1 for group in report.at.groups),
@@ -251,8 +270,16 @@ def render(report: Content) -> str:
     )
 
 
-def _parts(names: Sequence[str]) -> list[tuple[str, str]]:
-    return [(part.replace("_", "-"), PARTS[part]) for part in names]
+def _lead(report: Content, extra: Sections, *, by_layout: bool) -> str:
+    """The figure that answers: it stands beside the answer, and not in its section."""
+    swept = any(len(key.values) > 1 for key in report.at.keys)
+    if extra.values["plan_figure"]:
+        return "pareto"
+    if report.answer.result.job is not None:
+        return "job" if swept else "job-timeline" if "job-timeline" in extra.figures else "steps-here"
+    if by_layout:
+        return "map"
+    return "throughput" if swept else "steps-here"
 
 
 def _clusters(results: Sequence[Result]) -> list[Cluster]:
@@ -349,7 +376,7 @@ def _title_of_front(plan: Plan) -> str:
 def _add_sensitivity(found: Sections, changes: Sequence[Change], scaling: str) -> None:
     drawn = sensitivity_figure(changes)
     known = [change for change in changes if change.gain is not None]
-    unseen = [clean(change.name) for change in known if not change.seen]
+    idle = [clean(change.name) for change in known if not change.moves]
     shown = [
         f"{clean(change.name)}: {format_change(change.gain) if change.seen else NOT_CERTAIN}"
         for change in known[:_MOST_SAID]
@@ -361,7 +388,8 @@ def _add_sensitivity(found: Sections, changes: Sequence[Change], scaling: str) -
         sensitivity_label="Change of throughput by one change at a time. " + ("; ".join(shown) if shown else "None is known") + ".",
         sensitivity_px=_height_px(drawn, 320),
         sensitivity_title=_title_of_changes(changes),
-        sensitivity_unseen=listed(unseen),
+        sensitivity_idle=listed(idle),
+        sensitivity_pale=any(change.moves and not change.seen for change in known),
         sensitivity_run=next((change.run for change in known if change.run), ""),
         sensitivity_table=sensitivity_table(changes, scaling).only(*columns),
     )
@@ -369,11 +397,12 @@ def _add_sensitivity(found: Sections, changes: Sequence[Change], scaling: str) -
 
 def _title_of_changes(changes: Sequence[Change]) -> str:
     """What is seen of them: the one that gains most."""
-    gains = [(change.gain, change.name) for change in changes if change.seen and change.gain is not None and change.gain >= LITTLE]
-    if not gains:
-        return f"No single change that was tried brings more than {format_share(LITTLE)} for certain"
-    gain, name = max(gains, key=lambda one: (helpfulness(one[1], one[0]), one[1]))
-    return f"{name[:1].upper()}{name[1:]} would help most: {format_change(gain)} throughput"
+    gaining = helpful(changes)
+    best = next((its for its in gaining if its.seen), None) or next(iter(gaining), None)
+    if best is None or best.gain is None:
+        return f"No single change that was tried brings more than {format_share(LITTLE)}"
+    would = "would help most" if best.seen else "may help most, but not for certain"
+    return f"{best.name[:1].upper()}{best.name[1:]} {would}: {format_change(best.gain)} throughput"
 
 
 def _add_memory(found: Sections, scenario: Scenario) -> None:

@@ -166,7 +166,7 @@ def report(
     notes = (*its.notes, *simulated.notes)
     write_report(
         its.results, target, notes=notes, labels=its.labels, plan=its.plan, measured=overlay, timeline=simulated.timeline,
-        sensitivity=simulated.sensitivity, learned=its.learned, title=title, force=force,
+        sensitivity=simulated.sensitivity, learned=its.learned, failures=its.failures, title=title, force=force,
     )  # fmt: skip
     unmatched = tuple(
         f"{measured}:{one.line}: {one.setting}: stands beside no prediction: {one.why}" for one in (overlay.unmatched if overlay else ())

@@ -38,6 +38,10 @@ function showState(state) {
     slider.value = String(state.at[key]);
     slider.setAttribute("aria-valuetext", words);
     document.getElementById("value-" + key).textContent = words;
+    // what none of those shown has is no matter of them; what the one in detail has not does not move it
+    const has = (curve) => pointsOf[curve].some((point) => place(key, point) >= 0);
+    slider.closest("label").hidden = !ticked(state).some(({ curve }) => has(curve));
+    slider.disabled = !has(state.focus);
   });
   Object.entries(FIELDS).forEach(([id, { read }]) =>
     inputs("#" + id).forEach((field) => {
@@ -62,12 +66,27 @@ function showLegends(view) {
 }
 
 function jobCards(point) {
-  const known = value("job_time_s", point) !== null,
-    cost = known && value("job_cost_usd", point) !== null ? `; ${shown("job_cost_usd", point)}` : "";
+  const known = value("job_time_s", point) !== null;
   return {
     job: known ? shown("job_time_s", point) : data.none,
-    "job-more": known ? `${interval("job_time_low_s", "job_time_high_s", point)}${cost}` : "no whole job here",
+    "job-more": known ? interval("job_time_low_s", "job_time_high_s", point) : "no whole job here",
   };
+}
+
+// of the whole job, of the training that a plan is for, or else of a million samples
+function costCard(point, priced) {
+  const hourly = `${shown("usd_per_hour", point)} an hour`;
+  if (document.getElementById("card-job") && value("job_cost_usd", point) !== null) {
+    return { cost: shown("job_cost_usd", point), hourly: `${interval("job_cost_low_usd", "job_cost_high_usd", point)}; ${hourly}` };
+  }
+  if (!priced) {
+    return { cost: "not known", hourly: "no price with a source" };
+  }
+  if (data.trained_samples) {
+    const [cost, low, high] = ["", "_low", "_high"].map((end) => written((value("usd_per_million_samples" + end, point) * data.trained_samples) / 1e6, "usd"));
+    return { cost, hourly: `${low} to ${high}; ${hourly}` };
+  }
+  return { cost: shown("usd_per_million_samples", point), hourly: `a million samples; ${hourly}` };
 }
 
 // the key figures of a point, by the card that shows them
@@ -79,8 +98,7 @@ function cardsOf(point) {
     interval: `samples/s; ${interval("throughput_low", "throughput_high", point)}`,
     efficiency: shown("scaling_efficiency", point),
     speedup: `${interval("scaling_efficiency_low", "scaling_efficiency_high", point)}; ${shown("speedup", point)} times one replica alone`,
-    cost: priced ? shown("usd_per_million_samples", point) : "not known",
-    hourly: priced ? `a million samples; ${shown("usd_per_hour", point)} an hour` : "no price with a source",
+    ...costCard(point, priced),
     step: shown("step_mean_s", point),
     p95: `95% below ${shown("step_p95_s", point)}`,
     limit: limit.charAt(0).toUpperCase() + limit.slice(1),
@@ -94,7 +112,7 @@ function showCards(view) {
     job = document.getElementById("card-job") ? { job: data.none, "job-more": none } : {},
     empty = { interval: none, speedup: none, hourly: none, p95: none, range: none, ...job };
   ["throughput", "efficiency", "cost", "step", "limit"].forEach((id) => Object.assign(empty, { [id]: data.none }));
-  const at = `at ${settingsText(view.state.at)}`,
+  const at = `at ${view.here < 0 ? settingsText(view.state.at) : pointSettings(view.here)}`,
     alone = keys.filter((_, key) => swept(key)).length < 2,
     where = view.here < 0 ? at : (alone ? "" : at + ": ") + value("placement", view.here);
   const cards = { name: view.name || "Nothing is chosen", where, ...(view.here < 0 ? empty : cardsOf(view.here)) };

@@ -58,12 +58,15 @@ function pointAt(curve, at) {
   return found === undefined ? -1 : found;
 }
 
+// the curves that are chosen
+function ticked(state) {
+  const chosen = ({ labels }) => groups.every((group, index) => !state.off[group.id].has(labels[index]));
+  return curves.map(({ name, labels }, curve) => ({ name, labels, curve })).filter(chosen);
+}
+
 // what a state shows: for each curve that is chosen its points over x, and the one at the sliders' values
 function viewOf(state) {
-  const ticked = ({ labels }) => groups.every((group, index) => !state.off[group.id].has(labels[index]));
-  const lines = curves
-    .map(({ name, labels }, curve) => ({ name, labels, curve }))
-    .filter(ticked)
+  const lines = ticked(state)
     .map(({ name, curve }) => {
       const points = line(curve, state.x, state.at);
       return { curve, name, points, flat: points.length > 0 && place(state.x, points[0]) < 0, chosen: pointAt(curve, state.at) };

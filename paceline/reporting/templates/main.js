@@ -2,7 +2,7 @@
 
 const still = JSON.parse(document.getElementById("figures").textContent);
 const overKey = [throughputFigure, efficiencyFigure, costFigure, staleMeanFigure, linkFigure, jobCostFigure];
-const here = [againstFigure, staleDistributionFigure, stepsHereFigure, stepsOverFigure, sensitivityFigure, busyFigure, jobFigure, jobSharesFigure, jobHereFigure];
+const here = [mapFigure, rankedFigure, againstFigure, staleDistributionFigure, stepsHereFigure, stepsOverFigure, sensitivityFigure, busyFigure, jobFigure, jobSharesFigure, jobHereFigure];
 const live = [...overKey, ...here].filter((figure) => plotElement(figure.id));
 const names = [...document.querySelectorAll(".plot")].map((plot) => plot.id.slice("figure-".length));
 const folded = [...document.querySelectorAll("details.folded")];
@@ -37,7 +37,21 @@ function drawOne(name) {
   }
   setHeight(figure);
   plot.setAttribute("aria-label", figure.describe(view));
-  return drawPlot(name, view.lines.length ? figure.draw(view, plot.clientWidth) : emptyFigure());
+  return drawPlot(name, view.lines.length ? figure.draw(view, plot.clientWidth) : emptyFigure()).then(() => hear(figure, plot));
+}
+
+// a figure in which one may click on what the sliders are to show
+function hear(figure, plot) {
+  if (figure.click && !plot.dataset.heard) {
+    plot.dataset.heard = "yes";
+    plot.on("plotly_click", ({ points: [point] }) => update(() => figure.click(view, point)));
+  }
+}
+
+function update(change) {
+  change(state);
+  keepInAddress(state);
+  show();
 }
 
 function inSight(name) {
@@ -115,11 +129,7 @@ function forPaper(paper) {
   redraw();
 }
 
-listen((change) => {
-  change(state);
-  keepInAddress(state);
-  show();
-});
+listen(update);
 window.addEventListener("hashchange", () => {
   state = stateFrom(window.location.hash);
   show();
@@ -132,6 +142,6 @@ folded.forEach((section) => section.addEventListener("toggle", () => section.ope
 followTheme(redraw, forPaper);
 
 show();
-drawOne("throughput").then(() => {
+drawOne(document.querySelector(".lead .plot").id.slice("figure-".length)).then(() => {
   performance.mark("first-figure");
 });

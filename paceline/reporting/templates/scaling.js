@@ -165,7 +165,7 @@ const efficiencyFigure = figureOverKey("efficiency", "scaling_efficiency", {
   what: "Scaling efficiency",
   title(view) {
     const best = extreme(view.chosen.map((each) => each.chosen), "scaling_efficiency");
-    return best === undefined ? "" : `With ${whereText(view)}, ${shown("scaling_efficiency", best)} of perfect scaling is left${whose(view, best)}`;
+    return best === undefined ? "" : `With ${whereText(view)}, scaling efficiency is ${shown("scaling_efficiency", best)}${whose(view, best)}`;
   },
   hover: rateText,
   ends: ["scaling_efficiency_low", "scaling_efficiency_high"],
