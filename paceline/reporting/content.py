@@ -15,7 +15,7 @@ from paceline.reporting.coordinates import Coordinates, coordinates_of, setting_
 from paceline.reporting.reproduce import Recipe, recipe_of
 from paceline.sentences import doubled_in_words
 from simulator.base.errors import ResultsError
-from simulator.base.text import clean, counted, format_number, format_seconds, format_share, format_usd, shortly_listed, written
+from simulator.base.text import clean, counted, format_number, format_seconds, format_share, format_usd, written
 from simulator.results.cost import placement_of, usd_per_hour, why_no_cost
 from simulator.results.results import Failure, Result
 from simulator.spec.figures import WARNINGS, Estimate, Warned
@@ -96,6 +96,8 @@ class Answer:
         Whether there is nothing to compare it with.
     of_each_batch
         Where those it is compared with train with other global batches: of each batch the fastest, its batch, name and throughput.
+    batch_swept
+        Whether a key says which batch each has.
     """
 
     index: int
@@ -105,17 +107,19 @@ class Answer:
     peak_name: str
     alone: bool
     of_each_batch: tuple[tuple[int, str, float], ...] = ()
+    batch_swept: bool = False
 
     @property
     def batches_in_words(self) -> str:
         """That its rivals train with other global batches, and which is the fastest with each; empty where they do not."""
         if not self.of_each_batch:
             return ""
-        best = [f"of {batch:,} {clean(name)} ({format_number(rate)} samples/s)" for batch, name, rate in self.of_each_batch]
-        return (
-            f"what is compared here trains with global batches of {self.of_each_batch[0][0]:,} to {self.of_each_batch[-1][0]:,} samples. "
-            f"The fastest with a batch {shortly_listed(best, 2)}"
-        )
+        smallest, *_, largest = self.of_each_batch
+        differ = f"global batches differ, {smallest[0]:,} to {largest[0]:,} samples, and with them what is learned"
+        if self.batch_swept:
+            return differ
+        batch, name, rate = smallest if smallest[0] != _global_batch(self.result) else largest
+        return f"{differ}. With {batch:,} the fastest is {clean(name)}: {format_number(rate)} samples/s"
 
 
 @dataclass(frozen=True)
@@ -333,7 +337,7 @@ def _where_to_stop(results: Sequence[Result], at: Coordinates, answer: Answer) -
     one, other = line[max(last - 1, 0)] if last == len(line) - 1 else line[last], line[min(last + 1, len(line) - 1)]
     step = f"from {one.ranks:,} to {other.ranks:,} brings {_more(compare(other, one).ratio)} for {_times(one, other)}"
     if last == len(line) - 1:
-        return f"not before {counted(other.ranks, thing)}, the most simulated: {step}"
+        return f"not before {counted(other.ranks, thing)}: {step}"
     return f"at {counted(one.ranks, thing)}: {step}"
 
 
@@ -352,7 +356,7 @@ def _times(one: Result, other: Result) -> str:
     """How many times the machines, or where these are as many the devices."""
     nodes, more = (placement_of(its.scenario).nodes for its in (one, other))
     things, times = ("machines", more / nodes) if more != nodes else ("devices", other.ranks / one.ranks)
-    return f"twice the {things}" if times == 2 else f"{format_number(times).removesuffix('.00')} times the {things}"
+    return f"twice the {things}" if times == 2 else f"{format_number(times, 2).removesuffix('.0')} times the {things}"
 
 
 def _jobs_to_stop_at(line: Sequence[Result]) -> str:
@@ -432,6 +436,7 @@ def answer_of(results: Sequence[Result], at: Coordinates, chosen: str | None = N
         peak_name=at.title_of(top) if elsewhere else "",
         alone=len(there) == 1,
         of_each_batch=_fastest_of_each_batch([(_global_batch(results[index]), at.title_of(index), rate(index)) for index in there]),
+        batch_swept=any("batch" in key.path and len(key.values) > 1 for key in at.keys),
     )
 
 

@@ -35,7 +35,7 @@ def test_every_figure_is_drawn_in_its_place(page: Page, report: Path, width: int
     page.open(report, width, height, theme)
     page.unfold()
     figures = page.run(FIGURES)
-    assert len(figures) == 12
+    assert len(figures) == 14
     for figure in figures:
         assert figure["drawn"] >= 1, figure
         assert figure["marks"] == figure["expected"] > 0, figure

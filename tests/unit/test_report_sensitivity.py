@@ -191,7 +191,7 @@ def test_halvings_are_valid_scenarios_and_undo_nothing_else() -> None:
     assert found["half batch"].batch == 5
 
 
-def test_the_tornado_draws_what_is_seen_opposites_together_the_largest_on_top() -> None:
+def test_the_tornado_draws_what_does_anything_opposites_together_the_largest_on_top() -> None:
     found = [
         Change("2x device", "a", 0.9, 0.7, 1.1, "compute", "device"),
         Change("half device", "b", -0.5, -0.6, -0.4, "compute", "device"),
@@ -201,9 +201,10 @@ def test_the_tornado_draws_what_is_seen_opposites_together_the_largest_on_top() 
         Change("mixed precision", "", None, None, None, "not known", "mixed precision"),
     ]
     drawn = sensitivity_figure(found)
-    assert [list(trace.x) for trace in drawn.data] == [[0.9], [-0.5], [0.3], [-0.2]]
-    assert [list(trace.y) for trace in drawn.data] == [[0], [1], [2], [3]]
-    assert list(drawn.layout.yaxis.ticktext) == ["2x device", "half device", "2x &lt;network&gt;", "half batch"]
-    assert [note.text for note in drawn.layout.annotations] == ["+90%", "−50%", "+30%", "−20%"]
+    assert [list(trace.x) for trace in drawn.data] == [[0.9], [-0.5], [0.3], [-0.2], [0.001]]
+    assert [list(trace.y) for trace in drawn.data] == [[0], [1], [2], [3], [4]]
+    assert list(drawn.layout.yaxis.ticktext) == ["2x device", "half device", "2x &lt;network&gt;", "half batch", "half latency"]
+    assert [note.text for note in drawn.layout.annotations] == ["+90%", "−50%", "+30%", "−20%", "+0.1%"]
+    assert [trace.marker.opacity < 1 for trace in drawn.data] == [False] * 4 + [True]  # pale: not certain
     assert drawn.data[0].error_x.array[0] == pytest.approx(0.2)
     assert "<network>" not in drawn.to_json()

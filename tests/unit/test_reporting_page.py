@@ -67,7 +67,7 @@ def embedded(page: str, name: str) -> dict[str, Any]:
 
 def summary_of(page: str) -> dict[str, str]:
     """What stands in the first screen: the answer, and what is said beside it under each heading."""
-    found = re.search(r'<div class="summary" id="summary">(.*?)</div>', page, flags=re.DOTALL)
+    found = re.search(r'<div class="first" id="summary">(.*?</dl>)\s*</div>', page, flags=re.DOTALL)
     assert found is not None
 
     def plain(markup: str) -> str:
@@ -91,7 +91,10 @@ def summary_of(page: str) -> dict[str, str]:
 )
 def test_the_first_screen_is_short_sentences_under_few_headings(results: list[Result]) -> None:
     summary = summary_of(page_of(results))
-    assert set(summary) <= {"answer", "How sure", "What limits it", "Take care", "Against the next", "Faster elsewhere", "Not counted"}
+    assert set(summary) <= {
+        "answer", "Not one training", "How sure", "Where to stop", "What limits it", "Take care", "Against the next", "Faster elsewhere",
+        "Not counted",
+    }  # fmt: skip
     for text in summary.values():
         assert text.endswith(".")
         assert all(len(sentence.split()) < 45 for sentence in re.split(r"[.!?] +(?=[A-Z])", text))
@@ -106,8 +109,8 @@ def test_the_summary_says_answer_confidence_and_bottleneck() -> None:
     )
     assert "3 variants on ethernet-10g, 1 to 256 replicas, weak scaling: each replica keeps its batch of 32 samples." in text_of(page)
     assert summary["Against the next"].startswith("It is faster than ")
-    assert summary["Against the next"].endswith("; 1 more was slower on average.")
-    assert summary["How sure"] == "Nine of ten real runs should reach 261,000 to 453,000 samples/s (the 90% prediction interval)."
+    assert summary["Against the next"].endswith("; one other is slower on average.")
+    assert summary["How sure"] == "Throughput should fall between 261,000 and 453,000 samples/s in nine of ten real runs."
     assert summary["Take care"].startswith("15 of 27 results, this one among them, lie beyond what was measured (drawn hollow).")
     assert "The figures of the network (ethernet-10g) are assumed, not measured." in summary["Take care"]
     assert summary["What limits it"] == (
@@ -131,14 +134,50 @@ def test_the_summary_names_the_change_that_gains_most_and_no_part_of_the_cluster
         Change("mixed precision", "", None, None, None, "not known", "mixed precision"),
     )
     limit = summary_of(page_of(sweep(), sensitivity=changes))["What limits it"]
-    assert limit.endswith(" Of the changes tried one at a time, 2x network helps most: 25% more samples/s (20% to 30%).")
+    assert limit.endswith(" Of the changes tried one at a time, 2x network helps most: throughput +25% (+20% to +30%).")
     limit = summary_of(page_of(sweep(), sensitivity=changes[:1]))["What limits it"]
-    assert limit.endswith(" None of the changes tried one at a time brings more than 2%.")
+    assert limit.endswith(" None of the changes tried one at a time brings more than 1.0%.")
     (result,) = sweep((ASYNC,), (4,))
     bound = Bottleneck(name="server-network", text="'server node 0 in' carries 96% of what it can.")
     limit = summary_of(page_of([result.model_copy(update={"bottleneck": bound})]))["What limits it"]
     assert limit.startswith("The network links of the parameter servers, the busiest in use 96% of the time;")
     assert "node 0" not in limit
+
+
+def test_what_may_help_is_named_though_it_is_not_certain() -> None:
+    certain = Change("2x network", "b", 0.25, 0.2, 0.3, "compute", "network")
+    large = Change("2x batch", "c", 0.85, -0.1, 1.6, "compute", "batch")
+    said = " Of the changes tried one at a time, 2x network helps most: throughput +25% (+20% to +30%)."
+    limit = summary_of(page_of(sweep(), sensitivity=(certain, large)))["What limits it"]
+    assert limit.endswith(f"{said} 2x batch +85% (−10% to +160%) may help more, but not for certain.")
+    limit = summary_of(page_of(sweep(), sensitivity=(large,)))["What limits it"]
+    assert limit.endswith(" No change that was tried helps for certain; 2x batch +85% (−10% to +160%) may.")
+
+
+def test_the_summary_says_where_to_stop() -> None:
+    """Each row of the sweep is four times the devices; a step pays that brings at least half of what it adds."""
+    summary = summary_of(page_of(sweep((RING,), (1, 4, 16, 64))))
+    first, *_, last = sweep((RING,), (1, 4, 16, 64))
+    assert last.throughput_samples_per_s.mean > 32 * first.throughput_samples_per_s.mean
+    assert summary["Where to stop"].startswith("Not before 64 replicas: from 16 to 64 brings ")
+    assert summary["Where to stop"].endswith(" more for 4 times the machines.")
+    slow = sweep((ASYNC,), (1, 2, 4, 8, 16, 32, 64, 128, 256))
+    assert re.match(r"At \d+ replicas: from \d+ to \d+ brings ", summary_of(page_of(slow))["Where to stop"])
+
+
+def test_the_answer_is_where_all_strategies_have_results() -> None:
+    results = [*sweep((RING,), (1, 4)), *sweep((ASYNC,), (1, 4, 16))]
+    summary = summary_of(page_of(results))
+    assert summary["answer"].startswith("Async PS, 4 servers is the fastest on average with 4 replicas")
+    assert "comes from Async PS, 4 servers with 16 replicas" in summary["Against the next"]
+
+
+def test_different_global_batches_are_said_first() -> None:
+    results = [*sweep((RING,), (4,)), *sweep((ASYNC,), (4,), workload={"batch_per_replica": 8})]
+    summary = summary_of(page_of(results))
+    assert list(summary)[:2] == ["answer", "Not one training"]
+    assert "(128 samples a step)" in summary["answer"]
+    assert summary["Not one training"].startswith("Global batches differ, 32 to 128 samples, and with them what is learned. With 32 the fastest is Async PS")
 
 
 def test_the_summary_says_in_how_many_runs_the_answer_beats_the_next() -> None:
@@ -365,7 +404,7 @@ def test_a_plan_without_sentences_is_summed_up_from_its_facts() -> None:
         "Ring on 8 (weak scaling, 8 replicas on 8 nodes) is the cheapest that reaches 1,000,000,000 samples in 12 h. "
         "It trains 18,000 samples/s."
     )
-    assert summary["How sure"].startswith("97% of real runs should reach the goal. Nine of ten real runs should reach 17,300 to")
+    assert summary["How sure"].startswith("97% of real runs should reach the goal. Throughput should fall between 17,300 and")
     assert "15 of 27 results lie beyond what was measured" in summary["Take care"]
     missed = plan.model_copy(update={"feasible": False})
     answer = summary_of(page_of(results, plan=missed))["answer"]
