@@ -54,9 +54,9 @@ def test_every_figure_is_drawn_in_its_place(page: Page, report: Path, width: int
 @EVERY_SCREEN
 def test_the_first_screen_holds_the_answer(page: Page, report: Path, width: int, height: int, theme: str) -> None:
     page.open(report, width, height, theme)
-    assert page.run(BEYOND_FIRST_SCREEN, ".answer, .said dt.care") == []
+    assert page.run(BEYOND_FIRST_SCREEN, ".answer, .said dt.care, .lead figcaption") == []
     if width > 390:
-        assert page.run(BEYOND_FIRST_SCREEN, ".said dd, .card") == []
+        assert page.run(BEYOND_FIRST_SCREEN, ".answer, .care, .lead .plot") == []
 
 
 def test_titles_say_what_is_seen_and_follow_the_sliders(page: Page, report: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import WebDriverWait
 from support.pages import Page
 from support.results import RATES, STRATEGIES, grid, sweep
 
@@ -314,3 +315,32 @@ def test_key_figures_say_how_they_stand_to_the_calibration(
     results = sweep(STRATEGIES[:1], workers, workload={"calibrated": calibrated})
     page.open(write_report(results, tmp_path / "report.html"))
     assert page.run("return document.getElementById('card-range').textContent") == told
+
+
+def test_a_cell_of_the_map_takes_the_sliders_there(page: Page, report: Path) -> None:
+    page.again(report)
+    held = page.run("return JSON.parse(document.getElementById('points').textContent).map")
+    rows, columns = held["rows"], held["columns"]
+    assert {rows["name"], columns["name"]} <= {"Replicas", "Servers", "Batch of a replica", "Network bandwidth"}
+    page.run("""
+        const plot = document.getElementById('figure-map');
+        plot.emit('plotly_click', {points: [{x: 0, y: 0}]});
+    """)
+    page.settled()
+    stand = page.run("return document.getElementById('where').textContent")
+    assert rows["told"][0] in stand
+    assert columns["told"][0] in stand
+    assert page.complaints() == []
+
+
+def test_the_contents_lead_to_each_section(page: Page, report: Path) -> None:
+    page.open(report, 1440, 900)
+    before = page.run("return window.location.hash")
+    names = page.run("return [...document.querySelectorAll('#contents button')].map(item => item.textContent)")
+    assert names[:2] == ["How it scales", "What it costs"]
+    assert "Calibration" in names
+    page.run("[...document.querySelectorAll('#contents button')].find(item => item.textContent === 'Calibration').click()")
+    inside = "const box = document.activeElement.getBoundingClientRect(); return box.top >= 0 && box.bottom <= window.innerHeight"
+    WebDriverWait(page.driver, 10).until(lambda _: page.run(inside))
+    assert page.run("return document.activeElement.textContent") == "Calibration"
+    assert page.run("return window.location.hash") == before

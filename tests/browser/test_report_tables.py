@@ -114,7 +114,7 @@ def test_the_script_compares_run_by_run_as_the_library_does(page: Page, report: 
     rows = {row["Against"]: row for row in page.table("against")}
     assert len(rows) == 2
     for mode in ("sync", "async"):
-        row, expected = rows[f"Parameter server, {mode}"], compare(ring, here["parameter-server", mode])
+        row, expected = rows[f"{mode.capitalize()} PS"], compare(ring, here["parameter-server", mode])
         shown = [1 + row[name] for name in ("Faster by", "Low", "High")]
         assert shown == pytest.approx([expected.ratio.mean, expected.ratio.low, expected.ratio.high], rel=1e-5)
         assert (row["Faster in runs"], row["Of runs"]) == (expected.wins, 19)
@@ -168,7 +168,7 @@ def test_few_runs_have_a_normal_interval_and_other_seeds_are_no_pairs(page: Page
     """)
     page.settled()
     rows = page.table("against")
-    for result, mode in ((sync, " sync"), (other, "async")):
+    for result, mode in ((sync, "Sync"), (other, "Async")):
         (row,) = [row for row in rows if mode in row["Against"]]
         expected = compare(ring, result)
         assert expected.runs == (5 if result is sync else 0)

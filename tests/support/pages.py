@@ -17,7 +17,7 @@ FIGURES = """
 return [...document.querySelectorAll('.plot')].map(plot => ({
   id: plot.id,
   drawn: plot.querySelectorAll('svg.main-svg').length,
-  marks: plot.querySelectorAll('.scatterlayer .trace, .barlayer .trace').length,
+  marks: plot.querySelectorAll('.scatterlayer .trace, .barlayer .trace, .heatmaplayer .hm').length,
   expected: plot.data.length,
   label: plot.getAttribute('aria-label'),
   width: plot.querySelector('svg.main-svg').getBoundingClientRect().width,

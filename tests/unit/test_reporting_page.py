@@ -358,6 +358,7 @@ def test_sections_stand_in_order() -> None:
     results = sweep(cluster={"price": PRICE})
     found = re.findall(r"<h2[^>]*>(.*?)</h2>", page_of(results, **extras("some text", results)))
     assert found == [
+        "The answer",
         "Key figures",
         "The plan",
         "What is shown",
