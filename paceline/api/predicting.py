@@ -649,6 +649,7 @@ def report(
         Sequence[Literal["png", "svg"]], MustBe("a list of 'png' and 'svg'"), Typed("--format", metavar="png,svg", reads="text")
     ] = ("png", "svg"),
     tables: Annotated[Folder | None, Typed(metavar="DIR")] = None,
+    card: Annotated[File | None, Typed(metavar="FILE.svg")] = None,
     what_ifs: Annotated[bool, Typed("--simulate/--no-simulate")] = True,
     jobs: Jobs = 0,
     force: Force = False,
@@ -686,6 +687,8 @@ def report(
         Formats of the images; needs ``figures``.
     tables
         Also write each table as a CSV file into this folder, in place of tables of the same name and heading.
+    card
+        Also write the answer as one picture (SVG) for a message or a wiki: throughput, interval, where to stop, cost, one caveat.
     what_ifs
         Whether to simulate the answer again, which takes some seconds, for a timeline and for what changes would bring.
     jobs
@@ -724,8 +727,8 @@ def report(
     return write(
         source, path_of(out), plan=Path(plan) if isinstance(plan, str) else plan,
         learned=Path(learned) if isinstance(learned, str) else learned, title=title, measured=path_of(measured),
-        what_ifs=what_ifs, figures=path_of(figures), formats=tuple(formats), tables=path_of(tables), force=force, jobs=jobs,
-        progress=progress,
+        what_ifs=what_ifs, figures=path_of(figures), formats=tuple(formats), tables=path_of(tables), card=path_of(card),
+        force=force, jobs=jobs, progress=progress,
     )  # fmt: skip
 
 

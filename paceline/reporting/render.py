@@ -88,7 +88,7 @@ if TYPE_CHECKING:
     from paceline.reporting.pieces import Kind
     from paceline.reporting.timeline import Timeline
 
-__all__ = ["GENERATOR", "REPORT", "SCRIPTS", "Sections", "environment", "figure_names", "render", "sections_of", "write_report"]
+__all__ = ["GENERATOR", "REPORT", "SCRIPTS", "Sections", "cares_of", "environment", "figure_names", "render", "sections_of", "write_report"]
 
 GENERATOR = '<meta name="generator" content="Paceline">'
 """What tells a report of ours from any other file."""
@@ -249,11 +249,7 @@ def render(report: Content) -> str:
             nodes=f"{nodes:,} node{'' if nodes == 1 else 's'}",
             million=million.mean if (million := usd_per_million_samples(report.answer.result)) is not None else None,
             asked=report.request.text,
-            cares=report.trust.cares(
-                answer_beyond=report.answer.result.extrapolated,
-                beyond_said=report.plan is not None and bool(report.plan.sentences),
-                workloads=len(report.workloads),
-            ),
+            cares=cares_of(report),
             left_out=left_out(report.answer.result.scenario),
             limit=limit_in_words(report.answer.result),
             variance=variance_in_words(report.answer.result),
@@ -267,6 +263,15 @@ def render(report: Content) -> str:
             plotly=Markup(get_plotlyjs()),  # noqa: S704
             generator=Markup(GENERATOR),  # noqa: S704
         )
+    )
+
+
+def cares_of(report: Content) -> list[str]:
+    """What a reader must know before anything is built on the numbers, each a sentence without its end."""
+    return report.trust.cares(
+        answer_beyond=report.answer.result.extrapolated,
+        beyond_said=report.plan is not None and bool(report.plan.sentences),
+        workloads=len(report.workloads),
     )
 
 

@@ -14,15 +14,17 @@ from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from paceline.learning.learned import Learned, is_learned, read_learned
 from paceline.planning.answer import Plan, read_plan
+from paceline.reporting.card import CARD, render_card
+from paceline.reporting.content import content_of
 from paceline.reporting.exporting import Format, check_browser, check_images, export_figures
 from paceline.reporting.measured import overlay_of
-from paceline.reporting.render import REPORT, write_report
+from paceline.reporting.render import REPORT, render
 from paceline.reporting.simulated import SimulatedSections, simulated_sections
 from paceline.reporting.tables import SIMULATED_TABLES, check_tables, tables_of, write_tables
 from paceline.sentences import doubled_in_words
 from paceline.sweeping import ResultsFile, Sweep
 from simulator.base.errors import InputError, SimulationError
-from simulator.base.outputs import Output
+from simulator.base.outputs import Output, check_apart
 from simulator.base.short import Short
 from simulator.base.spec import Spec
 from simulator.base.table import Row, Table, frame_of
@@ -60,6 +62,8 @@ class Report(Short):
         CSV files that were written besides.
     figures
         Images that were written besides.
+    card
+        The answer as one picture, where one was asked for.
     outcomes
         What it shows.
     """
@@ -72,6 +76,7 @@ class Report(Short):
     unmatched: tuple[str, ...] = ()
     tables: tuple[Path, ...] = ()
     figures: tuple[Path, ...] = ()
+    card: Path | None = None
     outcomes: Sequence[Outcome] = field(default=(), repr=False)
 
     def _in_short(self) -> Iterator[str]:
@@ -144,6 +149,7 @@ def report(
     figures: Path | None = None,
     formats: Sequence[Format] = ("png", "svg"),
     tables: Path | None = None,
+    card: Path | None = None,
     force: bool = False,
     jobs: int = 0,
     progress: Progress | None = None,
@@ -155,6 +161,8 @@ def report(
     overlay = overlay_of(measured, its.results, its.labels) if measured is not None else None
     reads = [path for path in (measured, plan, learned) if isinstance(path, Path)]
     target = _target(its.files, out, force=force, reads=reads)
+    check_apart([("`out`", target), ("`card`", card)])
+    picture = Output(card, CARD, force=force, argument="card", reads=[*its.files, *reads]) if card is not None else None
     if figures is not None:
         check_browser()
         check_images(figures, formats, force=force)
@@ -164,14 +172,17 @@ def report(
         outputs = check_tables([*known, *(SIMULATED_TABLES if what_ifs else ())], tables, force=force, reads=[*its.files, *reads])
     simulated = _simulated(its, jobs, progress) if what_ifs and its.results else SimulatedSections()
     notes = (*its.notes, *simulated.notes)
-    write_report(
-        its.results, target, notes=notes, labels=its.labels, plan=its.plan, measured=overlay, timeline=simulated.timeline,
-        sensitivity=simulated.sensitivity, learned=its.learned, failures=its.failures, title=title, force=force,
+    arranged = content_of(
+        its.results, notes=notes, labels=its.labels, plan=its.plan, measured=overlay, timeline=simulated.timeline,
+        sensitivity=simulated.sensitivity, learned=its.learned, failures=its.failures, title=title,
     )  # fmt: skip
+    Output(target, REPORT, force=force).write(render(arranged))
+    if picture is not None:
+        picture.write(render_card(arranged))
     unmatched = tuple(
         f"{measured}:{one.line}: {one.setting}: stands beside no prediction: {one.why}" for one in (overlay.unmatched if overlay else ())
     )
-    done = Report(target, target.stat().st_size, notes, unmatched, outcomes=(*its.results, *its.failures))
+    done = Report(target, target.stat().st_size, notes, unmatched, card=card, outcomes=(*its.results, *its.failures))
     if simulated.stopped is not None:
         raise StoppedReport(done) from simulated.stopped
     written: tuple[Path, ...] = ()

@@ -177,7 +177,9 @@ def test_different_global_batches_are_said_first() -> None:
     summary = summary_of(page_of(results))
     assert list(summary)[:2] == ["answer", "Not one training"]
     assert "(128 samples a step)" in summary["answer"]
-    assert summary["Not one training"].startswith("Global batches differ, 32 to 128 samples, and with them what is learned. With 32 the fastest is Async PS")
+    assert summary["Not one training"].startswith(
+        "Global batches differ, 32 to 128 samples, and with them what is learned. With 32 the fastest is Async PS"
+    )
 
 
 def test_the_summary_says_in_how_many_runs_the_answer_beats_the_next() -> None:

@@ -49,6 +49,8 @@ def report(
     for text in (*written.notes, *written.unmatched):
         note(text)
     note(f"Wrote {written.path}")
+    if written.card is not None:
+        note(f"Wrote {written.card}")
     if stopped is not None:
         raise StoppedError(str(stopped))
     if "tables" in given:
@@ -95,4 +97,5 @@ def _as_data(written: Report) -> dict[str, object]:
     results = sum(isinstance(outcome, Result) for outcome in written.outcomes)
     data: dict[str, object] = {"report": str(written.path), "results": results, "notes": list(written.notes), "bytes": written.bytes}
     files = {"tables": written.tables, "figures": written.figures}
+    data |= {"card": str(written.card)} if written.card is not None else {}
     return data | {name: [str(file) for file in its] for name, its in files.items() if its}
