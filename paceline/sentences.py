@@ -157,7 +157,7 @@ def goal_in_words(goal: Goal) -> str:
 def staleness_in_words(result: Result) -> str:
     """How old gradients are; nothing where none is."""
     stale = result.staleness
-    return f"gradients {written(stale.mean, 'number')} updates old on average (p95 {stale.p95})" if stale.max else ""
+    return f"gradients {written(stale.mean, 'updates')} updates old on average (p95 {stale.p95})" if stale.max else ""
 
 
 def memory_in_words(found: Memory) -> list[str]:

@@ -22,7 +22,7 @@ from paceline.planning.answer import (
 )
 from paceline.sentences import nodes_beyond
 from simulator.base.table import Cell, Column, Table
-from simulator.base.text import format_number
+from simulator.base.text import written
 from simulator.results.rows import COLUMNS
 from simulator.spec.figures import Estimate
 
@@ -315,4 +315,4 @@ def _training(candidate: Candidate) -> tuple[Cell, Cell, Cell]:
 def _staleness(candidate: Candidate) -> str | None:
     """Mean and 95th percentile; nothing where no gradient is stale."""
     stale = candidate.result.staleness
-    return f"{format_number(stale.mean)}, p95 {format_number(stale.p95)}" if stale.max else None
+    return f"{written(stale.mean, 'updates')}, p95 {stale.p95:,}" if stale.max else None

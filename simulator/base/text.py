@@ -179,8 +179,8 @@ class Format:
 
 
 _NUMBER = Format(whole=False)
-_UPDATES = Format(most_places=2)
-_SECONDS = Format(_TIMES, unit="s")
+_UPDATES = Format(most_places=2, keeps_zeros=False)
+_SECONDS = Format(_TIMES, least=1e-11, unit="s")
 _BYTES = Format(_SIZES, keeps_zeros=False, unit="bytes")
 _RATE = Format(_RATES, keeps_zeros=False, unit="bytes/s")
 _SHARE = Format(((0.01, "%"),), digits=2, most_places=1, unit="share")
@@ -210,7 +210,7 @@ FORMATS: Mapping[Kind, Format] = {
     "usd": _USD,
     "hourly": replace(_USD, digits=5, whole_from=1e15),
     "setting": Format(digits=6, keeps_zeros=False),
-    "setting_s": replace(_SECONDS, digits=6, keeps_zeros=False),
+    "setting_s": replace(_SECONDS, digits=6, keeps_zeros=False, least=0.0),
     "setting_bytes": replace(_BYTES, digits=6),
     "setting_rate": replace(_RATE, digits=6),
 }

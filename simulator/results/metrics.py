@@ -163,7 +163,7 @@ def _linear(scenario: Resolved, alone: Sequence[Window]) -> float:
     if not scenario.servers:
         return speeds
     step_s = math.fsum(its.window_s for its in alone) / sum(its.steps for its in alone)
-    return speeds * step_s / max(step_s - load.apply_s, _SHORTEST_S)
+    return float(speeds * step_s / max(step_s - load.apply_s, _SHORTEST_S))
 
 
 def applied_to_runs(scenario: Resolved, runs: Sequence[Measured]) -> AppliedDiscrepancy | None:

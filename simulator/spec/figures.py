@@ -261,7 +261,8 @@ class JobOutcome(Terse):
         description="share of the time of each in which steps are made, whether their work lasts or not; left out: no fault came",
     )
     goodput: Estimate = Field(
-        description="share of the time in which steps were made that are kept, at full strength: of all runs together, and the interval of one run's"
+        description="share of the time in which steps were made that are kept, at full strength: of all runs together, "
+        "and the interval of one run's"
     )
     parts_s: JobParts = Field(description="where the time goes")
     each_epoch: tuple[Epoch, ...] = Field(default=(), description="epoch by epoch, without faults; those that are alike once")
