@@ -572,11 +572,10 @@ class Hybrid(Strategy):
     def held(self, setup: Setup) -> tuple[tuple[Held, ...], ...]:
         """Of each stage its chunks."""
         chunks = self.chunks_of(setup)
-        orders = passes(self.schedule, self.pipeline, setup.training.micro_batches, self.chunks)
         found = []
-        for stage, order in enumerate(orders):
+        for stage, moments in enumerate(in_flight(self.schedule, self.pipeline, setup.training.micro_batches, self.chunks)):
             delay = self.delays[stage]
-            flying = zip(*in_flight(order, self.chunks), strict=True)
+            flying = zip(*moments, strict=True)
             found.append(
                 tuple(
                     chunk._replace(in_flight=tuple(count + delay for count in its), versions=1 + delay)
