@@ -310,7 +310,8 @@ def _refused_by_memory(line: Line, texts: Mapping[int, str]) -> Refused:
 
 def _memory_notes(space: Space) -> list[str]:
     """Whose memory could not be checked, and why."""
-    scenarios = (line.first for line in space.lines)
+    # of a family one tells for all: they have the same layers on the same devices
+    scenarios = {id(line.family or line): line.first for line in space.lines}.values()
     reasons = dict.fromkeys(reason for scenario in scenarios if (reason := not_checked(resolve(scenario))) is not None)
     return [f"whether a batch fits into the devices' memory was not checked: {'; '.join(reasons)}"] if reasons else []
 
