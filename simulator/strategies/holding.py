@@ -118,7 +118,8 @@ class Model:
     __slots__ = ("layers", "variables")
 
     def __init__(self, load: Workload | Model) -> None:
-        self.layers, self.variables = load.layers, load.variables
+        self.layers: tuple[Layer, ...] = load.layers
+        self.variables: tuple[Variable, ...] = load.variables
 
     def __hash__(self) -> int:
         return hash((id(self.layers), id(self.variables)))

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -525,7 +525,7 @@ class Hybrid(Strategy):
         between = {part.first for part in whole.parts[1:]}
         among_tensors = tensor_groups(self.apart_on or setup.cluster, self.tensor)
 
-        @lru_cache(maxsize=None)  # of parts that every micro-batch goes through
+        @cache  # of parts that every micro-batch goes through
         def exchange_s(part: Part, forward: bool) -> float:
             """What a pass of a part exchanges; what another stage hands it comes in pieces, one to each of those that split tensors."""
             its = part.forward if forward else part.backward
