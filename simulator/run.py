@@ -14,6 +14,7 @@ from functools import lru_cache, partial
 
 from simulator.base.errors import InputError, SimulationError
 from simulator.base.records import Observer
+from simulator.base.spec import canonical
 from simulator.effort import check_memory
 from simulator.engine.choosing import Engine, engine_for, likely_engine
 from simulator.engine.recorder import Measured
@@ -167,7 +168,8 @@ class _SingleReplica:
         unused = ("intra_node",) if reads else ("inter_node", "intra_node")
         links = {name: getattr(cluster, name).model_copy(update=_NO_LINK) for name in unused}
         self.scenario = scenario.model_copy(update={"cluster": cluster.model_copy(update=links)})
-        self._content = hashlib.sha256(self.scenario.model_dump_json().encode()).digest()
+        text = self.scenario.model_dump_json(exclude={"workload"}) + canonical(self.scenario.workload)
+        self._content = hashlib.sha256(text.encode()).digest()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _SingleReplica) and self._content == other._content

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from simulator.base.short import Short
-from simulator.base.spec import Seconds, Terse
+from simulator.base.spec import Seconds, Terse, canonical
 from simulator.base.text import counted, listed
 from simulator.base.validation_errors import is_valid
 from simulator.spec.cluster import Cluster
@@ -336,10 +336,12 @@ class Scenario(Short, Terse):
     @cached_property
     def hash(self) -> str:
         """Content hash: scenarios that are equal but for how they are simulated, and only they, have it in common."""
-        content = self.model_dump(mode="json")
+        content = self.model_dump(mode="json", exclude={"workload", "cluster"})
         content["run"] = {key: value for key, value in content["run"].items() if key not in HOW_SIMULATED}
-        canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+        texts = {key: json.dumps(value, sort_keys=True, separators=(",", ":")) for key, value in content.items()}
+        texts |= {"workload": canonical(self.workload), "cluster": canonical(self.cluster)}
+        text = ",".join(f'"{key}":{texts[key]}' for key in sorted(texts))
+        return hashlib.sha256(f"{{{text}}}".encode()).hexdigest()[:16]
 
 
 def _check(scenario: Scenario) -> None:

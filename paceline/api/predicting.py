@@ -435,7 +435,7 @@ def plan(
     jobs: Jobs = 0,
     backend: Backend = "local",
     scheduler: Scheduler = None,
-    progress: Progress = None,
+    progress: Stages = None,
     agree: Asking = None,
 ) -> Plan:
     """Find the cheapest, fastest or smallest configuration that reaches a goal.
@@ -503,8 +503,11 @@ def plan(
         The plan takes the place of an earlier one; :func:`report` takes both files.
     force
         Replace ``out`` and the files beside it, whatever they are; results of this plan are kept.
-    jobs, backend, scheduler, progress, agree
+    jobs, backend, scheduler, agree
         As for :func:`sweep`.
+    progress
+        Called with what is done, what there is in all, and what is counted: "configurations" that are made, "bounds" by which they are
+        discarded, then "scenarios" that are simulated, of which there are more as the search goes on.
 
     Returns
     -------
@@ -548,6 +551,7 @@ def plan(
     space = space_of(
         scenario, settings=length.settings, clusters=clusters, over=axes_of(over or {}), strategies=strategies, workers=workers,
         servers=servers, scaling=scaling, batches=batches, runs_on=runs_on, prices=parse_prices(prices),
+        progress=None if progress is None else lambda done, total: progress(done, total, "configurations"),
     )  # fmt: skip
     agree_to_plan(space.searched_together, agree, jobs=jobs)
     answer = search(space, goal, out=file, jobs=jobs, backend=backend, scheduler=scheduler, force=force, progress=progress)

@@ -216,18 +216,21 @@ class Counted:
     Parameters
     ----------
     advance
-        Called with results done and in all.
+        Called with results done and in all, and of work of several parts also with what is counted.
     out
         The file that each result is in as soon as it is done.
+    of
+        Of work of several parts the one whose results these are.
     """
 
-    def __init__(self, advance: Callable[[int, int], None], out: Path | None) -> None:
-        self._advance, self._out, self._done, self._total = advance, out, 0, 0
+    def __init__(self, advance: Callable[..., None], out: Path | None, of: str = "") -> None:
+        self._advance, self._out, self._of, self._done, self._total = advance, out, of, 0, 0
 
-    def __call__(self, done: int, total: int) -> None:
+    def __call__(self, done: int, total: int, *what: str) -> None:
         """Note results done and in all, and pass them on."""
-        self._done, self._total = done, total
-        self._advance(done, total)
+        if self._of in ("", *what):
+            self._done, self._total = done, total
+        self._advance(done, total, *what)
 
     def kept(self) -> str:
         """What is kept if the command is stopped now; "" where nothing would have been, or is known yet."""

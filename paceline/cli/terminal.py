@@ -64,17 +64,17 @@ def show_json(data: Any) -> None:
 
 
 @contextmanager
-def progress_bar(title: str) -> Iterator[Advance]:
+def progress_bar(title: str, *, at_once: bool = False) -> Iterator[Advance]:
     """Progress on stderr with the time left; call what it gives with work done and work in all.
 
-    A bar where stderr is a terminal; else a line now and then, so that a log shows life. What
+    A bar where stderr is a terminal; else a line now and then, so that a log shows life, ``at_once`` also the first time. What
     was done before the first call does not count towards the time left.
     """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     shown = printer(stderr=True)
     if not shown.is_terminal:
-        yield _progress_lines(title)
+        yield _progress_lines(title, at_once=at_once)
         return
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()
     bar = Progress(*columns, console=shown, transient=True, speed_estimate_period=_SPEED_OVER_S)
@@ -101,22 +101,22 @@ _EVERY_S = 30.0
 
 
 @contextmanager
-def stages_bar() -> Iterator[Callable[[int, int, str], None]]:
-    """Progress of work of several parts: a bar for each, titled by what is counted."""
+def stages_bar(*, at_once: bool = False) -> Iterator[Callable[[int, int, str], None]]:
+    """Progress of work of several parts: a bar for each, titled by what is counted; ``at_once`` as of :func:`progress_bar`."""
     bars: dict[str, Advance] = {}
     with ExitStack() as shown:
 
         def advance(done: int, total: int, what: str) -> None:
             if what not in bars:
                 shown.close()
-                bars[what] = shown.enter_context(progress_bar(what))
+                bars[what] = shown.enter_context(progress_bar(what, at_once=at_once))
             bars[what](done, total)
 
         yield advance
 
 
-def _progress_lines(title: str) -> Advance:
-    """Progress in lines, at most one each half minute."""
+def _progress_lines(title: str, *, at_once: bool) -> Advance:
+    """Progress in lines, at most one each half minute; ``at_once``: one when it begins."""
     first: tuple[float, float] | None = None
     shown_s = 0.0
 
@@ -125,6 +125,8 @@ def _progress_lines(title: str) -> Advance:
         now_s = time.monotonic()
         if first is None:
             first, shown_s = (now_s, done), now_s
+            if at_once:
+                note(f"{title}: {_count(done)} of {total:,}")
         elif now_s - shown_s >= _EVERY_S:
             begun_s, before = first
             left = f", about {format_rough_seconds((now_s - begun_s) / (done - before) * (total - done))} left" if done > before else ""

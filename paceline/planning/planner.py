@@ -7,7 +7,7 @@ configurations are searched and ranked is in search.py and judging.py, what is s
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -60,7 +60,7 @@ def plan(
     backend: Backend = "local",
     scheduler: str | None = None,
     force: bool = False,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Callable[[int, int, str], None] | None = None,
 ) -> Plan:
     """Find the configuration that reaches a goal best.
 
@@ -77,7 +77,8 @@ def plan(
     force
         Begin anew if ``out`` holds something else.
     progress
-        Called with scenarios done and asked for so far.
+        Called with what is done, what there is in all, and what is counted: "bounds" of lines, then "scenarios" that were asked for so
+        far.
 
     Returns
     -------
@@ -98,11 +99,12 @@ def plan(
     _check_confidence(space, goal)
     device_notes = check_devices((line.first for line in space.lines), space.base_name)
     judge = Judge(goal)
+    tell = progress if progress is not None else _silent
     with ExitStack() as stack:
         file = stack.enter_context(Journal(out, force=force)) if out is not None else None
         runner = stack.enter_context(Runner(jobs=jobs, backend=backend, scheduler=scheduler))
-        simulations = Simulations(runner, file, force=force, progress=progress)
-        search = Search([judge.points(line) for line in space.lines], judge, simulations)
+        simulations = Simulations(runner, file, force=force, progress=lambda done, total: tell(done, total, "scenarios"))
+        search = Search(list(_with_bounds(space, judge, lambda done, total: tell(done, total, "bounds"))), judge, simulations)
         search.run()
         counted = [_simulated(search.points)]
 
@@ -176,6 +178,17 @@ def plan(
     ]
     worded = {"sentences": sentences_of(answer, chosen), "notes": tuple(dict.fromkeys(notes))}
     return answer.model_copy(update=worded)
+
+
+def _silent(done: int, total: int, what: str) -> None:
+    """Tell nobody."""
+
+
+def _with_bounds(space: Space, judge: Judge, progress: Callable[[int, int], None]) -> Iterator[list[Point]]:
+    """The points of each line, which of thousands of ways to cut a model take some seconds."""
+    for number, line in enumerate(space.lines):
+        progress(number, len(space.lines))
+        yield judge.points(line)
 
 
 def _on(cluster: str, line: Line) -> bool:
@@ -310,7 +323,8 @@ def _refused_by_memory(line: Line, texts: Mapping[int, str]) -> Refused:
 
 def _memory_notes(space: Space) -> list[str]:
     """Whose memory could not be checked, and why."""
-    scenarios = (line.first for line in space.lines)
+    # of a family one tells for all: they have the same layers on the same devices
+    scenarios = {id(line.family or line): line.first for line in space.lines}.values()
     reasons = dict.fromkeys(reason for scenario in scenarios if (reason := not_checked(resolve(scenario))) is not None)
     return [f"whether a batch fits into the devices' memory was not checked: {'; '.join(reasons)}"] if reasons else []
 

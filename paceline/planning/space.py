@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -214,6 +214,7 @@ def space_of(
     runs_on: Sequence[str] = (),
     prices: Prices | None = None,
     machines: Sequence[int] | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Space:
     """Every configuration that the ranges name, validated.
 
@@ -243,6 +244,8 @@ def space_of(
         Of clusters by name. Where there are several clusters, a price among the settings holds for those that have none.
     machines
         Numbers of machines, in place of those of workers: servers and a client with machines of their own are among them.
+    progress
+        Called with how many of the configurations that the ranges name have been made, and how many they name.
 
     Raises
     ------
@@ -281,10 +284,18 @@ def space_of(
     cells = len(clusters or [""]) * len(strategies) * len(kinds) * len(of_servers or [1])
     for _, values in over:
         cells *= len(values)
-    if cells * len(of_workers.values) > _MOST_CONFIGURATIONS:
-        raise InputError(
-            f"{source}: the ranges name {cells * len(of_workers.values):,} configurations; at most {_MOST_CONFIGURATIONS:,} are taken"
-        )
+    named = cells * len(of_workers.values)
+    if named > _MOST_CONFIGURATIONS:
+        raise InputError(f"{source}: the ranges name {named:,} configurations; at most {_MOST_CONFIGURATIONS:,} are taken")
+    made_of_named = 0
+
+    def count(more: int) -> None:
+        nonlocal made_of_named
+        made_of_named += more
+        if progress is not None:
+            progress(made_of_named, named)
+
+    count(0)
     space = Space([], [], base, source, base_replicas=_own_replicas(base_table, base))
     tunable = BUCKET_KEY not in given | tried
     for cluster, short in itertools.product(clusters or ("",), strategies):
@@ -297,7 +308,7 @@ def space_of(
             chosen = [(key, value) for (key, _), value in zip(over, combination, strict=True)]
             name = ", ".join(filter(None, [short, f"on {cluster}" if cluster else "", *(f"{key}={value}" for key, value in chosen)]))
             where = f"{source}{f' ({name})' if name else ''}"
-            count = len(kinds) * _counted(on["strategy"], of_workers, of_servers)
+            configurations = len(kinds) * _counted(on["strategy"], of_workers, of_servers)
             table = apply_settings(on, chosen, f"{source}: ")
             keys = given | _keys_of(chosen)
             fixed = Fixed.of(table, keys)
@@ -310,16 +321,18 @@ def space_of(
                 space.clusters.append(asked)
                 if prices is not None:
                     prices.mention(asked)
-                space.refused.append(Refused(name=name or source, cluster=asked, text=error.reasons[0], configurations=count))
+                space.refused.append(Refused(name=name or source, cluster=asked, text=error.reasons[0], configurations=configurations))
+                count(configurations)
                 continue
             asked = _asked(cluster, chosen, template.cluster.name)
             space.clusters.append(asked)
             if spans:
                 for kind in kinds:
-                    _add_ways(space, short, template, asked, kind, of_workers, chosen, fixed, where)
+                    _add_ways(space, short, template, asked, kind, of_workers, chosen, fixed, where, count)
                 continue
             for kind, server in itertools.product(kinds, _servers_for(template, of_servers)):
                 _add_line(space, template, asked, kind, server, of_workers, chosen, where)
+            count(configurations)
         for line in space.lines[made:]:
             line.asked, line.tunable = short, tunable
         space.refused[refused:] = [one.model_copy(update={"asked": short}) for one in space.refused[refused:]]
@@ -555,8 +568,9 @@ def _add_ways(
     chosen: Sequence[tuple[str, Any]],
     fixed: Fixed,
     where: str,
+    made: Callable[[int], None],
 ) -> None:
-    """Make a line of each way in which a model is cut, and note which of them cannot be."""
+    """Make a line of each way in which a model is cut, and note which of them cannot be; ``made`` is told of each number of workers."""
     base = space.base
     workload = _scaled(template.workload, scaling, space.base_replicas)
     each = workload.batch_per_replica
@@ -568,6 +582,7 @@ def _add_ways(
     maker = Maker(short, template, workload, device_batch, fixed, where)
     per_node = template.cluster.devices_per_node
     for count, _ in counts.workers(template.strategy, template.cluster):
+        made(1)
         if counts.searched and count % per_node and per_node % count:
             continue  # of a range, whole nodes, or a part that divides one
         for its in maker.tried(count):
@@ -586,10 +601,10 @@ def _add_ways(
         space.refused.append(
             Refused(name=f"{what}, {scaling} scaling", cluster=asked, text=text, configurations=many, by_memory=by_memory, way=way)
         )
-    made = sum(len(line.scenarios) for line in space.lines)
-    if made > _MOST_CONFIGURATIONS:
+    total = sum(len(line.scenarios) for line in space.lines)
+    if total > _MOST_CONFIGURATIONS:
         raise InputError(
-            f"{where}: the ranges name more than {made:,} configurations; at most {_MOST_CONFIGURATIONS:,} are taken: give a list of "
+            f"{where}: the ranges name more than {total:,} configurations; at most {_MOST_CONFIGURATIONS:,} are taken: give a list of "
             "`workers`, or fewer `strategies`"
         )
 

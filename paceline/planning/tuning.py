@@ -14,8 +14,11 @@ from paceline.sweeping import Simulate
 from simulator.base.errors import ScenarioError
 from simulator.base.text import written
 from simulator.base.validation_errors import validated
+from simulator.resolve.compile import compile_program
+from simulator.resolve.resolve import resolve
+from simulator.resolve.teams import as_workers
 from simulator.results.results import Result
-from simulator.scenario import Scenario
+from simulator.scenario import Drawn, Scenario
 from simulator.strategies.strategy import Strategy
 
 __all__ = ["BUCKET_KEY", "best_bucket", "bucket_in_words", "can_fuse", "fastest_of", "with_bucket", "with_bucket_of", "with_buckets"]
@@ -59,28 +62,46 @@ def with_bucket_of(scenario: Scenario, other: Strategy) -> Scenario:
 def with_buckets(scenario: Scenario) -> list[Scenario]:
     """The scenario with each other size of buckets that is worth a try, the largest first.
 
-    Sizes are powers of two, in bytes, below that of all gradients of a replica.
+    Sizes are powers of two, in bytes, below that of all gradients of a replica. Of those that make the same buckets, as sizes do that
+    are larger than all gradients of a stage, only the first.
     """
     if not can_fuse(scenario):
         return []
     whole = math.fsum(scenario.strategy.pushed_bytes(scenario))
     own = scenario.strategy.bucket_bytes
     sizes = dict.fromkeys(2.0 ** int(whole / parts - 1).bit_length() for parts in _PARTS if whole / parts >= _LEAST_BYTES)
-    found = []
+    found: list[Scenario] = []
     for size in sizes:
         if size != own:
             try:
                 found.append(with_bucket(scenario, size))
             except ScenarioError:
                 continue
-    return found
+    return _unlike(found)
 
 
 def best_bucket(scenario: Scenario, result: Result, simulate: Simulate) -> Result:
     """The fastest of a scenario and of those with other sizes of buckets; itself where none is faster by more than next to nothing."""
-    outcomes = [its for its in simulate(with_buckets(scenario)) if isinstance(its, Result)]
+    others = _unlike([scenario, *with_buckets(scenario)])[1:]
+    outcomes = [its for its in simulate(others) if isinstance(its, Result)]
     fastest = fastest_of(outcomes)
     return fastest if fastest is not None and _rate(fastest) > _WORTH * _rate(result) else result
+
+
+def _unlike(scenarios: Sequence[Scenario]) -> list[Scenario]:
+    """Of scenarios that differ in their buckets alone, the first of each that makes the same: their runs are the same as well."""
+    if len(scenarios) < 2:
+        return list(scenarios)
+    steps: list[tuple[object, ...]] = []
+    found = []
+    for scenario in scenarios:
+        program = compile_program(Drawn(as_workers(resolve(scenario))))
+        rule = program.rules.reduction
+        step = program.routines, rule if rule is not None and rule.cycle_s is not None else None  # a cycle's fill by the size itself
+        if step not in steps:
+            steps.append(step)
+            found.append(scenario)
+    return found
 
 
 def fastest_of(results: Sequence[Result]) -> Result | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -79,9 +80,22 @@ def entries(kind: Kind) -> dict[str, Path]:
     """Every name of a kind with the file that it stands for."""
     found: dict[str, Path] = {}
     for folder in _folders(kind):
-        for file in sorted(folder.glob("*.toml")):
-            found.setdefault(file.stem, file)
+        for name, file in _files(folder, _names_in(folder)):
+            found.setdefault(name, file)
     return dict(sorted(found.items()))
+
+
+def _names_in(folder: Path) -> tuple[str, ...]:
+    try:
+        return tuple(sorted(name for name in os.listdir(folder) if name.endswith(".toml")))
+    except OSError:  # it is gone, or nobody may look into it
+        return ()
+
+
+@lru_cache(maxsize=64)
+def _files(folder: Path, names: tuple[str, ...]) -> tuple[tuple[str, Path], ...]:
+    """Files of a folder, each behind the name that it stands for: looked for often, and paths take long to make."""
+    return tuple((file.stem, file) for name in names if (file := folder / name))
 
 
 def find(kind: Kind, name: str, where: str, beside: Path | None = None) -> Path:

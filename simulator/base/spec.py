@@ -14,8 +14,8 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, get_args
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Self, TypeVar, get_args
 
 from pydantic import (
     BaseModel,
@@ -45,12 +45,14 @@ if TYPE_CHECKING:
 __all__ = [
     "Bytes",
     "Checksummed",
+    "Itself",
     "Moderate",
     "Positive",
     "Rate",
     "Seconds",
     "Spec",
     "Terse",
+    "canonical",
     "keys_of",
     "one_or_two",
     "parts_of",
@@ -325,6 +327,34 @@ class Spec(BaseModel):
         return schema
 
 
+SpecT = TypeVar("SpecT", bound=Spec)
+
+
+class Itself(Generic[SpecT]):
+    """A specification as a key: itself, not one that is equal, since comparing all of a workload's draws takes long."""
+
+    __slots__ = ("spec",)
+
+    def __init__(self, spec: SpecT) -> None:
+        self.spec = spec
+
+    def __hash__(self) -> int:
+        return id(self.spec)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Itself) and other.spec is self.spec
+
+
+def canonical(spec: Spec) -> str:
+    """A specification as JSON with its keys in alphabetical order, as hashes take it; made once of one that many scenarios have."""
+    return _canonical(Itself(spec))
+
+
+@lru_cache(maxsize=256)
+def _canonical(this: Itself[Spec]) -> str:
+    return json.dumps(this.spec.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+
+
 class Terse(Spec):
     """A specification that writes some keys only where they are set, so that files, and hashes of scenarios, stay what they were
     before there were such keys.
@@ -340,11 +370,18 @@ class Terse(Spec):
     @model_serializer(mode="wrap")
     def _terse(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         written: dict[str, Any] = handler(self)
-        fields = type(self).model_fields
-        for name in fields if self.terse is None else self.terse:
-            if name in written and getattr(self, name) == fields[name].get_default(call_default_factory=True):
+        for name, default in self._left_out():
+            if name in written and getattr(self, name) == default:
                 del written[name]
         return written
+
+    @classmethod
+    @cache
+    def _left_out(cls) -> tuple[tuple[str, Any], ...]:
+        """The keys that are not written, each with the value with which it is not."""
+        fields = cls.model_fields
+        names = fields if cls.terse is None else cls.terse
+        return tuple((name, fields[name].get_default(call_default_factory=True)) for name in names)
 
 
 class Checksummed(Spec):

@@ -209,10 +209,10 @@ class _Device:
 
     # -- parameters, gradients, slots --------------------------------------------------
 
-    def _pieces(self, chunk: Held) -> list[list[Owned]]:
+    def _pieces(self, chunk: Held) -> Sequence[Sequence[Owned]]:
         """Variables of a chunk by layer, of those that are on the device."""
         found = layers_of(self.load, chunk)
-        if not self.load.layers:
+        if not chunk.on_host:
             return found
         names = [layer.name for layer in self.load.layers[chunk.first : chunk.last]]
         return [its for its, name in zip(found, names, strict=True) if name not in chunk.on_host]
@@ -223,18 +223,19 @@ class _Device:
 
     def _held(self, size_of: Callable[[Variable], float], shards: Callable[[Held], int], *, versions: bool = False) -> float:
         """Bytes of all chunks, each shared by some devices."""
-        return math.fsum(
-            size_of(owned.variable) * owned.share / owned.over(chunk, shards(chunk)) * (chunk.versions if versions else 1)
-            for chunk in self.chunks
-            for piece in self._pieces(chunk)
-            for owned in piece
-        )
+        sizes: list[float] = []
+        for chunk in self.chunks:
+            over, times = _over(chunk, shards(chunk)), chunk.versions if versions else 1
+            sizes += [
+                size_of(owned.variable) * owned.share / over[owned.experts] * times for piece in self._pieces(chunk) for owned in piece
+            ]
+        return math.fsum(sizes)
 
     def _whole(self, size_of: Callable[[Variable], float], chunk: Held, shards: int) -> list[float]:
         """Bytes of each layer of a chunk that are shared, as they are before."""
+        over = _over(chunk, shards)
         return [
-            math.fsum(size_of(owned.variable) * owned.share for owned in piece if owned.over(chunk, shards) > 1)
-            for piece in self._pieces(chunk)
+            math.fsum(size_of(owned.variable) * owned.share for owned in piece if over[owned.experts] > 1) for piece in self._pieces(chunk)
         ]
 
     def _parameter_bytes(self, variable: Variable) -> float:
@@ -396,6 +397,11 @@ class _Device:
         if each is None:
             return Part(name="input", text="workload.input_bytes_per_sample is not given")
         return Part(name="input", size_bytes=each * self.micro_batch, text=samples_in_words(self.micro_batch))
+
+
+def _over(chunk: Held, shards: int) -> tuple[int, int]:
+    """Devices that share a variable, and one of experts, where ``shards`` copies share one state."""
+    return max(chunk.sharing(shards).shards, 1), max(chunk.sharing(shards, experts=True).shards, 1)
 
 
 # -- rules ---------------------------------------------------------------------------------

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from zlib import crc32
 
@@ -46,22 +46,24 @@ class Neighbours:
         self._streams = streams
         self._used = np.zeros(0, dtype=np.int64)
 
-    def on(self, ports: Ports, kind: Integers, place: Integers) -> Ports:
+    def on(self, ports: Ports, kind: Integers, place: Callable[[], Integers]) -> Ports:
         """The ports, used by others as they are at the beginning of a run.
 
         Parameters
         ----------
         ports
             As they are without neighbours.
-        kind, place
-            Of each port, its :class:`~simulator.program.port_names.PortKind` and the node, or leaf, that it is of.
+        kind
+            Of each port, its :class:`~simulator.program.port_names.PortKind`.
+        place
+            Gives the node, or leaf, that each port is of.
         """
         its = self._its
         if its is None:
             return ports
         used = np.isin(kind, PORTS_OF[its.on])
         if its.nodes:
-            used &= np.isin(place, self._places(its.nodes))
+            used &= np.isin(place(), self._places(its.nodes))
         self._used = np.flatnonzero(used)
         load, flows = its.at_beginning()
         loads = np.zeros(len(kind))

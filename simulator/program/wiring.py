@@ -14,9 +14,10 @@ on the wire, a link has so much less of it.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 from typing import Literal, NamedTuple
 from zlib import crc32
 
@@ -50,6 +51,8 @@ _MOST = 1 << _BITS
 _NONE = -1
 _WIDEST = 7
 """Ports of the longest path: out, to a spine and from it, in, two hosts, a cap of its own."""
+_FEW = 1 << 14
+"""Crossings of ports up to which what is laid out is kept for the next program, in which paths may cross the same ones."""
 
 
 class _Crossed(NamedTuple):
@@ -389,14 +392,8 @@ class Wiring:
     def tables(self) -> tuple[Ports, int, Paths, Hosts]:
         """Ports (links before caps and devices), how many of them are links, paths, and hosts; each in the order of its first use."""
         crossed = np.concatenate([np.zeros(1, dtype=np.uint8), *self._crossed])
-        used, port = _by_first_use(np.concatenate([np.empty(0, dtype=np.int64), *self._keys]))
-        is_no_link = used >> (2 * _BITS) >= PortKind.CONNECTION
-        links = len(used) - int(is_no_link.sum())
-        if is_no_link.any():
-            order = np.argsort(is_no_link, kind="stable")
-            place = np.empty_like(order)
-            place[order] = np.arange(len(order))
-            used, port = used[order], place[port]
+        keys = np.concatenate([np.empty(0, dtype=np.int64), *self._keys])
+        laid = (_kept if len(keys) <= _FEW else _laid)(keys.tobytes(), crossed.tobytes())
         source = target = np.broadcast_to(np.int32(_NONE), self._count)
         names: Sequence[PortName] = ()
         if self._has_hosts:
@@ -409,15 +406,15 @@ class Wiring:
             called = _ProcessCalled if self._hosts_are_processes else _HostCalled
             names = Names(len(host_nodes), called(host_nodes, self._first_server_node, self._client_node))
         paths = Paths(
-            numbers(np.cumsum(crossed, dtype=np.int64)),
-            numbers(port),
+            laid.first,
+            laid.port,
             compact(np.concatenate([np.empty(0), *self._latencies])),
             source,
             target,
             compact(np.concatenate([np.empty(0, dtype=np.bool_), *self._asked])),
             self._weight(),
         )
-        return self._ports(used), links, paths, Hosts(len(names), names)
+        return self._ports(laid), laid.links, paths, Hosts(len(names), names)
 
     def changes(self) -> Changes | None:
         """What others take from the ports of the tables that were asked for last, where that changes while a run goes on."""
@@ -431,47 +428,58 @@ class Wiring:
             weight[paths] = its
         return weight
 
-    def _ports(self, keys: Integers) -> Ports:
-        cluster, transport = self._cluster, self._cluster.transport
-        kind, one = keys >> (2 * _BITS), keys >> _BITS & (_MOST - 1)
-        capacity = np.ones(len(keys))
-        between = kind <= PortKind.NODE_IN
-        capacity[between] = self._bytes_per_s(one[between])
-        if cluster.rails is not None:
-            capacity[between & (keys & (_MOST - 1) > 0)] /= cluster.rails
-        if transport.cpu_per_byte_s:
-            capacity[kind == PortKind.CPU] = 1.0 / transport.cpu_per_byte_s
-        if cluster.fabric is not None:
-            node_bytes_per_s = cluster.inter_node.bandwidth_bytes_per_s * cluster.nics_per_node / transport.wire_bytes_per_byte
-            spine = cluster.fabric.nodes_per_leaf * node_bytes_per_s / cluster.fabric.oversubscription / cluster.fabric.spines
-            if cluster.fabric.rail_optimised and cluster.rails is not None:
-                spine /= cluster.rails
-            capacity[(kind == PortKind.LEAF_UP) | (kind == PortKind.LEAF_DOWN)] = spine
-        capacity[(kind >= PortKind.INSIDE_OUT) & (kind <= PortKind.MESH)] = cluster.intra_node.bandwidth_bytes_per_s
-        if cluster.islands is not None and cluster.islands.between is not None:
-            capacity[(kind == PortKind.ISLAND_OUT) | (kind == PortKind.ISLAND_IN)] = cluster.islands.between.bandwidth_bytes_per_s
-        if cluster.host_link is not None:
-            capacity[(kind == PortKind.HOST_LINK_OUT) | (kind == PortKind.HOST_LINK_IN)] = cluster.host_link.bandwidth_bytes_per_s
-        if cluster.intra_device is not None:
-            capacity[kind == PortKind.DEVICE_MEMORY] = cluster.intra_device.bandwidth_bytes_per_s
-        capacity[kind == PortKind.CONNECTION] = self._cap_of_its_own
-        if cluster.host_cores is not None:
-            capacity[kind == PortKind.HOST_CORES] = cluster.host_cores
-        if (storage := cluster.storage) is not None:
-            capacity[kind == PortKind.STORAGE] = storage.bandwidth_bytes_per_s or math.inf
-            capacity[kind == PortKind.NODE_STORAGE] = storage.node_bandwidth_bytes_per_s or math.inf
-        ceiling = np.full(len(keys), math.inf)
-        if self._device_pace > 1.0:
-            capacity[kind == PortKind.DEVICE] = self._device_pace
-            ceiling[kind == PortKind.DEVICE] = 1.0
-        ceiling[kind == PortKind.HOST_CORES] = 1.0
-        ceiling[kind <= PortKind.LEAF_DOWN] = self._ceiling
-        loss, flows = np.zeros(len(keys)), np.ones(len(keys), dtype=np.int64)
-        loss[kind == PortKind.NODE_IN] = transport.incast_loss
-        flows[kind == PortKind.NODE_IN] = transport.incast_flows
-        names = Names(len(keys), _PortCalled(_small(keys), self._first_server_node, self._client_node))
+    def _ports(self, laid: _Laid) -> Ports:
+        transport, one, count = self._cluster.transport, laid.one, len(laid.keys)
+        capacity, ceiling = np.ones(count), np.full(count, math.inf)
+        loss, flows = np.zeros(count), np.ones(count, dtype=np.int64)
+        for kind, its in laid.of_kind.items():
+            capacity[its] = self._capacity(kind, one[its], laid.keys[its])
+            if kind <= PortKind.LEAF_DOWN:
+                ceiling[its] = self._ceiling
+            elif kind is PortKind.HOST_CORES or (kind is PortKind.DEVICE and self._device_pace > 1.0):
+                ceiling[its] = 1.0
+            if kind is PortKind.NODE_IN:
+                loss[its], flows[its] = transport.incast_loss, transport.incast_flows
+        names = Names(count, _PortCalled(laid.small, self._first_server_node, self._client_node))
         ports = Ports(compact(capacity), compact(ceiling), compact(loss), compact(flows), names)
-        return self._neighbours.on(ports, kind, self._places(kind, one))
+        return self._neighbours.on(ports, laid.kind, lambda: self._places(laid.kind, one))
+
+    def _capacity(self, kind: PortKind, one: Integers, keys: Integers) -> Floats | float:
+        """Of some ports of a kind; ``one``: whose each is."""
+        cluster, transport = self._cluster, self._cluster.transport
+        match kind:
+            case PortKind.NODE_OUT | PortKind.NODE_IN:
+                found = self._bytes_per_s(one)
+                if cluster.rails is not None:
+                    found[keys & (_MOST - 1) > 0] /= cluster.rails
+                return found
+            case PortKind.CPU if transport.cpu_per_byte_s:
+                return float(1.0 / transport.cpu_per_byte_s)
+            case PortKind.LEAF_UP | PortKind.LEAF_DOWN if cluster.fabric is not None:
+                node_bytes_per_s = cluster.inter_node.bandwidth_bytes_per_s * cluster.nics_per_node / transport.wire_bytes_per_byte
+                spine = cluster.fabric.nodes_per_leaf * node_bytes_per_s / cluster.fabric.oversubscription / cluster.fabric.spines
+                if cluster.fabric.rail_optimised and cluster.rails is not None:
+                    spine /= cluster.rails
+                return float(spine)
+            case PortKind.INSIDE_OUT | PortKind.INSIDE_IN | PortKind.MESH:
+                return float(cluster.intra_node.bandwidth_bytes_per_s)
+            case PortKind.ISLAND_OUT | PortKind.ISLAND_IN if cluster.islands is not None and cluster.islands.between is not None:
+                return float(cluster.islands.between.bandwidth_bytes_per_s)
+            case PortKind.HOST_LINK_OUT | PortKind.HOST_LINK_IN if cluster.host_link is not None:
+                return float(cluster.host_link.bandwidth_bytes_per_s)
+            case PortKind.DEVICE_MEMORY if cluster.intra_device is not None:
+                return float(cluster.intra_device.bandwidth_bytes_per_s)
+            case PortKind.CONNECTION:
+                return self._cap_of_its_own
+            case PortKind.DEVICE if self._device_pace > 1.0:
+                return self._device_pace
+            case PortKind.HOST_CORES if cluster.host_cores is not None:
+                return cluster.host_cores
+            case PortKind.STORAGE if cluster.storage is not None:
+                return cluster.storage.bandwidth_bytes_per_s or math.inf
+            case PortKind.NODE_STORAGE if cluster.storage is not None:
+                return cluster.storage.node_bandwidth_bytes_per_s or math.inf
+        return 1.0
 
     def _places(self, kind: Integers, one: Integers) -> Integers:
         """The node that each port is of, or the leaf; of others than links any number."""
@@ -479,6 +487,53 @@ class Wiring:
         inside = (kind >= PortKind.INSIDE_OUT) & (kind <= PortKind.ISLAND_IN)
         of_end = np.choose(end, [self.node_of(number), self.node_of_server(number), np.full_like(number, self._client_node or 0), number])
         return np.where(inside, of_end, one)
+
+
+class _Laid(NamedTuple):
+    """Which ports some paths cross, whatever their rates: the same for every draw of them.
+
+    Attributes
+    ----------
+    keys, kind, one
+        Of each port, in the order of its first use, links before all else: its key, and of that the kind and the first number.
+    of_kind
+        The ports of each kind that there is.
+    small
+        The keys, small where they can be (:func:`_small`).
+    links
+        How many of the ports are links.
+    first, port
+        The columns of :class:`~simulator.program.program.Paths`.
+    """
+
+    keys: Integers
+    kind: Integers
+    one: Integers
+    of_kind: Mapping[PortKind, Integers]
+    small: Integers
+    links: int
+    first: Integers
+    port: Integers
+
+
+def _laid(keys: bytes, crossed: bytes) -> _Laid:
+    """What paths cross: the keys of the ports of one path after the other, and how many each crosses, behind a 0."""
+    used, port = _by_first_use(np.frombuffer(keys, dtype=np.int64))
+    is_no_link = used >> (2 * _BITS) >= PortKind.CONNECTION
+    links = len(used) - int(is_no_link.sum())
+    if is_no_link.any():
+        order = np.argsort(is_no_link, kind="stable")
+        place = np.empty_like(order)
+        place[order] = np.arange(len(order))
+        used, port = used[order], place[port]
+    kind = used >> (2 * _BITS)
+    of_kind = {PortKind(its): np.flatnonzero(kind == its) for its in np.unique(kind).tolist()}
+    first = numbers(np.cumsum(np.frombuffer(crossed, dtype=np.uint8), dtype=np.int64))
+    return _Laid(used, kind, used >> _BITS & (_MOST - 1), of_kind, _small(used), links, first, numbers(port))
+
+
+_kept = lru_cache(maxsize=32)(_laid)
+"""Replications, and scenarios of a sweep, cross the same ports at other rates."""
 
 
 @dataclass(frozen=True, eq=False)

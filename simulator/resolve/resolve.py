@@ -19,6 +19,7 @@ from functools import lru_cache
 
 from simulator.base.catalog import entries
 from simulator.base.files import read_toml
+from simulator.base.spec import Itself
 from simulator.base.validation_errors import validated
 from simulator.resolve.defaults import assumptions, filled_in
 from simulator.resolve.device_transfer import moved_to
@@ -29,7 +30,7 @@ from simulator.scenario import Resolved, Scenario
 from simulator.spec.computed import CONSTANTS
 from simulator.spec.constants import Known
 from simulator.spec.figures import Assumed
-from simulator.spec.workload import BY_DIMENSIONS, DeviceTransfer, Itself, Workload
+from simulator.spec.workload import BY_DIMENSIONS, DeviceTransfer, Workload
 from simulator.strategies.catalogue import kind_of
 
 __all__ = ["Asked", "resolve"]
@@ -101,8 +102,8 @@ def resolve(scenario: Scenario) -> Resolved:
 
 
 @lru_cache(maxsize=256)
-def _moved(this: Itself, device: str, own: tuple[tuple[str, Known], ...]) -> Workload:
-    return moved_to(this.load, device, _of_the_same_model(this.load), own=dict(own))
+def _moved(this: Itself[Workload], device: str, own: tuple[tuple[str, Known], ...]) -> Workload:
+    return moved_to(this.spec, device, _of_the_same_model(this.spec), own=dict(own))
 
 
 def _of_the_same_model(load: Workload) -> Iterator[Workload]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from simulator.base.errors import ScenarioError
+from simulator.base.spec import Itself
 from simulator.base.text import format_number
 from simulator.resolve.device_transfer import scaled
 from simulator.resolve.precision import precision_gain
@@ -16,7 +17,7 @@ from simulator.spec.accelerator import accelerator_named
 from simulator.spec.figures import Assumed
 from simulator.spec.layers import Layer
 from simulator.spec.training import Passes, Precision, Recast, Training
-from simulator.spec.workload import Itself, Workload
+from simulator.spec.workload import Workload
 
 __all__ = ["as_trained", "assumed_in_training", "recomputed_share"]
 
@@ -72,9 +73,9 @@ def assumed_in_training(scenario: Scenario) -> Iterator[Assumed]:
 
 
 @lru_cache(maxsize=256)
-def _in_precision(this: Itself, precision: Precision, given: tuple[float, ...] | None, source: str, device: str) -> Workload:
+def _in_precision(this: Itself[Workload], precision: Precision, given: tuple[float, ...] | None, source: str, device: str) -> Workload:
     """A workload's times in another precision, by the factor that is given or by published pairs."""
-    load = this.load
+    load = this.spec
     sources: tuple[str, ...] = (source,)
     if given is not None:
         low, high = given[0], given[-1]

@@ -9,7 +9,7 @@ device follows in ``simulator.strategies.hybrid.parts`` and ``simulator.memory.p
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import lru_cache
 from typing import Annotated
 
 from pydantic import Field
@@ -95,7 +95,8 @@ class Layer(Terse):
         return 2.0 * self.forward if self.backward is None else float(self.backward)
 
 
-def balanced(work: Sequence[float], parts: int) -> tuple[int, ...]:
+@lru_cache(maxsize=256)
+def balanced(work: tuple[float, ...], parts: int) -> tuple[int, ...]:
     """Where to cut a chain so that its heaviest part is as light as it can be: one past the last of each part.
 
     Dynamic programming over prefixes, as PipeDream's planner without its replication
@@ -110,7 +111,7 @@ def balanced(work: Sequence[float], parts: int) -> tuple[int, ...]:
 
     Examples
     --------
-    >>> balanced([1.0, 1.0, 1.0, 3.0], 2)
+    >>> balanced((1.0, 1.0, 1.0, 3.0), 2)
     (3, 4)
     """
     total = [0.0]

@@ -39,7 +39,6 @@ __all__ = [
     "CalibrationPoint",
     "Counted",
     "DeviceTransfer",
-    "Itself",
     "LawScore",
     "ServerCost",
     "Variable",
@@ -635,18 +634,3 @@ def _filled(data: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]
             drawn = tuple(tuple(draw[column] for column in kept) for draw in draws)
             filled["uncertainty"] = Uncertainty(parameters=tuple(names[column] for column in kept), draws=drawn)
     return {**filled, "computed": {**found["computed"], "keys": keys}}
-
-
-class Itself:
-    """A workload as a key: itself, not one that is equal, since comparing all of its draws takes longer than moving it."""
-
-    __slots__ = ("load",)
-
-    def __init__(self, load: Workload) -> None:
-        self.load = load
-
-    def __hash__(self) -> int:
-        return id(self.load)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Itself) and other.load is self.load

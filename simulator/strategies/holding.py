@@ -8,12 +8,14 @@ Bytes of a device's memory are added up in :mod:`simulator.memory.parts`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
+from simulator.spec.layers import Layer
 from simulator.spec.workload import Variable, Workload
 
-__all__ = ["Held", "Owned", "ReducePrecision", "Sharing", "Values", "fused", "layers_of", "most_in_flight", "values_of"]
+__all__ = ["Held", "Model", "Owned", "ReducePrecision", "Sharing", "Values", "fused", "layers_of", "most_in_flight", "values_of"]
 
 ReducePrecision = Literal["float32", "compute"]
 
@@ -107,6 +109,25 @@ class Sharing(NamedTuple):
     shards: int
 
 
+class Model:
+    """The layers and variables of a workload as a key: themselves, not equal ones, which take long to compare.
+
+    Draws of a workload's times, and its batches, have them in common: what follows from them alone is worked out once.
+    """
+
+    __slots__ = ("layers", "variables")
+
+    def __init__(self, load: Workload | Model) -> None:
+        self.layers: tuple[Layer, ...] = load.layers
+        self.variables: tuple[Variable, ...] = load.variables
+
+    def __hash__(self) -> int:
+        return hash((id(self.layers), id(self.variables)))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Model) and other.layers is self.layers and other.variables is self.variables
+
+
 class Owned(NamedTuple):
     """One variable as a device has it.
 
@@ -136,24 +157,37 @@ class Owned(NamedTuple):
         return max(held.sharing(shards, experts=self.experts).shards, 1)
 
 
-def layers_of(load: Workload, held: Held) -> list[list[Owned]]:
+def layers_of(load: Workload | Model, held: Held) -> Sequence[Sequence[Owned]]:
     """The variables of a chunk as a device has them, for each of its layers; of a workload without layers each by itself."""
-    if not load.layers:
-        return [[Owned(variable, 1.0)] for variable in load.variables]
-    variables = {variable.creation_index: variable for variable in load.variables}
-    owner = {number: layer for layer in load.layers for number in layer.variables}
+    return _layers_of(Model(load), held.first, held.last, held.tensor, held.expert, held.tied, held.copied)
+
+
+@lru_cache(maxsize=1024)
+def _layers_of(
+    model: Model, first: int, last: int | None, tensor: int, expert: int, tied: frozenset[int], copied: frozenset[tuple[int, int]]
+) -> tuple[tuple[Owned, ...], ...]:
+    if not model.layers:
+        return tuple((Owned(variable, 1.0),) for variable in model.variables)
+    variables, owner = _by_number(model)
 
     def owned(number: int, *, copy: bool = False) -> Owned:
         """A copy is divided as the variable itself."""
         layer = owner[number]
         experts = layer.experts is not None and number in layer.experts.variables
-        share = (1.0 / held.tensor if layer.tensor is not None else 1.0) / (held.expert if experts else 1)
-        return Owned(variables[number], share, experts, number in held.tied, copy)
+        share = (1.0 / tensor if layer.tensor is not None else 1.0) / (expert if experts else 1)
+        return Owned(variables[number], share, experts, number in tied, copy)
 
-    return [
-        [*map(owned, layer.variables), *(owned(number, copy=True) for number in layer.tied if (place, number) in held.copied)]
-        for place, layer in enumerate(load.layers[held.first : held.last], held.first)
-    ]
+    return tuple(
+        (*map(owned, layer.variables), *(owned(number, copy=True) for number in layer.tied if (place, number) in copied))
+        for place, layer in enumerate(model.layers[first:last], first)
+    )
+
+
+@lru_cache(maxsize=16)
+def _by_number(model: Model) -> tuple[Mapping[int, Variable], Mapping[int, Layer]]:
+    """Variables, and the layers that have them, by creation_index."""
+    variables = {variable.creation_index: variable for variable in model.variables}
+    return variables, {number: layer for layer in model.layers for number in layer.variables}
 
 
 def fused(sizes: Sequence[float], least_bytes: float | None) -> list[list[int]]:

@@ -80,7 +80,7 @@ def plan(
     from paceline.cli.asking import asking
     from paceline.cli.ending import Counted, keeping
     from paceline.cli.showing_plan import show_plan
-    from paceline.cli.terminal import note, progress_bar, stages_bar
+    from paceline.cli.terminal import note, stages_bar
     from paceline.planning.answer import plan_file_of
     from paceline.reporting.render import REPORT
     from simulator.base.catalog import scenario_file
@@ -95,7 +95,7 @@ def plan(
         _plan_to_target(given, report, json=json, yes=yes)
         return
     given.needs("--target", _OF_TARGET)
-    with progress_bar("scenarios") as advance, keeping((count := Counted(advance, out)).kept):
+    with stages_bar(at_once=True) as advance, keeping((count := Counted(advance, out, of="scenarios")).kept):
         answer = api.plan(**given.of(api.plan), progress=count, agree=None if yes else asking(scenario, yes=yes))
     if json:
         typer.echo(answer.to_json())

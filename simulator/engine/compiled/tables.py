@@ -6,7 +6,9 @@ It adds to those of ``state``, and translates the kinds of operations and names 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, MutableMapping
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -33,6 +35,11 @@ _KINDS = {
     "collective": codes.COLLECTIVE,
 }
 _GATES = {"turn": codes.TURN_GATE, "prepare": codes.PREPARE_GATE, "input": codes.INPUT_GATE, "update": codes.UPDATE_GATE}
+_COLUMNS = (
+    "forward", "backward", "apply", "size_bytes", "tensors", "cost_s", "joins", "slot", "departs", "lands", "feeds", "channel", "server",
+    "tensor", "partition", "every", "from_step",
+)  # fmt: skip
+"""Of the table of operations, those that operations have under the same name."""
 _ROWS = 4096
 _AT_A_TIME = 1 << 13
 """Ranks that are drawn for together."""
@@ -165,34 +172,34 @@ class Simulation(State):
             its["input"] = its["update"] = -1
             its["computes"], its["buckets"] = len(computes), len(buckets)
             sends_to_ranks = 0
-            for number, (row, operation) in enumerate(zip(operations[first:], routine.operations, strict=False)):
+            rows = operations[first : first + len(routine.operations)]
+            for name, column in zip(_COLUMNS, zip(*map(attrgetter(*_COLUMNS), routine.operations), strict=True), strict=True):
+                rows[name] = column
+            rows["lasts_s"] = [-1.0 if each.lasts_s is None else each.lasts_s for each in routine.operations]
+            rows["in_group"] = [each.bucket for each in routine.operations]
+            rows["kind"] = [_KINDS[each.kind] for each in routine.operations]
+            rows["missing"] = [len(each.after) for each in routine.operations]
+            its["feeds"] = rows["feeds"].any()
+            for number, operation in enumerate(routine.operations):
                 for before in operation.after:
                     following[before].append(number)
-                for name in ("forward", "backward", "apply", "size_bytes", "tensors", "cost_s", "joins", "slot", "departs", "lands",
-                             "feeds", "channel", "server", "tensor", "partition", "every", "from_step"):  # fmt: skip
-                    row[name] = getattr(operation, name)
-                row["lasts_s"] = -1.0 if operation.lasts_s is None else operation.lasts_s
-                row["in_group"] = operation.bucket
-                row["kind"] = _KINDS[operation.kind]
-                row["missing"] = len(operation.after)
-                if operation.kind == "gate":
-                    row["gate"] = _GATES[operation.name]
+                if operation.kind == "compute":
+                    computes.append(number)
+                elif operation.kind == "gate":
+                    rows["gate"][number] = _GATES[operation.name]
                     if operation.name in ("input", "update"):
                         its[operation.name] = number
-                elif operation.kind == "compute":
-                    computes.append(number)
                 elif operation.kind == "serve":
                     its["parts"] += 1
                 elif operation.channel >= 0 and operation.kind == "send":
-                    row["sent"] = sends_to_ranks
+                    rows["sent"][number] = sends_to_ranks
                     sends_to_ranks += 1
-                its["feeds"] |= operation.feeds
-            for place, number in enumerate(collectives_of(routine)):
-                operations[first + number]["bucket"] = place
-                buckets.append(number)
-            for row, waiting in zip(operations[first:], following, strict=False):
-                row["then"], row["then_n"] = len(then), len(waiting)
-                then += waiting
+            reduced = collectives_of(routine)
+            rows["bucket"][reduced] = range(len(reduced))
+            buckets += reduced
+            waiting = [len(numbers) for numbers in following]
+            rows["then"], rows["then_n"] = len(then) + np.cumsum([0, *waiting[:-1]]), waiting
+            then += itertools.chain.from_iterable(following)
             its["computes_n"], its["buckets_n"] = len(computes) - its["computes"], len(buckets) - its["buckets"]
             its["channels_n"] = 1 + max(operation.channel for operation in routine.operations)
             its["shuffled"], its["shuffled_n"] = routine.shuffled[0], routine.shuffled[1] - routine.shuffled[0]

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from simulator.spec.buckets import buckets
-from simulator.strategies.holding import Held, Values, fused, layers_of
+from simulator.strategies.holding import Held, Model, Values, fused, layers_of
 from simulator.strategies.hybrid.parts import Exchanged, Part, Split, State, parts_of, state_of
 from simulator.strategies.hybrid.routine import Reduced
 from simulator.strategies.setup import Setup
@@ -112,14 +112,20 @@ class Costs:
 
     def applied(self, parts: Sequence[Part]) -> float:
         """Share of the whole model's update that a device makes: of what it has, and does not leave to those that share it."""
-        load, batch = self._setup.workload, self._setup.batch
-        whole = math.fsum(variable.gradient_bytes(batch) for variable in load.variables)
+        model, batch = Model(self._setup.workload), self._setup.batch
         first = {part.first for part in parts}
-        its = math.fsum(
-            one.variable.gradient_bytes(batch) * one.share / one.over(chunk, chunk.slot_shards)
-            for chunk in self._chunks
-            if chunk.first in first
-            for layer in layers_of(load, chunk)
-            for one in layer
-        )
-        return its / whole
+        its = math.fsum(size for chunk in self._chunks if chunk.first in first for size in _updated_bytes(model, chunk, batch))
+        return its / _gradient_bytes(model, batch)
+
+
+@lru_cache(maxsize=1024)
+def _updated_bytes(model: Model, chunk: Held, batch: int) -> tuple[float, ...]:
+    """Of the gradients of a chunk, what a device updates with: of each variable what it does not leave to those that share it."""
+    owned = [one for layer in layers_of(model, chunk) for one in layer]
+    return tuple(one.variable.gradient_bytes(batch) * one.share / one.over(chunk, chunk.slot_shards) for one in owned)
+
+
+@lru_cache(maxsize=256)
+def _gradient_bytes(model: Model, batch: int) -> float:
+    """Of all variables."""
+    return math.fsum(variable.gradient_bytes(batch) for variable in model.variables)

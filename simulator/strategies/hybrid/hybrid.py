@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -525,6 +525,7 @@ class Hybrid(Strategy):
         between = {part.first for part in whole.parts[1:]}
         among_tensors = tensor_groups(self.apart_on or setup.cluster, self.tensor)
 
+        @cache  # of parts that every micro-batch goes through
         def exchange_s(part: Part, forward: bool) -> float:
             """What a pass of a part exchanges; what another stage hands it comes in pieces, one to each of those that split tensors."""
             its = part.forward if forward else part.backward
@@ -572,11 +573,10 @@ class Hybrid(Strategy):
     def held(self, setup: Setup) -> tuple[tuple[Held, ...], ...]:
         """Of each stage its chunks."""
         chunks = self.chunks_of(setup)
-        orders = passes(self.schedule, self.pipeline, setup.training.micro_batches, self.chunks)
         found = []
-        for stage, order in enumerate(orders):
+        for stage, moments in enumerate(in_flight(self.schedule, self.pipeline, setup.training.micro_batches, self.chunks)):
             delay = self.delays[stage]
-            flying = zip(*in_flight(order, self.chunks), strict=True)
+            flying = zip(*moments, strict=True)
             found.append(
                 tuple(
                     chunk._replace(in_flight=tuple(count + delay for count in its), versions=1 + delay)

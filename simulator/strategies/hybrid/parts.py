@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from simulator.spec.layers import Layer, balanced
 from simulator.spec.training import Training
 from simulator.spec.workload import Affine, Workload
-from simulator.strategies.holding import Held, Owned, Values, layers_of
+from simulator.strategies.holding import Held, Model, Owned, Values, layers_of
 
 __all__ = ["Cut", "Exchanged", "Part", "Split", "State", "cut", "parts_of", "state_of"]
 
@@ -149,7 +150,7 @@ def cut(load: Workload, stages: int, how: Cut | Sequence[int]) -> tuple[int, ...
             )
         return ends
     if how == "balanced":
-        return balanced([layer.forward + layer.backward_work for layer in layers], stages)
+        return balanced(tuple(layer.forward + layer.backward_work for layer in layers), stages)
     work = [(layer.forward, layer.backward_work) for layer in layers]
     most = max(work, key=work.count)
     body = [number for number, its in enumerate(work) if its == most]
@@ -206,7 +207,7 @@ def parts_of(
     batch
         Samples of all micro-batches together.
     """
-    layers = load.layers
+    layers, model = load.layers, Model(load)
     forward, backward = math.fsum(layer.forward for layer in layers), math.fsum(layer.backward_work for layer in layers)
     found = []
     for chunk in chunks:
@@ -217,15 +218,14 @@ def parts_of(
             again = math.fsum(forward_s)
         elif training.recompute == "selective":
             again = math.fsum(layer.selective_work * its_s for layer, its_s in zip(its, forward_s, strict=True))
-        there, back = (_exchanged(load, chunk, samples, split, values, forward=its) for its in (True, False))
+        sizes = _sizes_of(model, chunk, samples, split.tokens, values, batch)
+        there, back = sizes.forward, sizes.backward
+        if chunk.on_host:
+            there, back = (
+                its._replace(host_s=_host_s(load, chunk, samples, split, forward=of)) for its, of in ((there, True), (back, False))
+            )
         if training.recompute == "full":  # what is computed again is exchanged again
             back = back.again(there)
-        owned = [one for layer in layers_of(load, chunk) for one in layer]
-        spread = [its.experts and chunk.expert > 1 for its in owned]  # experts that every copy has whole are as all else
-        dense, experts = (
-            state_of([its for its, apart in zip(owned, spread, strict=True) if apart is of], chunk.tensor, values, batch)
-            for of in (False, True)
-        )
         found.append(
             Part(
                 first=chunk.first,
@@ -238,13 +238,44 @@ def parts_of(
                 again_s=again,
                 forward=there,
                 backward=back,
-                input_bytes=_handed_bytes(layers[chunk.first - 1], samples, values) if chunk.first else 0.0,
-                output_bytes=_handed_bytes(its[-1], samples, values),
-                dense=dense,
-                experts=experts,
+                input_bytes=sizes.input_bytes,
+                output_bytes=sizes.output_bytes,
+                dense=sizes.dense,
+                experts=sizes.experts,
             )
         )
     return found
+
+
+class _Sizes(NamedTuple):
+    """Bytes of a :class:`Part`, which do not depend on its times."""
+
+    forward: Exchanged
+    backward: Exchanged
+    input_bytes: float
+    output_bytes: float
+    dense: State
+    experts: State
+
+
+@lru_cache(maxsize=4096)
+def _sizes_of(model: Model, chunk: Held, samples: float, tokens: float, values: Values, batch: int) -> _Sizes:
+    """Of a chunk, whatever times are drawn: the same for all replications."""
+    layers, (first, last, _) = model.layers, slice(chunk.first, chunk.last).indices(len(model.layers))
+    owned = [one for layer in layers_of(model, chunk) for one in layer]
+    spread = [its.experts and chunk.expert > 1 for its in owned]  # experts that every copy has whole are as all else
+    dense, experts = (
+        state_of([its for its, apart in zip(owned, spread, strict=True) if apart is of], chunk.tensor, values, batch)
+        for of in (False, True)
+    )
+    return _Sizes(
+        forward=_exchanged(layers, chunk, samples, tokens, values, forward=True),
+        backward=_exchanged(layers, chunk, samples, tokens, values, forward=False),
+        input_bytes=_handed_bytes(layers[first - 1], samples, values) if first else 0.0,
+        output_bytes=_handed_bytes(layers[last - 1], samples, values),
+        dense=dense,
+        experts=experts,
+    )
 
 
 def _handed_bytes(layer: Layer, samples: float, values: Values) -> float:
@@ -263,26 +294,31 @@ def _pass_s(law: Affine, layer: Layer, share: float, samples: float, split: Spli
     return float(max(share * law.least_s, share * (law.base_s + law.per_sample_s * samples) * work))
 
 
-def _exchanged(load: Workload, chunk: Held, samples: float, split: Split, values: Values, *, forward: bool) -> Exchanged:
+def _exchanged(layers: Sequence[Layer], chunk: Held, samples: float, tokens: float, values: Values, *, forward: bool) -> Exchanged:
     """What the layers of a chunk exchange; neighbours of which one is on the host copy what goes between them."""
-    layers = load.layers
     tensor: list[float] = []
-    tokens: list[float] = []
+    dispatched: list[float] = []
     copied: list[float] = []
-    host_s = 0.0
-    law = load.forward if forward else load.backward
-    whole = math.fsum(layer.forward if forward else layer.backward_work for layer in layers)
     for number in range(chunk.first, len(layers) if chunk.last is None else chunk.last):
         layer = layers[number]
         if number and (layer.name in chunk.on_host) != (layers[number - 1].name in chunk.on_host):
             copied.append(_handed_bytes(layers[number - 1], samples, values))
         if layer.name in chunk.on_host:
-            host_s += split.host_factor * law(samples) * (layer.forward if forward else layer.backward_work) / whole if whole else 0.0
             continue
         if chunk.tensor > 1 and layer.tensor is not None:
             each = layer.tensor.forward_bytes_per_sample if forward else layer.tensor.backward_bytes_per_sample
             tensor += [size * samples * values.activations for size in each]
         if layer.experts is not None:  # to the experts, and back
             sent = layer.experts.used * layer.experts.bytes_per_sample * samples * values.activations
-            tokens += [sent * split.tokens] * 2
-    return Exchanged(tuple(tensor), tuple(tokens), tuple(copied), host_s)
+            dispatched += [sent * tokens] * 2
+    return Exchanged(tuple(tensor), tuple(dispatched), tuple(copied))
+
+
+def _host_s(load: Workload, chunk: Held, samples: float, split: Split, *, forward: bool) -> float:
+    """Seconds in which the host computes those layers of a chunk that are on it."""
+    law, host_s = load.forward if forward else load.backward, 0.0
+    whole = math.fsum(layer.forward if forward else layer.backward_work for layer in load.layers)
+    for layer in load.layers[chunk.first : chunk.last]:
+        if layer.name in chunk.on_host:
+            host_s += split.host_factor * law(samples) * (layer.forward if forward else layer.backward_work) / whole if whole else 0.0
+    return host_s

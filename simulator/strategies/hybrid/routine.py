@@ -340,8 +340,9 @@ class _Maker:
 
     def _collective(self, among: Among, does: Collective, size_bytes: float, after: tuple[int, ...]) -> list[int]:
         """A collective, unless there is nothing to do."""
-        lasts_s = self._stage.seconds(among, does, size_bytes)
-        return [self._timed(among, does, size_bytes, lasts_s, after, does)] if size_bytes else []
+        if not size_bytes:
+            return []
+        return [self._timed(among, does, size_bytes, self._stage.seconds(among, does, size_bytes), after, does)]
 
     def _timed(
         self, among: Among, name: str, size_bytes: float, lasts_s: float, after: tuple[int, ...], does: Collective = "all-reduce"

@@ -10,6 +10,7 @@ runs it (``_RUN_BY`` in hybrid.py).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 __all__ = ["Does", "Pass", "Schedule", "in_flight", "passes"]
@@ -36,7 +37,8 @@ class Pass(NamedTuple):
     chunk: int = 0
 
 
-def passes(schedule: Schedule, stages: int, micro_batches: int, chunks: int = 1) -> list[list[Pass]]:
+@lru_cache(maxsize=256)
+def passes(schedule: Schedule, stages: int, micro_batches: int, chunks: int = 1) -> tuple[tuple[Pass, ...], ...]:
     """The passes of a step of each stage, in their order; shape (stages, passes).
 
     Parameters
@@ -52,19 +54,24 @@ def passes(schedule: Schedule, stages: int, micro_batches: int, chunks: int = 1)
     stages, micro_batches, chunks
         How many.
     """
-    return _ORDERS[schedule](stages, micro_batches, chunks)
+    return tuple(map(tuple, _ORDERS[schedule](stages, micro_batches, chunks)))
 
 
-def in_flight(order: Sequence[Pass], chunks: int = 1) -> list[tuple[int, ...]]:
+@lru_cache(maxsize=256)
+def in_flight(schedule: Schedule, stages: int, micro_batches: int, chunks: int = 1) -> tuple[tuple[tuple[int, ...], ...], ...]:
     """Micro-batches whose activations a stage keeps of each of its chunks, at the moments of a step at which that may be most.
 
-    Whatever the activations of each chunk take, together they take most at one of these.
+    Whatever the activations of each chunk take, together they take most at one of these. Arguments are those of :func:`passes`.
 
     Returns
     -------
-    list of tuple
-        A moment each, with a number for each chunk; none of them has as many or fewer of every chunk than another.
+    tuple of tuple of tuple
+        Of each stage its moments, each with a number for each chunk; none of them has as many or fewer of every chunk than another.
     """
+    return tuple(_kept_of(order, chunks) for order in passes(schedule, stages, micro_batches, chunks))
+
+
+def _kept_of(order: Sequence[Pass], chunks: int) -> tuple[tuple[int, ...], ...]:
     last: Does = "weights" if any(each.does == "weights" for each in order) else "backward"
     now, seen = [0] * chunks, {(0,) * chunks}
     for each in order:
@@ -75,7 +82,7 @@ def in_flight(order: Sequence[Pass], chunks: int = 1) -> list[tuple[int, ...]]:
     for its in ranked:  # one that has more in all comes before all that it covers
         if not any(all(mine <= other for mine, other in zip(its, one, strict=True)) for one in kept):
             kept.append(its)
-    return kept
+    return tuple(kept)
 
 
 def _gpipe(stages: int, micro_batches: int, chunks: int) -> list[list[Pass]]:
