@@ -12,7 +12,6 @@ from typing import Any
 
 import plotly.graph_objects as go
 from markupsafe import Markup
-from plotly.offline import get_plotlyjs
 
 from calibrate.validation.comparison import Compared
 from calibrate.validation.validation import Score, Validation
@@ -74,8 +73,6 @@ def render_validation(validation: Validation) -> str:
             errors_px=errors_height(len(validation.rows)),
             needed=what_scripts_need(),
             figures={name: plain(figure) for name, figure in drawn.items()},
-            # plotly's script is no user's text, and holds no closing script tag
-            plotly=Markup(get_plotlyjs()),  # noqa: S704
             generator=Markup(_GENERATOR),  # noqa: S704
         )
     )
