@@ -163,6 +163,20 @@ def test_the_middle_of_the_figure_of_ratios_is_one_and_misses_are_dark():
     assert whiskers == {0: "var(--series-1)", 1: "var(--ink)"}
 
 
+def test_what_lies_beyond_the_axis_stands_at_its_edge_and_the_page_says_so():
+    far = row("wrong unit", 1e6, baselines={"linear": 1e-3})
+    page = render_validation(validation_of([row(), far]))
+    drawn = figures_of(page)["ratios"]
+    high = 10 ** drawn["layout"]["xaxis"]["range"][1]
+    assert high == pytest.approx(8)
+    (rule,) = (trace for trace in drawn["data"] if trace.get("name") == "linear")
+    assert rule["x"] == pytest.approx([1 / 8])
+    assert [trace["x"] for trace in drawn["data"] if trace.get("y") == [1] and trace.get("name") == "async PS"] == [[pytest.approx(8)]]
+    said = "What lies beyond the axis stands at its edge"
+    assert said in page
+    assert said not in render_validation(validation_of([row(baselines={"linear": 101.0})]))
+
+
 def test_what_lies_beyond_what_was_calibrated_is_hollow():
     def reached(reach: float) -> Reached:
         return Reached(regime="all-reduce between nodes", reach=reach, compute=1, communication=0, low=1, high=1)

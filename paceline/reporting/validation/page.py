@@ -6,8 +6,9 @@ It uses ``templates/validation.html``, and filters and styles of the report (:mo
 from __future__ import annotations
 
 import base64
+import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -88,7 +89,7 @@ def render_validation(validation: Validation) -> str:
             curves=[{"index": curve.index, "name": clean(curve.name)} for curve in curves],
             single=are_settings(lines),
             beyond=any(_is_beyond(row) for row in validation.rows),
-            far=f"{FARTHEST:g}" if any(size_of(row.error + 1.0) > FARTHEST for row in validation.rows) else "",
+            cut=is_cut(lines),
             ratios_px=drawn["ratios"].layout.height if validation.rows else 0,
             needed=what_scripts_need(),
             figures={name: plain(figure) for name, figure in drawn.items()},
@@ -131,7 +132,8 @@ def _titles(validation: Validation, lines: Sequence[Line]) -> dict[str, str]:
     rows = [row for row in validation.rows if not row.fitted] or validation.rows
     runs, inside = sum(len(row.measured) for row in rows), sum(row.inside for row in rows)
     near = sum(1 / _NEAR <= row.predicted.mean / row.mean <= _NEAR for row in rows)
-    medians = [statistics.median(row.error for row in line.rows) for line in lines]
+    scored = [line for line in lines if not any(row.fitted for row in line.rows)] or lines
+    medians = [statistics.median(row.error for row in line.rows) for line in scored]
     of = "" if are_settings(lines) else " in the median of each"
     return {
         "overlay": f"{inside:,} of {runs:,} runs lie in the 90% interval",
@@ -256,52 +258,18 @@ def ratios(lines: Sequence[Line], groups: Sequence[str]) -> go.Figure:
 
     Of a setting the 90% interval as whisker, which is dark where it holds none of the repeats, and behind it the noise of these; of
     several settings the median, 10% to 90% of them as whisker, and the worst as a short line. What simpler rules give stands beside,
-    pale. What lies beyond :data:`FARTHEST` is drawn there.
+    pale. What lies beyond the axis is drawn at its edge.
     """
-    single = are_settings(lines)
-    spans: list[tuple[float, ...]] = [_span_of_one(line.rows[0]) if single else _span_of_several(line.rows) for line in lines]
-    edge = 1.05 * max(_NARROWEST, *(size_of(end) for span in spans for end in span))
-    edge = min(edge, FARTHEST)
-
-    def at(ratio: float) -> float:
-        return min(max(ratio, 1 / edge), edge)
-
+    edge = edge_of(lines)
     figure = go.Figure()
-    if single:
-        _add_noise(figure, lines, at)
-    for number, rule in enumerate(rules_of([row for line in lines for row in line.rows])):
-        its = [(place, line) for place, line in enumerate(lines) if all(rule in row.baselines for row in line.rows)]
-        errors = [statistics.median(row.baseline_error(rule) for row in line.rows) for _, line in its]
-        told = [f"{plot_text(rule)}: {written(error, 'error')}{'' if single else ' in the median'}" for error in errors]
-        figure.add_scatter(
-            x=[at(1.0 + error) for error in errors],
-            y=[place for place, _ in its],
-            mode="markers",
-            name=plot_text(rule),
-            legendgroup=f"rule{number}",
-            hoverinfo="text",
-            hovertext=[f"<b>{plot_text(line.name)}</b><br>{words}" for (_, line), words in zip(its, told, strict=True)],
-            marker={"symbol": RULES[number % len(RULES)][0], "size": 7, "color": MUTED},
-            opacity=0.6,
-        )
+    if are_settings(lines):
+        _add_noise(figure, lines, edge)
+    _add_rules(figure, lines, edge)
     for index, group in enumerate(groups):
-        for missed in (False, True):
-            of_group = [place for place, line in enumerate(lines) if line.group == index]
-            places = [place for place in of_group if missed == (single and not lines[place].rows[0].inside)]
-            if not places:
-                continue
-            low, middle, high = ([at(spans[place][end]) for place in places] for end in range(3))
-            its_rows = [lines[place].rows for place in places]
-            common = {"y": places, "mode": "markers", "name": plot_text(group), "legendgroup": f"s{index}", "hoverinfo": "text"}
-            common["hovertext"] = [
-                _hover(rows[0]) if single else _hover_of_several(lines[place]) for place, rows in zip(places, its_rows, strict=True)
-            ]
-            up, down = ([abs(end - value) for end, value in zip(ends, middle, strict=True)] for ends in (high, low))
-            whisker = _bars(INK if missed else series_colour(index), up, down) | {"thickness": 2.5 if missed else 1.5}
-            figure.add_scatter(x=middle, error_x=whisker, marker=_marker(index, its_rows), **common)
-            if not single:
-                short = {"symbol": "line-ns", "size": 9, "line": {"color": series_colour(index), "width": 1.75}}
-                figure.add_scatter(x=[at(spans[place][3]) for place in places], marker=short, **common)
+        its = [(place, line) for place, line in enumerate(lines) if line.group == index]
+        missed = [place for place, line in its if len(line.rows) == 1 and not line.rows[0].inside]
+        _add_lines(figure, {place: line for place, line in its if place not in missed}, edge, group, series_colour(index))
+        _add_lines(figure, {place: line for place, line in its if place in missed}, edge, group, INK)
     ticks = [tick for tick in next(some for some in _RATIO_TICKS if edge <= 1.3 * some[-1]) if 1 / edge <= tick <= edge]
     figure.update_layout(
         layout(
@@ -351,13 +319,28 @@ def are_settings(lines: Sequence[Line]) -> bool:
 
 
 def size_of(ratio: float) -> float:
-    """How far a ratio is from 1, in either direction; no more than :data:`FARTHEST` where it is 0."""
-    return max(ratio, 1 / ratio) if ratio > 0 else FARTHEST
+    """How far a ratio is from 1, in either direction."""
+    return max(ratio, 1 / ratio) if ratio > 0 else math.inf
 
 
-def _add_noise(figure: go.Figure, lines: Sequence[Line], at: Callable[[float], float]) -> None:
+def edge_of(lines: Sequence[Line]) -> float:
+    """The ratio at the end of the axis, which begins at its inverse: that of what is drawn of predictions, up to :data:`FARTHEST`."""
+    return min(FARTHEST, 1.05 * max(_NARROWEST, *(size_of(end) for line in lines for end in _span(line))))
+
+
+def is_cut(lines: Sequence[Line]) -> bool:
+    """Whether something that is drawn lies beyond the axis."""
+    edge = edge_of(lines)
+    return any(size_of(end) > edge for line in lines for end in (*_span(line), *_of_rules(line).values()))
+
+
+def _at(ratio: float, edge: float) -> float:
+    return min(max(ratio, 1 / edge), edge)
+
+
+def _add_noise(figure: go.Figure, lines: Sequence[Line], edge: float) -> None:
     """The noise of each setting's repeats, behind what is drawn of it."""
-    noisy = [(place, at(1.0 + line.rows[0].noise)) for place, line in enumerate(lines) if line.rows[0].noise is not None]
+    noisy = [(place, _at(1.0 + line.rows[0].noise, edge)) for place, line in enumerate(lines) if line.rows[0].noise is not None]
     if noisy:
         figure.add_bar(
             x=[high - 1 / high for _, high in noisy],
@@ -371,8 +354,60 @@ def _add_noise(figure: go.Figure, lines: Sequence[Line], at: Callable[[float], f
         )
 
 
+def _add_rules(figure: go.Figure, lines: Sequence[Line], edge: float) -> None:
+    """What simpler rules give, pale."""
+    for number, rule in enumerate(rules_of([row for line in lines for row in line.rows])):
+        its = [(place, line, _of_rules(line)[rule]) for place, line in enumerate(lines) if rule in _of_rules(line)]
+        several = "" if are_settings(lines) else " in the median"
+        figure.add_scatter(
+            x=[_at(ratio, edge) for _, _, ratio in its],
+            y=[place for place, _, _ in its],
+            mode="markers",
+            name=plot_text(rule),
+            legendgroup=f"rule{number}",
+            hoverinfo="text",
+            hovertext=[
+                f"<b>{plot_text(line.name)}</b><br>{plot_text(rule)}: {written(ratio - 1.0, 'error')}{several}" for _, line, ratio in its
+            ],
+            marker={"symbol": RULES[number % len(RULES)][0], "size": 7, "color": MUTED},
+            opacity=0.6,
+        )
+
+
+def _of_rules(line: Line) -> dict[str, float]:
+    """The median ratio that each rule gives that predicts all settings of a line."""
+    shared = [rule for rule in rules_of(line.rows) if all(rule in row.baselines for row in line.rows)]
+    return {rule: statistics.median(row.baselines[rule] / row.mean for row in line.rows) for rule in shared}
+
+
+def _add_lines(figure: go.Figure, its: Mapping[int, Line], edge: float, group: str, whisker: str) -> None:
+    """Lines of a group by their places, with whiskers of a colour."""
+    if not its:
+        return
+    spans = [[_at(ratio, edge) for ratio in _span(line)] for line in its.values()]
+    index = next(iter(its.values())).group
+    common: dict[str, Any] = {
+        "y": list(its),
+        "mode": "markers",
+        "name": plot_text(group),
+        "legendgroup": f"s{index}",
+        "hoverinfo": "text",
+        "hovertext": [_hover(line.rows[0]) if len(line.rows) == 1 else _hover_of_several(line) for line in its.values()],
+    }
+    up, down = [high - middle for _, middle, high, *_ in spans], [middle - low for low, middle, *_ in spans]
+    figure.add_scatter(
+        x=[middle for _, middle, *_ in spans],
+        error_x=_bars(whisker, up, down) | {"thickness": 2.5 if whisker == INK else 1.5},
+        marker=_marker(index, [line.rows for line in its.values()]),
+        **common,
+    )
+    if any(len(line.rows) > 1 for line in its.values()):
+        short = {"symbol": "line-ns", "size": 9, "line": {"color": series_colour(index), "width": 1.75}}
+        figure.add_scatter(x=[span[-1] if len(span) > 3 else None for span in spans], marker=short, **common)
+
+
 FARTHEST = 8.0
-"""Ratios beyond are drawn there: a wrong unit would leave no room for the others."""
+"""Where the axis ends at most: a wrong unit would leave no room for the others."""
 RULES = (
     ("triangle-up-open", "△"),
     ("triangle-down-open", "▽"),
@@ -399,16 +434,13 @@ def rules_of(rows: Sequence[Compared]) -> list[str]:
     return sorted({rule for row in rows for rule in row.baselines})
 
 
-def _span_of_one(row: Compared) -> tuple[float, float, float]:
-    """Ends of the interval and the prediction, over what was measured."""
-    return row.predicted.low / row.mean, row.predicted.mean / row.mean, row.predicted.high / row.mean
-
-
-def _span_of_several(rows: Sequence[Compared]) -> tuple[float, float, float, float]:
-    """10%, median and 90% of their ratios, and that of the worst."""
-    found = [row.predicted.mean / row.mean for row in rows]
-    low, middle, high = np.quantile(found, (0.1, 0.5, 0.9)).tolist()
-    return low, middle, high, worst_of(rows).error + 1.0
+def _span(line: Line) -> tuple[float, ...]:
+    """Low end, middle and high end of what is drawn as ratios: of a setting its interval; of several 10%, median, 90%, and the worst."""
+    if len(line.rows) == 1:
+        (row,) = line.rows
+        return row.predicted.low / row.mean, row.predicted.mean / row.mean, row.predicted.high / row.mean
+    low, middle, high = np.quantile([row.predicted.mean / row.mean for row in line.rows], (0.1, 0.5, 0.9)).tolist()
+    return low, middle, high, worst_of(line.rows).error + 1.0
 
 
 def worst_of(rows: Sequence[Compared]) -> Compared:
@@ -418,7 +450,7 @@ def worst_of(rows: Sequence[Compared]) -> Compared:
 
 def _hover_of_several(line: Line) -> str:
     """What a source tells: its errors, and the worst with what is known of it."""
-    low, middle, high, _ = _span_of_several(line.rows)
+    low, middle, high, *_ = _span(line)
     worst = worst_of(line.rows)
     lines = [
         f"<b>{plot_text(line.name)}</b>",
