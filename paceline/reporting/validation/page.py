@@ -90,6 +90,7 @@ def render_validation(validation: Validation) -> str:
             single=are_settings(lines),
             beyond=any(_is_beyond(row) for row in validation.rows),
             cut=is_cut(lines),
+            fitted=any(row.fitted for row in validation.rows),
             ratios_px=drawn["ratios"].layout.height if validation.rows else 0,
             needed=what_scripts_need(),
             figures={name: plain(figure) for name, figure in drawn.items()},
