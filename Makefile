@@ -21,7 +21,7 @@ SPREAD := -n 3 --dist loadfile --no-loadscope-reorder
 # the tests start hundreds of processes, each of which would compile all that it imports
 test test-fast: export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: quickstart test test-fast torture lint types layers check docs notebooks timelines benchmark clean browser simgrid
+.PHONY: quickstart test test-fast torture lint types layers check docs notebooks timelines pictures benchmark clean browser simgrid
 
 quickstart: $(VENV)/.ready
 	$(BIN)/paceline quickstart --out reports/quickstart.html
@@ -63,6 +63,10 @@ notebooks: $(VENV)/.ready-dev
 # the pictures in docs/, simulated and drawn again
 timelines: $(VENV)/.ready-dev
 	$(BIN)/python docs/timelines/draw.py
+
+# the first screens of reports, in docs/ and reports/
+pictures: $(VENV)/.ready-dev browser
+	$(BIN)/python docs/pictures/draw.py
 
 benchmark: $(VENV)/.ready-dev
 	$(BIN)/python benchmarks/run.py

@@ -34,7 +34,7 @@ STRATEGIES = (
 WORKERS = (1, 2, 4, 8, 16)
 GBIT_PER_S = (1, 2.5, 5, 10, 25)
 BATCHES = (16, 20, 24, 28, 32, 40, 44, 48, 56, 64)
-MOST_BYTES, MOST_FIRST_S = 7e6, 2.0
+MOST_BYTES, MOST_FIRST_S = 3e6, 2.0
 
 # notes when the page says that all is drawn
 WATCH = """

@@ -97,13 +97,15 @@ def speeds_of(scenario: Scenario) -> Speeds | None:
             else:
                 of[f"{path} drawn"] = speed
                 rest[f"{path} drawn"] = [f"{value / largest:.{_DIGITS}g}" for value in values]
-    for name, known in host_costs(scenario).items():
+    hosts = host_costs(scenario)
+    for name, known in hosts.items():
         of[f"practice.{name}"] = -math.log(known.value)
         rest[f"practice.{name} drawn"] = [f"{end / known.value:.{_DIGITS}g}" for end in (known.low, known.high)]
     if scenario.workload.measured_with == "servers":
         rest["measured in"] = _sections_of(given if given.measured_in is None else Scenario.model_validate(given.measured_in))
+    known_already = ("measured_in", *(f"practice.{name}." for name in hosts))
     for path, value in _leaves(scenario):
-        if path.startswith(("measured_in", *(f"practice.{name}." for name in host_costs(scenario)))):
+        if path.startswith(known_already):
             continue
         speed = _log_speed(path, value)
         if speed is None:

@@ -1,12 +1,14 @@
-"""Draws the pictures of these pages, from simulations: ``make timelines``.
+"""Draws the pictures of these pages, from simulations, and one from the tables of fidelity/: ``make timelines``.
 
 All timelines but those of ``models/scenarios/`` are of one small model on one small cluster, so that pictures can be compared.
 """
 
 from __future__ import annotations
 
+import csv
 import math
 import re
+import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from html import escape
@@ -20,9 +22,10 @@ from paceline.reporting.simulated import timeline_of
 from paceline.reporting.timeline import Bar, Kind, Timeline
 from paceline.result_tables import PART_LABELS
 from simulator import Scenario, load_scenario, scenario_from_table, simulate
+from simulator.base.text import format_share, written
 from simulator.spec.figures import Estimate
 
-__all__ = ["NAMES", "PICTURES", "Curves", "Picture", "drawn"]
+__all__ = ["HELD_AGAINST", "NAMES", "PICTURES", "Curves", "Picture", "drawn", "held_out"]
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -265,7 +268,28 @@ CURVES: dict[str, Curves] = {
 }
 
 JOB = "whole-job"
-NAMES = (*PICTURES, *CURVES, JOB)
+
+FIDELITY = "predicted-over-measured"
+_MODELS_CUT = ("llm-foundry", "megatron-lm", "nemo-megatron-launcher", "torchtitan", "vtrain-several-nodes-from-dimensions")
+HELD_AGAINST: dict[str, tuple[str, ...]] = {
+    "published, all-reduce": ("published-all-reduce",),
+    "published, models cut over devices": tuple(f"hybrids-{name}" for name in _MODELS_CUT),
+    "published, synchronous servers": ("published-sync-ps",),
+    "published, asynchronous servers": ("published-async-ps",),
+    "real TensorFlow clusters": ("testbed-first", "testbed-headline", "testbed-random-20261122-12", "testbed-random-2611260355-12"),
+}
+"""Files of docs/fidelity/ by what they are of."""
+NAMES = (*PICTURES, *CURVES, JOB, FIDELITY)
+
+
+def held_out(what: str) -> list[tuple[float, float]]:
+    """What was measured and what was predicted, of all settings that took no part in a fit; models that are cut from their dimensions."""
+    rows: list[dict[str, str]] = []
+    for name in HELD_AGAINST[what]:
+        with (HERE.parent / "fidelity" / f"{name}.csv").open(encoding="utf-8", newline="") as lines:
+            rows += csv.DictReader(lines)
+    chosen = [row for row in rows if row["fitted"] == "0" and row.get("settings.way", "from dimensions") == "from dimensions"]
+    return [(float(row["measured"]), float(row["predicted"])) for row in chosen]
 
 
 # -- drawing ---------------------------------------------------------------------------
@@ -421,6 +445,52 @@ def _chart(curves: Curves) -> str:
     return _picture(curves.title, height, fills, lines, [*parts, *legend])
 
 
+_FARTHEST = 6.0
+
+
+def _fidelity() -> str:
+    """Predicted over measured of every setting that was held out, against what was measured; both axes are logarithmic."""
+    its = {what: held_out(what) for what in HELD_AGAINST}
+    measured = [value for points in its.values() for value, _ in points]
+    first, last = math.log10(min(measured)) - 0.1, math.log10(max(measured)) + 0.1
+    left, top, foot = 46, _TOP + 22, _TOP + _CHART + 60
+
+    def across(value: float) -> float:
+        return left + (_WIDTH - left - _RIGHT) * (math.log10(value) - first) / (last - first)
+
+    def down(ratio: float) -> float:
+        inside = min(max(ratio, 1 / _FARTHEST), _FARTHEST)
+        return top + (foot - top) * (1 - math.log(inside) / math.log(_FARTHEST)) / 2
+
+    ratios = (0.25, 0.5, 1, 2, 4)
+    decades = [10.0**power for power in range(math.ceil(first), math.floor(last) + 1)]
+    parts = [
+        f'<text class="dim" x="8" y="{_TOP + 12}">Predicted over measured</text>',
+        f'<path class="grid" d="{"".join(f"M{left} {_number(down(ratio))}H{_WIDTH - _RIGHT}" for ratio in ratios)}"/>',
+        *(f'<text class="dim" x="8" y="{down(ratio) + 4:.0f}">{ratio:g}</text>' for ratio in ratios),
+        *(
+            f'<text class="dim" x="{_number(across(at))}" y="{foot + 18}" text-anchor="middle">{written(at, "tick")}</text>'
+            for at in decades
+        ),
+        f'<text class="dim" x="{_WIDTH // 2}" y="{foot + 38}" text-anchor="middle">Measured: samples, tokens or updates per second</text>',
+    ]
+    legend, height = [], foot + 62
+    colours = dict(
+        zip((f"{number}" for number in range(1, len(its) + 1)), ("series-1", "series-2", "series-3", "series-4", "ink"), strict=True)
+    )
+    for (what, points), index in zip(its.items(), colours, strict=True):
+        places = dict.fromkeys((_number(across(value)), _number(down(predicted / value))) for value, predicted in points)
+        dots = "".join(f"M{x} {y}h0" for x, y in places)
+        parts.append(f'<path class="line{index}" fill="none" stroke-width="4" stroke-linecap="round" opacity=".7" d="{dots}"/>')
+        size = statistics.median(abs(predicted / value - 1) for value, predicted in points)
+        line, height = _legend({f"fill{index}": f"{what}: {len(points)}, off by {format_share(size)} in the median"}, height)
+        legend += line
+        height += 6
+    parts.append(f'<path class="message" d="M{left} {_number(down(1))}H{_WIDTH - _RIGHT}"/>')
+    fills, lines = ({f".{what}{index}": colour for index, colour in colours.items()} for what in ("fill", "line"))
+    return _picture("Predicted over measured throughput", height, fills, lines, [*parts, *legend])
+
+
 _UNITS = (("h", 3600.0), ("min", 60.0), ("s", 1.0))
 _LEAST_IN_UNIT = 3.0
 _AXIS = 26
@@ -461,6 +531,8 @@ def drawn(name: str) -> str:
     """A picture, by its name."""
     if name == JOB:
         return _job()
+    if name == FIDELITY:
+        return _fidelity()
     if name in CURVES:
         return _chart(CURVES[name])
     picture = PICTURES[name]

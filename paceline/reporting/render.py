@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 import plotly.graph_objects as go
 from markupsafe import Markup
-from plotly.offline import get_plotlyjs
 
 from paceline.comparing import LITTLE
 from paceline.planning.tables import brief, plan_tables
@@ -117,6 +116,8 @@ SCRIPTS = (
 )
 """The page's own script, in the order in which its parts are put together."""
 
+_PLOTLY = Path(__file__).parent / "vendored" / "plotly-cartesian.min.js"
+"""plotly.js with its plane figures alone, a third of the whole: the package plotly.js-cartesian-dist-min, as it is."""
 _MOST_PLAIN_ROWS = 200
 _MOST_SAID = 5
 _OPEN_TABLES = ("plan-clusters", "plan-ways", "plan-candidates", "plan-improvements")
@@ -259,8 +260,6 @@ def render(report: Content) -> str:
             brief=brief_table(results, report.at, _MOST_PLAIN_ROWS),
             compared=any(group.id == "source" and len(group.labels) > 1 for group in report.at.groups),
             scripts=SCRIPTS,
-            # plotly's script is no user's text, and holds no closing script tag
-            plotly=Markup(get_plotlyjs()),  # noqa: S704
             generator=Markup(GENERATOR),  # noqa: S704
         )
     )
@@ -589,6 +588,7 @@ def environment() -> jinja2.Environment:
         symbol=marker_symbol,
         written=written,
     )
-    made.globals.update(interval=format_interval, kind_of=kind_of)
+    # plotly's script is no user's text, and holds no closing script tag
+    made.globals.update(interval=format_interval, kind_of=kind_of, plotly=Markup(_PLOTLY.read_text(encoding="utf-8")))  # noqa: S704
     made.policies["json.dumps_kwargs"] = {"sort_keys": True, "separators": (",", ":")}
     return made

@@ -14,6 +14,7 @@ from support.pages import BEYOND_FIRST_SCREEN, CONTRAST, EVERY_SCREEN, FIGURES, 
 from support.results import HOSTILE, STRATEGIES, grid, hostile_sweep, planned, sweep
 
 from paceline.reporting import write_report
+from paceline.reporting.timeline import Bar, Timeline
 
 CURVE = "#figure-throughput .scatterlayer .trace:nth-last-child(2)"
 
@@ -193,3 +194,20 @@ def test_unusual_sweeps_are_drawn_too(page: Page, tmp_path: Path, name: str) -> 
     assert page.run("return document.documentElement.scrollWidth") == 390
     assert page.run(OVERLAPPING_LABELS) == []
     assert page.complaints() == []
+
+
+def test_a_timeline_wider_than_a_phone_shows_the_step_that_it_marks(page: Page, tmp_path: Path) -> None:
+    bars = (Bar("critical path", 8e-3, 9.9e-3, "compute", True, "forward"), Bar("replica 0", 0.0, 1e-2, "compute", False, "forward"))
+    timeline = Timeline("a ring", ("critical path", "replica 0"), bars, "Step 9 took 1.9 ms.", "")
+    page.open(write_report(sweep(workers=(1, 4)), tmp_path / "page.html", timeline=timeline), 390, 844)
+    page.unfold()
+    seen = page.run(
+        """
+        const plot = document.getElementById('figure-timeline'), roll = plot.closest('.roll').getBoundingClientRect();
+        const rules = [...plot.querySelectorAll('.shapelayer path')].map(rule => rule.getBoundingClientRect().left);
+        return {left: roll.left, right: roll.right, rules: rules, wide: plot.closest('.roll').scrollWidth > roll.width};
+        """
+    )
+    assert seen["wide"]
+    assert len(seen["rules"]) == 2
+    assert all(seen["left"] < at < seen["right"] for at in seen["rules"])

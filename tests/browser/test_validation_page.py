@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,10 @@ from support.pages import CONTRAST, EVERY_SCREEN, FIGURES, OVERFLOWING, OVERLAPP
 from support.validations import HOSTILE, row, validation_of
 
 from calibrate.validation.comparison import Compared
+from calibrate.validation.validation import Validation, scores_of
 from paceline.reporting.validation import write_validation
+from simulator.base.table import Column, Table
+from simulator.spec.figures import Estimate
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +27,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_all_figures_are_drawn_without_a_word_or_a_request(page: Page, written: Path, width: int, height: int, theme: str) -> None:
     page.open(written, width, height, theme)
     figures = page.run(FIGURES)
-    assert {figure["id"] for figure in figures} == {"figure-overlay", "figure-scatter", "figure-errors"}
+    assert {figure["id"] for figure in figures} == {"figure-overlay", "figure-scatter", "figure-ratios"}
     for figure in figures:
         assert figure["drawn"] >= 1
         assert figure["marks"] == figure["expected"]
@@ -61,7 +65,7 @@ def test_hovering_names_the_setting(page: Page, written: Path) -> None:
 
 def test_the_legend_hides_a_group_in_both_figures(page: Page, written: Path) -> None:
     page.open(written)
-    count = "return document.querySelectorAll('#figure-scatter .scatterlayer .trace, #figure-errors .scatterlayer .trace').length"
+    count = "return document.querySelectorAll('#figure-scatter .scatterlayer .trace, #figure-ratios .scatterlayer .trace').length"
     before = page.run(count)
     page.run("document.querySelector('[data-legend=points] button').click()")
     WebDriverWait(page.driver, 10).until(lambda _: page.run(count) == before - 2)
@@ -75,10 +79,13 @@ def test_hostile_names_are_harmless(page: Page, tmp_path: Path) -> None:
         rows, title=HOSTILE, command=HOSTILE, machine=HOSTILE, about=(HOSTILE,), notes=(HOSTILE,), missed=(HOSTILE,), wanted="x"
     )
     page.open(write_validation(hostile, tmp_path / "page.html"), 390, 844)
-    for figure, curve in (("scatter", 3), ("errors", 1), ("overlay", 1)):
+    for figure, curve in (("scatter", 3), ("ratios", 1), ("overlay", 1)):
         page.run(f"Plotly.Fx.hover('figure-{figure}', [{{curveNumber: {curve}, pointNumber: 0}}])")
     assert page.run("return window.pwned === undefined")
-    assert page.run("return document.querySelectorAll('main img, main script, main a, main iframe, .hoverlayer a').length") == 0
+    assert (
+        page.run("return document.querySelectorAll('main img, main script, main a:not([href^=\"#\"]), main iframe, .hoverlayer a').length")
+        == 0
+    )
     assert page.run("return document.scripts.length") == 4
     assert page.run("return document.documentElement.scrollWidth") == 390
     assert page.complaints() == []
@@ -105,3 +112,53 @@ def test_unusual_validations_are_drawn_too(page: Page, tmp_path: Path, rows: lis
     assert page.run("return document.documentElement.scrollWidth") == width
     assert page.run(OVERLAPPING_LABELS) == []
     assert page.complaints() == []
+
+
+def published() -> Validation:
+    """All rows of the published tables, as docs/fidelity/ has them, and all that is left out."""
+    rows = []
+    for file in sorted(FIDELITY.glob("published-*.csv")):
+        with file.open(encoding="utf-8", newline="") as lines:
+            rows += [_compared(its) for its in csv.DictReader(lines) if "measured" in its]
+    assert len(rows) > 1_500
+    left = Table(
+        "What is not predicted", (Column("series", "text"), Column("reason", "text")), (("a series", "a reason"),) * 500, "excluded"
+    )
+    apart = tuple((score.group, f"throughput of {score.group}") for score in scores_of(rows))[:3]
+    return validation_of(rows, details=(left,), apart=apart, overlay=())
+
+
+FIDELITY = Path(__file__).parents[2] / "docs" / "fidelity"
+
+
+def _compared(its: dict[str, str]) -> Compared:
+    predicted = Estimate(mean=float(its["predicted"]), low=float(its["low"]), high=float(its["high"]))
+    return Compared(
+        name=its["name"],
+        group=its["group"],
+        fitted=its["fitted"] == "1",
+        unit=its["unit"],
+        measured=tuple(map(float, (its.get("measured_each") or its["measured"]).split())),
+        predicted=predicted,
+        baselines={name.removeprefix("baselines."): float(value) for name, value in its.items() if name.startswith("baselines.") and value},
+        settings={"table": its["settings.table"]} if its.get("settings.table") else {},
+        note=its["note"],
+    )
+
+
+@pytest.fixture(scope="module")
+def largest(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_validation(published(), tmp_path_factory.mktemp("published") / "page.html")
+
+
+@EVERY_SCREEN
+def test_the_largest_validation_is_read_in_a_few_screens(page: Page, largest: Path, width: int, height: int, theme: str) -> None:
+    page.open(largest, width, height, theme)
+    assert page.run("return document.documentElement.scrollHeight") < 6_000
+    assert page.run("return document.documentElement.scrollWidth") == width
+    assert all(figure["drawn"] >= 1 and figure["marks"] == figure["expected"] for figure in page.run(FIGURES))
+    assert page.run(OVERLAPPING_LABELS) == []
+    assert page.run("return document.querySelectorAll('#rows details.panel tbody tr').length") > 1_500
+    assert page.complaints() == []
+    page.run("document.querySelector('.contents a[href=\"#rows\"]').click()")
+    WebDriverWait(page.driver, 10).until(lambda _: page.run("return document.getElementById('rows').open"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import statistics
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -19,6 +20,7 @@ from pydantic import BaseModel
 import paceline
 from paceline.cli.app import app
 from simulator import simulate
+from simulator.base.text import format_share
 from simulator.results.rows import COLUMNS
 from simulator.spec.figures import WARNINGS
 
@@ -193,6 +195,31 @@ def test_pictures_are_shown(drawing):
     shown = {name for page in DOCS.rglob("*.md") for name in re.findall(r"\(timelines/([\w-]+)\.svg\)", page.read_text())}
     assert shown == {path.stem for path in (DOCS / "timelines").glob("*.svg")}
     assert shown == set(drawing.NAMES)
+
+
+def test_the_picture_of_predictions_has_the_rows_and_errors_that_are_told(drawing):
+    """Of each kind as many dots as README's table has rows, and their median; none off the picture."""
+    table = dict(re.findall(r"^\| (published: [^|]+?) \| (\d+ \| [\d.]+%) \|", (ROOT / "README.md").read_text(), flags=re.MULTILINE))
+    kinds = {
+        "published, all-reduce": "published: all-reduce",
+        "published, synchronous servers": "published: synchronous parameter servers",
+        "published, asynchronous servers": "published: asynchronous parameter servers",
+        "published, models cut over devices": "published: models cut over up to 3,072 devices",
+    }
+    picture = drawing.drawn(drawing.FIDELITY)
+    for what, told in kinds.items():
+        points = drawing.held_out(what)
+        rows, median = table[told].split(" | ")
+        assert len(points) == int(rows)
+        assert format_share(statistics.median(abs(predicted / measured - 1) for measured, predicted in points)) == median
+        assert all(1 / 6 < predicted / measured < 6 for measured, predicted in points)
+        assert f"{what}: {rows}, off by {median} in the median" in picture
+
+
+def test_pictures_of_reports_are_shown_and_small():
+    shown = {name for page in DOCS.rglob("*.md") for name in re.findall(r"\(pictures/([\w-]+\.png)\)", page.read_text())}
+    assert shown == {path.name for path in (DOCS / "pictures").glob("*.png")}
+    assert all((DOCS / "pictures" / name).stat().st_size < 150_000 for name in shown)
 
 
 def test_what_is_said_of_the_pictures_is_so(drawing):

@@ -40,6 +40,7 @@ def test_wheel_holds_code_and_models_but_no_package_named_models(wheel):
     assert "simulator/models/keras/cnn.py" in names
     assert "paceline/reporting/templates/report.html" in names
     assert "paceline/cli/keys.json" in names
+    assert "paceline/reporting/vendored/plotly-cartesian.min.js" in names
 
 
 def test_the_licence_comes_along(wheel: Path, tmp_path: Path) -> None:
@@ -48,6 +49,8 @@ def test_the_licence_comes_along(wheel: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         (name,) = (one for one in archive.namelist() if one.endswith(".dist-info/licenses/LICENSE"))
         assert archive.read(name).decode() == text
+        (theirs,) = (one for one in archive.namelist() if one.endswith("plotly-LICENSE") and ".dist-info/licenses/" in one)
+        assert archive.read(theirs).startswith(b"MIT License")
         (about,) = (one for one in archive.namelist() if one.endswith(".dist-info/METADATA"))
         assert message_from_bytes(archive.read(about))["License-Expression"] == "Apache-2.0"
     command = [sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", str(tmp_path), str(ROOT)]

@@ -262,11 +262,19 @@ def test_another_process_gives_the_same_bytes() -> None:
 
 def test_plotly_is_inside_exactly_once_and_nothing_is_loaded() -> None:
     page = page_of(sweep())
-    assert page.count("plotly.js v") == 1
+    assert page.count("plotly.js (cartesian - minified) v") == 1
+    assert len(page.encode()) < 2_000_000
     markup = without_scripts(page)
     assert re.findall(r"""(?:src|href)\s*=\s*["'](?!data:)""", markup) == []
     assert "@import" not in markup
     assert "url(" not in markup
+
+
+def test_plotly_inside_is_of_the_version_that_figures_are_made_for() -> None:
+    from plotly.offline import get_plotlyjs_version
+
+    (inside,) = re.findall(r"plotly\.js \(cartesian - minified\) v([\d.]+)", page_of(sweep()))
+    assert inside.split(".")[0] == get_plotlyjs_version().split(".")[0]
 
 
 def test_the_script_of_the_page_evaluates_no_text() -> None:
@@ -277,10 +285,10 @@ def test_the_script_of_the_page_evaluates_no_text() -> None:
 
 
 @pytest.mark.slow
-def test_a_thousand_scenarios_stay_below_seven_megabytes() -> None:
+def test_a_thousand_scenarios_stay_below_three_megabytes() -> None:
     results = grid(workers=(1, 2, 4, 8, 16, 32, 64, 128), servers=(1, 2, 4, 8), batches=(8, 16, 32, 64, 128))
     assert len(results) >= 1000
-    assert len(page_of(results[:1000]).encode()) < 7_000_000
+    assert len(page_of(results[:1000]).encode()) < 3_000_000
 
 
 def extras(text: str, results: list[Result]) -> dict[str, Any]:

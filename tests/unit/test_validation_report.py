@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import math
 import re
 from typing import Any
 
 import pytest
 from support.validations import HOSTILE, row, validation_of
 
+from calibrate.validation.comparison import Reached
 from calibrate.validation.validation import largest_errors, scores_of
 from paceline.reporting.validation import place_section, render_validation, section, write_validation
 from paceline.reporting.validation.content import csv_tables, rows_table, scores_table, summary
-from paceline.reporting.validation.page import curves_of
+from paceline.reporting.validation.page import curves_of, lines_of
 from simulator.base.errors import InputError
 from simulator.base.table import Column, Table
 from simulator.base.text import written
@@ -126,17 +129,111 @@ def test_thresholds_are_told():
 def test_figures_hold_every_setting_its_range_and_its_interval():
     validation = validation_of()
     drawn = figures_of(render_validation(validation))
-    assert set(drawn) == {"scatter", "errors", "overlay"}
+    assert set(drawn) == {"scatter", "ratios", "overlay"}
     points = [trace for trace in drawn["scatter"]["data"] if trace["mode"] == "markers"]
     assert [len(trace["x"]) for trace in points] == [5, 5, 5]
     first = validation.rows[0]
     assert points[0]["error_x"]["array"][0] == pytest.approx(max(first.measured) - first.mean)
     assert points[0]["error_y"]["arrayminus"][0] == pytest.approx(first.predicted.mean - first.predicted.low)
     assert [trace["marker"]["symbol"] for trace in points] == ["circle", "square", "diamond"]
-    assert points[0]["marker"]["color"] == ["var(--paper)", *["var(--series-1)"] * 4]
-    noise, *errors = drawn["errors"]["data"]
-    assert noise["x"] == pytest.approx([2 * each.noise for each in validation.rows])
-    assert [value for trace in errors for value in trace["x"]] == pytest.approx([each.error for each in validation.rows])
+    assert points[0]["marker"]["opacity"] == [0.45, 1, 1, 1, 1]
+    noise, *others = drawn["ratios"]["data"]
+    assert noise["base"] == pytest.approx([1 / (1 + each.noise) for each in validation.rows])
+    assert [low + wide for low, wide in zip(noise["base"], noise["x"], strict=True)] == pytest.approx(
+        [1 + each.noise for each in validation.rows]
+    )
+    ours = [trace for trace in others if trace["legendgroup"].startswith("s")]
+    at = {place: (ratio, up) for trace in ours for place, ratio, up in zip(trace["y"], trace["x"], trace["error_x"]["array"], strict=True)}
+    assert [at[place][0] for place in range(15)] == pytest.approx([1 + each.error for each in validation.rows])
+    assert [at[place][1] for place in range(15)] == pytest.approx(
+        [(each.predicted.high - each.predicted.mean) / each.mean for each in validation.rows]
+    )
+    assert drawn["ratios"]["layout"]["yaxis"]["ticktext"][:2] == ["async PS, 1 workers *", "async PS, 2 workers"]
+    rules = {trace["name"]: trace for trace in others if trace["legendgroup"].startswith("rule")}
+    assert rules["ideal linear"]["x"][0] == pytest.approx(1 + validation.rows[0].baseline_error("ideal linear"))
+
+
+def test_the_middle_of_the_figure_of_ratios_is_one_and_misses_are_dark():
+    inside, outside = row("inside"), row("outside", 150.0)
+    drawn = figures_of(render_validation(validation_of([inside, outside])))["ratios"]
+    low, high = drawn["layout"]["xaxis"]["range"]
+    assert low == pytest.approx(-high)
+    assert high > math.log10(1.5 * 1.05)
+    whiskers = {place: trace["error_x"]["color"] for trace in drawn["data"] if trace["type"] == "scatter" for place in trace["y"]}
+    assert whiskers == {0: "var(--series-1)", 1: "var(--ink)"}
+
+
+def test_what_lies_beyond_the_axis_stands_at_its_edge_and_the_page_says_so():
+    far = row("wrong unit", 1e6, baselines={"linear": 1e-3})
+    page = render_validation(validation_of([row(), far]))
+    drawn = figures_of(page)["ratios"]
+    high = 10 ** drawn["layout"]["xaxis"]["range"][1]
+    assert high == pytest.approx(8)
+    (rule,) = (trace for trace in drawn["data"] if trace.get("name") == "linear")
+    assert rule["x"] == pytest.approx([1 / 8])
+    assert [trace["x"] for trace in drawn["data"] if trace.get("y") == [1] and trace.get("name") == "async PS"] == [[pytest.approx(8)]]
+    said = "What lies beyond the axis stands at its edge"
+    assert said in page
+    assert said not in render_validation(validation_of([row(baselines={"linear": 101.0})]))
+
+
+def test_what_lies_beyond_what_was_calibrated_is_hollow():
+    def reached(reach: float) -> Reached:
+        return Reached(regime="all-reduce between nodes", reach=reach, compute=1, communication=0, low=1, high=1)
+
+    rows = [row("8 workers", reached=reached(3)), row("1 worker", reached=reached(0)), row("16 workers")]
+    page = render_validation(validation_of(rows))
+    drawn = figures_of(page)
+    for name in ("scatter", "ratios"):
+        (points,) = (trace for trace in drawn[name]["data"] if trace["legendgroup"] == "s0")
+        assert points["marker"]["color"] == ["var(--paper)", "var(--series-1)", "var(--series-1)"]
+    assert "hollow: beyond what was calibrated" in page
+    assert "hollow: beyond what was calibrated" not in render_validation(validation_of())
+
+
+def test_many_settings_are_drawn_source_by_source():
+    """Each source's median, 10% to 90%, and worst; what took part in a fit is left out."""
+    rows = [row(f"a: {n}", 100.0 + n, settings={"table": "a"}, baselines={"linear": 100.0 + 2 * n}) for n in range(11)]
+    rows += [row(f"b: {n}", 90.0, settings={"table": "b"}, fitted=n < 20) for n in range(60)]
+    validation = validation_of(rows)
+    lines = lines_of(validation)
+    assert [line.name for line in lines] == ["async PS, a: 18 of 33 inside", "async PS, b: 0 of 120 inside"]
+    rule, points, worst = figures_of(render_validation(validation))["ratios"]["data"]
+    assert rule["x"] == pytest.approx([1.1])
+    assert points["x"] == pytest.approx([1.05, 0.9])
+    assert points["error_x"]["array"] == pytest.approx([0.04, 0])
+    assert points["error_x"]["arrayminus"] == pytest.approx([0.04, 0])
+    assert worst["x"] == pytest.approx([1.1, 0.9])
+    page = text_of(render_validation(validation))
+    assert "Every setting 71 rows" in page
+    assert "async PS, a 11 rows" in page
+    assert "async PS, b 60 rows" in page
+
+
+def test_the_page_tells_simpler_rules_and_the_cause_of_the_worst_first():
+    page = text_of(render_validation(validation_of()))
+    cards = page[: page.index("Predicted over measured")]
+    assert "Median size of error 3.0% simpler rules: alpha-beta 10% and ideal linear 14%" in cards
+    assert "Worst error +6.0% ring all-reduce, 16 workers : the slowest" in cards
+
+
+def test_links_of_the_page_lead_to_its_parts():
+    page = render_validation(validation_of(details=(Table("Left out", (Column("series", "text"),), (("alexnet",),), "excluded"),)))
+    targets = re.findall(r'<a href="#([^"]+)"', page)
+    assert len(targets) >= 7
+    assert all(f'id="{target}"' in page for target in targets)
+
+
+def test_a_table_too_long_to_be_read_is_a_file_inside_the_page():
+    table = Table(
+        "Left out", (Column("series", "text"), Column("rows", "count")), tuple((f"series {n}", n) for n in range(200)), "excluded"
+    )
+    validation = validation_of(details=(table,))
+    page = render_validation(validation)
+    (data,) = re.findall(r'<a href="data:text/csv;charset=utf-8;base64,([^"]+)" download="sample-excluded.csv">', page)
+    assert base64.b64decode(data).decode() == csv_tables(validation)["sample-excluded.csv"].to_csv()
+    assert "Left out 200 rows" in text_of(page)
+    assert "series 150" not in page
 
 
 def test_axes_are_logarithmic_where_throughputs_span_much():
@@ -179,7 +276,9 @@ def test_hostile_names_are_text_on_the_page():
     page = render_validation(hostile())
     body = body_of(page)
     assert "&lt;script&gt;window.pwned" in body
-    assert not re.search(r"<(img|a|iframe|object)\b", body)
+    assert not re.search(r"<(img|iframe|object)\b", body)
+    assert all(target.startswith("#") for target in re.findall(r'<a\b[^>]*?href="([^"]*)', body))
+    assert body.count("<a ") == body.count('<a href="#')
     assert page.count("<script") == 4
     assert "://" not in body.replace("http://www.w3.org/2000/svg", "")
     shown = json.dumps(figures_of(page))
@@ -259,7 +358,11 @@ def test_a_section_without_its_end_is_not_guessed_at():
 def test_scores_of_very_many_settings_are_drawn_in_a_bounded_height():
     rows = [row(f"{index}", group=f"g{index % 3}") for index in range(500)]
     page = render_validation(validation_of(rows, scores=tuple(scores_of(rows))))
-    height = re.search(r'id="figure-errors"[^>]*--height: (\d+)px', page)
+    height = re.search(r'id="figure-ratios"[^>]*--height: (\d+)px', page)
     assert height is not None
-    assert int(height.group(1)) <= 2400
-    assert len(figures_of(page)["errors"]["layout"]["yaxis"]["tickvals"]) == 50
+    assert int(height.group(1)) <= 2000
+    assert figures_of(page)["ratios"]["layout"]["yaxis"]["ticktext"] == [
+        f"g{n}: {its} of {its} inside" for n, its in enumerate((501, 501, 498))
+    ]
+    rows = [row(f"{index}", group=f"g{index}", settings={"table": f"t{index}"}) for index in range(300)]
+    assert [line.name for line in lines_of(validation_of(rows))] == ["all: 900 of 900 inside"]

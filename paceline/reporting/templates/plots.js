@@ -30,13 +30,28 @@ function plotElement(name) {
   return document.getElementById("figure-" + name);
 }
 
+const MARK_ROOM_PX = 12;
+
+// a figure that is wider than the screen is scrolled, once, to what its dotted rules mark, and no farther than that needs
+function showMarked(element) {
+  const roll = element.closest(".roll");
+  const { xaxis, shapes } = element._fullLayout;
+  if (!roll || roll.dataset.shown || roll.clientWidth === 0 || !shapes || shapes.length === 0) {
+    return;
+  }
+  const at = shapes.map((rule) => xaxis._offset + xaxis.d2p(rule.x0));
+  roll.scrollLeft = Math.min(Math.max(...at) + MARK_ROOM_PX - roll.clientWidth, Math.min(...at) - MARK_ROOM_PX);
+  roll.dataset.shown = "yes";
+}
+
 function drawPlot(name, figure) {
   const whole = { data: figure.data, layout: withTicks(figure.layout, plotElement(name).clientWidth) };
   const drawn = coloured(whole, getComputedStyle(document.documentElement));
   drawn.layout.dragmode = touch.matches ? false : "zoom";
   // bars are not zoomed, and their column of times stands where the buttons would
   const fixed = drawn.layout.yaxis && drawn.layout.yaxis.fixedrange;
-  return Plotly.react(plotElement(name), drawn.data, drawn.layout, fixed ? { ...plotConfig, displayModeBar: false } : plotConfig);
+  const config = fixed ? { ...plotConfig, displayModeBar: false } : plotConfig;
+  return Plotly.react(plotElement(name), drawn.data, drawn.layout, config).then(showMarked);
 }
 
 // on paper it is always light, and as wide as a page

@@ -23,6 +23,7 @@ from simulator.base.text import clean, format_interval, format_number, format_sh
 
 __all__ = [
     "as_data",
+    "brief_tables",
     "check_document",
     "csv_tables",
     "details_file",
@@ -33,7 +34,6 @@ __all__ = [
     "settings_file",
     "summaries",
     "summary",
-    "tables_of",
 ]
 
 _MOST_LISTED, _DIGITS = 4, 8
@@ -89,12 +89,7 @@ def _in_words(score: Score, what: str, where: str) -> list[str]:
     return sentences
 
 
-def tables_of(validation: Validation) -> tuple[Table, ...]:
-    """Every table, in the order in which they are read."""
-    return (*_brief_tables(validation), *validation.details, rows_table(validation))
-
-
-def _brief_tables(validation: Validation) -> tuple[Table, ...]:
+def brief_tables(validation: Validation) -> tuple[Table, ...]:
     """Those that are read to their end."""
     scores = scores_table(validation)
     if len(scores.rows) > _MOST_ACROSS:
@@ -250,7 +245,8 @@ def section(validation: Validation, links: Mapping[str, str] | None = None) -> s
         met = f"All thresholds are met: {validation.wanted}." if not validation.missed else "Thresholds missed:"
         parts += [_text(met, 600), *(["\n".join(f"- {_text(line, 600)}" for line in validation.missed)] if validation.missed else [])]
     parts += [_text(sentence, 1000) for sentence in validation.about]
-    parts += [table.to_markdown() for table in (tables_of(validation) if links is None else _brief_tables(validation))]
+    tables = brief_tables(validation) if links is not None else (*brief_tables(validation), *validation.details, rows_table(validation))
+    parts += [table.to_markdown() for table in tables]
     if links is not None:
         parts += [
             "### Every row, as CSV",

@@ -5,14 +5,17 @@ It uses ``templates/validation.html``, and filters and styles of the report (:mo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import base64
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import plotly.graph_objects as go
 from markupsafe import Markup
-from plotly.offline import get_plotlyjs
 
 from calibrate.validation.comparison import Compared
 from calibrate.validation.validation import Score, Validation
@@ -31,11 +34,12 @@ from paceline.reporting.axes import (
 )
 from paceline.reporting.figures import plain
 from paceline.reporting.render import environment
-from paceline.reporting.validation.content import scores_table, summaries, tables_of
+from paceline.reporting.validation.content import brief_tables, csv_tables, details_file, rows_table, scores_table, summaries
 from simulator.base.outputs import Output, marked_kind
-from simulator.base.text import NONE, clean, format_number, format_share, plot_text, written
+from simulator.base.table import Table
+from simulator.base.text import NONE, clean, format_number, format_share, listed, plot_text, written
 
-__all__ = ["VALIDATION_PAGE", "curves_of", "render_validation", "write_validation"]
+__all__ = ["VALIDATION_PAGE", "curves_of", "lines_of", "ratios", "render_validation", "write_validation"]
 
 _GENERATOR = '<meta name="generator" content="Paceline validate">'
 VALIDATION_PAGE = marked_kind("validation page", _GENERATOR)
@@ -55,42 +59,88 @@ def write_validation(validation: Validation, out: Path, *, force: bool = False) 
 
 def render_validation(validation: Validation) -> str:
     """The page as text: the same for the same validation, byte for byte."""
-    curves = curves_of(validation)
-    drawn = {"scatter": scatter(validation), "errors": errors(validation)} if validation.rows else {}
+    curves, lines = curves_of(validation), lines_of(validation)
+    drawn = {"scatter": scatter(validation), "ratios": ratios(lines, validation.groups)} if validation.rows else {}
     if curves:
         drawn["overlay"] = overlay(curves)
+    every, tables = rows_table(validation), brief_tables(validation)
+    details = [_detail(validation, table) for table in validation.details if table.rows]
+    contents = [("ratios", "Predicted over measured")] if validation.rows else []
+    contents += [("runs", "Runs that were measured, over what was predicted")] if curves else []
+    contents += [("scatter", "Predicted against measured")] if validation.rows else []
+    contents += [(f"table-{number}", table.title) for number, table in enumerate(tables, start=1)]
+    contents += [(f"detail-{number}", each["table"].title) for number, each in enumerate(details, start=1)]
+    contents += [("rows", every.title)] if validation.rows else []
     return (
         environment()
         .get_template("validation.html")
         .render(
             validation=validation,
             summaries=summaries(validation),
-            titles=_titles(validation) if validation.rows else {},
-            tables=tables_of(validation),
-            headlines=[(what, _figures_of(score)) for what, score in validation.headlines],
+            titles=_titles(validation, lines) if validation.rows else {},
+            contents=[*contents, ("how-to-read-it", "How to read it")],
+            tables=tables,
+            details=details,
+            every=every,
+            parts=[] if are_settings(lines) else _parts(validation, every),
+            headlines=[(what, _figures_of(validation, score)) for what, score in validation.headlines],
             groups=[{"index": index, "name": clean(name)} for index, name in enumerate(validation.groups)],
+            rules=[(clean(rule), RULES[number % len(RULES)][1]) for number, rule in enumerate(rules_of(validation.rows))],
             curves=[{"index": curve.index, "name": clean(curve.name)} for curve in curves],
-            beyond=format_share(FARTHEST) if any(row.error > FARTHEST for row in validation.rows) else "",
-            errors_px=errors_height(len(validation.rows)),
+            single=are_settings(lines),
+            beyond=any(_is_beyond(row) for row in validation.rows),
+            cut=is_cut(lines),
+            fitted=any(row.fitted for row in validation.rows),
+            ratios_px=drawn["ratios"].layout.height if validation.rows else 0,
             needed=what_scripts_need(),
             figures={name: plain(figure) for name, figure in drawn.items()},
-            # plotly's script is no user's text, and holds no closing script tag
-            plotly=Markup(get_plotlyjs()),  # noqa: S704
             generator=Markup(_GENERATOR),  # noqa: S704
         )
     )
 
 
-def _titles(validation: Validation) -> dict[str, str]:
+def _detail(validation: Validation, table: Table) -> dict[str, Any]:
+    """A further table, and where it is too long to be read, in its place the file that it is, inside the page."""
+    if len(table.rows) <= _MOST_ROWS:
+        return {"table": table, "file": "", "data": ""}
+    name = details_file(validation.key, table)
+    content = csv_tables(validation)[name].to_csv().encode()
+    return {"table": table, "file": name, "data": f"data:text/csv;charset=utf-8;base64,{base64.b64encode(content).decode()}"}
+
+
+_MOST_ROWS = 60
+
+
+def _parts(validation: Validation, every: Table) -> list[Table]:
+    """The table of every setting, cut into those of each group and source, with the same numbers."""
+    its: dict[tuple[str, str], list[int]] = {}
+    for place, row in enumerate(validation.rows):
+        its.setdefault((row.group, source_of(row)), []).append(place)
+    return [
+        replace(
+            every,
+            title=", ".join(filter(None, key)),
+            name=f"rows-{number}",
+            note="",
+            rows=tuple(every.rows[place] for place in places),
+        ).without_empty_columns()
+        for number, (key, places) in enumerate(its.items(), start=1)
+    ]
+
+
+def _titles(validation: Validation, lines: Sequence[Line]) -> dict[str, str]:
     """What is seen in each figure, of the settings that took no part in a fit where there are any."""
     rows = [row for row in validation.rows if not row.fitted] or validation.rows
     runs, inside = sum(len(row.measured) for row in rows), sum(row.inside for row in rows)
     near = sum(1 / _NEAR <= row.predicted.mean / row.mean <= _NEAR for row in rows)
-    errors = [row.error for row in rows]
+    scored = [line for line in lines if not any(row.fitted for row in line.rows)] or lines
+    medians = [statistics.median(row.error for row in line.rows) for line in scored]
+    of = "" if are_settings(lines) else " in the median of each"
     return {
         "overlay": f"{inside:,} of {runs:,} runs lie in the 90% interval",
         "scatter": f"{near:,} of {len(rows):,} settings are predicted within 10%",
-        "errors": f"Errors go from {written(min(errors), 'error')} to {written(max(errors), 'error')}",
+        "ratios": f"{inside:,} of {runs:,} runs lie in the 90% interval; errors go from {written(min(medians), 'error')} to "
+        f"{written(max(medians), 'error')}{of}",
     }
 
 
@@ -98,10 +148,13 @@ _NEAR = 1.1
 """The ratio that the dotted lines mark."""
 
 
-def _figures_of(score: Score) -> dict[str, str]:
-    """What the cards of a headline show, by the name of the measure."""
+def _figures_of(validation: Validation, score: Score) -> dict[str, str]:
+    """What the cards of a headline show, by the name of the measure; ``simpler``: what simpler rules are off by; ``cause`` of the worst."""
     table = scores_table(Validation("", "", (), (score,)))
-    return dict.fromkeys(("noise floor",), NONE) | dict(zip((column.name for column in table.columns), next(table.texts()), strict=True))
+    found = dict(zip((column.name for column in table.columns), next(table.texts()), strict=True))
+    cause = next((row.note for row in validation.rows if row.name == score.worst_setting and row.error == score.worst_error), "")
+    rules = sorted(score.baselines.items(), key=lambda item: item[1])
+    return {"noise floor": NONE, **found, "cause": cause, "simpler": listed([f"{name} {format_share(error)}" for name, error in rules])}
 
 
 # -- figures: colours are left as names for the page ---------------------------------------
@@ -110,11 +163,6 @@ def _figures_of(score: Score) -> dict[str, str]:
 _SMALLEST_SHOWN = 1e-3
 _MOST_CURVES = 7
 _SPAN_FOR_LOG = 10.0
-_MOST_LABELLED = 45
-_ROW_PX, _THIN_ROW_PX = 19, 7
-_FRAME_PX, _TALLEST_PX = 70, 2400
-FARTHEST = 3.0
-"""Errors beyond are drawn there: a wrong unit would leave no room for the others."""
 
 
 def scatter(validation: Validation) -> go.Figure:
@@ -150,12 +198,7 @@ def scatter(validation: Validation) -> go.Figure:
             error_y=_bars(
                 colour, [row.predicted.high - row.predicted.mean for row in its], [row.predicted.mean - _above_zero(row) for row in its]
             ),
-            marker={
-                "symbol": marker_symbol(index),
-                "size": 9,
-                "color": [PAPER if row.fitted else colour for row in its],
-                "line": {"color": colour, "width": 1.75},
-            },
+            marker=_marker(index, [(row,) for row in its]),
         )
     units = {row.unit for row in rows}
     unit = plot_text(next(iter(units))) if len(units) == 1 else "each in its own unit"
@@ -164,17 +207,145 @@ def scatter(validation: Validation) -> go.Figure:
     return figure
 
 
-def errors(validation: Validation) -> go.Figure:
-    """The signed error of each setting with its interval, group by group; behind it the noise of its repeats."""
-    numbered = list(enumerate(validation.rows, start=1))
-    ordered = [(number, row) for group in validation.groups for number, row in numbered if row.group == group]
-    places = {number: place for place, (number, _) in enumerate(ordered)}
+@dataclass(frozen=True)
+class Line:
+    """One row of the figure of ratios: a setting, or the settings of one source and group together.
+
+    Attributes
+    ----------
+    name
+        What its axis says.
+    group
+        Index of the group, whose colour it has.
+    rows
+        One, or several that took part in no fit.
+    """
+
+    name: str
+    group: int
+    rows: tuple[Compared, ...]
+
+
+def lines_of(validation: Validation) -> tuple[Line, ...]:
+    """Rows of the figure of ratios, group by group: settings, or if these are too many to be read, sources, groups, or all together."""
+    rows, groups = validation.rows, validation.groups
+    if len(rows) <= _MOST_LINES:
+        found = [Line(f"{row.name} *" if row.fitted else row.name, groups.index(row.group), (row,)) for row in rows]
+        return tuple(sorted(found, key=lambda line: line.group))
+    scored = [row for row in rows if not row.fitted] or rows
+    ways: tuple[Callable[[Compared], tuple[str, ...]], ...] = (lambda row: (row.group, source_of(row)), lambda row: (row.group,))
+    for way in ways:
+        its: dict[tuple[str, ...], list[Compared]] = {}
+        for row in scored:
+            its.setdefault(way(row), []).append(row)
+        if len(its) <= _MOST_LINES:
+            lines = [Line(_of_several(key, some), groups.index(key[0]), tuple(some)) for key, some in its.items()]
+            return tuple(sorted(lines, key=lambda line: line.group))
+    return (Line(_of_several(("all",), scored), 0, tuple(scored)),)
+
+
+def source_of(row: Compared) -> str:
+    """Which table or machine a row is from; empty where that is not known."""
+    return str(row.settings.get("table", row.reached.source if row.reached else ""))
+
+
+def _of_several(names: Sequence[str], rows: Sequence[Compared]) -> str:
+    inside, runs = sum(row.inside for row in rows), sum(len(row.measured) for row in rows)
+    return f"{', '.join(filter(None, names))}: {inside:,} of {runs:,} inside"
+
+
+def ratios(lines: Sequence[Line], groups: Sequence[str]) -> go.Figure:
+    """Predicted over measured on a logarithmic axis, a row for each line; its height is in the layout.
+
+    Of a setting the 90% interval as whisker, which is dark where it holds none of the repeats, and behind it the noise of these; of
+    several settings the median, 10% to 90% of them as whisker, and the worst as a short line. What simpler rules give stands beside,
+    pale. What lies beyond the axis is drawn at its edge.
+    """
+    edge = edge_of(lines)
     figure = go.Figure()
-    noisy = [(places[number], min(row.noise, FARTHEST)) for number, row in ordered if row.noise is not None]
+    if are_settings(lines):
+        _add_noise(figure, lines, edge)
+    _add_rules(figure, lines, edge)
+    for index, group in enumerate(groups):
+        its = [(place, line) for place, line in enumerate(lines) if line.group == index]
+        missed = [place for place, line in its if len(line.rows) == 1 and not line.rows[0].inside]
+        _add_lines(figure, {place: line for place, line in its if place not in missed}, edge, group, series_colour(index))
+        _add_lines(figure, {place: line for place, line in its if place in missed}, edge, group, INK)
+    ticks = [tick for tick in next(some for some in _RATIO_TICKS if edge <= 1.3 * some[-1]) if 1 / edge <= tick <= edge]
+    figure.update_layout(
+        layout(
+            barmode="overlay",
+            bargap=0.0,
+            height=_FRAME_PX + _LINE_PX * len(lines),
+            margin={"l": 8, "r": 12, "t": 6, "b": 46},
+            shapes=[
+                {
+                    "type": "line",
+                    "x0": 1,
+                    "x1": 1,
+                    "xref": "x",
+                    "y0": 0,
+                    "y1": 1,
+                    "yref": "paper",
+                    "layer": "below",
+                    "line": {"color": MUTED, "width": 1},
+                }
+            ],
+            xaxis={
+                **log_axis([1 / edge, edge], "Predicted over measured"),
+                "tickmode": "array",
+                "tickvals": ticks,
+                "ticktext": [f"{tick:.3g}" for tick in ticks],
+                "fixedrange": True,
+            },
+            yaxis={
+                "range": [len(lines) - 0.5, -0.75],
+                "fixedrange": True,
+                "showgrid": False,
+                "zeroline": False,
+                "tickmode": "array",
+                "tickvals": list(range(len(lines))),
+                "ticktext": [plot_text(_shortened(line.name)) for line in lines],
+                "ticklabelposition": "inside top",
+                "tickfont": {"size": 11, "color": INK},
+            },
+        )
+    )
+    return figure
+
+
+def are_settings(lines: Sequence[Line]) -> bool:
+    """Whether each line is of one setting."""
+    return all(len(line.rows) == 1 for line in lines)
+
+
+def size_of(ratio: float) -> float:
+    """How far a ratio is from 1, in either direction."""
+    return max(ratio, 1 / ratio) if ratio > 0 else math.inf
+
+
+def edge_of(lines: Sequence[Line]) -> float:
+    """The ratio at the end of the axis, which begins at its inverse: that of what is drawn of predictions, up to :data:`FARTHEST`."""
+    return min(FARTHEST, 1.05 * max(_NARROWEST, *(size_of(end) for line in lines for end in _span(line))))
+
+
+def is_cut(lines: Sequence[Line]) -> bool:
+    """Whether something that is drawn lies beyond the axis."""
+    edge = edge_of(lines)
+    return any(size_of(end) > edge for line in lines for end in (*_span(line), *_of_rules(line).values()))
+
+
+def _at(ratio: float, edge: float) -> float:
+    return min(max(ratio, 1 / edge), edge)
+
+
+def _add_noise(figure: go.Figure, lines: Sequence[Line], edge: float) -> None:
+    """The noise of each setting's repeats, behind what is drawn of it."""
+    noisy = [(place, _at(1.0 + line.rows[0].noise, edge)) for place, line in enumerate(lines) if line.rows[0].noise is not None]
     if noisy:
         figure.add_bar(
-            x=[2 * noise for _, noise in noisy],
-            base=[-noise for _, noise in noisy],
+            x=[high - 1 / high for _, high in noisy],
+            base=[1 / high for _, high in noisy],
             y=[place for place, _ in noisy],
             orientation="h",
             width=1.0,
@@ -182,68 +353,137 @@ def errors(validation: Validation) -> go.Figure:
             legendgroup="noise",
             marker={"color": "var(--grid)", "line": {"width": 0}},
         )
-    for index, group in enumerate(validation.groups):
-        its = [(places[number], row) for number, row in ordered if row.group == group]
-        colour = series_colour(index)
+
+
+def _add_rules(figure: go.Figure, lines: Sequence[Line], edge: float) -> None:
+    """What simpler rules give, pale."""
+    for number, rule in enumerate(rules_of([row for line in lines for row in line.rows])):
+        its = [(place, line, _of_rules(line)[rule]) for place, line in enumerate(lines) if rule in _of_rules(line)]
+        several = "" if are_settings(lines) else " in the median"
         figure.add_scatter(
-            x=[_drawn(row.error) for _, row in its],
-            y=[place for place, _ in its],
+            x=[_at(ratio, edge) for _, _, ratio in its],
+            y=[place for place, _, _ in its],
             mode="markers",
-            name=plot_text(group),
-            legendgroup=f"s{index}",
+            name=plot_text(rule),
+            legendgroup=f"rule{number}",
             hoverinfo="text",
-            hovertext=[_hover(row) for _, row in its],
-            error_x=_bars(
-                colour,
-                [_drawn(row.predicted.high / row.mean - 1.0) - _drawn(row.error) for _, row in its],
-                [_drawn(row.error) - _drawn(row.predicted.low / row.mean - 1.0) for _, row in its],
-            ),
-            marker={
-                "symbol": marker_symbol(index),
-                "size": 8,
-                "color": [PAPER if row.fitted else colour for _, row in its],
-                "line": {"color": colour, "width": 1.75},
-            },
-        )
-    labelled = len(ordered) <= _MOST_LABELLED
-    ticks = range(0, len(ordered), 1 if labelled else 10)
-    ends = [_drawn(end / row.mean - 1.0) for _, row in ordered for end in (row.predicted.low, row.predicted.high, row.predicted.mean)]
-    ends += [sign * noise for _, noise in noisy for sign in (1, -1)]
-    room = 0.05 * (max(*ends, 0.02) - min(*ends, -0.02))
-    figure.update_layout(
-        layout(
-            barmode="overlay",
-            bargap=0.0,
-            margin={"l": 40, "r": 16, "t": 10, "b": 48},
-            shapes=[
-                {"type": "line", "x0": 0, "x1": 0, "xref": "x", "y0": 0, "y1": 1, "yref": "paper", "line": {"color": INK, "width": 1.25}}
+            hovertext=[
+                f"<b>{plot_text(line.name)}</b><br>{plot_text(rule)}: {written(ratio - 1.0, 'error')}{several}" for _, line, ratio in its
             ],
-            xaxis={
-                **linear_axis(1, "Predicted over measured, less one", tickformat="+.0%"),
-                "range": [min(*ends, -0.02) - room, max(*ends, 0.02) + room],
-                "fixedrange": True,
-            },
-            yaxis={
-                "range": [len(ordered) - 0.4, -0.6],
-                "fixedrange": True,
-                "showgrid": False,
-                "zeroline": False,
-                "tickmode": "array",
-                "tickvals": list(ticks),
-                "ticktext": [str(ordered[place][0]) for place in ticks],
-            },
+            marker={"symbol": RULES[number % len(RULES)][0], "size": 7, "color": MUTED},
+            opacity=0.6,
         )
+
+
+def _of_rules(line: Line) -> dict[str, float]:
+    """The median ratio that each rule gives that predicts all settings of a line."""
+    shared = [rule for rule in rules_of(line.rows) if all(rule in row.baselines for row in line.rows)]
+    return {rule: statistics.median(row.baselines[rule] / row.mean for row in line.rows) for rule in shared}
+
+
+def _add_lines(figure: go.Figure, its: Mapping[int, Line], edge: float, group: str, whisker: str) -> None:
+    """Lines of a group by their places, with whiskers of a colour."""
+    if not its:
+        return
+    spans = [[_at(ratio, edge) for ratio in _span(line)] for line in its.values()]
+    index = next(iter(its.values())).group
+    common: dict[str, Any] = {
+        "y": list(its),
+        "mode": "markers",
+        "name": plot_text(group),
+        "legendgroup": f"s{index}",
+        "hoverinfo": "text",
+        "hovertext": [_hover(line.rows[0]) if len(line.rows) == 1 else _hover_of_several(line) for line in its.values()],
+    }
+    up, down = [high - middle for _, middle, high, *_ in spans], [middle - low for low, middle, *_ in spans]
+    figure.add_scatter(
+        x=[middle for _, middle, *_ in spans],
+        error_x=_bars(whisker, up, down) | {"thickness": 2.5 if whisker == INK else 1.5},
+        marker=_marker(index, [line.rows for line in its.values()]),
+        **common,
     )
-    return figure
+    if any(len(line.rows) > 1 for line in its.values()):
+        short = {"symbol": "line-ns", "size": 9, "line": {"color": series_colour(index), "width": 1.75}}
+        figure.add_scatter(x=[span[-1] if len(span) > 3 else None for span in spans], marker=short, **common)
 
 
-def _drawn(error: float) -> float:
-    return min(error, FARTHEST)
+FARTHEST = 8.0
+"""Where the axis ends at most: a wrong unit would leave no room for the others."""
+RULES = (
+    ("triangle-up-open", "△"),
+    ("triangle-down-open", "▽"),
+    ("diamond-open", "◇"),
+    ("square-open", "□"),
+    ("star-open", "☆"),
+    ("x-thin-open", "×"),
+)
+"""The marker of each simpler rule, and the letter that looks like it."""
+_NARROWEST = 1.1
+_RATIO_TICKS = (
+    (0.9, 0.95, 1.0, 1.05, 1.1),
+    (0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.4),
+    (0.5, 0.7, 1.0, 1.4, 2.0),
+    (1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0, 8.0),
+)
+_MOST_LINES = 60
+_LINE_PX, _FRAME_PX = 28, 62
+_LONGEST_NAME = 54
 
 
-def errors_height(rows: int) -> int:
-    """Pixels that the figure of errors needs."""
-    return min(_TALLEST_PX, max(180, _FRAME_PX + rows * (_ROW_PX if rows <= _MOST_LABELLED else _THIN_ROW_PX)))
+def rules_of(rows: Sequence[Compared]) -> list[str]:
+    """Simpler rules that some rows have predictions of."""
+    return sorted({rule for row in rows for rule in row.baselines})
+
+
+def _span(line: Line) -> tuple[float, ...]:
+    """Low end, middle and high end of what is drawn as ratios: of a setting its interval; of several 10%, median, 90%, and the worst."""
+    if len(line.rows) == 1:
+        (row,) = line.rows
+        return row.predicted.low / row.mean, row.predicted.mean / row.mean, row.predicted.high / row.mean
+    low, middle, high = np.quantile([row.predicted.mean / row.mean for row in line.rows], (0.1, 0.5, 0.9)).tolist()
+    return low, middle, high, worst_of(line.rows).error + 1.0
+
+
+def worst_of(rows: Sequence[Compared]) -> Compared:
+    """Whose error is largest in size."""
+    return max(rows, key=lambda row: abs(row.error))
+
+
+def _hover_of_several(line: Line) -> str:
+    """What a source tells: its errors, and the worst with what is known of it."""
+    low, middle, high, *_ = _span(line)
+    worst = worst_of(line.rows)
+    lines = [
+        f"<b>{plot_text(line.name)}</b>",
+        f"median error {written(middle - 1.0, 'error')}, 10% to 90%: {written(low - 1.0, 'error')} to {written(high - 1.0, 'error')}",
+        f"worst {written(worst.error, 'error')}: {plot_text(worst.name)}",
+    ]
+    return "<br>".join([*lines, plot_text(worst.note)] if worst.note else lines)
+
+
+def _marker(index: int, some: Sequence[Sequence[Compared]]) -> dict[str, Any]:
+    """Of each point: hollow beyond what was calibrated, as in a report; pale if it took part in a fit."""
+    colour = series_colour(index)
+    return {
+        "symbol": marker_symbol(index),
+        "size": 9,
+        "color": [PAPER if all(_is_beyond(row) for row in rows) else colour for rows in some],
+        "opacity": [0.45 if all(row.fitted for row in rows) else 1.0 for rows in some],
+        "line": {"color": colour, "width": 1.75},
+    }
+
+
+def _is_beyond(row: Compared) -> bool:
+    return row.reached is not None and row.reached.reach > 0
+
+
+def _shortened(name: str) -> str:
+    """A name as an axis has room for, with its end, which tells settings of a series apart."""
+    plain = clean(name, 200)
+    if len(plain) <= _LONGEST_NAME:
+        return plain
+    end = _LONGEST_NAME // 2 - 2
+    return f"{plain[: _LONGEST_NAME - end - 1].rstrip()}…{plain[-end:].lstrip()}"
 
 
 def _hover(row: Compared) -> str:
