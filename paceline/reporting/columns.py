@@ -28,7 +28,7 @@ from simulator.scenario import Scenario
 from simulator.spec.discrepancy import Z_90
 from simulator.spec.figures import Breakdown, Histogram
 
-__all__ = ["MOST_BINS", "MOST_RUNS", "PARTS", "columns_of", "first_runs", "map_of"]
+__all__ = ["MOST_BINS", "MOST_RUNS", "PARTS", "columns_of", "differ_in_layout", "first_runs", "map_of"]
 
 PARTS = {part: COLUMNS[f"{part}_s"].heading for part in Breakdown.model_fields}
 """The parts of a step and what they are called, in the order in which they are stacked."""
@@ -190,6 +190,12 @@ def columns_of(results: Sequence[Result], at: Coordinates, chosen: int = 0, meas
         "formula": "".join(FORMULA),
         "words": {"uncertain": NOT_CERTAIN},
     }
+
+
+def differ_in_layout(results: Sequence[Result], at: Coordinates) -> bool:
+    """Whether the map of results (:func:`map_of`) is one of how a model is cut over devices."""
+    mapped = map_of(results, at)
+    return mapped is not None and mapped["rows"]["key"] < 0
 
 
 def map_of(results: Sequence[Result], at: Coordinates, failures: Sequence[Failure] = ()) -> dict[str, Any] | None:

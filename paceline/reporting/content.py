@@ -5,8 +5,8 @@ The templates read the attributes of :class:`Content` by name, as ``report``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from paceline.comparing import NOTHING, compare, pays_until, rivals_of, share_draws, verdict
@@ -224,6 +224,7 @@ class Content:
     sensitivity: tuple[Change, ...]
     learned: Learned | None = None
     failures: tuple[Failure, ...] = ()
+    of_layouts: Mapping[str, Timeline] = field(default_factory=dict)
 
 
 def content_of(
@@ -237,6 +238,7 @@ def content_of(
     sensitivity: Sequence[Change] = (),
     learned: Learned | None = None,
     failures: Sequence[Failure] = (),
+    of_layouts: Mapping[str, Timeline] | None = None,
     title: str = "",
 ) -> Content:
     """Arrange results for reading.
@@ -261,6 +263,8 @@ def content_of(
         What was learned with several ways of training.
     failures
         Scenarios that have no result, and why.
+    of_layouts
+        Of results that differ in how a model is cut some steps as a Gantt chart, by the hash of the scenario.
     title
         In place of the workloads' names.
 
@@ -302,6 +306,7 @@ def content_of(
         sensitivity=tuple(sensitivity),
         learned=learned,
         failures=tuple(failures),
+        of_layouts=of_layouts or {},
     )
 
 

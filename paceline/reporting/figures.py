@@ -363,8 +363,6 @@ def sensitivity_figure(changes: Sequence[Change]) -> go.Figure:
 
 _PALE = 0.35
 """Opacity of what is not certain."""
-_SMALL = 0.1
-"""A change below which the first decimal of its percentage matters."""
 
 
 def _said(words: str) -> dict[str, object]:
@@ -409,7 +407,7 @@ def _bar(drawn: go.Figure, its: Change, row: int) -> None:
         x=1,
         xref="paper",
         y=row,
-        text=written(its.gain, "whole_change" if abs(its.gain) >= _SMALL else "change"),
+        text=format_change(its.gain),
         xanchor="left",
         xshift=8,
         showarrow=False,

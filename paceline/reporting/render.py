@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from markupsafe import Markup
 from paceline.comparing import LITTLE
 from paceline.planning.tables import brief, plan_tables
 from paceline.reporting.axes import JOB_COLOURS, marker_symbol
-from paceline.reporting.columns import PARTS, columns_of, map_of
+from paceline.reporting.columns import PARTS, columns_of, differ_in_layout, map_of
 from paceline.reporting.content import Content, content_of
 from paceline.reporting.figures import (
     KIND_LABELS,
@@ -72,7 +72,7 @@ from simulator.base.text import (
     written,
 )
 from simulator.memory import PARTS as PARTS_OF_MEMORY
-from simulator.memory import memory
+from simulator.memory import Memory, memory
 from simulator.results.cost import placement_of, usd_per_hour, usd_per_million_samples
 from simulator.results.left_out import left_out
 from simulator.results.results import Failure, Result
@@ -214,7 +214,7 @@ def render(report: Content) -> str:
     """The page as text: the same for the same report, byte for byte."""
     extra = sections_of(report)
     mapped = map_of(report.results, report.at, report.failures)
-    cut_differently = mapped is not None and mapped["rows"]["key"] < 0
+    cut_differently = differ_in_layout(report.results, report.at)
     results, nodes = report.results, placement_of(report.answer.result.scenario).nodes
     return (
         environment()
@@ -227,6 +227,7 @@ def render(report: Content) -> str:
                 **columns_of(results, report.at, report.answer.index, extra.measured),
                 "map": mapped,
                 "trained_samples": report.plan.goal.samples if report.plan is not None else None,
+                "of_layouts": extra.values["of_layouts"],
                 "one_batch": not report.answer.of_each_batch,
             },
             figures={name: plain(figure) for name, figure in extra.figures.items()},
@@ -323,7 +324,8 @@ def sections_of(report: Content) -> Sections:
     if report.sensitivity:
         _add_sensitivity(found, report.sensitivity, report.answer.result.scenario.scaling)
     if report.timeline is not None:
-        _add_timeline(found, report.timeline)
+        _add_timeline(found, report.timeline, report.of_layouts.values())
+    _add_layouts(found, report)
     _add_stages(found, report.answer.result)
     _add_job(found, report.results, report.answer.result)
     if report.learned is not None:
@@ -417,11 +419,8 @@ def _add_memory(found: Sections, scenario: Scenario) -> None:
     drawn, said = memory_figure(its), memory_in_words(its)
     used = {part.name for device in its.devices for part in device.parts if part.size_bytes}
     found.figures["memory"] = drawn
-    fullest = its.tightest
-    has = f" of {format_bytes(fullest.capacity_bytes)}" if fullest.capacity_bytes is not None else ""
-    holds = f"{fullest.name.capitalize()} holds most:" if len(its.devices) > 1 else f"Each {fullest.name} holds"
     found.values.update(
-        memory_title=f"{holds} {format_bytes(fullest.need_bytes)}{has}",
+        memory_title=_title_of_memory(its),
         memory_said=said,
         memory_label=f"Memory of {len(its.devices)} kind{'s' if len(its.devices) > 1 else ''} of device by part. {said[0]}",
         memory_px=_height_px(drawn, 320),
@@ -430,9 +429,33 @@ def _add_memory(found: Sections, scenario: Scenario) -> None:
     )
 
 
-def _add_timeline(found: Sections, timeline: Timeline) -> None:
+def _add_layouts(found: Sections, report: Content) -> None:
+    """Of each layout what takes the place of the answer's steps in time and of its memory, when it is chosen."""
+    found.values["of_layouts"] = {}
+    for index, result in enumerate(report.results):
+        timeline = report.of_layouts.get(result.scenario_hash)
+        if timeline is None:
+            continue
+        titles = {"timeline": clean(f"{timeline.name}: {timeline.sentence}", _LONGEST)}
+        found.figures[f"timeline-{index}"] = timeline_figure(timeline)
+        held = memory(result.scenario)
+        if held.not_checked is None:
+            found.figures[f"memory-{index}"] = memory_figure(held)
+            titles["memory"] = clean(f"{timeline.name}: {_title_of_memory(held)}", _LONGEST)
+        found.values["of_layouts"][index] = titles
+
+
+def _title_of_memory(its: Memory) -> str:
+    """What the fullest device holds, of what it has."""
+    fullest = its.tightest
+    has = f" of {format_bytes(fullest.capacity_bytes)}" if fullest.capacity_bytes is not None else ""
+    holds = f"{fullest.name.capitalize()} holds most:" if len(its.devices) > 1 else f"Each {fullest.name} holds"
+    return f"{holds} {format_bytes(fullest.need_bytes)}{has}"
+
+
+def _add_timeline(found: Sections, timeline: Timeline, others: Iterable[Timeline]) -> None:
     drawn = timeline_figure(timeline)
-    used = [kind for kind in _PART_OF_KIND if any(bar.kind == kind for bar in timeline.bars)]
+    used = [kind for kind in _PART_OF_KIND if any(bar.kind == kind for its in (timeline, *others) for bar in its.bars)]
     lanes = len(timeline.lanes)
     found.figures["timeline"] = drawn
     found.values.update(

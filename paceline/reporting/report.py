@@ -174,7 +174,8 @@ def report(
     notes = (*its.notes, *simulated.notes)
     arranged = content_of(
         its.results, notes=notes, labels=its.labels, plan=its.plan, measured=overlay, timeline=simulated.timeline,
-        sensitivity=simulated.sensitivity, learned=its.learned, failures=its.failures, title=title,
+        sensitivity=simulated.sensitivity, learned=its.learned, failures=its.failures,
+        of_layouts=simulated.of_layouts, title=title,
     )  # fmt: skip
     Output(target, REPORT, force=force).write(render(arranged))
     if picture is not None:

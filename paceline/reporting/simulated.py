@@ -6,16 +6,18 @@ simulate nothing, and may not import this one (``pyproject.toml``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
 from paceline.comparing import compare
 from paceline.planning.improvements import Worse, improved, worsened
+from paceline.reporting.columns import differ_in_layout
 from paceline.reporting.content import answer_of
-from paceline.reporting.coordinates import coordinates_of
+from paceline.reporting.coordinates import Coordinates, coordinates_of
 from paceline.reporting.sensitivity import Change
 from paceline.reporting.timeline import Timeline, laid_out
 from paceline.sweeping import Outcome, Runner, Simulations
@@ -46,6 +48,8 @@ _MOST_EVENTS_OF_ALL = 2_000_000
 """Of one what-if of as few steps as make sense; beyond it has fewer replications than an interval without assumptions needs."""
 _REFUSED_EVENTS = 5_000_000
 _FEWEST, _FEWEST_STEPS = 5, 20
+_MOST_LAYOUTS = 32
+"""Of which a page holds steps in time: each takes about half a second and 60 kB."""
 _EVENTS_AN_ALL_REDUCE, _EVENTS_A_RANK = 40, 0.1
 """What an all-reduce of all ranks at once costs, and each rank's part in a step, in events that take as long."""
 
@@ -58,6 +62,8 @@ class SimulatedSections:
     ----------
     timeline
         Some of its steps.
+    of_layouts
+        Where results differ in how a model is cut, some steps of each, by the hash of its scenario.
     sensitivity
         What single changes would gain or lose.
     notes
@@ -67,6 +73,7 @@ class SimulatedSections:
     """
 
     timeline: Timeline | None = None
+    of_layouts: Mapping[str, Timeline] = field(default_factory=dict)
     sensitivity: tuple[Change, ...] = ()
     notes: tuple[str, ...] = ()
     stopped: KeyboardInterrupt | None = None
@@ -99,8 +106,10 @@ def simulated_sections(
     ResultsError
         The plan's answer is not among the results.
     """
-    answer = answer_of(results, coordinates_of(results, labels), plan.chosen.result.scenario_hash if plan is not None else None)
+    at = coordinates_of(results, labels)
+    answer = answer_of(results, at, plan.chosen.result.scenario_hash if plan is not None else None)
     timeline: Timeline | None = None
+    of_layouts: dict[str, Timeline] = {}
     changes: tuple[Change, ...] = ()
     notes: list[str] = []
     stopped: KeyboardInterrupt | None = None
@@ -109,6 +118,8 @@ def simulated_sections(
             timeline = timeline_of(answer.result.scenario, answer.name)
         except SimulationError as error:
             notes.append(f"There is no timeline: {error}.")
+        if differ_in_layout(results, at):
+            of_layouts = _of_layouts(results, at)
         try:
             changes = changes_of(answer.result, jobs, progress)
         except SimulationError as error:
@@ -118,7 +129,18 @@ def simulated_sections(
             raise
         stopped = interrupted
         notes.append(f"There are no what-ifs{'' if timeline is not None else ', and there is no timeline'}: they were interrupted.")
-    return SimulatedSections(timeline, changes, tuple(notes), stopped)
+    return SimulatedSections(timeline, of_layouts, changes, tuple(notes), stopped)
+
+
+def _of_layouts(results: Sequence[Result], at: Coordinates) -> dict[str, Timeline]:
+    """Some steps of each layout, of as many as a page holds; one that cannot be made small enough has none."""
+    found: dict[str, Timeline] = {}
+    for index, result in enumerate(results[:_MOST_LAYOUTS]):
+        with contextlib.suppress(SimulationError):
+            timeline = timeline_of(result.scenario, at.title_of(index))
+            if timeline is not None:
+                found[result.scenario_hash] = timeline
+    return found
 
 
 # -- some steps in time ----------------------------------------------------------------------

@@ -84,7 +84,7 @@ Kind = Literal[
 ``share``, ``error``
     Per cent, with a digit after the point where it is small; an error has its sign.
 ``change``, ``whole_change``
-    Per cent with its sign, always with a digit after the point, so that the ends of an interval differ; for axes without.
+    Per cent with its sign, with a digit after the point where it is small; for axes without.
 ``usd``, ``hourly``
     US dollars to three digits and cents at least; the price of an hour, which a reader may multiply, to five.
 ``setting``, ``setting_s``, ``setting_bytes``, ``setting_rate``
@@ -184,7 +184,7 @@ _SECONDS = Format(_TIMES, least=1e-11, unit="s")
 _BYTES = Format(_SIZES, keeps_zeros=False, unit="bytes")
 _RATE = Format(_RATES, keeps_zeros=False, unit="bytes/s")
 _SHARE = Format(((0.01, "%"),), digits=2, most_places=1, unit="share")
-_CHANGE = Format(((0.01, "%"),), least_places=1, most_places=1, signed=True, unit="share")
+_CHANGE = replace(_SHARE, signed=True)
 _USD = Format(least_places=2, whole_from=1000.0, keeps_zeros=False, prefix="$", unit="USD")
 _COMPACT = Format(_THOUSANDS, keeps_zeros=False)
 
@@ -206,7 +206,7 @@ FORMATS: Mapping[Kind, Format] = {
     "precise_share": replace(_SHARE, digits=3, most_places=20),
     "error": replace(_SHARE, signed=True),
     "change": _CHANGE,
-    "whole_change": replace(_CHANGE, least_places=0, most_places=0),
+    "whole_change": replace(_CHANGE, most_places=0),
     "usd": _USD,
     "hourly": replace(_USD, digits=5, whole_from=1e15),
     "setting": Format(digits=6, keeps_zeros=False),
@@ -299,7 +299,7 @@ def format_share(share: float) -> str:
 
 
 def format_change(share: float) -> str:
-    """A change with its sign: ``"+83.0%"``, ``"−50.0%"``, ``"±0.0%"``."""
+    """A change with its sign: ``"+83%"``, ``"−50%"``, ``"+5.2%"``, ``"±0.0%"``."""
     return FORMATS["change"].write(share)
 
 

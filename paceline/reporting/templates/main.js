@@ -33,7 +33,11 @@ function drawOne(name) {
   const figure = live.find((each) => each.id === name),
     plot = plotElement(name);
   if (!figure) {
-    return drawPlot(name, still[name]);
+    const drawn = still[`${name}-${view.here}`] || still[name];
+    if (drawn.layout.height) {
+      plot.style.setProperty("--height", `${drawn.layout.height}px`);
+    }
+    return drawPlot(name, drawn);
   }
   setHeight(figure);
   plot.setAttribute("aria-label", figure.describe(view));
@@ -99,7 +103,21 @@ function show() {
     setHeight(figure);
     waiting.add(figure.id);
   });
+  showLayout();
   drawSoon();
+}
+
+// steps in time and memory of the layout in detail, where the page has them, else of the answer
+const ofAnswer = {};
+function showLayout() {
+  const titles = data.of_layouts[view.here] || {};
+  names.filter((name) => Object.values(data.of_layouts).some((each) => name in each)).forEach((name) => {
+    const figure = plotElement(name).closest("figure"),
+      title = figure.querySelector("h3");
+    ofAnswer[name] = ofAnswer[name] || title.textContent;
+    title.textContent = titles[name] || ofAnswer[name];
+    waiting.add(name);
+  });
 }
 
 function drawSoon() {
