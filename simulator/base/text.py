@@ -23,6 +23,7 @@ __all__ = [
     "NONE",
     "Format",
     "Kind",
+    "by_width",
     "clause",
     "clean",
     "counted",
@@ -339,9 +340,33 @@ def counted(count: int, thing: str) -> str:
     return f"{count:,} {thing}" if count == 1 else f"{f'{count:,}' if count else 'no'} {thing}s"
 
 
+def by_width(mean: float, low: float, high: float, kind: Kind) -> tuple[str, str, str]:
+    """A mean and the ends of its interval with no more digits than the interval is wide: the last one is a twentieth of it at most.
+
+    >>> by_width(40624.0, 24175.0, 65941.0, "throughput"), by_width(100.21, 99.83, 100.6, "number")
+    (('41,000', '24,000', '66,000'), ('100.2', '99.8', '100.6'))
+    """
+    width, largest = high - low, max(abs(low), abs(mean), abs(high))
+    if not width > 0 or not math.isfinite(width):
+        return written(mean, kind), written(low, kind), written(high, kind)
+    digits = min(max(math.ceil(math.log10(_TWENTIETH * largest / width)), _FEWEST_DIGITS), _MOST_DIGITS)
+    format_ = replace(FORMATS[kind], digits=digits, whole=False, least_places=0)
+    # as many digits as the largest has, so that the last one stands at the same place where they are written in the same unit
+    texts = []
+    for value in (mean, low, high):
+        fewer = max(math.floor(math.log10(largest)) - math.floor(math.log10(abs(value))), 0) if value else 0
+        texts.append(replace(format_, digits=max(digits - fewer, _FEWEST_DIGITS)).write(value))
+    return texts[0], texts[1], texts[2]
+
+
+_TWENTIETH = 20.0
+_FEWEST_DIGITS, _MOST_DIGITS = 2, 6
+
+
 def estimated(mean: float, low: float, high: float, kind: Kind, unit: str = "") -> str:
-    """A mean with the interval of single runs: ``"30,061 samples/s (90% of runs: 23,200 to 38,102)"``."""
-    return f"{written(mean, kind)}{unit and f' {unit}'} (90% of runs: {format_interval(low, high, kind)})"
+    """A mean with the interval of single runs: ``"30,000 samples/s (90% of runs: 23,000 to 38,000)"``."""
+    middle, least, most = by_width(mean, low, high, kind)
+    return f"{middle}{unit and f' {unit}'} (90% of runs: {least} to {most})"
 
 
 def shortly_listed(parts: Sequence[str], most: int = 3) -> str:
