@@ -26,9 +26,9 @@ from simulator.base.validation_errors import rule_of
 from simulator.results.left_out import LeftOut
 from simulator.results.results import Result
 from simulator.results.rows import BRIEF, OF_JOB
-from simulator.spec.cluster import Price
 from simulator.spec.discrepancy import AppliedDiscrepancy
 from simulator.spec.figures import Estimate
+from simulator.spec.paying import Price
 
 if TYPE_CHECKING:
     import pandas as pd

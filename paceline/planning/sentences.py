@@ -14,9 +14,11 @@ from paceline.result_tables import PART_LABELS, overhead_share
 from paceline.sentences import (
     beyond_in_brackets,
     change_in_words,
+    for_what,
     goal_in_words,
     helpfulness,
     paired_in_words,
+    running_in_words,
     staleness_in_words,
 )
 from simulator.base.text import (
@@ -34,7 +36,7 @@ from simulator.base.text import (
 )
 from simulator.memory import memory_of
 from simulator.resolve.resolve import resolve
-from simulator.results.cost import bought, purchase_usd
+from simulator.results.cost import bills_exactly, committed_usd, paid_for
 from simulator.results.results import Failure
 from simulator.spec.figures import JobOutcome
 from simulator.strategies.strategy import SOFTWARE
@@ -109,11 +111,13 @@ def _product(candidate: Candidate, cost_usd: float) -> str:
     assert candidate.time_s is not None
     parts = [
         f"{nodes:,} node{'s' if nodes > 1 else ''} x {format_hourly(price.usd_per_node_hour)} an hour"
-        for nodes, price in bought(candidate.result.scenario)
+        for nodes, price in paid_for(candidate.result.scenario)
         if price is not None
     ]
     each = f"({' + '.join(parts)})" if len(parts) > 1 else parts[0]
     whole = f"{each} x {format_number(candidate.time_s.mean / _HOUR_S, _EXACT)} h"
+    if not bills_exactly(candidate.result.scenario):
+        whole += ", billed with start-up, minimum and steps,"
     job = candidate.result.job
     if job is None or job.away_node_s == 0.0:
         return f"{whole} = {format_usd(cost_usd)}"
@@ -142,15 +146,20 @@ def _layout(candidate: Candidate) -> str:
 
 def _beyond_budget(chosen: Point, goal: Goal) -> str:
     """Why no throughput would keep a configuration within the budget."""
-    purchase = purchase_usd(chosen.scenario)
-    if purchase is None or goal.budget_usd is None:
+    committed = committed_usd(chosen.scenario)
+    if goal.budget_usd is None or chosen.usd_per_hour is None:
         return "It has no price"
-    return f"Its machines cost {format_usd(purchase)} to buy, and the budget is {format_usd(goal.budget_usd)}"
+    if committed is None:
+        return f"The least that is billed is beyond the budget of {format_usd(goal.budget_usd)}"
+    return f"Its machines cost {format_usd(committed)} {for_what(chosen.scenario)}, and the budget is {format_usd(goal.budget_usd)}"
 
 
 def purchase_in_words(candidate: Candidate) -> str:
-    """What a candidate's machines cost to buy, beside the share of it that counts as its cost; nothing where they are rented."""
-    held = [(nodes, price.purchase_usd) for nodes, price in bought(candidate.result.scenario) if price is not None]
+    """What a candidate's machines cost to buy, or for their term, beside the share of it that counts as its cost; nothing where they are
+    rented by the hour.
+    """
+    scenario = candidate.result.scenario
+    held = [(nodes, price.committed_usd) for nodes, price in paid_for(scenario) if price is not None]
     paid = [(nodes, usd) for nodes, usd in held if usd is not None]
     if not paid or candidate.usd_per_hour is None:
         return ""
@@ -158,7 +167,8 @@ def purchase_in_words(candidate: Candidate) -> str:
     share, time_s = f"{format_hourly(candidate.usd_per_hour)} is the share of an hour", candidate.time_s
     if candidate.cost_usd is not None and time_s is not None:
         share = f"{format_usd(candidate.cost_usd.mean)} is the share of {format_seconds(time_s.mean, _EXACT)}"
-    return f"{each} = ${total:,.10g} to buy; {share} by the terms of the price"
+    running = f"; {text}" if (text := running_in_words(scenario)) else ""
+    return f"{each} = ${total:,.10g} {for_what(scenario)}; {share} by the terms of the price{running}"
 
 
 def _taken_whole(plan: Plan) -> str:
@@ -256,17 +266,17 @@ def _limit(plan: Plan) -> str:
     text += f"{_price_of(best, plan.chosen)}."
     if plan.feasible:
         return text
-    purchase = purchase_usd(plan.chosen.result.scenario)
-    enough = [f"{one.name}{beyond_in_brackets(one, plan)}" for one in plan.improvements if _is_enough(one, plan.goal, purchase)]
+    committed = committed_usd(plan.chosen.result.scenario)
+    enough = [f"{one.name}{beyond_in_brackets(one, plan)}" for one in plan.improvements if _is_enough(one, plan.goal, committed)]
     if not enough:
         return f"{text} None that was tried would reach the goal by itself."
     return f"{text} The goal would be reached with {' or '.join(enough)}."
 
 
-def _is_enough(improvement: Improvement, goal: Goal, bought_usd: float | None) -> bool:
-    """Whether the lower end of its interval reaches the goal, on machines that cost as much to buy."""
+def _is_enough(improvement: Improvement, goal: Goal, committed: float | None) -> bool:
+    """Whether the lower end of its interval reaches the goal, on machines that cost as much in any case."""
     rate = improvement.job_samples_per_s or improvement.throughput_samples_per_s
-    return rate is not None and rate.low >= required_rate(goal, improvement.usd_per_hour, bought_usd)
+    return rate is not None and rate.low >= required_rate(goal, improvement.usd_per_hour, committed)
 
 
 def _price_of(improvement: Improvement, chosen: Candidate) -> str:
@@ -429,9 +439,11 @@ def why_not(judge: Judge, points: Sequence[Point], nearest: Point | None, refuse
     if not points:
         return f"not possible: {refused[0].text if refused else 'every configuration is refused'}"
     if not any(math.isfinite(point.needed) for point in points):
-        lowest = min((usd for point in points if (usd := purchase_usd(point.scenario)) is not None), default=None)
-        if lowest is not None and judge.goal.budget_usd is not None:
-            return f"its fewest machines cost {format_usd(lowest)} to buy, and the budget is {format_usd(judge.goal.budget_usd)}"
+        held = [(usd, point.scenario) for point in points if (usd := committed_usd(point.scenario)) is not None]
+        if held and judge.goal.budget_usd is not None:
+            lowest, scenario = min(held, key=lambda its: its[0])
+            budget = format_usd(judge.goal.budget_usd)
+            return f"its fewest machines cost {format_usd(lowest)} {for_what(scenario)}, and the budget is {budget}"
         return "no price is known, so that nothing can be said of a budget"
     if nearest is None:
         failed = next((point.outcome.failed.text for point in points if isinstance(point.outcome, Failure)), "")

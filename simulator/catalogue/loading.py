@@ -189,8 +189,17 @@ def _with_given_rates(base: Mapping[str, Any], own: Mapping[str, Any]) -> Table:
 
 def _with_new_figures(base: Mapping[str, Any], own: Mapping[str, Any]) -> Table:
     """A section with the prices or noise scale that the scenario gives: source, terms, date, interval of another figure do not hold."""
-    given = {key: own[key] for key, figure in _NEW_AS_A_WHOLE.items() if isinstance(own.get(key), Mapping) and figure in own[key]}
+    given = {
+        key: own[key]
+        for key, figure in _NEW_AS_A_WHOLE.items()
+        if isinstance(own.get(key), Mapping) and _is_new(base.get(key), own[key], figure)
+    }
     return {**base, **given}
+
+
+def _is_new(base: Any, own: Mapping[str, Any], figure: str) -> bool:
+    """Whether a table gives its figure itself, or something that the figure follows from in place of the one that was given."""
+    return figure in own or (isinstance(base, Mapping) and figure in base and bool(own.keys() & {"owned", "reserved"}))
 
 
 def _without_draws_of(base: Mapping[str, Any], own: Mapping[str, Any], parts: Sequence[str]) -> Table:
