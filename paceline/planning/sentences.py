@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from paceline.comparing import LITTLE, has_effect, never_held
-from paceline.planning.answer import Candidate, Improvement, Plan, Refused
+from paceline.planning.answer import Candidate, Improvement, Payment, Plan, Refused
 from paceline.planning.goal import Goal, job_of, reachable_confidence, required_rate
 from paceline.planning.judging import Judge, Point
 from paceline.planning.space import Space
@@ -43,6 +43,7 @@ from simulator.strategies.strategy import SOFTWARE
 
 __all__ = [
     "beside_the_answer",
+    "months_in_words",
     "near_miss_in_words",
     "notes_of",
     "purchase_in_words",
@@ -59,7 +60,47 @@ _NEXT_TO_NOTHING = 0.001
 def sentences_of(plan: Plan, chosen: Point) -> tuple[str, ...]:
     """Three short paragraphs: the answer, how sure it is, what limits it; and of a whole job a fourth, where its time goes."""
     job = job_of(plan.chosen.result, plan.goal)
-    return _answer(plan, chosen), _sureness(plan), _limit(plan), *([_job(plan, job)] if job is not None else [])
+    paid = [_payments(plan)] if plan.payments else []
+    return _answer(plan, chosen), _sureness(plan), _limit(plan), *([_job(plan, job)] if job is not None else []), *paid
+
+
+def _payments(plan: Plan) -> str:
+    """What the answer costs in each way to pay, which is the cheapest, and when what is paid in advance pays."""
+    compared = [(its, its.best) for its in plan.payments if its.best is not None]
+    costs = [f"{its.name} {_cost_of(its, best)}{'' if best.meets else ' (misses the goal)'}" for its, best in compared]
+    first = next((f"{its.name} is the cheapest" for its, _ in compared if its.cheapest), "none")
+    text = f"Of {len(plan.payments)} ways to pay for it {first} that reaches the goal: {listed(costs)}."
+    if plan.break_even:
+        rented = min({its.rented: its.rented_usd_per_month.mean for its in plan.break_even}.items(), key=lambda its: its[1])[0]
+        pays = [
+            f"{its.own} {months_in_words(its.months, its.months_low, its.months_high, its.lasts_months)}"
+            for its in plan.break_even
+            if its.rented == rented
+        ]
+        text += f" Against {rented}, {listed(pays)}."
+    for its in plan.payments:
+        text += f" {sentence(f'{its.name} is not compared: {its.text}')}" if its.best is None else ""
+    return text
+
+
+def _cost_of(its: Payment, best: Candidate) -> str:
+    """What a training costs, or an hour, and what is paid before that."""
+    advance = f"{format_usd(its.capital_usd)} in advance" if its.capital_usd else ""
+    if best.cost_usd is None:
+        return f"{format_hourly(best.usd_per_hour or 0.0)} an hour{advance and f' ({advance})'}"
+    cost = best.cost_usd
+    runs = f"90% of runs: {format_usd(cost.low)} to {format_usd(cost.high)}"
+    return f"{format_usd(cost.mean)} ({'; '.join(filter(None, (runs, advance)))})"
+
+
+def months_in_words(months: float | None, soonest: float | None, latest: float | None, lasts_months: float | None = None) -> str:
+    """When something pays that costs once: ``pays after 14.2 months (90% of runs: 9.70 to never)``."""
+    within = "" if lasts_months is None else f" within the {lasts_months:g} months that it lasts"
+    if soonest is None:
+        return f"never pays{within}"
+    shown = [format_number(its) if its is not None else "never" for its in (months, soonest, latest)]
+    text = f"pays after {shown[0]} months" if months is not None else f"does not pay{within} on average"
+    return text if shown[0] == shown[1] == shown[2] else f"{text} (90% of runs: {shown[1]} to {shown[2]})"
 
 
 def _job(plan: Plan, job: JobOutcome) -> str:
@@ -282,7 +323,7 @@ def _is_enough(improvement: Improvement, goal: Goal, committed: float | None) ->
 def _price_of(improvement: Improvement, chosen: Candidate) -> str:
     """What an improvement adds to the price of an hour, where it does."""
     if improvement.usd_per_hour is None or chosen.usd_per_hour is None or improvement.usd_per_hour == chosen.usd_per_hour:
-        return ""
+        return f" for {format_usd(improvement.usd)} once" if improvement.usd is not None else ""
     return f" for {format_hourly(improvement.usd_per_hour - chosen.usd_per_hour)} an hour more"
 
 

@@ -484,9 +484,10 @@ class Cluster(Short, Terse):
         """The price in use, and the offers beside it."""
         return () if self.price is None else (self.price, *self.offers)
 
-    def paid_by(self, price: Price) -> Self:
-        """The cluster with one of its ways to pay in use, and the one that was in use among its offers."""
-        return self.model_copy(update={"price": price, "offers": tuple(its for its in self.ways_to_pay if its is not price)})
+    def paid_by(self, name: str) -> Self:
+        """The cluster with one of its ways to pay in use, and all others as its offers."""
+        price, *_ = (its for its in self.ways_to_pay if its.called == name)
+        return self.model_copy(update={"price": price, "offers": tuple(its for its in self.ways_to_pay if its.called != name)})
 
     def _check_neighbours(self) -> None:
         """Raise ValueError where racks or links are meant that there are not."""

@@ -306,7 +306,7 @@ class Price(_Dated, Terse):
             its = self.reserved
             paid = [f"{its.upfront_usd:,.10g} USD at the beginning"] if its.upfront_usd else []
             paid += [f"{its.usd_per_hour:,.10g} USD for each hour"] if its.usd_per_hour or not paid else []
-            return ", ".join([f"reserved for {its.years:g} years", *paid, self._use_in_words])
+            return ", ".join([f"reserved for {its.years:g} year{'' if its.years == 1 else 's'}", *paid, self._use_in_words])
         owned = self.owned
         if owned is None or self.purchase_usd is None:
             return ""
@@ -355,9 +355,9 @@ class Price(_Dated, Terse):
 
     @property
     def said(self) -> str:
-        """Terms and source in words."""
+        """Terms, source and date in words."""
         worked_out = "" if self.terms else self.worked_out_in_words
-        return "; ".join(text for text in (self.terms, worked_out, self.source) if text)
+        return "; ".join(text for text in (self.terms, worked_out, self.origin) if text)
 
 
 class Upgrade(_Dated):
