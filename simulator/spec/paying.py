@@ -19,6 +19,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
 from simulator.base.spec import Moderate, Power, Seconds, Spec, Terse
+from simulator.base.text import format_seconds
 from simulator.spec.job import Preemption
 
 __all__ = ["ELECTRICITY_USD_PER_KWH", "HOURS_PER_MONTH", "HOURS_PER_YEAR", "Owned", "Price", "Reserved", "Upgrade"]
@@ -357,7 +358,17 @@ class Price(_Dated, Terse):
     def said(self) -> str:
         """Terms, source and date in words."""
         worked_out = "" if self.terms else self.worked_out_in_words
-        return "; ".join(text for text in (self.terms, worked_out, self.origin) if text)
+        return "; ".join(text for text in (self.terms, worked_out, self._billing_in_words, self.origin) if text)
+
+    @property
+    def _billing_in_words(self) -> str:
+        taken = self.preemption.mtbf_s if self.preemption is not None else None
+        texts = ["taken away as its trace says"] if self.preemption is not None and taken is None else []
+        texts += [f"a node is taken away after {format_seconds(taken)} in the mean"] if taken is not None else []
+        texts += [f"billed for {format_seconds(self.billing_minimum_s)} at least"] if self.billing_minimum_s else []
+        texts += [f"billed in steps of {format_seconds(self.billing_step_s)}"] if self.billing_step_s else []
+        texts += [f"billed {format_seconds(self.startup_s)} before the first step"] if self.startup_s else []
+        return ", ".join(texts)
 
 
 class Upgrade(_Dated):
