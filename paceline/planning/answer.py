@@ -309,6 +309,11 @@ class BreakEven(Spec):
     pays_above: float | None = Field(description="share of all hours above which an hour in use costs less than one rented; null: none")
     text: str = Field(description="the same in a sentence")
 
+    @property
+    def lasts_in_words(self) -> str:
+        """Within which it has to pay."""
+        return f"within the {self.lasts_months:g} months that it lasts"
+
 
 def refused_once(refused: Iterable[Refused]) -> list[Refused]:
     """Refusals, each reason once: those that share it as one, with all of their configurations."""

@@ -6,7 +6,6 @@ what-ifs (:mod:`paceline.reporting.simulated`) also the opposites.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -443,15 +442,19 @@ def _paid_back(its: Improvement, upgrade: Upgrade, result: Result, base: Result,
     ratio = _ratio(result, base, goal)
     time_s = time_of(base, goal) if goal is not None else None
     hours = use.hours(time_s).mean
-    lasts = price.years * 12.0 if price is not None and price.years is not None else None
-    mean, soonest, latest = (
-        months_of(usd, hourly * hours * (1.0 - 1.0 / its), lasts or math.inf) for its in (ratio.mean, ratio.high, ratio.low)
-    )
+    years = price.years if price is not None else None
+    lasts = (years or _YEARS) * 12.0
+    mean, soonest, latest = (months_of(usd, hourly * hours * (1.0 - 1.0 / its), lasts) for its in (ratio.mean, ratio.high, ratio.low))
+    within = f"within {lasts:g} months{' that the nodes last' if years is not None else ''}"
     text = (
-        f"{format_usd(usd)} for {counted(nodes, 'node')} {months_in_words(mean, soonest, latest, lasts)}, which work "
+        f"{format_usd(usd)} for {counted(nodes, 'node')} {months_in_words(mean, soonest, latest, within)}, which work "
         f"{format_number(hours)} h a month{'' if use.said else ' (assumed)'} at {format_hourly(hourly)} an hour"
     )
     return its.model_copy(update={"usd": usd, "months": mean, "months_low": soonest, "months_high": latest, "text": f"{its.text}; {text}"})
+
+
+_YEARS = 10.0
+"""In which better parts have to pay, where nothing says how long the nodes last."""
 
 
 def _ratio(result: Result, base: Result, goal: Goal | None) -> Estimate:

@@ -241,7 +241,7 @@ def _in_words(its: BreakEven, price: Price, hours: Estimate, use: Use) -> str:
     own, rented = format_usd(its.own_usd_per_month.mean), format_usd(its.rented_usd_per_month.mean)
     work = "its work takes" if its.trainings_per_month is None else f"{format_number(its.trainings_per_month)} trainings a month take"
     texts = [
-        f"{its.own} against {its.rented} {months_in_words(its.months, its.months_low, its.months_high, its.lasts_months)}: "
+        f"{its.own} against {its.rented} {months_in_words(its.months, its.months_low, its.months_high, its.lasts_in_words)}: "
         f"{format_usd(its.capital_usd)} at the beginning and then {own} a month, against {rented} a month",
         f"{work} {format_share(its.share_in_use)} of all hours{'' if use.said else ' (assumed)'}",
         f"it pays above {format_share(its.pays_above)}" if its.pays_above is not None else "it would pay at no use",

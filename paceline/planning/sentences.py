@@ -73,7 +73,7 @@ def _payments(plan: Plan) -> str:
     if plan.break_even:
         rented = min({its.rented: its.rented_usd_per_month.mean for its in plan.break_even}.items(), key=lambda its: its[1])[0]
         pays = [
-            f"{its.own} {months_in_words(its.months, its.months_low, its.months_high, its.lasts_months)}"
+            f"{its.own} {months_in_words(its.months, its.months_low, its.months_high, its.lasts_in_words)}"
             for its in plan.break_even
             if its.rented == rented
         ]
@@ -93,13 +93,12 @@ def _cost_of(its: Payment, best: Candidate) -> str:
     return f"{format_usd(cost.mean)} ({'; '.join(filter(None, (runs, advance)))})"
 
 
-def months_in_words(months: float | None, soonest: float | None, latest: float | None, lasts_months: float | None = None) -> str:
+def months_in_words(months: float | None, soonest: float | None, latest: float | None, within: str = "") -> str:
     """When something pays that costs once: ``pays after 14.2 months (90% of runs: 9.70 to never)``."""
-    within = "" if lasts_months is None else f" within the {lasts_months:g} months that it lasts"
     if soonest is None:
-        return f"never pays{within}"
+        return f"never pays {within}".rstrip()
     shown = [format_number(its) if its is not None else "never" for its in (months, soonest, latest)]
-    text = f"pays after {shown[0]} months" if months is not None else f"does not pay{within} on average"
+    text = f"pays after {shown[0]} months" if months is not None else f"does not pay {within} on average"
     return text if shown[0] == shown[1] == shown[2] else f"{text} (90% of runs: {shown[1]} to {shown[2]})"
 
 

@@ -291,8 +291,8 @@ def test_an_upgrade_pays_back_from_the_hours_that_it_saves() -> None:
     assert "$1,000 for a node (a shop, 2026-11-02)" in found.text
     none = [{"name": "network", "usd_per_node": 1000.0, "changes": {"inter_node.bandwidth": "2000 Tbit/s"}}]
     useless = next(its for its in planned(DEMAND, cluster={"upgrades": none}).improvements if its.name == "network")
-    assert useless.months is None or useless.months > 1e6
-    assert useless.months_high is None
+    assert useless.months is None
+    assert "never pays within 120 months" in useless.text
 
 
 def test_a_plan_with_ways_to_pay_is_read_again_and_has_its_tables(tmp_path) -> None:
@@ -378,7 +378,7 @@ def test_upgrades_and_trainings_that_cannot_be_are_refused_before_anything_is_si
     assert "bandwidth" in str(refused.value)
     with pytest.raises(ScenarioError, match="changes nothing"):
         planned(DEMAND, cluster={"upgrades": [{"name": "NIC", "usd_per_node": 1.0}]})
-    with pytest.raises(InputError, match="`trainings_per_month` 0.0 must be a number above 0, such as 20"):
+    with pytest.raises(InputError, match=r"`trainings_per_month` 0\.0 must be a number above 0, such as 20"):
         planned(DEMAND, trainings_per_month=0.0)
     with pytest.raises(InputError, match="counts how often the goal's samples are trained on, and a throughput has none"):
         paceline.plan(table(DEMAND), target_throughput=10, trainings_per_month=2, jobs=1)
