@@ -97,6 +97,8 @@ def months_in_words(months: float | None, soonest: float | None, latest: float |
     """When something pays that costs once: ``pays after 14.2 months (90% of runs: 9.70 to never)``."""
     if soonest is None:
         return f"never pays {within}".rstrip()
+    if latest == 0:
+        return "costs less from the first month on"
     shown = [format_number(its) if its is not None else "never" for its in (months, soonest, latest)]
     text = f"pays after {shown[0]} months" if months is not None else f"does not pay {within} on average"
     return text if shown[0] == shown[1] == shown[2] else f"{text} (90% of runs: {shown[1]} to {shown[2]})"
