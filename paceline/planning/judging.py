@@ -7,6 +7,7 @@ decided in search.py.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -274,13 +275,20 @@ class Judge:
         if by_cost:
             if not best.usd_per_hour or not other.usd_per_hour:
                 return None
-            samples_per_usd = [
-                [rate / hourly for rate in its] for its, hourly in zip(rates, (best.usd_per_hour, other.usd_per_hour), strict=True)
-            ]
+            samples_per_usd = [self._samples_per_usd(point, its) for point, its in zip((best, other), rates, strict=True)]
             return Paired(wins=wins(*samples_per_usd), runs=len(rates[0]), by="cheaper")
         if self.goal.prefer != "fastest" and self.value(best) != self.value(other):
             return None
         return Paired(wins=wins(*rates), runs=len(rates[0]), by="faster")
+
+    def _samples_per_usd(self, point: Point, rates: Sequence[float]) -> list[float]:
+        """Of each run, as it is billed."""
+        hourly, total = point.usd_per_hour, self.goal.total_samples
+        assert hourly is not None
+        assert total is not None
+        if bills_exactly(point.scenario):
+            return [rate / hourly for rate in rates]
+        return [total / (usd_of(point.scenario, total / rate) or math.inf) for rate in rates]
 
     def candidate(self, point: Point, answer: Point | None) -> Candidate:
         """What is said of a point, beside the answer; where nothing reaches the goal there is none to be compared with."""

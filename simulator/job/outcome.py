@@ -43,8 +43,12 @@ Rates = Callable[[Resolved], Sequence[float]]
 
 
 def window_of(scenario: AnyScenario) -> AnyScenario:
-    """The scenario, without a job, whose steps stand for most of the job's: those of later epochs, if there are any."""
-    job, window = scenario.job, scenario.model_copy(update={"job": None})
+    """The scenario, without a job, whose steps stand for most of the job's: those of later epochs, if there are any.
+
+    It has no prices either, so that jobs that differ in these have the same steps.
+    """
+    unpriced = scenario.cluster.model_copy(update={"price": None, "server_price": None, "offers": (), "upgrades": ()})
+    job, window = scenario.job, scenario.model_copy(update={"job": None, "cluster": unpriced})
     lone = job is not None and job.total_samples <= job.epoch_samples
     return (first_epoch(window) if lone else None) or window
 

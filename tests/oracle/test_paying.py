@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.scenarios import scenario_table
 
@@ -14,7 +14,7 @@ import paceline
 from paceline.planning.answer import Payment, Plan, read_plan
 from paceline.planning.tables import plan_tables
 from simulator import simulate
-from simulator.base.errors import InputError, ScenarioError
+from simulator.base.errors import InputError, PriceWarning, ScenarioError
 from simulator.catalogue.loading import scenario_from_table
 from simulator.results.cost import affordable_s, capital_usd, committed_usd, cost_of_samples, running_usd_per_hour, usd_of, usd_per_hour
 from simulator.scenario import Scenario
@@ -85,6 +85,17 @@ def test_the_option_and_the_table_are_the_same_price() -> None:
     assert eval(said.replace(" x ", "*").replace(" h)", ")").replace(" h*", "*")) == pytest.approx(written.usd_per_node_hour, rel=1e-9)  # noqa: S307
 
 
+def test_terms_of_another_purchase_do_not_hold_for_a_changed_one() -> None:
+    with pytest.warns(PriceWarning):
+        typed = paceline.load(table(DEMAND), prices={"lab": "BUY:4000USD,years:4"})
+    price = paceline.load(typed, {"cluster.price.owned.years": 8}).cluster.price
+    assert price is not None
+    assert price.usd_per_node_hour == pytest.approx(4000 / (8 * YEAR_H))
+    assert price.said == "bought for 4,000 USD over 8 years, in use at all hours (assumed), electricity not counted; given in the scenario"
+    rented = paceline.load(typed, {"cluster.price.usd_per_node_hour": 3.0}).cluster.price
+    assert rented == Price(usd_per_node_hour=3.0)
+
+
 def test_all_nodes_cost_their_number_times_one() -> None:
     its = scenario(BOUGHT)
     price = its.cluster.price
@@ -142,6 +153,7 @@ def test_a_job_s_own_start_up_is_not_billed_twice() -> None:
     assert with_startup.cost_usd.mean - plain.cost_usd.mean == pytest.approx(2 * 4.0 * 3 / 60)
 
 
+@settings(deadline=None)
 @given(
     budget=st.floats(0.01, 1e4), step=st.sampled_from([0.0, 1.0, 60.0, 3600.0]),
     minimum=st.sampled_from([0.0, 60.0, 7200.0]), startup=st.sampled_from([0.0, 90.0]),
@@ -178,6 +190,17 @@ def test_a_spot_price_is_lived_through_as_the_same_preemption_of_the_job() -> No
     assert untaken is not None
     assert at_spot.faults > 0
     assert at_spot.time_s.mean > untaken.time_s.mean
+
+
+def test_a_spot_price_without_a_job_warns_that_preemptions_are_not_counted() -> None:
+    def codes(its: Scenario) -> set[str]:
+        return {one.code for one in simulate(its).warnings}
+
+    job = {"samples": 1000, "startup": "0 s", "tracing": "0 s"}
+    assert "spot-without-job" in codes(scenario(SPOT))
+    assert "spot-without-job" not in codes(scenario(SPOT, job=job)) | codes(scenario(DEMAND))
+    # what is said of prices is said of jobs too
+    assert "implausible" in codes(scenario({"usd_per_node_hour": 5000.0}, job=job))
 
 
 # -- plans --------------------------------------------------------------------------------------
