@@ -79,19 +79,26 @@ def payments_of(chosen: Point, judge: Judge, run: Simulate, *, feasible: bool) -
         point.outcome = outcome
         if not isinstance(outcome, Result):
             reasons[point.scenario.cluster.ways_to_pay[0].called] = f"could not be simulated: {outcome.failed.text}"
-    compared = [point for point in points.values() if point.result is not None]
-    best = min((point for point in compared if judge.meets(point)), key=judge.value, default=None)
-    found = [_payment(point, chosen, judge, feasible=feasible, cheapest=point is best) for point in compared]
-    order = {its.name: (not judge.meets(point), judge.value(point)) for its, point in zip(found, compared, strict=True)}
+    compared = [_payment(point, chosen, judge, feasible=feasible) for point in points.values() if point.result is not None]
+    found = sorted(compared, key=_by_cost)
+    if found and found[0].best is not None and found[0].best.meets:
+        found[0] = found[0].model_copy(update={"cheapest": True})
     left = [
         Payment(name=price.called, price=price, best=None, capital_usd=0.0, running_usd_per_hour=None, text=reasons[price.called])
         for price in ways
         if price.called in reasons
     ]
-    return (*sorted(found, key=lambda its: order[its.name]), *left)
+    return (*found, *left)
 
 
-def _payment(point: Point, chosen: Point, judge: Judge, *, feasible: bool, cheapest: bool) -> Payment:
+def _by_cost(its: Payment) -> tuple[bool, float]:
+    """Sorts those that reach the goal first, each by the cost of a training, or of an hour."""
+    best = its.best
+    assert best is not None
+    return not best.meets, (best.usd_per_hour or 0.0) if best.cost_usd is None else best.cost_usd.mean
+
+
+def _payment(point: Point, chosen: Point, judge: Judge, *, feasible: bool) -> Payment:
     price = point.scenario.cluster.ways_to_pay[0]
     its = judge.candidate(point, chosen if feasible else None)
     if point is chosen:
@@ -106,7 +113,6 @@ def _payment(point: Point, chosen: Point, judge: Judge, *, feasible: bool, cheap
         best=its,
         capital_usd=capital_usd(point.scenario),
         running_usd_per_hour=running_usd_per_hour(point.scenario),
-        cheapest=cheapest,
         text=text,
     )
 

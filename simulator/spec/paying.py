@@ -16,7 +16,7 @@ import math
 import re
 from typing import Annotated, Any, ClassVar
 
-from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
+from pydantic import ConfigDict, Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
 from simulator.base.spec import Moderate, Power, Seconds, Spec, Terse
 from simulator.base.text import format_seconds
@@ -138,6 +138,9 @@ def _worked_out(known: dict[str, Any]) -> float:
 class Price(_Dated, Terse):
     """What an hour of a node costs, rented, reserved, or as a share of its purchase, and who says so."""
 
+    model_config: ClassVar[ConfigDict] = ConfigDict(
+        json_schema_extra={"anyOf": [{"required": [key]} for key in ("usd_per_node_hour", "owned", "reserved")]}
+    )
     terse: ClassVar[tuple[str, ...]] = (
         "name", "purchase_usd", "owned", "reserved", "share_in_use", "preemption", "billing_minimum_s", "billing_step_s", "startup_s",
     )  # fmt: skip

@@ -235,6 +235,15 @@ def test_a_plan_chooses_the_cheapest_way_to_pay_that_reaches_the_goal() -> None:
     assert payment(slow, "spot").best.meets is False  # type: ignore[union-attr]
 
 
+def test_where_speed_decides_the_cheapest_way_to_pay_is_still_told() -> None:
+    answer = planned(DEMAND, RESERVED, SPOT, prefer="fastest")
+    assert [its.name for its in answer.payments if its.cheapest] == ["spot"]
+    assert answer.payments[0].name == "spot"
+    its = answer.chosen.result.scenario.cluster.price
+    assert its is not None
+    assert its.called == "reserved", "as fast as on demand, and cheaper"
+
+
 def test_a_spot_price_without_a_job_is_refused_with_the_reason() -> None:
     answer = planned(DEMAND, SPOT, job=None)
     assert payment(answer, "spot").best is None
