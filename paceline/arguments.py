@@ -133,7 +133,7 @@ if TYPE_CHECKING:
     from simulator.base.spec import Spec
     from simulator.results.results import Result
     from simulator.scenario import Scenario
-    from simulator.spec.cluster import Price
+    from simulator.spec.paying import Price
 
     Pairs: TypeAlias = Iterable[tuple[str, Any]]
     Values: TypeAlias = Iterable[Any]

@@ -14,14 +14,15 @@ from pathlib import Path
 from simulator.base.catalog import find
 from simulator.base.errors import InputError, UnitError
 from simulator.base.nearest import did_you_mean
+from simulator.base.spec import short_name
 from simulator.base.text import format_bytes, format_seconds, listed
 from simulator.base.units import Dimension, parse_quantity
 from simulator.base.validation_errors import quoted
 from simulator.catalogue.loading import load_cluster, scenario_from_table
 from simulator.resolve.practice import is_nominal
 from simulator.scenario import Scenario
-from simulator.spec.cluster import Price
 from simulator.spec.constants import constants
+from simulator.spec.paying import Price
 from simulator.spec.prices import price_of_text
 from simulator.strategies.catalogue import KINDS, SHORT_NAMES, kind_of, strategy_table
 
@@ -286,16 +287,20 @@ def _cluster(figures: Figures) -> Iterator[Line]:
 
 
 def _price(price: Price) -> Iterator[Line]:
-    """What a machine costs for an hour; of one that is bought also what it costs to buy, and how the hour was worked out."""
-    if price.purchase_usd is None:
+    """What a machine costs for an hour; of one that is bought what an hour is worked out of."""
+    if price.owned is None:
         yield _key("price", {"usd_per_node_hour": price.usd_per_node_hour}, "US dollars for a machine for an hour")
         return
-    yield _key("price.usd_per_node_hour", price.usd_per_node_hour, "US dollars for a machine for an hour, worked out from the terms below")
     yield _key(
         "price.purchase_usd", price.purchase_usd, "US dollars to buy it: a budget of `paceline plan` is what all of them may cost to buy"
     )
-    yield _key("price.terms", price.terms, "what it holds for")
-    yield _key("price.source", price.source, "how it was worked out")
+    owned = {short_name(key): f"{value:g} W" if key == "power_w" else value for key, value in price.owned.model_dump().items()}
+    yield _key(
+        "price.owned", owned, "of which an hour is worked out; also power, pue, usd_per_kwh, hosting_usd_per_month, overhead_per_year"
+    )
+    if price.share_in_use is not None:
+        yield _key("price.share_in_use", price.share_in_use, "share of all hours in which it works")
+    yield _key("price.source", "given by the user", "who says so")
 
 
 _INSIDE = {"bandwidth": "15.75 GB/s", "latency": "5 us", "sort": "pcie"}

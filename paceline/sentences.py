@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING
 from paceline.comparing import of_more_devices
 from simulator.base.text import Kind, counted, format_bytes, format_count, format_hourly, format_share, format_usd, written
 from simulator.memory import PARTS, Memory, samples_in_words
-from simulator.results.cost import placement_of, usd_per_hour, usd_per_million_samples
+from simulator.results.cost import (
+    capital_usd,
+    committed_usd,
+    paid_for,
+    placement_of,
+    running_usd_per_hour,
+    usd_per_hour,
+    usd_per_million_samples,
+)
 from simulator.results.intervals import paired_ratio
 from simulator.results.results import Result
 from simulator.spec.discrepancy import between
@@ -128,16 +136,34 @@ def cost_in_words(result: Result) -> str | None:
     hourly, million, price = usd_per_hour(result.scenario), usd_per_million_samples(result), result.scenario.cluster.price
     if hourly is None or million is None or price is None:
         return None
-    said = "; ".join(text for text in (price.terms, price.source) if text)
     text = (
         f"{format_hourly(hourly)} an hour for {placement_of(result.scenario).nodes:,} x "
-        f"{format_hourly(price.usd_per_node_hour)} ({said}); {format_usd(million.mean)} for a million samples"
+        f"{format_hourly(price.usd_per_node_hour)} ({price.said}); {format_usd(million.mean)} for a million samples"
     )
     at_mean = hourly / 3600 / result.throughput_samples_per_s.mean * 1e6
     if format_usd(at_mean) != format_usd(million.mean):
         text += f" (90% of runs: {format_usd(million.low)} to {format_usd(million.high)}; mean over runs, which differ: at the mean "
         text += f"throughput {format_usd(at_mean)})"
-    return text
+    if (committed := committed_usd(result.scenario)) is not None:
+        text += f"; {format_usd(committed)} {for_what(result.scenario)}"
+    return "; ".join(filter(None, (text, running_in_words(result.scenario))))
+
+
+def for_what(scenario: Scenario) -> str:
+    """For what machines take money that are not rented by the hour."""
+    reserved = [price for _, price in paid_for(scenario) if price is not None and price.reserved is not None]
+    upfront = capital_usd(scenario)
+    if not reserved:
+        return "to buy"
+    return f"for the term ({format_usd(upfront)} of it up front)" if upfront else "for the term"
+
+
+def running_in_words(scenario: Scenario) -> str:
+    """What an hour costs beside the capital; nothing where machines are rented by the hour, or that part is not known."""
+    running = running_usd_per_hour(scenario)
+    if running is None or committed_usd(scenario) is None:
+        return ""
+    return f"running costs {format_hourly(running)} an hour in use"
 
 
 # -- plans ---------------------------------------------------------------------------------

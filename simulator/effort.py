@@ -90,7 +90,7 @@ def _windows(scenario: Resolved) -> int:
     if job is None:
         return 1
     others = int(first_epoch(scenario) is not None)
-    if job.faults is not None and (job.faults.elastic or scenario.servers):
+    if (faults := scenario.faults) is not None and (faults.elastic or scenario.servers):
         others += _FEWER
     return 1 + others
 

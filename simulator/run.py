@@ -22,6 +22,7 @@ from simulator.engine.replication import Shared, replicate
 from simulator.job.outcome import job_of, warned_of, window_of
 from simulator.memory import does_not_fit
 from simulator.resolve.resolve import Asked
+from simulator.results.cost import placement_of
 from simulator.results.metrics import Window, alone_scenario, summarise
 from simulator.results.misread import misread
 from simulator.results.results import Result
@@ -79,18 +80,23 @@ def simulate(scenario: Scenario | Asked, *, observer: Observer | None = None, pr
         window = _Window(Asked(window_of(asked.given), window_of(asked.resolved)), progress)
         steps = _kept(window) if observer is None else _of_steps(window.asked, observer, progress)
         job = job_of(asked.resolved, steps, _rates)
-        of_the_job = (one for one in misread(asked.given) if one.path.startswith("job."))  # which the window has not
+        of_the_job = (one for one in misread(asked.given) if one.path.startswith(_NOT_OF_STEPS))
         warned = (*steps.warnings, *of_the_job, *warned_of(asked.resolved, job))
         result = steps.model_copy(
             update={
                 "scenario": asked.given,
                 "scenario_hash": asked.given.hash,
+                "placement": placement_of(asked.given),
                 "assumed": asked.assumed,
                 "job": job,
                 "warnings": warned,
             }
         )
     return result.model_copy(update={"wall_time_s": time.perf_counter() - begun})
+
+
+_NOT_OF_STEPS = ("job.", "cluster.price.", "cluster.server_price.", "cluster.offers.", "cluster.upgrades.")
+"""Keys that a job's window has not."""
 
 
 class _Window:

@@ -287,6 +287,14 @@ class Scenario(Short, Terse):
             return False
         return self.layout.ranks > 1 if background.on == "intra-node" else self.nodes_needed > 1
 
+    @property
+    def faults(self) -> Faults | None:
+        """What fails in the job: as it says, with the preemptions of the price at which nodes are rented; none without a job."""
+        job, price = self.job, self.cluster.price
+        if job is None or price is None or price.preemption is None:
+            return None if job is None else job.faults
+        return (job.faults or Faults(preemption=price.preemption)).model_copy(update={"preemption": price.preemption})
+
     @cached_property
     def lone_step_s(self) -> float:
         """Seconds of a step whose transfers have all links to themselves and whose compute has no jitter."""
@@ -375,7 +383,10 @@ def _check(scenario: Scenario) -> None:
 
 def _check_job(scenario: Scenario, job: Job) -> None:
     """Rules between the job and the rest."""
-    layout, faults = scenario.layout, job.faults
+    layout, faults, price = scenario.layout, scenario.faults, scenario.cluster.price
+    said = job.faults.preemption if job.faults is not None else None
+    if said is not None and price is not None and price.preemption not in (None, said):
+        raise ValueError("cluster.price.preemption and job.faults.preemption both say how often nodes are taken away: keep one of them")
     if scenario.run.job_steps is not None:
         raise ValueError(
             "run.job_steps and [job] both say how long the job is: give job.samples alone, and run.steps for the steps that are simulated"

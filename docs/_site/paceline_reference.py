@@ -38,6 +38,7 @@ _QUANTITIES = {
     "_bytes_per_s": ("bandwidth", "25 Gbit/s", "bytes per second"),
     "_bytes": ("size", "64 MiB", "bytes"),
     "_s": ("time", "20 us", "seconds"),
+    "_w": ("power", "5 kW", "watts"),
 }
 _LIMITS = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
 _TYPES = {"integer": "whole number", "number": "number", "string": "text", "boolean": "`true` or `false`", "object": "table"}

@@ -420,6 +420,7 @@ def plan(
     budget: Annotated[Quantity, MustBe("a number, or text with a unit, such as '500 USD'"), Typed(metavar="SUM")] | None = None,
     confidence: Annotated[float, MustBe("a number such as 0.95"), Typed(metavar="SHARE")] = 0.95,
     prefer: Literal["cheapest", "fastest", "fewest-devices"] | None = None,
+    trainings_per_month: Annotated[Amount, MustBe("a number above 0, such as 20"), Typed(metavar="NUMBER")] | None = None,
     clusters: Annotated[Names, MustBe("a list of names or paths, such as ['ethernet-10g']")] = (),
     strategies: Annotated[Names, MustBe("a list of names, such as ['ring', 'async-ps']")] = (),
     workers: Counts = None,
@@ -469,6 +470,9 @@ def plan(
         How probable it must be that a real run reaches the goal. R replications can show up to R / (R + 1): 19 show 0.95.
     prefer
         Which to choose of all that reach the goal; left out: the fastest if there is only a budget, else the cheapest.
+    trainings_per_month
+        How often the samples are trained on, for the months after which machines that are bought, or better parts, have paid; left out:
+        as often as fills the price's share_in_use.
     clusters
         Clusters to choose from: names from ``paceline models list``, or files; left out: that of the scenario.
     strategies
@@ -532,7 +536,7 @@ def plan(
     (True, 8, 'weak')
     """
     from paceline.lengthy import agree_to_plan
-    from paceline.planning import goal_of, length_of, space_of
+    from paceline.planning import check_trainings, goal_of, length_of, space_of, with_offers
     from paceline.planning import plan as search
     from paceline.planning.answer import PLAN, plan_file_of
     from paceline.sweeping import axes_of
@@ -553,8 +557,13 @@ def plan(
         servers=servers, scaling=scaling, batches=batches, runs_on=runs_on, prices=parse_prices(prices),
         progress=None if progress is None else lambda done, total: progress(done, total, "configurations"),
     )  # fmt: skip
+    check_trainings(trainings_per_month, goal)
+    space = with_offers(space, whole_job=goal.samples is not None)
     agree_to_plan(space.searched_together, agree, jobs=jobs)
-    answer = search(space, goal, out=file, jobs=jobs, backend=backend, scheduler=scheduler, force=force, progress=progress)
+    answer = search(
+        space, goal, out=file, jobs=jobs, backend=backend, scheduler=scheduler, force=force, progress=progress,
+        trainings_per_month=trainings_per_month,
+    )  # fmt: skip
     if beside is not None:
         beside.write(answer.to_json() + "\n")
     return answer

@@ -13,7 +13,7 @@ from paceline.comparing import has_effect
 from paceline.planning.answer import Candidate, Plan, Refused, refused_once
 from paceline.planning.tables import candidates_in_rows, plan_tables
 from paceline.sentences import NOT_CERTAIN, paired_in_words, servers_note, staleness_in_words, time_note, work_note, workers_note
-from simulator.base.text import listed
+from simulator.base.text import format_hourly, listed
 from simulator.results.left_out import left_out_in_words
 
 if TYPE_CHECKING:
@@ -62,6 +62,18 @@ _GAINS = {
     "bottleneck": "limit then",
 }
 """Those of improvements."""
+_PAYMENTS = {
+    "payment": "way to pay",
+    "hours": "hours",
+    "usd_per_hour": "per hour",
+    "cost_usd": "cost",
+    "cost_low_usd": "low",
+    "cost_high_usd": "high",
+    "capital_usd": "in advance",
+    "running_usd_per_hour": "running",
+    "confidence": "conf.",
+}
+"""Those of ways to pay."""
 _ADVICE = {
     "strategy": "strategy",
     "nodes": "machines",
@@ -99,6 +111,7 @@ def show_plan(plan: Plan, *, details: bool = False) -> None:
         missing += [(its.strategy, its.text) for its in plan.strategies if its.best is None]
         for name, text in missing:
             console.print(Text(f"{name}: {text}"))
+    _payments(console, plan, details=details)
     _refused(console, plan, None if details else _MOST_REFUSED)
     for warning in plan.chosen.result.warnings:
         console.print(Text(f"warning: {warning.text} ({warning.code})"), style="yellow")
@@ -251,6 +264,22 @@ def _ways(console: Console, plan: Plan, table: Table) -> None:
         best = its.best
         what = () if best is None else (f"{best.name}: {best.placement}",)
         console.print(Text(f"{its.way}: {'; '.join((*what, its.text, *(_caveats(best) if best is not None else ())))}"))
+    console.print()
+
+
+def _payments(console: Console, plan: Plan, *, details: bool) -> None:
+    """The answer in each way to pay, and below the table what the price of each is; with ``details`` when it pays, in words."""
+    from rich.text import Text
+
+    table = next((table for table in plan_tables(plan) if table.name == "plan-payments"), None)
+    if table is None:
+        return
+    _show(console, replace(table, title="the answer in each way to pay"), _PAYMENTS)
+    console.print("running: of an hour in use, beside the share of what is paid in advance", style="dim")
+    for its in plan.payments:
+        console.print(Text(f"{its.name}: {its.text}; {format_hourly(its.price.usd_per_node_hour)} for a node and hour ({its.price.said})"))
+    for each in plan.break_even if details else ():
+        console.print(Text(each.text), style="dim")
     console.print()
 
 

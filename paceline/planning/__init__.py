@@ -10,8 +10,9 @@ from paceline.planning.advice import Advice, advise, space_to_advise
 from paceline.planning.answer import Candidate, ClusterAnswer, Improvement, Plan, ServerCount, WorkerCount
 from paceline.planning.goal import Goal, goal_of, length_of
 from paceline.planning.improvements import improvements
+from paceline.planning.paying import check_trainings
 from paceline.planning.planner import plan
-from paceline.planning.space import Space, space_of
+from paceline.planning.space import Space, space_of, with_offers
 
 __all__ = [
     "Advice",
@@ -24,10 +25,12 @@ __all__ = [
     "Space",
     "WorkerCount",
     "advise",
+    "check_trainings",
     "goal_of",
     "improvements",
     "length_of",
     "plan",
     "space_of",
     "space_to_advise",
+    "with_offers",
 ]

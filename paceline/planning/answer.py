@@ -26,20 +26,22 @@ from simulator.base.validation_errors import rule_of
 from simulator.results.left_out import LeftOut
 from simulator.results.results import Result
 from simulator.results.rows import BRIEF, OF_JOB
-from simulator.spec.cluster import Price
 from simulator.spec.discrepancy import AppliedDiscrepancy
 from simulator.spec.figures import Estimate
+from simulator.spec.paying import Price
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
     "PLAN",
+    "BreakEven",
     "Candidate",
     "ClusterAnswer",
     "Improvement",
     "JobCount",
     "Paired",
+    "Payment",
     "Plan",
     "Refused",
     "Scaling",
@@ -243,14 +245,20 @@ class Improvement(Spec):
     gain_low: float | None = Field(default=None, description="low end of its 90% prediction interval")
     gain_high: float | None = Field(default=None, description="high end")
     usd_per_hour: float | None = None
+    usd: float | None = Field(default=None, description="of an upgrade: US dollars once, for all nodes")
+    months: float | None = Field(default=None, description="after which it has saved them; null: never, or not known")
+    months_low: float | None = Field(default=None, description="at the high end of the gain")
+    months_high: float | None = Field(default=None, description="at the low end")
     nodes: int | None = Field(default=None, description="machines that are paid for; null where nothing was simulated")
     placement: str = Field(default="", description="what sits on which machines, in words")
     bottleneck: str = Field(default="", description="what limits then, in words; both where two parts of a step are in balance")
 
     @model_serializer(mode="wrap")
     def _written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without a job, where there is none."""
-        return _without(handler(self), "job_samples_per_s")
+        """Without a job, where there is none, and what is of upgrades alone."""
+        written = _without(handler(self), "job_samples_per_s")
+        of_upgrades = ("usd", "months", "months_low", "months_high")
+        return written if self.usd is not None else {name: value for name, value in written.items() if name not in of_upgrades}
 
     @property
     def effect(self) -> Estimate | None:
@@ -268,6 +276,43 @@ class WayAnswer(Spec):
     memory_bytes: float | None = Field(default=None, description="of the device of the best that needs most; null where it is not known")
     waiting: float | None = Field(default=None, description="share of a step of the best in which a device waits for others: bubbles")
     text: str = Field(description="how it compares with the answer, and what limits it; or why it is not possible")
+
+
+class Payment(Spec):
+    """The answer's configuration, paid for in one of the ways that its cluster has."""
+
+    name: str = Field(description="such as: spot")
+    price: Price = Field(description="of a node, with its source and date")
+    best: Candidate | None = Field(description="the configuration at this price, simulated; null where it is not compared")
+    capital_usd: float = Field(description="US dollars at the beginning, for all nodes")
+    running_usd_per_hour: float | None = Field(
+        description="US dollars of an hour in use beside the share of the capital, for all nodes; null where that part is not known"
+    )
+    cheapest: bool = Field(default=False, description="whether it is the cheapest of those that reach the goal")
+    text: str = Field(description="how it stands to the answer, or why it is not compared")
+
+
+class BreakEven(Spec):
+    """After how many months nodes that are paid for in advance have cost less than nodes that are rented, for the same work."""
+
+    own: str = Field(description="the way to pay in advance, such as: bought")
+    rented: str = Field(description="the way to pay by the hour")
+    months: float | None = Field(description="at the mean time of a training; null: never within the months that it lasts")
+    months_low: float | None = Field(description="at the high end of its 90% interval, where renting costs most")
+    months_high: float | None = Field(description="at the low end")
+    lasts_months: float = Field(description="for which the capital is paid")
+    capital_usd: float = Field(description="US dollars at the beginning, for all nodes")
+    own_usd_per_month: Estimate = Field(description="running costs")
+    rented_usd_per_month: Estimate
+    trainings_per_month: float | None = Field(description="null where the goal has no samples")
+    share_in_use: float = Field(description="of all hours, at the mean time of a training")
+    pays_above: float | None = Field(description="share of all hours above which an hour in use costs less than one rented; null: none")
+    text: str = Field(description="the same in a sentence")
+
+    @property
+    def lasts_in_words(self) -> str:
+        """Within which it has to pay."""
+        return f"within the {self.lasts_months:g} months that it lasts"
 
 
 def refused_once(refused: Iterable[Refused]) -> list[Refused]:
@@ -315,6 +360,10 @@ class Plan(Short, Checksummed):
         "about one (docs/planning.md)",
     )
     improvements: tuple[Improvement, ...] = Field(default=(), description="greatest gain first; those without a figure last")
+    payments: tuple[Payment, ...] = Field(default=(), description="the answer in each way to pay, where there are several; cheapest first")
+    break_even: tuple[BreakEven, ...] = Field(
+        default=(), description="of each way to pay in advance against each by the hour, where there are both"
+    )
     workers: tuple[WorkerCount, ...] = Field(default=(), description="of the chosen configuration, doubling; ascending")
     considered: int = Field(description="configurations that the ranges name: those discarded, passed over, refused, and candidates")
     discarded: int = Field(description="of those, ruled out by closed forms, never simulated")
@@ -326,8 +375,8 @@ class Plan(Short, Checksummed):
 
     @model_serializer(mode="wrap")
     def _written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without what is said of ways of training, where there is one."""
-        return _without(handler(self), "ways", "best_way", "for_each_way")
+        """Without what is said of ways of training and to pay, where there is one."""
+        return _without(handler(self), "ways", "best_way", "for_each_way", "payments", "break_even")
 
     def _in_short(self) -> Iterator[str]:
         yield self.chosen.name if self.feasible else f"nothing reaches the goal, nearest is {self.chosen.name}"

@@ -102,7 +102,7 @@ def answers_of_clusters(
         found.append(
             ClusterAnswer(
                 cluster=cluster,
-                price=own[0].scenario.cluster.price if own else None,
+                price=(best or own[0]).scenario.cluster.price if own else None,
                 best=candidates[id(best)] if best is not None else None,
                 near_miss=candidates[id(near)] if near is not None else None,
                 text="; ".join(texts),

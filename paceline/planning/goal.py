@@ -200,26 +200,30 @@ def _usd(given: str | float) -> float:
     return _positive(float(number), "budget", given, rule)
 
 
-def required_rate(goal: Goal, usd_per_hour: float | None, purchase_usd: float | None = None) -> float:
+def required_rate(goal: Goal, usd_per_hour: float | None, committed_usd: float | None = None, affordable_s: float | None = None) -> float:
     """Samples a second that a configuration needs to reach the goal; infinite where it cannot.
 
-    The largest of: the target; samples / deadline; samples x price / (3600 budget). A budget for
-    machines that are bought is what they may cost to buy, whatever they are used for then.
+    The largest of: the target; samples / deadline; samples x price / (3600 budget). A budget for machines that are bought, or reserved
+    for a term, is what they may cost in any case, whatever they are used for then.
 
     Parameters
     ----------
     usd_per_hour
         Price of its nodes; None where it is not known.
-    purchase_usd
-        What its nodes cost to buy; None where they are rented.
+    committed_usd
+        What its nodes cost to buy, or for their term; None where they can be given back at any time.
+    affordable_s
+        The longest time that the budget pays for, where it is not billed exactly.
     """
     if goal.target_throughput_samples_per_s is not None:
         return goal.target_throughput_samples_per_s
     total = goal.samples
     assert total is not None
     needed = 0.0 if goal.deadline_s is None else total / goal.deadline_s
-    if goal.budget_usd is not None and purchase_usd is not None:
-        needed = max(needed, LEAST_PER_S) if purchase_usd <= goal.budget_usd else math.inf
+    if goal.budget_usd is not None and committed_usd is not None:
+        needed = max(needed, LEAST_PER_S) if committed_usd <= goal.budget_usd else math.inf
+    elif goal.budget_usd is not None and affordable_s is not None:
+        needed = max(needed, total / affordable_s if affordable_s else math.inf)
     elif goal.budget_usd is not None:
         needed = max(needed, math.inf if usd_per_hour is None else total * usd_per_hour / _HOUR_S / goal.budget_usd)
     return needed

@@ -8,19 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from paceline.comparing import compare
 from paceline.planning.answer import Improvement
-from paceline.planning.goal import Goal, job_of
+from paceline.planning.goal import Goal, job_of, time_of
+from paceline.planning.paying import Use, months_of, use_of
+from paceline.planning.sentences import months_in_words
 from paceline.planning.tuning import bucket_in_words, fastest_of, with_buckets
 from paceline.sentences import LARGER_BATCH, nodes_beyond
 from paceline.sweeping import Simulate
 from simulator.base.errors import ScenarioError
-from simulator.base.text import format_number, format_rate, written
+from simulator.base.text import counted, format_hourly, format_number, format_rate, format_usd, written
+from simulator.catalogue.loading import load_scenario
 from simulator.memory import does_not_fit
 from simulator.resolve.precision import precision_gain
 from simulator.resolve.resolve import resolve
 from simulator.results.cost import placement_of, server_nodes, usd_per_hour
+from simulator.results.intervals import paired_ratio
 from simulator.results.results import Result
 from simulator.results.what_if import (
     changed,
@@ -35,9 +40,11 @@ from simulator.results.what_if import (
     with_one_more_server,
 )
 from simulator.scenario import Scenario
+from simulator.spec.discrepancy import between
 from simulator.spec.figures import Estimate
+from simulator.spec.paying import Upgrade
 
-__all__ = ["Worse", "improved", "improvements", "worsened"]
+__all__ = ["Worse", "check_upgrades", "improved", "improvements", "upgraded", "worsened"]
 
 
 # -- what can be changed ---------------------------------------------------------------------
@@ -219,7 +226,7 @@ class _Change:
 
     ``what`` is the thing that it makes better, such as ``network``. ``scenarios`` are one, or
     where it is a range its pessimistic, middle and optimistic end, or with ``choice`` several of
-    which the fastest counts; none where it is not known, for the reason that ``text`` gives.
+    which the fastest counts; none where it is not known, for the reason that ``text`` gives. An ``upgrade`` has a price.
     """
 
     what: str
@@ -227,10 +234,16 @@ class _Change:
     text: str
     scenarios: tuple[Scenario, ...] = ()
     choice: bool = False
+    upgrade: Upgrade | None = None
 
 
 def improvements(
-    scenario: Scenario, base: Result, run: Simulate, goal: Goal | None = None, beside: Sequence[Scenario] = ()
+    scenario: Scenario,
+    base: Result,
+    run: Simulate,
+    goal: Goal | None = None,
+    beside: Sequence[Scenario] = (),
+    use: Use | None = None,
 ) -> tuple[Improvement, ...]:
     """Change one thing at a time, and simulate.
 
@@ -246,17 +259,24 @@ def improvements(
         Of the plan: where it is about a whole job, what each change makes of that is said as well.
     beside
         Other ways to cut the same model on the same machines, of which one may suit a larger batch better.
+    use
+        Of the nodes, for when upgrades pay; None: as their prices say.
 
     Returns
     -------
     tuple of Improvement
         The greatest gain of throughput first; those that are not known last, with the reason.
     """
-    return tuple(its for _, its in improved(scenario, base, run, goal, beside))
+    return tuple(its for _, its in improved(scenario, base, run, goal, beside, use))
 
 
 def improved(
-    scenario: Scenario, base: Result, run: Simulate, goal: Goal | None = None, beside: Sequence[Scenario] = ()
+    scenario: Scenario,
+    base: Result,
+    run: Simulate,
+    goal: Goal | None = None,
+    beside: Sequence[Scenario] = (),
+    use: Use | None = None,
 ) -> tuple[tuple[str, Improvement], ...]:
     """The same, each with what it is of, such as ``network``, which a change for the worse may be of as well."""
     changes = list(_changes(scenario, beside))
@@ -268,7 +288,10 @@ def improved(
         if change.choice and (fastest := fastest_of(results)) is not None:
             found.append((change.what, _improvement(_chosen(change, fastest, scenario), [fastest], base, goal)))
         elif len(results) == len(its) and results:
-            found.append((change.what, _improvement(change, results, base, goal)))
+            one = _improvement(change, results, base, goal)
+            if change.upgrade is not None:
+                one = _paid_back(one, change.upgrade, results[0], base, goal, use or use_of(scenario))
+            found.append((change.what, one))
         else:
             failed = next((outcome.failed.text for outcome in its if not isinstance(outcome, Result)), "")
             text = f"{change.text}; it could not be simulated: {failed}" if failed else change.text
@@ -339,6 +362,9 @@ def _changes(scenario: Scenario, beside: Sequence[Scenario]) -> Iterator[_Change
         yield from _better(_BATCH, scenario)
     yield _mixed_precision(scenario)
     yield from _input(scenario)
+    for upgrade in scenario.cluster.upgrades:
+        change = _tried(upgrade.name, upgrade.name, _upgrade_said(upgrade), partial(upgraded, scenario, upgrade))
+        yield replace(change, upgrade=upgrade)
 
 
 def _better(lever: _Lever, scenario: Scenario) -> Iterator[_Change]:
@@ -362,6 +388,82 @@ def _input(scenario: Scenario) -> Iterator[_Change]:
     if its.work.parallel.base_s or its.work.parallel.per_sample_s:
         text = f"{its.parallel_calls:,} to {calls:,} parallel calls of each pipeline"
         yield _tried("input", "2x parallel calls", text, lambda: with_input(scenario, parallel_calls=calls))
+
+
+# -- upgrades that have a price ----------------------------------------------------------------
+
+
+def upgraded(scenario: Scenario, upgrade: Upgrade) -> Scenario:
+    """The scenario on nodes with better parts.
+
+    Raises
+    ------
+    ScenarioError
+        A key of its changes is none of the cluster's, or breaks a rule.
+    """
+    settings = [(f"cluster.{key}", value) for key, value in upgrade.changes.items()]
+    made = changed(scenario, cluster=load_scenario(scenario, settings).cluster) if settings else scenario
+    return with_compute(made, 1.0 / upgrade.device_speed) if upgrade.device_speed != 1.0 else made
+
+
+def check_upgrades(scenario: Scenario, source: str) -> None:
+    """Refuse upgrades whose changes cannot be made, before anything is simulated.
+
+    Raises
+    ------
+    ScenarioError
+        One line for each.
+    """
+    for place, upgrade in enumerate(scenario.cluster.upgrades):
+        try:
+            upgraded(scenario, upgrade)
+        except ScenarioError as error:
+            where = f"{source}: cluster.upgrades.{place} ({upgrade.name[:60]})"
+            raise ScenarioError(*(f"{where}: {reason}" for reason in error.reasons)) from None
+
+
+def _upgrade_said(upgrade: Upgrade) -> str:
+    changes = [f"{key} = {value}" for key, value in upgrade.changes.items()]
+    changes += [f"devices {upgrade.device_speed:g} times as fast"] if upgrade.device_speed != 1.0 else []
+    return f"{', '.join(changes)}; {format_usd(upgrade.usd_per_node)} for a node ({upgrade.origin})"
+
+
+def _paid_back(its: Improvement, upgrade: Upgrade, result: Result, base: Result, goal: Goal | None, use: Use) -> Improvement:
+    """With what an upgrade costs, and after how many months it has saved that: the hours that the same work takes less, at their price.
+
+    With g times the throughput a month's work takes 1 - 1/g of its hours less; in the rest of them the nodes can do other work.
+    """
+    nodes = placement_of(base.scenario).nodes
+    usd = upgrade.usd_per_node * nodes
+    hourly, price = usd_per_hour(base.scenario), base.scenario.cluster.price
+    if hourly is None:
+        text = f"{its.text}; {format_usd(usd)} in all; what it saves is not known without a price of the nodes"
+        return its.model_copy(update={"usd": usd, "text": text})
+    ratio = _ratio(result, base, goal)
+    time_s = time_of(base, goal) if goal is not None else None
+    hours = use.hours(time_s).mean
+    years = price.years if price is not None else None
+    lasts = (years or _YEARS) * 12.0
+    mean, soonest, latest = (months_of(usd, hourly * hours * (1.0 - 1.0 / its), lasts) for its in (ratio.mean, ratio.high, ratio.low))
+    within = f"within {lasts:g} months{' that the nodes last' if years is not None else ''}"
+    text = (
+        f"{format_usd(usd)} for {counted(nodes, 'node')} {months_in_words(mean, soonest, latest, within)}, which work "
+        f"{format_number(hours)} h a month{'' if use.said else ' (assumed)'} at {format_hourly(hourly)} an hour"
+    )
+    return its.model_copy(update={"usd": usd, "months": mean, "months_low": soonest, "months_high": latest, "text": f"{its.text}; {text}"})
+
+
+_YEARS = 10.0
+"""In which better parts have to pay, where nothing says how long the nodes last."""
+
+
+def _ratio(result: Result, base: Result, goal: Goal | None) -> Estimate:
+    """Samples a second over those of the base, run by run: of the whole job, where the goal is about one."""
+    ours, theirs = (None if goal is None else job_of(its, goal) for its in (result, base))
+    if ours is None or theirs is None:
+        return compare(result, base).ratio
+    runs, others = ours.samples_per_s_of_each_replication, theirs.samples_per_s_of_each_replication
+    return paired_ratio(runs, others, between(result.discrepancy, base.discrepancy))
 
 
 def _tried(what: str, name: str, text: str, change: Callable[[], Scenario | None]) -> _Change:

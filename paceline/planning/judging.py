@@ -7,6 +7,7 @@ decided in search.py.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -34,7 +35,15 @@ from paceline.planning.space import Line
 from paceline.sweeping import Outcome
 from simulator.base.text import format_number, written
 from simulator.resolve.resolve import resolve
-from simulator.results.cost import placement_of, purchase_usd, usd_per_hour, usd_per_million_samples
+from simulator.results.cost import (
+    affordable_s,
+    bills_exactly,
+    committed_usd,
+    placement_of,
+    usd_of,
+    usd_per_hour,
+    usd_per_million_samples,
+)
 from simulator.results.inadequacy import discrepancy_of, is_borrowed, reach_of
 from simulator.results.intervals import wins
 from simulator.results.results import Result
@@ -121,7 +130,9 @@ class Judge:
             enough = enough_of(len(rates), self.goal.confidence)
             ceiling = float(np.sort(rates)[-min(enough, len(rates))]) * self._lifted(scenario)
             guess = ceilings.expected or scenario.replicas * scenario.batch / resolve(scenario).full_step_s
-            needed = required_rate(self.goal, hourly, purchase_usd(scenario))
+            budget = None if bills_exactly(scenario) else self.goal.budget_usd
+            longest_s = None if budget is None else affordable_s(scenario, budget)
+            needed = required_rate(self.goal, hourly, committed_usd(scenario), longest_s)
             points.append(Point(line, workers, hourly, needed, ceiling, float((1 / rates).mean()), guess))
         return points
 
@@ -145,7 +156,9 @@ class Judge:
         return point.ceiling >= point.needed * (1 - 1e-9)
 
     def hope(self, point: Point) -> float:
-        """What :meth:`value` is at least."""
+        """What :meth:`value` is at least; of nodes that are taken away, while others go on, that is not known."""
+        if self.goal.prefer == "cheapest" and _goes_on_without(point.scenario):
+            return 0.0
         return self._value(point, point.least_sample_s)
 
     def expected(self, point: Point) -> float:
@@ -161,7 +174,11 @@ class Judge:
         if point.usd_per_hour is None:
             return math.inf
         total = goal.samples
-        return point.usd_per_hour if total is None else point.usd_per_hour * total * sample_s / _HOUR_S
+        if total is None:
+            return point.usd_per_hour
+        if not bills_exactly(point.scenario):
+            return usd_of(point.scenario, total * sample_s) or 0.0
+        return point.usd_per_hour * total * sample_s / _HOUR_S
 
     # -- after it has been simulated ---------------------------------------------------
 
@@ -179,7 +196,12 @@ class Judge:
     def value(self, point: Point) -> float:
         """What is to be as small as possible: cost (or price an hour), time of a sample, or devices."""
         result = point.result
-        return math.inf if result is None else self._value(point, sample_s_of(result, self.goal))
+        if result is None:
+            return math.inf
+        price, job = point.scenario.cluster.price, job_of(result, self.goal)
+        if self.goal.prefer == "cheapest" and price is not None and price.preemption is not None and job is not None and job.cost_usd:
+            return job.cost_usd.mean  # nobody pays for nodes that are away
+        return self._value(point, sample_s_of(result, self.goal))
 
     def margin(self, point: Point) -> float:
         """Samples/s that are reached with the confidence asked for, over those needed; at least 1 where the goal is met."""
@@ -206,7 +228,7 @@ class Judge:
 
     def nearness(self, point: Point) -> tuple[float | str | int, ...]:
         """Sorts points none of which meets the goal, nearest first; of machines that cost more than the budget, those that cost least."""
-        beyond = 0.0 if math.isfinite(point.needed) else purchase_usd(point.scenario) or 0.0
+        beyond = 0.0 if math.isfinite(point.needed) else committed_usd(point.scenario) or 0.0
         return -self.margin(point), beyond, self.value(point), *self._order(point)
 
     @staticmethod
@@ -253,13 +275,20 @@ class Judge:
         if by_cost:
             if not best.usd_per_hour or not other.usd_per_hour:
                 return None
-            samples_per_usd = [
-                [rate / hourly for rate in its] for its, hourly in zip(rates, (best.usd_per_hour, other.usd_per_hour), strict=True)
-            ]
+            samples_per_usd = [self._samples_per_usd(point, its) for point, its in zip((best, other), rates, strict=True)]
             return Paired(wins=wins(*samples_per_usd), runs=len(rates[0]), by="cheaper")
         if self.goal.prefer != "fastest" and self.value(best) != self.value(other):
             return None
         return Paired(wins=wins(*rates), runs=len(rates[0]), by="faster")
+
+    def _samples_per_usd(self, point: Point, rates: Sequence[float]) -> list[float]:
+        """Of each run, as it is billed."""
+        hourly, total = point.usd_per_hour, self.goal.samples
+        assert hourly is not None
+        assert total is not None
+        if bills_exactly(point.scenario):
+            return [rate / hourly for rate in rates]
+        return [total / (usd_of(point.scenario, total / rate) or math.inf) for rate in rates]
 
     def candidate(self, point: Point, answer: Point | None) -> Candidate:
         """What is said of a point, beside the answer; where nothing reaches the goal there is none to be compared with."""
@@ -284,3 +313,11 @@ class Judge:
             placement=placement.text,
             paired=None if answer is None else self.paired(answer, point),
         )
+
+
+def _goes_on_without(scenario: Scenario) -> bool:
+    """Whether a training at a spot price goes on while nodes are away, which are then not paid for."""
+    price, faults = scenario.cluster.price, scenario.faults
+    if price is None or price.preemption is None or faults is None:
+        return False
+    return faults.elastic or bool(scenario.servers)

@@ -25,9 +25,10 @@ from paceline.planning.around import (
     enough_servers,
     paying_workers,
 )
-from paceline.planning.goal import Goal, reachable_confidence, replications_for
-from paceline.planning.improvements import improvements
+from paceline.planning.goal import Goal, reachable_confidence, replications_for, time_of
+from paceline.planning.improvements import check_upgrades, improvements
 from paceline.planning.judging import Judge, Point
+from paceline.planning.paying import break_even_of, payments_of, use_of
 from paceline.planning.search import Search
 from paceline.planning.sentences import notes_of, sentences_of, why_this
 from paceline.planning.space import Line, Space, check_devices
@@ -61,6 +62,7 @@ def plan(
     scheduler: str | None = None,
     force: bool = False,
     progress: Callable[[int, int, str], None] | None = None,
+    trainings_per_month: float | None = None,
 ) -> Plan:
     """Find the configuration that reaches a goal best.
 
@@ -79,6 +81,8 @@ def plan(
     progress
         Called with what is done, what there is in all, and what is counted: "bounds" of lines, then "scenarios" that were asked for so
         far.
+    trainings_per_month
+        How often the goal's samples are trained on, for when purchases and upgrades pay; None: as often as fills their share in use.
 
     Returns
     -------
@@ -94,6 +98,8 @@ def plan(
     SimulationError
         No configuration could be simulated.
     """
+    for scenario in {line.first.cluster.name: line.first for line in space.lines}.values():
+        check_upgrades(scenario, space.base_name)
     space, refused = _fitting(space)
     goal, price_note = _priced(space, goal)
     _check_confidence(space, goal)
@@ -133,7 +139,9 @@ def plan(
         workers = count_workers(chosen.line, chosen.workers, simulations, goal)
         servers = count_servers(chosen.scenario, simulations)
         beside = [point.scenario for point in _best_of_ways(ranked, chosen)]
-        better = improvements(chosen.scenario, result, simulations, goal, beside=beside)
+        use = use_of(chosen.scenario, time_of(result, goal), trainings_per_month)
+        better = improvements(chosen.scenario, result, simulations, goal, beside=beside, use=use)
+        payments = payments_of(chosen, judge, simulations, feasible=bool(meeting))
         simulations.finish()
     candidates = {id(point): judge.candidate(point, chosen if meeting else None) for point in ranked}
     all_refused = (*space.refused, *refused, *failures)
@@ -154,6 +162,8 @@ def plan(
         workers=workers,
         workers_pay_until=paying_workers(workers),
         improvements=better,
+        payments=payments,
+        break_even=break_even_of(payments, use),
         considered=space.considered + sum(one.configurations for one in refused),
         discarded=discarded,
         passed_over=unsimulated - discarded,

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from paceline.comparing import LITTLE, has_effect, never_held
-from paceline.planning.answer import Candidate, Improvement, Plan, Refused
+from paceline.planning.answer import Candidate, Improvement, Payment, Plan, Refused
 from paceline.planning.goal import Goal, job_of, reachable_confidence, required_rate
 from paceline.planning.judging import Judge, Point
 from paceline.planning.space import Space
@@ -14,9 +14,11 @@ from paceline.result_tables import PART_LABELS
 from paceline.sentences import (
     beyond_in_brackets,
     change_in_words,
+    for_what,
     goal_in_words,
     helpfulness,
     paired_in_words,
+    running_in_words,
     staleness_in_words,
 )
 from simulator.base.text import (
@@ -34,13 +36,14 @@ from simulator.base.text import (
 )
 from simulator.memory import memory_of
 from simulator.resolve.resolve import resolve
-from simulator.results.cost import bought, purchase_usd
+from simulator.results.cost import bills_exactly, committed_usd, paid_for
 from simulator.results.results import Failure
 from simulator.spec.figures import JobOutcome
 from simulator.strategies.strategy import SOFTWARE
 
 __all__ = [
     "beside_the_answer",
+    "months_in_words",
     "near_miss_in_words",
     "notes_of",
     "purchase_in_words",
@@ -57,7 +60,48 @@ _NEXT_TO_NOTHING = 0.001
 def sentences_of(plan: Plan, chosen: Point) -> tuple[str, ...]:
     """Three short paragraphs: the answer, how sure it is, what limits it; and of a whole job a fourth, where its time goes."""
     job = job_of(plan.chosen.result, plan.goal)
-    return _answer(plan, chosen), _sureness(plan), _limit(plan), *([_job(plan, job)] if job is not None else [])
+    paid = [_payments(plan)] if plan.payments else []
+    return _answer(plan, chosen), _sureness(plan), _limit(plan), *([_job(plan, job)] if job is not None else []), *paid
+
+
+def _payments(plan: Plan) -> str:
+    """What the answer costs in each way to pay, which is the cheapest, and when what is paid in advance pays."""
+    compared = [(its, its.best) for its in plan.payments if its.best is not None]
+    costs = [f"{its.name} {_cost_of(its, best)}{'' if best.meets else ' (misses the goal)'}" for its, best in compared]
+    first = next((f"{its.name} is the cheapest" for its, _ in compared if its.cheapest), "none")
+    text = f"Of {len(plan.payments)} ways to pay for it {first} that reaches the goal: {listed(costs)}."
+    if plan.break_even:
+        rented = min({its.rented: its.rented_usd_per_month.mean for its in plan.break_even}.items(), key=lambda its: its[1])[0]
+        pays = [
+            f"{its.own} {months_in_words(its.months, its.months_low, its.months_high, its.lasts_in_words)}"
+            for its in plan.break_even
+            if its.rented == rented
+        ]
+        text += f" Against {rented}, {listed(pays)}."
+    for its in plan.payments:
+        text += f" {sentence(f'{its.name} is not compared: {its.text}')}" if its.best is None else ""
+    return text
+
+
+def _cost_of(its: Payment, best: Candidate) -> str:
+    """What a training costs, or an hour, and what is paid before that."""
+    advance = f"{format_usd(its.capital_usd)} in advance" if its.capital_usd else ""
+    if best.cost_usd is None:
+        return f"{format_hourly(best.usd_per_hour or 0.0)} an hour{advance and f' ({advance})'}"
+    cost = best.cost_usd
+    runs = f"90% of runs: {format_usd(cost.low)} to {format_usd(cost.high)}"
+    return f"{format_usd(cost.mean)} ({'; '.join(filter(None, (runs, advance)))})"
+
+
+def months_in_words(months: float | None, soonest: float | None, latest: float | None, within: str = "") -> str:
+    """When something pays that costs once: ``pays after 14.2 months (90% of runs: 9.70 to never)``."""
+    if soonest is None:
+        return f"never pays {within}".rstrip()
+    if latest == 0:
+        return "costs less from the first month on"
+    shown = [format_number(its) if its is not None else "never" for its in (months, soonest, latest)]
+    text = f"pays after {shown[0]} months" if months is not None else f"does not pay {within} on average"
+    return text if shown[0] == shown[1] == shown[2] else f"{text} (90% of runs: {shown[1]} to {shown[2]})"
 
 
 def _job(plan: Plan, job: JobOutcome) -> str:
@@ -110,11 +154,13 @@ def _product(candidate: Candidate, cost_usd: float) -> str:
     assert candidate.time_s is not None
     parts = [
         f"{nodes:,} node{'s' if nodes > 1 else ''} x {format_hourly(price.usd_per_node_hour)} an hour"
-        for nodes, price in bought(candidate.result.scenario)
+        for nodes, price in paid_for(candidate.result.scenario)
         if price is not None
     ]
     each = f"({' + '.join(parts)})" if len(parts) > 1 else parts[0]
     whole = f"{each} x {format_number(candidate.time_s.mean / _HOUR_S, _EXACT)} h"
+    if not bills_exactly(candidate.result.scenario):
+        whole += ", billed with start-up, minimum and steps,"
     job = candidate.result.job
     if job is None or job.away_node_s == 0.0:
         return f"{whole} = {format_usd(cost_usd)}"
@@ -143,15 +189,20 @@ def _layout(candidate: Candidate) -> str:
 
 def _beyond_budget(chosen: Point, goal: Goal) -> str:
     """Why no throughput would keep a configuration within the budget."""
-    purchase = purchase_usd(chosen.scenario)
-    if purchase is None or goal.budget_usd is None:
+    committed = committed_usd(chosen.scenario)
+    if goal.budget_usd is None or chosen.usd_per_hour is None:
         return "It has no price"
-    return f"Its machines cost {format_usd(purchase)} to buy, and the budget is {format_usd(goal.budget_usd)}"
+    if committed is None:
+        return f"The least that is billed is beyond the budget of {format_usd(goal.budget_usd)}"
+    return f"Its machines cost {format_usd(committed)} {for_what(chosen.scenario)}, and the budget is {format_usd(goal.budget_usd)}"
 
 
 def purchase_in_words(candidate: Candidate) -> str:
-    """What a candidate's machines cost to buy, beside the share of it that counts as its cost; nothing where they are rented."""
-    held = [(nodes, price.purchase_usd) for nodes, price in bought(candidate.result.scenario) if price is not None]
+    """What a candidate's machines cost to buy, or for their term, beside the share of it that counts as its cost; nothing where they are
+    rented by the hour.
+    """
+    scenario = candidate.result.scenario
+    held = [(nodes, price.committed_usd) for nodes, price in paid_for(scenario) if price is not None]
     paid = [(nodes, usd) for nodes, usd in held if usd is not None]
     if not paid or candidate.usd_per_hour is None:
         return ""
@@ -159,7 +210,8 @@ def purchase_in_words(candidate: Candidate) -> str:
     share, time_s = f"{format_hourly(candidate.usd_per_hour)} is the share of an hour", candidate.time_s
     if candidate.cost_usd is not None and time_s is not None:
         share = f"{format_usd(candidate.cost_usd.mean)} is the share of {format_seconds(time_s.mean, _EXACT)}"
-    return f"{each} = ${total:,.10g} to buy; {share} by the terms of the price"
+    running = f"; {text}" if (text := running_in_words(scenario)) else ""
+    return f"{each} = ${total:,.10g} {for_what(scenario)}; {share} by the terms of the price{running}"
 
 
 def _taken_whole(plan: Plan) -> str:
@@ -260,23 +312,23 @@ def _limit(plan: Plan) -> str:
     text += f"{_price_of(best, plan.chosen)}."
     if plan.feasible:
         return text
-    purchase = purchase_usd(plan.chosen.result.scenario)
-    enough = [f"{one.name}{beyond_in_brackets(one, plan)}" for one in plan.improvements if _is_enough(one, plan.goal, purchase)]
+    committed = committed_usd(plan.chosen.result.scenario)
+    enough = [f"{one.name}{beyond_in_brackets(one, plan)}" for one in plan.improvements if _is_enough(one, plan.goal, committed)]
     if not enough:
         return f"{text} None that was tried would reach the goal by itself."
     return f"{text} The goal would be reached with {' or '.join(enough)}."
 
 
-def _is_enough(improvement: Improvement, goal: Goal, bought_usd: float | None) -> bool:
-    """Whether the lower end of its interval reaches the goal, on machines that cost as much to buy."""
+def _is_enough(improvement: Improvement, goal: Goal, committed: float | None) -> bool:
+    """Whether the lower end of its interval reaches the goal, on machines that cost as much in any case."""
     rate = improvement.job_samples_per_s or improvement.throughput_samples_per_s
-    return rate is not None and rate.low >= required_rate(goal, improvement.usd_per_hour, bought_usd)
+    return rate is not None and rate.low >= required_rate(goal, improvement.usd_per_hour, committed)
 
 
 def _price_of(improvement: Improvement, chosen: Candidate) -> str:
     """What an improvement adds to the price of an hour, where it does."""
     if improvement.usd_per_hour is None or chosen.usd_per_hour is None or improvement.usd_per_hour == chosen.usd_per_hour:
-        return ""
+        return f" for {format_usd(improvement.usd)} once" if improvement.usd is not None else ""
     return f" for {format_hourly(improvement.usd_per_hour - chosen.usd_per_hour)} an hour more"
 
 
@@ -433,9 +485,11 @@ def why_not(judge: Judge, points: Sequence[Point], nearest: Point | None, refuse
     if not points:
         return f"not possible: {refused[0].text if refused else 'every configuration is refused'}"
     if not any(math.isfinite(point.needed) for point in points):
-        lowest = min((usd for point in points if (usd := purchase_usd(point.scenario)) is not None), default=None)
-        if lowest is not None and judge.goal.budget_usd is not None:
-            return f"its fewest machines cost {format_usd(lowest)} to buy, and the budget is {format_usd(judge.goal.budget_usd)}"
+        held = [(usd, point.scenario) for point in points if (usd := committed_usd(point.scenario)) is not None]
+        if held and judge.goal.budget_usd is not None:
+            lowest, scenario = min(held, key=lambda its: its[0])
+            budget = format_usd(judge.goal.budget_usd)
+            return f"its fewest machines cost {format_usd(lowest)} {for_what(scenario)}, and the budget is {budget}"
         return "no price is known, so that nothing can be said of a budget"
     if nearest is None:
         failed = next((point.outcome.failed.text for point in points if isinstance(point.outcome, Failure)), "")

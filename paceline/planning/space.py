@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -29,12 +29,13 @@ from simulator.resolve.published_throughputs import kind_of as device_kind_of
 from simulator.resolve.resolve import resolve
 from simulator.scenario import Scenario
 from simulator.spec.cluster import Cluster
+from simulator.spec.paying import Price
 from simulator.spec.prices import Prices, for_several
 from simulator.spec.workload import Workload
 from simulator.strategies.catalogue import kind_of, strategy_table
 from simulator.strategies.strategy import SOFTWARE, Strategy, software_in_words
 
-__all__ = ["Counts", "Line", "Space", "base_of", "check_devices", "counts_of", "space_of"]
+__all__ = ["Counts", "Line", "Space", "base_of", "check_devices", "counts_of", "paid_by", "space_of", "spot_refused", "with_offers"]
 
 _MOST_CONFIGURATIONS = 100_000
 _MOST_WORKERS = 100_000
@@ -627,6 +628,66 @@ def _scaled(workload: Workload, scaling: Scaling, base_replicas: int) -> Workloa
     if scaling == "weak" and together is not None:
         return workload.model_copy(update={"batch_per_replica": max(together // base_replicas, 1), "global_batch": None})
     return workload
+
+
+# -- ways to pay -----------------------------------------------------------------------
+
+
+def with_offers(space: Space, *, whole_job: bool) -> Space:
+    """The space with each line once for every way to pay that its cluster has, where there are several; their names say which.
+
+    Parameters
+    ----------
+    whole_job
+        Whether a goal is about samples, so that the time of a whole job counts. Else, and without a ``[job]``, what preemptions cost
+        is in no figure, and a spot price is refused.
+
+    Raises
+    ------
+    ScenarioError
+        All are refused.
+    """
+    lines: list[Line] = []
+    refused = list(space.refused)
+    for line in space.lines:
+        ways = line.first.cluster.ways_to_pay
+        for price in ways if len(ways) > 1 else ():
+            made = replace(line, others=(*line.others, price.called), scenarios={}, family=line.family and (line.family, price.called))
+            why = spot_refused(price, line.first, whole_job=whole_job)
+            for workers, scenario in line.scenarios.items() if not why else ():
+                try:
+                    made.scenarios[workers] = paid_by(scenario, price.called)
+                except ScenarioError as error:
+                    why = error.reasons[0]
+            if made.scenarios:
+                lines.append(made)
+            if left := len(line.scenarios) - len(made.scenarios):
+                name = configuration_name(line.what, line.first.cluster.name, made.others, scaling=line.scaling)
+                refused.append(Refused(name=name, cluster=line.cluster, text=why, configurations=left, asked=line.asked))
+        if len(ways) <= 1:
+            lines.append(line)
+    if not lines:
+        raise ScenarioError(f"{space.base_name}: {refused[-1].text}")
+    return replace(space, lines=lines, refused=refused)
+
+
+def paid_by(scenario: Scenario, name: str) -> Scenario:
+    """A scenario whose nodes are paid for in another way.
+
+    Raises
+    ------
+    ScenarioError
+        A rule forbids it.
+    """
+    return validated(Scenario, {**scenario.sections, "cluster": scenario.cluster.paid_by(name)}, f"paid for as {name}")
+
+
+def spot_refused(price: Price, scenario: Scenario, *, whole_job: bool) -> str:
+    """Why a spot price cannot be compared with others; empty where it can."""
+    if price.preemption is None or (whole_job and scenario.job is not None):
+        return ""
+    lacking = "a [job]" if whole_job else "a goal of samples and a [job]"
+    return f"what preemptions cost is in the time of a whole job alone, so the spot price {price.called!r} needs {lacking}"
 
 
 # -- devices ---------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from paceline.planning.answer import (
 )
 from paceline.sentences import nodes_beyond
 from simulator.base.table import Cell, Column, Table
-from simulator.base.text import written
+from simulator.base.text import format_hourly, written
 from simulator.results.rows import COLUMNS
 from simulator.spec.figures import Estimate
 
@@ -48,6 +48,12 @@ _OF_JOB = (
     Column("job_cost_usd", "usd", "Cost of the job"),
     Column("goodput", "share", "Goodput"),
 )
+_UPGRADES = (
+    Column("usd", "usd", "Costs once"),
+    Column("months", "number", "Pays after (months)"),
+    Column("months_low", "number", "Soonest"),
+    Column("months_high", "number", "Latest"),
+)
 _WHERE = Column("placement", "text", "Machines")
 _IN_WORDS = frozenset({"rank", "workers", "nodes"})
 """Columns that the words of a configuration and of its machines say as well."""
@@ -60,6 +66,7 @@ def plan_tables(plan: Plan) -> tuple[Table, ...]:
     ``plan-ways``, the best of each way of training;
     ``plan-candidates``, the answer and its runners-up; ``plan-pareto``, the front of cost and
     time; ``plan-servers``, ``plan-workers``, the answer with other numbers of them;
+    ``plan-payments``, the answer in each way to pay, and ``plan-break-even``, when what is paid in advance pays;
     ``plan-improvements``; ``plan-refused``; ``plan-all``, every configuration that was simulated.
     """
     tables = (
@@ -79,6 +86,8 @@ def plan_tables(plan: Plan) -> tuple[Table, ...]:
             plan,
             _OF_JOB if any(its.job is not None for its in plan.workers) else (),
         ),
+        _payments(plan),
+        _break_even(plan),
         _improvements(plan),
         Table(
             "What cannot be",
@@ -265,7 +274,62 @@ def _job(its: ServerCount | WorkerCount) -> tuple[Cell, Cell, Cell]:
     return job.time_s.mean / _HOUR_S, job.cost_usd.mean if job.cost_usd is not None else None, job.goodput
 
 
+def _payments(plan: Plan) -> Table:
+    """A line for each way to pay for the answer: what a training costs, what is paid before that, and what limits it."""
+    columns = (
+        Column("payment", "text", "Way to pay"),
+        Column("hours", "precise", "Hours of training"),
+        _PRICE,
+        Column("cost_usd", "usd", "Cost of the training"),
+        Column("cost_low_usd", "usd", "Low cost"),
+        Column("cost_high_usd", "usd", "High cost"),
+        Column("capital_usd", "usd", "In advance"),
+        Column("running_usd_per_hour", "hourly", "Running, per hour in use"),
+        Column("confidence", "share", "Confidence"),
+        Column("bottleneck", "text", "Limited by"),
+        Column("text", "text", "How it compares, or why not"),
+        Column("price", "text", "Price of a node, and where it is from"),
+    )
+    rows: list[tuple[Cell, ...]] = []
+    for its in plan.payments:
+        said = f"{format_hourly(its.price.usd_per_node_hour)} an hour in use: {its.price.said}"
+        if (best := its.best) is None:
+            rows.append((its.name, *(None,) * (len(columns) - 3), its.text, said))
+            continue
+        hours, hourly, _ = _training(best)
+        figures = hours, hourly, *_ends(best.cost_usd), its.capital_usd, its.running_usd_per_hour
+        rows.append((its.name, *figures, best.confidence, best.result.bottleneck.label, its.text, said))
+    return Table("The answer in each way to pay", columns, tuple(rows), "plan-payments")
+
+
+def _break_even(plan: Plan) -> Table:
+    """A line for each way to pay in advance beside each by the hour."""
+    columns = (
+        Column("own", "text", "In advance"),
+        Column("rented", "text", "Against"),
+        Column("months", "number", "Pays after (months)"),
+        Column("months_low", "number", "Soonest"),
+        Column("months_high", "number", "Latest"),
+        Column("lasts_months", "number", "Lasts (months)"),
+        Column("capital_usd", "usd", "Paid in advance"),
+        Column("own_usd_per_month", "usd", "Then a month"),
+        Column("rented_usd_per_month", "usd", "Rented, a month"),
+        Column("share_in_use", "share", "Hours in use"),
+        Column("pays_above", "share", "Pays above"),
+        Column("text", "text", "In words"),
+    )
+    rows = tuple(
+        (
+            *(its.own, its.rented, its.months, its.months_low, its.months_high, its.lasts_months, its.capital_usd),
+            *(its.own_usd_per_month.mean, its.rented_usd_per_month.mean, its.share_in_use, its.pays_above, its.text),
+        )
+        for its in plan.break_even
+    )
+    return Table("When paying in advance pays", columns, rows, "plan-break-even")
+
+
 def _improvements(plan: Plan) -> Table:
+    priced = any(each.usd is not None for each in plan.improvements)
     columns = (
         Column("improvement", "text", "Improvement"),
         _SCALING,
@@ -274,6 +338,7 @@ def _improvements(plan: Plan) -> Table:
         Column("gain_high", "change", "Most gained"),
         *RATE,
         _PRICE,
+        *(_UPGRADES if priced else ()),
         _WHERE,
         Column("bottleneck", "text", "Limited by"),
         Column("text", "text", "What it is"),
@@ -287,6 +352,7 @@ def _improvements(plan: Plan) -> Table:
             each.gain_high,
             *_ends(each.throughput_samples_per_s),
             each.usd_per_hour,
+            *((each.usd, each.months, each.months_low, each.months_high) if priced else ()),
             _where(each, plan),
             each.bottleneck,
             each.text,

@@ -12,7 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 import plotly.graph_objects as go
 
-from paceline.reporting.axes import INK, MUTED, PAPER, layout, linear_axis, log_axis, text_colour
+from paceline.reporting.axes import (
+    INK,
+    MUTED,
+    PAPER,
+    band_colour,
+    layout,
+    linear_axis,
+    log_axis,
+    marker_symbol,
+    series_colour,
+    text_colour,
+)
 from paceline.sentences import NOT_CERTAIN
 from simulator.base.text import (
     counted,
@@ -34,7 +45,7 @@ if TYPE_CHECKING:
     from paceline.reporting.pieces import Kind
     from paceline.reporting.sensitivity import Change
     from paceline.reporting.timeline import Bar, Timeline
-    from simulator.spec.figures import Stage
+    from simulator.spec.figures import Estimate, Stage
 
 __all__ = [
     "KIND_LABELS",
@@ -43,6 +54,7 @@ __all__ = [
     "calibration_figure",
     "memory_figure",
     "pareto_figure",
+    "paying_figure",
     "plain",
     "sensitivity_figure",
     "stages_figure",
@@ -570,6 +582,64 @@ def _place(each: Candidate, *, whole: bool) -> tuple[float, float] | None:
     if whole:
         return (each.time_s.mean / 3600, each.cost_usd.mean) if each.time_s is not None and each.cost_usd and each.cost_usd.mean else None
     return (each.result.throughput_samples_per_s.mean, each.usd_per_hour) if each.usd_per_hour else None
+
+
+def paying_figure(plan: Plan) -> go.Figure | None:
+    """What has been paid after some months for the same work, in each way to pay; none where none is in advance, or none by the hour.
+
+    A line and a band for each way, in the order of the plan's payments; diamonds where paying in advance begins to pay, with whiskers
+    of their 90% intervals.
+    """
+    if not plan.break_even:
+        return None
+    series = {its.name: number for number, its in enumerate(plan.payments)}
+    most = max(its.lasts_months for its in plan.break_even)
+    lines: dict[str, tuple[float, Estimate, float]] = {}
+    for its in plan.break_even:
+        lines.setdefault(its.own, (its.capital_usd, its.own_usd_per_month, its.lasts_months))
+        lines.setdefault(its.rented, (0.0, its.rented_usd_per_month, most))
+    figure = go.Figure()
+    for name, (capital, month, lasts) in sorted(lines.items(), key=lambda its: series[its[0]]):
+        number = series[name]
+        ends = [capital + month.high * lasts, capital + month.low * lasts]
+        figure.add_scatter(
+            x=[0, lasts, lasts, 0], y=[capital, *ends, capital], mode="lines", line={"width": 0}, fill="toself",
+            fillcolor=band_colour(number), hoverinfo="skip",
+        )  # fmt: skip
+        months = [lasts * place / _POINTS for place in range(_POINTS + 1)]
+        figure.add_scatter(
+            x=months, y=[capital + month.mean * its for its in months], mode="lines",
+            line={"color": series_colour(number), "width": 2, "dash": "solid" if capital else "dash"}, hoverinfo="text",
+            hovertext=[
+                f"<b>{plot_text(name)}</b><br>{format_number(its)} months: {format_usd(capital + month.mean * its)} "
+                f"({format_usd(capital + month.low * its)} to {format_usd(capital + month.high * its)})"
+                for its in months
+            ],
+        )  # fmt: skip
+        figure.add_scatter(
+            x=[lasts], y=[capital + month.mean * lasts], mode="markers", hoverinfo="skip",
+            marker={"size": 9, "symbol": marker_symbol(number), "color": series_colour(number)},
+        )  # fmt: skip
+    for its in plan.break_even:
+        if its.months is None:
+            continue
+        latest = its.lasts_months if its.months_high is None else its.months_high
+        soonest = its.months if its.months_low is None else its.months_low
+        figure.add_scatter(
+            x=[its.months], y=[its.capital_usd + its.own_usd_per_month.mean * its.months], mode="markers", hoverinfo="text",
+            hovertext=[plot_text(its.text, _LONGEST_HOVER * 2)],
+            error_x={"type": "data", "symmetric": False, "array": [latest - its.months], "arrayminus": [its.months - soonest],
+                     "color": INK, "thickness": 1.5, "width": 4},
+            marker={"size": 11, "symbol": "diamond", "color": series_colour(series[its.own]), "line": {"color": INK, "width": 1.5}},
+        )  # fmt: skip
+    highest = max(capital + month.high * lasts for capital, month, lasts in lines.values())
+    axes = linear_axis(most, "Months"), linear_axis(highest, "Paid by then (US dollars)")
+    figure.update_layout(layout(margin={"l": 72, "r": 14, "t": 12, "b": 44}, xaxis=axes[0], yaxis=axes[1]))
+    return figure
+
+
+_POINTS = 24
+"""Of a line, at which a reader may ask what was paid by then."""
 
 
 def _candidate_hover(each: Candidate, *, whole: bool) -> str:

@@ -19,6 +19,7 @@ import plotly.graph_objects as go
 from markupsafe import Markup
 
 from paceline.comparing import LITTLE
+from paceline.planning.sentences import months_in_words
 from paceline.planning.tables import brief, plan_tables
 from paceline.reporting.axes import JOB_COLOURS, marker_symbol
 from paceline.reporting.columns import PARTS, columns_of, differ_in_layout, map_of
@@ -30,6 +31,7 @@ from paceline.reporting.figures import (
     calibration_figure,
     memory_figure,
     pareto_figure,
+    paying_figure,
     plain,
     sensitivity_figure,
     stages_figure,
@@ -53,6 +55,7 @@ from paceline.sentences import (
     workers_note,
 )
 from simulator.base.outputs import Output, marked_kind
+from simulator.base.table import Table
 from simulator.base.text import (
     clause,
     clean,
@@ -316,7 +319,7 @@ class Sections:
 def sections_of(report: Content) -> Sections:
     """Arrange what a report has of calibration, a plan, simulated changes, a timeline, measured points; what it has not is left out."""
     found = Sections()
-    found.values.update(plan_figure=None, goal="", overlay_error="", memory_table=None)
+    found.values.update(plan_figure=None, payments=None, goal="", overlay_error="", memory_table=None)
     _add_calibration(found, report.workloads)
     _add_memory(found, report.answer.result.scenario)
     if report.plan is not None:
@@ -351,6 +354,7 @@ def _add_calibration(found: Sections, workloads: Sequence[Workload]) -> None:
 def _add_plan(found: Sections, plan: Plan) -> None:
     tables = {table.name: brief(table) for table in plan_tables(plan)}
     every = tables.pop("plan-all")
+    _add_paying(found, plan, tables.pop("plan-payments", None), tables.pop("plan-break-even", None))
     found.values.update(
         goal=goal_in_words(plan.goal),
         plan_tables=tuple(tables.values()),
@@ -363,6 +367,20 @@ def _add_plan(found: Sections, plan: Plan) -> None:
     if (drawn := pareto_figure(plan)) is not None:
         found.figures["pareto"] = drawn[0]
         found.values.update(plan_figure={"title": _title_of_front(plan), "about": drawn[1], "seen": drawn[2]}, plan_all=every)
+
+
+def _add_paying(found: Sections, plan: Plan, payments: Table | None, break_even: Table | None) -> None:
+    """Ways to pay for the answer, where there are several, and when paying in advance pays."""
+    found.values.update(payments=payments, break_even=break_even)
+    if (drawn := paying_figure(plan)) is None:
+        return
+    found.figures["paying"] = drawn
+    first = min((its for its in plan.break_even if its.months is not None), key=lambda its: its.months or 0.0, default=None)
+    pays = None if first is None else months_in_words(first.months, first.months_low, first.months_high)
+    found.values.update(
+        paying_title=f"Against {first.rented}, {first.own} {pays}" if first else "Nothing that is paid in advance pays while it lasts",
+        paying_label=" ".join(sentence(its.text) for its in plan.break_even),
+    )
 
 
 def _title_of_front(plan: Plan) -> str:

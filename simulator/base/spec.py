@@ -48,6 +48,7 @@ __all__ = [
     "Itself",
     "Moderate",
     "Positive",
+    "Power",
     "Rate",
     "Seconds",
     "Spec",
@@ -59,9 +60,9 @@ __all__ = [
     "short_name",
 ]
 
-_SUFFIX = re.compile(r"(_bytes_per_s|_bytes|_s)$")
-_SI_NAME = {"time": "seconds", "information": "bytes", "rate": "bytes per second"}
-_EXAMPLE = {"time": "20 us", "information": "64 MiB", "rate": "25 Gbit/s"}
+_SUFFIX = re.compile(r"(_bytes_per_s|_bytes|_s|_w)$")
+_SI_NAME = {"time": "seconds", "information": "bytes", "rate": "bytes per second", "power": "watts"}
+_EXAMPLE = {"time": "20 us", "information": "64 MiB", "rate": "25 Gbit/s", "power": "5 kW"}
 
 
 class _WithUnit:
@@ -131,6 +132,8 @@ Bytes = _quantity("information")
 """A size in bytes."""
 Rate = _quantity("rate")
 """A bandwidth in bytes per second."""
+Power = _quantity("power")
+"""A power in watts."""
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 """A finite number above zero."""

@@ -29,8 +29,9 @@ def validated(model: type[SpecT], data: Any, source: str) -> SpecT:
     except ValidationError as error:
         problems = error.errors(include_url=False)
         faulty = {problem["loc"][:depth] for problem in problems for depth in range(len(problem["loc"]))}
-        # a list whose entries are all faulty is not too short besides
+        # a list whose entries are all faulty is not too short besides, and what would follow from what is faulty is not told
         told = [problem for problem in problems if problem["type"] != "too_short" or problem["loc"] not in faulty]
+        told = [problem for problem in told if problem["type"] != "default_factory_not_called"]
         raise ScenarioError(*(_sentence(problem, model, data) for problem in told[:5]), source=source) from None
     except RecursionError:
         raise ScenarioError("is nested too deeply", source=source) from None

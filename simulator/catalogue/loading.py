@@ -189,8 +189,25 @@ def _with_given_rates(base: Mapping[str, Any], own: Mapping[str, Any]) -> Table:
 
 def _with_new_figures(base: Mapping[str, Any], own: Mapping[str, Any]) -> Table:
     """A section with the prices or noise scale that the scenario gives: source, terms, date, interval of another figure do not hold."""
-    given = {key: own[key] for key, figure in _NEW_AS_A_WHOLE.items() if isinstance(own.get(key), Mapping) and figure in own[key]}
-    return {**base, **given}
+    found = dict(base)
+    for key, figure in _NEW_AS_A_WHOLE.items():
+        its, before = own.get(key), base.get(key)
+        if not isinstance(its, Mapping):
+            continue
+        if _is_new(before, its, figure):
+            found[key] = its
+        elif isinstance(before, Mapping) and figure not in before and its.keys() & _WORKED_OUT_OF:
+            found[key] = {name: value for name, value in before.items() if name in its or name not in ("terms", "source", "date")}
+    return found
+
+
+_WORKED_OUT_OF = {"owned", "reserved", "purchase_usd", "share_in_use"}
+"""Keys of a price of which that of an hour is worked out."""
+
+
+def _is_new(base: Any, own: Mapping[str, Any], figure: str) -> bool:
+    """Whether a table gives its figure itself, or something that the figure follows from in place of the one that was given."""
+    return figure in own or (isinstance(base, Mapping) and figure in base and bool(own.keys() & {"owned", "reserved"}))
 
 
 def _without_draws_of(base: Mapping[str, Any], own: Mapping[str, Any], parts: Sequence[str]) -> Table:

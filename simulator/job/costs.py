@@ -362,7 +362,7 @@ def stopping_mtbf_s(scenario: Scenario) -> float | None:
 
 
 def _mtbf_s(scenario: Scenario, *, workers: bool) -> float | None:
-    faults = scenario.job.faults if scenario.job is not None else None
+    faults = scenario.faults
     if faults is None:
         return None
     rate = math.fsum(count / mean_s for _, count, mean_s in counted(scenario, faults, workers=workers))

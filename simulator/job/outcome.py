@@ -24,7 +24,7 @@ from simulator.job.iterators import Iterators, ended_by
 from simulator.job.renewal import Crew, Ended, Renewal, checkpoints_of
 from simulator.resolve.input_epochs import AnyScenario, Fill, fill_of, first_epoch
 from simulator.resolve.resolve import resolve
-from simulator.results.cost import usd_per_hour, usd_per_node_hour
+from simulator.results.cost import usd_estimate, usd_of
 from simulator.results.intervals import around, interval_of_jobs, prediction_interval
 from simulator.results.results import Result
 from simulator.scenario import Resolved
@@ -35,7 +35,6 @@ from simulator.strategies.assembling import crowding
 
 __all__ = ["job_of", "warned_of", "window_of"]
 
-_HOUR_S = 3600.0
 _FEWEST_ENDED = 2
 """Runs that an interval can be made of."""
 
@@ -44,8 +43,12 @@ Rates = Callable[[Resolved], Sequence[float]]
 
 
 def window_of(scenario: AnyScenario) -> AnyScenario:
-    """The scenario, without a job, whose steps stand for most of the job's: those of later epochs, if there are any."""
-    job, window = scenario.job, scenario.model_copy(update={"job": None})
+    """The scenario, without a job, whose steps stand for most of the job's: those of later epochs, if there are any.
+
+    It has no prices either, so that jobs that differ in these have the same steps.
+    """
+    unpriced = scenario.cluster.model_copy(update={"price": None, "server_price": None, "offers": (), "upgrades": ()})
+    job, window = scenario.job, scenario.model_copy(update={"job": None, "cluster": unpriced})
     lone = job is not None and job.total_samples <= job.epoch_samples
     return (first_epoch(window) if lone else None) or window
 
@@ -185,30 +188,25 @@ def _outcome(scenario: Resolved, window: Result, courses: Sequence[Course], ends
         checkpointing=_checkpointing(scenario, courses, math.fsum(checkpoints_s)),
         mtbf_s=whole_mtbf_s(scenario),
         faults=statistics.fmean(end.faults for end in ends),
-        away_node_s=statistics.fmean(math.fsum(end.away_s.values()) for end in finished),
+        away_node_s=statistics.fmean(end.away_s for end in finished),
         given_up=1.0 - len(finished) / len(ends),
     )
 
 
 def _cost_usd(scenario: Resolved, finished: Sequence[Ended], times: Estimate, relative_error: RelativeError) -> Estimate | None:
     """All nodes until the job ends, but for those that were taken away while they were: nobody pays for these."""
-    hourly = usd_per_hour(scenario)
-    if hourly is None:
+    if not any(end.away for end in finished):
+        return usd_estimate(scenario, times, [end.time_s for end in finished])
+    costs = [usd_of(scenario, end.time_s, end.away) for end in finished]
+    if None in costs:
         return None
-    if not any(end.away_s for end in finished):
-        return _times(times, hourly / _HOUR_S)
-    prices = {node: usd_per_node_hour(scenario, node) or 0.0 for end in finished for node in end.away_s}
-    costs = [(end.time_s * hourly - math.fsum(prices[node] * away_s for node, away_s in end.away_s.items())) / _HOUR_S for end in finished]
-    return interval_of_jobs(costs, [_share_of_steps(end) for end in finished], relative_error.inverse)
+    known = [cost for cost in costs if cost is not None]
+    return interval_of_jobs(known, [_share_of_steps(end) for end in finished], relative_error.inverse)
 
 
 def _share_of_steps(end: Ended) -> float:
     """Of the run's time; where a fault ends it at once, all."""
     return end.parts.of_steps / end.time_s if end.time_s else 1.0
-
-
-def _times(estimate: Estimate, factor: float) -> Estimate:
-    return Estimate(mean=estimate.mean * factor, low=estimate.low * factor, high=estimate.high * factor)
 
 
 def _at_most_1(estimate: Estimate) -> Estimate:

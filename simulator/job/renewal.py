@@ -12,7 +12,7 @@ import contextlib
 import heapq
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from simulator.base.errors import SimulationError
@@ -44,15 +44,20 @@ class Ended:
         That came until then.
     given_up
         Whether it had to start again too often.
-    away_s
-        For which each node that was taken away was not there until then, by its number.
+    away
+        Of nodes that were taken away: which, since when, and until when, of that run.
     """
 
     time_s: float
     parts: JobParts
     faults: int
     given_up: bool
-    away_s: Mapping[int, float] = field(default_factory=dict)
+    away: tuple[tuple[int, float, float], ...] = ()
+
+    @property
+    def away_s(self) -> float:
+        """For which all of them together were not there."""
+        return math.fsum(until_s - since_s for _, since_s, until_s in self.away)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,10 +155,8 @@ class Renewal:
             given_up = True
         kept = dict(zip(_KEPT, self._place.spent_s, strict=True))
         parts = JobParts(startup=self._startup_s, lost_work=self._lost_s, down=self._down_s, **kept)
-        away_s: dict[int, float] = {}
-        for node, since_s, until_s in self._gone:
-            away_s[node] = away_s.get(node, 0.0) + max(min(until_s, self._now) - since_s, 0.0)
-        return Ended(self._now, parts, self._count, given_up, away_s)
+        away = tuple((node, since_s, max(min(until_s, self._now), since_s)) for node, since_s, until_s in self._gone)
+        return Ended(self._now, parts, self._count, given_up, away)
 
     @property
     def checkpoints_s(self) -> float:

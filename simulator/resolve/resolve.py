@@ -98,7 +98,14 @@ def resolve(scenario: Scenario) -> Resolved:
         on_device = scenario if there is load else scenario.model_copy(update={"workload": there})
     if (simpler := scenario.strategy.simpler) is not None:
         on_device = on_device.model_copy(update={"strategy": kind_of(simpler).model_validate(simpler)})
-    return Resolved(filled_in(as_trained(on_device)))
+    return Resolved(filled_in(as_trained(_as_paid(on_device))))
+
+
+def _as_paid(scenario: Scenario) -> Scenario:
+    """Whose job lives through what its price brings: nodes at a spot price are taken away."""
+    if scenario.job is None or scenario.job.faults == (faults := scenario.faults):
+        return scenario
+    return scenario.model_copy(update={"job": scenario.job.model_copy(update={"faults": faults})})
 
 
 @lru_cache(maxsize=256)

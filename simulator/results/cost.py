@@ -6,22 +6,31 @@ A cost is shown only where the price has a source or was given by the user; else
 
 from __future__ import annotations
 
+import math
 import statistics
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from simulator.scenario import Scenario
-from simulator.spec.cluster import Price
 from simulator.spec.figures import Estimate, Placement
+from simulator.spec.paying import Price
 
 __all__ = [
     "LEAST_PER_S",
-    "bought",
+    "Away",
+    "affordable_s",
+    "bills_exactly",
+    "capital_usd",
+    "committed_usd",
     "cost_of_samples",
     "mean_sample_s",
+    "paid_for",
     "placement_of",
-    "purchase_usd",
+    "running_usd_per_hour",
     "server_nodes",
     "time_of_samples_s",
+    "usd_estimate",
+    "usd_of",
     "usd_per_hour",
     "usd_per_million_samples",
     "usd_per_node_hour",
@@ -29,6 +38,9 @@ __all__ = [
 ]
 
 _HOUR_S = 3600.0
+_BISECTED = 1e-9
+Away = tuple[int, float, float]
+"""A node that was taken away: which, and since when and until when, in seconds from the start of the job."""
 
 
 class Trained(Protocol):
@@ -69,7 +81,7 @@ def placement_of(scenario: Scenario) -> Placement:
     if nodes > needed:
         parts.append(f"{_counted(nodes - needed, 'node')} of the cluster idle")
     left, price = (cluster.available or nodes) - nodes, cluster.price
-    if left and price is not None and price.purchase_usd is not None:
+    if left and price is not None and price.committed_usd is not None:
         parts.append(f"{left:,} more {'node' if left == 1 else 'nodes'} idle and in no cost")
     return Placement(
         nodes=nodes,
@@ -99,7 +111,7 @@ def usd_per_hour(scenario: Scenario) -> float | None:
     A cluster with ``nodes`` is rented as a whole; of what is ``available`` only what the scenario takes is paid for.
     """
     total = 0.0
-    for nodes, price in bought(scenario):
+    for nodes, price in paid_for(scenario):
         if price is None:
             return None
         total += nodes * price.usd_per_node_hour
@@ -108,23 +120,45 @@ def usd_per_hour(scenario: Scenario) -> float | None:
 
 def usd_per_node_hour(scenario: Scenario, node: int) -> float | None:
     """US dollars an hour for one of the nodes that the scenario takes, by its number; None where the price is not known."""
-    cluster = scenario.cluster
-    holds_servers_alone = scenario.worker_nodes <= node < scenario.worker_nodes + server_nodes(scenario)
-    price = (holds_servers_alone and cluster.server_price) or cluster.price
+    price = _price_of(scenario, node)
     return None if price is None else price.usd_per_node_hour
 
 
-def purchase_usd(scenario: Scenario) -> float | None:
-    """US dollars to buy all nodes that the scenario takes; None where one of them is rented, or its price is not known."""
+def _price_of(scenario: Scenario, node: int) -> Price | None:
+    cluster = scenario.cluster
+    holds_servers_alone = scenario.worker_nodes <= node < scenario.worker_nodes + server_nodes(scenario)
+    return (cluster.server_price if holds_servers_alone else None) or cluster.price
+
+
+def committed_usd(scenario: Scenario) -> float | None:
+    """US dollars that all nodes take in any case, to buy them or for the term for which they are reserved.
+
+    None where one of them can be given back at any time, or its price is not known.
+    """
     total = 0.0
-    for nodes, price in bought(scenario):
-        if price is None or price.purchase_usd is None:
+    for nodes, price in paid_for(scenario):
+        if price is None or price.committed_usd is None:
             return None
-        total += nodes * price.purchase_usd
+        total += nodes * price.committed_usd
     return total
 
 
-def bought(scenario: Scenario) -> list[tuple[int, Price | None]]:
+def capital_usd(scenario: Scenario) -> float:
+    """US dollars that are paid for all nodes at the beginning: their purchase, or what a term costs up front; 0 where they are rented."""
+    return math.fsum(nodes * price.capital_usd for nodes, price in paid_for(scenario) if price is not None)
+
+
+def running_usd_per_hour(scenario: Scenario) -> float | None:
+    """US dollars of an hour in use for all nodes, without the share of their capital; None where that part is not known."""
+    total = 0.0
+    for nodes, price in paid_for(scenario):
+        if price is None or price.running_usd_per_hour_in_use is None:
+            return None
+        total += nodes * price.running_usd_per_hour_in_use
+    return total
+
+
+def paid_for(scenario: Scenario) -> list[tuple[int, Price | None]]:
     """How many nodes the scenario takes of each price: its workers' nodes, and those that hold parameter servers only."""
     cluster, placement = scenario.cluster, placement_of(scenario)
     servers = placement.server_nodes
@@ -161,15 +195,98 @@ LEAST_PER_S = 1e-15
 """Samples a second that stand for none at all, so that a time remains a number."""
 
 
-def cost_of_samples(result: Trained, samples: float) -> Estimate | None:
-    """US dollars for ``samples``: price of all nodes x :func:`time_of_samples_s`; None where the price is not known."""
-    hourly = usd_per_hour(result.scenario)
+def usd_of(scenario: Scenario, time_s: float, away: Sequence[Away] = ()) -> float | None:
+    """US dollars for all nodes for a training of that time, as their price bills it; None where the price is not known.
+
+    Parameters
+    ----------
+    time_s
+        From start to end.
+    away
+        Nodes that were taken away meanwhile, which nobody pays for; each that comes back is billed anew.
+    """
+    hourly = usd_per_hour(scenario)
     if hourly is None:
         return None
-    time_s = time_of_samples_s(result, samples)
-    return Estimate(mean=time_s.mean / _HOUR_S * hourly, low=time_s.low / _HOUR_S * hourly, high=time_s.high / _HOUR_S * hourly)
+    gone: dict[int, list[tuple[float, float]]] = {}
+    for node, since_s, until_s in away:
+        gone.setdefault(node, []).append((since_s, until_s))
+    if bills_exactly(scenario):
+        away_s = {node: math.fsum(until_s - since_s for since_s, until_s in its) for node, its in gone.items()}
+        saved = math.fsum((usd_per_node_hour(scenario, node) or 0.0) * its for node, its in away_s.items())
+        return (time_s * hourly - saved) / _HOUR_S
+    own_startup_s = _own_startup_s(scenario)
+    total = math.fsum(
+        nodes * price.usd_per_node_hour * price.billed_s(time_s, own_startup_s) for nodes, price in paid_for(scenario) if price is not None
+    )
+    for node, its in gone.items():
+        price = _price_of(scenario, node)
+        assert price is not None, "all nodes have one"
+        billed_s = math.fsum(price.billed_s(lease_s, own_startup_s) for lease_s in _leases(time_s, its))
+        total += price.usd_per_node_hour * (billed_s - price.billed_s(time_s, own_startup_s))
+    return total / _HOUR_S
+
+
+def _leases(time_s: float, away: Iterable[tuple[float, float]]) -> list[float]:
+    """How long a node was there, each time that it was."""
+    found, since_s = [], 0.0
+    for left_s, back_s in sorted(away):
+        found.append(left_s - since_s)
+        since_s = max(since_s, back_s)
+    return [lease_s for lease_s in (*found, time_s - since_s) if lease_s > 0]
+
+
+def _own_startup_s(scenario: Scenario) -> float:
+    """Mean time until a job's first step, of which its price's start-up is a part."""
+    job, known = scenario.job, scenario.workload.overheads
+    startup = None if job is None else job.startup or (known.startup if known is not None else None)
+    return startup.value_s if startup is not None else 0.0
+
+
+def usd_estimate(scenario: Scenario, time_s: Estimate, of_each_s: Sequence[float]) -> Estimate | None:
+    """US dollars for a training that no node leaves, of its time with its interval and of each run; None where the price is not known."""
+    hourly = usd_per_hour(scenario)
+    if hourly is None:
+        return None
+    if bills_exactly(scenario):
+        return _priced(time_s, hourly)
+    low, high, *each = (usd_of(scenario, its) or 0.0 for its in (time_s.low, time_s.high, *of_each_s))
+    return Estimate(mean=statistics.fmean(each), low=low, high=high)
+
+
+def bills_exactly(scenario: Scenario) -> bool:
+    """Whether the time of a training is what is billed: without start-up, minimum and steps."""
+    return all(price is None or price.bills_exactly for _, price in paid_for(scenario))
+
+
+def affordable_s(scenario: Scenario, usd: float) -> float:
+    """The longest training that costs no more than a sum, in seconds; 0 where none does, or the price is not known."""
+    hourly = usd_per_hour(scenario)
+    if hourly is None:
+        return 0.0
+    longest_s = usd / hourly * _HOUR_S if hourly else math.inf
+    if bills_exactly(scenario) or not math.isfinite(longest_s):
+        return longest_s
+    low_s, high_s = 0.0, longest_s  # what is billed is no less than the time
+    while high_s - low_s > _BISECTED * longest_s:
+        middle_s = (low_s + high_s) / 2
+        low_s, high_s = (middle_s, high_s) if (usd_of(scenario, middle_s) or 0.0) <= usd else (low_s, middle_s)
+    return low_s
+
+
+def cost_of_samples(result: Trained, samples: float) -> Estimate | None:
+    """US dollars for a training of ``samples``: all nodes for :func:`time_of_samples_s`, as billed; None where the price is not known."""
+    rates = result.throughput_of_each_replication or (result.throughput_samples_per_s.mean,)
+    return usd_estimate(result.scenario, time_of_samples_s(result, samples), [samples / max(rate, LEAST_PER_S) for rate in rates])
 
 
 def usd_per_million_samples(result: Trained) -> Estimate | None:
-    """US dollars for a million samples; None where the price is not known."""
-    return cost_of_samples(result, 1e6)
+    """US dollars for a million samples among many: price of all nodes x :func:`time_of_samples_s`; None where the price is not known."""
+    hourly = usd_per_hour(result.scenario)
+    if hourly is None:
+        return None
+    return _priced(time_of_samples_s(result, 1e6), hourly)
+
+
+def _priced(time_s: Estimate, hourly: float) -> Estimate:
+    return Estimate(mean=time_s.mean / _HOUR_S * hourly, low=time_s.low / _HOUR_S * hourly, high=time_s.high / _HOUR_S * hourly)

@@ -35,8 +35,10 @@ def left_out(scenario: Scenario) -> tuple[LeftOut, ...]:
         found.append(LeftOut(name="whether a batch fits into memory", text=f"not checked: {why}"))
     if scenario.job is None:
         found.append(LeftOut(name="start-up, evaluation and checkpoints", text="only training steps count, without a [job]"))
-    spot = "; at a spot price they are taken away in the middle of a run" if price is not None and "spot" in price.terms.lower() else ""
-    if scenario.job is None or scenario.job.faults is None:
+    at_spot = price is not None and (price.preemption is not None or "spot" in price.terms.lower())
+    spot = "; at a spot price they are taken away in the middle of a run" if at_spot else ""
+    spot += ", which only a [job] lives through" if spot and scenario.job is None else ""
+    if scenario.faults is None:
         text = f"nodes are taken never to fail or to be taken away, and no step is repeated{spot}"
         found.append(LeftOut(name="failures of nodes", text=text))
     if price is not None:

@@ -257,6 +257,12 @@ def _on_the_device(scenario: Resolved) -> Iterator[Warned]:
 
 def _on_the_cluster(scenario: Resolved) -> Iterator[Warned]:
     cluster = scenario.cluster
+    if cluster.price is not None and cluster.price.preemption is not None and scenario.job is None:
+        yield Warned(
+            code="spot-without-job", path="cluster.price.preemption", value=cluster.price.called,
+            text="nodes at a spot price are taken away in the middle of a run, which only the time of a whole job holds: without a [job] "
+            "no time and no cost has it in it",
+        )  # fmt: skip
     if scenario.workload.measured_with == "servers" and not scenario.servers and scenario.measured_in is None:
         yield Warned(
             code="step-with-servers", path="workload.measured_with", value="servers",

@@ -9,9 +9,7 @@ that changes the times of collectives belongs into ``_network`` of ``simulator.s
 from __future__ import annotations
 
 import bisect
-import datetime
 import itertools
-import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
@@ -25,6 +23,7 @@ from simulator.base.spec import Bytes, Moderate, Rate, Seconds, Spec, Terse
 from simulator.base.text import counted, format_hourly, format_rate, format_seconds
 from simulator.spec.background import Background
 from simulator.spec.distributions import Distribution
+from simulator.spec.paying import Price, Upgrade
 from simulator.spec.stragglers import Slowdown, SlowNodes
 from simulator.spec.transport import Transport
 from simulator.spec.uncertainty import Uncertainty
@@ -43,7 +42,6 @@ __all__ = [
     "LinkPoint",
     "NodeClass",
     "Nvls",
-    "Price",
     "Protocol",
     "Protocols",
     "Sort",
@@ -53,8 +51,6 @@ __all__ = [
 Sort = Literal["given", "nvlink", "pcie", "host-memory", "rdma", "ethernet"]
 """What a link is, where its bandwidth is the nominal one of which software gets a share; given: what transfers get."""
 
-_DATE = r"(?<![\d-])(199\d|20\d\d|2100)(?:-(\d{1,2})(?:-(\d{1,2}))?)?(?![\d-])"
-"""A year from 1990 to 2100, a month of it, or a day: other numbers of four digits are sums."""
 Interval = tuple[Annotated[float, Field(ge=0)], Annotated[float, Field(ge=0)]]
 
 
@@ -201,47 +197,6 @@ class NodeClass(Spec):
     inter_node: Link | None = Field(default=None, description="link of these nodes, in place of the cluster's")
 
 
-class Price(Terse):
-    """What an hour of a node costs, rented or as a share of its purchase, and who says so."""
-
-    terse: ClassVar[tuple[str, ...]] = ("purchase_usd",)
-
-    usd_per_node_hour: Annotated[Moderate, Field(ge=0)] = Field(
-        description="US dollars for one node for an hour, all of its devices included"
-    )
-    terms: str = Field(default="", max_length=500, description="what the price holds for, such as: on demand, Linux, us-east-1")
-    source: str = Field(default="given in the scenario", min_length=1, max_length=1000, description="where the price was read")
-    date: str = Field(
-        default="",
-        max_length=100,
-        json_schema_extra={"pattern": f"^$|{_DATE}"},
-        description="when it held: a date such as 2024-05-01 of 1990 to 2100, alone or in words",
-    )
-    purchase_usd: Annotated[Moderate, Field(ge=0)] | None = Field(
-        default=None, description="US dollars to buy the node, of which an hour is a share; left out: it is rented"
-    )
-
-    @field_validator("date", mode="before")
-    @classmethod
-    def _as_text(cls, given: object) -> object:
-        """A date of TOML, which has no quotes, as text."""
-        return given.isoformat() if isinstance(given, datetime.date) else given
-
-    @field_validator("date")
-    @classmethod
-    def _names_a_day(cls, given: str) -> str:
-        """That it is empty, or has a date of the calendar."""
-        found = re.findall(_DATE, given)
-        if given and not found:
-            raise ValueError("must have a date of 1990 to 2100, such as 2024-05-01, 2024-05 or 2024")
-        for year, month, day in found:
-            try:
-                datetime.date(int(year), int(month or 1), int(day or 1))
-            except ValueError:
-                raise ValueError("must be a day of the calendar as year-month-day, such as 2024-05-01") from None
-        return given
-
-
 class ClusterRange(Spec):
     """Within what the links were measured; beyond it a result warns."""
 
@@ -317,7 +272,7 @@ class Cluster(Short, Terse):
 
     terse: ClassVar[tuple[str, ...]] = (
         "storage", "host_cores", "device_sharing", "device_memory_limit_bytes", "intra_device", "slow_nodes", "slowdown", "background",
-        "rails", "pxn", "islands", "nvls", "available", "fit_hosts",
+        "rails", "pxn", "islands", "nvls", "available", "fit_hosts", "offers", "upgrades",
     )  # fmt: skip
     see: ClassVar[str] = "to_frame() has every key; paceline.load('ring', {'cluster': cluster}) puts it into a scenario"
 
@@ -441,6 +396,15 @@ class Cluster(Short, Terse):
     server_price: Price | None = Field(
         default=None, description="price of a node that holds parameter servers only; left out: the price of any node"
     )
+    offers: tuple[Price, ...] = Field(
+        default=(),
+        max_length=20,
+        description="other ways to pay for the same nodes than price: spot, reserved, bought; a plan chooses the cheapest that reaches "
+        "the goal",
+    )
+    upgrades: tuple[Upgrade, ...] = Field(
+        default=(), max_length=20, description="better parts of the nodes and their prices; a plan says what each gains and when it pays"
+    )
     calibrated: ClusterRange | None = Field(
         default=None, description="range of what was measured on the link between nodes; beyond it a result warns"
     )
@@ -496,9 +460,34 @@ class Cluster(Short, Terse):
         self._check_neighbours()
         self._check_rails()
         self._check_islands()
+        self._check_prices()
         if self.uncertainty is not None:
             self.uncertainty.check(self)
         return self
+
+    def _check_prices(self) -> None:
+        """Raise ValueError where ways to pay cannot be told apart, or say of servers how often all nodes are taken."""
+        if self.offers and self.price is None:
+            raise ValueError(
+                "offers are other ways to pay than price, and there is none: give price, or make the first of offers the price"
+            )
+        names = [its.called for its in self.ways_to_pay]
+        if twice := next((name for name in names if names.count(name) > 1), ""):
+            raise ValueError(f"two ways to pay are called {twice!r}: give each of price and offers a name of its own")
+        if self.server_price is not None and self.server_price.preemption is not None:
+            raise ValueError(
+                'server_price.preemption: price.preemption says what is taken (of = "worker-nodes" leaves servers be); leave it out here'
+            )
+
+    @property
+    def ways_to_pay(self) -> tuple[Price, ...]:
+        """The price in use, and the offers beside it."""
+        return () if self.price is None else (self.price, *self.offers)
+
+    def paid_by(self, name: str) -> Self:
+        """The cluster with one of its ways to pay in use, and all others as its offers."""
+        price, *_ = (its for its in self.ways_to_pay if its.called == name)
+        return self.model_copy(update={"price": price, "offers": tuple(its for its in self.ways_to_pay if its.called != name)})
 
     def _check_neighbours(self) -> None:
         """Raise ValueError where racks or links are meant that there are not."""

@@ -512,6 +512,11 @@ WARNINGS: Mapping[str, WarningKind] = {
         "several replicas share a device though nodes that the run pays for have none",
         "lower cluster.replicas_per_device, or leave cluster.nodes out",
     ),
+    "spot-without-job": WarningKind(
+        "Preemptions are not counted",
+        "nodes at a spot price are taken away, and without a whole job that is in no time and no cost",
+        "give a [job], which lives through them",
+    ),
     "start-in-window": WarningKind(
         "Starts within the measured steps",
         "workers may still start when measuring has begun, so part of what is measured has fewer workers",

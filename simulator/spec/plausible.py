@@ -98,12 +98,22 @@ RANGES: Mapping[str, Range] = {
     "clock_hz": (1e6, 1e11),
     "usd_per_node_hour": (1e-4, 2000.0),
     "purchase_usd": (1.0, 1e8),
+    "upfront_usd": (1.0, 1e8),
+    "reserved.usd_per_hour": (1e-4, 2000.0),
+    "usd_per_kwh": (1e-3, 10.0),
+    "hosting_usd_per_month": (0.1, 1e6),
+    "usd_per_node": (0.1, 1e8),
+    "power_w": (1.0, 1e6),
+    "billing_minimum_s": _ONCE,
+    "billing_step_s": _ONCE,
 }
 """Ranges by the last names of a key's dotted path, of which the longest counts; in SI units and US dollars."""
 
 _NOT_GIVEN = ("fit", "fit_hosts", "uncertainty", "calibrated", "provenance", "computed", "moved", "recast", "passes")
 """What nobody writes by hand."""
-_EXAMPLES = (("_bytes_per_s", "bytes per second", "25 Gbit/s"), ("_bytes", "bytes", "64 MiB"), ("_s", "seconds", "20 us"))
+_EXAMPLES = (
+    ("_bytes_per_s", "bytes per second", "25 Gbit/s"), ("_bytes", "bytes", "64 MiB"), ("_s", "seconds", "20 us"), ("_w", "watts", "5 kW"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

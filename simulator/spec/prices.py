@@ -1,12 +1,10 @@
 """Prices as a person gives them (``--price``), for one cluster or for all that have none: rented by the hour, or bought.
 
 ``ethernet-1g=0.40/h`` is an hour of one of its nodes, ``lab=BUY:4000USD,years:4,power:0.5kW``
-a node that one owns, for which an hour costs
-
-    purchase / (years x 8,766 h x use) + power x price of electricity.
+a node that one owns, of which an hour is worked out (paying.py).
 
 Without a name, ``0.40/h`` holds for the clusters that have no price of their own, and for no other.
-They become ``cluster.price`` (``Price`` in cluster.py). What a training costs is in ``simulator.results.cost``.
+They become ``cluster.price`` (``Price`` in paying.py). What a training costs is in ``simulator.results.cost``.
 """
 
 from __future__ import annotations
@@ -22,12 +20,11 @@ from simulator.base.nearest import did_you_mean
 from simulator.base.text import format_hourly, listed
 from simulator.base.units import check_thousands, parse_quantity, without_separators
 from simulator.base.validation_errors import quoted, validated
-from simulator.spec.cluster import Cluster, Price
+from simulator.spec.cluster import Cluster
+from simulator.spec.paying import Price
 
 __all__ = [
     "ALL",
-    "ELECTRICITY_USD_PER_KWH",
-    "HOURS_PER_YEAR",
     "Prices",
     "for_several",
     "parse_prices",
@@ -37,17 +34,12 @@ __all__ = [
 ALL = "*"
 """Stands for every cluster without a price, where prices are given as a mapping."""
 
-HOURS_PER_YEAR = 8766.0
-"""Of 365.25 days."""
-
-ELECTRICITY_USD_PER_KWH = 0.15
-"""Where none is given: an assumption, which the price's terms say."""
-
 _NUMBER = r"(\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?)"
 _HOURLY = re.compile(rf"(?:USD|\$)?\s*{_NUMBER}\s*(?:USD)?\s*(?:/|per\s)\s*([A-Za-z]+)", re.ASCII)
 _SUM = re.compile(rf"(?:USD|\$)?\s*{_NUMBER}\s*(USD|\$)?", re.ASCII)
 _ENERGY = re.compile(rf"(?:USD|\$)?\s*{_NUMBER}\s*(?:USD)?\s*/\s*kWh", re.ASCII)
-_PARTS = ("years", "power", "electricity", "use")
+_MONTHLY = re.compile(rf"(?:USD|\$)?\s*{_NUMBER}\s*(?:USD)?\s*(?:/|per\s)\s*month", re.ASCII)
+_PARTS = ("years", "power", "electricity", "use", "pue", "hosting", "overhead", "residual")
 _EXAMPLES = "0.40/h, or BUY:4000USD,years:4,power:0.5kW for machines that you own"
 _GIVEN = "given by the user"
 _UNNAMED = str(Cluster.model_fields["name"].default)
@@ -230,11 +222,15 @@ def _general_of(settings: Sequence[tuple[str, Any]]) -> tuple[Price | None, list
         inner = key.removeprefix("cluster.price.")
         if key == "cluster.price" and isinstance(value, Mapping):
             table.update(value)
-        elif inner != key and "." not in inner:
-            table[inner] = value
+        elif inner != key:
+            *parents, leaf = inner.split(".")
+            place = table
+            for parent in parents:
+                place = place.setdefault(parent, {})
+            place[leaf] = value
         else:
             rest.append((key, value))
-    if "usd_per_node_hour" not in table:
+    if not table.keys() & {"usd_per_node_hour", "owned", "reserved"}:
         return None, list(settings)  # terms or a source of what each cluster has
     return _for_all(validated(Price, {"source": _GIVEN, **table}, "cluster.price in `settings`")), rest
 
@@ -264,8 +260,9 @@ def price_of_text(text: str, where: str = "`prices`") -> Price:
     Parameters
     ----------
     text
-        ``0.40/h``, ``0.40 USD/h``; or ``BUY:4000USD,years:4,power:0.5kW,electricity:0.30USD/kWh,use:0.6``,
-        of which ``power``, ``electricity`` and ``use`` (the share of all hours in which the machine works) may be left out.
+        ``0.40/h``, ``0.40 USD/h``; or ``BUY:4000USD,years:4,power:0.5kW,electricity:0.30USD/kWh,use:0.6``, of which all but BUY and
+        years may be left out: ``use`` is the share of all hours in which the machine works. ``pue:1.4``, ``hosting:80USD/month``,
+        ``overhead:0.1`` and ``residual:500USD`` may be added (:class:`~simulator.spec.paying.Owned`).
     where
         Begins a message.
 
@@ -302,32 +299,39 @@ def _bought(text: str, where: str) -> Price:
         parts[key] = value
     if "years" not in parts:
         raise InputError(f"{where}: says not over how many years the purchase is spread; add such as years:4")
-    if "power" not in parts and "electricity" in parts:
-        raise InputError(f"{where}: electricity has a price, but nothing draws it; add such as power:0.5kW")
-    purchase = _matched(_SUM, parts["buy"], where, "buy", "a sum of US dollars for one node, such as BUY:4000USD")
-    years = _positive(parts["years"], where, "years", "a number of years above 0, such as years:4")
-    use = _positive(parts.get("use", "1"), where, "use", "a share of all hours above 0 and at most 1, such as use:0.6", at_most=1.0)
-    hourly = purchase / (years * HOURS_PER_YEAR * use)
-    formula = f"{purchase:,.10g} USD / ({years:g} years x {HOURS_PER_YEAR:,.0f} h x {use:g})"
-    working = f"in use {use:.4g} of all hours" if use < 1 else "in use at all hours" + ("" if "use" in parts else " (assumed)")
-    terms = [f"bought for {purchase:,.10g} USD over {years:g} years", working]
+    if "power" not in parts and (given := [key for key in ("electricity", "pue") if key in parts]):
+        what = "electricity has a price" if given[0] == "electricity" else "pue is of power"
+        raise InputError(f"{where}: {what}, but nothing draws it; add such as power:0.5kW")
+    table: dict[str, Any] = {
+        "purchase_usd": _matched(_SUM, parts["buy"], where, "buy", "a sum of US dollars for one node, such as BUY:4000USD")
+    }
+    owned: dict[str, Any] = {"years": _positive(parts["years"], where, "years", "a number of years above 0, such as years:4")}
+    if "use" in parts:
+        rule = "a share of all hours above 0 and at most 1, such as use:0.6"
+        table["share_in_use"] = _positive(parts["use"], where, "use", rule, at_most=1.0)
     if "power" in parts:
         try:
-            power_w = parse_quantity(parts["power"], "power")
+            owned["power_w"] = parse_quantity(parts["power"], "power")
         except UnitError as error:
             raise InputError(f"{where}: power: {error}") from None
-        if power_w < 0:
+        if owned["power_w"] < 0:
             raise InputError(f"{where}: power {quoted(parts['power'])} must not be below 0")
-        each = ELECTRICITY_USD_PER_KWH
-        if "electricity" in parts:
-            each = _matched(_ENERGY, parts["electricity"], where, "electricity", "US dollars for a kWh, such as electricity:0.30USD/kWh")
-        hourly += power_w / 1000.0 * each
-        formula += f" + {power_w / 1000.0:g} kW x {each:g} USD/kWh"
-        terms.append(f"{power_w / 1000.0:g} kW at {each:g} USD/kWh{'' if 'electricity' in parts else ' (assumed)'}")
-    else:
-        terms.append("electricity not counted")
-    table = {"usd_per_node_hour": hourly, "terms": ", ".join(terms), "source": f"{_GIVEN}: {formula}", "purchase_usd": purchase}
-    return validated(Price, table, where)
+    if "pue" in parts:
+        owned["pue"] = _positive(parts["pue"], where, "pue", "a number of at least 1, such as pue:1.4", at_least=1.0)
+    if "electricity" in parts:
+        rule = "US dollars for a kWh, such as electricity:0.30USD/kWh"
+        owned["usd_per_kwh"] = _matched(_ENERGY, parts["electricity"], where, "electricity", rule)
+    if "hosting" in parts:
+        owned["hosting_usd_per_month"] = _matched(
+            _MONTHLY, parts["hosting"], where, "hosting", "US dollars a month, such as hosting:80USD/month"
+        )
+    if "overhead" in parts:
+        rule = "a share of the purchase for each year above 0, such as overhead:0.1"
+        owned["overhead_per_year"] = _positive(parts["overhead"], where, "overhead", rule)
+    if "residual" in parts:
+        owned["residual_usd"] = _matched(_SUM, parts["residual"], where, "residual", "a sum of US dollars, such as residual:500USD")
+    price = validated(Price, {**table, "owned": owned}, where)
+    return price.model_copy(update={"terms": price.worked_out_in_words, "source": f"{_GIVEN}: {price.formula}"})
 
 
 def _matched(pattern: re.Pattern[str], text: str, where: str, key: str, rule: str) -> float:
@@ -339,8 +343,8 @@ def _matched(pattern: re.Pattern[str], text: str, where: str, key: str, rule: st
     return float(found[1])
 
 
-def _positive(text: str, where: str, key: str, rule: str, at_most: float = math.inf) -> float:
+def _positive(text: str, where: str, key: str, rule: str, at_most: float = math.inf, at_least: float = 0.0) -> float:
     value = float(text) if re.fullmatch(_NUMBER, text, re.ASCII) else math.nan
-    if not (0 < value <= at_most and math.isfinite(value)):
+    if not (0 < value <= at_most and value >= at_least and math.isfinite(value)):
         raise InputError(f"{where}: {key} {quoted(text)} must be {rule}")
     return value

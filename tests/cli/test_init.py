@@ -117,9 +117,7 @@ def test_machines_to_buy_are_planned_from_the_file_as_from_the_option(folder: Pa
     assert paceline("init", *OWN, "--nodes", "8", *bought).code == 0
     assert paceline("init", *OWN, "--nodes", "8", *without).code == 0
     price = tomllib.loads((folder / "scenario.toml").read_text())["cluster"]["price"]
-    assert (price["purchase_usd"], price["source"]) == (95_000, "given by the user: 95,000 USD / (4 years x 8,766 h x 1)")
-    assert price["terms"].startswith("bought for 95,000 USD over 4 years")
-    assert price["usd_per_node_hour"] == pytest.approx(95_000 / (4 * 8766))
+    assert price == {"purchase_usd": 95_000, "owned": {"years": 4}, "source": "given by the user"}
     goal = ("--samples", "1e6", "--budget", "300000 USD", "--set", "run.steps=10")
     for answer in (paceline("plan", "scenario.toml", *goal), paceline("plan", "without.toml", *goal, *bought)):
         assert answer.code == 0

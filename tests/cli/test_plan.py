@@ -312,3 +312,48 @@ def test_what_cuts_a_model_needs_layers_and_says_how_to_get_them(folder: Path, p
     assert len(answer.stderr.splitlines()) == 1
     assert "has no layers" in answer.stderr
     assert "`paceline calibrate --layers`" in answer.stderr
+
+
+OFFERS = """
+[cluster.price]
+name = "on demand"
+usd_per_node_hour = 4.0
+source = "a list"
+date = "2026-11-01"
+
+[[cluster.offers]]
+name = "bought"
+purchase_usd = 30_000
+share_in_use = 0.5
+owned = {years = 3, power = "1 kW", usd_per_kwh = 0.2, hosting_usd_per_month = 50}
+
+[[cluster.upgrades]]
+name = "newer devices"
+usd_per_node = 2_000
+device_speed = 2.0
+"""
+
+
+def test_ways_to_pay_and_upgrades_are_printed_with_their_sources(folder: Path, paceline: Paceline) -> None:
+    text = (folder / "s.toml").read_text()
+    (folder / "offers.toml").write_text(text.replace("[strategy]", f"{OFFERS}\n[strategy]"))
+    goal = ("--samples", "1e7", "--deadline", "100 h", "--workers", "2", "--trainings-per-month", "30", "--confidence", "0.5")
+    answer = paceline("plan", "offers.toml", *goal, *QUICK, "--details")
+    assert answer.code == 0
+    assert max(map(len, answer.stdout.splitlines())) <= 80
+    text = " ".join(answer.stdout.split())
+    for part in (
+        "Of 2 ways to pay for it", "$90,000 in advance", "the answer in each way to pay", "(a list, 2026-11-01)",
+        "bought for 30,000 USD over 3 years, in use 0.5 of all hours, 1 kW at 0.2 USD/kWh, hosting 50 USD a month",
+        "bought against on demand", "30.0 trainings a month take", "$2,000 for a node (given in the scenario)", "$6,000 for 3 nodes",
+    ):  # fmt: skip
+        assert part in text, part
+    simulated = paceline("simulate", "offers.toml", "--set", "cluster.offers=[]", "--set", "cluster.price.purchase_usd=30000",
+                         "--set", "cluster.price.owned={years=3,power='1 kW'}")  # fmt: skip
+    assert simulated.code == 0
+    said = " ".join(simulated.stdout.split())
+    assert re.search(r"\$[\d,]+ to buy; running costs \$[\d.]+ an hour in use", said), said
+    refused = paceline("plan", "offers.toml", "--target-throughput", "100 samples/s", "--trainings-per-month", "3", *QUICK)
+    assert refused.code == 2
+    assert "--trainings-per-month 3" in refused.stderr
+    assert "Traceback" not in refused.stderr

@@ -107,7 +107,7 @@ def keys_of_scenarios(table: type[BaseModel] = Scenario) -> set[str]:
     found: set[str] = set()
     for name, field in table.model_fields.items():
         if name not in _NOT_OF_SCENARIOS:
-            found.add(next(key for key in keys_of(table) if name in (key, f"{key}_s", f"{key}_bytes", f"{key}_bytes_per_s")))
+            found.add(next(key for key in keys_of(table) if name in (key, f"{key}_s", f"{key}_bytes", f"{key}_bytes_per_s", f"{key}_w")))
             for part in parts_of(field.annotation):
                 found |= keys_of_scenarios(part) if issubclass(part, BaseModel) else set()
     return found
@@ -181,6 +181,8 @@ def test_pages_quote_what_their_plans_say(page, line, quote, monkeypatch):
     options = dict(pairwise(words))
     clusters = {"clusters": options["--clusters"].split(",")} if "--clusters" in options else {}
     samples = {"samples": float(options["--samples"])} if "--samples" in options else {}
+    strategies = {"strategies": options["--strategies"].split(",")} if "--strategies" in options else {}
+    often = {"trainings_per_month": float(options["--trainings-per-month"])} if "--trainings-per-month" in options else {}
     found = paceline.plan(
         options["plan"],
         deadline=options["--deadline"],
@@ -189,12 +191,14 @@ def test_pages_quote_what_their_plans_say(page, line, quote, monkeypatch):
         jobs=1,
         **clusters,
         **samples,
+        **strategies,
+        **often,
     )
     assert " ".join(found.sentences).startswith(quote), page
 
 
-def test_three_pages_quote_a_plan():
-    assert [page for page, *_ in quoted_plans()] == ["README.md", "fit-a-large-model.md", "plan-a-whole-job.md"]
+def test_four_pages_quote_a_plan():
+    assert [page for page, *_ in quoted_plans()] == ["README.md", "buy-or-rent.md", "fit-a-large-model.md", "plan-a-whole-job.md"]
 
 
 class Quote(NamedTuple):

@@ -32,7 +32,7 @@ TOLD_ONLY = {
     " transformer residual computed passes recast overheads"  # made into layers and times when it is validated, or resolved
     " noise_scale",  # asked when a schedule is replayed
     "Cluster": "schema_version name description basis device nodes price server_price calibrated fit provenance overridden protocols"
-    " device_memory_limit_bytes fit_hosts",
+    " device_memory_limit_bytes fit_hosts offers upgrades",
     "Layer": "name flops_per_sample kept_bytes_per_sample kept_selectively_bytes_per_sample",
     "TensorSplit": "kept_whole",
     "Variable": "name",

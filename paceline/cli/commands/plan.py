@@ -20,7 +20,10 @@ PANEL, ORDER = Panel.PREDICT, 40
 
 _SHOWN = 12
 _OF_TARGET = ("problem", "seeds", "rates", "measurements", "python", "timeout_s")
-_OF_RATES = ("target_throughput", "samples", "dataset_size", "confidence", "prefer", "scaling", "runs_on", "backend", "scheduler")
+_OF_RATES = (
+    "target_throughput", "samples", "dataset_size", "confidence", "prefer", "trainings_per_month", "scaling", "runs_on", "backend",
+    "scheduler",
+)  # fmt: skip
 """Options that say nothing with --target."""
 _WORK = "How to work and what to write"
 
@@ -32,7 +35,9 @@ _WORK = "How to work and what to write"
     only={"plan_to_target": "With --target"},
     hints={"force": "Replaces --report too."},
     panels={
-        "Goal: give one kind": ("target_throughput", "samples", "epochs", "dataset_size", "deadline", "budget", "confidence", "prefer"),
+        "Goal: give one kind": (
+            "target_throughput", "samples", "epochs", "dataset_size", "deadline", "budget", "confidence", "prefer", "trainings_per_month",
+        ),
         "Goal: or a model that is good enough": ("target", "problem", "seeds", "rates", "measurements", "python", "timeout_s"),
         "What to choose from": (
             "clusters", "strategies", "workers", "servers", "scaling", "batches", "runs_on", "over", "settings", "prices",

@@ -1,0 +1,395 @@
+"""What a machine costs, however it is paid for: rented by the hour, at a spot price, reserved for a term, or bought (``[cluster.price]``).
+
+Every way becomes the same four figures of a node: what is paid once (``capital_usd``), what its hours cost whether it works or not
+(``standing_usd_per_hour``), what an hour costs in which it works (``running_usd_per_hour``), and how long that holds (``years``). An hour
+in use then costs
+
+    (capital - residual) / (years x 8,766 h x share in use) + standing / share in use + running.
+
+How a person gives a price on the command line is in prices.py; what a training costs in ``simulator.results.cost``.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+import re
+from typing import Annotated, Any, ClassVar
+
+from pydantic import ConfigDict, Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
+
+from simulator.base.spec import Moderate, Power, Seconds, Spec, Terse
+from simulator.base.text import format_seconds
+from simulator.spec.job import Preemption
+
+__all__ = ["ELECTRICITY_USD_PER_KWH", "HOURS_PER_MONTH", "HOURS_PER_YEAR", "Owned", "Price", "Reserved", "Upgrade"]
+
+HOURS_PER_YEAR = 8766.0
+"""Of 365.25 days."""
+HOURS_PER_MONTH = HOURS_PER_YEAR / 12
+
+ELECTRICITY_USD_PER_KWH = 0.15
+"""Where none is given: an assumption, which the price's terms say."""
+
+_DATE = r"(?<![\d-])(199\d|20\d\d|2100)(?:-(\d{1,2})(?:-(\d{1,2}))?)?(?![\d-])"
+"""A year from 1990 to 2100, a month of it, or a day: other numbers of four digits are sums."""
+_ROUNDING = 1e-9
+Dollars = Annotated[Moderate, Field(ge=0)]
+
+
+class _Dated(Spec):
+    """A price that somebody published, or asks for."""
+
+    source: str = Field(default="given in the scenario", min_length=1, max_length=1000, description="where the price was read")
+    date: str = Field(
+        default="",
+        max_length=100,
+        json_schema_extra={"pattern": f"^$|{_DATE}"},
+        description="when it held: a date such as 2024-05-01 of 1990 to 2100, alone or in words",
+    )
+
+    @field_validator("date", mode="before")
+    @classmethod
+    def _as_text(cls, given: object) -> object:
+        """A date of TOML, which has no quotes, as text."""
+        return given.isoformat() if isinstance(given, datetime.date) else given
+
+    @field_validator("date")
+    @classmethod
+    def _names_a_day(cls, given: str) -> str:
+        """That it is empty, or has a date of the calendar."""
+        found = re.findall(_DATE, given)
+        if given and not found:
+            raise ValueError("must have a date of 1990 to 2100, such as 2024-05-01, 2024-05 or 2024")
+        for year, month, day in found:
+            try:
+                datetime.date(int(year), int(month or 1), int(day or 1))
+            except ValueError:
+                raise ValueError("must be a day of the calendar as year-month-day, such as 2024-05-01") from None
+        return given
+
+    @property
+    def origin(self) -> str:
+        """Source and date in words."""
+        return ", ".join(filter(None, (self.source, self.date)))
+
+
+class Owned(Terse):
+    """``[cluster.price.owned]``: what a machine costs beside its purchase, and over how many years that is spread."""
+
+    terse: ClassVar[tuple[str, ...]] = ("residual_usd", "power_w", "pue", "usd_per_kwh", "hosting_usd_per_month", "overhead_per_year")
+
+    years: Annotated[Moderate, Field(gt=0, le=50)] = Field(description="years over which the purchase is spread, in equal parts")
+    residual_usd: Dollars = Field(default=0.0, description="US dollars that a node is worth at the end")
+    power_w: Power | None = Field(
+        default=None, ge=0, description="power that a node draws while it works, all of its devices included; left out: not counted"
+    )
+    pue: Annotated[Moderate, Field(ge=1, le=5)] = Field(
+        default=1.0, description="power of the whole site for each watt of machines, cooling included (PUE)"
+    )
+    usd_per_kwh: Dollars | None = Field(
+        default=None, description=f"US dollars for a kWh; left out: {ELECTRICITY_USD_PER_KWH}, an assumption that the price's terms say"
+    )
+    hosting_usd_per_month: Dollars = Field(default=0.0, description="US dollars a month for the place of a node, used or not")
+    overhead_per_year: Annotated[Moderate, Field(ge=0, le=10)] = Field(
+        default=0.0, description="staff, spare parts and maintenance of a year, as one share of the purchase: 0.1 is 10%"
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Owned:
+        if self.power_w is None and (self.usd_per_kwh is not None or self.pue != 1.0):
+            raise ValueError("has usd_per_kwh or pue, but nothing draws power: give power, such as 5 kW")
+        return self
+
+    @property
+    def electricity_usd_per_kwh(self) -> float:
+        """As given, or assumed."""
+        return ELECTRICITY_USD_PER_KWH if self.usd_per_kwh is None else self.usd_per_kwh
+
+    @property
+    def electricity_usd_per_hour(self) -> float:
+        """Of an hour in which the node works."""
+        return 0.0 if self.power_w is None else self.power_w / 1000.0 * self.pue * self.electricity_usd_per_kwh
+
+
+class Reserved(Terse):
+    """``[cluster.price.reserved]``: a node that is rented for a term, and paid for at all of its hours."""
+
+    terse: ClassVar[tuple[str, ...]] = ("upfront_usd", "usd_per_hour")
+
+    years: Annotated[Moderate, Field(gt=0, le=50)] = Field(description="the term")
+    upfront_usd: Dollars = Field(default=0.0, description="US dollars for a node at the beginning")
+    usd_per_hour: Dollars = Field(default=0.0, description="US dollars for a node for each hour of the term, used or not")
+
+
+def _worked_out(known: dict[str, Any]) -> float:
+    """Price of an hour in use, of the keys before it; NaN where it does not follow from them."""
+    purchase, owned, reserved = known.get("purchase_usd"), known.get("owned"), known.get("reserved")
+    share = known.get("share_in_use") or 1.0
+    if isinstance(owned, Owned) and purchase is not None:
+        standing = owned.hosting_usd_per_month / HOURS_PER_MONTH + owned.overhead_per_year * purchase / HOURS_PER_YEAR
+        capital = (purchase - owned.residual_usd) / (owned.years * HOURS_PER_YEAR * share)
+        return float(capital + standing / share + owned.electricity_usd_per_hour)
+    if isinstance(reserved, Reserved):
+        return float(reserved.upfront_usd / (reserved.years * HOURS_PER_YEAR * share) + reserved.usd_per_hour / share)
+    return math.nan
+
+
+class Price(_Dated, Terse):
+    """What an hour of a node costs, rented, reserved, or as a share of its purchase, and who says so."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(
+        json_schema_extra={"anyOf": [{"required": [key]} for key in ("usd_per_node_hour", "owned", "reserved")]}
+    )
+    terse: ClassVar[tuple[str, ...]] = (
+        "name", "purchase_usd", "owned", "reserved", "share_in_use", "preemption", "billing_minimum_s", "billing_step_s", "startup_s",
+    )  # fmt: skip
+
+    name: str = Field(default="", max_length=60, description="what this way to pay is called; left out: rented, spot, reserved or bought")
+    purchase_usd: Dollars | None = Field(
+        default=None, description="US dollars to buy the node, of which an hour is a share; left out: it is rented"
+    )
+    owned: Owned | None = Field(
+        default=None,
+        description="with purchase_usd: over how many years it is spread, power, cooling, hosting and staff, of which usd_per_node_hour is "
+        "worked out; left out: usd_per_node_hour says what an hour is taken at",
+    )
+    reserved: Reserved | None = Field(
+        default=None,
+        description="a term for which the node is rented, used or not, of which usd_per_node_hour is worked out; left out: none",
+    )
+    share_in_use: Annotated[Moderate, Field(gt=0, le=1)] | None = Field(
+        default=None,
+        description="with owned or reserved: share of all hours in which the node is expected to work, over which its cost is spread; "
+        "left out: 1, an assumption that the price's terms say",
+    )
+    usd_per_node_hour: Dollars = Field(
+        default_factory=_worked_out,
+        description="US dollars for one node for an hour in use, all of its devices included; left out with owned or reserved, of which it "
+        "is worked out",
+    )
+    terms: str = Field(default="", max_length=500, description="what the price holds for, such as: on demand, Linux, us-east-1")
+    preemption: Preemption | None = Field(
+        default=None,
+        description="of a spot price: how often a node at this price is taken away (mtbf: its mean life, so that once in 20 hours is "
+        '"20 h"), which a [job] lives through as with job.faults.preemption; left out: never',
+    )
+    billing_minimum_s: Seconds = Field(default=0.0, ge=0, description="least time that is billed of each node that is taken")
+    billing_step_s: Seconds = Field(
+        default=0.0, ge=0, description="time is billed in steps of this length, each begun one whole; 0: exactly"
+    )
+    startup_s: Seconds = Field(
+        default=0.0,
+        ge=0,
+        description="time from when a node is billed until its first training step; a job's own start-up (job.startup) is a part of it and "
+        "is not billed twice",
+    )
+
+    @model_serializer(mode="wrap")
+    def _terse(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without what is not set, and without what was worked out, so that it is worked out anew where another key is changed."""
+        written = {key: value for key, value in super()._terse(handler).items() if key != "usd_per_node_hour" or not self.is_worked_out}
+        first = ("usd_per_node_hour", "terms", "source", "date")
+        return {key: written[key] for key in (*(key for key in first if key in written), *(key for key in written if key not in first))}
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Price:
+        if self.owned is not None and self.purchase_usd is None:
+            raise ValueError("has owned, but no purchase_usd: give what the node costs to buy")
+        if self.owned is not None and self.purchase_usd is not None and self.owned.residual_usd > self.purchase_usd:
+            raise ValueError(f"owned.residual_usd ({self.owned.residual_usd:g}) must be at most purchase_usd ({self.purchase_usd:g})")
+        if self.reserved is not None and self.purchase_usd is not None:
+            raise ValueError("has both reserved and purchase_usd: a node is either rented for a term, or bought; keep one of them")
+        if self.is_worked_out:
+            expected = _worked_out({name: getattr(self, name) for name in ("purchase_usd", "owned", "reserved", "share_in_use")})
+            if not math.isclose(self.usd_per_node_hour, expected, rel_tol=_ROUNDING):
+                what = "owned" if self.owned is not None else "reserved"
+                raise ValueError(
+                    f"usd_per_node_hour ({self.usd_per_node_hour:g}) is not the {expected:g} that follow from {what}: leave it out"
+                )
+        elif math.isnan(self.usd_per_node_hour):
+            raise ValueError("says not what an hour costs: give usd_per_node_hour, or purchase_usd with owned, or reserved")
+        elif self.share_in_use is not None:
+            raise ValueError("share_in_use is of nodes that are paid for whether they work or not: it needs owned or reserved")
+        self._check_billing()
+        return self
+
+    def _check_billing(self) -> None:
+        """Raise ValueError where a machine that is paid for as a whole has terms of one that is rented by the hour."""
+        if self.purchase_usd is None and self.reserved is None:
+            return
+        rented = ("preemption", "billing_minimum_s", "billing_step_s", "startup_s")
+        if given := [name for name in rented if getattr(self, name)]:
+            what = "bought" if self.reserved is None else "reserved"
+            raise ValueError(f"{given[0].removesuffix('_s')} is of nodes that are rented by the hour, and this one is {what}: leave it out")
+
+    # -- what is paid for a node -------------------------------------------------------------
+
+    @property
+    def is_worked_out(self) -> bool:
+        """Whether the price of an hour follows from others."""
+        return self.owned is not None or self.reserved is not None
+
+    @property
+    def called(self) -> str:
+        """Its name, or which kind it is."""
+        kinds = {"bought": self.purchase_usd is not None, "reserved": self.reserved is not None, "spot": self.preemption is not None}
+        return self.name or next((kind for kind, its in kinds.items() if its), "rented")
+
+    @property
+    def capital_usd(self) -> float:
+        """US dollars that are paid for a node at the beginning, whatever it then does."""
+        return self.reserved.upfront_usd if self.reserved is not None else self.purchase_usd or 0.0
+
+    @property
+    def committed_usd(self) -> float | None:
+        """US dollars that a node takes in any case: its purchase, or all of its term; None where it can be given back at any time."""
+        if self.reserved is not None:
+            return self.reserved.upfront_usd + self.reserved.usd_per_hour * self.reserved.years * HOURS_PER_YEAR
+        return self.purchase_usd
+
+    @property
+    def years(self) -> float | None:
+        """For which the capital is paid; None where there is none, or that is not said."""
+        its = self.owned or self.reserved
+        return None if its is None else its.years
+
+    @property
+    def standing_usd_per_hour(self) -> float:
+        """US dollars for every hour, whether the node works or not."""
+        if self.reserved is not None:
+            return self.reserved.usd_per_hour
+        if self.owned is None or self.purchase_usd is None:
+            return 0.0
+        return self.owned.hosting_usd_per_month / HOURS_PER_MONTH + self.owned.overhead_per_year * self.purchase_usd / HOURS_PER_YEAR
+
+    @property
+    def running_usd_per_hour(self) -> float:
+        """US dollars for an hour in which the node works: electricity, or the rent; 0 where a purchase says nothing of it."""
+        if self.owned is not None:
+            return self.owned.electricity_usd_per_hour
+        return 0.0 if self.reserved is not None or self.purchase_usd is not None else self.usd_per_node_hour
+
+    @property
+    def running_usd_per_hour_in_use(self) -> float | None:
+        """US dollars for an hour in use without the share of the capital; None where a purchase does not say which part that is."""
+        if self.purchase_usd is not None and self.owned is None:
+            return None
+        return self.standing_usd_per_hour / (self.share_in_use or 1.0) + self.running_usd_per_hour
+
+    # -- what is billed ----------------------------------------------------------------------
+
+    @property
+    def bills_exactly(self) -> bool:
+        """Whether the time of a training is what is billed."""
+        return not (self.billing_minimum_s or self.billing_step_s or self.startup_s)
+
+    def billed_s(self, time_s: float, startup_s: float = 0.0) -> float:
+        """Seconds that are billed of a node that trains for so long: start-up, whole steps, and no less than the minimum.
+
+        Parameters
+        ----------
+        time_s
+            From when the job begins until the node is given back.
+        startup_s
+            Of it, until the first step, which is billed once.
+        """
+        if self.bills_exactly:
+            return time_s
+        whole_s = time_s + max(self.startup_s - startup_s, 0.0)
+        if self.billing_step_s:
+            whole_s = math.ceil(whole_s / self.billing_step_s * (1 - _ROUNDING)) * self.billing_step_s
+        return float(max(whole_s, self.billing_minimum_s))
+
+    # -- in words ----------------------------------------------------------------------------
+
+    @property
+    def worked_out_in_words(self) -> str:
+        """Of what the price of an hour was worked out, what was assumed included; empty where it was given."""
+        if self.reserved is not None:
+            its = self.reserved
+            paid = [f"{its.upfront_usd:,.10g} USD at the beginning"] if its.upfront_usd else []
+            paid += [f"{its.usd_per_hour:,.10g} USD for each hour"] if its.usd_per_hour or not paid else []
+            return ", ".join([f"reserved for {its.years:g} year{'' if its.years == 1 else 's'}", *paid, self._use_in_words])
+        owned = self.owned
+        if owned is None or self.purchase_usd is None:
+            return ""
+        terms = [f"bought for {self.purchase_usd:,.10g} USD over {owned.years:g} years", self._use_in_words]
+        if owned.residual_usd:
+            terms.insert(1, f"then worth {owned.residual_usd:,.10g} USD")
+        if owned.power_w is None:
+            terms.append("electricity not counted")
+        else:
+            drawn = f"{owned.power_w / 1000.0:g} kW{'' if owned.pue == 1.0 else f' x PUE {owned.pue:g}'}"
+            terms.append(f"{drawn} at {owned.electricity_usd_per_kwh:g} USD/kWh{' (assumed)' if owned.usd_per_kwh is None else ''}")
+        terms += [f"hosting {owned.hosting_usd_per_month:,.10g} USD a month"] if owned.hosting_usd_per_month else []
+        terms += [f"staff and maintenance {owned.overhead_per_year:.4g} of the purchase a year"] if owned.overhead_per_year else []
+        return ", ".join(terms)
+
+    @property
+    def _use_in_words(self) -> str:
+        share = self.share_in_use
+        if share is not None and share < 1:
+            return f"in use {share:.4g} of all hours"
+        return f"in use at all hours{'' if share else ' (assumed)'}"
+
+    @property
+    def formula(self) -> str:
+        """How the price of an hour was worked out, as sums that a reader can do again; empty where it was given."""
+        share = self.share_in_use or 1.0
+        if self.reserved is not None:
+            its = self.reserved
+            hourly = f"{its.usd_per_hour:,.10g} USD / {share:g}"
+            upfront = f"{its.upfront_usd:,.10g} USD / ({its.years:g} years x {HOURS_PER_YEAR:,.0f} h x {share:g})"
+            return f"{upfront} + {hourly}" if its.upfront_usd else hourly
+        owned = self.owned
+        if owned is None or self.purchase_usd is None:
+            return ""
+        left = f"{self.purchase_usd:,.10g} USD"
+        left = f"({left} - {owned.residual_usd:,.10g} USD)" if owned.residual_usd else left
+        parts = [f"{left} / ({owned.years:g} years x {HOURS_PER_YEAR:,.0f} h x {share:g})"]
+        if owned.power_w is not None:
+            cooled = "" if owned.pue == 1.0 else f" x {owned.pue:g}"
+            parts.append(f"{owned.power_w / 1000.0:g} kW{cooled} x {owned.electricity_usd_per_kwh:g} USD/kWh")
+        if owned.hosting_usd_per_month:
+            parts.append(f"{owned.hosting_usd_per_month:,.10g} USD x 12 / ({HOURS_PER_YEAR:,.0f} h x {share:g})")
+        if owned.overhead_per_year:
+            parts.append(f"{owned.overhead_per_year:.4g} x {self.purchase_usd:,.10g} USD / ({HOURS_PER_YEAR:,.0f} h x {share:g})")
+        return " + ".join(parts)
+
+    @property
+    def said(self) -> str:
+        """Terms, source and date in words."""
+        worked_out = "" if self.terms else self.worked_out_in_words
+        return "; ".join(text for text in (self.terms, worked_out, self._billing_in_words, self.origin) if text)
+
+    @property
+    def _billing_in_words(self) -> str:
+        taken = self.preemption.mtbf_s if self.preemption is not None else None
+        texts = ["taken away as its trace says"] if self.preemption is not None and taken is None else []
+        texts += [f"a node is taken away after {format_seconds(taken)} in the mean"] if taken is not None else []
+        texts += [f"billed for {format_seconds(self.billing_minimum_s)} at least"] if self.billing_minimum_s else []
+        texts += [f"billed in steps of {format_seconds(self.billing_step_s)}"] if self.billing_step_s else []
+        texts += [f"billed {format_seconds(self.startup_s)} before the first step"] if self.startup_s else []
+        return ", ".join(texts)
+
+
+class Upgrade(_Dated):
+    """``[[cluster.upgrades]]``: what better parts of each node cost, and what they change; a plan says what they gain and when they pay."""
+
+    name: str = Field(min_length=1, max_length=60, description="what it is, such as: 100 Gbit/s NIC")
+    usd_per_node: Annotated[Moderate, Field(gt=0)] = Field(description="US dollars for one node, once, everything included")
+    changes: dict[str, Any] = Field(
+        default_factory=dict,
+        max_length=20,
+        description='dotted keys of the cluster with their new values, such as {"inter_node.bandwidth" = "100 Gbit/s"}; left out: none',
+    )
+    device_speed: Annotated[Moderate, Field(gt=0, le=1e6)] = Field(
+        default=1.0, description="speed of the devices, relative to those that the cluster has"
+    )
+
+    @model_validator(mode="after")
+    def _changes_something(self) -> Upgrade:
+        if not self.changes and self.device_speed == 1.0:
+            raise ValueError('changes nothing: give changes, such as {"inter_node.bandwidth" = "100 Gbit/s"}, or device_speed')
+        return self
