@@ -23,6 +23,7 @@ from paceline.sentences import (
 )
 from simulator.base.text import (
     counted,
+    estimated,
     format_bytes,
     format_hourly,
     format_number,
@@ -131,41 +132,35 @@ _MOST_SAID = 3
 
 
 def _figures(candidate: Candidate, goal: Goal) -> str:
-    """Throughput, time and cost of a candidate: cost is the price of an hour times the time, to the digits that are shown."""
-    rate, total = candidate.result.throughput_samples_per_s, goal.samples
-    does = f"It trains {written(rate.mean, 'any')} samples/s (90% of runs: {format_throughput(rate.low)} to {format_throughput(rate.high)})"
+    """Throughput, time and cost of a candidate, each with its interval and the digits that this leaves."""
+    rate, time_s, cost = candidate.result.throughput_samples_per_s, candidate.time_s, candidate.cost_usd
+    does = f"It trains {estimated(rate.mean, rate.low, rate.high, 'throughput', 'samples/s')}"
     takes, costs = "", ""
-    if candidate.time_s is not None and job_of(candidate.result, goal) is not None:
-        takes = f". The whole job takes {format_seconds(candidate.time_s.mean, _EXACT)} on average"
-    elif candidate.time_s is not None and total is not None:
-        at_mean = _at_mean(candidate.time_s.mean, total / rate.mean)
-        takes = f". The training takes {format_seconds(candidate.time_s.mean, _EXACT)} on average{at_mean}"
+    if time_s is not None:
+        what = "whole job" if job_of(candidate.result, goal) is not None else "training"
+        takes = f". The {what} takes {estimated(time_s.mean, time_s.low, time_s.high, 'seconds')}"
     if candidate.usd_per_hour is not None:
-        hourly = f"{format_hourly(candidate.usd_per_hour)} an hour"
-        cost = candidate.cost_usd
+        sum_ = "" if cost is None else f"{estimated(cost.mean, cost.low, cost.high, 'usd')}, for "
         said = f" ({text})" if (text := purchase_in_words(candidate)) else ""
-        costs = f" and costs {hourly if cost is None else _product(candidate, cost.mean)}{said}"
+        costs = f" and costs {sum_}{_hourly(candidate)}{said}"
     stale = staleness_in_words(candidate.result)
     return f"{does}{takes}{costs}.{f' It has {stale}.' if stale else ''}"
 
 
-def _product(candidate: Candidate, cost_usd: float) -> str:
-    """Nodes, price and time, and what they make together: a line that a reader can multiply."""
-    assert candidate.time_s is not None
+def _hourly(candidate: Candidate) -> str:
+    """Nodes and what an hour of each costs, and what of the time is not paid for so."""
     parts = [
-        f"{nodes:,} node{'s' if nodes > 1 else ''} x {format_hourly(price.usd_per_node_hour)} an hour"
+        f"{counted(nodes, 'node')} at {format_hourly(price.usd_per_node_hour)} an hour"
         for nodes, price in paid_for(candidate.result.scenario)
         if price is not None
     ]
-    each = f"({' + '.join(parts)})" if len(parts) > 1 else parts[0]
-    whole = f"{each} x {format_number(candidate.time_s.mean / _HOUR_S, _EXACT)} h"
+    text = listed(parts)
     if not bills_exactly(candidate.result.scenario):
-        whole += ", billed with start-up, minimum and steps,"
+        text += ", billed with start-up, minimum and steps"
     job = candidate.result.job
-    if job is None or job.away_node_s == 0.0:
-        return f"{whole} = {format_usd(cost_usd)}"
-    away = f"{format_number(job.away_node_s / _HOUR_S, _EXACT)} h for which single nodes were taken away"
-    return f"{whole}, less {away}, = {format_usd(cost_usd)}"
+    if job is not None and job.away_node_s:
+        text += f", less {format_seconds(job.away_node_s)} for which single nodes were taken away"
+    return text
 
 
 def _layout(candidate: Candidate) -> str:
@@ -234,12 +229,6 @@ def _taken_whole(plan: Plan) -> str:
 
 _EXACT = 5
 """Significant digits of figures that a reader may multiply."""
-
-
-def _at_mean(mean_s: float, at_mean_s: float) -> str:
-    """The time at the mean throughput, where a calculator finds another than the mean: slow runs add more than fast ones save."""
-    shown, other = format_seconds(mean_s, _EXACT), format_seconds(at_mean_s, _EXACT)
-    return "" if shown == other else f" ({other} at the mean throughput)"
 
 
 def _answer(plan: Plan, chosen: Point) -> str:

@@ -341,25 +341,23 @@ def counted(count: int, thing: str) -> str:
 
 
 def by_width(mean: float, low: float, high: float, kind: Kind) -> tuple[str, str, str]:
-    """A mean and the ends of its interval with no more digits than the interval is wide: the last one is a twentieth of it at most.
+    """A mean and the ends of its interval with no more digits than the interval is wide: the last is worth a tenth of it at most.
 
     >>> by_width(40624.0, 24175.0, 65941.0, "throughput"), by_width(100.21, 99.83, 100.6, "number")
-    (('41,000', '24,000', '66,000'), ('100.2', '99.8', '100.6'))
+    (('41,000', '24,000', '66,000'), ('100.21', '99.83', '100.60'))
     """
-    width, largest = high - low, max(abs(low), abs(mean), abs(high))
-    if not width > 0 or not math.isfinite(width):
+    width = high - low
+    if not 0 < width < math.inf:
         return written(mean, kind), written(low, kind), written(high, kind)
-    digits = min(max(math.ceil(math.log10(_TWENTIETH * largest / width)), _FEWEST_DIGITS), _MOST_DIGITS)
-    format_ = replace(FORMATS[kind], digits=digits, whole=False, least_places=0)
-    # as many digits as the largest has, so that the last one stands at the same place where they are written in the same unit
-    texts = []
-    for value in (mean, low, high):
-        fewer = max(math.floor(math.log10(largest)) - math.floor(math.log10(abs(value))), 0) if value else 0
-        texts.append(replace(format_, digits=max(digits - fewer, _FEWEST_DIGITS)).write(value))
-    return texts[0], texts[1], texts[2]
+    last = math.floor(math.log10(width / 10) + 1e-9)  # rounding must not cost a digit
+
+    def text(value: float) -> str:
+        digits = math.floor(math.log10(abs(value))) - last + 1 if value else 1
+        return replace(FORMATS[kind], digits=min(max(digits, _FEWEST_DIGITS), _MOST_DIGITS), whole=False, least_places=0).write(value)
+
+    return text(mean), text(low), text(high)
 
 
-_TWENTIETH = 20.0
 _FEWEST_DIGITS, _MOST_DIGITS = 2, 6
 
 

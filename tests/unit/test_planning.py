@@ -18,7 +18,7 @@ from paceline.planning.tables import plan_tables
 from paceline.sentences import servers_note, workers_note
 from simulator import simulate
 from simulator.base.errors import InputError, ResultsError, ScenarioError
-from simulator.base.text import format_number
+from simulator.base.text import written
 from simulator.results.cost import cost_of_samples, usd_per_hour
 from simulator.results.results import Result
 from tests.support.closed_forms import ring_all_reduce_s
@@ -482,7 +482,7 @@ def test_an_asynchronous_answer_says_how_stale_it_is_and_what_the_best_without_i
     assert answer.chosen.name.startswith("async PS")
     assert stale.max > 0
     assert f"updates old on average (p95 {stale.p95})" in answer.sentences[0]
-    assert f"{format_number(stale.mean)} updates old" in answer.sentences[0]
+    assert f"{written(stale.mean, 'updates')} updates old" in answer.sentences[0]
     assert answer.why.endswith(" Its gradients are stale, so that it may need more samples; the next does not.")
     ssp = planned(
         space_of(table(ASYNC, workload=load), strategies=["async-ps", "ssp", "sync-ps"], workers=[8]),
@@ -494,7 +494,7 @@ def test_an_asynchronous_answer_says_how_stale_it_is_and_what_the_best_without_i
     )
     grid = plan_tables(answer)[-1]
     place = [column.title for column in grid.columns].index("Staleness (updates)")
-    assert [row[place] for row in grid.rows] == [f"{format_number(stale.mean)}, p95 {format_number(stale.p95)}", None]
+    assert [row[place] for row in grid.rows] == [f"{written(stale.mean, 'updates')}, p95 {stale.p95:,}", None]
     alone = planned(space_of(table(ASYNC, workload=load), workers=[8]), goal_of(target_throughput=5000.0))
     assert "nothing else simulated reaches the goal without that" in alone.why
     synchronous = planned(space_of(table(ASYNC, workload=load), strategies=["sync-ps"], workers=[8]), goal_of(target_throughput=5000.0))
