@@ -11,7 +11,18 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from paceline.comparing import of_more_devices
-from simulator.base.text import Kind, counted, format_bytes, format_count, format_hourly, format_share, format_usd, written
+from simulator.base.text import (
+    Kind,
+    counted,
+    format_bytes,
+    format_count,
+    format_hourly,
+    format_interval,
+    format_share,
+    format_usd,
+    listed,
+    written,
+)
 from simulator.memory import PARTS, Memory, samples_in_words
 from simulator.results.cost import placement_of, usd_per_hour, usd_per_million_samples
 from simulator.results.intervals import paired_ratio
@@ -34,6 +45,7 @@ __all__ = [
     "goal_in_words",
     "helpfulness",
     "limit_in_words",
+    "measure_next_in_words",
     "memory_in_words",
     "nodes_beyond",
     "paired_in_words",
@@ -108,6 +120,24 @@ def variance_in_words(result: Result) -> str:
     held = applied.coverage_in_words if applied is not None else "what the model itself is off by is not in it"
     parts = f"{model} is what the model itself is off by, {fits} what the fits leave open, {chance} run-to-run variation"
     return f"of its variance {parts}; {held}"
+
+
+def measure_next_in_words(result: Result) -> str:
+    """The command that would narrow the interval most, and the one that is expected then; empty where none would by much."""
+    one = next((its for its in result.measure_next if its.left <= _WORTH_MEASURING), None)
+    if one is None:
+        return ""
+    now, then = result.throughput_samples_per_s, one.throughput_samples_per_s
+    expected = "could at best become" if one.at_best else "should become"
+    ends, before = (format_interval(its.low, its.high, "throughput") for its in (then, now))
+    return (
+        f"{one.command} (for {listed(one.narrows)}): the 90% interval {expected} {ends} samples/s, {format_share(one.left)} as wide as "
+        f"{before}"
+    )
+
+
+_WORTH_MEASURING = 0.9
+"""What leaves more of the width is not worth a sentence."""
 
 
 def doubled_in_words(count: int) -> str:

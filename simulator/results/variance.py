@@ -112,8 +112,17 @@ def _degree(count: int) -> int:
 
 
 class _Term(NamedTuple):
-    """A standardised polynomial of one quantity, or a product of two: whose it is, and 1 for the first degree, 2 for a higher one, `_PRODUCT` for a
-    product."""
+    """A standardised polynomial of one quantity, or a product of two.
+
+    Attributes
+    ----------
+    column
+        Its values.
+    of
+        The quantities that it is of.
+    kind
+        1: of the first degree, 2: of a higher one, 3: a product.
+    """
 
     column: Array
     of: frozenset[str]
