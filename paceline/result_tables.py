@@ -17,6 +17,7 @@ from simulator.spec.figures import Checkpointing, Epoch, JobOutcome, JobParts, S
 __all__ = [
     "EPOCH_COLUMNS",
     "EXCHANGE_COLUMNS",
+    "MEASUREMENT_COLUMNS",
     "PART_COLUMNS",
     "PART_LABELS",
     "STAGE_COLUMNS",
@@ -30,6 +31,7 @@ __all__ = [
     "job_in_words",
     "jobs_table",
     "length_in_words",
+    "measurement_rows",
     "measurements_table",
     "overhead_share",
     "part_rows",
@@ -277,27 +279,24 @@ def _known(share: Share) -> str | None:
     return text if share.told else f"{text}: cannot be told"
 
 
+MEASUREMENT_COLUMNS = (
+    Column("command", "text", "Command"),
+    Column("low", "throughput", "Low then"),
+    Column("high", "throughput", "High then", "ends of the interval that is expected afterwards, samples/s"),
+    Column("left", "share", "Width left", "share of the interval's width that is left, in logarithms"),
+    Column("best_case", "text", "Best case", "whether nothing tells what such a measurement leaves open"),
+    Column("narrows", "text", "Narrows"),
+    Column("rests_on", "text", "Rests on"),
+)
+
+
+def measurement_rows(result: Result) -> Iterator[tuple[Cell, ...]]:
+    """A row for each command that would narrow the interval, in the order of :data:`MEASUREMENT_COLUMNS`."""
+    for its in result.measure_next:
+        then = its.throughput_samples_per_s
+        yield its.command, then.low, then.high, its.left, "yes" if its.at_best else None, ", ".join(its.narrows), its.rests_on
+
+
 def measurements_table(result: Result) -> Table:
-    """Commands that would narrow the interval, with the one that is expected afterwards; no rows where none would."""
-    columns = (
-        Column("command", "text", "Command"),
-        Column("low", "throughput", "Low then"),
-        Column("high", "throughput", "High then", "ends of the interval that is expected afterwards, samples/s"),
-        Column("left", "share", "Width left", "share of the interval's width that is left, in logarithms"),
-        Column("best_case", "text", "Best case", "whether nothing tells what such a measurement leaves open"),
-        Column("narrows", "text", "Narrows"),
-        Column("rests_on", "text", "Rests on"),
-    )
-    rows = tuple(
-        (
-            its.command,
-            its.throughput_samples_per_s.low,
-            its.throughput_samples_per_s.high,
-            its.left,
-            "yes" if its.at_best else None,
-            ", ".join(its.narrows),
-            its.rests_on,
-        )
-        for its in result.measure_next
-    )
-    return Table("What would narrow it", columns, rows, "measurements")
+    """What would narrow the interval, each with the one that is expected afterwards; no rows where nothing would."""
+    return Table("What would narrow it", MEASUREMENT_COLUMNS, tuple(measurement_rows(result)), "measurements")

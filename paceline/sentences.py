@@ -18,6 +18,8 @@ from simulator.base.text import (
     format_count,
     format_hourly,
     format_interval,
+    format_number,
+    format_seconds,
     format_share,
     format_usd,
     listed,
@@ -31,7 +33,7 @@ from simulator.spec.discrepancy import between
 from simulator.spec.figures import Estimate, Limit
 
 if TYPE_CHECKING:
-    from paceline.planning.answer import Candidate, Improvement, JobCount, Plan, ServerCount, WorkerCount
+    from paceline.planning.answer import Candidate, Decision, Improvement, JobCount, Plan, ServerCount, WorkerCount
     from paceline.planning.goal import Goal
     from simulator.scenario import Scenario
 
@@ -39,6 +41,7 @@ __all__ = [
     "LARGER_BATCH",
     "NOT_CERTAIN",
     "beyond_in_brackets",
+    "chance_in_words",
     "change_in_words",
     "cost_in_words",
     "doubled_in_words",
@@ -49,7 +52,9 @@ __all__ = [
     "memory_in_words",
     "nodes_beyond",
     "paired_in_words",
+    "regret_in_words",
     "servers_note",
+    "stake_in_words",
     "staleness_in_words",
     "time_note",
     "variance_in_words",
@@ -131,8 +136,8 @@ def measure_next_in_words(result: Result) -> str:
     expected = "could at best become" if one.at_best else "should become"
     ends, before = (format_interval(its.low, its.high, "throughput") for its in (then, now))
     return (
-        f"{one.command} (for {listed(one.narrows)}): the 90% interval {expected} {ends} samples/s, {format_share(one.left)} as wide as "
-        f"{before}"
+        f"with `{one.command}` the 90% interval {expected} {ends} samples/s, {format_share(one.left)} as wide as {before}; it narrows "
+        f"{listed(one.narrows)}"
     )
 
 
@@ -210,6 +215,40 @@ def paired_in_words(candidate: Candidate) -> str:
     """In how many paired runs the answer is better; nothing where that is no matter of chance."""
     paired = candidate.paired
     return "" if paired is None else f"the answer is {paired.by} in {paired.wins} of {paired.runs} paired runs"
+
+
+def chance_in_words(decision: Decision) -> str:
+    """How probably it is the best; at either end of what its runs can show, that it may be beyond it."""
+    least = 1.0 / (decision.runs + 1)
+    bound = "at least " if decision.best >= 1.0 - least - _ROUNDING else "at most " if decision.best <= least + _ROUNDING else ""
+    return f"{bound}{format_number(decision.best, 2)}"
+
+
+_ROUNDING = 1e-9
+
+
+def regret_in_words(decision: Decision) -> str:
+    """What choosing it is expected to cost, in its unit."""
+    if decision.unit == "usd":
+        return format_usd(decision.regret)
+    return format_seconds(decision.regret) if decision.unit == "s" else f"{written(decision.regret, 'throughput')} samples/s"
+
+
+def stake_in_words(decision: Decision | None) -> str:
+    """How probably the answer is the best of those compared, and what choosing it costs where it is not; empty where chance has no say."""
+    if decision is None:
+        return ""
+    best = chance_in_words(decision)
+    shown = f", the most that {decision.runs} runs can show" if best.startswith("at least") else ""
+    text = f"Of the {decision.among} compared it is the best with a probability of {best}{shown}."
+    if decision.regret_where_not_best is None:
+        return text
+    what = {"usd": "costs", "s": "takes", "samples/s": "does"}[decision.unit]
+    more = "less" if decision.unit == "samples/s" else "more"
+    return (
+        f"{text} Where it is not, it {what} {format_share(decision.regret_where_not_best)} {more} than the best on average: an expected "
+        f"regret of {regret_in_words(decision)} ({format_share(decision.regret_share)}) in all."
+    )
 
 
 LARGER_BATCH = "2x batch"

@@ -9,9 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from paceline.cli.showing_results import show_measurements
 from paceline.comparing import has_effect
 from paceline.planning.answer import Candidate, Plan, Refused, refused_once
 from paceline.planning.tables import candidates_in_rows, plan_tables
+from paceline.result_tables import width_table
 from paceline.sentences import NOT_CERTAIN, paired_in_words, servers_note, staleness_in_words, time_note, work_note, workers_note
 from simulator.base.text import listed
 from simulator.results.left_out import left_out_in_words
@@ -39,6 +41,8 @@ _FIGURES = {
     "usd_per_hour": "per hour",
     "cost_usd": "cost",
     "confidence": "conf.",
+    "best": "best",
+    "regret_share": "regret",
 }
 """Columns of configurations for which a terminal of 80 characters has room, and what it calls them."""
 _WAYS = {
@@ -149,6 +153,9 @@ def _details(console: Console, plan: Plan) -> None:
         more = f" (the first {_FRONT} of {len(plan.pareto)})" if len(plan.pareto) > _FRONT else ""
         _candidates(console, plan, f"Pareto front of those simulated, {what}{more}", plan.pareto[:_FRONT], compared=False)
     _improvements(console, plan, tables.get("plan-improvements"))
+    console.print(width_table(plan.chosen.result).to_rich())
+    show_measurements(console, plan.chosen.result)
+    console.print()
     for text in filter(None, (workers_note(plan), servers_note(plan), work_note(plan))):
         console.print(Text(text))
     for thing in plan.left_out:

@@ -37,6 +37,7 @@ __all__ = [
     "PLAN",
     "Candidate",
     "ClusterAnswer",
+    "Decision",
     "Improvement",
     "JobCount",
     "Paired",
@@ -75,6 +76,18 @@ class Paired(Spec):
     by: Literal["cheaper", "faster"]
 
 
+class Decision(Spec):
+    """What is at stake with one of the answer and its runners-up, by what is preferred, whether or not each then reaches the goal."""
+
+    best: float = Field(description="probability that it is the best of them; no nearer to 0 or 1 than the runs can show")
+    runs: int = Field(description="runs that this rests on")
+    among: int = Field(description="how many are compared")
+    regret: float = Field(description="what choosing it is expected to cost more than the best, or to do less, in the unit")
+    unit: Literal["usd", "s", "samples/s"] = Field(description="of the regret: cost or time of the training, or throughput")
+    regret_share: float = Field(description="the same as a share of what the best costs, takes or does")
+    regret_where_not_best: float | None = Field(default=None, description="that share in the mean over cases in which another is the best")
+
+
 class Candidate(Short, Spec):
     """One configuration that was simulated, and how it stands to the goal."""
 
@@ -98,6 +111,9 @@ class Candidate(Short, Spec):
     paired: Paired | None = Field(
         default=None,
         description="how often the answer is better; null where that is no matter of chance, and where nothing reaches the goal",
+    )
+    decision: Decision | None = Field(
+        default=None, description="of the answer and its runners-up; null where that is no matter of chance, and of all others"
     )
 
     def named(self, *, cluster: bool = True, workers: bool = True, scaling: bool = True) -> str:
@@ -142,6 +158,8 @@ class Candidate(Short, Spec):
             "meets": self.meets,
             "confidence": self.confidence,
             "answer_better_in": self.paired.wins if self.paired else None,
+            "best": self.decision.best if self.decision else None,
+            "regret_share": self.decision.regret_share if self.decision else None,
             "time_s": time_s.mean if time_s else None,
             "time_low_s": time_s.low if time_s else None,
             "time_high_s": time_s.high if time_s else None,

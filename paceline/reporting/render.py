@@ -39,12 +39,23 @@ from paceline.reporting.figures import (
 from paceline.reporting.job_figures import job_timeline_figure, strips_of
 from paceline.reporting.learning_figures import curves_figure, target_figure
 from paceline.reporting.tables import brief_table, calibration_table, curve_errors_table, measured_table, sensitivity_table, timeline_table
-from paceline.result_tables import PART_LABELS, epochs_table, exchanges_table, job_in_words, length_in_words, parts_table, stages_table
+from paceline.result_tables import (
+    PART_LABELS,
+    epochs_table,
+    exchanges_table,
+    job_in_words,
+    length_in_words,
+    measurements_table,
+    parts_table,
+    stages_table,
+    width_table,
+)
 from paceline.sentences import (
     NOT_CERTAIN,
     goal_in_words,
     helpfulness,
     limit_in_words,
+    measure_next_in_words,
     memory_in_words,
     servers_note,
     time_note,
@@ -237,6 +248,11 @@ def render(report: Content) -> str:
             left_out=left_out(report.answer.result.scenario),
             limit=limit_in_words(report.answer.result),
             variance=variance_in_words(report.answer.result),
+            width=width_table(report.answer.result),
+            measurements=measurements_table(report.answer.result)
+            .only("command", "low", "high", "left", "best_case")
+            .without_empty_columns(),
+            measure_next=measure_next_in_words(report.answer.result),
             gains=sorted(
                 (change for change in report.sensitivity if change.seen), key=lambda change: -helpfulness(change.name, change.gain or 0.0)
             ),

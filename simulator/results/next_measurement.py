@@ -20,7 +20,7 @@ from pydantic import Field
 from simulator.base.catalog import own_file
 from simulator.base.files import read_toml
 from simulator.base.spec import Spec
-from simulator.base.text import counted
+from simulator.base.text import counted, format_share, listed
 from simulator.base.validation_errors import validated
 from simulator.resolve.drawing import COMPUTE, HOSTS, JITTER, LINK, OF_CONSTANTS
 from simulator.resolve.practice import is_carried
@@ -278,9 +278,9 @@ def _from_fits(names: Sequence[str], spreads: Mapping[str, float]) -> dict[str, 
 
 def _fits(names: Sequence[str]) -> str:
     """What such measurements left open."""
-    texts = [f"{name} to within {_measured()[name].sd:.2g}" for name in names]
-    fits = sorted({_measured()[name].fits for name in names})
-    return f"measurements knew {' and '.join(texts)} (standard deviation of the logarithm, median of {' and '.join(map(str, fits))} fits)"
+    texts = [f"{name} to {format_share(_measured()[name].sd)}" for name in names]
+    fits = dict.fromkeys(_measured()[name].fits for name in names)
+    return f"such measurements knew {listed(texts)} (a standard deviation; median of {listed([str(count) for count in fits])} fits)"
 
 
 def _name(name: str) -> str:
