@@ -17,7 +17,7 @@ from simulator.base.rng import Streams
 from simulator.results.results import Result
 from simulator.spec.discrepancy import Z_90, Part
 
-__all__ = ["Stake", "drawn_rates", "stakes"]
+__all__ = ["Stake", "drawn_rates", "fastest", "stakes"]
 
 Array = NDArray[np.float64]
 
@@ -114,6 +114,12 @@ def drawn_rates(results: Sequence[Result], rates: Sequence[Sequence[float]], ste
         share = np.asarray(shares)[runs]
         found[place] = np.asarray(own)[runs] / (1.0 - share + share * np.exp(longer))
     return found
+
+
+def fastest(results: Sequence[Result]) -> list[Stake]:
+    """What is at stake with each of several results, where throughput is preferred."""
+    rates = [its.throughput_of_each_replication for its in results]
+    return stakes(drawn_rates(results, rates, [[1.0] * len(own) for own in rates]), min(map(len, rates)), most=True)
 
 
 def _longer(part: Part, cause: Array) -> Array:

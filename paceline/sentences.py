@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from paceline.comparing import of_more_devices
+from paceline.deciding import fastest
 from simulator.base.text import (
     Kind,
     counted,
@@ -44,7 +45,9 @@ __all__ = [
     "chance_in_words",
     "change_in_words",
     "cost_in_words",
+    "decision_in_words",
     "doubled_in_words",
+    "fastest_in_words",
     "goal_in_words",
     "helpfulness",
     "limit_in_words",
@@ -217,14 +220,20 @@ def paired_in_words(candidate: Candidate) -> str:
     return "" if paired is None else f"the answer is {paired.by} in {paired.wins} of {paired.runs} paired runs"
 
 
-def chance_in_words(decision: Decision) -> str:
-    """How probably it is the best; at either end of what its runs can show, that it may be beyond it."""
-    least = 1.0 / (decision.runs + 1)
-    bound = "at least " if decision.best >= 1.0 - least - _ROUNDING else "at most " if decision.best <= least + _ROUNDING else ""
-    return f"{bound}{format_number(decision.best, 2)}"
+def chance_in_words(best: float, runs: int) -> str:
+    """A probability to be the best; at either end of what the runs can show, that it may be beyond it."""
+    least = 1.0 / (runs + 1)
+    bound = "at least " if best >= 1.0 - least - _ROUNDING else "at most " if best <= least + _ROUNDING else ""
+    return f"{bound}{format_number(best, 2)}"
 
 
 _ROUNDING = 1e-9
+
+
+def _shown_by(best: float, runs: int) -> str:
+    """The same in a sentence, with why it is no more certain."""
+    text = chance_in_words(best, runs)
+    return f"{text}, the most that {runs} runs can show" if text.startswith("at least") else text
 
 
 def regret_in_words(decision: Decision) -> str:
@@ -234,13 +243,20 @@ def regret_in_words(decision: Decision) -> str:
     return format_seconds(decision.regret) if decision.unit == "s" else f"{written(decision.regret, 'throughput')} samples/s"
 
 
+def decision_in_words(candidate: Candidate) -> str:
+    """How probably it is the best, and what choosing it is expected to cost; empty where chance has no say."""
+    its = candidate.decision
+    if its is None:
+        return ""
+    regret = f"{regret_in_words(its)} ({format_share(its.regret_share)})"
+    return f"the best with a probability of {chance_in_words(its.best, its.runs)}, expected regret {regret}"
+
+
 def stake_in_words(decision: Decision | None) -> str:
     """How probably the answer is the best of those compared, and what choosing it costs where it is not; empty where chance has no say."""
     if decision is None:
         return ""
-    best = chance_in_words(decision)
-    shown = f", the most that {decision.runs} runs can show" if best.startswith("at least") else ""
-    text = f"Of the {decision.among} compared it is the best with a probability of {best}{shown}."
+    text = f"Of the {decision.among} compared it is the best with a probability of {_shown_by(decision.best, decision.runs)}."
     if decision.regret_where_not_best is None:
         return text
     what = {"usd": "costs", "s": "takes", "samples/s": "does"}[decision.unit]
@@ -249,6 +265,28 @@ def stake_in_words(decision: Decision | None) -> str:
         f"{text} Where it is not, it {what} {format_share(decision.regret_where_not_best)} {more} than the best on average: an expected "
         f"regret of {regret_in_words(decision)} ({format_share(decision.regret_share)}) in all."
     )
+
+
+def fastest_in_words(results: Sequence[Result], best: int, name: str, where: str) -> str:
+    """How probably one result is the fastest of several, and what choosing it costs where it is not.
+
+    Parameters
+    ----------
+    results
+        Those that are compared.
+    best
+        The place of the one.
+    name, where
+        What it is called, and what they have in common, such as ``at 16 workers``.
+    """
+    runs = min(len(its.throughput_of_each_replication) for its in results)
+    if runs < _PAIR or len(results) < _PAIR:
+        return ""
+    its = fastest(results)[best]
+    text = f"Of {len(results)} {where}, {name} is the fastest with a probability of {_shown_by(its.best, runs)}"
+    if its.where_not_best is None:
+        return f"{text}."
+    return f"{text}; where it is not, it does {format_share(its.where_not_best)} less than the fastest on average."
 
 
 LARGER_BATCH = "2x batch"

@@ -14,7 +14,16 @@ from paceline.comparing import has_effect
 from paceline.planning.answer import Candidate, Plan, Refused, refused_once
 from paceline.planning.tables import candidates_in_rows, plan_tables
 from paceline.result_tables import width_table
-from paceline.sentences import NOT_CERTAIN, paired_in_words, servers_note, staleness_in_words, time_note, work_note, workers_note
+from paceline.sentences import (
+    NOT_CERTAIN,
+    decision_in_words,
+    paired_in_words,
+    servers_note,
+    staleness_in_words,
+    time_note,
+    work_note,
+    workers_note,
+)
 from simulator.base.text import listed
 from simulator.results.left_out import left_out_in_words
 
@@ -41,8 +50,6 @@ _FIGURES = {
     "usd_per_hour": "per hour",
     "cost_usd": "cost",
     "confidence": "conf.",
-    "best": "best",
-    "regret_share": "regret",
 }
 """Columns of configurations for which a terminal of 80 characters has room, and what it calls them."""
 _WAYS = {
@@ -203,7 +210,7 @@ def _candidates(console: Console, plan: Plan, title: str, candidates: Sequence[C
     _show(console, table, _FIGURES)
     said: dict[str, list[int]] = {}
     for rank, candidate in enumerate(candidates, 1):
-        beside = (paired_in_words(candidate), staleness_in_words(candidate.result)) if compared else ()
+        beside = (paired_in_words(candidate), decision_in_words(candidate), staleness_in_words(candidate.result)) if compared else ()
         for text in filter(None, (*_caveats(candidate), *beside)):
             said.setdefault(text, []).append(rank)
     for text, ranks in said.items():

@@ -21,7 +21,7 @@ from paceline.result_tables import (
     stages_table,
     width_table,
 )
-from paceline.sentences import cost_in_words, measure_next_in_words, memory_in_words, variance_in_words
+from paceline.sentences import cost_in_words, fastest_in_words, measure_next_in_words, memory_in_words, variance_in_words
 from simulator.base.text import (
     format_bytes,
     format_interval,
@@ -135,6 +135,8 @@ def _against(results: Sequence[Result], names: Sequence[str]) -> Iterator[str]:
         yield f"{text[:1].upper()}{text[1:]}."
     if len(others) > _MOST_COMPARED:
         yield f"{names[best]} is faster than {len(others) - _MOST_COMPARED} more on average."
+    if others:
+        yield fastest_in_words([results[index] for index in (best, *others)], 0, names[best], where)
 
 
 def _counted(results: Sequence[Result]) -> str:
@@ -261,7 +263,7 @@ def _answer(result: Result) -> Iterator[tuple[str, str]]:
     if (cost := cost_in_words(result)) is not None:
         yield "cost", cost
     if measure := measure_next_in_words(result):
-        yield "measure next", measure
+        yield "measure", measure
     for warning in result.warnings:
         yield "warning", f"{warning.text} ({warning.code})"
 

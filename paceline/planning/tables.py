@@ -229,7 +229,7 @@ def _candidates(name: str, title: str, candidates: Sequence[Candidate], plan: Pl
             each.confidence,
             ("yes" if each.meets else "no") + (" (the answer)" if each == plan.chosen else ""),
             f"{each.paired.by} in {each.paired.wins} of {each.paired.runs}" if each.paired is not None else None,
-            chance_in_words(each.decision) if each.decision is not None else None,
+            chance_in_words(each.decision.best, each.decision.runs) if each.decision is not None else None,
             regret_in_words(each.decision) if each.decision is not None else None,
             each.decision.regret_share if each.decision is not None else None,
             each.result.bottleneck.label,
