@@ -32,7 +32,7 @@ from simulator.spec.discrepancy import PRIOR_POINTS, Z_90, AppliedDiscrepancy, D
 from simulator.spec.figures import Contribution, Estimate, Measurement, Share
 from simulator.spec.workload import WorkloadRange
 
-__all__ = ["BANDWIDTH", "contributions_of", "measurements_of"]
+__all__ = ["BANDWIDTH", "Command", "commands_of", "contributions_of", "measurements_of", "spreads_of"]
 
 BANDWIDTH = "bandwidth of links"
 """Of what a measured link leaves open."""
@@ -118,8 +118,20 @@ Applying = Callable[[Resolved], AppliedDiscrepancy | None]
 """What the model is off by, were the scenario another one."""
 
 
-class _Command(NamedTuple):
-    """A command, what it leaves of each quantity's standard deviation, and the scenario that can be written with what it finds."""
+class Command(NamedTuple):
+    """A command that measures something of a scenario.
+
+    Attributes
+    ----------
+    line
+        The command line.
+    left
+        What it leaves of each quantity's standard deviation, as a share.
+    scenario
+        What is simulated with what it finds, but for draws: on links that are measured, say.
+    rests_on, at_best
+        As of a :class:`~simulator.spec.figures.Measurement`.
+    """
 
     line: str
     left: Mapping[str, float]
@@ -154,11 +166,13 @@ def measurements_of(
     """
     by_chance, found = prediction_interval(rates), []
     now = widened(by_chance, relative_error_of(applied(scenario)))
-    for command in _commands(scenario, {name: float(np.std(numbers[:, 0], ddof=1)) for name, numbers in quantities.items()}):
+    if not 0.0 < _width(now) < math.inf:
+        return ()
+    for command in commands_of(scenario, spreads_of(quantities)):
         known = {name: min(left, 1.0) for name, left in command.left.items() if name in quantities}
         left = 1.0 - math.fsum(decomposition.shares[name].first * (1.0 - its**2) for name, its in known.items())
         then = widened(_narrowed(by_chance, math.sqrt(max(left, 0.0))), relative_error_of(applied(command.scenario)))
-        if (share := _width(then) / _width(now) if _width(now) else 1.0) > _NOTHING:
+        if (share := _width(then) / _width(now)) > _NOTHING:
             continue
         narrows = [name for name, its in known.items() if its < 1.0 and decomposition.shares[name].first > 0.0]
         narrows += ["what the model is off by"] if command.scenario is not scenario else []
@@ -175,6 +189,11 @@ def measurements_of(
     return tuple(sorted(found, key=lambda its: (its.at_best, its.left)))
 
 
+def spreads_of(quantities: Mapping[str, NDArray[np.float64]]) -> dict[str, float]:
+    """Standard deviation of the logarithm of each quantity, by its first number."""
+    return {name: float(np.std(numbers[:, 0], ddof=1)) for name, numbers in quantities.items()}
+
+
 def _narrowed(estimate: Estimate, factor: float) -> Estimate:
     """The ends of an interval so many times as far from its mean, in logarithms; an end at 0 stays there."""
     mean = estimate.mean
@@ -186,15 +205,23 @@ def _width(estimate: Estimate) -> float:
     return math.log(estimate.high / estimate.low) if estimate.low else math.inf
 
 
-def _commands(scenario: Resolved, spreads: Mapping[str, float]) -> Iterator[_Command]:
-    """Every command of Paceline that measures something of this scenario."""
+def commands_of(scenario: Resolved, spreads: Mapping[str, float]) -> Iterator[Command]:
+    """Every command of Paceline that measures something of this scenario.
+
+    Parameters
+    ----------
+    scenario
+        What is simulated.
+    spreads
+        Standard deviation of the logarithm of each quantity that it draws.
+    """
     yield from _calibrate(scenario, spreads)
     yield from _calibrate_link(scenario, spreads)
     yield from _calibrate_server(scenario, spreads)
     yield from _refit(scenario)
 
 
-def _calibrate(scenario: Resolved, spreads: Mapping[str, float]) -> Iterator[_Command]:
+def _calibrate(scenario: Resolved, spreads: Mapping[str, float]) -> Iterator[Command]:
     """A step on one device: of what was never measured there, or once more with more processes."""
     load, batch = scenario.workload, scenario.batch
     options = f" --name {_name(load.name)} --batch {','.join(map(str, sorted({max(batch // 2, 1), batch, 2 * batch})))}"
@@ -205,14 +232,14 @@ def _calibrate(scenario: Resolved, spreads: Mapping[str, float]) -> Iterator[_Co
     if load.uncertainty is None or not (COMPUTE in spreads or JITTER in spreads):
         return
     if load.is_computed or load.moved is not None:
-        yield _Command(line, _from_fits((COMPUTE, JITTER), spreads), scenario, _fits((COMPUTE, JITTER)))
+        yield Command(line, _from_fits((COMPUTE, JITTER), spreads), scenario, _fits((COMPUTE, JITTER)))
     else:
         runs = int(load.provenance["runs"]) if load.provenance.get("runs", "").isdigit() else _RUNS
         text = f"standard errors fall with the root of the number of processes, of which it was measured in {runs}"
-        yield _Command(f"{line} --runs {_TIMES * runs}", dict.fromkeys((COMPUTE, JITTER), _TIMES**-0.5), scenario, text)
+        yield Command(f"{line} --runs {_TIMES * runs}", dict.fromkeys((COMPUTE, JITTER), _TIMES**-0.5), scenario, text)
 
 
-def _calibrate_link(scenario: Resolved, spreads: Mapping[str, float]) -> Iterator[_Command]:
+def _calibrate_link(scenario: Resolved, spreads: Mapping[str, float]) -> Iterator[Command]:
     """The link between nodes or, on one node, between its devices; the command measures what goes over gRPC or gloo, no RDMA."""
     cluster = scenario.cluster
     between = scenario.nodes_needed > 1
@@ -221,7 +248,7 @@ def _calibrate_link(scenario: Resolved, spreads: Mapping[str, float]) -> Iterato
     line = f"paceline calibrate-link{' --peer HOST:PORT' if between else ''} --name {_name(cluster.name)}"
     if cluster.basis == "measured":
         text = f"standard errors fall with the root of the number of rounds, taken to have been {_ROUNDS}"
-        yield _Command(f"{line} --rounds {_TIMES * _ROUNDS}", {LINK: _TIMES**-0.5}, scenario, text)
+        yield Command(f"{line} --rounds {_TIMES * _ROUNDS}", {LINK: _TIMES**-0.5}, scenario, text)
         return
     names = (_ETHERNET,) if between else _INSIDE
     left = {name: _measured()[BANDWIDTH].sd / spreads[name] for name in names if name in spreads}
@@ -229,7 +256,7 @@ def _calibrate_link(scenario: Resolved, spreads: Mapping[str, float]) -> Iterato
     text = _fits((BANDWIDTH,))
     if scenario.discrepancy is None and (regime := _regime_about(then)) is not None:
         text += f"; trainings over measured links were off by what {regime} show"
-    yield _Command(line, left, then, text)
+    yield Command(line, left, then, text)
 
 
 def _regime_about(scenario: Resolved) -> str | None:
@@ -238,15 +265,15 @@ def _regime_about(scenario: Resolved) -> str | None:
     return None if own is None or not own.about else own.about.partition(";")[0]
 
 
-def _calibrate_server(scenario: Resolved, spreads: Mapping[str, float]) -> Iterator[_Command]:
+def _calibrate_server(scenario: Resolved, spreads: Mapping[str, float]) -> Iterator[Command]:
     """What tensors and bytes cost hosts, where practice alone says so."""
     names = [name for name in HOSTS if name in spreads]
     if names and scenario.servers and is_carried(scenario):
         line = f"paceline calibrate-server --peer HOST:PORT --name {_name(scenario.cluster.name)} --cluster {_file(scenario.cluster.name)}"
-        yield _Command(line, _from_fits(names, spreads), scenario, _fits(names))
+        yield Command(line, _from_fits(names, spreads), scenario, _fits(names))
 
 
-def _refit(scenario: Resolved) -> Iterator[_Command]:
+def _refit(scenario: Resolved) -> Iterator[Command]:
     """Runs of one's own, at this number of workers: a refit fits compute, links and hosts, and scales what the model is off by."""
     own = discrepancy_of(scenario)
     if own is None or own.is_zero:
@@ -257,7 +284,7 @@ def _refit(scenario: Resolved) -> Iterator[_Command]:
     known = load.calibrated or WorkloadRange(batch=(batch, batch))
     known = known.model_copy(update={"workers": (known.workers[0], max(known.workers[1], float(scenario.ranks)))})
     then = scenario.model_copy(update={"discrepancy": scaled, "workload": load.model_copy(update={"calibrated": known})})
-    yield _Command(
+    yield Command(
         "paceline validate SCENARIO.toml --measured POINTS.csv --refit --out-scenario FILE.toml",
         dict.fromkeys((COMPUTE, LINK, _ETHERNET, _RDMA, *_INSIDE, *HOSTS), 0.0),
         then,
