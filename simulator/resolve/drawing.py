@@ -105,7 +105,7 @@ def _quantities(scenario: Resolved, streams: Streams, felt: tuple[str, ...]) -> 
         found[LINK] = [_logarithm(_value(cluster, name)) for name in cluster.uncertainty.parameters]
     if cluster.background is not None and cluster.background.drawn and not cluster.background.each_link:
         found[TRAFFIC] = [_logarithm(1.0 - cluster.background.at_beginning()[0])]
-    values = drawn_values(scenario.practice, streams) if felt else {}
+    values = drawn_values(scenario.practice, streams, felt)
     for name in felt:
         found.setdefault(OF_CONSTANTS[name], []).append(_logarithm(values[name]))
     return found
