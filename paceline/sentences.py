@@ -283,7 +283,7 @@ def fastest_in_words(results: Sequence[Result], best: int, name: str, where: str
     if runs < _PAIR or len(results) < _PAIR:
         return ""
     its = fastest(results)[best]
-    text = f"Of {len(results)} {where}, {name} is the fastest with a probability of {_shown_by(its.best, runs)}"
+    text = f"Of the {len(results)} {where}, {name} is the fastest with a probability of {_shown_by(its.best, runs)}"
     if its.where_not_best is None:
         return f"{text}."
     return f"{text}; where it is not, it does {format_share(its.where_not_best)} less than the fastest on average."

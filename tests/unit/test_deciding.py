@@ -7,7 +7,10 @@ import math
 import numpy as np
 import pytest
 
+import paceline
 from paceline.deciding import drawn_rates, fastest, stakes
+from paceline.planning import Plan
+from paceline.planning.tables import plan_tables
 from simulator import simulate
 from simulator.results.results import Result
 
@@ -89,3 +92,24 @@ def test_of_a_job_the_model_is_off_by_its_steps_alone(results) -> None:
     assert sorted({*none[0]}) == pytest.approx(sorted(rates[0]))
     sd = ours.discrepancy.relative_error.sd
     assert np.log(whole[0]).std() == pytest.approx(math.hypot(np.log(none[0]).std(), sd), rel=0.05)
+
+
+def test_a_plan_says_what_is_at_stake_where_chance_has_a_say() -> None:
+    asked = {"samples": 1e7, "deadline": "12 h", "clusters": ["ethernet-10g", "ethernet-25g"], "workers": "2,4", "jobs": 1}
+    short = {"run.steps": 10, "run.warmup_steps": 2}
+    prices = {"ethernet-10g": "0.40/h", "ethernet-25g": "0.40/h"}
+    plan = paceline.plan("ring", settings=short, prices=prices, **asked)
+    compared = (plan.chosen, *plan.runners_up)
+    stake = plan.chosen.decision
+    assert stake is not None
+    assert (stake.unit, stake.among, stake.runs) == ("usd", len(compared), 19)
+    assert 0.05 <= stake.best <= 0.95
+    assert stake.best == max(its.decision.best for its in compared)
+    assert 0.0 <= stake.regret <= plan.chosen.cost_usd.mean
+    assert "it is the best with a probability of" in " ".join(plan.sentences)
+    assert all(its.decision is None for its in plan.candidates if its.key not in {one.key for one in compared})
+    table = next(its for its in plan_tables(plan) if its.name == "plan-candidates")
+    assert {"best", "regret", "regret_share"} <= {column.name for column in table.columns}
+    assert Plan.model_validate_json(plan.to_json()) == plan
+    fewest = paceline.plan("ring", settings=short, prefer="fewest-devices", **asked)
+    assert fewest.chosen.decision is None  # how many devices there are is no matter of chance

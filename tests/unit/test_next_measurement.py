@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 
+import paceline
 from paceline.result_tables import measurements_table, width_table
 from paceline.sentences import measure_next_in_words
 from simulator import load_scenario, simulate
@@ -101,3 +103,20 @@ def test_shares_that_few_runs_cannot_tell_are_called_so() -> None:
     unsure = [its for its in result.scatter.contributions if not its.first.told]
     assert unsure, "host costs contribute most here, and 19 runs do not tell which of the two"
     assert "cannot be told" in " ".join(str(row[2]) for row in width_table(result).rows)
+
+
+def test_a_report_has_what_the_width_is_made_of(tmp_path: Path) -> None:
+    result = simulated("ring")
+    page = paceline.report(result, tmp_path / "ring.html", tables=tmp_path / "tables").path.read_text(encoding="utf-8")
+    assert "<h2>What the width is made of</h2>" in page
+    assert "<bdi>model: compute</bdi>" in page
+    assert page.count(result.measure_next[0].command) >= 2  # beside how sure it is, and in the table
+    written = (tmp_path / "tables" / "measurements.csv").read_text(encoding="utf-8")
+    assert written.count("\n") == 1 + len(result.measure_next)
+    assert (tmp_path / "tables" / "contributions.csv").read_text(encoding="utf-8").count("\n") == 1 + len(result.scatter.contributions)
+
+
+def test_names_in_a_command_are_those_that_it_takes() -> None:
+    result = simulated("noisy-neighbours", **{"cluster.name": "<b>our lab</b> & more"})
+    line = next(its.command for its in result.measure_next if "calibrate-link" in its.command)
+    assert line.endswith("--name b-our-lab-b-more-measured")

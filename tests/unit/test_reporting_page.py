@@ -106,7 +106,10 @@ def test_the_summary_says_answer_confidence_and_bottleneck() -> None:
     )
     assert "3 variants on ethernet-10g, 1 to 256 replicas, weak scaling: each replica keeps its batch of 32 samples." in text_of(page)
     assert summary["Against the next"].startswith("It is faster than ")
-    assert summary["Against the next"].endswith("; 1 more was slower on average.")
+    assert "; 1 more was slower on average. " in summary["Against the next"]
+    assert summary["Against the next"].endswith(
+        " Of the 3 there, it is the fastest with a probability of at least 0.95, the most that 19 runs can show."
+    )
     assert summary["How sure"] == "Nine of ten real runs should reach 261,000 to 453,000 samples/s (the 90% prediction interval)."
     assert summary["Take care"].startswith("15 of 27 results, this one among them, lie beyond what was measured (drawn hollow).")
     assert "The figures of the network (ethernet-10g) are assumed, not measured." in summary["Take care"]
