@@ -4,7 +4,7 @@
 from what is known now, and what is left open around it is as narrow as promised. Simulated again, that has the width obtained, beside
 the width promised. Of the bundled scenarios it holds each quantity at its fitted value, with all other draws as they were, and puts the
 share of the variance that goes beside the share that 19 runs tell. Rows are written to ``docs/fidelity/width.csv`` and
-``width-shares.csv``; docs/width.md has the summary.
+``width-shares.csv``; docs/fidelity-width.md has the summary.
 """
 
 from __future__ import annotations

@@ -357,7 +357,8 @@ class Plan(Short, Checksummed):
 
         ``standing`` is "chosen", "runner-up" or empty, ``pareto`` whether no other is both
         cheaper and faster; then come ``name``, ``meets``, ``confidence``, in how many paired
-        runs the answer is better, time and cost of the training with their intervals, and the
+        runs the answer is better, of the answer and its runners-up how probably each is the
+        ``best`` and its expected ``regret_share``, time and cost of the training with their intervals, and the
         columns of results.
         """
         return Table.of(self._rows()).to_frame()
