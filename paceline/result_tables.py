@@ -12,11 +12,12 @@ from simulator.base.table import Cell, Column, Table
 from simulator.base.text import Kind, format_bytes, format_interval, format_seconds, format_share, format_throughput, format_usd, written
 from simulator.results.results import Result
 from simulator.results.rows import COLUMNS
-from simulator.spec.figures import Checkpointing, Epoch, JobOutcome, JobParts
+from simulator.spec.figures import Checkpointing, Epoch, JobOutcome, JobParts, Share
 
 __all__ = [
     "EPOCH_COLUMNS",
     "EXCHANGE_COLUMNS",
+    "MEASUREMENT_COLUMNS",
     "PART_COLUMNS",
     "PART_LABELS",
     "STAGE_COLUMNS",
@@ -30,10 +31,13 @@ __all__ = [
     "job_in_words",
     "jobs_table",
     "length_in_words",
+    "measurement_rows",
+    "measurements_table",
     "part_rows",
     "parts_table",
     "stage_rows",
     "stages_table",
+    "width_table",
 ]
 
 PART_LABELS = {part: COLUMNS[f"job_{part}_s"].heading for part in JobParts.model_fields} | {"steps": "Steps"}
@@ -240,3 +244,53 @@ def exchanges_table(result: Result) -> Table:
     """What devices exchange in a step; without the number of the stage where there is only one."""
     names = [column.name for column in EXCHANGE_COLUMNS if column.name != "stage" or result.stages]
     return Table("What devices exchange in a step", EXCHANGE_COLUMNS, tuple(exchange_rows(result)), "exchanges").only(*names)
+
+
+_LEAST_SHARE = 0.005
+"""A quantity that contributes less is not shown."""
+
+
+def width_table(result: Result) -> Table:
+    """What the width of the throughput's interval is made of, the largest part first; no rows where nothing varies."""
+    columns = (
+        Column("quantity", "text", "Quantity", "what is uncertain"),
+        Column("first", "share", "By itself", "share of the variance that is expected to go if it alone became known"),
+        Column("known", "text", "Known to", "90% interval of that share; the runs may be too few to tell it"),
+        Column("total", "share", "With others", "share that would stay if all else became known"),
+    )
+    rows = tuple(
+        (its.name, its.first.mean, _known(its.first), its.total.mean)
+        for its in result.scatter.contributions
+        if max(its.total.mean, its.first.high) >= _LEAST_SHARE
+    )
+    return Table("What the width is made of", columns, rows, "width")
+
+
+def _known(share: Share) -> str | None:
+    if share.low == share.high:
+        return None
+    text = format_interval(share.low, share.high, "share")
+    return text if share.told else f"{text}: cannot be told"
+
+
+MEASUREMENT_COLUMNS = (
+    Column("command", "text", "Command"),
+    Column("low", "throughput", "Low then"),
+    Column("high", "throughput", "High then", "ends of the interval that is expected afterwards, samples/s"),
+    Column("left", "share", "Width left", "share of the interval's width that is left, in logarithms"),
+    Column("best_case", "text", "Best case", "whether nothing tells what such a measurement leaves open"),
+    Column("narrows", "text", "Narrows"),
+    Column("rests_on", "text", "Rests on"),
+)
+
+
+def measurement_rows(result: Result) -> Iterator[tuple[Cell, ...]]:
+    """A row for each command that would narrow the interval, in the order of :data:`MEASUREMENT_COLUMNS`."""
+    for its in result.measure_next:
+        then = its.throughput_samples_per_s
+        yield its.command, then.low, then.high, its.left, "yes" if its.at_best else None, ", ".join(its.narrows), its.rests_on
+
+
+def measurements_table(result: Result) -> Table:
+    """What would narrow the interval, each with the one that is expected afterwards; no rows where nothing would."""
+    return Table("What would narrow it", MEASUREMENT_COLUMNS, tuple(measurement_rows(result)), "measurements")

@@ -11,7 +11,21 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from paceline.comparing import of_more_devices
-from simulator.base.text import Kind, counted, format_bytes, format_count, format_hourly, format_share, format_usd, written
+from paceline.deciding import fastest
+from simulator.base.text import (
+    Kind,
+    by_width,
+    counted,
+    format_bytes,
+    format_count,
+    format_hourly,
+    format_number,
+    format_seconds,
+    format_share,
+    format_usd,
+    listed,
+    written,
+)
 from simulator.memory import PARTS, Memory, samples_in_words
 from simulator.results.cost import (
     capital_usd,
@@ -28,7 +42,7 @@ from simulator.spec.discrepancy import between
 from simulator.spec.figures import Estimate, Limit
 
 if TYPE_CHECKING:
-    from paceline.planning.answer import Candidate, Improvement, JobCount, Plan, ServerCount, WorkerCount
+    from paceline.planning.answer import Candidate, Decision, Improvement, JobCount, Plan, ServerCount, WorkerCount
     from paceline.planning.goal import Goal
     from simulator.scenario import Scenario
 
@@ -36,17 +50,23 @@ __all__ = [
     "LARGER_BATCH",
     "NOT_CERTAIN",
     "beyond_in_brackets",
+    "chance_in_words",
     "change_in_words",
     "cost_in_words",
     "coverage_in_words",
+    "decision_in_words",
     "doubled_in_words",
+    "fastest_in_words",
     "goal_in_words",
     "helpfulness",
     "limit_in_words",
+    "measure_next_in_words",
     "memory_in_words",
     "nodes_beyond",
     "paired_in_words",
+    "regret_in_words",
     "servers_note",
+    "stake_in_words",
     "staleness_in_words",
     "time_note",
     "variance_in_words",
@@ -122,6 +142,24 @@ def variance_in_words(result: Result) -> str:
 def coverage_in_words(result: Result) -> str:
     """How often such intervals held real runs that took no part in them; empty where the model's own error is not in them."""
     return "" if result.discrepancy is None else result.discrepancy.coverage_in_words
+
+
+def measure_next_in_words(result: Result) -> str:
+    """The command that would narrow the interval most, and the one that is expected then; empty where none would by much."""
+    one = next((its for its in result.measure_next if its.left <= _WORTH_MEASURING), None)
+    if one is None:
+        return ""
+    now, then = result.throughput_samples_per_s, one.throughput_samples_per_s
+    expected = "could at best become" if one.at_best else "should become"
+    ends, before = (" to ".join(by_width(its.mean, its.low, its.high, "throughput")[1:]) for its in (then, now))
+    return (
+        f"with `{one.command}` the 90% interval {expected} {ends} samples/s, {format_share(one.left)} as wide as {before}; it narrows "
+        f"{listed(one.narrows)}"
+    )
+
+
+_WORTH_MEASURING = 0.9
+"""What leaves more of the width is not worth a sentence."""
 
 
 def doubled_in_words(count: int) -> str:
@@ -212,6 +250,75 @@ def paired_in_words(candidate: Candidate) -> str:
     """In how many paired runs the answer is better; nothing where that is no matter of chance."""
     paired = candidate.paired
     return "" if paired is None else f"the answer is {paired.by} in {paired.wins} of {paired.runs} paired runs"
+
+
+def chance_in_words(best: float, runs: int) -> str:
+    """A probability to be the best; at either end of what the runs can show, that it may be beyond it."""
+    least = 1.0 / (runs + 1)
+    bound = "at least " if best >= 1.0 - least - _ROUNDING else "at most " if best <= least + _ROUNDING else ""
+    return f"{bound}{format_number(best, 2)}"
+
+
+_ROUNDING = 1e-9
+
+
+def _shown_by(best: float, runs: int) -> str:
+    """The same in a sentence, with why it is no more certain."""
+    text = chance_in_words(best, runs)
+    return f"{text} ({runs} runs cannot show more)" if text.startswith("at least") else text
+
+
+def regret_in_words(decision: Decision) -> str:
+    """What choosing it is expected to cost, in its unit."""
+    if decision.unit == "usd":
+        return format_usd(decision.regret)
+    return format_seconds(decision.regret) if decision.unit == "s" else f"{written(decision.regret, 'throughput')} samples/s"
+
+
+def decision_in_words(candidate: Candidate) -> str:
+    """How probably it is the best, and what choosing it is expected to cost; empty where chance has no say."""
+    its = candidate.decision
+    if its is None:
+        return ""
+    regret = f"{regret_in_words(its)} ({format_share(its.regret_share)})"
+    return f"the best with a probability of {chance_in_words(its.best, its.runs)}, expected regret {regret}"
+
+
+def stake_in_words(decision: Decision | None) -> str:
+    """How probably the answer is the best of those compared, and what choosing it costs where it is not; empty where chance has no say."""
+    if decision is None:
+        return ""
+    text = f"Of the {decision.among} compared it is the best with a probability of {_shown_by(decision.best, decision.runs)}."
+    if decision.regret_where_not_best is None:
+        return text
+    what = {"usd": "costs", "s": "takes", "samples/s": "does"}[decision.unit]
+    more = "less" if decision.unit == "samples/s" else "more"
+    return (
+        f"{text} Where it is not, it {what} {format_share(decision.regret_where_not_best)} {more} than the best on average: an expected "
+        f"regret of {regret_in_words(decision)} ({format_share(decision.regret_share)}) in all."
+    )
+
+
+def fastest_in_words(results: Sequence[Result], best: int, name: str, where: str) -> str:
+    """How probably one result is the fastest of several, and what choosing it costs where it is not.
+
+    Parameters
+    ----------
+    results
+        Those that are compared.
+    best
+        The place of the one.
+    name, where
+        What it is called, and what they have in common, such as ``at 16 workers``.
+    """
+    runs = min(len(its.throughput_of_each_replication) for its in results)
+    if runs < _PAIR or len(results) < _PAIR:
+        return ""
+    its = fastest(results)[best]
+    text = f"Of the {len(results)} {where}, {name} is the fastest with a probability of {_shown_by(its.best, runs)}"
+    if its.where_not_best is None:
+        return f"{text}."
+    return f"{text}; where it is not, it does {format_share(its.where_not_best)} less than the fastest on average."
 
 
 LARGER_BATCH = "2x batch"

@@ -33,14 +33,13 @@ if TYPE_CHECKING:
 from calibrate.fit.intervals import digits
 from simulator.results.inadequacy import discrepancy_of
 from simulator.results.intervals import widened
-from simulator.spec.discrepancy import Z_90, Deviation, Discrepancy, LeftOutRows
+from simulator.spec.discrepancy import PRIOR_POINTS, Z_90, Deviation, Discrepancy, LeftOutRows
 from simulator.spec.figures import Estimate
 
 __all__ = [
     "AS_GIVEN",
     "LEFT_OUT",
     "OUTLINE",
-    "PRIOR_POINTS",
     "REFITTED",
     "Own",
     "PointsCase",
@@ -393,9 +392,6 @@ def _measure(base: Scenario, candidate: Candidate) -> tuple[str, float, Kind]:
 
 
 # -- what predictions are off by ---------------------------------------------------------------
-
-PRIOR_POINTS = 3.0
-"""How many points of one's own the figures of the regime count as."""
 
 
 @dataclass(frozen=True)

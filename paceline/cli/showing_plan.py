@@ -9,10 +9,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from paceline.cli.showing_results import show_measurements
 from paceline.comparing import has_effect
 from paceline.planning.answer import Candidate, Plan, Refused, refused_once
 from paceline.planning.tables import candidates_in_rows, plan_tables
-from paceline.sentences import NOT_CERTAIN, paired_in_words, servers_note, staleness_in_words, time_note, work_note, workers_note
+from paceline.result_tables import width_table
+from paceline.sentences import (
+    NOT_CERTAIN,
+    decision_in_words,
+    paired_in_words,
+    servers_note,
+    staleness_in_words,
+    time_note,
+    work_note,
+    workers_note,
+)
 from simulator.base.text import format_hourly, listed
 from simulator.results.left_out import left_out_in_words
 
@@ -162,6 +173,9 @@ def _details(console: Console, plan: Plan) -> None:
         more = f" (the first {_FRONT} of {len(plan.pareto)})" if len(plan.pareto) > _FRONT else ""
         _candidates(console, plan, f"Pareto front of those simulated, {what}{more}", plan.pareto[:_FRONT], compared=False)
     _improvements(console, plan, tables.get("plan-improvements"))
+    console.print(width_table(plan.chosen.result).to_rich())
+    show_measurements(console, plan.chosen.result)
+    console.print()
     for text in filter(None, (workers_note(plan), servers_note(plan), work_note(plan))):
         console.print(Text(text))
     for thing in plan.left_out:
@@ -209,7 +223,7 @@ def _candidates(console: Console, plan: Plan, title: str, candidates: Sequence[C
     _show(console, table, _FIGURES)
     said: dict[str, list[int]] = {}
     for rank, candidate in enumerate(candidates, 1):
-        beside = (paired_in_words(candidate), staleness_in_words(candidate.result)) if compared else ()
+        beside = (paired_in_words(candidate), decision_in_words(candidate), staleness_in_words(candidate.result)) if compared else ()
         for text in filter(None, (*_caveats(candidate), *beside)):
             said.setdefault(text, []).append(rank)
     for text, ranks in said.items():

@@ -11,8 +11,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from paceline.comparing import rivals_of, verdict
-from paceline.result_tables import epochs_table, exchanges_table, job_in_words, jobs_table, parts_table, stages_table
-from paceline.sentences import cost_in_words, memory_in_words, variance_in_words
+from paceline.result_tables import (
+    epochs_table,
+    exchanges_table,
+    job_in_words,
+    jobs_table,
+    measurements_table,
+    parts_table,
+    stages_table,
+    width_table,
+)
+from paceline.sentences import cost_in_words, fastest_in_words, measure_next_in_words, memory_in_words, variance_in_words
 from simulator.base.text import (
     format_bytes,
     format_interval,
@@ -33,7 +42,7 @@ if TYPE_CHECKING:
 
     from simulator.memory import Memory
 
-__all__ = ["show_memory", "show_result", "show_table"]
+__all__ = ["show_measurements", "show_memory", "show_result", "show_table"]
 
 _MOST = 999_999.5
 """Up to this throughput all digits of a whole number fit into a table of 80 characters."""
@@ -127,6 +136,8 @@ def _against(results: Sequence[Result], names: Sequence[str]) -> Iterator[str]:
     if len(others) > _MOST_COMPARED:
         more = len(others) - _MOST_COMPARED
         yield f"{'One other is' if more == 1 else f'{more} others are'} slower on average."
+    if others:
+        yield fastest_in_words([results[index] for index in (best, *others)], 0, names[best], where)
 
 
 def _counted(results: Sequence[Result]) -> str:
@@ -165,7 +176,7 @@ def _placement(result: Result) -> Placement:
     return result.placement if result.placement is not None else placement_of(result.scenario)
 
 
-def show_result(result: Result, *, assumptions: bool = False) -> None:
+def show_result(result: Result, *, assumptions: bool = False, details: bool = False) -> None:
     """One result: the answer, what limits it and what to beware of, and below that the details.
 
     Parameters
@@ -174,6 +185,8 @@ def show_result(result: Result, *, assumptions: bool = False) -> None:
         To show.
     assumptions
         Whether what was assumed is shown in full, instead of counted.
+    details
+        Whether it is shown what the width of the interval is made of, and all that would narrow it.
     """
     from paceline.cli.terminal import printer
 
@@ -197,10 +210,33 @@ def show_result(result: Result, *, assumptions: bool = False) -> None:
         if "iterators_s" in names:  # there is no room for all; the lines above have the number of steps
             epochs = epochs.only(*(name for name in names if name != "steps"))
         tables += [parts_table(result).only("part", "seconds", "share"), epochs]
+    if details:
+        tables.append(width_table(result))
     for table in tables:
         if table.rows:
             console.print()
             console.print(table.to_rich())
+    if details:
+        show_measurements(console, result)
+
+
+def show_measurements(console: Console, result: Result) -> None:
+    """Each command that would narrow the interval, with the one that is expected then, and what that rests on."""
+    from rich.padding import Padding
+    from rich.text import Text
+
+    table = measurements_table(result)
+    if not table.rows:
+        return
+    console.print()
+    console.print(Text(table.title, style="bold"))
+    for its in result.measure_next:
+        then = its.throughput_samples_per_s
+        interval = f"{format_interval(then.low, then.high, 'throughput')} samples/s"
+        expected = f"{'at best ' if its.at_best else ''}{interval}, {format_share(its.left)} as wide: {', '.join(its.narrows)}"
+        console.print(Text(its.command))
+        for text in (expected, its.rests_on):
+            console.print(Padding(Text(text), (0, 0, 0, 2)), style="dim" if text is its.rests_on else "")
 
 
 def _print_lines(console: Console, lines: Iterable[tuple[str, str]]) -> None:
@@ -219,6 +255,8 @@ def _answer(result: Result) -> Iterator[tuple[str, str]]:
     yield "limit", result.bottleneck.text
     if (cost := cost_in_words(result)) is not None:
         yield "cost", cost
+    if measure := measure_next_in_words(result):
+        yield "measure", measure
     for warning in result.warnings:
         yield "warning", f"{warning.text} ({warning.code})"
 

@@ -38,6 +38,7 @@ __all__ = [
     "BreakEven",
     "Candidate",
     "ClusterAnswer",
+    "Decision",
     "Improvement",
     "JobCount",
     "Paired",
@@ -77,6 +78,18 @@ class Paired(Spec):
     by: Literal["cheaper", "faster"]
 
 
+class Decision(Spec):
+    """What is at stake with one of the answer and its runners-up, by what is preferred, whether or not each then reaches the goal."""
+
+    best: float = Field(description="probability that it is the best of them; no nearer to 0 or 1 than the runs can show")
+    runs: int = Field(description="runs that this rests on")
+    among: int = Field(description="how many are compared")
+    regret: float = Field(description="what choosing it is expected to cost more than the best, or to do less, in the unit")
+    unit: Literal["usd", "s", "samples/s"] = Field(description="of the regret: cost or time of the training, or throughput")
+    regret_share: float = Field(description="the same as a share of what the best costs, takes or does")
+    regret_where_not_best: float | None = Field(default=None, description="that share in the mean over cases in which another is the best")
+
+
 class Candidate(Short, Spec):
     """One configuration that was simulated, and how it stands to the goal."""
 
@@ -100,6 +113,9 @@ class Candidate(Short, Spec):
     paired: Paired | None = Field(
         default=None,
         description="how often the answer is better; null where that is no matter of chance, and where nothing reaches the goal",
+    )
+    decision: Decision | None = Field(
+        default=None, description="of the answer and its runners-up; null where that is no matter of chance, and of all others"
     )
 
     def named(self, *, cluster: bool = True, workers: bool = True, scaling: bool = True) -> str:
@@ -144,6 +160,8 @@ class Candidate(Short, Spec):
             "meets": self.meets,
             "confidence": self.confidence,
             "answer_better_in": self.paired.wins if self.paired else None,
+            "best": self.decision.best if self.decision else None,
+            "regret_share": self.decision.regret_share if self.decision else None,
             "time_s": time_s.mean if time_s else None,
             "time_low_s": time_s.low if time_s else None,
             "time_high_s": time_s.high if time_s else None,
@@ -388,7 +406,8 @@ class Plan(Short, Checksummed):
 
         ``standing`` is "chosen", "runner-up" or empty, ``pareto`` whether no other is both
         cheaper and faster; then come ``name``, ``meets``, ``confidence``, in how many paired
-        runs the answer is better, time and cost of the training with their intervals, and the
+        runs the answer is better, of the answer and its runners-up how probably each is the
+        ``best`` and its expected ``regret_share``, time and cost of the training with their intervals, and the
         columns of results.
         """
         return Table.of(self._rows()).to_frame()

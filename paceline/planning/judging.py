@@ -10,11 +10,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
+from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from paceline.comparing import share_draws, throughput_apart
-from paceline.planning.answer import Candidate, Paired
+from paceline.deciding import drawn_rates, stakes
+from paceline.planning.answer import Candidate, Decision, Paired
 from paceline.planning.bounds import Ceilings
 from paceline.planning.goal import (
     Goal,
@@ -290,7 +293,45 @@ class Judge:
             return [rate / hourly for rate in rates]
         return [total / (usd_of(point.scenario, total / rate) or math.inf) for rate in rates]
 
-    def candidate(self, point: Point, answer: Point | None) -> Candidate:
+    def decisions(self, points: Sequence[Point]) -> dict[int, Decision]:
+        """What is at stake with each of several points, by its id; nothing where what is preferred is no matter of chance.
+
+        Those that have no price are left out where cost is preferred.
+        """
+        goal, total = self.goal, self.goal.samples
+        by_cost = goal.prefer == "cheapest" and total is not None
+        held = [(point, point.result) for point in points if point.result is not None and (point.usd_per_hour or not by_cost)]
+        if len(held) < 2 or not (by_cost or goal.prefer == "fastest"):
+            return {}
+        results = [result for _, result in held]
+        each = [rates_of(result, goal) for result in results]
+        rates = drawn_rates(results, each, [self._steps(result, len(own)) for result, own in zip(results, each, strict=True)])
+        unit: Literal["usd", "s", "samples/s"] = "usd" if by_cost else "samples/s" if total is None else "s"
+        if total is not None:
+            times_s = total / rates
+            rates = np.array([_usd_of_times(point, own) if by_cost else own for (point, _), own in zip(held, times_s, strict=True)])
+        runs = min(map(len, each))
+        return {
+            id(point): Decision(
+                best=its.best,
+                runs=runs,
+                among=len(held),
+                regret=its.regret,
+                unit=unit,
+                regret_share=its.share,
+                regret_where_not_best=its.where_not_best,
+            )
+            for (point, _), its in zip(held, stakes(rates, runs, most=total is None), strict=True)
+        }
+
+    def _steps(self, result: Result, runs: int) -> Sequence[float]:
+        """Of the time of each run, the share that steps have."""
+        job = job_of(result, self.goal)
+        if job is None:
+            return [1.0] * runs
+        return shares_of(result, self.goal) or [job.parts_s.of_steps / job.time_s.mean if job.time_s.mean else 1.0] * runs
+
+    def candidate(self, point: Point, answer: Point | None, decision: Decision | None = None) -> Candidate:
         """What is said of a point, beside the answer; where nothing reaches the goal there is none to be compared with."""
         result = point.result
         assert result is not None
@@ -312,7 +353,15 @@ class Judge:
             devices_per_node=placement.devices_per_node,
             placement=placement.text,
             paired=None if answer is None else self.paired(answer, point),
+            decision=decision,
         )
+
+
+def _usd_of_times(point: Point, times_s: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What trainings of such times cost, as they are billed."""
+    if bills_exactly(point.scenario):
+        return times_s * ((point.usd_per_hour or 0.0) / _HOUR_S)
+    return np.array([usd_of(point.scenario, time_s) or 0.0 for time_s in times_s.tolist()])
 
 
 def _goes_on_without(scenario: Scenario) -> bool:

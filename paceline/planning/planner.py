@@ -143,10 +143,12 @@ def plan(
         better = improvements(chosen.scenario, result, simulations, goal, beside=beside, use=use)
         payments = payments_of(chosen, judge, simulations, feasible=bool(meeting))
         simulations.finish()
-    candidates = {id(point): judge.candidate(point, chosen if meeting else None) for point in ranked}
+    others = _others(meeting or missing)
+    decisions = judge.decisions([chosen, *others]) if meeting else {}
+    candidates = {id(point): judge.candidate(point, chosen if meeting else None, decisions.get(id(point))) for point in ranked}
     all_refused = (*space.refused, *refused, *failures)
     of_ways = answers_of_ways(search.points, judge, candidates, chosen, all_refused)
-    runners_up = [candidates[id(point)] for point in _others(meeting or missing)]
+    runners_up = [candidates[id(point)] for point in others]
     discarded = sum(search.discarded(point) for point in search.points)
     unsimulated = sum(point.outcome is None for point in search.points)
     answer = Plan(

@@ -17,8 +17,10 @@ from paceline.sentences import (
     for_what,
     goal_in_words,
     helpfulness,
+    measure_next_in_words,
     paired_in_words,
     running_in_words,
+    stake_in_words,
     staleness_in_words,
 )
 from simulator.base.text import (
@@ -264,6 +266,10 @@ def _sureness(plan: Plan) -> str:
     else:
         texts.append(f"With what the model itself is off by, the probability is {_confidence(best, goal, 2)}.")
         texts.append(sentence(result.discrepancy.coverage_in_words))
+    if stake := stake_in_words(best.decision):
+        texts.append(stake)
+    if measure := measure_next_in_words(result):
+        texts.append(f"Measure next: {measure}.")
     if any(its.code == "moved-device" for its in result.warnings):
         texts.append("The workload was moved to another device.")
     if result.extrapolated:

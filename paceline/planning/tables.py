@@ -20,7 +20,7 @@ from paceline.planning.answer import (
     WorkerCount,
     refused_once,
 )
-from paceline.sentences import nodes_beyond
+from paceline.sentences import chance_in_words, nodes_beyond, regret_in_words
 from simulator.base.table import Cell, Column, Table
 from simulator.base.text import format_hourly, written
 from simulator.results.rows import COLUMNS
@@ -217,6 +217,9 @@ def _candidates(name: str, title: str, candidates: Sequence[Candidate], plan: Pl
         Column("confidence", "share", "Confidence"),
         Column("meets", "text", "Meets the goal"),
         Column("answer_better_in", "text", "Answer better in (paired runs)"),
+        Column("best", "text", "Best with probability"),
+        Column("regret", "text", "Expected regret"),
+        Column("regret_share", "share", "Of the best"),
         Column("bottleneck", "text", "Limited by"),
         _WHERE,
     )
@@ -235,6 +238,9 @@ def _candidates(name: str, title: str, candidates: Sequence[Candidate], plan: Pl
             each.confidence,
             ("yes" if each.meets else "no") + (" (the answer)" if each == plan.chosen else ""),
             f"{each.paired.by} in {each.paired.wins} of {each.paired.runs}" if each.paired is not None else None,
+            chance_in_words(each.decision.best, each.decision.runs) if each.decision is not None else None,
+            regret_in_words(each.decision) if each.decision is not None else None,
+            each.decision.regret_share if each.decision is not None else None,
             each.result.bottleneck.label,
             each.placement,
         )

@@ -13,7 +13,7 @@ from paceline.comparing import NOTHING, compare, pays_until, rivals_of, share_dr
 from paceline.reporting.columns import MOST_RUNS, first_runs
 from paceline.reporting.coordinates import Coordinates, coordinates_of, setting_name
 from paceline.reporting.reproduce import Recipe, recipe_of
-from paceline.sentences import doubled_in_words
+from paceline.sentences import doubled_in_words, fastest_in_words
 from simulator.base.errors import ResultsError
 from simulator.base.text import clean, counted, format_number, format_seconds, format_share, format_usd, written
 from simulator.results.cost import placement_of, usd_per_hour, why_no_cost
@@ -321,7 +321,9 @@ def _against(results: Sequence[Result], at: Coordinates, answer: Answer) -> str:
         cut = f" (the first {MOST_RUNS} of {runs:,} runs are compared)"
     text = verdict(ours, theirs, "it", at.title_of(others[0]), "there") + cut
     more = len(others) - 1
-    return f"{text}; {'one other is' if more == 1 else f'{more} others are'} slower on average" if more else text
+    text += f"; {'one other is' if more == 1 else f'{more} others are'} slower on average" if more else ""
+    stake = fastest_in_words([answer.result, *(results[index] for index in others)], 0, "it", "there")
+    return f"{text}. {stake}" if stake else text
 
 
 def _where_to_stop(results: Sequence[Result], at: Coordinates, answer: Answer) -> str:

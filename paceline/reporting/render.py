@@ -41,12 +41,23 @@ from paceline.reporting.job_figures import job_timeline_figure, strips_of
 from paceline.reporting.learning_figures import curves_figure, target_figure
 from paceline.reporting.sensitivity import Change, helpful, most_helpful_in_words
 from paceline.reporting.tables import brief_table, calibration_table, curve_errors_table, measured_table, sensitivity_table, timeline_table
-from paceline.result_tables import PART_LABELS, epochs_table, exchanges_table, job_in_words, length_in_words, parts_table, stages_table
+from paceline.result_tables import (
+    PART_LABELS,
+    epochs_table,
+    exchanges_table,
+    job_in_words,
+    length_in_words,
+    measurements_table,
+    parts_table,
+    stages_table,
+    width_table,
+)
 from paceline.sentences import (
     NOT_CERTAIN,
     coverage_in_words,
     goal_in_words,
     limit_in_words,
+    measure_next_in_words,
     memory_in_words,
     servers_note,
     time_note,
@@ -260,6 +271,11 @@ def render(report: Content) -> str:
             variance=variance_in_words(report.answer.result),
             changes_said=most_helpful_in_words(report.sensitivity),
             held=coverage_in_words(report.answer.result),
+            width=width_table(report.answer.result),
+            measurements=measurements_table(report.answer.result)
+            .only("command", "low", "high", "left", "best_case")
+            .without_empty_columns(),
+            measure_next=measure_next_in_words(report.answer.result),
             error_share=max(result.monte_carlo_error / result.throughput_samples_per_s.mean for result in results),
             brief=brief_table(results, report.at, _MOST_PLAIN_ROWS),
             compared=any(group.id == "source" and len(group.labels) > 1 for group in report.at.groups),

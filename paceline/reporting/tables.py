@@ -18,10 +18,12 @@ from paceline.reporting.coordinates import CONFIGURATION, Coordinates, coordinat
 from paceline.result_tables import (
     EPOCH_COLUMNS,
     EXCHANGE_COLUMNS,
+    MEASUREMENT_COLUMNS,
     PART_COLUMNS,
     STAGE_COLUMNS,
     epoch_rows,
     exchange_rows,
+    measurement_rows,
     part_rows,
     stage_rows,
 )
@@ -119,6 +121,22 @@ def tables_of(
         _each("exchanges", EXCHANGE_COLUMNS, keys, map(exchange_rows, results)),
         _each("job_parts", PART_COLUMNS, keys, map(part_rows, results)),
         _each("job_epochs", EPOCH_COLUMNS, keys, map(epoch_rows, results)),
+        _each(
+            "contributions",
+            (
+                *(Column(name, "text") for name in ("quantity", "kind")),
+                *(Column(f"{name}{end}", "share") for name in ("first", "total") for end in ("", "_low", "_high")),
+            ),
+            keys,
+            (
+                [
+                    (one.name, one.kind, *one.first.model_dump().values(), *one.total.model_dump().values())
+                    for one in its.scatter.contributions
+                ]
+                for its in results
+            ),
+        ),
+        _each("measurements", MEASUREMENT_COLUMNS, keys, map(measurement_rows, results)),
         _each(
             "warnings",
             (*(Column(name, "text") for name in ("code", "path")), *map(Column, ("value", "low", "high")), Column("text", "text")),

@@ -108,8 +108,6 @@ class Measured:
     algorithms: tuple[tuple[float, str, str], ...] = ()
     """Of each size in bytes that was all-reduced: algorithm and protocol."""
     events: int = 0
-    drawn_s: tuple[float, float] = (1.0, 1.0)
-    """Of the parameters as they were drawn: seconds of compute, and of a whole step when all workers are under way."""
 
     def add_use(self, other: Measured) -> None:
         """Add how long resources were in use in another replication."""

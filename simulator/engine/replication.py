@@ -45,8 +45,8 @@ class Shared:
 
     Attributes
     ----------
-    drawn_s
-        Of the last one seconds of compute, and of a whole step when all workers are under way.
+    full_step_s
+        Of the last one, seconds of a whole step when all workers are under way.
     tables
         What the compiled engine keeps of the program, for those that run it again.
     """
@@ -54,14 +54,14 @@ class Shared:
     def __init__(self) -> None:
         self._drawn: Drawn | None = None
         self._made: tuple[Program, Collective | None] | None = None
-        self.drawn_s = (1.0, 1.0)
+        self.full_step_s = 1.0
         self.tables: dict[bool, Any] = {}
 
     def of(self, drawn: Drawn, streams: Streams) -> tuple[Program, Collective | None]:
         """The program and the collective of a replication: those of the one before, or new ones."""
         if drawn is not self._drawn:
             self._drawn, self._made = drawn, None
-            self.drawn_s = drawn.workload.compute_s(drawn.batch), drawn.full_step_s
+            self.full_step_s = drawn.full_step_s
         if self._made is None or not self._begins_again(drawn):
             self._made = None
             self.tables = {}
@@ -119,18 +119,18 @@ def replicate(
     drawn = drawn_scenario(scenario, streams)
     shared = shared or Shared()
     program, collective = shared.of(drawn, streams)
-    run = Run(drawn, streams, program, Draws(drawn, streams, shared.drawn_s[1]), collective, observer, on_progress, shared.tables, follower)
+    run = Run(
+        drawn, streams, program, Draws(drawn, streams, shared.full_step_s), collective, observer, on_progress, shared.tables, follower
+    )
     its_run = run.at_once if run.together else run.simpy if engine == "simpy" or run.only_simpy else run.compiled
     # the engine makes millions of short-lived cycles-free objects; the collector only costs time meanwhile
     collecting = gc.isenabled()
     gc.disable()
     try:
-        measured = its_run()
+        return its_run()
     finally:
         if collecting:
             gc.enable()
-    measured.drawn_s = shared.drawn_s
-    return measured
 
 
 @dataclass

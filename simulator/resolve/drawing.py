@@ -7,19 +7,26 @@ measured as part of a step is taken out of its times here as well. The jitter of
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
+from functools import reduce
+
+import numpy as np
+from numpy.typing import NDArray
 
 from simulator.base.rng import Streams
 from simulator.resolve.encoding import as_encoded
-from simulator.resolve.practice import drawn_in_practice
+from simulator.resolve.practice import drawn_in_practice, felt_by
 from simulator.resolve.resolve import resolve
 from simulator.resolve.teams import as_workers
 from simulator.scenario import Drawn, Resolved, Scenario
+from simulator.spec.cluster import Cluster
+from simulator.spec.constants import drawn_values
 from simulator.spec.distributions import Constant
 from simulator.spec.uncertainty import with_draw, with_even_draw
 from simulator.spec.workload import Affine, Workload
 
-__all__ = ["drawn_of"]
+__all__ = ["COMPUTE", "HOSTS", "JITTER", "LINK", "OF_CONSTANTS", "TRAFFIC", "drawn_of", "drawn_quantities"]
 
 StepTime = Callable[[Drawn, Streams], float]
 
@@ -42,6 +49,82 @@ def drawn_of(scenario: Resolved, streams: Streams, step_s: StepTime) -> Drawn:
     if drawn.workload.measured_with == "servers" and (drawn.servers or drawn.measured_in is not None):
         drawn = _without_own_exchange(drawn, before, streams, step_s)
     return Drawn(as_encoded(as_workers(drawn)))
+
+
+# -- what is drawn, in a user's words ------------------------------------------------------
+
+COMPUTE, JITTER, LINK, TRAFFIC = "compute times", "jitter of steps", "measured links", "traffic of others"
+HOSTS = "host cost of a tensor", "host cost of a byte"
+OF_CONSTANTS: Mapping[str, str] = {
+    "nvlink_share": "bandwidth of NVLink",
+    "nvlink_alone_share": "bandwidth of NVLink",
+    "pcie_share": "bandwidth of PCIe",
+    "host_memory_share": "bandwidth through host memory",
+    "rdma_share": "bandwidth of RDMA links",
+    "ethernet_share": "bandwidth of Ethernet",
+    "overlap_cost": "compute beside collectives",
+    "straggler_cv": JITTER,
+    "crowding": "compute beside other devices",
+    "grpc_tensor_s": HOSTS[0],
+    "grpc_byte_s": HOSTS[1],
+    "coordinator_dispatch_s": "coordinator",
+    "coordinator_latency_s": "coordinator",
+}
+"""The quantity that each constant of practice is a part of."""
+
+
+def drawn_quantities(scenario: Resolved) -> dict[str, NDArray[np.float64]]:
+    """What each replication of a scenario draws of all that fits and constants leave open, by the name of the quantity.
+
+    Quantities are independent of one another; the numbers of one may depend on each other. They are logarithms; of a
+    workload those of the passes of a micro-batch and of one sample, and of the update.
+
+    Returns
+    -------
+    dict of numpy.ndarray
+        Shape (replications, numbers) each; quantities that do not vary are left out.
+    """
+    felt = felt_by([scenario])
+    rows = [_quantities(scenario, Streams(scenario.run.seed, number), felt) for number in range(scenario.run.replications)]
+    found = {name: np.array([row[name] for row in rows]) for name in rows[0]}
+    return {name: numbers for name, numbers in found.items() if np.ptp(numbers, axis=0).max() > 0.0}
+
+
+def _quantities(scenario: Resolved, streams: Streams, felt: tuple[str, ...]) -> dict[str, list[float]]:
+    """Those of one replication."""
+    before = _before_practice(scenario, streams)
+    load, cluster = before.workload, before.cluster
+    found: dict[str, list[float]] = {}
+    if load.uncertainty is not None:
+        part = before.batch / before.training.micro_batches
+        passes = (load.forward(part) + load.backward(part), load.forward(1) + load.backward(1))
+        found[COMPUTE] = [*map(_logarithm, passes), _logarithm(load.apply_s)]
+    if load.draws_its_distribution:
+        found[JITTER] = [_logarithm(load.jitter.spread())]
+    if cluster.uncertainty is not None:
+        found[LINK] = [_logarithm(_value(cluster, name)) for name in cluster.uncertainty.parameters]
+    if cluster.background is not None and cluster.background.drawn and not cluster.background.each_link:
+        found[TRAFFIC] = [_logarithm(1.0 - cluster.background.at_beginning()[0])]
+    values = drawn_values(scenario.practice, streams, felt)
+    for name in felt:
+        found.setdefault(OF_CONSTANTS[name], []).append(_logarithm(values[name]))
+    return found
+
+
+def _value(spec: Cluster, name: str) -> float:
+    """A number of a cluster by its dotted name."""
+    return float(reduce(getattr, name.split("."), spec))  # type: ignore[arg-type]
+
+
+def _logarithm(value: float) -> float:
+    return math.log(max(value, _LEAST))
+
+
+_LEAST = 1e-12
+"""What is less, such as a latency that a fit took to be none, is taken for this."""
+
+
+# -- draws ---------------------------------------------------------------------------------
 
 
 def _drawn(load: Workload, streams: Streams) -> Workload:

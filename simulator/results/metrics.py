@@ -18,6 +18,7 @@ from simulator.base.statistics import CountHistogram, GroupedCounts, TimeSketch
 from simulator.engine.phases import random_order
 from simulator.engine.recorder import LISTED_WORKERS, Kind, Measured, Name
 from simulator.program.port_names import PortName
+from simulator.resolve.drawing import drawn_quantities
 from simulator.resolve.practice import nominally_in_practice
 from simulator.resolve.resolve import Asked, resolve
 from simulator.resolve.teams import as_workers
@@ -27,11 +28,25 @@ from simulator.results.evidence import coverage
 from simulator.results.inadequacy import applied_discrepancy
 from simulator.results.intervals import around, prediction_interval
 from simulator.results.next_change import Gains, contested, gains_of
+from simulator.results.next_measurement import contributions_of, measurements_of
 from simulator.results.results import Result
+from simulator.results.variance import decomposed
 from simulator.results.warnings import warnings_of
 from simulator.scenario import Resolved, Scenario
 from simulator.spec.discrepancy import AppliedDiscrepancy, RelativeError, relative_error_of
-from simulator.spec.figures import Breakdown, Estimate, Histogram, Phase, Quantiles, Reduced, Scatter, Stage, Staleness, Utilisation
+from simulator.spec.figures import (
+    Breakdown,
+    Estimate,
+    Histogram,
+    Measurement,
+    Phase,
+    Quantiles,
+    Reduced,
+    Scatter,
+    Stage,
+    Staleness,
+    Utilisation,
+)
 from simulator.strategies.catalogue import ALONE
 
 __all__ = ["Window", "alone_scenario", "applied_to_runs", "summarise"]
@@ -91,8 +106,13 @@ def summarise(
     batch_alone = alone_scenario(scenario).batch
     baseline = [run.steps * kept * batch_alone / run.window_s for run in alone]
     breakdown, hidden_s, (utilisation, busiest) = _breakdown(runs), _hidden_s(runs), _utilisation(runs)
-    applied = applied_discrepancy(scenario, breakdown, hidden_s, utilisation, achieved)
+
+    def applying(its: Resolved) -> AppliedDiscrepancy | None:
+        return applied_discrepancy(its, breakdown, hidden_s, utilisation, achieved)
+
+    applied = applying(scenario)
     relative_error = relative_error_of(applied)
+    scatter, measure_next = _made_of(scenario, samples_per_s, applying)
     # both runs of a replication have their draws in common, which so cancel
     speedups = [together / single for together, single in zip(samples_per_s, baseline, strict=True)]
     linear = _linear(scenario, alone)
@@ -123,7 +143,8 @@ def summarise(
         staleness=staleness,
         mean_staleness=_mean_staleness(scenario, runs, staleness.mean, applied),
         discrepancy=applied,
-        scatter=_scatter(runs, samples_per_s, relative_error),
+        scatter=scatter,
+        measure_next=measure_next,
         phase=phase,
         breakdown_s=breakdown,
         hidden_communication_s=hidden_s,
@@ -183,41 +204,25 @@ def _mean_staleness(scenario: Resolved, runs: Sequence[Measured], mean: float, a
     return around(mean, [run.staleness.mean() for run in runs], RelativeError(sd, sd))
 
 
-def _scatter(runs: Sequence[Measured], rates: Sequence[float], relative_error: RelativeError) -> Scatter:
-    """What the throughput's interval is made of.
+def _made_of(
+    scenario: Resolved, rates: Sequence[float], applying: Callable[[Resolved], AppliedDiscrepancy | None]
+) -> tuple[Scatter, tuple[Measurement, ...]]:
+    """What the throughput's interval is made of, and what would narrow it.
 
-    Parameters can be told from luck by how the replications' throughputs follow what each of
-    them drew: the share of their variance that a linear fit to the logarithms of the drawn
-    compute time and of the drawn time of a whole step explains, less what as many numbers
-    drawn at random would explain (the adjusted coefficient of determination, Theil 1961).
+    Parameters can be told from luck by how the replications' throughputs follow what each of them drew
+    (:func:`simulator.results.variance.decomposed`).
     """
-    logs = np.log(rates)
-    variance, explained = float(logs.var(ddof=1)), 0.0
-    drawn = (np.log(column) for column in np.array([run.drawn_s for run in runs]).T if column.min() > 0)
-    columns = [column for column in drawn if np.ptp(column) > _EQUAL]
-    freedom = len(runs) - 1 - len(columns)
-    if columns and freedom > 0 and variance > 0:
-        left = _unexplained(logs, columns)
-        explained = max(1.0 - float(np.add.reduce(left * left)) / freedom / variance, 0.0)
-    return Scatter(model=relative_error.sd, parameters=math.sqrt(explained * variance), luck=math.sqrt((1.0 - explained) * variance))
-
-
-def _unexplained(values: NDArray[np.float64], columns: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """What a linear fit to some columns leaves of values: by Gram and Schmidt, since the rounding of BLAS depends on the processor."""
-    left: NDArray[np.float64] = values - values.mean()
-    basis: list[NDArray[np.float64]] = []
-    for column in columns:
-        along: NDArray[np.float64] = column - column.mean()
-        for other in basis:
-            along = along - other * (np.add.reduce(along * other) / np.add.reduce(other * other))
-        if np.ptp(along) > _EQUAL:
-            left = left - along * (np.add.reduce(left * along) / np.add.reduce(along * along))
-            basis.append(along)
-    return left
-
-
-_EQUAL = 1e-9
-"""Logarithms no further apart than this come of rounding."""
+    logs = np.array([math.log(rate) for rate in rates])
+    quantities = drawn_quantities(scenario)
+    decomposition, applied = decomposed(logs, quantities), applying(scenario)
+    sd = float(logs.std(ddof=1))
+    scatter = Scatter(
+        model=relative_error_of(applied).sd,
+        parameters=math.sqrt(1.0 - decomposition.chance) * sd,
+        luck=math.sqrt(decomposition.chance) * sd,
+        contributions=contributions_of(decomposition, sd, applied),
+    )
+    return scatter, measurements_of(scenario, rates, quantities, decomposition, applying)
 
 
 def alone_scenario(scenario: Resolved) -> Resolved:

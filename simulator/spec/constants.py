@@ -9,7 +9,7 @@ beginning ``grpc_`` decide whether draws keep the mean, the mean of the inverse,
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from statistics import NormalDist
 from typing import Annotated, Any, Literal
@@ -130,8 +130,8 @@ def nominal_values(own: Mapping[str, Known]) -> dict[str, float]:
     return {name: known.value for name, known in _known(own).items()}
 
 
-def drawn_values(own: Mapping[str, Known], streams: Streams) -> dict[str, float]:
-    """A joint draw of all constants, independent of one another.
+def drawn_values(own: Mapping[str, Known], streams: Streams, names: Collection[str] | None = None) -> dict[str, float]:
+    """A joint draw of all constants, or of some of them, independent of one another.
 
     Draws of successive replications are spread evenly rather than at random: number k of
     constant c lies at the fraction of s_c + k sqrt(p_c), p_c the c-th prime and s_c from
@@ -142,6 +142,8 @@ def drawn_values(own: Mapping[str, Known], streams: Streams) -> dict[str, float]
     values, known_by_name = {}, _known(own)
     shifts = streams.of_the_seed("practice").random(len(known_by_name)).tolist()
     for number, ((name, known), shift) in enumerate(zip(known_by_name.items(), shifts, strict=True)):
+        if names is not None and name not in names:
+            continue
         place = (shift + (streams.replication + 1) * math.sqrt(_prime(number))) % 1.0
         values[name] = known.quantile(min(max(place, 1e-9), 1.0 - 1e-9), keeps=_kept(name))
     return values

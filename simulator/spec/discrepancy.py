@@ -23,6 +23,7 @@ from simulator.base.text import format_share
 
 __all__ = [
     "CERTAIN",
+    "PRIOR_POINTS",
     "Z_90",
     "AppliedDiscrepancy",
     "Deviation",
@@ -38,6 +39,10 @@ __all__ = [
 
 Z_90 = 1.6448536269514722
 """Standard deviations from the middle of a normal distribution to an end of its 90% interval."""
+
+PRIOR_POINTS = 3.0
+"""How many of one's own runs the figures of a regime count as, where a refit scales them to one's own
+(``calibrate.validation.against_points.own_discrepancy``)."""
 
 
 @dataclass(frozen=True, order=True)

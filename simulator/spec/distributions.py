@@ -38,6 +38,10 @@ class Constant(Spec):
         """Mean, dimensionless: 1."""
         return 1.0
 
+    def spread(self) -> float:
+        """Standard deviation over mean."""
+        return 0.0
+
     def sample(self, rng: np.random.Generator, size: Size) -> Samples:
         """Ones, for which nothing is drawn."""
         del rng
@@ -72,6 +76,10 @@ class Normal(_Varying):
         """Mean, dimensionless; the raised draws (beyond 3.3 deviations) change it by less than 1e-4."""
         return 1.0
 
+    def spread(self) -> float:
+        """Standard deviation over mean."""
+        return self.cv
+
     def sample(self, rng: np.random.Generator, size: Size) -> Samples:
         """``size`` independent draws."""
         return np.maximum(rng.normal(1.0, self.cv, size), 0.01)
@@ -86,6 +94,10 @@ class LogNormal(_Varying):
     def mean(self) -> float:
         """Mean, exp(sigma^2 / 2)."""
         return float(np.exp(self.sigma**2 / 2))
+
+    def spread(self) -> float:
+        """Standard deviation over mean."""
+        return math.sqrt(math.expm1(self.sigma**2))
 
     def sample(self, rng: np.random.Generator, size: Size) -> Samples:
         """``size`` independent draws."""
@@ -102,6 +114,10 @@ class Gamma(_Varying):
         """Mean, 1."""
         return 1.0
 
+    def spread(self) -> float:
+        """Standard deviation over mean."""
+        return 1.0 / math.sqrt(self.shape)
+
     def sample(self, rng: np.random.Generator, size: Size) -> Samples:
         """``size`` independent draws."""
         return rng.gamma(self.shape, 1.0 / self.shape, size)
@@ -114,6 +130,10 @@ class Exponential(_Varying):
 
     def mean(self) -> float:
         """Mean, 1."""
+        return 1.0
+
+    def spread(self) -> float:
+        """Standard deviation over mean."""
         return 1.0
 
     def sample(self, rng: np.random.Generator, size: Size) -> Samples:
@@ -133,6 +153,10 @@ class ShiftedExponential(_Varying):
     def mean(self) -> float:
         """Mean, 1 + tail."""
         return 1.0 + self.tail
+
+    def spread(self) -> float:
+        """Standard deviation over mean."""
+        return self.tail / (1.0 + self.tail)
 
     def sample(self, rng: np.random.Generator, size: Size) -> Samples:
         """``size`` independent draws."""
@@ -172,6 +196,10 @@ class Empirical(_Varying):
     def mean(self) -> float:
         """Mean of the values."""
         return self._sample.mean
+
+    def spread(self) -> float:
+        """Standard deviation over mean."""
+        return float(np.std(self._sample.values)) / self._sample.mean
 
     def sample(self, rng: np.random.Generator, size: Size) -> Samples:
         """``size`` independent draws."""

@@ -23,6 +23,7 @@ __all__ = [
     "Bottleneck",
     "Breakdown",
     "Checkpointing",
+    "Contribution",
     "Coverage",
     "Epoch",
     "Estimate",
@@ -31,11 +32,13 @@ __all__ = [
     "JobOutcome",
     "JobParts",
     "Limit",
+    "Measurement",
     "Phase",
     "Placement",
     "Quantiles",
     "Reduced",
     "Scatter",
+    "Share",
     "Stage",
     "Staleness",
     "Utilisation",
@@ -61,12 +64,55 @@ class Quantiles(Spec):
     p99: float = Field(description="99th percentile")
 
 
+class Share(Spec):
+    """A share with the 90% interval within which it is known."""
+
+    mean: float = Field(ge=0, description="the share")
+    low: float = Field(ge=0, description="low end of the 90% interval within which it is known")
+    high: float = Field(ge=0, description="high end")
+
+    @property
+    def told(self) -> bool:
+        """Whether the runs tell how large it is."""
+        return self.high - self.low <= _TOLD
+
+
+_TOLD = 0.5
+"""A share that may be anything within a wider range than this is not told."""
+
+
+class Contribution(Spec):
+    """What one uncertain quantity contributes to the variance of the throughput's logarithm, of which the interval is made."""
+
+    name: str = Field(description="the quantity, or what the model is off by in one respect, or chance")
+    kind: Literal["drawn", "model", "chance"] = Field(
+        description="drawn: what fits and constants of practice leave open; model: what the model itself is off by; chance: what differs "
+        "between runs, and what the draws do not explain"
+    )
+    first: Share = Field(description="share of the variance that is expected to go if it alone became known (first-order Sobol' index)")
+    total: Share = Field(description="share that would stay if all else became known: with what it does together with others (total index)")
+
+
+class Measurement(Spec):
+    """A command that measures what widens the interval, and how wide the interval is expected to be afterwards."""
+
+    command: str = Field(description="the command line; names in capitals are yours to fill in")
+    narrows: tuple[str, ...] = Field(description="quantities that it narrows")
+    throughput_samples_per_s: Estimate = Field(description="the same mean with the 90% interval that is expected afterwards")
+    left: float = Field(ge=0, description="share of the interval's width that is left, in logarithms")
+    at_best: bool = Field(description="whether that is the best case, since nothing tells what such a measurement leaves open")
+    rests_on: str = Field(description="what that expectation rests on")
+
+
 class Scatter(Spec):
     """What widens the interval of the throughput: standard deviations of its logarithm."""
 
     model: float = Field(ge=0, description="what the model is off by: the discrepancy")
     parameters: float = Field(ge=0, description="what the fits of workload and cluster leave open")
     luck: float = Field(ge=0, description="what differs between runs: jitter, starts, speeds of processes")
+    contributions: tuple[Contribution, ...] = Field(
+        default=(), description="shares of their variance by quantity, the largest first; none where nothing varies"
+    )
 
     @property
     def shares(self) -> tuple[float, float, float]:

@@ -12,13 +12,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import calibrate
 import paceline
 import simulator
-from simulator.results.metrics import _unexplained
 
 PACKAGES = [Path(package.__file__).parent for package in (simulator, paceline, calibrate) if package.__file__ is not None]
 SCENARIOS = sorted(path.stem for path in (Path(__file__).parents[2] / "models" / "scenarios").glob("*.toml"))
@@ -91,15 +89,6 @@ def test_nothing_that_is_named_as_a_real_number_is_summed_by_the_built_in_sum() 
                 found += [f"{path}:{node.lineno}: {name}" for name in names if REAL.search(name)]
                 found += [f"{path}:{node.lineno}: float" for term in _summed(node) if isinstance(getattr(term, "value", None), float)]
     assert not found
-
-
-def test_a_linear_fit_leaves_what_the_usual_one_leaves() -> None:
-    rng = np.random.default_rng(1)
-    columns = [rng.normal(2.0, 0.1, 30), rng.normal(-1.0, 0.3, 30)]
-    values = 0.5 * columns[0] - 2.0 * columns[1] + rng.normal(0.0, 0.2, 30)
-    for its in ([], columns[:1], columns, [columns[0], 3.0 * columns[0] + 1.0]):
-        table = np.column_stack([np.ones(30), *its])
-        assert _unexplained(values, its) == pytest.approx(values - table @ np.linalg.lstsq(table, values, rcond=None)[0], abs=1e-12)
 
 
 @pytest.mark.slow

@@ -48,6 +48,13 @@ def simulate(
         bool,
         typer.Option("--assumptions", help="Also show every value that the scenario leaves out, what was taken in its place, and why."),
     ] = False,
+    details: Annotated[
+        bool,
+        typer.Option(
+            "--details",
+            help="Also show what the width of the interval is made of, and each command that would narrow it, with what is left.",
+        ),
+    ] = False,
     yes: Yes = False,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
@@ -66,11 +73,11 @@ def simulate(
     from paceline.cli.terminal import note, progress_bar
 
     if program:
-        given.useless("--program, which simulates nothing", ("trace", "tensorboard", "audit", "force", "assumptions"))
+        given.useless("--program, which simulates nothing", ("trace", "tensorboard", "audit", "force", "assumptions", "details"))
         _print_program(api.load(**given.of(api.load)), json=json)
         return
     if json:
-        given.useless("--json, which prints everything", ["assumptions"])
+        given.useless("--json, which prints everything", ["assumptions", "details"])
     if not {"trace", "tensorboard"} & {*given}:
         given.needs("--trace or --tensorboard", ["force"])
     with progress_bar("replications") as advance:
@@ -86,7 +93,7 @@ def simulate(
         text = seen.result.to_json()
         typer.echo(f'{{"result":{text},"audit":{{"laws":{dumps(list(seen.laws))}}}}}' if given["audit"] else text)
         return
-    show_result(seen.result, assumptions=assumptions)
+    show_result(seen.result, assumptions=assumptions, details=details)
     if given["audit"]:
         _show_laws(seen)
 

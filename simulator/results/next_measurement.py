@@ -1,0 +1,319 @@
+"""What to measure next: which command would narrow the interval of the throughput, and how wide it is expected to be afterwards.
+
+What the interval is made of comes from :mod:`simulator.results.variance` and the discrepancy. A command narrows quantities that were
+drawn, and with links that are measured also what the model is off by, to what measurements of that kind left open
+(``models/measuring.toml``, written by ``evidence.measuring``; ``models/discrepancy.toml``). docs/width.md has every rule.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from simulator.base.catalog import own_file
+from simulator.base.files import read_toml
+from simulator.base.spec import Spec
+from simulator.base.text import counted, format_share, listed
+from simulator.base.validation_errors import validated
+from simulator.resolve.drawing import COMPUTE, HOSTS, JITTER, LINK, OF_CONSTANTS
+from simulator.resolve.practice import is_carried
+from simulator.results.inadequacy import discrepancy_of, regime_of, regimes
+from simulator.results.intervals import prediction_interval, widened
+from simulator.results.variance import Decomposition
+from simulator.scenario import Resolved
+from simulator.spec.discrepancy import PRIOR_POINTS, Z_90, AppliedDiscrepancy, Deviation, Discrepancy, relative_error_of
+from simulator.spec.figures import Contribution, Estimate, Measurement, Share
+from simulator.spec.workload import WorkloadRange
+
+__all__ = ["BANDWIDTH", "Command", "commands_of", "contributions_of", "measurements_of", "spreads_of"]
+
+BANDWIDTH = "bandwidth of links"
+"""Of what a measured link leaves open."""
+_ETHERNET = OF_CONSTANTS["ethernet_share"]
+_RDMA = OF_CONSTANTS["rdma_share"]
+_INSIDE = tuple(dict.fromkeys(OF_CONSTANTS[name] for name in ("nvlink_share", "pcie_share", "host_memory_share")))
+_NOTHING = 0.95
+"""A command that leaves more of the width is not named."""
+_OWN_RUNS = 9
+"""Runs of one's own with which a refit at best halves what the model is off by: :data:`PRIOR_POINTS` of the regime beside them."""
+_TIMES = 4
+"""As many times as many measurements halve a standard error."""
+_RUNS, _ROUNDS = 3, 7
+"""Of ``paceline calibrate`` and ``paceline calibrate-link`` where nothing else is asked for."""
+
+
+class _Left(Spec):
+    quantity: str
+    sd: float = Field(ge=0, description="standard deviation of the logarithm that a measurement leaves, in the median over fits")
+    low: float = Field(ge=0, description="the least of them")
+    high: float = Field(ge=0, description="the most")
+    fits: int = Field(ge=1)
+
+
+class _Measuring(Spec):
+    schema_version: int = 1
+    left: tuple[_Left, ...]
+
+
+@lru_cache(maxsize=1)
+def _measured() -> Mapping[str, _Left]:
+    """What measuring leaves open, by quantity."""
+    path = own_file("measuring.toml")
+    return {each.quantity: each for each in validated(_Measuring, read_toml(path), str(path)).left}
+
+
+# -- what the width is made of -------------------------------------------------------------
+
+
+def contributions_of(decomposition: Decomposition, chance_sd: float, applied: AppliedDiscrepancy | None) -> tuple[Contribution, ...]:
+    """Shares of the variance of the throughput's logarithm, the largest first.
+
+    Parameters
+    ----------
+    decomposition
+        Of the replications.
+    chance_sd
+        Standard deviation of the logarithms of their throughputs.
+    applied
+        What the model itself is off by.
+    """
+    squares = {
+        f"model: {part.name.partition(':')[0]}": (part.slower**2 + part.faster**2) / 2 for part in (applied.parts if applied else ())
+    }
+    variance = math.fsum([chance_sd**2, *squares.values()])
+    if not variance:
+        return ()
+    of_runs = chance_sd**2 / variance
+    found = [
+        Contribution(name=name, kind="model", first=_exactly(its / variance), total=_exactly(its / variance))
+        for name, its in squares.items()
+    ]
+    for name, its in decomposition.shares.items():
+        first, total = (_share(share, error, of_runs) for share, error in zip(its, decomposition.errors[name], strict=True))
+        found.append(Contribution(name=name, kind="drawn", first=first, total=total))
+    rest = _exactly(decomposition.chance * of_runs)
+    found.append(Contribution(name="chance between runs", kind="chance", first=rest, total=rest))
+    return tuple(sorted(found, key=lambda its: -its.total.mean))
+
+
+def _exactly(share: float) -> Share:
+    return Share(mean=share, low=share, high=share)
+
+
+def _share(share: float, error: float, of: float) -> Share:
+    return Share(mean=share * of, low=max(share - Z_90 * error, 0.0) * of, high=min(share + Z_90 * error, 1.0) * of)
+
+
+# -- what a command would leave of it ------------------------------------------------------
+
+
+Applying = Callable[[Resolved], AppliedDiscrepancy | None]
+"""What the model is off by, were the scenario another one."""
+
+
+class Command(NamedTuple):
+    """A command that measures something of a scenario.
+
+    Attributes
+    ----------
+    line
+        The command line.
+    left
+        What it leaves of each quantity's standard deviation, as a share.
+    scenario
+        What is simulated with what it finds, but for draws: on links that are measured, say.
+    rests_on, at_best
+        As of a :class:`~simulator.spec.figures.Measurement`.
+    """
+
+    line: str
+    left: Mapping[str, float]
+    scenario: Resolved
+    rests_on: str
+    at_best: bool = False
+
+
+def measurements_of(
+    scenario: Resolved,
+    rates: Sequence[float],
+    quantities: Mapping[str, NDArray[np.float64]],
+    decomposition: Decomposition,
+    applied: Applying,
+) -> tuple[Measurement, ...]:
+    """Commands that would narrow the interval of the throughput, the one that is expected to narrow it most first, best cases last.
+
+    Where a command leaves the share r of a quantity's standard deviation, 1 - r^2 of its first-order share of the variance goes. The
+    ends of the interval of the replications come nearer, in logarithms, by the root of what is left of the variance, and what the model
+    is then off by widens them.
+
+    Parameters
+    ----------
+    scenario
+        What was simulated.
+    rates
+        Throughput of each replication.
+    quantities, decomposition
+        What each drew, and what that does.
+    applied
+        Gives what the model is off by with a changed scenario.
+    """
+    by_chance, found = prediction_interval(rates), []
+    now = widened(by_chance, relative_error_of(applied(scenario)))
+    if not 0.0 < _width(now) < math.inf:
+        return ()
+    for command in commands_of(scenario, spreads_of(quantities)):
+        known = {name: min(left, 1.0) for name, left in command.left.items() if name in quantities}
+        left = 1.0 - math.fsum(decomposition.shares[name].first * (1.0 - its**2) for name, its in known.items())
+        then = widened(_narrowed(by_chance, math.sqrt(max(left, 0.0))), relative_error_of(applied(command.scenario)))
+        if (share := _width(then) / _width(now)) > _NOTHING:
+            continue
+        narrows = [name for name, its in known.items() if its < 1.0 and decomposition.shares[name].first > 0.0]
+        narrows += ["what the model is off by"] if command.scenario is not scenario else []
+        found.append(
+            Measurement(
+                command=command.line,
+                narrows=tuple(narrows),
+                throughput_samples_per_s=then,
+                left=share,
+                at_best=command.at_best,
+                rests_on=command.rests_on,
+            )
+        )
+    return tuple(sorted(found, key=lambda its: (its.at_best, its.left)))
+
+
+def spreads_of(quantities: Mapping[str, NDArray[np.float64]]) -> dict[str, float]:
+    """Standard deviation of the logarithm of each quantity, by its first number."""
+    return {name: float(np.std(numbers[:, 0], ddof=1)) for name, numbers in quantities.items()}
+
+
+def _narrowed(estimate: Estimate, factor: float) -> Estimate:
+    """The ends of an interval so many times as far from its mean, in logarithms; an end at 0 stays there."""
+    mean = estimate.mean
+    low, high = (mean * (end / mean) ** factor if end else 0.0 for end in (estimate.low, estimate.high))
+    return Estimate(mean=mean, low=low, high=high)
+
+
+def _width(estimate: Estimate) -> float:
+    return math.log(estimate.high / estimate.low) if estimate.low else math.inf
+
+
+def commands_of(scenario: Resolved, spreads: Mapping[str, float]) -> Iterator[Command]:
+    """Every command of Paceline that measures something of this scenario.
+
+    Parameters
+    ----------
+    scenario
+        What is simulated.
+    spreads
+        Standard deviation of the logarithm of each quantity that it draws.
+    """
+    yield from _calibrate(scenario, spreads)
+    yield from _calibrate_link(scenario, spreads)
+    yield from _calibrate_server(scenario, spreads)
+    yield from _refit(scenario)
+
+
+def _calibrate(scenario: Resolved, spreads: Mapping[str, float]) -> Iterator[Command]:
+    """A step on one device: of what was never measured there, or once more with more processes."""
+    load, batch = scenario.workload, scenario.batch
+    options = f" --name {_name(load.name)} --batch {','.join(map(str, sorted({max(batch // 2, 1), batch, 2 * batch})))}"
+    options += " --layers" if load.layers else ""
+    options += f" --precision {load.precision}" if load.precision == "mixed_float16" else ""
+    options += f" --keras-backend {load.backend}" if load.backend != "tensorflow" else ""
+    line = f"paceline calibrate MODEL.py:FUNCTION{options}"
+    if load.uncertainty is None or not (COMPUTE in spreads or JITTER in spreads):
+        return
+    if load.is_computed or load.moved is not None:
+        yield Command(line, _from_fits((COMPUTE, JITTER), spreads), scenario, _fits((COMPUTE, JITTER)))
+    else:
+        runs = int(load.provenance["runs"]) if load.provenance.get("runs", "").isdigit() else _RUNS
+        text = f"standard errors fall with the root of the number of processes, of which it was measured in {runs}"
+        yield Command(f"{line} --runs {_TIMES * runs}", dict.fromkeys((COMPUTE, JITTER), _TIMES**-0.5), scenario, text)
+
+
+def _calibrate_link(scenario: Resolved, spreads: Mapping[str, float]) -> Iterator[Command]:
+    """The link between nodes or, on one node, between its devices; the command measures what goes over gRPC or gloo, no RDMA."""
+    cluster = scenario.cluster
+    between = scenario.nodes_needed > 1
+    if (scenario.ranks == 1 and not scenario.servers) or (between and (cluster.inter_node.sort == "rdma" or cluster.replicas_per_node > 1)):
+        return
+    line = f"paceline calibrate-link{' --peer HOST:PORT' if between else ''} --name {_name(cluster.name)}"
+    if cluster.basis == "measured":
+        text = f"standard errors fall with the root of the number of rounds, taken to have been {_ROUNDS}"
+        yield Command(f"{line} --rounds {_TIMES * _ROUNDS}", {LINK: _TIMES**-0.5}, scenario, text)
+        return
+    names = (_ETHERNET,) if between else _INSIDE
+    left = {name: _measured()[BANDWIDTH].sd / spreads[name] for name in names if name in spreads}
+    then = scenario.model_copy(update={"cluster": cluster.model_copy(update={"basis": "measured"})})
+    text = _fits((BANDWIDTH,))
+    if scenario.discrepancy is None and (regime := _regime_about(then)) is not None:
+        text += f"; trainings over measured links were off by what {regime} show"
+    yield Command(line, left, then, text)
+
+
+def _regime_about(scenario: Resolved) -> str | None:
+    regime = regime_of(scenario)
+    own = None if regime is None else regimes().get(regime)
+    return None if own is None or not own.about else own.about.partition(";")[0]
+
+
+def _calibrate_server(scenario: Resolved, spreads: Mapping[str, float]) -> Iterator[Command]:
+    """What tensors and bytes cost hosts, where practice alone says so."""
+    names = [name for name in HOSTS if name in spreads]
+    if names and scenario.servers and is_carried(scenario):
+        line = f"paceline calibrate-server --peer HOST:PORT --name {_name(scenario.cluster.name)} --cluster {_file(scenario.cluster.name)}"
+        yield Command(line, _from_fits(names, spreads), scenario, _fits(names))
+
+
+def _refit(scenario: Resolved) -> Iterator[Command]:
+    """Runs of one's own, at this number of workers: a refit fits compute, links and hosts, and scales what the model is off by."""
+    own = discrepancy_of(scenario)
+    if own is None or own.is_zero:
+        return
+    factor = math.sqrt(PRIOR_POINTS / (PRIOR_POINTS + _OWN_RUNS))
+    scaled = Discrepancy(**{name: _times(getattr(own, name), factor) for name in ("compute", "communication", "staleness")})
+    load, batch = scenario.workload, float(scenario.batch)
+    known = load.calibrated or WorkloadRange(batch=(batch, batch))
+    known = known.model_copy(update={"workers": (known.workers[0], max(known.workers[1], float(scenario.ranks)))})
+    then = scenario.model_copy(update={"discrepancy": scaled, "workload": load.model_copy(update={"calibrated": known})})
+    yield Command(
+        "paceline validate SCENARIO.toml --measured POINTS.csv --refit --out-scenario FILE.toml",
+        dict.fromkeys((COMPUTE, LINK, _ETHERNET, _RDMA, *_INSIDE, *HOSTS), 0.0),
+        then,
+        f"{counted(_OWN_RUNS, 'run')} of your own at up to this number of workers that come out as predicted: a refit then takes "
+        f"{factor:g} times what the model is off by, and knows what it fits",
+        at_best=True,
+    )
+
+
+def _times(deviation: Deviation, factor: float) -> Deviation:
+    return Deviation(at=deviation.at * factor, per_doubling=deviation.per_doubling * factor)
+
+
+def _from_fits(names: Sequence[str], spreads: Mapping[str, float]) -> dict[str, float]:
+    """Share of the standard deviation of each that a measurement leaves."""
+    return {name: _measured()[name].sd / spreads[name] for name in names if spreads.get(name)}
+
+
+def _fits(names: Sequence[str]) -> str:
+    """What such measurements left open."""
+    texts = [f"{name} to {format_share(_measured()[name].sd)}" for name in names]
+    fits = dict.fromkeys(_measured()[name].fits for name in names)
+    return f"such measurements knew {listed(texts)} (a standard deviation; median of {listed([str(count) for count in fits])} fits)"
+
+
+def _name(name: str) -> str:
+    return f"{_file(name)}-measured"
+
+
+def _file(name: str) -> str:
+    """A name as files and commands have it."""
+    return re.sub(r"[^A-Za-z0-9._+-]+", "-", name).strip("-") or "mine"

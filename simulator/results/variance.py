@@ -1,0 +1,294 @@
+"""Which uncertain quantity contributes how much to the variance of an answer, by the draws that its runs took.
+
+Sobol' indices from given runs, by a sparse polynomial expansion, with no further simulation; which quantities there are is said in
+:mod:`simulator.resolve.quantities`, what is made of them in :mod:`simulator.results.next_measurement`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Contributed", "Decomposition", "decomposed"]
+
+Array = NDArray[np.float64]
+
+_EQUAL = 1e-9
+"""Logarithms no further apart than this come of rounding."""
+_DEGREE = 2
+"""Of polynomials in few runs: with 19 a third power cannot be told from chance."""
+_RUNS_A_DEGREE = 8
+"""With eight times two to the power of a degree as many runs may have terms of that degree."""
+
+
+class Contributed(NamedTuple):
+    """Shares of the variance over runs that one quantity has.
+
+    Attributes
+    ----------
+    first
+        By itself: of what is expected to go if it alone became known (Sobol', "Sensitivity estimates for nonlinear mathematical models",
+        1993).
+    total
+        With all that it does together with others: what would stay if all others became known (Homma and Saltelli, "Importance
+        measures in global sensitivity analysis of nonlinear models", 1996).
+    """
+
+    first: float
+    total: float
+
+
+class Decomposition(NamedTuple):
+    """What the variance over runs is made of.
+
+    Attributes
+    ----------
+    shares
+        Of each quantity.
+    chance
+        What no quantity explains: chance between runs, and what a low polynomial leaves out.
+    errors
+        Standard errors of the shares, by the jackknife; none of fewer runs than that takes.
+    """
+
+    shares: Mapping[str, Contributed]
+    chance: float
+    errors: Mapping[str, Contributed]
+
+
+def decomposed(values: Array, quantities: Mapping[str, Array], *, errors: bool = True) -> Decomposition:
+    """First-order and total shares of the variance of values that each of some independent quantities has.
+
+    The values are expanded in products of polynomials that are orthonormal over the draws of each quantity (arbitrary polynomial chaos:
+    Oladyshkin and Nowak, Reliability Engineering and System Safety 106, 2012), up to the second degree in few runs. Terms enter one at a
+    time, the one that explains most of what is left, for as long as the leave-one-out error falls that is corrected for their number
+    (Blatman and Sudret, Probabilistic Engineering Mechanics 25, 2010, equations 23 to 26; Chapelle, Vapnik and Bengio 2002). The squares
+    of coefficients are the indices (Sudret, Reliability Engineering and System Safety 93, 2008), each less its own sampling variance,
+    and together no more than the adjusted share of the variance that the terms explain (Theil 1961), so that draws that do nothing get
+    nothing in the mean. A quantity of several numbers, which may depend on each other, is a group and has one pair of shares.
+
+    Standard errors are those of the jackknife over runs (Efron and Stein, Annals of Statistics 9, 1981), the choice of terms included, but
+    no less than a normal regression has of n runs: sqrt(4 s c / n + 2 c^2 / n^2) of a share s beside one of chance c.
+
+    Parameters
+    ----------
+    values
+        Of each run, shape (n,).
+    quantities
+        What each run drew, shape (n, numbers), best so transformed that it is nearly normal.
+    errors
+        Whether standard errors are wanted as well.
+    """
+    shares, chance = _shares(values, quantities)
+    if not errors or not quantities:
+        return Decomposition(shares, chance, {})
+    kept = ~np.eye(len(values), dtype=bool)
+    without = [_shares(values[runs], {name: draws[runs] for name, draws in quantities.items()})[0] for runs in kept]
+    found = {}
+    for name, its in shares.items():
+        left = zip(*(one[name] for one in without), strict=True)
+        found[name] = Contributed(*(_error(share, each, chance) for share, each in zip(its, left, strict=True)))
+    return Decomposition(shares, chance, found)
+
+
+def _error(share: float, without: tuple[float, ...], chance: float) -> float:
+    """Standard error of a share, from what it is without each run."""
+    sample, count = np.array(without), len(without)
+    away = sample - np.add.reduce(sample) / count
+    of_regression = math.sqrt(4.0 * share * chance / count + 2.0 * (chance / count) ** 2)
+    return max(math.sqrt((count - 1) / count * _square(away)), of_regression)
+
+
+def _degree(count: int) -> int:
+    """Largest degree of terms in so many runs."""
+    return max(_DEGREE, int(math.log2(max(count / _RUNS_A_DEGREE, 1.0))))
+
+
+class _Term(NamedTuple):
+    """A standardised polynomial of one quantity, or a product of two.
+
+    Attributes
+    ----------
+    column
+        Its values.
+    of
+        The quantities that it is of.
+    kind
+        1: of the first degree, 2: of a higher one, 3: a product.
+    """
+
+    column: Array
+    of: frozenset[str]
+    kind: int
+
+
+_PRODUCT = 3
+
+
+def _terms(count: int, quantities: Mapping[str, Array]) -> list[_Term]:
+    """All that may enter."""
+    degree = _degree(count)
+    pure: list[tuple[_Term, int]] = []
+    for name, draws in quantities.items():
+        basis: list[Array] = []
+        numbers = [its for its in (_standardised(column, basis) for column in draws.T) if its is not None]
+        for power in range(1, degree + 1):
+            for number in numbers:
+                found = _standardised(number**power, basis)
+                if found is not None:
+                    basis.append(found)
+                    pure.append((_Term(found, frozenset([name]), min(power, 2)), power))
+    products = [
+        _Term(found, one.of | other.of, _PRODUCT)
+        for (one, power), (other, his) in combinations(pure, 2)
+        if one.of != other.of and power + his <= degree and (found := _standardised(one.column * other.column)) is not None
+    ]
+    return [*(term for term, _ in pure), *products]
+
+
+def _standardised(column: Array, basis: list[Array] | None = None) -> Array | None:
+    """With mean 0 and variance 1, and without what is along a basis; None where nothing is left."""
+    left: Array = column - np.add.reduce(column) / len(column)
+    whole = _square(left)
+    for other in basis or ():
+        left = left - other * (np.add.reduce(left * other) / len(left))
+    square = _square(left)
+    if math.sqrt(whole / len(left)) <= _EQUAL or square <= _EQUAL * whole:
+        return None
+    return left * math.sqrt(len(left) / square)
+
+
+def _square(values: Array) -> float:
+    # not by BLAS, whose rounding depends on the processor
+    return float(np.add.reduce(values * values))
+
+
+def _shares(values: Array, quantities: Mapping[str, Array]) -> tuple[dict[str, Contributed], float]:
+    """Shares of each quantity, and of chance."""
+    terms = _terms(len(values), quantities)
+    nothing = dict.fromkeys(quantities, Contributed(0.0, 0.0))
+    count = len(values)
+    away = values - np.add.reduce(values) / count
+    variance = _square(away) / max(count - 1, 1)
+    if count < _FEWEST or math.sqrt(variance) <= _EQUAL:
+        return nothing, 1.0 if math.sqrt(variance) > _EQUAL else 0.0
+    found = _expanded(away, terms)
+    if not found.places:
+        return nothing, 1.0
+    noise = _square(found.left) / (count - 1 - len(found.places))
+    explained = max(1.0 - noise / variance, 0.0)
+    weights = _weights(away, [terms[place].column for place in found.places], found.basis, noise)
+    whole = math.fsum(weights)
+    if not whole or not explained:
+        return nothing, 1.0
+    first, total = dict.fromkeys(quantities, 0.0), dict.fromkeys(quantities, 0.0)
+    for place, weight in zip(found.places, weights, strict=True):
+        of, share = terms[place].of, explained * weight / whole
+        for name in of:
+            total[name] += share
+            if len(of) == 1:
+                first[name] += share
+    return {name: Contributed(first[name], total[name]) for name in quantities}, 1.0 - explained
+
+
+_FEWEST = 4
+"""Runs of which a term may explain anything."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Expansion:
+    """Terms that have entered.
+
+    Attributes
+    ----------
+    columns
+        All terms, a row each, less what is along those that have entered.
+    alone
+        Square of each row before any had.
+    left
+        What those that have entered leave of the values.
+    leverage
+        Of each run.
+    places, basis
+        Of the terms that have entered, in order; the basis is orthonormal.
+    """
+
+    columns: Array
+    alone: Array
+    left: Array
+    leverage: Array
+    places: tuple[int, ...] = ()
+    basis: tuple[Array, ...] = ()
+
+    def next(self, open_: NDArray[np.bool_]) -> _Expansion | None:
+        """With the open term that explains most of what is left; None where none explains anything."""
+        squares = np.add.reduce(self.columns * self.columns, axis=1)
+        along = np.add.reduce(self.columns * self.left, axis=1)
+        can = open_ & (squares > _ALIKE * self.alone)
+        can[list(self.places)] = False
+        gains = np.where(can, along * along / np.maximum(squares, _ALIKE * self.alone), 0.0)
+        place = int(gains.argmax())
+        if gains[place] <= 0.0:
+            return None
+        direction = self.columns[place] / math.sqrt(squares[place])
+        return _Expansion(
+            columns=self.columns - np.add.reduce(self.columns * direction, axis=1)[:, None] * direction,
+            alone=self.alone,
+            left=self.left - direction * np.add.reduce(self.left * direction),
+            leverage=self.leverage + direction * direction,
+            places=(*self.places, place),
+            basis=(*self.basis, direction),
+        )
+
+    @cached_property
+    def error(self) -> float:
+        """Mean square of what is left of each run where it takes no part in the fit, corrected for the number of terms."""
+        count, size = len(self.left), len(self.places)
+        return _square(self.left / np.maximum(1.0 - self.leverage, _EQUAL)) * (1.0 + size / count) / (count - size)
+
+
+_ALIKE = 0.1
+"""Share of a term's square that must not be along those that have entered: what is more alike cannot be told apart."""
+
+
+def _expanded(away: Array, terms: list[_Term]) -> _Expansion:
+    """Terms enter in the order of their kinds: of the first degree, of a single quantity, products.
+
+    In few runs a product may look much like what is simpler, and in most models what is simpler matters more (effect hierarchy: Wu and
+    Hamada, "Experiments", 2009, section 4.6). There products enter only of quantities that have (heredity, the same section).
+    """
+    count = len(away)
+    columns = np.array([term.column for term in terms]).reshape(len(terms), count)
+    best = _Expansion(columns, np.add.reduce(columns * columns, axis=1), away, np.full(count, 1.0 / count))
+    few = _degree(count) == _DEGREE
+    for kind in sorted({term.kind for term in terms}):
+        there = {name for place in best.places for name in terms[place].of}
+        open_ = np.array([term.kind == kind and (kind < _PRODUCT or not few or term.of <= there) for term in terms])
+        trying: _Expansion | None = best
+        while trying is not None and len(trying.places) < (count - 2) // 2:
+            trying = trying.next(open_)
+            if trying is not None and trying.error < best.error:
+                best = trying
+    return best
+
+
+def _weights(away: Array, columns: list[Array], basis: Sequence[Array], noise: float) -> list[float]:
+    """Square of each coefficient less its sampling variance, not below 0."""
+    size = len(columns)
+    upper = [[float(np.add.reduce(basis[row] * columns[column])) for column in range(size)] for row in range(size)]
+    inverse = [[0.0] * size for _ in range(size)]
+    for column in range(size):
+        inverse[column][column] = 1.0 / upper[column][column]
+        for row in range(column - 1, -1, -1):
+            inverse[row][column] = -math.fsum(upper[row][k] * inverse[k][column] for k in range(row + 1, column + 1)) / upper[row][row]
+    along = [float(np.add.reduce(away * its)) for its in basis]
+    coefficients = [math.fsum(map(float.__mul__, inverse[row], along)) for row in range(size)]
+    variances = [noise * math.fsum(each * each for each in inverse[row]) for row in range(size)]
+    return [max(coefficient**2 - own, 0.0) for coefficient, own in zip(coefficients, variances, strict=True)]
