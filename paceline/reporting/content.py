@@ -215,6 +215,7 @@ def content_of(
     sensitivity: Sequence[Change] = (),
     learned: Learned | None = None,
     title: str = "",
+    chosen: str | None = None,
 ) -> Content:
     """Arrange results for reading.
 
@@ -238,6 +239,8 @@ def content_of(
         What was learned with several ways of training.
     title
         In place of the workloads' names.
+    chosen
+        Hash of the scenario that was asked about; left out: that of the plan's answer, or whichever is fastest where there are most ranks.
 
     Raises
     ------
@@ -256,7 +259,7 @@ def content_of(
     names = [at.name_of(index) for index in range(len(unique))]
     workloads = tuple({result.scenario.workload.name: result.scenario.workload for result in reversed(unique)}.values())[::-1]
     named = " and ".join(clean(load.name) for load in workloads[:2]) + (f" and {len(workloads) - 2} more" if len(workloads) > 2 else "")
-    answer = answer_of(unique, at, plan.chosen.result.scenario_hash if plan is not None else None)
+    answer = answer_of(unique, at, plan.chosen.result.scenario_hash if plan is not None else chosen)
     return Content(
         title=clean(title) if title else named,
         results=tuple(unique),

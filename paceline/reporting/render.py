@@ -205,8 +205,16 @@ def figure_names() -> list[str]:
 _FIGURE = re.compile(r'\b(?:live|still)\("([a-z-]+)"')
 
 
-def render(report: Content) -> str:
-    """The page as text: the same for the same report, byte for byte."""
+def render(report: Content, *, whole: bool = True) -> str:
+    """The page as text: the same for the same report, byte for byte.
+
+    Parameters
+    ----------
+    report
+        What it says.
+    whole
+        Else without styles and scripts: what a page takes that has them already, and shows one report after another.
+    """
     extra = sections_of(report)
     results, nodes = report.results, placement_of(report.answer.result.scenario).nodes
     return (
@@ -245,7 +253,8 @@ def render(report: Content) -> str:
             compared=any(group.id == "source" and len(group.labels) > 1 for group in report.at.groups),
             scripts=SCRIPTS,
             # plotly's script is no user's text, and holds no closing script tag
-            plotly=Markup(get_plotlyjs()),  # noqa: S704
+            plotly=Markup(get_plotlyjs() if whole else ""),  # noqa: S704
+            whole=whole,
             generator=Markup(GENERATOR),  # noqa: S704
         )
     )
