@@ -1,0 +1,190 @@
+"""Processes that stand ready to answer: each works on one thing at a time, gives way when nobody waits for it, and is replaced if it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import signal
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from paceline.sweeping.backends import KILLED, OUTSIDE, begin, environment
+from simulator.base.errors import SimulationError
+
+__all__ = ["Processes", "going_on"]
+
+AnswerT = TypeVar("AnswerT")
+
+_TRIES = 3
+"""How often something is begun again whose process was killed: perhaps it is what takes all memory."""
+_PATIENCE_S = 2.0
+"""How long a process that nobody waits for any more may take to notice."""
+
+
+class _UnwantedError(Exception):
+    """Nobody waits for it any more."""
+
+
+_unwanted: Any = None
+"""In a process: the event that is set when nobody waits for what it does."""
+
+
+def _stand_ready(starter: int, unwanted: Any) -> None:
+    """What a process does first."""
+    global _unwanted  # noqa: PLW0603
+    _unwanted = unwanted
+    for number in (signal.SIGINT, signal.SIGHUP):  # which a terminal sends to all: the starter ends its processes
+        signal.signal(number, signal.SIG_IGN)
+    begin(starter)
+
+
+def going_on(*_: object) -> None:
+    """In a process, between parts of long work: end it if nobody waits for it any more."""
+    if _unwanted is not None and _unwanted.is_set():
+        raise _UnwantedError
+
+
+class _Slot:
+    """One process, and what begins another in its place."""
+
+    def __init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.unwanted = context.Event()
+        self._executor = ProcessPoolExecutor(1, mp_context=context, initializer=_stand_ready, initargs=(os.getpid(), self.unwanted))
+        self.pid: int | None = None
+
+    def submit(self, function: Callable[..., AnswerT], *given: Any) -> Future[AnswerT]:
+        """Have it begun."""
+        with environment(**OUTSIDE):  # the first starts the process
+            return self._executor.submit(function, *given)
+
+    def replace(self) -> None:
+        """Another process in place of one that has ended, or must."""
+        self.end()
+        self._begin()
+
+    def end(self) -> None:
+        """End the process, whatever it is at."""
+        if self.pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+        self._executor.shutdown(wait=False, cancel_futures=True)
+
+
+class Processes:
+    """Processes, and who waits for one.
+
+    What is quick goes first, and one process is kept for it where there are several, so that a first answer never waits for a last one.
+
+    Parameters
+    ----------
+    count
+        How many.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self._slots = [_Slot() for _ in range(count)]
+        self._free = list(self._slots)
+        self._quick: deque[asyncio.Future[_Slot]] = deque()
+        self._slow: deque[asyncio.Future[_Slot]] = deque()
+        self._left: set[asyncio.Task[None]] = set()
+        self.begun = 0
+        """Things that were begun, those begun again included."""
+
+    @property
+    def pids(self) -> list[int]:
+        """Of the processes that are there."""
+        return [slot.pid for slot in self._slots if slot.pid is not None]
+
+    async def warm(self, function: Callable[..., object], *given: Any) -> None:
+        """Have every process do something once."""
+        await asyncio.gather(*(self._warm(slot, function, given) for slot in self._slots))
+
+    async def _warm(self, slot: _Slot, function: Callable[..., object], given: tuple[Any, ...]) -> None:
+        slot.pid = await asyncio.wrap_future(slot.submit(os.getpid))
+        await asyncio.wrap_future(slot.submit(function, *given))
+
+    async def run(self, function: Callable[..., AnswerT], *given: Any, slow: bool = False) -> AnswerT:
+        """What a function gives in one of the processes; cancelled, the process gives way.
+
+        Raises
+        ------
+        SimulationError
+            Processes that did it were killed, again and again.
+        """
+        slot = await self._taken(slow)
+        doing: Future[AnswerT] | None = None
+        try:
+            for _ in range(_TRIES):
+                try:
+                    self.begun += 1
+                    slot.unwanted.clear()
+                    if slot.pid is None:
+                        slot.pid = await asyncio.wrap_future(slot.submit(os.getpid))
+                    doing = slot.submit(function, *given)
+                    return await asyncio.wrap_future(doing)
+                except BrokenProcessPool:
+                    doing = None
+                    slot.replace()
+            raise SimulationError("; ".join(KILLED))
+        except asyncio.CancelledError:
+            slot.unwanted.set()
+            raise
+        finally:
+            if doing is None or doing.done():
+                self._give_back(slot)
+            else:
+                task = asyncio.get_running_loop().create_task(self._wait_for(slot, doing))
+                self._left.add(task)
+                task.add_done_callback(self._left.discard)
+
+    async def _wait_for(self, slot: _Slot, doing: Future[Any]) -> None:
+        """Take a process back that is at something nobody waits for: soon, or in place of it another one."""
+        waiting = asyncio.wrap_future(doing)
+        try:
+            await asyncio.wait_for(asyncio.shield(waiting), _PATIENCE_S)
+        except TimeoutError:
+            waiting.add_done_callback(lambda done: done.cancelled() or done.exception())
+            slot.replace()
+        except Exception:  # noqa: S110 - whatever it came to
+            pass
+        self._give_back(slot)
+
+    async def _taken(self, slow: bool) -> _Slot:
+        if self._free and (not slow or self._may_be_slow()):
+            return self._free.pop()
+        waiting: asyncio.Future[_Slot] = asyncio.get_running_loop().create_future()
+        queue = self._slow if slow else self._quick
+        queue.append(waiting)
+        try:
+            return await waiting
+        except asyncio.CancelledError:
+            if waiting.done() and not waiting.cancelled():
+                self._give_back(waiting.result())
+            else:
+                queue.remove(waiting)
+            raise
+
+    def _may_be_slow(self) -> bool:
+        return self.count == 1 or len(self._free) > 1
+
+    def _give_back(self, slot: _Slot) -> None:
+        self._free.append(slot)
+        while self._free and (self._quick or (self._slow and self._may_be_slow())):
+            waiting = (self._quick or self._slow).popleft()
+            if not waiting.done():
+                waiting.set_result(self._free.pop())
+
+    def end(self) -> None:
+        """End them all."""
+        for slot in self._slots:
+            slot.end()
