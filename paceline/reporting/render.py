@@ -88,7 +88,18 @@ if TYPE_CHECKING:
     from paceline.reporting.sensitivity import Change
     from paceline.reporting.timeline import Timeline
 
-__all__ = ["GENERATOR", "REPORT", "SCRIPTS", "Sections", "environment", "figure_names", "render", "sections_of", "write_report"]
+__all__ = [
+    "GENERATOR",
+    "PART_OF_KIND",
+    "REPORT",
+    "SCRIPTS",
+    "Sections",
+    "environment",
+    "figure_names",
+    "render",
+    "sections_of",
+    "write_report",
+]
 
 GENERATOR = '<meta name="generator" content="Paceline">'
 """What tells a report of ours from any other file."""
@@ -121,7 +132,7 @@ _MOST_SAID = 5
 _OPEN_TABLES = ("plan-clusters", "plan-ways", "plan-candidates", "plan-improvements")
 """Tables of a plan that are not folded."""
 _LONGEST = 600
-_PART_OF_KIND: dict[Kind, str] = {
+PART_OF_KIND: dict[Kind, str] = {
     "input": "input",
     "compute": "compute",
     "forward": "forward",
@@ -408,14 +419,14 @@ def _add_memory(found: Sections, scenario: Scenario) -> None:
 
 def _add_timeline(found: Sections, timeline: Timeline) -> None:
     drawn = timeline_figure(timeline)
-    used = [kind for kind in _PART_OF_KIND if any(bar.kind == kind for bar in timeline.bars)]
+    used = [kind for kind in PART_OF_KIND if any(bar.kind == kind for bar in timeline.bars)]
     lanes = len(timeline.lanes)
     found.figures["timeline"] = drawn
     found.values.update(
         timeline_label=f"Gantt chart of {lanes} lane{'s' if lanes != 1 else ''}. {clean(timeline.sentence, _LONGEST)}",
         timeline_px=_height_px(drawn, 360),
         timeline_table=timeline_table(timeline).only("lane", "start_s", "end_s", "kind", "text", "critical"),
-        timeline_parts=[(_PART_OF_KIND[kind], KIND_LABELS[kind]) for kind in used],
+        timeline_parts=[(PART_OF_KIND[kind], KIND_LABELS[kind]) for kind in used],
     )
 
 

@@ -9,7 +9,7 @@ import math
 import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -32,16 +32,34 @@ from simulator.results.results import Result
 from simulator.run import simulate
 from simulator.scenario import Scenario
 
-__all__ = ["Curve", "Look", "Point", "Prepared", "Simulated", "drawn_timeline", "is_long", "prepared", "reported", "simulated", "warmed"]
+__all__ = [
+    "Curve",
+    "Look",
+    "Point",
+    "Prepared",
+    "Share",
+    "Simulated",
+    "drawn_timeline",
+    "is_long",
+    "prepared",
+    "reported",
+    "share_of",
+    "simulated",
+    "warmed",
+]
 
-_LOOK_S = 0.05
-"""Of one core, by the model of effort, for the first look at a configuration."""
-_ROUGH_S = 0.5
+_LOOK_S = 0.2
+"""Of one core, by the model of effort, for the first look at a configuration; of fewer steps it would be another run's beginning."""
+ROUGH_S = 0.3
 """For each configuration of the first report."""
 _WHOLE_S = 30.0
 """What of a configuration takes longer in full is shown as far as it was simulated."""
 _FEWEST_STEPS, _FEWEST_REPLICATIONS = 20, 2
 _STEPS_IN_TIME = 6
+
+
+Share: TypeAlias = Literal["look", "whole"] | tuple[int, int]
+"""How much of a configuration is simulated: what a first look has time for, all, or so many replications of so many steps."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +77,7 @@ class Point:
     scenario
         Pickled.
     bound
-        Samples a second that no run of it can exceed on average; None where none is known.
+        Samples a second that none of its runs can exceed; None where nothing is known.
     effort_s
         What simulating it in full takes, by the model.
     """
@@ -113,6 +131,8 @@ class Prepared:
         The scenario's own first.
     count
         Its own number of workers.
+    replications, steps
+        Of each configuration.
     left_out
         Sentences on what cannot be.
     sentence
@@ -125,6 +145,8 @@ class Prepared:
     sliders: dict[str, Any] = field(default_factory=dict)
     curves: tuple[Curve, ...] = ()
     count: int = 1
+    replications: int = 0
+    steps: int = 0
     left_out: tuple[str, ...] = ()
     sentence: str = ""
 
@@ -143,8 +165,10 @@ def prepared(question: Question, served: Served) -> Prepared:
     except InputError as error:
         return Prepared(text, tuple(problems_of(error, served)), form_of(table, None) if question.form else None)
     form = form_of(table, asked.scenario) if question.form else None
-    own = curves[0].at(asked.count)
-    return Prepared(text, (), form, _sliders(asked), curves, asked.count, asked.left_out, _bound_in_words(own, curves))
+    own, run = curves[0].at(asked.count), asked.scenario.run
+    return Prepared(
+        text, (), form, _sliders(asked), curves, asked.count, run.replications, run.steps, asked.left_out, _bound_in_words(own, curves)
+    )
 
 
 def _curve(line: Line, index: int) -> Curve:
@@ -157,7 +181,7 @@ def _curve(line: Line, index: int) -> Curve:
 
 
 def _point(count: int, scenario: Scenario, ceilings: Ceilings) -> Point:
-    bound = float(np.mean(ceilings.of(scenario)))
+    bound = float(np.max(ceilings.of(scenario)))
     effort = effort_s(resolve(scenario))
     return Point(count, scenario.ranks, scenario.hash, pickle.dumps(scenario), bound if math.isfinite(bound) else None, effort)
 
@@ -168,7 +192,7 @@ def _bound_in_words(own: Point, curves: Sequence[Curve]) -> str:
     workers = counted(own.count, "worker")
     if own.bound is None:
         return f"No bound is known for {workers}{several}; what is simulated follows."
-    return f"No run with {workers}{several} trains more than {format_number(own.bound)} samples/s on average: a bound, without simulating."
+    return f"No run with {workers}{several} trains more than {format_number(own.bound)} samples/s: a bound, before anything is simulated."
 
 
 def _sliders(asked: Asked) -> dict[str, Any]:
@@ -229,18 +253,44 @@ class Simulated:
     failed: str = ""
 
 
-def simulated(scenario: bytes, share: str) -> Simulated:
-    """Simulate a configuration: as much of it as a first ``look`` or a ``rough`` report has time for, or the ``whole`` of it.
-
-    The whole is what ``paceline simulate`` does, byte for byte.
-    """
+def simulated(scenario: bytes, share: Share) -> Simulated:
+    """Simulate a configuration: the whole of it, byte for byte as ``paceline simulate`` does, or a share."""
     given: Scenario = pickle.loads(scenario)  # noqa: S301 - of our own making
-    its, said = (given, "") if share == "whole" else _cut(given, _LOOK_S if share == "look" else _ROUGH_S, bare=share == "look")
+    if share == "look":
+        bare = given.model_copy(update={"job": None})
+        _, steps = share_of(effort_s(resolve(bare)), given.run.replications, given.run.steps, _LOOK_S)
+        its = _with_share(bare, (min(_FEWEST_REPLICATIONS, given.run.replications), steps))
+    else:
+        its = given if share == "whole" else _with_share(given, share)
     try:
         result = simulate(its, progress=going_on)
     except PacelineError as error:
         return Simulated(None, None, str(error).splitlines()[0])
-    return Simulated(pickle.dumps(result), _look(result, said or f"{its.run.replications} runs"))
+    return Simulated(pickle.dumps(result), _look(result, _share_in_words(given, its)))
+
+
+def share_of(took_s: float, replications: int, steps: int, most_s: float = ROUGH_S) -> tuple[int, int]:
+    """Replications and steps that take so long where all of them take ``took_s``: fewer replications first, then fewer steps."""
+    fewer = min(replications, max(_FEWEST_REPLICATIONS, int(replications * most_s / max(took_s, 1e-9))))
+    left_s = took_s * fewer / replications
+    return fewer, steps if left_s <= most_s else min(steps, max(_FEWEST_STEPS, int(steps * most_s / left_s)))
+
+
+def _with_share(scenario: Scenario, share: tuple[int, int]) -> Scenario:
+    replications, steps = share
+    run = scenario.run
+    its = scenario.model_copy(update={"run": run.model_copy(update={"replications": replications})})
+    if steps < run.steps and run.job_steps is None and its.job is None:
+        return its.shortened(steps, min(run.warmup, steps // 4))
+    return its
+
+
+def _share_in_words(whole: Scenario, its: Scenario) -> str:
+    """How much of a configuration was simulated."""
+    runs, fewer = whole.run.replications, its.run.replications
+    return (f"{fewer} of {runs:,} runs" if fewer < runs else f"{runs:,} runs") + (
+        f" of {its.run.steps:,} steps" if its.run.steps < whole.run.steps else ""
+    )
 
 
 def _look(result: Result, said: str) -> Look:
@@ -248,29 +298,11 @@ def _look(result: Result, said: str) -> Look:
     return Look(rate.mean, rate.low, rate.high, result.bottleneck.label, said)
 
 
-def _cut(scenario: Scenario, most_s: float, *, bare: bool) -> tuple[Scenario, str]:
-    """A scenario with fewer replications, and if that is not enough fewer steps; for a first look without the job around its steps."""
-    if bare and scenario.job is not None:
-        scenario = scenario.model_copy(update={"job": None})
-    run = scenario.run
-    took_s = effort_s(resolve(scenario))
-    if took_s <= most_s:
-        return scenario, ""
-    replications = min(run.replications, max(_FEWEST_REPLICATIONS, int(run.replications * most_s / took_s)))
-    its = scenario.model_copy(update={"run": run.model_copy(update={"replications": replications})})
-    took_s = effort_s(resolve(its))
-    if took_s > most_s and run.job_steps is None and its.job is None:
-        steps = max(_FEWEST_STEPS, int(run.steps * most_s / took_s))
-        if steps < run.steps:
-            its = its.shortened(steps, min(run.warmup, steps // 4))
-    steps = f" of {its.run.steps:,} steps" if its.run.steps < run.steps else ""
-    return its, f"{its.run.replications} of {run.replications:,} runs{steps}"
-
-
 def drawn_timeline(scenario: bytes, name: str) -> dict[str, Any]:
-    """Some steps of a configuration in time: ``timeline`` for the report, and what draws it at once; only a ``note`` where there is none."""
+    """Some steps of a configuration in time, for the report and to be drawn at once; only a ``note`` where there are none."""
     given: Scenario = pickle.loads(scenario)  # noqa: S301
-    short = given.model_copy(update={"job": None}).shortened(_STEPS_IN_TIME, min(given.run.warmup, _STEPS_IN_TIME // 3))
+    bare = given.model_copy(update={"job": None})
+    short = bare.shortened(_STEPS_IN_TIME, min(given.run.warmup, _STEPS_IN_TIME // 3))
     try:
         timeline = timeline_of(short, name)
     except PacelineError as error:
@@ -285,16 +317,15 @@ def drawn_timeline(scenario: bytes, name: str) -> dict[str, Any]:
     }
 
 
-def reported(results: Sequence[bytes], chosen: str, notes: Sequence[str], timeline: bytes | None, *, whole: bool) -> str:
-    """The report of some results: whole, as a file, or what a page takes that has its styles and scripts."""
+def reported(results: Sequence[bytes], chosen: int, notes: Sequence[str], timeline: bytes | None, *, whole: bool) -> str:
+    """The report of some results, that of number ``chosen`` the answer: a file, or what a page takes that has its styles and scripts."""
     return render(_content(results, chosen, notes, timeline), whole=whole)
 
 
-def _content(results: Sequence[bytes], chosen: str, notes: Sequence[str], timeline: bytes | None) -> Content:
+def _content(results: Sequence[bytes], chosen: int, notes: Sequence[str], timeline: bytes | None) -> Content:
     loaded: list[Result] = [pickle.loads(one) for one in results]  # noqa: S301
     steps: Timeline | None = None if timeline is None else pickle.loads(timeline)  # noqa: S301
-    there = {result.scenario_hash for result in loaded}
-    return content_of(loaded, notes, timeline=steps, chosen=chosen if chosen in there else None)
+    return content_of(loaded, notes, timeline=steps, chosen=loaded[chosen].scenario_hash)
 
 
 def is_long(point: Point) -> str:
@@ -302,8 +333,8 @@ def is_long(point: Point) -> str:
     if point.effort_s <= _WHOLE_S:
         return ""
     return (
-        f"All runs with {counted(point.count, 'worker')} take about {format_rough_seconds(point.effort_s)} to simulate, so the first of them "
-        "stand here: save the scenario, and simulate it with `paceline simulate`."
+        f"All runs with {counted(point.count, 'worker')} take about {format_rough_seconds(point.effort_s)} to simulate, which is left out "
+        "here: save the scenario, and simulate it with `paceline simulate`"
     )
 
 
@@ -315,5 +346,5 @@ def warmed(served: Served) -> bool:
         done = simulated(point.scenario, "look")
         timeline = drawn_timeline(point.scenario, found.curves[0].name)
         if done.result is not None:
-            reported([done.result], point.hash, (), timeline.get("timeline"), whole=False)
+            reported([done.result], 0, (), timeline.get("timeline"), whole=False)
     return not found.problems

@@ -1,4 +1,4 @@
-"""Processes that stand ready to answer: each works on one thing at a time, gives way when nobody waits for it, and is replaced if it ends."""
+"""Processes that stand ready: each works on one thing at a time, gives way when nobody waits for it, and is replaced if it ends."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _unwanted: Any = None
 
 def _stand_ready(starter: int, unwanted: Any) -> None:
     """What a process does first."""
-    global _unwanted  # noqa: PLW0603
+    global _unwanted
     _unwanted = unwanted
     for number in (signal.SIGINT, signal.SIGHUP):  # which a terminal sends to all: the starter ends its processes
         signal.signal(number, signal.SIG_IGN)

@@ -14,17 +14,17 @@ from tomlkit.exceptions import TOMLKitError
 
 from paceline.planning.space import Line, space_of
 from paceline.ranges import doubled
-from simulator.base.catalog import entries
+from simulator.base.catalog import entries, scenario_file
 from simulator.base.errors import InputError, ScenarioError
-from simulator.base.files import exact
+from simulator.base.files import exact, read_toml
 from simulator.base.validation_errors import quoted
-from simulator.catalogue.loading import NAMED, apply_settings, scenario_from_table
-from simulator.catalogue.settings import at, put
+from simulator.catalogue.loading import NAMED, Settings, apply_settings, pairs_of, scenario_from_table
+from simulator.catalogue.settings import Pairs, at, put
 from simulator.catalogue.trace_files import TRACES
 from simulator.scenario import Scenario
 from simulator.strategies.catalogue import SHORT_NAMES
 
-__all__ = ["MOST_BYTES", "MOST_WORKERS", "Asked", "Question", "Served", "asked_of", "changed", "problems_of", "table_of_text"]
+__all__ = ["MOST_BYTES", "MOST_WORKERS", "Asked", "Question", "Served", "asked_of", "changed", "problems_of", "served_of", "table_of_text"]
 
 MOST_BYTES = 256 * 1024
 """Of a scenario's text."""
@@ -97,6 +97,22 @@ class Served:
         return next((place for place in places if place.is_file()), Path(name)).resolve()
 
 
+def served_of(scenario: str | Path, settings: Settings = ()) -> Served:
+    """The scenario of a file, or an example, as the page begins with it; it need not be right, since the page says what is wrong.
+
+    Raises
+    ------
+    ScenarioError
+        There is no such file or name, or it is no TOML.
+    """
+    path = scenario_file(scenario)
+    read_toml(path)
+    text = path.read_text(encoding="utf-8-sig")
+    if len(text) > MOST_BYTES:
+        raise ScenarioError(f"{path}: has more than {MOST_BYTES:,} bytes, which no page shows; let it `use` its workload from a file")
+    return Served(with_settings(text, pairs_of(settings)), path.name, path.parent)
+
+
 _NAMING = (*(f"{path}.use" for path in NAMED), *TRACES)
 """Keys that may name a file."""
 
@@ -138,9 +154,14 @@ def changed(text: str, changes: tuple[tuple[str, str | None], ...]) -> str:
     ScenarioError
         The text is no TOML, or a key leads into a value.
     """
-    if not changes:
+    return with_settings(text, [(key, _typed(value)) for key, value in changes])
+
+
+def with_settings(text: str, settings: Pairs) -> str:
+    """The text with keys set; errors as of :func:`changed`."""
+    if not settings:
         return text
-    table = apply_settings(table_of_text(text), [(key, _typed(value)) for key, value in changes])
+    table = apply_settings(table_of_text(text), settings)
     try:
         document = tomlkit.parse(text)
         _take(document, table)
@@ -224,6 +245,7 @@ def asked_of(table: Mapping[str, Any], question: Question, served: Served) -> As
     if not count:  # left out: as many as fill the cluster
         count = scenario.ranks // max(scenario.strategy.with_count(1).layout(scenario.cluster).replicas, 1)
     counts = sorted({*(number for number in doubled(1, question.most) if number <= question.most), count})
+    read = {**table, "workload": scenario.workload, "cluster": scenario.cluster}  # once, not again for each configuration
     lines: list[Line] = []
     left_out: list[str] = []
     for clusters in ((), question.clusters):
@@ -236,7 +258,7 @@ def asked_of(table: Mapping[str, Any], question: Question, served: Served) -> As
             if strategy and strategy not in SHORT_NAMES:
                 raise ScenarioError(f"strategy.kind: {quoted(strategy)} must be one of {', '.join(SHORT_NAMES)}")
             try:
-                found = space_of(table, clusters=clusters, strategies=(strategy,), workers=counts)
+                found = space_of(read, clusters=clusters, strategies=(strategy,), workers=counts)
             except InputError as error:
                 if not lines:
                     raise

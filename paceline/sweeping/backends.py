@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from joblib import Parallel
 
 __all__ = [
-    "KILLED", "OUTSIDE", "Workers", "WorkersLostError", "begin", "check_answers", "check_versions", "deaf_to", "environment", "in_order", "local_workers",
-    "ready_tracker", "versions", "without_files",
+    "KILLED", "OUTSIDE", "Workers", "WorkersLostError", "begin", "check_answers", "check_versions", "deaf_to", "environment", "in_order",
+    "local_workers", "ready_tracker", "versions", "without_files",
 ]  # fmt: skip
 
 ItemT = TypeVar("ItemT")
