@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import math
 import pickle
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from paceline.lengthy import Lengthy
 from paceline.planning.bounds import Ceilings
 from paceline.planning.space import Line
 from paceline.reporting.axes import series_colour
@@ -23,9 +25,10 @@ from paceline.reporting.simulated import timeline_of
 from paceline.reporting.timeline import Timeline
 from paceline.serving.form import form_of
 from paceline.serving.processes import going_on
-from paceline.serving.question import Asked, Question, Served, asked_of, changed, problems_of, table_of_text
+from paceline.serving.question import Asked, Goal, Question, Served, asked_of, changed, loaded, problems_of, table_of_text
 from simulator.base.errors import InputError, PacelineError
 from simulator.base.text import clean, counted, format_number, format_rough_seconds
+from simulator.base.validation_errors import quoted
 from simulator.effort import effort_s
 from simulator.resolve.resolve import resolve
 from simulator.results.results import Result
@@ -33,20 +36,9 @@ from simulator.run import simulate
 from simulator.scenario import Scenario
 
 __all__ = [
-    "Curve",
-    "Look",
-    "Point",
-    "Prepared",
-    "Share",
-    "Simulated",
-    "drawn_timeline",
-    "is_long",
-    "prepared",
-    "reported",
-    "share_of",
-    "simulated",
-    "warmed",
-]
+    "Curve", "Look", "Point", "Prepared", "Share", "Simulated", "drawn_timeline", "is_long", "plan_command", "planned", "prepared",
+    "reported", "share_of", "simulated", "warmed",
+]  # fmt: skip
 
 _LOOK_S = 0.2
 """Of one core, by the model of effort, for the first look at a configuration; of fewer steps it would be another run's beginning."""
@@ -326,6 +318,41 @@ def _content(results: Sequence[bytes], chosen: int, notes: Sequence[str], timeli
     loaded: list[Result] = [pickle.loads(one) for one in results]  # noqa: S301
     steps: Timeline | None = None if timeline is None else pickle.loads(timeline)  # noqa: S301
     return content_of(loaded, notes, timeline=steps, chosen=loaded[chosen].scenario_hash)
+
+
+def planned(question: Question, goal: Goal, served: Served) -> dict[str, Any]:
+    """The plan that ``paceline plan`` would make from here, in sentences.
+
+    Raises
+    ------
+    InputError
+        The scenario breaks a rule, or the goal cannot be read, or it takes too long.
+    """
+    from paceline.api import plan
+
+    def refuse(long: Lengthy) -> None:
+        if long.limit_s is not None:
+            raise InputError(f"{long.what}; {long.instead}, or plan on the command line")
+
+    given: dict[str, Any] = goal.given()
+    if "samples" in given:
+        try:
+            given["samples"] = float(given["samples"].replace(",", ""))
+        except ValueError:
+            raise InputError(f"samples: {quoted(given['samples'])} must be a number, such as 1e9") from None
+    text = changed(question.text, question.changes)
+    found = plan(
+        loaded(table_of_text(text), served), strategies=question.strategies, clusters=question.clusters, workers=f"1..{question.most}",
+        jobs=1, progress=going_on, agree=refuse, **given,
+    )  # fmt: skip
+    return {"sentences": list(found.sentences), "notes": list(found.notes)}
+
+
+def plan_command(question: Question, goal: Goal, name: str) -> str:
+    """The command line that plans the same, from the scenario once it is saved."""
+    lists = {"strategies": ",".join(question.strategies), "clusters": ",".join(question.clusters), "workers": f"1..{question.most}"}
+    options = [f"--{option} {shlex.quote(text)}" for option, text in (*goal.given().items(), *lists.items()) if text]
+    return " ".join(["paceline plan", shlex.quote(name), *options])
 
 
 def is_long(point: Point) -> str:

@@ -19,13 +19,15 @@ from paceline.serving.answers import (
     Simulated,
     drawn_timeline,
     is_long,
+    plan_command,
+    planned,
     prepared,
     reported,
     share_of,
     simulated,
 )
 from paceline.serving.processes import Processes
-from paceline.serving.question import Question, Served
+from paceline.serving.question import Goal, Question, Served
 from simulator.base.errors import PacelineError
 
 __all__ = ["Conversation", "Event"]
@@ -90,6 +92,29 @@ class Conversation:
                     yield event
         except PacelineError as error:
             yield {"kind": "failed", "text": str(error).splitlines()[0]}
+
+    async def planned(self, question: Question, goal: Goal) -> AsyncGenerator[Event, None]:
+        """A plan from there: ``progress`` while it is made, then ``planned`` or ``failed``, with the ``command`` that makes the same."""
+        far: asyncio.Queue[Event] = asyncio.Queue()
+        command = plan_command(question, goal, self.served.name)
+
+        def tell(done: float, total: float) -> None:
+            far.put_nowait({"kind": "progress", "done": int(done), "of": int(total), "final": False})
+
+        async def make() -> None:
+            try:
+                found = await self.processes.run(planned, question, goal, self.served, slow=True, progress=tell)
+                far.put_nowait({"kind": "planned", "command": command, **found})
+            except PacelineError as error:
+                far.put_nowait({"kind": "failed", "command": command, "text": str(error)})
+
+        making = asyncio.ensure_future(make())
+        try:
+            while (event := await far.get())["kind"] == "progress":
+                yield event
+            yield event
+        finally:
+            making.cancel()
 
     async def saved(self, question: Question) -> str:
         """The report of a question as a file, once everything is simulated.

@@ -22,6 +22,8 @@ AnswerT = TypeVar("AnswerT")
 
 _TRIES = 3
 """How often something is begun again whose process was killed: perhaps it is what takes all memory."""
+_TOLD_S = 0.3
+"""How often it is asked how far something is."""
 _PATIENCE_S = 2.0
 """How long a process that nobody waits for any more may take to notice."""
 
@@ -32,19 +34,23 @@ class _UnwantedError(Exception):
 
 _unwanted: Any = None
 """In a process: the event that is set when nobody waits for what it does."""
+_far: Any = None
+"""In a process: how far it is, and of how much."""
 
 
-def _stand_ready(starter: int, unwanted: Any) -> None:
+def _stand_ready(starter: int, unwanted: Any, far: Any) -> None:
     """What a process does first."""
-    global _unwanted
-    _unwanted = unwanted
+    global _unwanted, _far
+    _unwanted, _far = unwanted, far
     for number in (signal.SIGINT, signal.SIGHUP):  # which a terminal sends to all: the starter ends its processes
         signal.signal(number, signal.SIG_IGN)
     begin(starter)
 
 
-def going_on(*_: object) -> None:
-    """In a process, between parts of long work: end it if nobody waits for it any more."""
+def going_on(done: float, total: float) -> None:
+    """In a process, between parts of long work: tell how far it is, and end it if nobody waits for it any more."""
+    if _far is not None:
+        _far[0], _far[1] = done, total
     if _unwanted is not None and _unwanted.is_set():
         raise _UnwantedError
 
@@ -57,8 +63,9 @@ class _Slot:
 
     def _begin(self) -> None:
         context = multiprocessing.get_context("spawn")
-        self.unwanted = context.Event()
-        self._executor = ProcessPoolExecutor(1, mp_context=context, initializer=_stand_ready, initargs=(os.getpid(), self.unwanted))
+        self.unwanted, self.far = context.Event(), context.Array("d", 2, lock=False)
+        given = (os.getpid(), self.unwanted, self.far)
+        self._executor = ProcessPoolExecutor(1, mp_context=context, initializer=_stand_ready, initargs=given)
         self.pid: int | None = None
 
     def submit(self, function: Callable[..., AnswerT], *given: Any) -> Future[AnswerT]:
@@ -113,8 +120,19 @@ class Processes:
         slot.pid = await asyncio.wrap_future(slot.submit(os.getpid))
         await asyncio.wrap_future(slot.submit(function, *given))
 
-    async def run(self, function: Callable[..., AnswerT], *given: Any, slow: bool = False) -> AnswerT:
+    async def run(
+        self, function: Callable[..., AnswerT], *given: Any, slow: bool = False, progress: Callable[[float, float], None] | None = None
+    ) -> AnswerT:
         """What a function gives in one of the processes; cancelled, the process gives way.
+
+        Parameters
+        ----------
+        function, given
+            What is to be done.
+        slow
+            Whether it may wait for what is quick.
+        progress
+            Called now and then with how far it is, and of how much, as it tells by :func:`going_on`.
 
         Raises
         ------
@@ -130,8 +148,12 @@ class Processes:
                     slot.unwanted.clear()
                     if slot.pid is None:
                         slot.pid = await asyncio.wrap_future(slot.submit(os.getpid))
+                    slot.far[:] = 0.0, 0.0
                     doing = slot.submit(function, *given)
-                    return await asyncio.wrap_future(doing)
+                    waiting = asyncio.wrap_future(doing)
+                    while progress is not None and not (await asyncio.wait({waiting}, timeout=_TOLD_S))[0]:
+                        progress(*slot.far)
+                    return await waiting
                 except BrokenProcessPool:
                     doing = None
                     slot.replace()

@@ -24,7 +24,21 @@ from simulator.catalogue.trace_files import TRACES
 from simulator.scenario import Scenario
 from simulator.strategies.catalogue import SHORT_NAMES
 
-__all__ = ["MOST_BYTES", "MOST_WORKERS", "Asked", "Question", "Served", "asked_of", "changed", "problems_of", "served_of", "table_of_text"]
+__all__ = [
+    "MOST_BYTES",
+    "MOST_WORKERS",
+    "Asked",
+    "Goal",
+    "PlanQuestion",
+    "Question",
+    "Served",
+    "asked_of",
+    "changed",
+    "loaded",
+    "problems_of",
+    "served_of",
+    "table_of_text",
+]  # fmt: skip
 
 MOST_BYTES = 256 * 1024
 """Of a scenario's text."""
@@ -65,6 +79,29 @@ class Question(BaseModel):
     clusters: tuple[str, ...] = Field(default=(), max_length=_MOST_CHOSEN)
     form: bool = True
     all_of_it: bool = True
+
+
+class Goal(BaseModel):
+    """What a plan from the page is to reach: arguments of :func:`paceline.plan`, as typed; nothing is left out."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    samples: str = Field(default="", max_length=40)
+    deadline: str = Field(default="", max_length=40)
+    budget: str = Field(default="", max_length=40)
+
+    def given(self) -> dict[str, str]:
+        """Those that were typed."""
+        return {name: text.strip() for name, text in self if text.strip()}
+
+
+class PlanQuestion(BaseModel):
+    """A question, and the goal of a plan from there."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    question: Question
+    goal: Goal
 
 
 @dataclass(frozen=True)
@@ -229,17 +266,22 @@ class Asked:
     left_out: tuple[str, ...]
 
 
-def asked_of(table: Mapping[str, Any], question: Question, served: Served) -> Asked:
-    """The scenarios that a question is about, validated.
+def loaded(table: Mapping[str, Any], served: Served) -> Scenario:
+    """The scenario of a table that the page sent.
 
     Raises
     ------
     InputError
-        The scenario breaks a rule, names a file, or is larger than the page answers about.
+        It breaks a rule, names a file, or is larger than the page answers about.
     """
-    table = _without_files(table, served)
-    scenario = scenario_from_table(table, served.name)
+    scenario = scenario_from_table(_without_files(table, served), served.name)
     _check_size(scenario)
+    return scenario
+
+
+def asked_of(table: Mapping[str, Any], question: Question, served: Served) -> Asked:
+    """The scenarios that a question is about, validated; errors as of :func:`loaded`."""
+    scenario = loaded(table, served)
     key = scenario.strategy.count_key
     count = int(getattr(scenario.strategy, key) or 0) if key else 1
     if not count:  # left out: as many as fill the cluster

@@ -13,14 +13,16 @@ import logging
 import os
 import secrets
 import socket
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ValidationError
 
 from paceline.serving.conversation import Conversation
 from paceline.serving.processes import Processes
-from paceline.serving.question import Question, Served
+from paceline.serving.question import PlanQuestion, Question, Served
 from simulator.base.errors import InputError, PacelineError
 from simulator.base.text import listed
 
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 __all__ = ["Door", "application", "check_installed", "serve"]
+
+AskedT = TypeVar("AskedT", bound=BaseModel)
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 """Names of this machine that no other one reaches."""
@@ -224,25 +228,29 @@ def application(served: Served, processes: Processes, door: Door) -> Starlette:
 
         return give
 
-    async def question_of(request: Request) -> Question | Response:
-        try:
-            return Question.model_validate_json(await request.body())
-        except ValueError as error:
-            first = error.errors(include_url=False)[0] if hasattr(error, "errors") else {"msg": "no JSON", "loc": ()}
-            where = ".".join(map(str, first["loc"]))
-            return JSONResponse({"kind": "failed", "text": f"the question is none: {where}: {first['msg']}"}, status_code=400)
+    def asking_with(kind: type[AskedT], answer: Callable[[Request, AskedT], Awaitable[Response]]) -> Callable[[Request], Any]:
+        async def give(request: Request) -> Response:
+            try:
+                asked = kind.model_validate_json(await request.body())
+            except ValidationError as error:
+                first = error.errors(include_url=False, include_input=False)[0]
+                text = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+                return JSONResponse({"kind": "failed", "text": text}, status_code=400)
+            return await answer(request, asked)
 
-    async def ask(request: Request) -> Response:
-        question = await question_of(request)
-        if isinstance(question, Response):
-            return question
-        client = request.headers.get("x-client", "")[:64]
-        return StreamingResponse(_lines(conversation.answer(question), client, asking), media_type="application/x-ndjson")
+        return give
 
-    async def save(request: Request) -> Response:
-        question = await question_of(request)
-        if isinstance(question, Response):
-            return question
+    def streamed(request: Request, what: str, events: AsyncGenerator[dict[str, Any], None]) -> Response:
+        client = f"{what} {request.headers.get('x-client', '')[:64]}"
+        return StreamingResponse(_lines(events, client, asking), media_type="application/x-ndjson")
+
+    async def ask(request: Request, question: Question) -> Response:
+        return streamed(request, "ask", conversation.answer(question))
+
+    async def plan(request: Request, its: PlanQuestion) -> Response:
+        return streamed(request, "plan", conversation.planned(its.question, its.goal))
+
+    async def save(_: Request, question: Question) -> Response:
         try:
             html = await conversation.saved(question)
         except PacelineError as error:
@@ -263,8 +271,9 @@ def application(served: Served, processes: Processes, door: Door) -> Starlette:
             Route("/live.js", of_text(script, "text/javascript")),
             Route("/live.css", of_text(style, "text/css")),
             Route("/plotly.js", of_text(plotly_script, "text/javascript")),
-            Route("/ask", ask, methods=["POST"]),
-            Route("/save", save, methods=["POST"]),
+            Route("/ask", asking_with(Question, ask), methods=["POST"]),
+            Route("/plan", asking_with(PlanQuestion, plan), methods=["POST"]),
+            Route("/save", asking_with(Question, save), methods=["POST"]),
         ],
         middleware=[Middleware(_Guard, door=door)],
         lifespan=lifespan,
@@ -321,8 +330,8 @@ def serve(
     door = Door(host or LOOPBACK[0], listening.getsockname()[1], once=host is None)
     processes = Processes(jobs or (os.cpu_count() or 1) + 1)
     app = application(served, processes, door)
-    quiet = {"log_level": "warning", "access_log": False, "server_header": False}
-    server = uvicorn.Server(uvicorn.Config(app, lifespan="on", timeout_graceful_shutdown=1, **quiet))
+    config = uvicorn.Config(app, lifespan="on", timeout_graceful_shutdown=1, log_level="warning", access_log=False, server_header=False)
+    server = uvicorn.Server(config)
 
     async def run() -> None:
         await processes.warm(warmed, served)
@@ -350,6 +359,7 @@ def _listening(host: str, port: int) -> socket.socket:
         listening = socket.socket(family, kind, protocol)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
+        listening.listen()
     except (OSError, OverflowError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         where = f"`host` {host[:80]!r}, `port` {port}"

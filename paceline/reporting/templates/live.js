@@ -556,6 +556,49 @@ byId("link-here").addEventListener("click", async () => {
   }
 });
 
+let planning = null;
+byId("plan").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const state = byId("plan-state"),
+    answer = byId("plan-answer");
+  if (planning) {
+    planning.abort();
+  }
+  const mine = (planning = new AbortController());
+  const goal = Object.fromEntries(new FormData(byId("plan"))),
+    question = { ...asked, changes: [...pending] };
+  const command = (text) => [made("p", { textContent: "The same, once the scenario is saved:" }), made("pre", { textContent: text })];
+  const show = {
+    progress({ done, of }) {
+      state.textContent = of ? `Planning: ${done} of about ${of} configurations …` : "Planning …";
+    },
+    planned(found) {
+      state.textContent = "";
+      answer.replaceChildren(...[...found.sentences, ...found.notes].map((textContent) => made("p", { textContent })), ...command(found.command));
+    },
+    failed(found) {
+      state.textContent = found.text;
+      answer.replaceChildren(...(found.command ? command(found.command) : []));
+    },
+  };
+  state.textContent = "Planning …";
+  answer.replaceChildren();
+  byId("plan-stop").hidden = false;
+  try {
+    const response = await fetch("/plan", {
+      method: "POST",
+      headers: { "content-type": "application/json", "x-client": client },
+      body: JSON.stringify({ question, goal }),
+      signal: mine.signal,
+    });
+    await eachLine(response, (found) => mine === planning && show[found.kind](found));
+  } catch (error) {
+    state.textContent = error.name === "AbortError" ? "Stopped." : `No plan: ${error.message}.`;
+  }
+  byId("plan-stop").hidden = true;
+});
+byId("plan-stop").addEventListener("click", () => planning && planning.abort());
+
 window.addEventListener("hashchange", async () => {
   if (await readLink()) {
     pending.clear();
@@ -566,6 +609,8 @@ followTheme(() => {
   drawPossible();
   drawInTime();
 });
+// where there is one column, the answer comes before the form
+byId("form-panel").open = window.matchMedia("(min-width: 1180px)").matches;
 readLink().then(() => {
   byId("text").value = asked.text;
   ask(true);
