@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["Door", "application", "check_installed", "serve"]
+__all__ = ["Door", "application", "check_installed", "lines_of", "listening_at", "serve"]
 
 AskedT = TypeVar("AskedT", bound=BaseModel)
 
@@ -242,7 +242,7 @@ def application(served: Served, processes: Processes, door: Door) -> Starlette:
 
     def streamed(request: Request, what: str, events: AsyncGenerator[dict[str, Any], None]) -> Response:
         client = f"{what} {request.headers.get('x-client', '')[:64]}"
-        return StreamingResponse(_lines(events, client, asking), media_type="application/x-ndjson")
+        return StreamingResponse(lines_of(events, client, asking), media_type="application/x-ndjson")
 
     async def ask(request: Request, question: Question) -> Response:
         return streamed(request, "ask", conversation.answer(question))
@@ -280,7 +280,9 @@ def application(served: Served, processes: Processes, door: Door) -> Starlette:
     )
 
 
-async def _lines(events: AsyncGenerator[dict[str, Any], None], client: str, asking: dict[str, asyncio.Task[None]]) -> AsyncIterator[bytes]:
+async def lines_of(
+    events: AsyncGenerator[dict[str, Any], None], client: str, asking: dict[str, asyncio.Task[None]]
+) -> AsyncIterator[bytes]:
     """The parts of an answer, a line of JSON each; a newer question of the same page ends them."""
     lines: asyncio.Queue[bytes | None] = asyncio.Queue()
 
@@ -326,7 +328,7 @@ def serve(
 
     from paceline.serving.answers import warmed
 
-    listening = _listening(host or LOOPBACK[0], port)
+    listening = listening_at(host or LOOPBACK[0], port)
     door = Door(host or LOOPBACK[0], listening.getsockname()[1], once=host is None)
     processes = Processes(jobs or (os.cpu_count() or 1) + 1)
     app = application(served, processes, door)
@@ -346,7 +348,7 @@ def serve(
         listening.close()
 
 
-def _listening(host: str, port: int) -> socket.socket:
+def listening_at(host: str, port: int) -> socket.socket:
     """A socket that listens.
 
     Raises

@@ -25,7 +25,7 @@ from paceline.serving.conversation import Conversation
 from paceline.serving.form import form_of
 from paceline.serving.processes import Processes, going_on
 from paceline.serving.question import MOST_WORKERS, Goal, Question, Served, changed, problems_of, served_of, table_of_text
-from paceline.serving.server import Door, _listening, application
+from paceline.serving.server import Door, application, lines_of, listening_at
 from simulator.base.errors import InputError, ScenarioError, SimulationError
 from simulator.catalogue.trace_files import TRACES
 
@@ -396,9 +396,11 @@ def test_files_that_the_served_scenario_names_are_read_and_no_others(tmp_path: P
     assert path == "cluster.background.trace"
 
 
-@pytest.mark.parametrize(("key", "value"), [("strategy.workers", "100000"), ("strategy.servers", "5000")])
-def test_a_scenario_that_is_too_large_for_a_page_says_where_it_can_be_simulated(served: Served, key: str, value: str) -> None:
-    many = [{"name": f"part {number}", "size": "1 kB", "creation_index": number, "ready": 1.0} for number in range(5000)]
+@pytest.mark.parametrize(("key", "value", "variables"), [("strategy.workers", "100000", 1), ("strategy.servers", "1100", 1200)])
+def test_a_scenario_that_is_too_large_for_a_page_says_where_it_can_be_simulated(
+    served: Served, key: str, value: str, variables: int
+) -> None:
+    many = [{"name": f"part {number}", "size": "1 kB", "creation_index": number, "ready": 1.0} for number in range(variables)]
     ((path, said),) = problems(served, text_of(workload={"variables": many}), (key, value))
     assert path == key
     assert f"{MOST_WORKERS:,}" in said
@@ -454,27 +456,30 @@ def test_who_stops_listening_ends_the_work(served: Served, processes: Processes)
     assert begun == left  # what waited was never begun
 
 
-def test_a_newer_question_of_the_same_page_ends_the_older(client: TestClient, served: Served) -> None:
-    older: list[dict[str, Any]] = []
-    begun = threading.Event()
+def test_a_newer_question_of_the_same_page_ends_the_older(served: Served, processes: Processes) -> None:
+    async def both() -> tuple[list[str], list[str], list[str]]:
+        conversation = Conversation(served, processes)
+        asking: dict[str, asyncio.Task[None]] = {}
+        seen: dict[str, list[str]] = {"older": [], "newer": [], "another": []}
 
-    def listen() -> None:
-        with client.stream("POST", "/ask", json={"text": long_text(), "most": 16}, headers={"x-client": "one"}) as answer:
-            for line in answer.iter_lines():
-                older.append(json.loads(line))
-                begun.set()
+        async def listen(name: str, client: str, question: Question) -> None:
+            async for line in lines_of(conversation.answer(question), client, asking):
+                seen[name].append(json.loads(line)["kind"])
 
-    first = threading.Thread(target=listen)
-    first.start()
-    assert begun.wait(60)
-    events = [
-        json.loads(line)
-        for line in client.post("/ask", json={"text": served.text, "most": 2}, headers={"x-client": "one"}).text.splitlines()
-    ]
-    first.join(60)
-    assert not first.is_alive()
-    assert events[-1]["final"]
-    assert not any(event.get("final") for event in older if event["kind"] == "report")
+        older = asyncio.ensure_future(listen("older", "one", Question(text=long_text(), most=16)))
+        while "progress" not in seen["older"]:
+            await asyncio.sleep(0.01)
+        another = asyncio.ensure_future(listen("another", "two", Question(text=served.text, most=2)))
+        await listen("newer", "one", Question(text=served.text, most=2))
+        await older
+        await another
+        await all_free(processes)
+        assert asking == {}
+        return seen["older"], seen["newer"], seen["another"]
+
+    older, newer, another = run(both)
+    assert "report" not in older
+    assert newer[-1] == another[-1] == "report"
 
 
 def wait_for_ever(marker: str) -> None:
@@ -566,12 +571,13 @@ def test_going_on_outside_of_a_process_does_nothing() -> None:
 # -- plans ---------------------------------------------------------------------------------
 
 
-def test_a_plan_from_the_page_says_what_paceline_plan_says(client: TestClient, served: Served) -> None:
-    question, goal = {"text": served.text, "most": 4}, {"samples": "1e6", "deadline": "1 h", "budget": ""}
+def test_a_plan_from_the_page_says_what_paceline_plan_says(client: TestClient) -> None:
+    text = text_of(run={"replications": 19})
+    question, goal = {"text": text, "most": 4}, {"samples": "1e6", "deadline": "1 h", "budget": ""}
     answer = client.post("/plan", json={"question": question, "goal": goal})
     event = json.loads(answer.text.splitlines()[-1])
     assert event["kind"] == "planned", event
-    expected = paceline.plan(table_of_text(served.text), samples=1e6, deadline="1 h", workers="1..4", jobs=1)
+    expected = paceline.plan(table_of_text(text), samples=1e6, deadline="1 h", workers="1..4", jobs=1)
     assert event["sentences"] == list(expected.sentences)
     assert event["command"] == "paceline plan lab.toml --samples 1e6 --deadline '1 h' --workers 1..4"
 
@@ -596,8 +602,8 @@ def test_a_plan_of_a_scenario_that_names_a_file_is_refused(served: Served) -> No
 
 
 def test_an_address_that_is_in_use_is_refused_in_a_line() -> None:
-    with _listening("127.0.0.1", 0) as there, pytest.raises(InputError, match="cannot be served at"):
-        _listening("127.0.0.1", there.getsockname()[1])
+    with listening_at("127.0.0.1", 0) as there, pytest.raises(InputError, match="cannot be served at"):
+        listening_at("127.0.0.1", there.getsockname()[1])
 
 
 @pytest.mark.parametrize(
