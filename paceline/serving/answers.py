@@ -369,7 +369,7 @@ def warmed(served: Served) -> bool:
     """Do all of this once, so that nothing is imported or compiled while somebody waits."""
     found = prepared(Question(text=served.text, most=4), served)
     if found.curves:
-        point = found.curves[0].points[0]
+        point = found.curves[0].at(found.count)
         done = simulated(point.scenario, "look")
         timeline = drawn_timeline(point.scenario, found.curves[0].name)
         if done.result is not None:
