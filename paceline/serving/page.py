@@ -27,7 +27,7 @@ def page_html(served: Served) -> str:
         "most_workers": MOST_WORKERS,
         "most_bytes": MOST_BYTES,
         "needed": what_scripts_need(),
-        "kinds": {kind: [PART_OF_KIND[kind], label] for kind, label in KIND_LABELS.items()},
+        "kinds": [(kind, PART_OF_KIND[kind], label) for kind, label in KIND_LABELS.items()],
     }
     return (
         environment()

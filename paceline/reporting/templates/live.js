@@ -274,8 +274,8 @@ function drawInTime() {
   place.style.setProperty("--height", `${layout.height || 260}px`);
   drawPlot("now", inTime.figure);
   place.setAttribute("aria-label", inTime.sentence);
-  const used = Object.entries(begins.kinds).filter(([kind]) => traces.some((trace) => trace.legendgroup === kind));
-  byId("steps-legend").replaceChildren(...used.map(([, [part, label]]) => legendItem(`var(--part-${part})`, label)));
+  const used = begins.kinds.filter(([kind]) => traces.some((trace) => trace.legendgroup === kind));
+  byId("steps-legend").replaceChildren(...used.map(([, part, label]) => legendItem(`var(--part-${part})`, label)));
   performance.mark("timeline");
 }
 
