@@ -40,7 +40,7 @@ def serve(
     port
         Of that address; 0 takes a free one.
     jobs
-        Processes that answer; 0: one more than there are cores.
+        Processes that answer, at least two; 0: twice as many as there are cores, of which half only do what takes long.
     ready
         Called with the link, once the page answers.
 

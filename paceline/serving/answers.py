@@ -47,7 +47,7 @@ ROUGH_S = 0.3
 _WHOLE_S = 30.0
 """What of a configuration takes longer in full is shown as far as it was simulated."""
 _FEWEST_STEPS, _FEWEST_REPLICATIONS = 20, 2
-_STEPS_IN_TIME = 6
+_STEPS_IN_TIME = 4
 
 
 Share: TypeAlias = Literal["look", "whole"] | tuple[int, int]
@@ -164,12 +164,22 @@ def prepared(question: Question, served: Served) -> Prepared:
 
 
 def _curve(line: Line, index: int) -> Curve:
-    ceilings = Ceilings(line.first)
-    return Curve(
-        clean(line.name),
-        series_colour(index),
-        tuple(_point(count, scenario, ceilings) for count, scenario in line.scenarios.items()),
-    )
+    ceilings: Ceilings | None = None
+    points = []
+    for count, scenario in line.scenarios.items():
+        if (found := _known.get(scenario.hash)) is None:
+            ceilings = ceilings or Ceilings(line.first)
+            found = _point(count, scenario, ceilings)
+            if len(_known) >= _MOST_KNOWN:
+                _known.clear()
+            _known[scenario.hash] = found
+        points.append(found)
+    return Curve(clean(line.name), series_colour(index), tuple(points))
+
+
+_known: dict[str, Point] = {}
+"""Points that this process was asked for before, by their scenarios: while one slider moves most are the same again."""
+_MOST_KNOWN = 2048
 
 
 def _point(count: int, scenario: Scenario, ceilings: Ceilings) -> Point:
@@ -294,7 +304,7 @@ def drawn_timeline(scenario: bytes, name: str) -> dict[str, Any]:
     """Some steps of a configuration in time, for the report and to be drawn at once; only a ``note`` where there are none."""
     given: Scenario = pickle.loads(scenario)  # noqa: S301
     bare = given.model_copy(update={"job": None})
-    short = bare.shortened(_STEPS_IN_TIME, min(given.run.warmup, _STEPS_IN_TIME // 3))
+    short = bare.shortened(_STEPS_IN_TIME, min(given.run.warmup, 1))
     try:
         timeline = timeline_of(short, name)
     except PacelineError as error:

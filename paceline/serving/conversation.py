@@ -26,7 +26,7 @@ from paceline.serving.answers import (
     share_of,
     simulated,
 )
-from paceline.serving.processes import Processes
+from paceline.serving.processes import SLOW, Processes
 from paceline.serving.question import Goal, Question, Served
 from simulator.base.errors import PacelineError
 
@@ -103,7 +103,7 @@ class Conversation:
 
         async def make() -> None:
             try:
-                found = await self.processes.run(planned, question, goal, self.served, slow=True, progress=tell)
+                found = await self.processes.run(planned, question, goal, self.served, urgency=SLOW + 1, progress=tell)
                 far.put_nowait({"kind": "planned", "command": command, **found})
             except PacelineError as error:
                 far.put_nowait({"kind": "failed", "command": command, "text": str(error)})
@@ -133,23 +133,23 @@ class Conversation:
             pass
         return await self._reported(found, every, timeline.get("timeline"), whole=True)
 
-    async def _within(self, function: Any, *given: Any) -> Any:
+    async def _within(self, function: Any, *given: Any, urgency: int = 0) -> Any:
         """What is worked out at once, or never."""
         try:
-            return await asyncio.wait_for(self.processes.run(function, *given), _LONGEST_S)
+            return await asyncio.wait_for(self.processes.run(function, *given, urgency=urgency), _LONGEST_S)
         except TimeoutError:
             raise PacelineError(f"it takes longer than {_LONGEST_S:g} s to read, which no page waits for; use the command line") from None
 
     async def _timeline(self, found: Prepared) -> Event:
         own = found.curves[0]
         try:
-            return {"kind": "timeline", **await self._within(drawn_timeline, own.at(found.count).scenario, own.name)}
+            return {"kind": "timeline", **await self._within(drawn_timeline, own.at(found.count).scenario, own.name, urgency=1)}
         except PacelineError as error:
             return {"kind": "timeline", "note": f"There is no timeline: {error}."}
 
     async def _look(self, found: Prepared, number: int) -> Event:
         point = found.curves[number].at(found.count)
-        its = self._recalled(point, "whole") or await self._one(point, "look", slow=number > 0)
+        its = self._recalled(point, "whole") or await self._one(point, "look", urgency=1 if number == 0 else 2)
         return {
             "kind": "look",
             "curve": number,
@@ -184,11 +184,13 @@ class Conversation:
         own = found.curves[0].at(found.count)
         chosen = next((index for index, (point, _) in enumerate(good) if point == own), 0)
         notes = [*found.left_out, *(f"With {point.count:,} workers: {its.failed}." for point, its in done.items() if its.failed)]
-        return str(await self._within(_render, [its.result for _, its in good], chosen, notes, timeline, whole))
+        return str(await self._within(_render, [its.result for _, its in good], chosen, notes, timeline, whole, urgency=2))
 
     async def _simulated(self, points: Sequence[Point], share: Share, done: dict[Point, Simulated]) -> AsyncGenerator[Event, None]:
         """Simulate configurations into ``done``, in their order there, the quickest first; tell how far that is."""
-        tasks = {point: asyncio.ensure_future(self._one(point, share, slow=True)) for point in sorted(points, key=lambda its: its.effort_s)}
+        tasks = {
+            point: asyncio.ensure_future(self._one(point, share, urgency=SLOW)) for point in sorted(points, key=lambda its: its.effort_s)
+        }
         try:
             for number, task in enumerate(asyncio.as_completed(tasks.values()), start=1):
                 await task
@@ -204,11 +206,11 @@ class Conversation:
             self._known.move_to_end((point.hash, share))
         return found
 
-    async def _one(self, point: Point, share: Share, *, slow: bool) -> Simulated:
+    async def _one(self, point: Point, share: Share, *, urgency: int) -> Simulated:
         """A configuration's result, simulated where it is not remembered."""
         found = self._recalled(point, share)
         if found is None:
-            found = await self.processes.run(simulated, point.scenario, share, slow=slow)
+            found = await self.processes.run(simulated, point.scenario, share, urgency=urgency)
             self._keep((point.hash, share), found)
         return found
 

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import bisect
 import multiprocessing
 import os
 import signal
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
+from operator import itemgetter
 from typing import Any, TypeVar
 
 from paceline.sweeping.backends import KILLED, OUTSIDE, begin, environment
 from simulator.base.errors import SimulationError
 
-__all__ = ["Processes", "going_on"]
+__all__ = ["SLOW", "Processes", "going_on"]
 
 AnswerT = TypeVar("AnswerT")
 
+SLOW = 3
+"""What takes long, and whatever is less urgent still."""
+_NICE = 10
 _TRIES = 3
 """How often something is begun again whose process was killed: perhaps it is what takes all memory."""
 _TOLD_S = 0.3
@@ -38,8 +42,10 @@ _far: Any = None
 """In a process: how far it is, and of how much."""
 
 
-def _stand_ready(starter: int, unwanted: Any, far: Any) -> None:
+def _stand_ready(starter: int, unwanted: Any, far: Any, slow: bool) -> None:
     """What a process does first."""
+    if slow:
+        os.nice(_NICE)
     global _unwanted, _far
     _unwanted, _far = unwanted, far
     for number in (signal.SIGINT, signal.SIGHUP):  # which a terminal sends to all: the starter ends its processes
@@ -58,13 +64,18 @@ def going_on(done: float, total: float) -> None:
 class _Slot:
     """One process, and what begins another in its place."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, slow: bool) -> None:
+        self.slow = slow
         self._begin()
+
+    def takes(self, urgency: int) -> bool:
+        """Whether it does what is so urgent."""
+        return self.slow == (urgency >= SLOW)
 
     def _begin(self) -> None:
         context = multiprocessing.get_context("spawn")
         self.unwanted, self.far = context.Event(), context.Array("d", 2, lock=False)
-        given = (os.getpid(), self.unwanted, self.far)
+        given = (os.getpid(), self.unwanted, self.far, self.slow)
         self._executor = ProcessPoolExecutor(1, mp_context=context, initializer=_stand_ready, initargs=given)
         self.pid: int | None = None
 
@@ -89,20 +100,20 @@ class _Slot:
 class Processes:
     """Processes, and who waits for one.
 
-    What is quick goes first, and one process is kept for it where there are several, so that a first answer never waits for a last one.
+    Half of them do what somebody waits for, the most urgent first. The others do what takes long, and step back where there are too few
+    cores for all, so that a first answer never waits for a last one.
 
     Parameters
     ----------
     count
-        How many.
+        How many: at least two.
     """
 
     def __init__(self, count: int) -> None:
-        self.count = count
-        self._slots = [_Slot() for _ in range(count)]
+        quick = max(1, count // 2)
+        self._slots = [_Slot(slow=number >= quick) for number in range(max(count, 2))]
         self._free = list(self._slots)
-        self._quick: deque[asyncio.Future[_Slot]] = deque()
-        self._slow: deque[asyncio.Future[_Slot]] = deque()
+        self._waiting: list[tuple[int, asyncio.Future[_Slot]]] = []
         self._left: set[asyncio.Task[None]] = set()
         self.begun = 0
         """Things that were begun, those begun again included."""
@@ -121,7 +132,7 @@ class Processes:
         await asyncio.wrap_future(slot.submit(function, *given))
 
     async def run(
-        self, function: Callable[..., AnswerT], *given: Any, slow: bool = False, progress: Callable[[float, float], None] | None = None
+        self, function: Callable[..., AnswerT], *given: Any, urgency: int = 0, progress: Callable[[float, float], None] | None = None
     ) -> AnswerT:
         """What a function gives in one of the processes; cancelled, the process gives way.
 
@@ -129,8 +140,8 @@ class Processes:
         ----------
         function, given
             What is to be done.
-        slow
-            Whether it may wait for what is quick.
+        urgency
+            The lower, the sooner; :data:`SLOW` is what takes long.
         progress
             Called now and then with how far it is, and of how much, as it tells by :func:`going_on`.
 
@@ -139,7 +150,7 @@ class Processes:
         SimulationError
             Processes that did it were killed, again and again.
         """
-        slot = await self._taken(slow)
+        slot = await self._taken(urgency)
         doing: Future[AnswerT] | None = None
         try:
             for _ in range(_TRIES):
@@ -181,30 +192,32 @@ class Processes:
             pass
         self._give_back(slot)
 
-    async def _taken(self, slow: bool) -> _Slot:
-        if self._free and (not slow or self._may_be_slow()):
-            return self._free.pop()
+    async def _taken(self, urgency: int) -> _Slot:
+        for slot in self._free:
+            if slot.takes(urgency):
+                self._free.remove(slot)
+                return slot
         waiting: asyncio.Future[_Slot] = asyncio.get_running_loop().create_future()
-        queue = self._slow if slow else self._quick
-        queue.append(waiting)
+        entry = urgency, waiting
+        bisect.insort(self._waiting, entry, key=itemgetter(0))  # behind those that are as urgent
         try:
             return await waiting
         except asyncio.CancelledError:
             if waiting.done() and not waiting.cancelled():
                 self._give_back(waiting.result())
             else:
-                queue.remove(waiting)
+                self._waiting.remove(entry)
             raise
 
-    def _may_be_slow(self) -> bool:
-        return self.count == 1 or len(self._free) > 1
-
     def _give_back(self, slot: _Slot) -> None:
+        """Whoever waits most urgently has it."""
+        for entry in self._waiting:
+            urgency, waiting = entry
+            if slot.takes(urgency) and not waiting.done():
+                self._waiting.remove(entry)
+                waiting.set_result(slot)
+                return
         self._free.append(slot)
-        while self._free and (self._quick or (self._slow and self._may_be_slow())):
-            waiting = (self._quick or self._slow).popleft()
-            if not waiting.done():
-                waiting.set_result(self._free.pop())
 
     def end(self) -> None:
         """End them all."""

@@ -330,7 +330,7 @@ def serve(
 
     listening = listening_at(host or LOOPBACK[0], port)
     door = Door(host or LOOPBACK[0], listening.getsockname()[1], once=host is None)
-    processes = Processes(jobs or (os.cpu_count() or 1) + 1)
+    processes = Processes(jobs or 2 * (os.cpu_count() or 1))
     app = application(served, processes, door)
     config = uvicorn.Config(app, lifespan="on", timeout_graceful_shutdown=1, log_level="warning", access_log=False, server_header=False)
     server = uvicorn.Server(config)

@@ -23,7 +23,7 @@ from paceline.reporting.render import render
 from paceline.serving.answers import drawn_timeline, is_long, plan_command, planned, prepared, share_of, simulated
 from paceline.serving.conversation import Conversation
 from paceline.serving.form import form_of
-from paceline.serving.processes import Processes, going_on
+from paceline.serving.processes import SLOW, Processes, going_on
 from paceline.serving.question import MOST_WORKERS, Goal, Question, Served, changed, problems_of, served_of, table_of_text
 from paceline.serving.server import Door, application, lines_of, listening_at
 from simulator.base.errors import InputError, ScenarioError, SimulationError
@@ -433,7 +433,7 @@ async def taken(events: AsyncGenerator[dict[str, Any], None], kind: str) -> dict
 
 
 async def all_free(processes: Processes) -> None:
-    while len(processes._free) < processes.count:
+    while len(processes._free) < len(processes._slots):
         await asyncio.sleep(0.01)
 
 
@@ -551,7 +551,7 @@ def test_an_answer_survives_kill_9_of_its_processes(served: Served, processes: P
 def test_quick_things_do_not_wait_for_slow_ones(tmp_path: Path, processes: Processes) -> None:
     async def both() -> int:
         markers = [tmp_path / str(number) for number in range(3)]
-        slow = [asyncio.ensure_future(processes.run(wait_for_ever, str(marker), slow=True)) for marker in markers]
+        slow = [asyncio.ensure_future(processes.run(wait_for_ever, str(marker), urgency=SLOW)) for marker in markers]
         while not any(marker.exists() for marker in markers):
             await asyncio.sleep(0.01)
         answer = await processes.run(abs, -7)
@@ -562,6 +562,28 @@ def test_quick_things_do_not_wait_for_slow_ones(tmp_path: Path, processes: Proce
         return answer
 
     assert run(both) == 7
+
+
+def test_what_is_more_urgent_goes_first(tmp_path: Path, processes: Processes) -> None:
+    async def several() -> list[int]:
+        done: list[int] = []
+
+        async def one(urgency: int) -> None:
+            await processes.run(abs, urgency, urgency=urgency)
+            done.append(urgency)
+
+        marker = tmp_path / "begun"
+        first = asyncio.ensure_future(processes.run(wait_for_ever, str(marker)))
+        while not marker.exists():
+            await asyncio.sleep(0.01)
+        others = [asyncio.ensure_future(one(urgency)) for urgency in (2, 1, 0)]
+        await asyncio.sleep(0)
+        first.cancel()
+        await asyncio.gather(*others)
+        await all_free(processes)
+        return done
+
+    assert run(several) == [0, 1, 2]
 
 
 def test_going_on_outside_of_a_process_does_nothing() -> None:
