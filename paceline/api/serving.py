@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
-from paceline.arguments import NOT_TYPED, Jobs, MustBe, Settings, Text, Typed, checked
+from paceline.arguments import NOT_TYPED, Jobs, MustBe, Settings, Stages, Text, Typed, checked
 
 if TYPE_CHECKING:
     Ready: TypeAlias = Callable[[str], None] | None
@@ -25,6 +25,7 @@ def serve(
     port: Annotated[int, MustBe("a whole number from 0 to 65535", least=0, most=65535), Typed(metavar="PORT")] = 0,
     jobs: Jobs = 0,
     ready: Ready = None,
+    progress: Stages = None,
 ) -> None:
     """Serve a page on which a scenario is changed and answers at once, until this process is interrupted.
 
@@ -43,6 +44,8 @@ def serve(
         Processes that answer, at least two; 0: twice as many as there are cores, of which half only do what takes long.
     ready
         Called with the link, once the page answers.
+    progress
+        Called with the number of processes that stand ready, the number of all, and ``"processes"``.
 
     Raises
     ------
@@ -54,4 +57,4 @@ def serve(
     from paceline.serving.question import served_of
     from paceline.serving.server import serve as serve_page
 
-    serve_page(served_of(scenario, settings), host=host, port=port, jobs=jobs, ready=ready)
+    serve_page(served_of(scenario, settings), host=host, port=port, jobs=jobs, ready=ready, progress=progress)

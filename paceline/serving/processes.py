@@ -123,9 +123,12 @@ class Processes:
         """Of the processes that are there."""
         return [slot.pid for slot in self._slots if slot.pid is not None]
 
-    async def warm(self, function: Callable[..., object], *given: Any) -> None:
-        """Have every process do something once."""
-        await asyncio.gather(*(self._warm(slot, function, given) for slot in self._slots))
+    async def warm(self, function: Callable[..., object], *given: Any, progress: Callable[[int, int], None] | None = None) -> None:
+        """Have every process do something once; ``progress`` is told how many have, and of how many."""
+        for number, task in enumerate(asyncio.as_completed([self._warm(slot, function, given) for slot in self._slots]), start=1):
+            await task
+            if progress is not None:
+                progress(number, len(self._slots))
 
     async def _warm(self, slot: _Slot, function: Callable[..., object], given: tuple[Any, ...]) -> None:
         slot.pid = await asyncio.wrap_future(slot.submit(os.getpid))

@@ -321,6 +321,7 @@ def serve(
     port: int = 0,
     jobs: int = 0,
     ready: Callable[[str], None] | None = None,
+    progress: Callable[[int, int, str], None] | None = None,
 ) -> None:
     """Serve until the process is asked to end; arguments as of :func:`paceline.serve`."""
     check_installed()
@@ -335,8 +336,12 @@ def serve(
     config = uvicorn.Config(app, lifespan="on", timeout_graceful_shutdown=1, log_level="warning", access_log=False, server_header=False)
     server = uvicorn.Server(config)
 
+    def told(done: int, total: int) -> None:
+        if progress is not None:
+            progress(done, total, "processes")
+
     async def run() -> None:
-        await processes.warm(warmed, served)
+        await processes.warm(warmed, served, progress=told)
         if ready is not None:
             ready(door.link)
         await server.serve(sockets=[listening])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import webbrowser
+from contextlib import ExitStack
 from typing import Annotated
 
 import typer
@@ -35,19 +36,22 @@ def serve(
     """
     from paceline import api
     from paceline.cli.ending import Interrupted, Terminated
-    from paceline.cli.terminal import note
+    from paceline.cli.terminal import note, stages_bar
 
-    def ready(link: str) -> None:
-        typer.echo(link)
-        note("Open the link; Ctrl-C ends it." if "host" not in given else "Whoever has the link can use the page; Ctrl-C ends it.")
-        if open_ and not webbrowser.open(link):
-            note("There is no browser to be found; open the link yourself")
+    with ExitStack() as shown:
+        advance = shown.enter_context(stages_bar())
 
-    note("getting ready; this takes some seconds")
-    try:
-        api.serve(**given, ready=ready)
-    except Terminated:
-        raise
-    except Interrupted as interrupted:
-        interrupted.heed()
-        note("stopped serving")
+        def ready(link: str) -> None:
+            shown.close()
+            typer.echo(link)
+            note("Open the link; Ctrl-C ends it." if "host" not in given else "Whoever has the link can use the page; Ctrl-C ends it.")
+            if open_ and not webbrowser.open(link):
+                note("There is no browser to be found; open the link yourself")
+
+        try:
+            api.serve(**given, ready=ready, progress=advance)
+        except Terminated:
+            raise
+        except Interrupted as interrupted:
+            interrupted.heed()
+            note("stopped serving")
