@@ -215,7 +215,7 @@ def content_of(
     sensitivity: Sequence[Change] = (),
     learned: Learned | None = None,
     title: str = "",
-    chosen: str | None = None,
+    asked: str | None = None,
 ) -> Content:
     """Arrange results for reading.
 
@@ -239,8 +239,8 @@ def content_of(
         What was learned with several ways of training.
     title
         In place of the workloads' names.
-    chosen
-        Hash of the scenario that was asked about; left out: that of the plan's answer, or whichever is fastest where there are most ranks.
+    asked
+        Hash of the scenario that was asked about: the answer is the fastest with as many ranks; left out: with the most.
 
     Raises
     ------
@@ -259,7 +259,7 @@ def content_of(
     names = [at.name_of(index) for index in range(len(unique))]
     workloads = tuple({result.scenario.workload.name: result.scenario.workload for result in reversed(unique)}.values())[::-1]
     named = " and ".join(clean(load.name) for load in workloads[:2]) + (f" and {len(workloads) - 2} more" if len(workloads) > 2 else "")
-    answer = answer_of(unique, at, plan.chosen.result.scenario_hash if plan is not None else chosen)
+    answer = answer_of(unique, at, plan.chosen.result.scenario_hash if plan is not None else None, asked)
     return Content(
         title=clean(title) if title else named,
         results=tuple(unique),
@@ -318,8 +318,8 @@ def request_of(results: Sequence[Result], at: Coordinates) -> Request:
     )
 
 
-def answer_of(results: Sequence[Result], at: Coordinates, chosen: str | None = None) -> Answer:
-    """Find the fastest result where there are most ranks.
+def answer_of(results: Sequence[Result], at: Coordinates, chosen: str | None = None, asked: str | None = None) -> Answer:
+    """Find the fastest result where there are most ranks, or as many as what was asked about has.
 
     Parameters
     ----------
@@ -329,6 +329,8 @@ def answer_of(results: Sequence[Result], at: Coordinates, chosen: str | None = N
         Where each stands.
     chosen
         Hash of a scenario that something else chose, such as a plan; it is the answer then.
+    asked
+        Hash of the scenario that was asked about.
 
     Raises
     ------
@@ -339,7 +341,7 @@ def answer_of(results: Sequence[Result], at: Coordinates, chosen: str | None = N
     def rate(index: int) -> float:
         return results[index].throughput_samples_per_s.mean
 
-    most = max(result.ranks for result in results)
+    most = next((result.ranks for result in results if result.scenario_hash == asked), max(result.ranks for result in results))
     found = next((index for index, result in enumerate(results) if result.scenario_hash == chosen), None)
     there = [index for index, result in enumerate(results) if result.ranks == (most if found is None else results[found].ranks)]
     if chosen is not None and found is None:

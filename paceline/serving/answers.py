@@ -40,7 +40,7 @@ __all__ = [
     "reported", "share_of", "simulated", "warmed",
 ]  # fmt: skip
 
-_LOOK_S = 0.2
+_LOOK_S = 0.25
 """Of one core, by the model of effort, for the first look at a configuration; of fewer steps it would be another run's beginning."""
 ROUGH_S = 0.3
 """For each configuration of the first report."""
@@ -319,15 +319,15 @@ def drawn_timeline(scenario: bytes, name: str) -> dict[str, Any]:
     }
 
 
-def reported(results: Sequence[bytes], chosen: int, notes: Sequence[str], timeline: bytes | None, *, whole: bool) -> str:
-    """The report of some results, that of number ``chosen`` the answer: a file, or what a page takes that has its styles and scripts."""
-    return render(_content(results, chosen, notes, timeline), whole=whole)
+def reported(results: Sequence[bytes], asked: int, notes: Sequence[str], timeline: bytes | None, *, whole: bool) -> str:
+    """The report of some results, about that of number ``asked``: a file, or what a page takes that has its styles and scripts."""
+    return render(_content(results, asked, notes, timeline), whole=whole)
 
 
-def _content(results: Sequence[bytes], chosen: int, notes: Sequence[str], timeline: bytes | None) -> Content:
+def _content(results: Sequence[bytes], asked: int, notes: Sequence[str], timeline: bytes | None) -> Content:
     loaded: list[Result] = [pickle.loads(one) for one in results]  # noqa: S301
     steps: Timeline | None = None if timeline is None else pickle.loads(timeline)  # noqa: S301
-    return content_of(loaded, notes, timeline=steps, chosen=loaded[chosen].scenario_hash)
+    return content_of(loaded, notes, timeline=steps, asked=loaded[asked].scenario_hash)
 
 
 def planned(question: Question, goal: Goal, served: Served) -> dict[str, Any]:

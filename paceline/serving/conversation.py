@@ -143,7 +143,7 @@ class Conversation:
     async def _timeline(self, found: Prepared) -> Event:
         own = found.curves[0]
         try:
-            return {"kind": "timeline", **await self._within(drawn_timeline, own.at(found.count).scenario, own.name, urgency=1)}
+            return {"kind": "timeline", **await self._within(drawn_timeline, own.at(found.count).scenario, own.name, urgency=2)}
         except PacelineError as error:
             return {"kind": "timeline", "note": f"There is no timeline: {error}."}
 
@@ -182,9 +182,9 @@ class Conversation:
         if not good:
             raise PacelineError(next((its.failed for its in done.values()), "nothing could be simulated"))
         own = found.curves[0].at(found.count)
-        chosen = next((index for index, (point, _) in enumerate(good) if point == own), 0)
+        asked = next((index for index, (point, _) in enumerate(good) if point == own), 0)
         notes = [*found.left_out, *(f"With {point.count:,} workers: {its.failed}." for point, its in done.items() if its.failed)]
-        return str(await self._within(_render, [its.result for _, its in good], chosen, notes, timeline, whole, urgency=2))
+        return str(await self._within(_render, [its.result for _, its in good], asked, notes, timeline, whole, urgency=2))
 
     async def _simulated(self, points: Sequence[Point], share: Share, done: dict[Point, Simulated]) -> AsyncGenerator[Event, None]:
         """Simulate configurations into ``done``, in their order there, the quickest first; tell how far that is."""
@@ -224,8 +224,8 @@ class Conversation:
             self._known_bytes -= len(oldest.result or b"")
 
 
-def _render(results: list[bytes], chosen: int, notes: list[str], timeline: bytes | None, whole: bool) -> str:
-    return reported(results, chosen, notes, timeline, whole=whole)
+def _render(results: list[bytes], asked: int, notes: list[str], timeline: bytes | None, whole: bool) -> str:
+    return reported(results, asked, notes, timeline, whole=whole)
 
 
 def _points(curves: Sequence[Curve]) -> Iterator[Point]:

@@ -7,7 +7,7 @@ import bisect
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
@@ -124,11 +124,18 @@ class Processes:
         return [slot.pid for slot in self._slots if slot.pid is not None]
 
     async def warm(self, function: Callable[..., object], *given: Any, progress: Callable[[int, int], None] | None = None) -> None:
-        """Have every process do something once; ``progress`` is told how many have, and of how many."""
-        for number, task in enumerate(asyncio.as_completed([self._warm(slot, function, given) for slot in self._slots]), start=1):
+        """Have every process do something once, those first for which somebody waits; the others do it while these answer.
+
+        ``progress`` is told how many have, and of how many.
+        """
+        first = [self._warm(slot, function, given) for slot in self._slots if not slot.slow]
+        for number, task in enumerate(asyncio.as_completed(first), start=1):
             await task
             if progress is not None:
-                progress(number, len(self._slots))
+                progress(number, len(first))
+        for slot in self._slots:
+            if slot.slow:
+                self._keep(self._warm(slot, function, given))
 
     async def _warm(self, slot: _Slot, function: Callable[..., object], given: tuple[Any, ...]) -> None:
         slot.pid = await asyncio.wrap_future(slot.submit(os.getpid))
@@ -179,9 +186,19 @@ class Processes:
             if doing is None or doing.done():
                 self._give_back(slot)
             else:
-                task = asyncio.get_running_loop().create_task(self._wait_for(slot, doing))
-                self._left.add(task)
-                task.add_done_callback(self._left.discard)
+                self._keep(self._wait_for(slot, doing))
+
+    def _keep(self, doing: Coroutine[Any, Any, None]) -> None:
+        """Have something done of which nobody waits for the end."""
+
+        def done(task: asyncio.Task[None]) -> None:
+            self._left.discard(task)
+            if not task.cancelled():
+                task.exception()  # it is met again by whoever asks that process
+
+        task = asyncio.get_running_loop().create_task(doing)
+        self._left.add(task)
+        task.add_done_callback(done)
 
     async def _wait_for(self, slot: _Slot, doing: Future[Any]) -> None:
         """Take a process back that is at something nobody waits for: soon, or in place of it another one."""

@@ -116,8 +116,23 @@ def test_what_is_saved_is_the_report_of_what_the_library_simulates(client: TestC
     scenarios = [paceline.load(table_of_text(served.text), {"strategy.workers": count}) for count in counts]
     own = scenarios[2]
     drawn = drawn_timeline(pickle.dumps(own), "async PS, 1 server on lab")
-    expected = content_of([paceline.simulate(its) for its in scenarios], timeline=pickle.loads(drawn["timeline"]), chosen=own.hash)  # noqa: S301
+    expected = content_of([paceline.simulate(its) for its in scenarios], timeline=pickle.loads(drawn["timeline"]), asked=own.hash)  # noqa: S301
     assert saved.text == render(expected)
+
+
+def test_the_report_calls_fastest_what_is_fastest_with_as_many_workers(client: TestClient, served: Served) -> None:
+    """Not what was asked about, where something that it is compared with is faster."""
+    events = ask(client, text=served.text, strategies=["ring"], most=8)
+    html = events[-1]["html"]
+    points = json.loads(html.partition('<script id="points" type="application/json">')[2].partition("</script>")[0])
+    rates, curves = points["columns"]["throughput_samples_per_s"]["values"], points["curve"]
+    (replicas,) = (key for key in points["keys"] if key["path"] == "replicas")
+    with_four = [index for index, place in enumerate(points["at"][0]) if replicas["values"][place] == 4]
+    fastest = max(with_four, key=rates.__getitem__)
+    assert len(with_four) == 2
+    assert points["chosen"] == {"curve": curves[fastest], "at": [replicas["values"].index(4)]}
+    name = points["curves"][curves[fastest]]["name"]
+    assert f"{name}</bdi></strong> is the fastest" in html
 
 
 def test_the_whole_of_a_point_is_what_simulate_gives_byte_for_byte(served: Served) -> None:
