@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         report,
         scenario_of_tf_config,
         schema,
+        serve,
         serve_link,
         simulate,
         sweep,
@@ -79,7 +80,7 @@ __all__ = [
     "Report", "Result", "Scenario", "StoppedReport", "Sweep", "TargetPlan", "Validation", "Watched", "Workload", "advise", "calibrate",
     "calibrate_input", "calibrate_link", "calibrate_profile", "calibrate_server", "compare", "learn", "load", "memory", "models",
     "new_scenario", "observe", "plan", "plan_to_target", "preview", "read_matrix", "read_profiles", "read_results", "read_tf_config",
-    "refit", "report", "scenario_of_tf_config", "schema", "serve_link", "simulate", "sweep", "testbed", "testbed_fit",
+    "refit", "report", "scenario_of_tf_config", "schema", "serve", "serve_link", "simulate", "sweep", "testbed", "testbed_fit",
     "testbed_predict", "testbed_read", "validate", "validate_matrix", "watch", "why",
 ]  # fmt: skip
 

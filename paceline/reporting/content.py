@@ -240,6 +240,7 @@ def content_of(
     failures: Sequence[Failure] = (),
     of_layouts: Mapping[str, Timeline] | None = None,
     title: str = "",
+    asked: str | None = None,
 ) -> Content:
     """Arrange results for reading.
 
@@ -267,6 +268,8 @@ def content_of(
         Of results that differ in how a model is cut some steps as a Gantt chart, by the hash of the scenario.
     title
         In place of the workloads' names.
+    asked
+        Hash of the scenario that was asked about: the answer is the fastest with as many ranks; left out: with the most.
 
     Raises
     ------
@@ -285,7 +288,7 @@ def content_of(
     names = [at.name_of(index) for index in range(len(unique))]
     workloads = tuple({result.scenario.workload.name: result.scenario.workload for result in reversed(unique)}.values())[::-1]
     named = " and ".join(clean(load.name) for load in workloads[:2]) + (f" and {len(workloads) - 2} more" if len(workloads) > 2 else "")
-    answer = answer_of(unique, at, plan.chosen.result.scenario_hash if plan is not None else None)
+    answer = answer_of(unique, at, plan.chosen.result.scenario_hash if plan is not None else None, asked)
     return Content(
         title=clean(title) if title else named,
         results=tuple(unique),
@@ -404,8 +407,8 @@ def request_of(results: Sequence[Result], at: Coordinates) -> Request:
     )
 
 
-def answer_of(results: Sequence[Result], at: Coordinates, chosen: str | None = None) -> Answer:
-    """Find the fastest result where there are most ranks that all curves have.
+def answer_of(results: Sequence[Result], at: Coordinates, chosen: str | None = None, asked: str | None = None) -> Answer:
+    """Find the fastest result where there are most ranks that all curves have, or as many as what was asked about has.
 
     Parameters
     ----------
@@ -415,6 +418,8 @@ def answer_of(results: Sequence[Result], at: Coordinates, chosen: str | None = N
         Where each stands.
     chosen
         Hash of a scenario that something else chose, such as a plan; it is the answer then.
+    asked
+        Hash of the scenario that was asked about.
 
     Raises
     ------
@@ -425,7 +430,7 @@ def answer_of(results: Sequence[Result], at: Coordinates, chosen: str | None = N
     def rate(index: int) -> float:
         return results[index].throughput_samples_per_s.mean
 
-    most = _compared_at(results, at)
+    most = next((result.ranks for result in results if result.scenario_hash == asked), None) or _compared_at(results, at)
     found = next((index for index, result in enumerate(results) if result.scenario_hash == chosen), None)
     there = [index for index, result in enumerate(results) if result.ranks == (most if found is None else results[found].ranks)]
     if chosen is not None and found is None:

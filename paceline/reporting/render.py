@@ -101,7 +101,19 @@ if TYPE_CHECKING:
     from paceline.reporting.pieces import Kind
     from paceline.reporting.timeline import Timeline
 
-__all__ = ["GENERATOR", "REPORT", "SCRIPTS", "Sections", "cares_of", "environment", "figure_names", "render", "sections_of", "write_report"]
+__all__ = [
+    "GENERATOR",
+    "PART_OF_KIND",
+    "REPORT",
+    "SCRIPTS",
+    "Sections",
+    "cares_of",
+    "environment",
+    "figure_names",
+    "render",
+    "sections_of",
+    "write_report",
+]
 
 GENERATOR = '<meta name="generator" content="Paceline">'
 """What tells a report of ours from any other file."""
@@ -137,7 +149,7 @@ _MOST_SAID = 5
 _OPEN_TABLES = ("plan-clusters", "plan-ways", "plan-candidates", "plan-improvements")
 """Tables of a plan that are not folded."""
 _LONGEST = 600
-_PART_OF_KIND: dict[Kind, str] = {
+PART_OF_KIND: dict[Kind, str] = {
     "input": "input",
     "compute": "compute",
     "forward": "forward",
@@ -224,8 +236,16 @@ def figure_names() -> list[str]:
 _FIGURE = re.compile(r'\b(?:live|still)\("([a-z-]+)"')
 
 
-def render(report: Content) -> str:
-    """The page as text: the same for the same report, byte for byte."""
+def render(report: Content, *, whole: bool = True) -> str:
+    """The page as text: the same for the same report, byte for byte.
+
+    Parameters
+    ----------
+    report
+        What it says.
+    whole
+        Else without styles and scripts: what a page takes that has them already, and shows one report after another.
+    """
     extra = sections_of(report)
     mapped = map_of(report.results, report.at, report.failures)
     cut_differently = differ_in_layout(report.results, report.at)
@@ -280,6 +300,7 @@ def render(report: Content) -> str:
             brief=brief_table(results, report.at, _MOST_PLAIN_ROWS),
             compared=any(group.id == "source" and len(group.labels) > 1 for group in report.at.groups),
             scripts=SCRIPTS,
+            whole=whole,
             generator=Markup(GENERATOR),  # noqa: S704
         )
     )
@@ -489,14 +510,14 @@ def _title_of_memory(its: Memory) -> str:
 
 def _add_timeline(found: Sections, timeline: Timeline, others: Iterable[Timeline]) -> None:
     drawn = timeline_figure(timeline)
-    used = [kind for kind in _PART_OF_KIND if any(bar.kind == kind for its in (timeline, *others) for bar in its.bars)]
+    used = [kind for kind in PART_OF_KIND if any(bar.kind == kind for its in (timeline, *others) for bar in its.bars)]
     lanes = len(timeline.lanes)
     found.figures["timeline"] = drawn
     found.values.update(
         timeline_label=f"Gantt chart of {lanes} lane{'s' if lanes != 1 else ''}. {clean(timeline.sentence, _LONGEST)}",
         timeline_px=_height_px(drawn, 360),
         timeline_table=timeline_table(timeline).only("lane", "start_s", "end_s", "kind", "text", "critical"),
-        timeline_parts=[(_PART_OF_KIND[kind], KIND_LABELS[kind]) for kind in used],
+        timeline_parts=[(PART_OF_KIND[kind], KIND_LABELS[kind]) for kind in used],
     )
 
 

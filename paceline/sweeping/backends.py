@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from joblib import Parallel
 
 __all__ = [
-    "KILLED", "Workers", "WorkersLostError", "check_answers", "check_versions", "deaf_to", "environment", "in_order", "local_workers",
-    "ready_tracker", "versions", "without_files",
+    "KILLED", "OUTSIDE", "Workers", "WorkersLostError", "begin", "check_answers", "check_versions", "deaf_to", "environment", "in_order",
+    "local_workers", "ready_tracker", "versions", "without_files",
 ]  # fmt: skip
 
 ItemT = TypeVar("ItemT")
@@ -227,7 +227,7 @@ _TRACKERS_REMARK = "ignore:resource_tracker:UserWarning"
 
 _SEMAPHORES = "/dev/shm"  # noqa: S108
 """Where Linux has semaphores."""
-_OUTSIDE = {"PYTHONSAFEPATH": "1"}
+OUTSIDE = {"PYTHONSAFEPATH": "1"}
 """joblib starts ``python -m joblib...``, which would take a ``joblib`` of the working directory, where strangers may have written."""
 
 
@@ -261,7 +261,7 @@ def ready_tracker() -> None:
 
     from joblib.externals.loky.backend import resource_tracker
 
-    ignoring = environment(PYTHONWARNINGS=",".join(filter(None, (os.environ.get("PYTHONWARNINGS"), _TRACKERS_REMARK))), **_OUTSIDE)
+    ignoring = environment(PYTHONWARNINGS=",".join(filter(None, (os.environ.get("PYTHONWARNINGS"), _TRACKERS_REMARK))), **OUTSIDE)
     with ignoring, deaf_to(signal.SIGHUP):
         for tracker in (resource_tracker, multiprocessing.resource_tracker):
             tracker.ensure_running()  # not while signals wait: it lets them through
@@ -273,7 +273,7 @@ def _outside_backend() -> Any:
 
     class Outside(LokyBackend):  # type: ignore[misc]
         def _prepare_worker_env(self, n_jobs: int) -> dict[str, str]:
-            return {**super()._prepare_worker_env(n_jobs), **_OUTSIDE}
+            return {**super()._prepare_worker_env(n_jobs), **OUTSIDE}
 
     return Outside()
 
@@ -290,7 +290,7 @@ def local_workers(jobs: int) -> Iterator[Workers]:
         if os.path.isdir(_SEMAPHORES):  # which the tracker removes as well, but is killed with this process where its whole group is
             removed_after_this_process(f"{_SEMAPHORES}/sem.loky-{os.getpid()}-*")
     # each process watches from its first moment: one that was never given a task would outlive its starter by minutes
-    watching = {"initializer": _begin, "initargs": (os.getpid(),)}
+    watching = {"initializer": begin, "initargs": (os.getpid(),)}
     with Parallel(
         n_jobs=count,
         backend=_outside_backend(),
@@ -344,8 +344,8 @@ def _some(function: Callable[[ItemT], AnswerT], numbered: Sequence[tuple[int, It
     return _Some(answers, [number for number, _ in numbered[len(answers) :]], took_s)
 
 
-def _begin(starter: int) -> None:
-    """What a process does first."""
+def begin(starter: int) -> None:
+    """What a process does first that ``starter``, by its id, has started to simulate."""
     _end_with(starter)
     _keep_freed_memory()
 

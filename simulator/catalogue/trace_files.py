@@ -18,7 +18,7 @@ from typing import Any
 from simulator.base.errors import ScenarioError
 from simulator.catalogue.settings import at, put
 
-__all__ = ["with_traces"]
+__all__ = ["TRACES", "with_traces"]
 
 _MOST_ROWS = 100_000
 
@@ -52,7 +52,7 @@ class _Format:
 
 
 _TICKS = 'JSON as of the SkyPilot spot traces ({"metadata": {"gap_seconds": 600}, "data": [4, 4, 3]})'
-_TRACES = {
+TRACES = {
     "cluster.background.trace": _Format(("at_s", "load", "flows"), "at_s, and load, flows or both", "flows"),
     "job.faults.preemption.available": _Format(("at_s", "nodes"), "at_s and nodes", "nodes", ticks=True),
 }
@@ -77,7 +77,7 @@ def with_traces(table: Mapping[str, Any], source: str, beside: Path | None) -> d
         A file cannot be read, or is no such trace.
     """
     result = dict(table)
-    for path, its in _TRACES.items():
+    for path, its in TRACES.items():
         name = at(result, path)
         if isinstance(name, str):
             result = put(result, path, _points(name, its, f"{source}: {path}: {name[:120]!r}", beside))

@@ -1,4 +1,4 @@
-// One state, and everything that follows it.
+// One state, and everything that follows it. `stop` is given where a page shows one report after another: it aborts what this one has begun.
 
 const still = JSON.parse(document.getElementById("figures").textContent);
 const overKey = [throughputFigure, efficiencyFigure, costFigure, staleMeanFigure, linkFigure, jobCostFigure];
@@ -65,6 +65,9 @@ function inSight(name) {
 
 // one figure at a time, those in sight first, so that the page answers meanwhile
 function drawWaiting() {
+  if (stop && stop.aborted) {
+    return;
+  }
   const drawable = [...waiting].filter(canBeDrawn),
     name = drawable.find(inSight) || drawable[0];
   asked = name !== undefined;
@@ -151,7 +154,7 @@ listen(update);
 window.addEventListener("hashchange", () => {
   state = stateFrom(window.location.hash);
   show();
-});
+}, { signal: stop });
 document.querySelectorAll("details[data-of]").forEach((details) =>
   details.addEventListener("toggle", () => details.open && fillBehind(details)),
 );
@@ -179,7 +182,7 @@ function listContents() {
 buttonsOfStaticTables();
 listContents();
 folded.forEach((section) => section.addEventListener("toggle", () => section.open && drawSoon()));
-followTheme(redraw, forPaper);
+followTheme(redraw, forPaper, stop);
 
 show();
 drawOne(document.querySelector(".lead .plot").id.slice("figure-".length)).then(() => {

@@ -55,14 +55,14 @@ function drawPlot(name, figure) {
 }
 
 // on paper it is always light, and as wide as a page
-function followTheme(redraw, forPaper = redraw) {
+function followTheme(redraw, forPaper = redraw, signal = undefined) {
   const drawIn = (theme) => {
     document.documentElement.dataset.theme = theme;
     forPaper(theme === "light");
     const shown = [...document.querySelectorAll(".js-plotly-plot")].filter((element) => element.closest("details:not([open])") === null);
     shown.forEach((element) => Plotly.Plots.resize(element));
   };
-  dark.addEventListener("change", redraw);
-  window.addEventListener("beforeprint", () => drawIn("light"));
-  window.addEventListener("afterprint", () => drawIn(""));
+  dark.addEventListener("change", redraw, { signal });
+  window.addEventListener("beforeprint", () => drawIn("light"), { signal });
+  window.addEventListener("afterprint", () => drawIn(""), { signal });
 }

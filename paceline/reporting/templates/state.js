@@ -1,5 +1,8 @@
 // What the reader chose; it lives in the address, so that a link restores it.
 
+// words of the address that are not the report's, but of a page around it
+const BESIDES = "live.";
+
 function initialState() {
   return {
     x: Math.max(0, keys.findIndex((_, key) => swept(key))),
@@ -18,6 +21,7 @@ function hashOf(state) {
   const hidden = groups.filter(({ id }) => state.off[id].size);
   hidden.forEach(({ id }) => words.set("hide." + id, [...state.off[id]].sort((a, b) => a - b).join(".")));
   words.set("of", String(state.focus));
+  [...new URLSearchParams(window.location.hash.slice(1))].filter(([word]) => word.startsWith(BESIDES)).forEach(([word, text]) => words.set(word, text));
   return "#" + words;
 }
 

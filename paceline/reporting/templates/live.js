@@ -1,0 +1,618 @@
+// The page that asks while its reader changes a scenario. The report inside of it is drawn by the report's own script.
+
+(function () {
+"use strict";
+const begins = JSON.parse(document.getElementById("begins").textContent);
+const data = begins.needed;
+{% for each in shared %}
+{% include each %}
+{% endfor %}
+
+// what the page of a report does, once for each report that is shown
+function drawReport(stop) {
+{% for each in scripts %}
+{% include each %}
+{% endfor %}
+}
+
+const byId = (id) => document.getElementById(id);
+const client = [...crypto.getRandomValues(new Uint8Array(12))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+const WORD = "live.scenario",
+  LONGEST_LINK = 400000,
+  QUIET_MS = 250,
+  TYPED_MS = 400;
+const asked = { text: begins.text, most: 64, strategies: [], clusters: [] };
+const pending = new Map();
+let running = null,
+  again = false,
+  later = 0,
+  known = "",
+  bounds = null,
+  looks = [],
+  inTime = null,
+  showing = null,
+  typedAt = 0;
+
+// -- asking --------------------------------------------------------------------------------
+
+// while a slider moves, an answer is waited for before the next question: else none would ever be seen
+function askSoon(wholly) {
+  clearTimeout(later);
+  if (wholly) {
+    ask(true);
+    return;
+  }
+  later = setTimeout(() => ask(true), QUIET_MS);
+  if (running && !running.wholly) {
+    again = true;
+  } else {
+    ask(false);
+  }
+}
+
+async function ask(wholly) {
+  if (running) {
+    running.stop.abort();
+  }
+  const mine = { stop: new AbortController(), wholly, changes: [...pending], begun: performance.now() };
+  running = mine;
+  again = false;
+  byId("report").classList.add("older");
+  document.documentElement.dataset.answered = "no";
+  const body = { ...asked, changes: mine.changes, form: wholly, all_of_it: wholly };
+  try {
+    const response = await fetch("/ask", {
+      method: "POST",
+      headers: { "content-type": "application/json", "x-client": client },
+      body: JSON.stringify(body),
+      signal: mine.stop.signal,
+    });
+    if (!response.ok && !(response.headers.get("content-type") || "").includes("json")) {
+      throw new Error(await response.text());
+    }
+    await eachLine(response, (event) => mine === running && SHOW[event.kind](event, mine));
+  } catch (error) {
+    if (mine === running && error.name !== "AbortError") {
+      tell(`No answer: ${error.message}. Is it still being served?`);
+    }
+  }
+  if (mine === running) {
+    running = null;
+    if (again) {
+      ask(false);
+    } else if (wholly) {
+      document.documentElement.dataset.answered = "yes";
+    }
+  }
+}
+
+async function eachLine(response, take) {
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { done, value: piece } = await reader.read();
+    rest += piece || "";
+    const lines = rest.split("\n");
+    rest = lines.pop();
+    lines.filter((each) => each).forEach((each) => take(JSON.parse(each)));
+    if (done) {
+      return;
+    }
+  }
+}
+
+function change(path, value, wholly) {
+  pending.set(path, value);
+  forgetPlace();
+  askSoon(wholly);
+}
+
+const SHOW = {
+  scenario(event, mine) {
+    mine.changes.filter(([path, value]) => pending.get(path) === value).forEach(([path]) => pending.delete(path));
+    asked.text = event.text;
+    if (document.activeElement !== byId("text")) {
+      byId("text").value = event.text;
+    }
+    if (event.form) {
+      showForm(event.form);
+    }
+    showProblems(event.problems);
+    if (event.problems.length) {
+      tell("As it stands, the scenario breaks a rule.");
+      return;
+    }
+    showSliders(event.sliders);
+    showNotes(byId("left-out"), event.left_out);
+    keepLink();
+  },
+  bounds(event, mine) {
+    bounds = event;
+    looks = [];
+    byId("possible-title").textContent = event.sentence;
+    tell(`Bounds after ${written((performance.now() - mine.begun) / 1000, "seconds")}; simulating …`);
+    drawPossible();
+    performance.mark("bounds");
+  },
+  look(event, mine) {
+    looks[event.curve] = event;
+    drawPossible();
+    if (event.curve === 0) {
+      const its = event.look;
+      byId("possible-title").textContent = its
+        ? `With ${event.count} worker${event.count === 1 ? "" : "s"}: ${written(its.mean, "number")} samples/s (${written(its.low, "number")} to ${written(its.high, "number")}), limited by ${its.limit}`
+        : event.failed;
+      tell(its ? `A first look after ${written((performance.now() - mine.begun) / 1000, "seconds")}: ${its.said}.` : event.failed);
+      performance.mark("look");
+    }
+  },
+  timeline(event) {
+    inTime = event.figure ? event : null;
+    byId("steps-title").textContent = event.sentence || "A step in time";
+    byId("steps-note").textContent = event.note || "";
+    drawInTime();
+  },
+  progress(event) {
+    tell(`${event.final ? "All runs" : "First runs"}: ${event.done} of ${event.of} configurations simulated …`);
+  },
+  report(event) {
+    showReport(event.html);
+    showNotes(byId("left-out"), event.left_out);
+    tell(event.final ? `All is simulated: ${event.said}.` : `${event.said} of each configuration; simulating the rest …`);
+  },
+  failed(event) {
+    tell(event.text);
+  },
+};
+
+function tell(text) {
+  byId("state").textContent = text;
+}
+
+function showNotes(place, texts) {
+  place.hidden = !texts.length;
+  place.replaceChildren(...texts.map((text) => made("li", { textContent: text })));
+}
+
+function made(tag, changes, ...inside) {
+  const one = Object.assign(document.createElement(tag), changes);
+  one.append(...inside);
+  return one;
+}
+
+// -- the report ----------------------------------------------------------------------------
+
+// figures that are there already stay where they are, and are only drawn anew: nothing jumps
+function showReport(html) {
+  const place = byId("report"),
+    content = made("template", { innerHTML: html }).content;
+  const open = new Set([...place.querySelectorAll("details[open]")].map(nameOfDetails));
+  if (showing) {
+    showing.abort();
+  }
+  showing = new AbortController();
+  place.style.minHeight = `${place.offsetHeight}px`;
+  const old = new Map([...place.querySelectorAll(".plot")].map((plot) => [plot.id, plot]));
+  content.querySelectorAll(".plot").forEach((plot) => {
+    const kept = old.get(plot.id);
+    if (kept) {
+      kept.style.cssText = plot.style.cssText;
+      plot.replaceWith(kept);
+      old.delete(plot.id);
+    }
+  });
+  content.querySelectorAll("details").forEach((details) => {
+    details.open = details.open || open.has(nameOfDetails(details));
+  });
+  place.replaceChildren(content);
+  old.forEach((plot) => Plotly.purge(plot));
+  place.classList.remove("older");
+  drawReport(showing.signal);
+  setTimeout(() => {
+    place.style.minHeight = "";
+  }, 1500);
+}
+
+function nameOfDetails(details) {
+  return details.querySelector("summary").textContent;
+}
+
+// -- what is drawn at once -----------------------------------------------------------------
+
+function drawPossible() {
+  if (!bounds) {
+    return;
+  }
+  const shown = bounds.curves.map((each, index) => ({ ...each, look: (looks[index] || {}).look, at: (looks[index] || {}).count }));
+  const counts = [...new Set(shown.flatMap((each) => each.counts))].sort((one, other) => one - other);
+  const key = { name: "Workers", kind: "setting", values: counts, texts: counts.map(String) };
+  const seen = shown.flatMap((each) => [...each.bounds, ...(each.look ? [each.look.mean, Math.max(each.look.low, each.look.mean / 20), each.look.high] : [])]);
+  const lines = shown.map(({ name, colour, counts: x, bounds: y }) =>
+    scatterTrace({ mode: "lines", name: plotText(name), x, y, line: { color: colour, width: 2, dash: "dot" }, hovertext: x.map((n, i) => `<b>${plotText(name)}</b><br>${n} workers<br>${y[i] === null ? "no bound is known" : `at most ${written(y[i], "number")} samples/s`}`) }),
+  );
+  const points = shown
+    .filter((each) => each.look)
+    .map(({ name, colour, at, look }) =>
+      scatterTrace({
+        name: plotText(name),
+        x: [at],
+        y: [look.mean],
+        marker: { color: colour, size: 10, line: { color: colour, width: 2 } },
+        error_y: whiskers([look.mean], [look.low], [look.high], { color: colour, thickness: 1.5, width: 6 }),
+        hovertext: [`<b>${plotText(name)}</b><br>${at} workers<br>${written(look.mean, "number")} samples/s<br>90% interval ${written(look.low, "number")} to ${written(look.high, "number")}<br>limited by ${plotText(look.limit)}`],
+      }),
+    );
+  const place = byId("figure-possible");
+  drawPlot("possible", {
+    data: [...lines, ...points],
+    layout: layoutOf({
+      margin: keyMargin(key),
+      xaxis: keyAxis(key, true, place.clientWidth),
+      yaxis: logAxis(seen.filter((each) => each > 0)),
+      shapes: [upright(bounds.count, { dash: "dash" })],
+    }),
+  });
+  place.setAttribute("aria-label", bounds.sentence);
+  const several = shown.length > 1;
+  byId("possible-legend").replaceChildren(...(several ? shown.map(({ name, colour }) => legendItem(colour, name)) : []));
+}
+
+function legendItem(colour, words) {
+  const swatch = made("span", { className: "swatch" });
+  swatch.style.background = colour;
+  return made("li", {}, made("span", { className: "key" }, swatch, made("bdi", { textContent: words })));
+}
+
+function drawInTime() {
+  const place = byId("figure-now");
+  if (!inTime) {
+    drawPlot("now", emptyFigure("No step to show."));
+    byId("steps-legend").replaceChildren();
+    return;
+  }
+  const { data: traces, layout } = inTime.figure;
+  place.style.setProperty("--height", `${layout.height || 260}px`);
+  drawPlot("now", inTime.figure);
+  place.setAttribute("aria-label", inTime.sentence);
+  const used = begins.kinds.filter(([kind]) => traces.some((trace) => trace.legendgroup === kind));
+  byId("steps-legend").replaceChildren(...used.map(([, part, label]) => legendItem(`var(--part-${part})`, label)));
+  performance.mark("timeline");
+}
+
+// -- sliders -------------------------------------------------------------------------------
+
+const upTo = (most, ...steps) => {
+  const found = [];
+  for (let next = 1, step = 0; next <= most; next += steps[step][1]) {
+    found.push(next);
+    while (step < steps.length - 1 && next >= steps[step][0]) {
+      step += 1;
+    }
+  }
+  return found;
+};
+const WORKERS = upTo(256, [32, 1], [64, 2], [128, 4], [256, 8]);
+const SLIDERS = {
+  workers: { name: "Workers", values: WORKERS },
+  replicas: { name: "Replicas", values: WORKERS },
+  servers: { name: "Parameter servers", values: upTo(64, [16, 1], [32, 2], [64, 4]) },
+  batch_per_replica: { name: "Batch of a replica", values: [1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024] },
+  global_batch: { name: "Batch of all replicas", values: [8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768] },
+  bandwidth: { name: "Bandwidth", values: [0.1, 0.2, 0.5, 1, 2, 3, 5, 8, 10, 15, 20, 25, 40, 50, 80, 100, 150, 200, 300, 400, 600, 800, 1600, 3200], unit: " Gbit/s" },
+};
+
+function showSliders(stand) {
+  const place = byId("turning"),
+    paths = Object.keys(stand).filter((path) => stand[path] !== null && SLIDERS[path.split(".").pop()]);
+  if (place.dataset.paths !== paths.join()) {
+    place.dataset.paths = paths.join();
+    place.replaceChildren(...paths.map(sliderOf), mostField());
+  }
+  paths.forEach((path) => {
+    const { values, unit = "" } = SLIDERS[path.split(".").pop()],
+      input = place.querySelector(`input[data-path="${CSS.escape(path)}"]`);
+    if (pending.has(path)) {
+      return;
+    }
+    const nearest = values.reduce((best, each, index) => (Math.abs(Math.log(each / stand[path])) < Math.abs(Math.log(values[best] / stand[path])) ? index : best), 0);
+    input.value = String(nearest);
+    outputOf(input).textContent = written(stand[path], "setting") + unit;
+  });
+}
+
+function outputOf(input) {
+  return input.closest("label").querySelector("output");
+}
+
+function sliderOf(path) {
+  const { name, values, unit = "" } = SLIDERS[path.split(".").pop()];
+  const input = made("input", { type: "range", min: "0", max: String(values.length - 1), step: "1" });
+  input.dataset.path = path;
+  const turned = (wholly) => () => {
+    const chosen = values[Number(input.value)];
+    outputOf(input).textContent = written(chosen, "setting") + unit;
+    input.setAttribute("aria-valuetext", `${chosen}${unit}`);
+    change(path, `${chosen}${unit}`, wholly);
+  };
+  input.addEventListener("input", turned(false));
+  return made("label", {}, made("span", {}, name, made("output", {})), input);
+}
+
+function mostField() {
+  const choice = made("select", { id: "most" }, ...[8, 16, 32, 64, 128, 256, 512, 1024].map((each) => made("option", { value: String(each), textContent: String(each) })));
+  choice.value = String(asked.most);
+  choice.addEventListener("change", () => {
+    asked.most = Number(choice.value);
+    ask(true);
+  });
+  return made("label", {}, "Figures run up to ", choice, " workers");
+}
+
+// -- the form ------------------------------------------------------------------------------
+
+function shapeOf(parts) {
+  return parts.map((part) => (part.parts ? [part.path, shapeOf(part.parts)] : [part.path, part.choices]));
+}
+
+function showForm(sections) {
+  const shape = JSON.stringify(shapeOf(sections)),
+    place = byId("form");
+  if (shape !== known) {
+    const first = known === "",
+      open = new Set([...place.querySelectorAll("details[open]")].map((each) => each.dataset.path)),
+      focused = document.activeElement && document.activeElement.dataset ? document.activeElement.dataset.field : undefined;
+    known = shape;
+    place.replaceChildren(...sections.map((each) => sectionOf(each, open, first)));
+    const again = focused && place.querySelector(`[data-field="${CSS.escape(focused)}"]`);
+    if (again) {
+      again.focus();
+    }
+  }
+  const fill = (part) => {
+    if (part.parts) {
+      place.querySelector(`details[data-path="${CSS.escape(part.path)}"] > summary .given`).hidden = !part.given;
+      part.parts.forEach(fill);
+      return;
+    }
+    const field = place.querySelector(`[data-field="${CSS.escape(part.path)}"]`);
+    if (document.activeElement !== field || field.tagName === "SELECT") {
+      field.value = part.value;
+    }
+    if (field.tagName === "SELECT") {
+      field.options[0].textContent = part.holds ? `${part.holds} (left out)` : "left out";
+      if (field.value !== part.value) {
+        field.append(made("option", { value: part.value, textContent: part.value }));
+        field.value = part.value;
+      }
+    } else {
+      field.placeholder = part.holds;
+    }
+  };
+  sections.forEach(fill);
+}
+
+function sectionOf(section, open, first) {
+  const details = made("details", { className: "section" });
+  details.dataset.path = section.path;
+  details.open = open.has(section.path) || (first && section.path === "strategy");
+  details.append(
+    made("summary", {}, section.key, made("span", { className: "given", textContent: " · given", hidden: true })),
+    made("p", { className: "about-section", textContent: section.help }),
+    ...section.parts.map((part) => (part.parts ? sectionOf(part, open, first) : fieldOf(part))),
+  );
+  return details;
+}
+
+function fieldOf({ path, key, help, choices }) {
+  const id = "field-" + path;
+  const input = choices.length
+    ? made("select", { id }, made("option", { value: "" }), ...choices.map((each) => made("option", { value: each, textContent: each })))
+    : made("input", { id, type: "text", autocomplete: "off", spellcheck: false });
+  input.dataset.field = path;
+  input.setAttribute("aria-describedby", `${id}-help`);
+  input.addEventListener("change", () => change(path, input.value, true));
+  const box = made("div", { className: "field" }, made("label", { htmlFor: id, textContent: key }), input, made("small", { id: `${id}-help`, textContent: help }));
+  return box;
+}
+
+// a rule that is broken stands at its field, as the command line says it; where there is no field, above all
+function showProblems(problems) {
+  document.querySelectorAll("#form .problem").forEach((each) => each.remove());
+  document.querySelectorAll("#form .wrong").forEach((each) => {
+    each.classList.remove("wrong");
+    each.querySelector("[data-field]").removeAttribute("aria-invalid");
+  });
+  const left = problems.filter(([path, text]) => {
+    const field = path && document.querySelector(`#form [data-field="${CSS.escape(path)}"]`);
+    if (!field) {
+      return true;
+    }
+    const box = field.closest(".field");
+    box.classList.add("wrong");
+    field.setAttribute("aria-invalid", "true");
+    box.append(made("p", { className: "problem", role: "alert", textContent: text }));
+    for (let details = box.closest("details"); details; details = details.parentElement.closest("details")) {
+      details.open = true;
+    }
+    return false;
+  });
+  showNotes(byId("problems"), left.map(([path, text]) => (path ? `${path}: ${text}` : text)));
+}
+
+byId("text").addEventListener("input", () => {
+  clearTimeout(typedAt);
+  typedAt = setTimeout(() => {
+    asked.text = byId("text").value;
+    pending.clear();
+    forgetPlace();
+    ask(true);
+  }, TYPED_MS);
+});
+
+document.querySelectorAll("[data-compared]").forEach((box) => {
+  box.addEventListener("change", () => {
+    const all = [...document.querySelectorAll(`[data-compared="${box.dataset.compared}"]`)];
+    asked[box.dataset.compared] = all.filter((each) => each.checked).map((each) => each.value);
+    forgetPlace();
+    ask(true);
+  });
+});
+
+// -- links, and what is saved ---------------------------------------------------------------
+
+async function packed(text) {
+  const stream = new Blob([text]).stream().pipeThrough(new CompressionStream("deflate-raw"));
+  const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
+  return btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join("")).replace(/\+/g, "-").replace(/\//g, "_").replace(/=+$/, "");
+}
+
+async function unpacked(word) {
+  const bytes = Uint8Array.from(atob(word.replace(/-/g, "+").replace(/_/g, "/")), (letter) => letter.charCodeAt(0));
+  const reader = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw")).pipeThrough(new TextDecoderStream()).getReader();
+  let text = "";
+  for (let part = await reader.read(); !part.done; part = await reader.read()) {
+    text += part.value;
+    if (text.length > 2 * begins.most_bytes) {
+      throw new Error("the link holds more than a scenario");
+    }
+  }
+  return text;
+}
+
+function wordsOfAddress() {
+  return new URLSearchParams(window.location.hash.replace(/^#/, ""));
+}
+
+function putAddress(words) {
+  window.history.replaceState(null, "", "#" + words);
+}
+
+// the whole question stands in the address, so that a link, or loading the page again, asks it again
+async function keepLink() {
+  const word = await packed(JSON.stringify(asked)),
+    words = wordsOfAddress();
+  words.set(WORD, word);
+  putAddress(words);
+}
+
+// where the sliders of the report stood is no matter of another scenario
+function forgetPlace() {
+  const words = wordsOfAddress();
+  [...words.keys()].filter((word) => word.startsWith("at.") || word === "of" || word === "x").forEach((word) => words.delete(word));
+  putAddress(words);
+}
+
+async function readLink() {
+  const word = wordsOfAddress().get(WORD);
+  if (!word || word.length > LONGEST_LINK) {
+    return false;
+  }
+  try {
+    const found = JSON.parse(await unpacked(word));
+    const texts = (value) => (Array.isArray(value) ? value.filter((each) => typeof each === "string").slice(0, 6) : []);
+    if (typeof found.text !== "string" || JSON.stringify(found) === JSON.stringify(asked)) {
+      return false;
+    }
+    Object.assign(asked, { text: found.text, most: Number(found.most) || 64, strategies: texts(found.strategies), clusters: texts(found.clusters) });
+    document.querySelectorAll("[data-compared]").forEach((box) => {
+      box.checked = asked[box.dataset.compared].includes(box.value);
+    });
+    return true;
+  } catch {
+    tell("The link's scenario cannot be read; this is the one that is served.");
+    return false;
+  }
+}
+
+function saveAs(name, content, type) {
+  const address = URL.createObjectURL(new Blob([content], { type }));
+  made("a", { href: address, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(address), 1000);
+}
+
+function said(text) {
+  byId("done-so").textContent = text;
+}
+
+byId("save-scenario").addEventListener("click", () => saveAs(begins.name.replace(/(\.toml)?$/, ".toml"), asked.text, "application/toml"));
+byId("save-report").addEventListener("click", async () => {
+  said("Simulating what is left, then the report is saved …");
+  const response = await fetch("/save", { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ ...asked, changes: [...pending] }) });
+  if (response.ok) {
+    saveAs(begins.name.replace(/(\.toml)?$/, ".html"), await response.blob(), "text/html");
+    said("Saved the report.");
+  } else {
+    said((await response.json()).text);
+  }
+});
+byId("link-here").addEventListener("click", async () => {
+  await keepLink();
+  const copied = () => said("Copied the link: it holds the scenario, and opens where this page is served."),
+    byHand = () => said("Copy the address above: it holds the scenario.");
+  if (navigator.clipboard) {
+    navigator.clipboard.writeText(window.location.href).then(copied, byHand);
+  } else {
+    byHand();
+  }
+});
+
+let planning = null;
+byId("plan").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const state = byId("plan-state"),
+    answer = byId("plan-answer");
+  if (planning) {
+    planning.abort();
+  }
+  const mine = (planning = new AbortController());
+  const goal = Object.fromEntries(new FormData(byId("plan"))),
+    question = { ...asked, changes: [...pending] };
+  const command = (text) => [made("p", { textContent: "The same, once the scenario is saved:" }), made("pre", { textContent: text })];
+  const show = {
+    progress({ done, of }) {
+      state.textContent = of ? `Planning: ${done} of about ${of} configurations …` : "Planning …";
+    },
+    planned(found) {
+      state.textContent = "";
+      answer.replaceChildren(...[...found.sentences, ...found.notes].map((textContent) => made("p", { textContent })), ...command(found.command));
+    },
+    failed(found) {
+      state.textContent = found.text;
+      answer.replaceChildren(...(found.command ? command(found.command) : []));
+    },
+  };
+  state.textContent = "Planning …";
+  answer.replaceChildren();
+  byId("plan-stop").hidden = false;
+  try {
+    const response = await fetch("/plan", {
+      method: "POST",
+      headers: { "content-type": "application/json", "x-client": client },
+      body: JSON.stringify({ question, goal }),
+      signal: mine.signal,
+    });
+    await eachLine(response, (found) => mine === planning && show[found.kind](found));
+  } catch (error) {
+    state.textContent = error.name === "AbortError" ? "Stopped." : `No plan: ${error.message}.`;
+  }
+  byId("plan-stop").hidden = true;
+});
+byId("plan-stop").addEventListener("click", () => planning && planning.abort());
+
+window.addEventListener("hashchange", async () => {
+  if (await readLink()) {
+    pending.clear();
+    ask(true);
+  }
+});
+followTheme(() => {
+  drawPossible();
+  drawInTime();
+});
+// where there is one column, the answer comes before the form
+byId("form-panel").open = window.matchMedia("(min-width: 1180px)").matches;
+readLink().then(() => {
+  byId("text").value = asked.text;
+  ask(true);
+});
+})();

@@ -1,0 +1,372 @@
+"""What the page asks, read as data of a stranger: it names no files, and nothing in it is larger than the page answers at once."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tomlkit
+from pydantic import BaseModel, ConfigDict, Field
+from tomlkit.exceptions import TOMLKitError
+
+from paceline.planning.space import Line, space_of
+from paceline.ranges import doubled
+from simulator.base.catalog import entries, scenario_file
+from simulator.base.errors import InputError, ScenarioError
+from simulator.base.files import exact, read_toml
+from simulator.base.validation_errors import quoted
+from simulator.catalogue.loading import NAMED, Settings, apply_settings, pairs_of, scenario_from_table
+from simulator.catalogue.settings import Pairs, at, put
+from simulator.catalogue.trace_files import TRACES
+from simulator.scenario import Scenario
+from simulator.strategies.catalogue import SHORT_NAMES
+
+__all__ = [
+    "MOST_BYTES",
+    "MOST_WORKERS",
+    "Asked",
+    "Goal",
+    "PlanQuestion",
+    "Question",
+    "Served",
+    "asked_of",
+    "changed",
+    "loaded",
+    "problems_of",
+    "served_of",
+    "table_of_text",
+]  # fmt: skip
+
+MOST_BYTES = 256 * 1024
+"""Of a scenario's text."""
+MOST_WORKERS = 1024
+"""Ranks of a scenario that the page answers about."""
+_MOST_CHOSEN = 6
+_MOST_LINES = 12
+"""Configurations that are compared: beyond these nobody tells their curves apart."""
+_MOST_CHANGES = 100
+_LONGEST = 10_000
+
+
+class Question(BaseModel):
+    """What the page asks.
+
+    Attributes
+    ----------
+    text
+        The scenario, as TOML.
+    changes
+        Dotted keys with what is typed for them; None, or nothing, unsets a key.
+    most
+        Figures run over 1, 2, 4, ... workers up to this number.
+    strategies, clusters
+        What the scenario's own are compared with: short names of strategies, and names of the catalogue.
+    form
+        Whether the form is wanted too, which may have changed.
+    all_of_it
+        Whether it is answered to the end: else bounds, a first look and the steps in time are enough, as while a slider moves.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    text: str = Field(max_length=MOST_BYTES)
+    changes: tuple[tuple[str, str | None], ...] = Field(default=(), max_length=_MOST_CHANGES)
+    most: int = Field(default=64, ge=1, le=MOST_WORKERS)
+    strategies: tuple[str, ...] = Field(default=(), max_length=_MOST_CHOSEN)
+    clusters: tuple[str, ...] = Field(default=(), max_length=_MOST_CHOSEN)
+    form: bool = True
+    all_of_it: bool = True
+
+
+class Goal(BaseModel):
+    """What a plan from the page is to reach: arguments of :func:`paceline.plan`, as typed; nothing is left out."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    samples: str = Field(default="", max_length=40)
+    deadline: str = Field(default="", max_length=40)
+    budget: str = Field(default="", max_length=40)
+
+    def given(self) -> dict[str, str]:
+        """Those that were typed."""
+        return {name: text.strip() for name, text in self if text.strip()}
+
+
+class PlanQuestion(BaseModel):
+    """A question, and the goal of a plan from there."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    question: Question
+    goal: Goal
+
+
+@dataclass(frozen=True)
+class Served:
+    """The scenario that the page begins with.
+
+    Attributes
+    ----------
+    text
+        As its file has it, with the settings of the command line.
+    name
+        Of its file.
+    beside
+        The folder that its relative paths start from.
+    """
+
+    text: str
+    name: str
+    beside: Path | None
+
+    def files(self) -> dict[str, str]:
+        """Files that it names itself, by the dotted keys that name them, where they are: the page may name these, and no others."""
+        table = table_of_text(self.text)
+        named = {key: name for key in _NAMING if isinstance(name := at(table, key), str) and name not in _names_of(key)}
+        return {key: str(self._found(name, first=self.beside if key in TRACES else Path())) for key, name in named.items()}
+
+    def _found(self, name: str, first: Path | None) -> Path:
+        """Where the scenario's loader finds it, which looks for a trace beside the scenario first."""
+        places = [folder / name for folder in (first, Path(), self.beside) if folder is not None]
+        return next((place for place in places if place.is_file()), Path(name)).resolve()
+
+
+def served_of(scenario: str | Path, settings: Settings = ()) -> Served:
+    """The scenario of a file, or an example, as the page begins with it; it need not be right, since the page says what is wrong.
+
+    Raises
+    ------
+    ScenarioError
+        There is no such file or name, or it is no TOML.
+    """
+    path = scenario_file(scenario)
+    read_toml(path)
+    text = path.read_text(encoding="utf-8-sig")
+    if len(text) > MOST_BYTES:
+        raise ScenarioError(f"{path}: has more than {MOST_BYTES:,} bytes, which no page shows; let it `use` its workload from a file")
+    return Served(with_settings(text, pairs_of(settings)), path.name, path.parent)
+
+
+_NAMING = (*(f"{path}.use" for path in NAMED), *TRACES)
+"""Keys that may name a file."""
+
+
+def _names_of(key: str) -> Mapping[str, Path]:
+    """What the catalogue has for a key that names something."""
+    path = key.removesuffix(".use")
+    return entries(NAMED[path]) if path in NAMED else {}
+
+
+def table_of_text(text: str) -> dict[str, Any]:
+    """TOML as nested tables.
+
+    Raises
+    ------
+    ScenarioError
+        It is none.
+    """
+    try:
+        return tomllib.loads(text, parse_float=exact)
+    except ScenarioError:
+        raise
+    except tomllib.TOMLDecodeError as error:
+        raise ScenarioError(f"is no valid TOML: {' '.join(str(error).split())}") from None
+    except RecursionError:
+        raise ScenarioError("is nested too deeply") from None
+    except ValueError as error:  # a number with thousands of digits
+        raise ScenarioError(f"cannot be read: {str(error).partition(':')[0]}") from None
+
+
+def changed(text: str, changes: tuple[tuple[str, str | None], ...]) -> str:
+    """The text with keys set as a person has typed them; its comments and its order stay.
+
+    >>> changed("[strategy]\\nworkers = 4  # mine\\n", (("strategy.workers", "8"), ("cluster.inter_node.latency", "20 us")))
+    '[strategy]\\nworkers = 8  # mine\\n\\n[cluster.inter_node]\\nlatency = "20 us"\\n'
+
+    Raises
+    ------
+    ScenarioError
+        The text is no TOML, or a key leads into a value.
+    """
+    return with_settings(text, [(key, _typed(value)) for key, value in changes])
+
+
+def with_settings(text: str, settings: Pairs) -> str:
+    """The text with keys set; errors as of :func:`changed`."""
+    if not settings:
+        return text
+    table = apply_settings(table_of_text(text), settings)
+    try:
+        document = tomlkit.parse(text)
+        _take(document, table)
+        return tomlkit.dumps(document)
+    except (TOMLKitError, RecursionError) as error:
+        raise ScenarioError(f"cannot be changed: {' '.join(str(error).split())[:200]}; change the text itself") from None
+
+
+def _typed(value: str | None) -> Any:
+    """What was typed into a field: numbers, truths, lists and tables as TOML has them, else text; nothing is None."""
+    text = (value or "").strip()
+    if len(text) > _LONGEST:
+        raise ScenarioError(f"{quoted(text)} is longer than {_LONGEST:,} characters; change the text itself")
+    if not text:
+        return None
+    try:
+        found = tomllib.loads(f"typed = {text}", parse_float=exact)
+    except (ValueError, RecursionError):
+        return text
+    # more keys, or a date, are text that happens to be TOML
+    return found["typed"] if len(found) == 1 and isinstance(found["typed"], (str, int, float, list, dict)) else text
+
+
+def _take(document: Any, table: Mapping[str, Any]) -> None:
+    """Change a document of tomlkit where it differs from a table."""
+    for key in [key for key in document if key not in table]:
+        del document[key]
+    for key, value in table.items():
+        if key not in document:
+            document[key] = _in_one_line(value)
+        elif isinstance(value, Mapping) and isinstance(document[key], Mapping):
+            _take(document[key], value)
+        elif document[key] != value or type(document[key]) is bool is not type(value):
+            document[key] = value
+
+
+def _in_one_line(value: Any) -> Any:
+    """A table as one line, as a person would write a small one."""
+    if not isinstance(value, Mapping) or any(isinstance(inner, Mapping) for inner in value.values()):
+        return value
+    table = tomlkit.inline_table()
+    table.update(value)
+    return table
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a question comes to.
+
+    Attributes
+    ----------
+    scenario
+        The one in the text.
+    lines
+        Its own configuration over the numbers of workers first, then those that it is compared with.
+    count
+        Its own number of workers; 1 where its strategy has none.
+    left_out
+        Sentences on what cannot be.
+    """
+
+    scenario: Scenario
+    lines: tuple[Line, ...]
+    count: int
+    left_out: tuple[str, ...]
+
+
+def loaded(table: Mapping[str, Any], served: Served) -> Scenario:
+    """The scenario of a table that the page sent.
+
+    Raises
+    ------
+    InputError
+        It breaks a rule, names a file, or is larger than the page answers about.
+    """
+    scenario = scenario_from_table(_without_files(table, served), served.name)
+    _check_size(scenario)
+    return scenario
+
+
+def asked_of(table: Mapping[str, Any], question: Question, served: Served) -> Asked:
+    """The scenarios that a question is about, validated; errors as of :func:`loaded`."""
+    scenario = loaded(table, served)
+    key = scenario.strategy.count_key
+    count = int(getattr(scenario.strategy, key) or 0) if key else 1
+    if not count:  # left out: as many as fill the cluster
+        count = scenario.ranks // max(scenario.strategy.with_count(1).layout(scenario.cluster).replicas, 1)
+    counts = sorted({*(number for number in doubled(1, question.most) if number <= question.most), count})
+    read = {**table, "workload": scenario.workload, "cluster": scenario.cluster}  # once, not again for each configuration
+    lines: list[Line] = []
+    left_out: list[str] = []
+    for clusters in ((), question.clusters):
+        if clusters == () and lines:
+            continue
+        for name in clusters:
+            if name not in entries("clusters"):
+                raise ScenarioError(f"cluster.use: {quoted(name)} must be a name from `paceline models list`")
+        for strategy in ("", *question.strategies):
+            if strategy and strategy not in SHORT_NAMES:
+                raise ScenarioError(f"strategy.kind: {quoted(strategy)} must be one of {', '.join(SHORT_NAMES)}")
+            try:
+                found = space_of(read, clusters=clusters, strategies=(strategy,), workers=counts)
+            except InputError as error:
+                if not lines:
+                    raise
+                left_out.append(
+                    f"Left out: {strategy or 'the same'} {f'on {clusters[0]}' if clusters else ''}: {str(error).splitlines()[0]}."
+                )
+                continue
+            lines += found.lines[:1] if strategy else found.lines
+            left_out += [
+                f"Left out: {one.name}{'' if one.configurations == 1 else f' ({one.configurations} numbers of workers)'}: {one.text}."
+                for one in found.refused
+            ]
+    kept = list(_unlike(lines))
+    left_out += [f"Left out: {line.name}: at most {_MOST_LINES} configurations are compared." for line in kept[_MOST_LINES:]]
+    return Asked(scenario, tuple(kept[:_MOST_LINES]), count, tuple(dict.fromkeys(left_out)))
+
+
+def _unlike(lines: list[Line]) -> Iterator[Line]:
+    """Lines without those that are another one again."""
+    seen: set[frozenset[str]] = set()
+    for line in lines:
+        hashes = frozenset(its.hash for its in line.scenarios.values())
+        if hashes not in seen:
+            seen.add(hashes)
+            yield line
+
+
+def _without_files(table: Mapping[str, Any], served: Served) -> dict[str, Any]:
+    """The table, where files that the served scenario names itself stand with their whole paths.
+
+    Raises
+    ------
+    ScenarioError
+        It names another file.
+    """
+    result, own = dict(table), served.files()
+    given = table_of_text(served.text)
+    for key in _NAMING:
+        name = at(result, key)
+        if not isinstance(name, str) or name in _names_of(key):
+            continue
+        if key not in own or name != at(given, key):
+            what = "a name from `paceline models list`" if key.endswith(".use") else "a list of points"
+            raise ScenarioError(
+                f"{key}: {quoted(name)} must be {what}: of files, the page reads those that the scenario names which is served"
+            )
+        result = put(result, key, own[key])
+    return result
+
+
+def _check_size(scenario: Scenario) -> None:
+    """Refuse what is larger than the page answers about."""
+    for key, size in (("workers", scenario.ranks), ("servers", scenario.servers)):
+        if size > MOST_WORKERS:
+            raise ScenarioError(
+                f"strategy.{key}: {size:,} is more than the page answers about, {MOST_WORKERS:,}; save the scenario, and simulate it with "
+                "`paceline simulate`"
+            )
+
+
+def problems_of(error: InputError, served: Served) -> list[tuple[str, str]]:
+    """The rules that are broken, each with the dotted key that breaks it; "" where that is no matter of one key."""
+    found = []
+    for line in getattr(error, "problems", ()) or (str(error),):
+        text = line.removeprefix(f"{served.name}: ")
+        path, colon, rest = text.partition(": ")
+        is_key = bool(colon) and path.partition(".")[0] in Scenario.model_fields and " " not in path
+        found.append((path, rest) if is_key else ("", text))
+    return found

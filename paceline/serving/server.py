@@ -1,0 +1,374 @@
+"""Serves the page: to whoever has the link that was printed, from no other page, and by no other name.
+
+Everything that the page is made of comes from here; what it asks is JSON, and what it is answered are lines of JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import json
+import logging
+import os
+import secrets
+import socket
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ValidationError
+
+from paceline.serving.conversation import Conversation
+from paceline.serving.processes import Processes
+from paceline.serving.question import PlanQuestion, Question, Served
+from simulator.base.errors import InputError, PacelineError
+from simulator.base.text import listed
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+__all__ = ["Door", "application", "check_installed", "lines_of", "listening_at", "serve"]
+
+AskedT = TypeVar("AskedT", bound=BaseModel)
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+"""Names of this machine that no other one reaches."""
+_MOST_BODY = 512 * 1024
+_MOST_ASKING = 32
+"""Questions that are answered at a time: of more the oldest is left."""
+_HEADERS = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src data: blob:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+
+
+def check_installed() -> None:
+    """Make sure that there is what serves.
+
+    Raises
+    ------
+    InputError
+        There is not; says what to install.
+    """
+    missing = [name for name in ("starlette", "uvicorn") if find_spec(name) is None]
+    if missing:
+        raise InputError(f"serve: needs {listed(missing)}, not installed here; install with: pip install 'paceline[serve]'")
+
+
+class Door:
+    """Lets in who has the link.
+
+    Parameters
+    ----------
+    host, port
+        Where the page is.
+    names
+        By which names browsers may call it.
+    once
+        Whether the link opens it only once: afterwards the browser that used it has a cookie.
+    """
+
+    def __init__(self, host: str, port: int, *, once: bool = True) -> None:
+        self.host, self.port, self.once = host, port, once
+        self._token: str | None = secrets.token_urlsafe(24)
+        self._cookie = secrets.token_urlsafe(32)
+        self._name = f"paceline-{port}"
+
+    @property
+    def link(self) -> str:
+        """What is to be opened."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}/?token={self._token}"
+
+    def is_called(self, host: str) -> bool:
+        """Whether a browser calls the page by a name of its own: another name may be one that a stranger makes lead here."""
+        try:
+            found = urlsplit(f"//{host}")
+            name, port = found.hostname or "", found.port or 80
+        except ValueError:
+            return False
+        mine = LOOPBACK if self.host in LOOPBACK else (self.host, *LOOPBACK, socket.gethostname()) if not self._everywhere else None
+        return port == self.port and (name in mine if mine is not None else self._is_own(name))
+
+    @property
+    def _everywhere(self) -> bool:
+        return self.host in ("0.0.0.0", "::")  # noqa: S104 - the user's own choice
+
+    def _is_own(self, name: str) -> bool:
+        """Of a page on all addresses: an address as numbers, or this machine's name, neither of which a stranger's page can use."""
+        if name in (*LOOPBACK, socket.gethostname()):
+            return True
+        for family in (socket.AF_INET, socket.AF_INET6):
+            with contextlib.suppress(OSError):
+                socket.inet_pton(family, name)
+                return True
+        return False
+
+    def opens(self, token: str) -> bool:
+        """Whether a link's token is the right one; it is used up where it opens only once."""
+        right = self._token is not None and hmac.compare_digest(token.encode(), self._token.encode())
+        if right and self.once:
+            self._token = None
+        return right
+
+    def knows(self, cookies: dict[str, str]) -> bool:
+        """Whether a browser has come in by the link."""
+        return hmac.compare_digest(cookies.get(self._name, "").encode(), self._cookie.encode())
+
+    def set_cookie(self, response: Response) -> None:
+        """Let a browser in from now on."""
+        response.set_cookie(self._name, self._cookie, httponly=True, samesite="strict", path="/")
+
+
+class _Guard:
+    """Refuses what no page of ours asks: by another name, from another page, without the cookie, or too much."""
+
+    def __init__(self, app: ASGIApp, door: Door) -> None:
+        self._app, self._door = app, door
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        from starlette.requests import Request
+        from starlette.responses import PlainTextResponse
+
+        if scope["type"] != "http":  # nothing here speaks over web sockets
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        request = Request(scope)
+        refused = self._refused(request)
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                there = {name for name, _ in message["headers"]}
+                more = [(name.encode(), value.encode()) for name, value in _HEADERS.items() if name.encode() not in there]
+                message = {**message, "headers": [*message["headers"], *more]}
+            await send(message)
+
+        app = self._app if refused is None else PlainTextResponse(refused[1], status_code=refused[0])
+        await app(scope, receive, with_headers)
+
+    def _refused(self, request: Request) -> tuple[int, str] | None:
+        """Status and reason; None where it may be answered."""
+        headers = request.headers
+        if not self._door.is_called(headers.get("host", "")):
+            return 421, "This page is not known by that name; open the link that was printed."
+        origin, its = headers.get("origin"), f"http://{headers.get('host', '')}"
+        if origin is not None and origin != its:
+            return 403, "Other pages may not ask here."
+        entering = request.method == "GET" and request.url.path in ("/", "/enter.js")
+        if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none") and not entering:
+            return 403, "Other pages may not ask here."
+        if request.method == "POST" and (origin is None or not headers.get("content-type", "").startswith("application/json")):
+            return 403, "Only the page itself may ask."
+        try:
+            length = int(headers.get("content-length", "0"))
+        except ValueError:
+            length = -1
+        if not 0 <= length <= _MOST_BODY or (request.method == "POST" and "content-length" not in headers):
+            return 413, f"A question has at most {_MOST_BODY:,} bytes."
+        if not entering and not self._door.knows(request.cookies):
+            return 403, "Open the link that was printed where the page is served."
+        return None
+
+
+def application(served: Served, processes: Processes, door: Door) -> Starlette:
+    """The page and its answers, as an ASGI application.
+
+    Parameters
+    ----------
+    served
+        What the page begins with.
+    processes
+        That work.
+    door
+        Who is let in.
+    """
+    from starlette.applications import Starlette
+    from starlette.middleware import Middleware
+    from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
+    from starlette.routing import Route
+
+    from paceline.serving.page import page_html, plotly_script, script, style
+
+    conversation = Conversation(served, processes)
+    asking: dict[str, asyncio.Task[None]] = {}
+
+    async def page(request: Request) -> Response:
+        token = request.query_params.get("token")
+        if token is not None and door.opens(token):
+            # a page of its own, so that the browser sends the cookie, and keeps what stands behind # in the link
+            response = HTMLResponse('<!DOCTYPE html><meta charset="utf-8"><title>Paceline</title><script src="/enter.js"></script>')
+            door.set_cookie(response)
+            return response
+        if not door.knows(request.cookies):
+            used = "This link has been used, and opens the page only once. " if token is not None else ""
+            return PlainTextResponse(
+                f"{used}Open the link that was printed where the page is served, or begin again there.", status_code=403
+            )
+        return HTMLResponse(page_html(served))
+
+    async def enter(_: Request) -> Response:
+        return Response('location.replace("/" + location.hash);', media_type="text/javascript")
+
+    def of_text(make: Callable[[], str], kind: str) -> Callable[[Request], Any]:
+        async def give(_: Request) -> Response:
+            return Response(make(), media_type=kind, headers={"cache-control": "private, max-age=86400"} if make is plotly_script else None)
+
+        return give
+
+    def asking_with(kind: type[AskedT], answer: Callable[[Request, AskedT], Awaitable[Response]]) -> Callable[[Request], Any]:
+        async def give(request: Request) -> Response:
+            try:
+                asked = kind.model_validate_json(await request.body())
+            except ValidationError as error:
+                first = error.errors(include_url=False, include_input=False)[0]
+                text = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+                return JSONResponse({"kind": "failed", "text": text}, status_code=400)
+            return await answer(request, asked)
+
+        return give
+
+    def streamed(request: Request, what: str, events: AsyncGenerator[dict[str, Any], None]) -> Response:
+        client = f"{what} {request.headers.get('x-client', '')[:64]}"
+        return StreamingResponse(lines_of(events, client, asking), media_type="application/x-ndjson")
+
+    async def ask(request: Request, question: Question) -> Response:
+        return streamed(request, "ask", conversation.answer(question))
+
+    async def plan(request: Request, its: PlanQuestion) -> Response:
+        return streamed(request, "plan", conversation.planned(its.question, its.goal))
+
+    async def save(_: Request, question: Question) -> Response:
+        try:
+            html = await conversation.saved(question)
+        except PacelineError as error:
+            return JSONResponse({"kind": "failed", "text": str(error)}, status_code=422)
+        return Response(html, media_type="text/html", headers={"content-disposition": 'attachment; filename="report.html"'})
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            processes.end()
+
+    return Starlette(
+        routes=[
+            Route("/", page),
+            Route("/enter.js", enter),
+            Route("/live.js", of_text(script, "text/javascript")),
+            Route("/live.css", of_text(style, "text/css")),
+            Route("/plotly.js", of_text(plotly_script, "text/javascript")),
+            Route("/ask", asking_with(Question, ask), methods=["POST"]),
+            Route("/plan", asking_with(PlanQuestion, plan), methods=["POST"]),
+            Route("/save", asking_with(Question, save), methods=["POST"]),
+        ],
+        middleware=[Middleware(_Guard, door=door)],
+        lifespan=lifespan,
+    )
+
+
+async def lines_of(
+    events: AsyncGenerator[dict[str, Any], None], client: str, asking: dict[str, asyncio.Task[None]]
+) -> AsyncIterator[bytes]:
+    """The parts of an answer, a line of JSON each; a newer question of the same page ends them."""
+    lines: asyncio.Queue[bytes | None] = asyncio.Queue()
+
+    def put(event: dict[str, Any]) -> None:
+        lines.put_nowait(json.dumps(event, separators=(",", ":"), allow_nan=False).encode() + b"\n")
+
+    async def answer() -> None:
+        try:
+            async with contextlib.aclosing(events):
+                async for event in events:
+                    put(event)
+        except Exception as error:
+            logging.getLogger("uvicorn.error").exception("an answer failed")
+            put({"kind": "failed", "text": f"this is a fault of Paceline: {type(error).__name__}; the terminal has more"})
+        finally:
+            lines.put_nowait(None)
+
+    if client in asking:
+        asking[client].cancel()
+    elif len(asking) >= _MOST_ASKING:
+        asking[next(iter(asking))].cancel()
+    task = asking[client] = asyncio.create_task(answer())
+    try:
+        while (line := await lines.get()) is not None:
+            yield line
+    finally:
+        task.cancel()
+        if asking.get(client) is task:
+            del asking[client]
+
+
+def serve(
+    served: Served,
+    *,
+    host: str | None = None,
+    port: int = 0,
+    jobs: int = 0,
+    ready: Callable[[str], None] | None = None,
+    progress: Callable[[int, int, str], None] | None = None,
+) -> None:
+    """Serve until the process is asked to end; arguments as of :func:`paceline.serve`."""
+    check_installed()
+    import uvicorn
+
+    from paceline.serving.answers import warmed
+
+    listening = listening_at(host or LOOPBACK[0], port)
+    door = Door(host or LOOPBACK[0], listening.getsockname()[1], once=host is None)
+    processes = Processes(jobs or 2 * (os.cpu_count() or 1))
+    app = application(served, processes, door)
+    config = uvicorn.Config(app, lifespan="on", timeout_graceful_shutdown=1, log_level="warning", access_log=False, server_header=False)
+    server = uvicorn.Server(config)
+
+    def told(done: int, total: int) -> None:
+        if progress is not None:
+            progress(done, total, "processes")
+
+    async def run() -> None:
+        await processes.warm(warmed, served, progress=told)
+        if ready is not None:
+            ready(door.link)
+        await server.serve(sockets=[listening])
+
+    try:
+        asyncio.run(run())
+    finally:
+        processes.end()
+        listening.close()
+
+
+def listening_at(host: str, port: int) -> socket.socket:
+    """A socket that listens.
+
+    Raises
+    ------
+    InputError
+        The address is none of this machine's, or in use.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        listening = socket.socket(family, kind, protocol)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        listening.listen()
+    except (OSError, OverflowError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        where = f"`host` {host[:80]!r}, `port` {port}"
+        raise InputError(f"{where}: cannot be served at: {reason}; leave both out for a free port of this machine") from None
+    return listening

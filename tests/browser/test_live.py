@@ -1,0 +1,327 @@
+"""The live page in a browser: it is asked by hand, answers, and shows the report; several at once, and a stranger's page."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.support.ui import WebDriverWait
+from support.command_line import SCENARIO
+from support.pages import CONTRAST, EVERY_SCREEN, OVERFLOWING, Page
+
+_PATIENCE_S = 120
+USERS = 5
+
+
+@dataclass
+class Live:
+    """A page that is served, and the browser that came in by its link."""
+
+    process: subprocess.Popen[str]
+    base: str
+    page: Page
+    text: str
+
+    def open(self, fragment: str = "", width: int = 1440, height: int = 900, theme: str = "light") -> None:
+        """Load it, and wait until all is answered."""
+        screen = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+        self.page.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
+        self.page.theme(theme)
+        self.page.driver.get("about:blank")
+        self.page.driver.get_log("browser")
+        self.page.driver.get(f"{self.base}/{'#' + fragment if fragment else ''}")
+        self.answered()
+
+    def until(self, found: Callable[[], Any]) -> Any:
+        return WebDriverWait(self.page.driver, _PATIENCE_S, 0.1).until(lambda _: found())
+
+    def answered(self) -> None:
+        self.until(lambda: self.page.run("return document.documentElement.dataset.answered === 'yes'"))
+        self.until(lambda: self.page.run("return document.documentElement.dataset.drawn === 'yes'"))
+
+    def told(self, id: str) -> str:  # noqa: A002
+        text: str = self.page.run("return document.getElementById(arguments[0]).textContent", id)
+        return text
+
+    def type_in(self, field: str, value: str) -> None:
+        """Type into a field of the form, and leave it."""
+        self.page.run(
+            "const field = document.querySelector(`#form [data-field='${arguments[0]}']`);"
+            "field.value = arguments[1]; field.dispatchEvent(new Event('change', {bubbles: true}));",
+            field,
+            value,
+        )
+        self.answered()
+
+    def write(self, text: str) -> None:
+        """Replace the TOML."""
+        self.page.run(
+            "document.documentElement.dataset.answered = 'no';"
+            "const area = document.getElementById('text'); area.value = arguments[0]; area.dispatchEvent(new Event('input'));",
+            text,
+        )
+        self.answered()
+
+    def toml(self) -> str:
+        text: str = self.page.run("return document.getElementById('text').value")
+        return text
+
+    def legend(self, id: str) -> list[str]:  # noqa: A002
+        found: list[str] = self.page.run("return [...document.querySelectorAll(`#${arguments[0]} bdi`)].map(each => each.textContent)", id)
+        return found
+
+
+@pytest.fixture(scope="module")
+def live(driver: webdriver.Chrome, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    folder = tmp_path_factory.mktemp("live")
+    (folder / "mine.toml").write_text(SCENARIO, encoding="utf-8")
+    command = [sys.executable, "-m", "paceline", "serve", "mine.toml", "--jobs", "3"]
+    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    link = process.stdout.readline().strip()
+    assert link.startswith("http://127.0.0.1:"), process.communicate(timeout=10)
+    page = Page(driver)
+    driver.get(link)
+    its = Live(process, link.partition("/?")[0], page, SCENARIO)
+    its.answered()
+    yield its
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert said.splitlines()[-1] == "stopped serving"
+    assert process.returncode == 0
+
+
+def test_it_answers_with_the_report_and_without_a_complaint(live: Live) -> None:
+    live.open()
+    assert live.told("state") == "All is simulated: 2 runs."
+    assert live.page.run("return document.querySelector('#report main h1').textContent") == "plain"
+    assert [trace["name"] for trace in live.page.traces("throughput") if trace["name"] not in ("", "chosen")]
+    assert live.told("possible-title").startswith("With 2 workers: ")
+    assert live.page.complaints() == []
+
+
+def test_while_workers_are_dragged_the_steps_are_drawn_again(live: Live) -> None:
+    live.open()
+
+    def lanes() -> int:
+        count: int = live.page.run("return document.getElementById('figure-now').layout.yaxis.ticktext.length")
+        return count
+
+    before = lanes()
+    live.page.run("performance.clearMarks(); document.documentElement.dataset.answered = 'no'")
+    for place in (5, 20, 40, 55):
+        live.page.run(
+            "const slider = document.querySelector(\"#turning input[data-path='strategy.workers']\");"
+            "slider.value = arguments[0]; slider.dispatchEvent(new Event('input', {bubbles: true}));",
+            str(place),
+        )
+    live.answered()
+    assert live.page.run("return performance.getEntriesByName('timeline').length") >= 2
+    assert lanes() > before
+    workers = live.page.run('return document.querySelector("#turning label output").textContent')
+    assert f"workers = {workers}" in live.toml()
+    assert live.told("possible-title").startswith(f"With {workers} workers: ")
+    assert live.page.run("return document.querySelector(\"#form [data-field='strategy.workers']\").value") == workers
+    assert live.page.run("return document.getElementById('card-where').textContent").find(workers) >= 0
+
+
+def test_a_broken_rule_stands_at_its_field_until_it_is_mended(live: Live) -> None:
+    live.open()
+    live.type_in("strategy.workers", "0")
+    assert live.page.run("return document.querySelector('#form .wrong .problem').textContent") == "0 must be at least 1"
+    assert live.page.run("return document.querySelector('#form .wrong [data-field]').dataset.field") == "strategy.workers"
+    live.type_in("strategy.workers", "3")
+    assert live.page.run("return document.querySelector('#form .problem')") is None
+    assert live.told("state") == "All is simulated: 2 runs."
+
+
+def test_form_and_text_follow_each_other(live: Live) -> None:
+    live.open()
+    live.type_in("strategy.kind", "multi-worker-mirrored")
+    assert 'kind = "multi-worker-mirrored"' in live.toml()
+    assert "mode" not in live.toml()
+    fields = "return [...document.querySelectorAll('#form [data-field^=\"strategy.\"]')].map(each => each.dataset.field)"
+    assert "strategy.algorithm" in live.page.run(fields)
+    live.write(live.toml().replace("workers = 2", "workers = 5 # mine"))
+    assert live.page.run("return document.querySelector(\"#form [data-field='strategy.workers']\").value") == "5"
+    live.write(live.toml() + "\n[run")
+    assert "is no valid TOML" in live.told("problems")
+
+
+def test_strategies_and_clusters_are_compared(live: Live) -> None:
+    live.open()
+    live.page.run(
+        "document.documentElement.dataset.answered = 'no';"
+        "document.querySelector(\"[data-compared=strategies][value='ring']\").click();"
+        "document.querySelector(\"[data-compared=clusters][value='ethernet-10g']\").click();"
+    )
+    live.answered()
+    assert len(live.legend("possible-legend")) == 4
+    curves = {trace["name"] for trace in live.page.traces("throughput")} - {"", "chosen"}
+    assert len(curves) == 4
+
+
+def test_a_pipeline_shows_its_stages_and_bubbles(live: Live) -> None:
+    from paceline.serving.question import served_of
+
+    live.open()
+    live.write(served_of("pipeline").text)
+    assert {"Forward", "Backward", "Waiting for other stages"} <= set(live.legend("steps-legend"))
+    assert live.page.run("return document.getElementById('figure-stages').data.length") > 0
+
+
+def test_a_link_opens_the_same_question(live: Live) -> None:
+    live.open()
+    live.type_in("strategy.workers", "7")
+    live.page.run("document.getElementById('link-here').click()")
+    live.until(lambda: live.told("done-so"))
+    text = live.toml()
+    fragment = live.page.run("return location.hash.slice(1)")
+    live.open(fragment)
+    assert live.toml() == text
+    assert live.told("possible-title").startswith("With 7 workers: ")
+    live.open("live.scenario=nonsense")
+    assert live.toml() == live.text
+
+
+def test_what_is_saved_is_a_report_that_opens_by_itself(live: Live, tmp_path: Path) -> None:
+    live.open()
+    saved = live.page.run(
+        "return fetch('/save', {method: 'POST', headers: {'content-type': 'application/json'},"
+        "body: JSON.stringify({text: document.getElementById('text').value})}).then(response => response.text())"
+    )
+    file = tmp_path / "saved.html"
+    file.write_text(saved, encoding="utf-8")
+    live.page.open(file)
+    assert live.page.complaints() == []
+    assert live.page.run("return document.querySelector('h1').textContent") == "plain"
+
+
+def test_a_plan_is_made_from_here(live: Live) -> None:
+    live.open()
+    live.type_in("run.replications", "19")
+    live.page.run(
+        "const form = document.getElementById('plan'); form.elements.samples.value = '1e6'; form.elements.deadline.value = '1 h';"
+        "document.getElementById('plan-panel').open = true; form.requestSubmit();"
+    )
+    live.until(lambda: live.told("plan-answer"))
+    assert "reaches 1,000,000 samples in 1 h" in live.told("plan-answer")
+    assert "paceline plan mine.toml --samples 1e6 --deadline '1 h'" in live.told("plan-answer")
+
+
+def test_text_of_a_stranger_does_nothing_but_stand_there(live: Live) -> None:
+    live.open()
+    name = "</script><img src=x onerror='window.hacked = true'>"
+    live.write(live.text.replace('name = "plain"', f"name = {json.dumps(name)}"))
+    assert live.page.run("return window.hacked") is None
+    assert live.page.run("return document.querySelector('#report main h1').textContent") == name
+    assert live.page.run("return document.querySelectorAll('#report img').length") == 0
+
+
+@EVERY_SCREEN
+def test_it_fits_every_screen_and_can_be_read(live: Live, width: int, height: int, theme: str) -> None:
+    live.open(width=width, height=height, theme=theme)
+    assert live.page.run("return document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    assert live.page.run(OVERFLOWING) == []
+    live.page.run("document.querySelectorAll('.asking details').forEach(details => { details.open = true; })")
+    assert live.page.run("return document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    assert live.page.run(CONTRAST) >= 4.5
+
+
+def test_five_at_once_each_get_their_own_answer(live: Live) -> None:
+    live.open()
+    driver = live.page.driver
+    first = driver.current_window_handle
+    windows = [first]
+    for _ in range(USERS - 1):
+        driver.switch_to.new_window("window")
+        driver.get(f"{live.base}/")
+        windows.append(driver.current_window_handle)
+    asked = range(2, 2 + USERS)
+    for window, workers in zip(windows, asked, strict=True):
+        driver.switch_to.window(window)
+        live.until(lambda: live.page.run("return !!document.querySelector(\"#form [data-field='strategy.workers']\")"))
+        live.page.run(
+            "document.documentElement.dataset.answered = 'no';"
+            "const field = document.querySelector(\"#form [data-field='strategy.workers']\");"
+            "field.value = arguments[0]; field.dispatchEvent(new Event('change'));",
+            str(workers),
+        )
+    for window, workers in zip(windows, asked, strict=True):
+        driver.switch_to.window(window)
+        live.until(lambda: live.page.run("return document.documentElement.dataset.answered === 'yes'"))
+        assert live.told("state") == "All is simulated: 2 runs."
+        assert live.told("possible-title").startswith(f"With {workers} workers: ")
+        assert f"workers = {workers}" in live.toml()
+    for window in windows[1:]:
+        driver.switch_to.window(window)
+        driver.close()
+    driver.switch_to.window(first)
+
+
+def children_of(pid: int) -> list[int]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            stat = path.read_text(encoding="utf-8")
+            if int(stat.rpartition(")")[2].split()[1]) == pid and b"spawn_main" in (path.parent / "cmdline").read_bytes():
+                found.append(int(path.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+def test_it_goes_on_when_its_processes_are_killed(live: Live) -> None:
+    live.open()
+    for pid in children_of(live.process.pid):
+        os.kill(pid, signal.SIGKILL)
+    live.type_in("strategy.workers", "9")
+    assert live.told("state") == "All is simulated: 2 runs."
+    assert live.told("possible-title").startswith("With 9 workers: ")
+
+
+STRANGER = """<!DOCTYPE html><title>stranger</title><script>
+const base = BASE, found = {};
+const note = (name) => [(value) => { found[name] = value; }, () => { found[name] = "refused"; }];
+const ask = (more) => fetch(base + "/ask", {method: "POST", credentials: "include", body: '{"text": ""}', ...more});
+Promise.all([
+  ask({headers: {"content-type": "application/json"}}).then((answer) => answer.text()).then(...note("asked")),
+  ask({headers: {"content-type": "text/plain"}, mode: "no-cors"}).then((answer) => answer.text()).then(...note("blind")),
+  fetch(base + "/", {credentials: "include"}).then((answer) => answer.text()).then(...note("read")),
+  new Promise((done) => { const socket = new WebSocket(base.replace("http", "ws") + "/ask");
+    socket.onopen = () => { found.socket = "open"; done(); }; socket.onerror = () => { found.socket = "refused"; done(); }; }),
+  new Promise((done) => { const script = document.createElement("script"); script.src = base + "/live.js";
+    script.onload = () => { found.script = "loaded"; done(); }; script.onerror = () => { found.script = "refused"; done(); };
+    document.documentElement.append(script); }),
+]).then(() => { window.found = found; });
+</script>"""
+
+
+def test_a_page_of_a_stranger_gets_nothing(live: Live, tmp_path: Path) -> None:
+    live.open()
+    (tmp_path / "index.html").write_text(STRANGER.replace("BASE", json.dumps(live.base)), encoding="utf-8")
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+            """Nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(tmp_path))) as stranger:
+        thread = threading.Thread(target=stranger.serve_forever)
+        thread.start()
+        live.page.driver.get(f"http://127.0.0.1:{stranger.server_address[1]}/")
+        found = live.until(lambda: live.page.run("return window.found"))
+        stranger.shutdown()
+        thread.join()
+    assert found == dict.fromkeys(("asked", "blind", "read", "socket", "script"), "refused")
