@@ -300,26 +300,84 @@ def _engine_s(file: Path, count: int) -> float:
 
 
 def _engine_s_here(file: Path, count: int) -> float:
-    from simulator import load_scenario, simulate
+    scenarios = [load_scenario(file, [("cluster.inter_node.bandwidth", f"{5 + n / 10:g} Gbit/s")]) for n in range(count)]
+    simulate(scenarios[0])
+    with _engines_timed() as spent_s:
+        for scenario in scenarios:
+            simulate(scenario)
+    return math.fsum(spent_s) / count
+
+
+@contextmanager
+def _engines_timed() -> Iterator[list[float]]:
+    """CPU seconds that engines take meanwhile in this process, for each replication."""
     from simulator.engine.replication import Run
 
-    spent_s = 0.0
+    spent_s: list[float] = []
+    own = Run.compiled, Run.simpy, Run.at_once
 
     def noted(runs: Callable[[Run], object]) -> Callable[[Run], object]:
         def run(its: Run) -> object:
-            nonlocal spent_s
             took_s, measured = timed(lambda: runs(its))
-            spent_s += took_s
+            spent_s.append(took_s)
             return measured
 
         return run
 
-    scenarios = [load_scenario(file, [("cluster.inter_node.bandwidth", f"{5 + n / 10:g} Gbit/s")]) for n in range(count)]
-    simulate(scenarios[0])
-    Run.compiled, Run.simpy, Run.at_once = (noted(each) for each in (Run.compiled, Run.simpy, Run.at_once))
-    for scenario in scenarios:
-        simulate(scenario)
-    return spent_s / count
+    Run.compiled, Run.simpy, Run.at_once = map(noted, own)
+    try:
+        yield spent_s
+    finally:
+        Run.compiled, Run.simpy, Run.at_once = own
+
+
+# -- plans ----------------------------------------------------------------------------
+
+_LAYERED = {
+    "workload": {
+        "name": "7B",
+        "precision": "mixed_bfloat16",
+        "batch_per_replica": 4,
+        "transformer": {
+            "layers": 32, "hidden": 4096, "heads": 32, "sequence": 2048, "vocabulary": 32000, "feed_forward": 11008, "gated": True,
+            "tied": False, "bias": False, "dropout": False, "positions": 0, "attention": "fused",
+        },
+    },
+    "cluster": {"use": "dgx-a100-80gb"},
+    "strategy": {"kind": "hybrid", "workers": 64, "shard": "parameters"},
+    "run": {"steps": 50, "seed": 1},
+}  # fmt: skip
+BESIDE_ENGINES = 1.0
+
+
+def plan_of_layouts(quick: bool) -> Report:
+    """Which way to cut a model of seven billion parameters, in this process: what is beside the engines, and what of it comes first."""
+    import paceline
+
+    run = {"run.steps": 10, "run.replications": 3} if quick else {}
+    begun, told = time.process_time(), list[tuple[str, float]]()
+
+    def note(done: int, total: int, what: str) -> None:  # noqa: ARG001 - as a plan tells of its progress
+        told.append((what, time.process_time() - begun))
+
+    simulate(load_scenario(_LAYERED, {"strategy.workers": 8, "run.steps": 4, "run.replications": 2, "training.recompute": "full"}))
+    begun = time.process_time()
+    with _engines_timed() as spent_s:
+        cpu_s, found = timed(
+            partial(
+                paceline.plan, _LAYERED, samples=1e7, deadline="240h", workers=[8 if quick else 64], confidence=0.5 if quick else 0.95,
+                settings=run, jobs=1, progress=note,
+            )
+        )  # fmt: skip
+    engines_s, first_s = math.fsum(spent_s), next(at_s for what, at_s in told if what == "scenarios")
+    runs = [Ran("plan", found.considered, cpu_s, None, {"simulated": float(found.simulated), "engines_s": engines_s})]
+    each_s = first_s / found.considered
+    findings = [
+        Finding("CPU time beside the engines, over theirs", (cpu_s - engines_s) / engines_s, "x", most=BESIDE_ENGINES),
+        Finding("a layout until it can be discarded: made, its memory, its bounds", each_s * 1e3, "ms"),
+        Finding("CPU time until progress is told", told[0][1], "s", most=1.0),
+    ]
+    return Report(runs, findings)
 
 
 # -- the SimPy engine -----------------------------------------------------------------
@@ -502,6 +560,7 @@ CASES = {
         Case("million", "1,000,000 asynchronous workers x 20 steps, one server", million),
         Case("growth", "cost of a worker-step, 1,000 to 1,000,000 workers", growth),
         Case("sweep", "paceline sweep: 64 workers, 100 steps, 3 replications, async and ring, 2 jobs", sweeps),
+        Case("plan", "a plan over all ways to cut a model of 7B parameters on 64 devices, in one process", plan_of_layouts),
         Case("reference", "the SimPy engine beside plain SimPy models", reference),
         Case("simgrid", "the SimPy engine beside SimGrid: 1,024 asynchronous workers of one server", simgrid),
         Case("rings", "rings of 4,096 ranks x 1,000 steps of 200 tensors, all ranks at once", rings_at_once),

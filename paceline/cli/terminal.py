@@ -64,17 +64,17 @@ def show_json(data: Any) -> None:
 
 
 @contextmanager
-def progress_bar(title: str, *, at_once: bool = False) -> Iterator[Advance]:
+def progress_bar(title: str, *, soon: bool = False) -> Iterator[Advance]:
     """Progress on stderr with the time left; call what it gives with work done and work in all.
 
-    A bar where stderr is a terminal; else a line now and then, so that a log shows life, ``at_once`` also the first time. What
+    A bar where stderr is a terminal; else a line now and then, so that a log shows life, ``soon`` one after a second. What
     was done before the first call does not count towards the time left.
     """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     shown = printer(stderr=True)
     if not shown.is_terminal:
-        yield _progress_lines(title, at_once=at_once)
+        yield _progress_lines(title, _SOON_S if soon else _EVERY_S)
         return
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()
     bar = Progress(*columns, console=shown, transient=True, speed_estimate_period=_SPEED_OVER_S)
@@ -97,41 +97,39 @@ def progress_bar(title: str, *, at_once: bool = False) -> Iterator[Advance]:
 
 
 _SPEED_OVER_S = 600.0
-_EVERY_S = 30.0
+_EVERY_S, _SOON_S = 30.0, 1.0
 
 
 @contextmanager
-def stages_bar(*, at_once: bool = False) -> Iterator[Callable[[int, int, str], None]]:
-    """Progress of work of several parts: a bar for each, titled by what is counted; ``at_once`` as of :func:`progress_bar`."""
+def stages_bar(*, soon: bool = False) -> Iterator[Callable[[int, int, str], None]]:
+    """Progress of work of several parts: a bar for each, titled by what is counted; ``soon`` as of :func:`progress_bar`."""
     bars: dict[str, Advance] = {}
     with ExitStack() as shown:
 
         def advance(done: int, total: int, what: str) -> None:
             if what not in bars:
                 shown.close()
-                bars[what] = shown.enter_context(progress_bar(what, at_once=at_once))
+                bars[what] = shown.enter_context(progress_bar(what, soon=soon))
             bars[what](done, total)
 
         yield advance
 
 
-def _progress_lines(title: str, *, at_once: bool) -> Advance:
-    """Progress in lines, at most one each half minute; ``at_once``: one when it begins."""
+def _progress_lines(title: str, first_after_s: float) -> Advance:
+    """Progress in lines, at most one each half minute, the first after some seconds."""
     first: tuple[float, float] | None = None
-    shown_s = 0.0
+    next_s = 0.0
 
     def advance(done: float, total: int) -> None:
-        nonlocal first, shown_s
+        nonlocal first, next_s
         now_s = time.monotonic()
         if first is None:
-            first, shown_s = (now_s, done), now_s
-            if at_once:
-                note(f"{title}: {_count(done)} of {total:,}")
-        elif now_s - shown_s >= _EVERY_S:
+            first, next_s = (now_s, done), now_s + first_after_s
+        elif now_s >= next_s:
             begun_s, before = first
             left = f", about {format_rough_seconds((now_s - begun_s) / (done - before) * (total - done))} left" if done > before else ""
             note(f"{title}: {_count(done)} of {total:,}{left}")
-            shown_s = now_s
+            next_s = now_s + _EVERY_S
 
     return advance
 

@@ -587,6 +587,7 @@ def _add_ways(
         if counts.searched and count % per_node and per_node % count:
             continue  # of a range, whole nodes, or a part that divides one
         for its in maker.tried(count):
+            made(0)  # which takes a while for a large model
             what, others = _what(its), _others(chosen)
             name = configuration_name(what, template.cluster.name, others)
             if its.scenario is None:

@@ -14,7 +14,7 @@ several share, only makes a step longer.
 
 Chains are made of what routines are made of (:class:`~simulator.strategies.hybrid.routine.StageCosts`),
 not read from the routines: a plan asks for them of thousands of ways to cut a model, and to build
-the some 800 operations of each would take 14 ms where this, with the draws of 19 replications, takes 6.
+the operations of each would take more than twice as long as this does, with the draws of 19 replications.
 So a change of :mod:`simulator.strategies.hybrid.routine` may need one here; no simulation may be faster
 than the bounds that ``paceline.planning.bounds`` makes of this (tests/property/test_planning_hybrid_bounds.py).
 """

@@ -353,12 +353,12 @@ def by_width(mean: float, low: float, high: float, kind: Kind) -> tuple[str, str
 
     def text(value: float) -> str:
         digits = math.floor(math.log10(abs(value))) - last + 1 if value else 1
-        return replace(FORMATS[kind], digits=min(max(digits, _FEWEST_DIGITS), _MOST_DIGITS), whole=False, least_places=0).write(value)
+        return replace(FORMATS[kind], digits=min(max(digits, 1), _MOST_DIGITS), whole=False, least_places=0).write(value)
 
     return text(mean), text(low), text(high)
 
 
-_FEWEST_DIGITS, _MOST_DIGITS = 2, 6
+_MOST_DIGITS = 6
 
 
 def estimated(mean: float, low: float, high: float, kind: Kind, unit: str = "") -> str:

@@ -51,7 +51,7 @@ _MOST = 1 << _BITS
 _NONE = -1
 _WIDEST = 7
 """Ports of the longest path: out, to a spine and from it, in, two hosts, a cap of its own."""
-_FEW = 1 << 14
+_FEW = 1 << 11
 """Crossings of ports up to which what is laid out is kept for the next program, in which paths may cross the same ones."""
 
 

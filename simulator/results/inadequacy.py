@@ -10,7 +10,7 @@ those in ``models/discrepancy.toml``, which ``evidence.discrepancy`` writes, and
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 
 from simulator.base.catalog import own_file
@@ -134,6 +134,14 @@ def reach_of(scenario: Scenario) -> float:
 def factor(scenario: Scenario, parts: Breakdown, hidden_s: float, use: Utilisation, compute: float, communication: float) -> float:
     """Time of a step, over what it is, where compute and communication take e^compute and e^communication times as long.
 
+    See :func:`_factors`; this is for one pair of them.
+    """
+    return _factors(scenario, parts, hidden_s, use)(compute, communication)
+
+
+def _factors(scenario: Scenario, parts: Breakdown, hidden_s: float, use: Utilisation) -> Callable[[float, float], float]:
+    """Gives the time of a step, over what it is, where compute and communication take e^compute and e^communication times as long.
+
     Communication that compute hides comes out as far as the links are what is waited for: of
     x s exposed and h s hidden, x e^m + x / (x + h) h (e^m - e^c) s. Where little is exposed
     that is the last message, which compute does not touch; where much is, the links were busy
@@ -151,23 +159,36 @@ def factor(scenario: Scenario, parts: Breakdown, hidden_s: float, use: Utilisati
     ----------
     parts, hidden_s, use
         Of the result as it is.
-    compute, communication
-        Logarithms of the factors.
+
+    Returns
+    -------
+    callable
+        Of the logarithms of the factors of compute and communication.
     """
-    slower, longer = math.exp(compute), math.exp(communication)
     step_s = parts.input + parts.compute + parts.exposed_communication + parts.waiting + parts.apply
     if scenario.strategy.pace.asynchronous and scenario.ranks > 1:
         alone_s, busy_s = _alone_and_busy_s(scenario, step_s, use)
         power = _power(alone_s / step_s, busy_s / step_s)
         computing_s = min(parts.input + parts.compute, alone_s)
-        alone, busy = (computing_s * slower + (alone_s - computing_s) * longer) / step_s, busy_s * longer / step_s
-        return float(max(alone, busy) * (1.0 + (min(alone, busy) / max(alone, busy)) ** power) ** (1.0 / power))
-    exposed_s, sent_s = parts.exposed_communication, parts.exposed_communication + hidden_s
-    shown_s = hidden_s if is_borrowed(scenario) else hidden_s * exposed_s / sent_s if sent_s else 0.0
-    exposed_s = max(exposed_s * longer + shown_s * (longer - slower), 0.0)
-    after_s = parts.input + (parts.compute + parts.waiting) * slower + exposed_s + parts.apply * (longer if scenario.servers else slower)
-    before_s = min(_before_sending(scenario) * parts.compute, step_s - sent_s)
-    return max(after_s, max(before_s, 0.0) * slower + sent_s * longer) / step_s
+
+        def queueing(compute: float, communication: float) -> float:
+            slower, longer = math.exp(compute), math.exp(communication)
+            alone, busy = (computing_s * slower + (alone_s - computing_s) * longer) / step_s, busy_s * longer / step_s
+            return float(max(alone, busy) * (1.0 + (min(alone, busy) / max(alone, busy)) ** power) ** (1.0 / power))
+
+        return queueing
+    shown_s, sent_s = parts.exposed_communication, parts.exposed_communication + hidden_s
+    out_s = hidden_s if is_borrowed(scenario) else hidden_s * shown_s / sent_s if sent_s else 0.0
+    before_s = max(min(_before_sending(scenario) * parts.compute, step_s - sent_s), 0.0)
+
+    def waiting(compute: float, communication: float) -> float:
+        slower, longer = math.exp(compute), math.exp(communication)
+        exposed_s = max(shown_s * longer + out_s * (longer - slower), 0.0)
+        apply_s = parts.apply * (longer if scenario.servers else slower)
+        after_s = parts.input + (parts.compute + parts.waiting) * slower + exposed_s + apply_s
+        return max(after_s, before_s * slower + sent_s * longer) / step_s
+
+    return waiting
 
 
 def _before_sending(scenario: Scenario) -> float:
@@ -197,9 +218,9 @@ def _power(one: float, other: float) -> float:
 _LEAST_POWER, _MOST_POWER = 0.1, 500.0
 
 
-def _shares_of(scenario: Scenario, parts: Breakdown, hidden_s: float, use: Utilisation) -> tuple[float, float]:
+def _shares_of(factors: Callable[[float, float], float]) -> tuple[float, float]:
     """By how much the logarithm of a step's time rises with those of compute and of communication: shares of a step that count."""
-    up, down = ([factor(scenario, parts, hidden_s, use, *pair) for pair in ((h, 0.0), (0.0, h))] for h in (_STEP, -_STEP))
+    up, down = ([factors(*pair) for pair in ((h, 0.0), (0.0, h))] for h in (_STEP, -_STEP))
     compute, communication = (math.log(more / less) / (2 * _STEP) for more, less in zip(up, down, strict=True))
     return compute, communication
 
@@ -218,11 +239,11 @@ def applied_discrepancy(
     if regime is None or own is None or (scenario.discrepancy is not None and own.is_zero):
         return None
     reach = reach_of(scenario)
-    simulated = simulated or scenario
+    factors = _factors(simulated or scenario, parts, hidden_s, use)
     of_compute, of_communication = own.compute(reach), own.communication(reach)
 
     def longer(compute: float, communication: float) -> float:
-        return math.log(factor(simulated, parts, hidden_s, use, compute, communication))
+        return math.log(factors(compute, communication))
 
     def part(name: str, compute: float, communication: float) -> Part:
         far = Z_90 * compute, Z_90 * communication
@@ -233,7 +254,7 @@ def applied_discrepancy(
             ends=(longer(*far), -longer(*(-end for end in far))),
         )
 
-    compute, communication = _shares_of(simulated, parts, hidden_s, use)
+    compute, communication = _shares_of(factors)
     return AppliedDiscrepancy(
         regime=regime,
         borrowed=scenario.discrepancy is None and is_borrowed(scenario),

@@ -100,7 +100,7 @@ def plan(
         _plan_to_target(given, report, json=json, yes=yes)
         return
     given.needs("--target", _OF_TARGET)
-    with stages_bar(at_once=True) as advance, keeping((count := Counted(advance, out, of="scenarios")).kept):
+    with stages_bar(soon=True) as advance, keeping((count := Counted(advance, out, of="scenarios")).kept):
         answer = api.plan(**given.of(api.plan), progress=count, agree=None if yes else asking(scenario, yes=yes))
     if json:
         typer.echo(answer.to_json())
