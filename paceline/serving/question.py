@@ -283,7 +283,7 @@ def asked_of(table: Mapping[str, Any], question: Question, served: Served) -> As
     """The scenarios that a question is about, validated; errors as of :func:`loaded`."""
     scenario = loaded(table, served)
     key = scenario.strategy.count_key
-    count = int(getattr(scenario.strategy, key) or 0) if key else 1
+    count = int(table["strategy"].get(key) or 0) if key else 1
     if not count:  # left out: as many as fill the cluster
         count = scenario.ranks // max(scenario.strategy.with_count(1).layout(scenario.cluster).replicas, 1)
     counts = sorted({*(number for number in doubled(1, question.most) if number <= question.most), count})
