@@ -24,7 +24,7 @@ from simulator.catalogue.loading import load_scenario
 from simulator.resolve.drawing import COMPUTE, JITTER, LINK, OF_CONSTANTS, drawn_quantities
 from simulator.resolve.practice import felt_by
 from simulator.resolve.resolve import Asked, resolve
-from simulator.results.next_measurement import commands_of, spreads_of
+from simulator.results.next_measurement import commands_of, spreads_of, width_of
 from simulator.results.results import Result
 from simulator.scenario import Resolved
 from simulator.spec.constants import Known, constants
@@ -113,7 +113,7 @@ def _promises(rng: np.random.Generator) -> Iterator[dict[str, Any]]:
     for (name, scenario), _ in zip(_drawn_scenarios(rng), range(_SCENARIOS), strict=False):
         now = simulate(Asked(scenario, scenario))
         commands = {its.line: its for its in commands_of(scenario, spreads_of(drawn_quantities(scenario)))}
-        for promised in now.measure_next:
+        for promised in width_of(now).measure_next:
             if promised.at_best:
                 continue
             command = commands[promised.command]
@@ -134,7 +134,7 @@ def _shares() -> Iterator[dict[str, Any]]:
     """Of the bundled scenarios, the shares of 19 runs beside the variance that goes in many when a quantity is held."""
     for name in _BUNDLED:
         few = simulate(load_scenario(name, [("run.steps", 60)]))
-        own = [its for its in few.scatter.contributions if its.kind == "drawn"]
+        own = [its for its in width_of(few).contributions if its.kind == "drawn"]
         of_runs = math.fsum(few.scatter.shares[1:])
         scenario = resolve(load_scenario(name, [("run.steps", 60), ("run.replications", _REFERENCE_RUNS)]))
         whole = _variance(scenario)

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from simulator.base.table import Cell, Column, Table
 from simulator.base.text import Kind, format_bytes, format_interval, format_seconds, format_share, format_throughput, format_usd, written
+from simulator.results.next_measurement import width_of
 from simulator.results.results import Result
 from simulator.results.rows import COLUMNS
 from simulator.spec.figures import Checkpointing, Epoch, JobOutcome, JobParts, Share
@@ -260,7 +261,7 @@ def width_table(result: Result) -> Table:
     )
     rows = tuple(
         (its.name, its.first.mean, _known(its.first), its.total.mean)
-        for its in result.scatter.contributions
+        for its in width_of(result).contributions
         if max(its.total.mean, its.first.high) >= _LEAST_SHARE
     )
     return Table("What the width is made of", columns, rows, "width")
@@ -286,7 +287,7 @@ MEASUREMENT_COLUMNS = (
 
 def measurement_rows(result: Result) -> Iterator[tuple[Cell, ...]]:
     """A row for each command that would narrow the interval, in the order of :data:`MEASUREMENT_COLUMNS`."""
-    for its in result.measure_next:
+    for its in width_of(result).measure_next:
         then = its.throughput_samples_per_s
         yield its.command, then.low, then.high, its.left, "yes" if its.at_best else None, ", ".join(its.narrows), its.rests_on
 

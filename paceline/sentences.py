@@ -37,6 +37,7 @@ from simulator.results.cost import (
     usd_per_million_samples,
 )
 from simulator.results.intervals import paired_ratio
+from simulator.results.next_measurement import width_of
 from simulator.results.results import Result
 from simulator.spec.discrepancy import between
 from simulator.spec.figures import Estimate, Limit
@@ -146,7 +147,7 @@ def coverage_in_words(result: Result) -> str:
 
 def measure_next_in_words(result: Result) -> str:
     """The command that would narrow the interval most, and the one that is expected then; empty where none would by much."""
-    one = next((its for its in result.measure_next if its.left <= _WORTH_MEASURING), None)
+    one = next((its for its in width_of(result).measure_next if its.left <= _WORTH_MEASURING), None)
     if one is None:
         return ""
     now, then = result.throughput_samples_per_s, one.throughput_samples_per_s

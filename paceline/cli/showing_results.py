@@ -33,6 +33,7 @@ from simulator.base.text import (
 )
 from simulator.results.cost import placement_of
 from simulator.results.left_out import left_out, left_out_in_words
+from simulator.results.next_measurement import width_of
 from simulator.results.results import Result
 from simulator.spec.figures import Phase, Placement, Staleness
 
@@ -230,7 +231,7 @@ def show_measurements(console: Console, result: Result) -> None:
         return
     console.print()
     console.print(Text(table.title, style="bold"))
-    for its in result.measure_next:
+    for its in width_of(result).measure_next:
         then = its.throughput_samples_per_s
         interval = f"{format_interval(then.low, then.high, 'throughput')} samples/s"
         expected = f"{'at best ' if its.at_best else ''}{interval}, {format_share(its.left)} as wide: {', '.join(its.narrows)}"

@@ -29,6 +29,7 @@ from paceline.result_tables import (
 )
 from simulator.base.outputs import Output, check_folder, csv_kind
 from simulator.base.table import Cell, Column, Table
+from simulator.results.next_measurement import width_of
 from simulator.results.results import Failure, Result
 from simulator.results.rows import COLUMNS
 from simulator.spec.figures import Breakdown, Estimate, Utilisation
@@ -131,7 +132,7 @@ def tables_of(
             (
                 [
                     (one.name, one.kind, *one.first.model_dump().values(), *one.total.model_dump().values())
-                    for one in its.scatter.contributions
+                    for one in width_of(its).contributions
                 ]
                 for its in results
             ),

@@ -45,21 +45,21 @@ class Streams:
 
     Attributes
     ----------
-    replication
+    seed, replication
         As given.
     """
 
     def __init__(self, seed: int, replication: int) -> None:
-        self._seed = seed
+        self.seed = seed
         self.replication = replication
 
     def generator(self, name: str, index: int = 0) -> np.random.Generator:
         """The stream of this name and index; asking twice gives it from its start."""
-        return _generator(self._seed, (self.replication, _number(name), index))
+        return _generator(self.seed, (self.replication, _number(name), index))
 
     def of_the_seed(self, name: str, index: int = 0) -> np.random.Generator:
         """A stream that all replications have in common, from its start."""
-        return _generator(self._seed, (_number(name), index))
+        return _generator(self.seed, (_number(name), index))
 
     def rows(self, name: str, numbers: NDArray[np.int64], sample: Sampled, numbers_a_draw: int = 1) -> Rows:
         """What many draw of this name, from its start; parameters as of :class:`Rows`."""
@@ -76,7 +76,7 @@ class Streams:
         return found[:, 0]
 
     def _key(self, name: str) -> tuple[int, int]:
-        return _key(self._seed, (self.replication, _number(name), 0, 0))
+        return _key(self.seed, (self.replication, _number(name), 0, 0))
 
 
 class Rows:

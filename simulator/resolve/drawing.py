@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from functools import reduce
+from functools import lru_cache, reduce
 
 import numpy as np
 from numpy.typing import NDArray
 
 from simulator.base.rng import Streams
+from simulator.base.spec import Itself
 from simulator.resolve.encoding import as_encoded
 from simulator.resolve.practice import drawn_in_practice, felt_by
 from simulator.resolve.resolve import resolve
@@ -137,7 +138,13 @@ def _drawn(load: Workload, streams: Streams) -> Workload:
 
 
 def _before_practice(scenario: Resolved, streams: Streams) -> Resolved:
-    """With one draw of all that fits leave open."""
+    """With one draw of all that fits leave open; made once for the replication, and for telling what it drew."""
+    return _before(Itself(scenario), streams.seed, streams.replication)
+
+
+@lru_cache(maxsize=256)
+def _before(this: Itself[Resolved], seed: int, replication: int) -> Resolved:
+    scenario, streams = this.spec, Streams(seed, replication)
     load = scenario.workload
     if load.draws_its_distribution:
         load = load.with_drawn_distribution(streams.generator("law"))

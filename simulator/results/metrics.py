@@ -28,7 +28,6 @@ from simulator.results.evidence import coverage
 from simulator.results.inadequacy import applied_discrepancy
 from simulator.results.intervals import around, prediction_interval
 from simulator.results.next_change import Gains, contested, gains_of
-from simulator.results.next_measurement import contributions_of, measurements_of
 from simulator.results.results import Result
 from simulator.results.variance import decomposed
 from simulator.results.warnings import warnings_of
@@ -38,7 +37,6 @@ from simulator.spec.figures import (
     Breakdown,
     Estimate,
     Histogram,
-    Measurement,
     Phase,
     Quantiles,
     Reduced,
@@ -106,13 +104,8 @@ def summarise(
     batch_alone = alone_scenario(scenario).batch
     baseline = [run.steps * kept * batch_alone / run.window_s for run in alone]
     breakdown, hidden_s, (utilisation, busiest) = _breakdown(runs), _hidden_s(runs), _utilisation(runs)
-
-    def applying(its: Resolved) -> AppliedDiscrepancy | None:
-        return applied_discrepancy(its, breakdown, hidden_s, utilisation, achieved)
-
-    applied = applying(scenario)
+    applied = applied_discrepancy(scenario, breakdown, hidden_s, utilisation, achieved)
     relative_error = relative_error_of(applied)
-    scatter, measure_next = _made_of(scenario, samples_per_s, applying)
     # both runs of a replication have their draws in common, which so cancel
     speedups = [together / single for together, single in zip(samples_per_s, baseline, strict=True)]
     linear = _linear(scenario, alone)
@@ -143,8 +136,7 @@ def summarise(
         staleness=staleness,
         mean_staleness=_mean_staleness(scenario, runs, staleness.mean, applied),
         discrepancy=applied,
-        scatter=scatter,
-        measure_next=measure_next,
+        scatter=_scatter(scenario, samples_per_s, relative_error),
         phase=phase,
         breakdown_s=breakdown,
         hidden_communication_s=hidden_s,
@@ -204,25 +196,15 @@ def _mean_staleness(scenario: Resolved, runs: Sequence[Measured], mean: float, a
     return around(mean, [run.staleness.mean() for run in runs], RelativeError(sd, sd))
 
 
-def _made_of(
-    scenario: Resolved, rates: Sequence[float], applying: Callable[[Resolved], AppliedDiscrepancy | None]
-) -> tuple[Scatter, tuple[Measurement, ...]]:
-    """What the throughput's interval is made of, and what would narrow it.
+def _scatter(scenario: Resolved, rates: Sequence[float], relative_error: RelativeError) -> Scatter:
+    """What the throughput's interval is made of.
 
     Parameters can be told from luck by how the replications' throughputs follow what each of them drew
     (:func:`simulator.results.variance.decomposed`).
     """
     logs = np.array([math.log(rate) for rate in rates])
-    quantities = drawn_quantities(scenario)
-    decomposition, applied = decomposed(logs, quantities), applying(scenario)
-    sd = float(logs.std(ddof=1))
-    scatter = Scatter(
-        model=relative_error_of(applied).sd,
-        parameters=math.sqrt(1.0 - decomposition.chance) * sd,
-        luck=math.sqrt(decomposition.chance) * sd,
-        contributions=contributions_of(decomposition, sd, applied),
-    )
-    return scatter, measurements_of(scenario, rates, quantities, decomposition, applying)
+    chance, sd = decomposed(logs, drawn_quantities(scenario), errors=False).chance, float(logs.std(ddof=1))
+    return Scatter(model=relative_error.sd, parameters=math.sqrt(1.0 - chance) * sd, luck=math.sqrt(chance) * sd)
 
 
 def alone_scenario(scenario: Resolved) -> Resolved:

@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,20 +19,23 @@ from pydantic import Field
 
 from simulator.base.catalog import own_file
 from simulator.base.files import read_toml
-from simulator.base.spec import Spec
+from simulator.base.spec import Itself, Spec
 from simulator.base.text import counted, format_share, listed
 from simulator.base.validation_errors import validated
-from simulator.resolve.drawing import COMPUTE, HOSTS, JITTER, LINK, OF_CONSTANTS
-from simulator.resolve.practice import is_carried
-from simulator.results.inadequacy import discrepancy_of, regime_of, regimes
+from simulator.resolve.drawing import COMPUTE, HOSTS, JITTER, LINK, OF_CONSTANTS, drawn_quantities
+from simulator.resolve.practice import is_carried, nominally_in_practice
+from simulator.resolve.resolve import resolve
+from simulator.resolve.teams import as_workers
+from simulator.results.inadequacy import applied_discrepancy, discrepancy_of, regime_of, regimes
 from simulator.results.intervals import prediction_interval, widened
-from simulator.results.variance import Decomposition
+from simulator.results.results import Result
+from simulator.results.variance import Decomposition, decomposed
 from simulator.scenario import Resolved
 from simulator.spec.discrepancy import PRIOR_POINTS, Z_90, AppliedDiscrepancy, Deviation, Discrepancy, relative_error_of
 from simulator.spec.figures import Contribution, Estimate, Measurement, Share
 from simulator.spec.workload import WorkloadRange
 
-__all__ = ["BANDWIDTH", "Command", "commands_of", "contributions_of", "measurements_of", "spreads_of"]
+__all__ = ["BANDWIDTH", "Command", "Width", "commands_of", "contributions_of", "measurements_of", "spreads_of", "width_of"]
 
 BANDWIDTH = "bandwidth of links"
 """Of what a measured link leaves open."""
@@ -67,6 +70,50 @@ def _measured() -> Mapping[str, _Left]:
     """What measuring leaves open, by quantity."""
     path = own_file("measuring.toml")
     return {each.quantity: each for each in validated(_Measuring, read_toml(path), str(path)).left}
+
+
+class Width(NamedTuple):
+    """What the interval of a result's throughput is made of, and what would narrow it.
+
+    Attributes
+    ----------
+    contributions
+        Shares of the variance by quantity, the largest first; none where nothing varies.
+    measure_next
+        Commands that would narrow the interval, the one that narrows it most first; best cases come last.
+    """
+
+    contributions: tuple[Contribution, ...]
+    measure_next: tuple[Measurement, ...]
+
+    def as_data(self) -> dict[str, list[dict[str, Any]]]:
+        """Plain data, ready to become JSON."""
+        return {name: [each.model_dump(mode="json") for each in its] for name, its in self._asdict().items()}
+
+
+def width_of(result: Result) -> Width:
+    """That of a result, worked out from its runs and what they drew; nothing where its single runs are not known.
+
+    It is no part of the result, since it takes longer than a short simulation.
+    """
+    return _width_of(Itself(result))
+
+
+@lru_cache(maxsize=16)
+def _width_of(this: Itself[Result]) -> Width:
+    result, rates = this.spec, this.spec.throughput_of_each_replication
+    if len(rates) != result.scenario.run.replications:
+        return Width((), ())
+    scenario = resolve(result.scenario)
+    achieved = as_workers(nominally_in_practice(scenario))
+
+    def applying(its: Resolved) -> AppliedDiscrepancy | None:
+        return applied_discrepancy(its, result.breakdown_s, result.hidden_communication_s, result.utilisation, achieved)
+
+    logs, quantities = np.array([math.log(rate) for rate in rates]), drawn_quantities(scenario)
+    decomposition = decomposed(logs, quantities)
+    made_of = contributions_of(decomposition, float(logs.std(ddof=1)), applying(scenario))
+    return Width(made_of, measurements_of(scenario, rates, quantities, decomposition, applying))
 
 
 # -- what the width is made of -------------------------------------------------------------

@@ -28,7 +28,6 @@ from simulator.spec.figures import (
     Estimate,
     Exchange,
     JobOutcome,
-    Measurement,
     Phase,
     Placement,
     Quantiles,
@@ -123,9 +122,6 @@ class Result(Outcome):
         default=None, description="what the model is off by, as far as intervals hold it; null: they do not"
     )
     scatter: Scatter = Field(description="what the interval of the throughput is made of")
-    measure_next: tuple[Measurement, ...] = Field(
-        default=(), description="commands that would narrow the interval, the one that narrows it most first; best cases come last"
-    )
     phase: Phase | None = Field(default=None, description="whether asynchronous workers, where there are several, step at the same time")
     breakdown_s: Breakdown = Field(description="where the mean step's time goes")
     hidden_communication_s: float = Field(

@@ -110,9 +110,6 @@ class Scatter(Spec):
     model: float = Field(ge=0, description="what the model is off by: the discrepancy")
     parameters: float = Field(ge=0, description="what the fits of workload and cluster leave open")
     luck: float = Field(ge=0, description="what differs between runs: jitter, starts, speeds of processes")
-    contributions: tuple[Contribution, ...] = Field(
-        default=(), description="shares of their variance by quantity, the largest first; none where nothing varies"
-    )
 
     @property
     def shares(self) -> tuple[float, float, float]:

@@ -12,6 +12,7 @@ from scipy import stats
 import paceline.deciding
 from simulator import load_scenario, simulate
 from simulator.resolve.drawing import COMPUTE, LINK
+from simulator.results.next_measurement import width_of
 from simulator.results.results import Result
 
 RING = {"kind": "multi-worker-mirrored", "workers": 2}
@@ -33,7 +34,7 @@ def uncertain(scenario: Any, compute_sd: float, link_sd: float, runs: int = 200,
 
 
 def shares(result: Result) -> dict[str, tuple[float, float]]:
-    return {its.name: (its.first.mean, its.total.mean) for its in result.scatter.contributions}
+    return {its.name: (its.first.mean, its.total.mean) for its in width_of(result).contributions}
 
 
 def test_of_compute_alone_all_is_computes(scenario) -> None:
@@ -64,7 +65,7 @@ def test_a_measured_fit_narrows_as_promised(scenario) -> None:
     """Four times as many processes halve the spread of compute; the interval is then simulated again with half the spread."""
     jitter = {"jitter": {"kind": "lognormal", "sigma": 0.02}, "provenance": {"runs": "3"}}
     wide = simulate(uncertain(scenario, 0.4, 0.3, 99, **jitter))
-    promised = next(its for its in wide.measure_next if its.command.startswith("paceline calibrate MODEL"))
+    promised = next(its for its in width_of(wide).measure_next if its.command.startswith("paceline calibrate MODEL"))
     assert promised.command.endswith("--runs 12")
     assert promised.narrows == (COMPUTE,)
     then = simulate(uncertain(scenario, 0.2, 0.3, 99, **jitter)).throughput_samples_per_s
@@ -75,7 +76,7 @@ def test_what_a_measured_link_is_off_by_is_what_is_promised() -> None:
     """The basis alone, as calibrate-link writes it, gives the regime of measured links, and the width that was promised of that."""
     settings = [("strategy.workers", 8), ("run.steps", 30)]
     assumed = simulate(load_scenario("ring", settings))
-    promised = assumed.measure_next[0]
+    promised = width_of(assumed).measure_next[0]
     assert promised.command == "paceline calibrate-link --peer HOST:PORT --name ethernet-25g-measured"
     link = {"cluster.basis": "measured", "cluster.inter_node.sort": "given", "cluster.inter_node.bandwidth": "23.5 Gbit/s"}
     measured = simulate(load_scenario("ring", [*settings, *link.items()])).throughput_samples_per_s

@@ -11,6 +11,7 @@ import paceline
 from paceline.result_tables import measurements_table, width_table
 from paceline.sentences import measure_next_in_words
 from simulator import load_scenario, simulate
+from simulator.results.next_measurement import width_of
 from simulator.results.results import Result
 
 SHORT = [("run.steps", 12), ("run.warmup_steps", 3)]
@@ -21,7 +22,7 @@ def simulated(name: str, **settings: object) -> Result:
 
 
 def commands(result: Result) -> list[str]:
-    return [its.command.split(" --")[0].removeprefix("paceline ") for its in result.measure_next]
+    return [its.command.split(" --")[0].removeprefix("paceline ") for its in width_of(result).measure_next]
 
 
 @pytest.mark.parametrize(
@@ -36,7 +37,7 @@ def commands(result: Result) -> list[str]:
     ],
 )
 def test_the_first_command_is_that_of_what_is_known_least(name: str, first: str) -> None:
-    found = simulated(name).measure_next
+    found = width_of(simulated(name)).measure_next
     assert found[0].command == first
     assert not found[0].at_best
     assert found[0].left < 0.9
@@ -49,14 +50,14 @@ def test_rdma_is_measured_by_no_command() -> None:
 
 def test_what_was_measured_is_measured_with_more_processes() -> None:
     result = simulated("ring", **{"cluster.basis": "measured", "discrepancy": {}, "strategy.workers": 2})
-    line = next(its.command for its in result.measure_next if its.command.startswith("paceline calibrate MODEL"))
+    line = next(its.command for its in width_of(result).measure_next if its.command.startswith("paceline calibrate MODEL"))
     assert line.endswith("--runs 12")  # four times the 3 of the workload's provenance
 
 
 def test_own_runs_are_the_best_case_and_halve_what_the_model_is_off_by() -> None:
     own = {"discrepancy": {"compute": {"at": 0.5}}}
     result = simulated("ring", **own)
-    last = result.measure_next[-1]
+    last = width_of(result).measure_next[-1]
     assert last.at_best
     assert last.command.startswith("paceline validate SCENARIO.toml --measured POINTS.csv --refit")
     assert last.left == pytest.approx(0.5, abs=0.05)  # nearly all of the width is the model's
@@ -64,7 +65,7 @@ def test_own_runs_are_the_best_case_and_halve_what_the_model_is_off_by() -> None
 
 def test_nothing_is_promised_of_a_single_device_without_a_fit(scenario) -> None:
     result = simulate(scenario())
-    assert result.measure_next == ()
+    assert width_of(result).measure_next == ()
     assert measure_next_in_words(result) == ""
     assert not width_table(result).rows
     assert not measurements_table(result).rows
@@ -72,7 +73,7 @@ def test_nothing_is_promised_of_a_single_device_without_a_fit(scenario) -> None:
 
 def test_shares_and_promises_agree_with_the_interval() -> None:
     result = simulated("async-ps")
-    made_of = result.scatter.contributions
+    made_of = width_of(result).contributions
     assert math.fsum(its.first.mean for its in made_of) <= 1.0 + 1e-9
     assert [its.total.mean for its in made_of] == sorted((its.total.mean for its in made_of), reverse=True)
     model = math.fsum(its.first.mean for its in made_of if its.kind == "model")
@@ -80,7 +81,7 @@ def test_shares_and_promises_agree_with_the_interval() -> None:
     chance = next(its for its in made_of if its.kind == "chance")
     assert chance.first.mean == pytest.approx(result.scatter.shares[2], abs=1e-9)
     now = result.throughput_samples_per_s
-    for its in result.measure_next:
+    for its in width_of(result).measure_next:
         then = its.throughput_samples_per_s
         assert now.low <= then.low < now.mean < then.high <= now.high
         assert its.left == pytest.approx(math.log(then.high / then.low) / math.log(now.high / now.low))
@@ -94,13 +95,13 @@ def test_it_is_said_in_a_sentence_and_in_tables() -> None:
     assert "`paceline calibrate-link --peer HOST:PORT" in text
     assert "as wide as" in text
     table = width_table(result)
-    assert table.rows[0][0] == result.scatter.contributions[0].name
-    assert len(measurements_table(result).rows) == len(result.measure_next)
+    assert table.rows[0][0] == width_of(result).contributions[0].name
+    assert len(measurements_table(result).rows) == len(width_of(result).measure_next)
 
 
 def test_shares_that_few_runs_cannot_tell_are_called_so() -> None:
     result = simulated("backup-workers")
-    unsure = [its for its in result.scatter.contributions if not its.first.told]
+    unsure = [its for its in width_of(result).contributions if not its.first.told]
     assert unsure, "host costs contribute most here, and 19 runs do not tell which of the two"
     assert "cannot be told" in " ".join(str(row[2]) for row in width_table(result).rows)
 
@@ -110,13 +111,13 @@ def test_a_report_has_what_the_width_is_made_of(tmp_path: Path) -> None:
     page = paceline.report(result, tmp_path / "ring.html", tables=tmp_path / "tables").path.read_text(encoding="utf-8")
     assert "<h2>What the width is made of</h2>" in page
     assert "<bdi>model: compute</bdi>" in page
-    assert page.count(result.measure_next[0].command) >= 2  # beside how sure it is, and in the table
+    assert page.count(width_of(result).measure_next[0].command) >= 2  # beside how sure it is, and in the table
     written = (tmp_path / "tables" / "measurements.csv").read_text(encoding="utf-8")
-    assert written.count("\n") == 1 + len(result.measure_next)
-    assert (tmp_path / "tables" / "contributions.csv").read_text(encoding="utf-8").count("\n") == 1 + len(result.scatter.contributions)
+    assert written.count("\n") == 1 + len(width_of(result).measure_next)
+    assert (tmp_path / "tables" / "contributions.csv").read_text(encoding="utf-8").count("\n") == 1 + len(width_of(result).contributions)
 
 
 def test_names_in_a_command_are_those_that_it_takes() -> None:
     result = simulated("noisy-neighbours", **{"cluster.name": "<b>our lab</b> & more"})
-    line = next(its.command for its in result.measure_next if "calibrate-link" in its.command)
+    line = next(its.command for its in width_of(result).measure_next if "calibrate-link" in its.command)
     assert line.endswith("--name b-our-lab-b-more-measured")

@@ -71,13 +71,14 @@ def simulate(
     from paceline.cli.asking import asking
     from paceline.cli.showing_results import show_result
     from paceline.cli.terminal import note, progress_bar
+    from simulator.results.next_measurement import width_of
 
     if program:
         given.useless("--program, which simulates nothing", ("trace", "tensorboard", "audit", "force", "assumptions", "details"))
         _print_program(api.load(**given.of(api.load)), json=json)
         return
     if json:
-        given.useless("--json, which prints everything", ["assumptions", "details"])
+        given.useless("--json, which prints everything", ["assumptions"])
     if not {"trace", "tensorboard"} & {*given}:
         given.needs("--trace or --tensorboard", ["force"])
     with progress_bar("replications") as advance:
@@ -91,7 +92,9 @@ def simulate(
     if json:
         # the result's own format stays as it is, whatever stands beside it
         text = seen.result.to_json()
-        typer.echo(f'{{"result":{text},"audit":{{"laws":{dumps(list(seen.laws))}}}}}' if given["audit"] else text)
+        beside = [f'"audit":{{"laws":{dumps(list(seen.laws))}}}'] if given["audit"] else []
+        beside += [f'"width":{dumps(width_of(seen.result).as_data())}'] if details else []
+        typer.echo(f'{{"result":{text},{",".join(beside)}}}' if beside else text)
         return
     show_result(seen.result, assumptions=assumptions, details=details)
     if given["audit"]:
