@@ -23,7 +23,6 @@ from simulator.base.text import (
     format_seconds,
     format_share,
     format_usd,
-    listed,
     written,
 )
 from simulator.memory import PARTS, Memory, samples_in_words
@@ -145,18 +144,17 @@ def coverage_in_words(result: Result) -> str:
     return "" if result.discrepancy is None else result.discrepancy.coverage_in_words
 
 
-def measure_next_in_words(result: Result) -> str:
+def measure_next_in_words(result: Result, *, brief: bool = False) -> str:
     """The command that would narrow the interval most, and the one that is expected then; empty where none would by much."""
     one = next((its for its in width_of(result).measure_next if its.left <= _WORTH_MEASURING), None)
     if one is None:
         return ""
-    now, then = result.throughput_samples_per_s, one.throughput_samples_per_s
-    expected = "could at best become" if one.at_best else "should become"
-    ends, before = (" to ".join(by_width(its.mean, its.low, its.high, "throughput")[1:]) for its in (then, now))
-    return (
-        f"with `{one.command}` the 90% interval {expected} {ends} samples/s, {format_share(one.left)} as wide as {before}; it narrows "
-        f"{listed(one.narrows)}"
-    )
+    expected = "could at best" if one.at_best else "should"
+    if brief:
+        return f"`{' '.join(one.command.split()[:2])}` {expected} leave {format_share(one.left)} of the width."
+    then = one.throughput_samples_per_s
+    ends = " to ".join(by_width(then.mean, then.low, then.high, "throughput")[1:])
+    return f"`{one.command}` {expected} narrow the 90% interval to {ends} samples/s, {format_share(one.left)} as wide"
 
 
 _WORTH_MEASURING = 0.9

@@ -181,7 +181,7 @@ class Trust:
             found.append(f"nobody measured {clean(self.computed[0])}{more}: times are computed from the model’s dimensions")
         if self.assumed:
             more = f" and {len(self.assumed) - 1} more" if len(self.assumed) > 1 else ""
-            found.append(f"the figures of the network ({clean(self.assumed[0])}{more}) are assumed, not measured")
+            found.append(f"the network ({clean(self.assumed[0])}{more}) is assumed, not measured")
         if self.unfitted:
             found.append("the workload carries no uncertainty, so intervals hold only the variation from run to run")
         return found
@@ -325,6 +325,9 @@ def _against(results: Sequence[Result], at: Coordinates, answer: Answer) -> str:
     text = verdict(ours, theirs, "it", at.title_of(others[0]), "there") + cut
     more = len(others) - 1
     text += f"; {'one other is' if more == 1 else f'{more} others are'} slower on average" if more else ""
+    compared = compare(ours, theirs)
+    if compared.clear or compared.wins == compared.losses:
+        return text
     stake = fastest_in_words([answer.result, *(results[index] for index in others)], 0, "it", "there")
     return f"{text}. {stake}" if stake else text
 

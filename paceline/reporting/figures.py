@@ -534,7 +534,8 @@ def pareto_figure(plan: Plan) -> tuple[go.Figure, str, str] | None:
     axes = log_axis([x for x, _ in everywhere], title_x), log_axis([y for _, y in everywhere], title_y)
     shapes, words = _goal_lines(plan.goal, whole=whole)
     marked = {its.key: its for its in (plan.chosen, *(plan.pareto[:1]), *(plan.pareto[-1:]))}
-    labels = [_candidate_label(its, place) for its in marked.values() if (place := _place(its, whole=whole)) is not None]
+    middle = math.sqrt(min(x for x, _ in everywhere) * max(x for x, _ in everywhere))
+    labels = [_candidate_label(its, place, middle) for its in marked.values() if (place := _place(its, whole=whole)) is not None]
     figure.update_layout(
         layout(margin={"l": 62, "r": 14, "t": 16, "b": 44}, xaxis=axes[0], yaxis=axes[1], shapes=shapes, annotations=[*words, *labels])
     )
@@ -571,10 +572,11 @@ def _beside(x: float, y: float, xref: str, yref: str, text: str, **changes: obje
     return {"x": x, "y": y, "xref": xref, "yref": yref, "text": text, "showarrow": False, "font": {"size": 11, "color": INK}, **changes}
 
 
-def _candidate_label(each: Candidate, place: tuple[float, float]) -> dict[str, object]:
-    """How many workers it has, below its point."""
+def _candidate_label(each: Candidate, place: tuple[float, float], middle: float) -> dict[str, object]:
+    """How many workers it has, below its point, on the side that has more room."""
     x, y = (math.log10(value) for value in place)
-    return _beside(x, y, "x", "y", counted(each.result.scenario.workers, "worker"), xanchor="left", yanchor="top", xshift=7, yshift=-3)
+    side = {"xanchor": "left", "xshift": 7} if place[0] < middle else {"xanchor": "right", "xshift": -7}
+    return _beside(x, y, "x", "y", counted(each.result.scenario.workers, "worker"), yanchor="top", yshift=-3, **side)
 
 
 def _place(each: Candidate, *, whole: bool) -> tuple[float, float] | None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import jinja2
 import plotly.graph_objects as go
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from paceline.comparing import LITTLE
 from paceline.planning.sentences import months_in_words
@@ -296,6 +296,7 @@ def render(report: Content, *, whole: bool = True) -> str:
             .only("command", "low", "high", "left", "best_case")
             .without_empty_columns(),
             measure_next=measure_next_in_words(report.answer.result),
+            measure_briefly=measure_next_in_words(report.answer.result, brief=True),
             error_share=max(result.monte_carlo_error / result.throughput_samples_per_s.mean for result in results),
             brief=brief_table(results, report.at, _MOST_PLAIN_ROWS),
             compared=any(group.id == "source" and len(group.labels) > 1 for group in report.at.groups),
@@ -638,6 +639,14 @@ def _error_in_words(overlay: Overlay) -> str:
 # -- the templates ------------------------------------------------------------------------
 
 
+def _coded(text: str) -> Markup:
+    """Text whose command lines, between grave accents, are set as code."""
+    return Markup(_COMMAND.sub(r"<code>\1</code>", str(escape(text))))  # noqa: S704
+
+
+_COMMAND = re.compile("`([^`]+)`")
+
+
 @lru_cache(maxsize=1)
 def environment() -> jinja2.Environment:
     """What reads the templates of every page: values are escaped, and a name that is missing is an error."""
@@ -652,6 +661,7 @@ def environment() -> jinja2.Environment:
         amount=format_number,
         clause=clause,
         clean=clean,
+        coded=_coded,
         count=partial(written, kind="count"),
         counts=listed_numbers,
         dollars=format_usd,
