@@ -150,13 +150,7 @@ class Conversation:
     async def _look(self, found: Prepared, number: int) -> Event:
         point = found.curves[number].at(found.count)
         its = self._recalled(point, "whole") or await self._one(point, "look", urgency=1 if number == 0 else 2)
-        return {
-            "kind": "look",
-            "curve": number,
-            "count": point.count,
-            "look": None if its.look is None else asdict(its.look),
-            "failed": its.failed,
-        }
+        return _look(number, point, its, first=True)
 
     async def _reports(self, found: Prepared, timeline: bytes | None) -> AsyncGenerator[Event, None]:
         points = list(_points(found.curves))
@@ -174,6 +168,9 @@ class Conversation:
             async for event in self._simulated(whole, "whole", done):
                 yield event
             html = await self._reported(found, done, timeline, whole=False)
+            for number, curve in enumerate(found.curves):
+                if (point := curve.at(found.count)) in done:
+                    yield _look(number, point, done[point], first=False)
             yield {"kind": "report", "html": html, "final": True, "said": _said(done), "left_out": told}
 
     async def _reported(self, found: Prepared, done: dict[Point, Simulated], timeline: bytes | None, *, whole: bool) -> str:
@@ -239,6 +236,12 @@ def _bounds(found: Prepared) -> Event:
         for its in found.curves
     ]
     return {"kind": "bounds", "curves": curves, "count": found.count, "sentence": found.sentence}
+
+
+def _look(number: int, point: Point, its: Simulated, *, first: bool) -> Event:
+    """What a curve has where the sliders stand: at first from a few runs, in the end from all."""
+    look = None if its.look is None else asdict(its.look)
+    return {"kind": "look", "curve": number, "count": point.count, "look": look, "failed": its.failed, "first": first}
 
 
 def _said(done: dict[Point, Simulated]) -> str:

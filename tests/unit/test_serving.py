@@ -100,6 +100,14 @@ def test_bounds_come_first_then_a_first_look_then_reports_of_which_the_last_is_w
     assert [event["done"] for event in events if event["kind"] == "progress" and event["final"]] == [1, 2, 3, 4]
 
 
+def test_in_the_end_the_figure_above_has_what_all_runs_give(client: TestClient, served: Served) -> None:
+    events = ask(client, text=served.text, most=8)
+    looks = [event for event in events if event["kind"] == "look"]
+    assert [event["first"] for event in looks] == [True, False]
+    rate = paceline.simulate(paceline.load(table_of_text(served.text))).throughput_samples_per_s
+    assert [looks[-1]["look"][name] for name in ("mean", "low", "high")] == [rate.mean, rate.low, rate.high]
+
+
 def test_nothing_simulated_exceeds_its_bound(client: TestClient, served: Served) -> None:
     events = ask(client, text=served.text, strategies=["ring", "sync-ps"], most=4, all_of_it=False)
     curves = next(event["curves"] for event in events if event["kind"] == "bounds")

@@ -142,8 +142,10 @@ const SHOW = {
       byId("possible-title").textContent = its
         ? `With ${event.count} worker${event.count === 1 ? "" : "s"}: ${written(its.mean, "number")} samples/s (${written(its.low, "number")} to ${written(its.high, "number")}), limited by ${its.limit}`
         : event.failed;
-      tell(its ? `A first look after ${written((performance.now() - mine.begun) / 1000, "seconds")}: ${its.said}.` : event.failed);
-      performance.mark("look");
+      if (event.first) {
+        tell(its ? `A first look after ${written((performance.now() - mine.begun) / 1000, "seconds")}: ${its.said}.` : event.failed);
+        performance.mark("look");
+      }
     }
   },
   timeline(event) {
