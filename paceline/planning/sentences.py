@@ -142,9 +142,10 @@ def _figures(candidate: Candidate, goal: Goal) -> str:
         what = "whole job" if job_of(candidate.result, goal) is not None else "training"
         takes = f". The {what} takes {estimated(time_s.mean, time_s.low, time_s.high, 'seconds')}"
     if candidate.usd_per_hour is not None:
-        sum_ = "" if cost is None else f"{estimated(cost.mean, cost.low, cost.high, 'usd')}, for "
+        hourly = f"{format_hourly(candidate.usd_per_hour)} an hour"
+        paid = hourly if cost is None else f"{estimated(cost.mean, cost.low, cost.high, 'usd')}, for {_hourly(candidate)}"
         said = f" ({text})" if (text := purchase_in_words(candidate)) else ""
-        costs = f" and costs {sum_}{_hourly(candidate)}{said}"
+        costs = f" and costs {paid}{said}"
     stale = staleness_in_words(candidate.result)
     return f"{does}{takes}{costs}.{f' It has {stale}.' if stale else ''}"
 
