@@ -192,9 +192,9 @@ def columns_of(results: Sequence[Result], at: Coordinates, chosen: int = 0, meas
     }
 
 
-def differ_in_layout(results: Sequence[Result], at: Coordinates) -> bool:
+def differ_in_layout(results: Sequence[Result], at: Coordinates, failures: Sequence[Failure] = ()) -> bool:
     """Whether the map of results (:func:`map_of`) is one of how a model is cut over devices."""
-    mapped = map_of(results, at)
+    mapped = map_of(results, at, failures)
     return mapped is not None and mapped["rows"]["key"] < 0
 
 
@@ -225,7 +225,8 @@ def map_of(results: Sequence[Result], at: Coordinates, failures: Sequence[Failur
             column, or none; and why it failed.
     """
     own = [settings_of(result.scenario) for result in results]
-    cuts = [sorted({each.get(path, 1) for each in own}) for path in _CUTS]
+    tried = [*own, *(settings_of(failed.scenario) for failed in failures)]
+    cuts = [sorted({each.get(path, 1) for each in tried}) for path in _CUTS]
     paths: Sequence[str] = _CUTS
     if min(map(len, cuts)) == 1:
         most = sorted(range(len(at.keys)), key=lambda index: -len(at.keys[index].values))[:2]

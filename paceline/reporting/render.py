@@ -22,7 +22,7 @@ from paceline.comparing import LITTLE
 from paceline.planning.sentences import months_in_words
 from paceline.planning.tables import brief, plan_tables
 from paceline.reporting.axes import JOB_COLOURS, marker_symbol
-from paceline.reporting.columns import PARTS, columns_of, differ_in_layout, map_of
+from paceline.reporting.columns import PARTS, columns_of, map_of
 from paceline.reporting.content import Content, content_of
 from paceline.reporting.figures import (
     KIND_LABELS,
@@ -248,7 +248,7 @@ def render(report: Content, *, whole: bool = True) -> str:
     """
     extra = sections_of(report)
     mapped = map_of(report.results, report.at, report.failures)
-    cut_differently = differ_in_layout(report.results, report.at)
+    cut_differently = mapped is not None and mapped["rows"]["key"] < 0
     results, nodes = report.results, placement_of(report.answer.result.scenario).nodes
     return (
         environment()

@@ -203,7 +203,9 @@ def _part(progress: Progress | None, what: str) -> Callable[[int, int], None] | 
 
 
 def _simulated(its: Source, jobs: int, progress: Progress | None) -> SimulatedSections:
-    return simulated_sections(its.results, its.labels, its.plan, jobs, progress=_part(progress, "what-ifs"), stoppable=True)
+    return simulated_sections(
+        its.results, its.labels, its.plan, jobs, failures=its.failures, progress=_part(progress, "what-ifs"), stoppable=True
+    )
 
 
 def _source_of(source: object) -> Source:

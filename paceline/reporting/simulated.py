@@ -27,7 +27,7 @@ from simulator.engine.replication import replicate
 from simulator.observing.recording import Recording
 from simulator.resolve.resolve import resolve
 from simulator.results.intervals import FEWEST_REPLICATIONS
-from simulator.results.results import Result
+from simulator.results.results import Failure, Result
 from simulator.scenario import Scenario
 from simulator.spec.figures import Estimate
 
@@ -85,6 +85,7 @@ def simulated_sections(
     plan: Plan | None,
     jobs: int,
     *,
+    failures: Sequence[Failure] = (),
     progress: Callable[[int, int], None] | None = None,
     stoppable: bool = False,
 ) -> SimulatedSections:
@@ -96,6 +97,8 @@ def simulated_sections(
         As :func:`paceline.reporting.write_report` takes them.
     jobs
         Processes for the what-ifs; 0 takes all cores.
+    failures
+        Scenarios that have no result.
     progress
         Called with what-ifs done and in all.
     stoppable
@@ -118,7 +121,7 @@ def simulated_sections(
             timeline = timeline_of(answer.result.scenario, answer.name)
         except SimulationError as error:
             notes.append(f"There is no timeline: {error}.")
-        if differ_in_layout(results, at):
+        if differ_in_layout(results, at, failures):
             of_layouts = _of_layouts(results, at)
         try:
             changes = changes_of(answer.result, jobs, progress)

@@ -11,6 +11,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 from support.pages import Page
 from support.results import RATES, STRATEGIES, grid, sweep
 
+import paceline
 from paceline.reporting import write_report
 from simulator.base.text import format_number, format_seconds, format_share
 from simulator.results.results import Result
@@ -344,3 +345,19 @@ def test_the_contents_lead_to_each_section(page: Page, report: Path) -> None:
     WebDriverWait(page.driver, 10).until(lambda _: page.run(inside))
     assert page.run("return document.activeElement.textContent") == "Calibration"
     assert page.run("return window.location.hash") == before
+
+
+def test_a_layout_that_is_clicked_shows_its_steps_in_time_and_its_memory(page: Page, tmp_path: Path) -> None:
+    settings = {"run.steps": 6, "run.replications": 2, "run.warmup_steps": 1}
+    swept = paceline.sweep("tensor-pipeline", {"strategy.tensor": [4, 8], "strategy.pipeline": [1, 2]}, settings=settings, jobs=1)
+    page.open(paceline.report(swept, tmp_path / "layouts.html").path)
+    title = "return document.getElementById('figure-{}').closest('figure').querySelector('h3').textContent"
+    before = {name: page.run(title.format(name)) for name in ("timeline", "memory")}
+    drawn = page.traces("memory")
+    page.run("document.getElementById('figure-map').emit('plotly_click', {points: [{x: 1, y: 1}]})")
+    page.settled()
+    after = {name: page.run(title.format(name)) for name in ("timeline", "memory")}
+    assert all(text.startswith("Pipeline 2 (1f1b), tensor 8: ") for text in after.values())
+    assert before != after
+    assert page.traces("memory") != drawn
+    assert page.complaints() == []
