@@ -196,7 +196,7 @@ FORMATS: Mapping[Kind, Format] = {
     "throughput": Format(keeps_zeros=False),
     "precise": Format(digits=5),
     "updates": _UPDATES,
-    "difference": replace(_UPDATES, signed=True),
+    "difference": replace(_UPDATES, keeps_zeros=True, signed=True),
     "compact": _COMPACT,
     "tick": replace(_COMPACT, digits=6),
     "seconds": _SECONDS,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -177,7 +178,7 @@ def test_a_pipeline_shows_its_stages_and_bubbles(live: Live) -> None:
     from paceline.serving.question import served_of
 
     live.open()
-    live.write(served_of("pipeline").text)
+    live.write(re.sub(r"steps = \d+", "steps = 6\nreplications = 2", served_of("pipeline").text))
     assert {"Forward", "Backward", "Waiting for other stages"} <= set(live.legend("steps-legend"))
     assert live.page.run("return document.getElementById('figure-stages').data.length") > 0
 

@@ -186,7 +186,7 @@ def test_layers_are_fitted_to_what_was_measured(tmp_path: Path) -> None:
     assert [layer.kept_bytes_per_sample for layer in workload.layers] == [10, 10, 10]  # what does not grow with the batch is no sample's
     assert [layer.flops_per_sample for layer in workload.layers] == [1000, None, 1000]
     # of the whole step 3 ms + 0.15 ms a sample are forward and backward
-    assert f"{(32 * 10e-5 + 2e-6) / (3e-3 + 32 * 0.15e-3) - 1:+.1%} at batch 32".replace("-", "−") in workload.provenance["layers"]
+    assert f"{(32 * 10e-5 + 2e-6) / (3e-3 + 32 * 0.15e-3) - 1:+.0%} at batch 32".replace("-", "−") in workload.provenance["layers"]
     written = write_workload(workload, tmp_path / "x.toml")
     assert Workload.model_validate(read_toml(written)) == workload
 

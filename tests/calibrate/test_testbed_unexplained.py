@@ -72,7 +72,7 @@ def test_one_setting_far_off_is_named_and_does_not_decide() -> None:
     found = fit_misfit(misses, np.eye(7), np.full(7, 0.001), LABELS)
     assert found is not None
     assert found.value < 0.02
-    assert "setting 6 (+35.0%)" in found.why
+    assert "setting 6 (+35%)" in found.why
     assert "setting 1" not in found.why
     without = fit_misfit(misses[:6], np.eye(6), np.full(6, 0.001), LABELS)
     assert without is not None

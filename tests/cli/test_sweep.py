@@ -123,7 +123,7 @@ def test_it_says_who_is_faster_in_how_many_runs(folder: Path, paceline: Paceline
     assert max(map(len, answer.stdout.splitlines())) <= 80
     text = " ".join(answer.stdout.split())
     found = re.search(
-        r"(\S+ Gbit/s) is faster than .* at 3 workers in 19 of 19 runs, ([\d.]+) times as fast \(([\d.]+) to ([\d.]+)\)\.", text
+        r"(\S+ Gbit/s) is faster than .* at 3 replicas in 19 of 19 runs, ([\d.]+) times as fast \(([\d.]+) to ([\d.]+)\)\.", text
     )
     assert found is not None
     assert found[1] == "10 Gbit/s"

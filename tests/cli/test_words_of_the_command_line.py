@@ -167,11 +167,11 @@ def test_a_help_names_options_and_no_arguments(name: str, command: Any) -> None:
 def test_an_option_is_described_once(paceline: Runner) -> None:
     """The sentence of the library, with what the command says besides; arguments as options, values as they are typed."""
     said = " ".join(re.sub("[│╭╮╰╯─]", " ", paceline("plan", "--help").stdout).split())
-    assert "Samples in the data set, such as 1.28e6; needs --deadline, --budget or both." in said
+    assert "Samples of the whole training, such as 1e9, in place of --epochs; needs --deadline, --budget or both." in said
     assert "Throughput to reach, such as '20000 samples/s'." in said
     assert "such as 12h, '30 min' or '2 d'" in said
     described = inspect.getdoc(library.plan) or ""
-    assert "such as ``1.28e6``; needs ``deadline``, ``budget`` or both." in " ".join(described.split())
+    assert "such as ``1e9``, in place of ``epochs``; needs ``deadline``, ``budget`` or both." in " ".join(described.split())
 
 
 def test_a_warning_of_the_library_is_a_line(folder: Path, paceline: Runner) -> None:

@@ -92,8 +92,8 @@ def summary_of(page: str) -> dict[str, str]:
 def test_the_first_screen_is_short_sentences_under_few_headings(results: list[Result]) -> None:
     summary = summary_of(page_of(results))
     assert set(summary) <= {
-        "answer", "Not one training", "How sure", "Measure next", "Where to stop", "What limits it", "Take care", "Against the next", "Faster elsewhere",
-        "Not counted",
+        "answer", "Not one training", "How sure", "Measure next", "Where to stop", "What limits it", "Take care", "Against the next",
+        "Faster elsewhere", "Not counted",
     }  # fmt: skip
     for text in summary.values():
         assert text.endswith(".")
