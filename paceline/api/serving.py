@@ -54,7 +54,8 @@ def serve(
     ScenarioError
         The scenario cannot be read.
     """
+    from paceline.api.predicting import plan
     from paceline.serving.question import served_of
     from paceline.serving.server import serve as serve_page
 
-    serve_page(served_of(scenario, settings), host=host, port=port, jobs=jobs, ready=ready, progress=progress)
+    serve_page(served_of(scenario, settings), plan, host=host, port=port, jobs=jobs, ready=ready, progress=progress)

@@ -8,13 +8,14 @@ from __future__ import annotations
 import math
 import pickle
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from paceline.lengthy import Lengthy
+from paceline.planning.answer import Plan
 from paceline.planning.bounds import Ceilings
 from paceline.planning.space import Line
 from paceline.reporting.axes import series_colour
@@ -36,8 +37,8 @@ from simulator.run import simulate
 from simulator.scenario import Scenario
 
 __all__ = [
-    "Curve", "Look", "Point", "Prepared", "Share", "Simulated", "drawn_timeline", "is_long", "plan_command", "planned", "prepared",
-    "reported", "share_of", "simulated", "warmed",
+    "Curve", "Look", "Planner", "Point", "Prepared", "Share", "Simulated", "drawn_timeline", "is_long", "plan_command", "planned",
+    "prepared", "reported", "share_of", "simulated", "warmed",
 ]  # fmt: skip
 
 _LOOK_S = 0.25
@@ -50,6 +51,8 @@ _FEWEST_STEPS, _FEWEST_REPLICATIONS = 20, 2
 _STEPS_IN_TIME = 4
 
 
+Planner: TypeAlias = Callable[..., Plan]
+"""Such as :func:`paceline.plan`."""
 Share: TypeAlias = Literal["look", "whole"] | tuple[int, int]
 """How much of a configuration is simulated: what a first look has time for, all, or so many replications of so many steps."""
 
@@ -330,15 +333,21 @@ def _content(results: Sequence[bytes], asked: int, notes: Sequence[str], timelin
     return content_of(loaded, notes, timeline=steps, asked=loaded[asked].scenario_hash)
 
 
-def planned(question: Question, goal: Goal, served: Served) -> dict[str, Any]:
+def planned(plan: Planner, question: Question, goal: Goal, served: Served) -> dict[str, Any]:
     """The plan that ``paceline plan`` would make from here, in sentences.
+
+    Parameters
+    ----------
+    plan
+        Makes it: :func:`paceline.plan`, which stands above what serves.
+    question, goal, served
+        From where, to what, and what is served.
 
     Raises
     ------
     InputError
         The scenario breaks a rule, or the goal cannot be read, or it takes too long.
     """
-    from paceline.api import plan
 
     def refuse(long: Lengthy) -> None:
         if long.limit_s is not None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from paceline.serving.answers import (
     Curve,
+    Planner,
     Point,
     Prepared,
     Share,
@@ -49,10 +50,12 @@ class Conversation:
         What the page begins with.
     processes
         That work.
+    plan
+        Makes a plan.
     """
 
-    def __init__(self, served: Served, processes: Processes) -> None:
-        self.served, self.processes = served, processes
+    def __init__(self, served: Served, processes: Processes, plan: Planner) -> None:
+        self.served, self.processes, self.plan = served, processes, plan
         self._known: OrderedDict[tuple[str, Share], Simulated] = OrderedDict()
         self._known_bytes = 0
 
@@ -103,7 +106,7 @@ class Conversation:
 
         async def make() -> None:
             try:
-                found = await self.processes.run(planned, question, goal, self.served, urgency=SLOW + 1, progress=tell)
+                found = await self.processes.run(planned, self.plan, question, goal, self.served, urgency=SLOW + 1, progress=tell)
                 far.put_nowait({"kind": "planned", "command": command, **found})
             except PacelineError as error:
                 far.put_nowait({"kind": "failed", "command": command, "text": str(error)})

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from paceline.serving.answers import Planner
+
 __all__ = ["Door", "application", "check_installed", "lines_of", "listening_at", "serve"]
 
 AskedT = TypeVar("AskedT", bound=BaseModel)
@@ -183,7 +185,7 @@ class _Guard:
         return None
 
 
-def application(served: Served, processes: Processes, door: Door) -> Starlette:
+def application(served: Served, processes: Processes, door: Door, plan: Planner) -> Starlette:
     """The page and its answers, as an ASGI application.
 
     Parameters
@@ -194,6 +196,8 @@ def application(served: Served, processes: Processes, door: Door) -> Starlette:
         That work.
     door
         Who is let in.
+    plan
+        Makes a plan.
     """
     from starlette.applications import Starlette
     from starlette.middleware import Middleware
@@ -202,7 +206,7 @@ def application(served: Served, processes: Processes, door: Door) -> Starlette:
 
     from paceline.serving.page import page_html, plotly_script, script, style
 
-    conversation = Conversation(served, processes)
+    conversation = Conversation(served, processes, plan)
     asking: dict[str, asyncio.Task[None]] = {}
 
     async def page(request: Request) -> Response:
@@ -247,7 +251,7 @@ def application(served: Served, processes: Processes, door: Door) -> Starlette:
     async def ask(request: Request, question: Question) -> Response:
         return streamed(request, "ask", conversation.answer(question))
 
-    async def plan(request: Request, its: PlanQuestion) -> Response:
+    async def from_here(request: Request, its: PlanQuestion) -> Response:
         return streamed(request, "plan", conversation.planned(its.question, its.goal))
 
     async def save(_: Request, question: Question) -> Response:
@@ -272,7 +276,7 @@ def application(served: Served, processes: Processes, door: Door) -> Starlette:
             Route("/live.css", of_text(style, "text/css")),
             Route("/plotly.js", of_text(plotly_script, "text/javascript")),
             Route("/ask", asking_with(Question, ask), methods=["POST"]),
-            Route("/plan", asking_with(PlanQuestion, plan), methods=["POST"]),
+            Route("/plan", asking_with(PlanQuestion, from_here), methods=["POST"]),
             Route("/save", asking_with(Question, save), methods=["POST"]),
         ],
         middleware=[Middleware(_Guard, door=door)],
@@ -316,6 +320,7 @@ async def lines_of(
 
 def serve(
     served: Served,
+    plan: Planner,
     *,
     host: str | None = None,
     port: int = 0,
@@ -323,7 +328,7 @@ def serve(
     ready: Callable[[str], None] | None = None,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> None:
-    """Serve until the process is asked to end; arguments as of :func:`paceline.serve`."""
+    """Serve until the process is asked to end; arguments as of :func:`paceline.serve`, and what makes a plan."""
     check_installed()
     import uvicorn
 
@@ -332,7 +337,7 @@ def serve(
     listening = listening_at(host or LOOPBACK[0], port)
     door = Door(host or LOOPBACK[0], listening.getsockname()[1], once=host is None)
     processes = Processes(jobs or 2 * (os.cpu_count() or 1))
-    app = application(served, processes, door)
+    app = application(served, processes, door, plan)
     config = uvicorn.Config(app, lifespan="on", timeout_graceful_shutdown=1, log_level="warning", access_log=False, server_header=False)
     server = uvicorn.Server(config)
 

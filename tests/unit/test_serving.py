@@ -59,7 +59,7 @@ def door() -> Door:
 @pytest.fixture(scope="module")
 def outside(served: Served, processes: Processes, door: Door) -> Iterator[TestClient]:
     """Somebody without the link."""
-    with TestClient(application(served, processes, door), base_url=BASE, raise_server_exceptions=True) as client:
+    with TestClient(application(served, processes, door, paceline.plan), base_url=BASE, raise_server_exceptions=True) as client:
         yield client
 
 
@@ -280,7 +280,7 @@ def test_what_a_form_shows_can_be_typed_back() -> None:
 
 def test_the_link_opens_the_page_once(served: Served, processes: Processes) -> None:
     door = Door("127.0.0.1", 8050)
-    app = application(served, processes, door)
+    app = application(served, processes, door, paceline.plan)
     first, second = (TestClient(app, base_url=BASE) for _ in range(2))
     link = door.link.removeprefix(BASE)
     assert first.get("/").status_code == 403
@@ -467,7 +467,7 @@ def long_text() -> str:
 
 def test_who_stops_listening_ends_the_work(served: Served, processes: Processes) -> None:
     async def leave() -> tuple[int, int]:
-        conversation = Conversation(served, processes)
+        conversation = Conversation(served, processes, paceline.plan)
         events = conversation.answer(Question(text=long_text(), most=16))
         await taken(events, "progress")
         await events.aclose()
@@ -481,7 +481,7 @@ def test_who_stops_listening_ends_the_work(served: Served, processes: Processes)
 
 def test_a_newer_question_of_the_same_page_ends_the_older(served: Served, processes: Processes) -> None:
     async def both() -> tuple[list[str], list[str], list[str]]:
-        conversation = Conversation(served, processes)
+        conversation = Conversation(served, processes, paceline.plan)
         asking: dict[str, asyncio.Task[None]] = {}
         seen: dict[str, list[str]] = {"older": [], "newer": [], "another": []}
 
@@ -550,7 +550,7 @@ def test_what_kills_its_processes_again_and_again_is_given_up(processes: Process
 
 def test_an_answer_survives_kill_9_of_its_processes(served: Served, processes: Processes) -> None:
     async def answer() -> tuple[list[str], str]:
-        conversation = Conversation(served, processes)
+        conversation = Conversation(served, processes, paceline.plan)
         seen = []
         question = Question(text=text_of(run={"steps": 200, "replications": 40}), most=8)
         html = ""
@@ -561,7 +561,7 @@ def test_an_answer_survives_kill_9_of_its_processes(served: Served, processes: P
             seen.append(event["kind"])
             html = event.get("html", html)
         calm = ""
-        async for event in Conversation(served, processes).answer(question):
+        async for event in Conversation(served, processes, paceline.plan).answer(question):
             calm = event.get("html", calm)
         assert html == calm
         return seen, html
@@ -640,7 +640,7 @@ def test_what_is_typed_as_a_goal_is_quoted_in_the_command() -> None:
 
 def test_a_plan_of_a_scenario_that_names_a_file_is_refused(served: Served) -> None:
     with pytest.raises(InputError, match="must be a name"):
-        planned(Question(text='[workload]\nuse = "/etc/passwd.toml"'), Goal(samples="1e6", deadline="1 h"), served)
+        planned(paceline.plan, Question(text='[workload]\nuse = "/etc/passwd.toml"'), Goal(samples="1e6", deadline="1 h"), served)
 
 
 # -- addresses -----------------------------------------------------------------------------
