@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from simulator.base.table import Column
-from simulator.base.text import clean, kind_of_setting, written
+from simulator.base.text import clean, format_hourly, kind_of_setting, written
 from simulator.results.results import Result
 from simulator.results.rows import COLUMNS
 from simulator.scenario import Scenario
@@ -158,7 +158,7 @@ def coordinates_of(results: Sequence[Result], labels: Sequence[str] | None = Non
     """
     scenarios = [result.scenario for result in results]
     sources = list(labels) if labels is not None else [""] * len(results)
-    settings = [settings_of(scenario, idle=False) for scenario in scenarios]
+    settings = [_with_prices_named(scenario, settings_of(scenario, idle=False)) for scenario in scenarios]
     base = [scenario.strategy.title(servers=False) for scenario in scenarios]
     named = [
         (name, scenario.workload.name, scenario.cluster.name, source, scenario.scaling)
@@ -186,6 +186,16 @@ def coordinates_of(results: Sequence[Result], labels: Sequence[str] | None = Non
     cut = any(result.ranks != result.replicas for result in results)
     found = tuple(_key(path, column) for path, column in zip(["ranks" if cut else "replicas", *keys], columns, strict=True))
     return _assembled(_distinct_names(found), columns, rows, _words_for_files(rows, settings))
+
+
+def _with_prices_named(scenario: Scenario, settings: dict[str, Any]) -> dict[str, Any]:
+    """With one setting in place of all that a price consists of: what it is called, and what an hour of a node costs."""
+    kept = {path: value for path, value in settings.items() if not path.startswith(_PRICES)}
+    price = scenario.cluster.price
+    return kept | {"cluster.price": None if price is None else f"{price.called}, {format_hourly(price.usd_per_node_hour)} an hour"}
+
+
+_PRICES = ("cluster.price", "cluster.offers", "cluster.upgrades")
 
 
 def _words_for_files(rows: Sequence[tuple[str, ...]], settings: Sequence[dict[str, Any]]) -> dict[str, str]:

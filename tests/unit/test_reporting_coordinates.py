@@ -189,3 +189,13 @@ def test_curves_are_named_by_what_differs_once(scenario: str, settings: list[dic
     found = named(*settings, scenario=scenario)
     assert len(set(found)) == len(names)
     assert all(its.startswith(name) for its, name in zip(found, names, strict=True)), found
+
+
+def test_ways_to_pay_are_called_by_their_names() -> None:
+    """Not by each of the keys that a price consists of."""
+    rented = {"usd_per_node_hour": 31.2, "source": "a list", "billing_minimum": "1 min"}
+    spot = {"name": "spot", "usd_per_node_hour": 10.0, "preemption": {"mtbf": "20 h", "replacement": "4 min"}}
+    results = [*sweep((RING,), (4,), cluster={"price": rented}), *sweep((RING,), (4,), cluster={"price": spot})]
+    at = coordinates_of(results)
+    assert [key.path for key in at.keys] == ["replicas"]
+    assert [curve.name.rpartition(" · ")[2] for curve in at.curves] == ["price rented, $31.20 an hour", "price spot, $10.00 an hour"]
