@@ -7,7 +7,7 @@ import textwrap
 from dataclasses import dataclass
 from typing import Any
 
-from paceline.reporting.content import Content
+from paceline.reporting.content import Content, line_of
 from paceline.reporting.render import cares_of, environment
 from simulator.base.outputs import marked_kind
 from simulator.base.text import clean, counted, format_interval, format_number, format_seconds, format_usd, sentence
@@ -86,14 +86,7 @@ def _lines(text: str) -> list[str]:
 
 def _drawn(report: Content) -> Drawn | None:
     """The answer's curve on logarithmic axes; None where it has one point."""
-    index = report.answer.index
-    curve, places = report.at.curve_of[index], report.at.places[index]
-    held = [
-        result
-        for result, its, at in zip(report.results, report.at.curve_of, report.at.places, strict=True)
-        if its == curve and at[1:] == places[1:]
-    ]
-    held.sort(key=lambda its: its.ranks)
+    held = line_of(report.results, report.at, report.answer.index)
     if len({its.ranks for its in held}) == 1:
         return None
     rates = [its.throughput_samples_per_s for its in held]

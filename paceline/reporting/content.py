@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from paceline.reporting.sensitivity import Change
     from paceline.reporting.timeline import Timeline
 
-__all__ = ["Answer", "Content", "Request", "Trust", "WarningGroup", "answer_of", "content_of"]
+__all__ = ["Answer", "Content", "Request", "Trust", "WarningGroup", "answer_of", "content_of", "line_of"]
 
 _MOST_EXPLAINED = 3
 
@@ -332,15 +332,16 @@ def _against(results: Sequence[Result], at: Coordinates, answer: Answer) -> str:
     return f"{text}. {stake}" if stake else text
 
 
+def line_of(results: Sequence[Result], at: Coordinates, index: int) -> list[Result]:
+    """A result and those that differ from it in nothing but the number of replicas, or ranks, ascending."""
+    places, own = at.places[index][1:], at.curve_of[index]
+    line = [its for its, curve, place in zip(results, at.curve_of, at.places, strict=True) if curve == own and place[1:] == places]
+    return sorted(line, key=lambda its: its.ranks)
+
+
 def _where_to_stop(results: Sequence[Result], at: Coordinates, answer: Answer) -> str:
     """On the answer's curve, with its other settings: from which number of devices to which the next step is the last that pays."""
-    places = at.places[answer.index]
-    line = [
-        results[index]
-        for index, curve in enumerate(at.curve_of)
-        if curve == at.curve_of[answer.index] and at.places[index][1:] == places[1:]
-    ]
-    line.sort(key=lambda its: its.ranks)
+    line = line_of(results, at, answer.index)
     if len(line) < _PAIR:
         return ""
     if all(its.job is not None for its in line):

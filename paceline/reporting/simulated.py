@@ -117,12 +117,12 @@ def simulated_sections(
     notes: list[str] = []
     stopped: KeyboardInterrupt | None = None
     try:
-        try:
-            timeline = timeline_of(answer.result.scenario, answer.name)
-        except SimulationError as error:
-            notes.append(f"There is no timeline: {error}.")
         if differ_in_layout(results, at, failures):
             of_layouts = _of_layouts(results, at)
+        try:
+            timeline = of_layouts.get(answer.result.scenario_hash) or timeline_of(answer.result.scenario, answer.name)
+        except SimulationError as error:
+            notes.append(f"There is no timeline: {error}.")
         try:
             changes = changes_of(answer.result, jobs, progress)
         except SimulationError as error:

@@ -158,9 +158,12 @@ def _rate(run: Measured) -> float:
 
 
 def _at_most(linear: float, values: Sequence[float], relative_error: RelativeError) -> Estimate:
-    """A speed-up or an efficiency with its interval, which does not go beyond linear scaling; its mean does where runs come out so."""
+    """A speed-up or an efficiency with its interval, which what the model is off by does not carry beyond linear scaling.
+
+    Where runs themselves come out so, by the luck of drawn speeds, it may be more.
+    """
     found = prediction_interval(values, relative_error)
-    return Estimate(mean=found.mean, low=found.low, high=max(min(found.high, linear), found.mean))
+    return Estimate(mean=found.mean, low=found.low, high=max(min(found.high, linear), *values))
 
 
 def _linear(scenario: Resolved, alone: Sequence[Window]) -> float:
