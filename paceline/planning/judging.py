@@ -286,12 +286,10 @@ class Judge:
 
     def _samples_per_usd(self, point: Point, rates: Sequence[float]) -> list[float]:
         """Of each run, as it is billed."""
-        hourly, total = point.usd_per_hour, self.goal.samples
-        assert hourly is not None
+        total = self.goal.samples
         assert total is not None
-        if bills_exactly(point.scenario):
-            return [rate / hourly for rate in rates]
-        return [total / (usd_of(point.scenario, total / rate) or math.inf) for rate in rates]
+        costs = _usd_of_times(point, total / np.asarray(rates)).tolist()
+        return [total / cost if cost else math.inf for cost in costs]
 
     def decisions(self, points: Sequence[Point]) -> dict[int, Decision]:
         """What is at stake with each of several points, by its id; nothing where what is preferred is no matter of chance.
