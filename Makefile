@@ -1,8 +1,9 @@
 # Each does all its own set-up:
 #   make quickstart   profile a real model here, sweep it over 1 to 256 workers, write reports/quickstart.html
-#   make test         the whole test suite
+#   make test         the test suite: before every push
 #   make test-fast    its unit tests, properties and oracles: for every save
-#   make torture     an hour of damaged files, kills, full disks and misread values: SECONDS=600 SEED=2 for other times and draws
+#   make test-all     whole validations, plans, notebooks, matrices of real clusters and fresh random examples too, and torture
+#   make torture      an hour of damaged files, kills, full disks and misread values: SECONDS=600 SEED=2 for other times and draws
 #   make docs        the pages of docs/ as a site that opens offline: build/docs/index.html
 # PYTHON chooses the interpreter (3.11 to 3.13).
 
@@ -15,23 +16,27 @@ TF     := $(shell if [ -e /proc/driver/nvidia/version ] || command -v nvidia-smi
 # what pip leaves unsaid
 SAY_INSTALLING := echo "installing TensorFlow and what else Paceline needs into $(VENV): some minutes"
 
-# three processes for two cores, since many tests wait; they take files in the order of their names: the long ones come first
-SPREAD := -n 3 --dist loadfile --no-loadscope-reorder
+# three processes for two cores, since many tests wait
+SPREAD := -n 3 --dist worksteal
 
 # the tests start hundreds of processes, each of which would compile all that it imports
-test test-fast: export PYTHONDONTWRITEBYTECODE =
+test test-fast test-all: export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: quickstart test test-fast torture lint types layers check docs notebooks timelines pictures benchmark clean browser simgrid
+.PHONY: quickstart test test-fast test-all torture lint types layers check docs notebooks timelines pictures benchmark clean browser simgrid
 
 quickstart: $(VENV)/.ready
 	$(BIN)/paceline quickstart --out reports/quickstart.html
 
 test: $(VENV)/.ready-dev browser simgrid
-	$(BIN)/python -m pytest $(SPREAD) --durations=25
+	$(BIN)/python -m pytest $(SPREAD) -m "not long" --durations=25
+
+test-all: $(VENV)/.ready-dev browser simgrid
+	$(BIN)/python -m pytest $(SPREAD) --hypothesis-profile=all --durations=25
+	$(MAKE) torture SECONDS=300
 
 # no browser, no TensorFlow, no cluster, nothing that needs many replications
 test-fast: $(VENV)/.ready-dev
-	$(BIN)/python -m pytest $(SPREAD) -m "not slow and not statistics" tests/unit tests/property tests/oracle
+	$(BIN)/python -m pytest $(SPREAD) -m "not long and not slow and not statistics" tests/unit tests/property tests/oracle
 
 # exits non-zero if anything was lost, left, misread or ended in a traceback; the table of a run is in docs/torture.md
 SECONDS := 3600

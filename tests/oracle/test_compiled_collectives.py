@@ -144,7 +144,7 @@ def assert_equal(one: tuple[Measured, Records], other: tuple[Measured, Records])
     }
 
 
-@examples(60)
+@examples(60, few=60)
 @given(programs())
 def test_random_collectives(case: tuple[Scenario, Program]) -> None:
     assert_equal(by_simpy(*case), by_compiled(*case))

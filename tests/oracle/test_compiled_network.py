@@ -89,7 +89,7 @@ def changes_of(draw: st.DrawFn, ports: int) -> Changes:
 
 
 @pytest.mark.slow
-@examples(500)
+@examples(500, few=60)
 @given(cases())
 def test_both_networks_are_equal_to_the_last_bit(case: Case) -> None:
     assert by_compiled(case) == by_simpy(case)

@@ -24,7 +24,7 @@ def both(scenario: Scenario, replication: int, *, observer: bool) -> str | None:
     return difference(reference, compiled)
 
 
-@examples(400)
+@examples(400, few=60)
 @given(random_scenarios(), st.sampled_from((True, True, False)), st.integers(0, 1))
 def agree(scenario: Scenario, observer: bool, replication: int) -> None:
     assert both(scenario, replication, observer=observer) is None

@@ -6,10 +6,17 @@ from hypothesis import HealthCheck, settings
 
 __all__ = ["examples"]
 
-settings.register_profile("thorough", max_examples=1000)
+ALL = "all"
+settings.register_profile(ALL)
 
 
-def examples(count: int) -> settings:
-    """So many examples, the same in every run; ten times as many with ``pytest --hypothesis-profile=thorough``."""
-    share = settings.default.max_examples / 100 if settings.default is not None else 1.0
-    return settings(max_examples=round(count * share), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+def examples(count: int, few: int | None = None) -> settings:
+    """So many examples, drawn anew in each run, with ``pytest --hypothesis-profile=all``; else a ``few``, a quarter, always the same."""
+    everything = settings.get_current_profile_name() == ALL
+    return settings(
+        max_examples=count if everything else few or -(-count // 4),
+        derandomize=not everything,
+        print_blob=True,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )

@@ -6,8 +6,9 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as some
+from support.examples import examples
 
 from simulator.results.variance import Contributed, decomposed
 
@@ -84,7 +85,7 @@ def test_nothing_that_varies_and_few_runs_are_no_error(runs: int) -> None:
     assert decomposed(np.arange(runs, dtype=float), {"same": np.ones((runs, 1))}).chance == 1.0
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(some.integers(2, 30), some.integers(0, 4), some.integers(0, 10**6))
 def test_shares_are_shares(runs: int, quantities: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
