@@ -291,7 +291,7 @@ def test_a_report_says_what_it_cannot_be_of(source, tmp_path):
 def test_a_report_does_not_replace_what_it_reads(result, tmp_path):
     results = tmp_path / "results.ndjson"
     results.write_text(result.to_json() + "\n")
-    with pytest.raises(InputError, match="results.ndjson"):
+    with pytest.raises(InputError, match=r"results\.ndjson"):
         paceline.report(results, results)
     assert paceline.read_results(results).results == (result,)
 
@@ -453,7 +453,7 @@ def test_the_catalogue_is_a_sequence_by_name_too():
 def test_schemas_by_name_and_all():
     assert set(paceline.schema()) >= {"scenario", "workload", "cluster", "device", "result"}
     assert paceline.schema("cluster") == paceline.schema()["cluster"]
-    with pytest.raises(InputError, match="`format`: 'plan' must be 'scenario', 'workload', .*'result'"):
+    with pytest.raises(InputError, match=r"`format`: 'plan' must be 'scenario', 'workload', .*'result'"):
         paceline.schema("plan")
 
 

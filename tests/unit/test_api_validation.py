@@ -117,9 +117,9 @@ def test_what_is_wrong_of_the_others_names_the_argument(points: Path, tmp_path: 
     points.with_name("there.toml").write_text("mine")
     with pytest.raises(InputError, match=r"`out_scenario`: .*`force=True`"):
         paceline.refit(TABLE, points, out_scenario=points.with_name("there.toml"))
-    with pytest.raises(ScenarioError, match="`matrix`: .*'quikc'; did you mean quick"):
+    with pytest.raises(ScenarioError, match=r"`matrix`: .*'quikc'; did you mean quick"):
         paceline.validate_matrix("quikc")
-    with pytest.raises(InputError, match="`count`: .*`matrix='random:1'`"):
+    with pytest.raises(InputError, match=r"`count`: .*`matrix='random:1'`"):
         paceline.read_matrix("quick", count=3)
     with pytest.raises(InputError, match="`count=0`: must be from 1 to 200"):
         paceline.read_matrix("random:1", count=0)

@@ -74,7 +74,7 @@ def test_a_price_is_for_the_cluster_of_its_name_and_near_names_are_told() -> Non
     own = paceline.load("ring", SHORT, prices={"ethernet-25g": "0.20/h"})
     assert own.cluster.price is not None
     assert (own.cluster.price.usd_per_node_hour, own.cluster.price.source) == (0.2, "given by the user")
-    with pytest.raises(InputError, match="`prices` 'ethernet-2g': .*did you mean ethernet-25g"):
+    with pytest.raises(InputError, match=r"`prices` 'ethernet-2g': .*did you mean ethernet-25g"):
         paceline.load("ring", SHORT, prices={"ethernet-2g": "0.20/h"})
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import joblib
 import numpy as np
 import pytest
+from support.waiting import PATIENCE_S
 
 import paceline
 from paceline.sweeping.backends import Workers, check_versions, deaf_to, local_workers, versions
@@ -194,7 +195,7 @@ def test_what_an_ended_process_leaves_behind_is_removed_without_a_word(tmp_path:
         "    print(list(workers.map(abs, [-1, -2, -3])), flush=True)\n"
         "    os._exit(0)\n"
     )
-    ended = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
+    ended = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=PATIENCE_S)
     assert (ended.stdout, ended.stderr) == ("[1, 2, 3]\n", "")
 
 
@@ -211,7 +212,7 @@ def test_nothing_of_the_working_directory_is_run(tmp_path: Path) -> None:
     shared.mkdir()
     for name in ("joblib", "argparse", "pickle", "multiprocessing"):
         (shared / f"{name}.py").write_text(f"open({str(tmp_path / 'marker')!r}, 'a').write({name!r})")
-    ended = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120, cwd=shared)
+    ended = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=PATIENCE_S, cwd=shared)
     assert not (tmp_path / "marker").exists()
     assert ended.stdout == "[1, 2, 3]\n", ended.stderr
 
