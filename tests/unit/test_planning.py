@@ -60,14 +60,14 @@ def test_a_cluster_that_is_taken_whole_says_how_many_of_its_nodes_are_enough() -
     each = 10 / COMPUTE_S
     fixed = space_of(table(RING, cluster={"inter_node": NO_NETWORK, "nodes": 8}), workers="1..8")
     answer = planned(fixed, goal_of(target_throughput=2.6 * each))
-    begins = "The cluster is fixed at 8 nodes by cluster.nodes, all of which a run takes and pays for: "
-    assert f"{begins}3 of them would be enough, and cluster.available = 8 in its place lets the plan take fewer." in answer.sentences[0]
+    assert re.search(r" 8 nodes by cluster\.nodes,.* 3 of them .*cluster\.available = 8", answer.sentences[0])
     needed = planned(fixed, goal_of(target_throughput=7.6 * each))
     assert "cluster.available" not in needed.sentences[0], "all are needed"
     hours = 1e6 / each / 3600
     dear = planned(fixed, goal_of(samples=1e6, budget=2.0 * hours * 0.5))
     assert not dear.feasible
-    assert f"{begins}cluster.available = 8 in its place lets the plan take fewer." in dear.sentences[0]
+    assert "cluster.available = 8" in dear.sentences[0]
+    assert "of them" not in dear.sentences[0]
 
 
 def test_a_range_below_the_scenario_s_own_workers_is_planned() -> None:
@@ -219,17 +219,17 @@ def test_an_infeasible_goal_gets_the_nearest_and_what_it_lacks() -> None:
     assert answer.chosen.result.replicas == 16
     assert answer.chosen.confidence == 0.0
     assert not answer.chosen.meets
-    assert "so 2 times that would be needed" in answer.sentences[0]
+    assert "so 2 times that" in answer.sentences[0]
     assert any("most workers that the range allows" in note for note in answer.notes)
 
 
 @pytest.mark.parametrize(
     ("replications", "asked", "target", "said"),
     [
-        (19, 0.95, 1000, "the confidence is at least 0.95 (19 runs cannot show more). "),
-        (19, 0.8, 1000, "the confidence is at least 0.95 (19 runs cannot show more; asked for: 0.8). "),
-        (9, 0.9, 1000, "the confidence is at least 0.9 (9 runs cannot show more). "),
-        (19, 0.95, 1e9, "the confidence is 0 (asked for: 0.95). "),
+        (19, 0.95, 1000, "at least 0.95 (19 runs cannot show more). "),
+        (19, 0.8, 1000, "at least 0.95 (19 runs cannot show more; asked for: 0.8). "),
+        (9, 0.9, 1000, "at least 0.9 (9 runs cannot show more). "),
+        (19, 0.95, 1e9, " 0 (asked for: 0.95). "),
     ],
 )
 def test_the_most_confidence_that_so_many_runs_can_show_is_called_that(replications: int, asked: float, target: float, said: str) -> None:
@@ -245,21 +245,19 @@ def test_what_needs_more_nodes_than_there_are_says_so_wherever_it_is_named() -> 
     # one server makes a step every 20 ms, two every 10 ms, and three workers ask for one every 6.5 / 3 ms
     answer = planned(space, goal_of(target_throughput=10 / 11e-3))
     assert (answer.feasible, answer.chosen.result.scenario.workers, answer.chosen.nodes) == (False, 3, 4)
-    assert answer.sentences[2].endswith("or one more PS (1 node more than cluster.nodes gives).")
+    assert "one more PS (1 node more than cluster.nodes gives)" in answer.sentences[2]
     better = {one.name: one for one in answer.improvements}
-    assert better["one more PS"].text.startswith("1 to 2 parameter servers on a node of its own, 1 node more than cluster.nodes gives; ")
+    assert better["one more PS"].text.startswith("1 to 2 parameter servers ")
+    assert "1 node more than cluster.nodes gives" in better["one more PS"].text
     assert {name for name, one in better.items() if "cluster.nodes" in one.text} == {"one more PS"}
     assert {its.workers: its.nodes for its in answer.workers} == {1: 4, 2: 4, 3: 4, 4: 5}
     assert {its.servers: its.nodes for its in answer.servers} == {1: 4, 2: 5, 3: 6, 4: 7}
-    assert servers_note(answer) == (
-        "4 parameter servers (3 nodes more than cluster.nodes gives) are enough, the most that were simulated: "
-        "more may still bring 2% or more, or cannot be (no more variables to spread)."
-    )
+    assert servers_note(answer).startswith("4 parameter servers (3 nodes more than cluster.nodes gives) ")
     tables = {its.name: its for its in plan_tables(answer)}
     for name, beyond in (("plan-workers", [False, False, False, True]), ("plan-servers", [False, True, True, True])):
         places = [str(row[-1]) for row in tables[name].rows]
         assert ["more than cluster.nodes gives" in place for place in places] == beyond
-    assert "the answer has the most workers that cluster.nodes (4) allows: 3; on more nodes there may be a better one" in answer.notes
+    assert any("most workers that cluster.nodes (4) allows: 3;" in note for note in answer.notes)
 
 
 def test_workers_pay_up_to_more_nodes_than_there_are_and_that_is_said() -> None:
@@ -267,18 +265,16 @@ def test_workers_pay_up_to_more_nodes_than_there_are_and_that_is_said() -> None:
         space_of(table(ASYNC, cluster={"nodes": 4, "inter_node": NO_NETWORK}), workers="1..16"), goal_of(target_throughput=4000)
     )
     assert (answer.chosen.result.scenario.workers, answer.workers_pay_until) == (3, 4)
-    assert workers_note(answer).startswith(
-        "Adding workers pays up to 4 (1 node more than cluster.nodes gives), the most that were simulated"
-    )
+    assert "up to 4 (1 node more than cluster.nodes gives)" in workers_note(answer)
 
 
 @pytest.mark.parametrize(
     ("cluster", "batch", "workers", "note"),
     [
-        ({}, {}, "1..3", "the range allows: 3; a wider range may have a better one"),
-        ({"nodes": 8}, {}, "1..3", "the range allows: 3; a wider range may have a better one"),
-        ({"nodes": 3}, {}, "1..8", "cluster.nodes (3) allows: 3; on more nodes there may be a better one"),
-        ({}, {"batch_per_replica": None, "global_batch": 4}, "1..8", "are possible: 4; larger numbers of the range are refused"),
+        ({}, {}, "1..3", "the range allows: 3;"),
+        ({"nodes": 8}, {}, "1..3", "the range allows: 3;"),
+        ({"nodes": 3}, {}, "1..8", "cluster.nodes (3) allows: 3;"),
+        ({}, {"batch_per_replica": None, "global_batch": 4}, "1..8", "are possible: 4;"),
     ],
 )
 def test_an_answer_with_the_most_workers_says_what_keeps_it_from_more(
@@ -286,7 +282,7 @@ def test_an_answer_with_the_most_workers_says_what_keeps_it_from_more(
 ) -> None:
     space = space_of(table(RING, workload=batch, cluster={"inter_node": NO_NETWORK, **cluster}), workers=workers)
     answer = planned(space, goal_of(target_throughput=1e9))
-    assert f"the answer has the most workers that {note}" in answer.notes
+    assert any(f"the most workers that {note}" in told for told in answer.notes)
 
 
 def test_a_server_that_limits_has_the_nearest_below_the_most_workers() -> None:
@@ -318,22 +314,19 @@ def test_the_nearest_of_several_strategies_is_the_nearest_of_all(
 
 
 def test_a_confidence_beyond_the_replications_is_refused_with_what_to_do() -> None:
-    with pytest.raises(
-        InputError,
-        match=r"`confidence` 0.99 is more than 19 replications support, which is 0.95: give `settings=\{'run.replications': 99\}`",
-    ):
+    with pytest.raises(InputError, match=r"`confidence` 0.99 .* 19 replications .* 0.95: .*'run.replications': 99"):
         planned(space_of(table(RING)), goal_of(target_throughput=1.0, confidence=0.99))
 
 
 def test_a_budget_without_a_price_is_refused_and_the_cheapest_becomes_the_smallest() -> None:
-    with pytest.raises(InputError, match="has no price with a source, so no cost is shown"):
+    with pytest.raises(InputError, match="has no price"):
         planned(space_of(table(RING, price=None)), goal_of(samples=1e6, budget="5 USD"))
     answer = planned(space_of(table(RING, price=None), workers=[1, 2, 3]), goal_of(samples=1e6, deadline="1h"))
     assert answer.goal.prefer == "fewest-devices"
     assert answer.chosen.cost_usd is None
     assert answer.chosen.time_s is not None
     assert answer.pareto == ()
-    assert any("has no price with a source" in note for note in answer.notes)
+    assert any("has no price" in note for note in answer.notes)
 
 
 def test_clusters_without_a_price_come_after_those_with_one(tmp_path: Path) -> None:
@@ -349,18 +342,16 @@ def test_clusters_without_a_price_come_after_those_with_one(tmp_path: Path) -> N
 
 def test_devices_are_not_compared_by_a_workload_that_names_none() -> None:
     goal = goal_of(target_throughput=1.0)
-    with pytest.raises(InputError, match=r"names no device, but the clusters have several \('Tesla K80 \(one die\)', 'Tesla V100-SXM2'\)"):
+    with pytest.raises(InputError, match=r"\('Tesla K80 \(one die\)', 'Tesla V100-SXM2'\)"):
         planned(space_of(table(RING), clusters=["p2.xlarge", "p3.2xlarge"], workers=[1]), goal)
     same = planned(space_of(table(RING), clusters=["p3.2xlarge", "p3.8xlarge"], workers=[1]), goal)
-    assert any("names no device; its times are taken to be those on 'Tesla V100-SXM2'" in note for note in same.notes)
+    assert any("names no device" in note and "'Tesla V100-SXM2'" in note for note in same.notes)
 
 
 def test_one_factor_given_by_hand_is_not_used_for_several_devices() -> None:
     goal = goal_of(target_throughput=1.0)
     moved = {"calibrated": {"batch": [1, 64], "device": "Own chip"}, "moved": {"factor": [0.2, 0.4], "source": "guess"}}
-    told = (
-        r"moved gives the workload 'plain' one factor \(0.2 to 0.4\).* \('Tesla T4', 'Tesla V100-SXM2'\).*plan for each cluster by itself"
-    )
+    told = r"'plain' .*\(0.2 to 0.4\).* \('Tesla T4', 'Tesla V100-SXM2'\)"
     with pytest.raises(InputError, match=told):
         planned(space_of(table(RING, workload=moved), clusters=["g4dn.xlarge", "p3.2xlarge"], workers=[1]), goal)
     same = planned(space_of(table(RING, workload=moved), clusters=["p3.2xlarge", "p3.8xlarge"], workers=[1]), goal)
@@ -374,16 +365,16 @@ def test_devices_that_differ_in_memory_alone_are_one_and_what_was_taken_for_gran
     files = {name: str(tmp_path / f"{name}.toml") for name in ("small", "large", "bare")}
     goal = goal_of(target_throughput=1.0)
     both = planned(space_of(table(RING, price=None), clusters=[files["small"], files["large"]], workers=[1]), goal)
-    assert any("times are taken to be those on 'V100-SXM2-16GB (GPU)'" in note for note in both.notes)
+    assert any("'V100-SXM2-16GB (GPU)'" in note for note in both.notes)
     there = {"calibrated": {"batch": [1, 64], "device": "Tesla V100-SXM2"}}
     mixed = planned(space_of(table(RING, price=None, workload=there), clusters=[files["large"], files["bare"]], workers=[1]), goal)
-    assert "the cluster 'bare' names no device; it is taken to have that of the workload's times, 'Tesla V100-SXM2'" in mixed.notes
+    assert any("'bare' names no device" in note and "'Tesla V100-SXM2'" in note for note in mixed.notes)
     alone = planned(space_of(table(RING, price=None, workload=there), clusters=[files["bare"]], workers=[1]), goal)
     assert not any("is taken to have" in note for note in alone.notes)
 
 
 def test_servers_for_a_strategy_without_any_are_refused() -> None:
-    with pytest.raises(InputError, match=r"`servers` '1,2': no strategy considered has parameter servers; leave it out"):
+    with pytest.raises(InputError, match=r"`servers` '1,2'"):
         space_of(table(RING), strategies=["ring"], servers=[1, 2])
     assert len(space_of(table(RING), strategies=["ring", "async-ps"], servers=[1], workers=[1]).lines) == 2
 
@@ -395,15 +386,15 @@ def test_of_as_many_devices_without_a_price_fewer_nodes_come_first() -> None:
     # the second server makes it faster, and takes a node of its own
     assert answer.runners_up[0].result.throughput_samples_per_s.mean > answer.chosen.result.throughput_samples_per_s.mean
     assert (answer.chosen.result.scenario.servers, answer.runners_up[0].result.scenario.servers) == (1, 2)
-    assert answer.sentences[0].startswith("The configuration of fewest devices that reaches 1 samples/s is async PS, 1 server")
+    assert re.match(r".*fewest devices .*1 samples/s is async PS, 1 server", answer.sentences[0])
 
 
 def test_an_unknown_cluster_and_a_range_too_wide_are_refused() -> None:
-    with pytest.raises(ScenarioError, match=r"`clusters` 'ethernet-26g': there is no cluster named"):
+    with pytest.raises(ScenarioError, match=r"`clusters` 'ethernet-26g'"):
         space_of(table(RING), clusters=["ethernet-26g"])
-    with pytest.raises(InputError, match="the ranges name 400,000 configurations"):
+    with pytest.raises(InputError, match="400,000 configurations"):
         space_of(table(RING), workers="1..100000", scaling="both", over=[("run.seed", [1, 2])])
-    with pytest.raises(InputError, match=r"`over` strategy.workers and `workers` name the same numbers"):
+    with pytest.raises(InputError, match=r"`over` strategy.workers and `workers`"):
         space_of(table(RING), workers="1..4", over=[("strategy.workers", [1, 2])])
 
 
@@ -414,8 +405,8 @@ def test_what_breaks_a_rule_is_refused_by_name_and_counted() -> None:
     assert space.considered == 4 + 2
     texts = " ".join(one.text for one in space.refused)
     assert "must be at most the workload's 1 variables" in texts
-    assert "strategy.replicas (2) must be at most the 1 that one node takes" in texts
-    with pytest.raises(ScenarioError, match="must be at most the workload's 1 variables"):
+    assert "strategy.replicas (2) must be at most the 1 " in texts
+    with pytest.raises(ScenarioError, match="at most the workload's 1 variables"):
         space_of(table(ASYNC), servers=[2], workers=[1])
 
 
@@ -429,7 +420,7 @@ def test_a_batch_that_does_not_fit_is_refused_where_memory_is_known() -> None:
     answer = planned(space, goal_of(target_throughput=1.0))
     assert [one.configurations for one in answer.refused] == [1]
     # 32.6 GiB by what was measured, and what the framework keeps to itself
-    assert "a batch of 20 samples needs about 33.6 GiB on a device" in answer.refused[0].text
+    assert "a batch of 20 samples needs about 33.6 GiB" in answer.refused[0].text
     assert not any("was not checked" in note for note in answer.notes)
 
 
@@ -483,20 +474,18 @@ def test_an_asynchronous_answer_says_how_stale_it_is_and_what_the_best_without_i
     assert stale.max > 0
     assert f"updates old on average (p95 {stale.p95})" in answer.sentences[0]
     assert f"{written(stale.mean, 'updates')} updates old" in answer.sentences[0]
-    assert answer.why.endswith(" Its gradients are stale, so that it may need more samples; the next does not.")
+    assert "stale" in answer.why
     ssp = planned(
         space_of(table(ASYNC, workload=load), strategies=["async-ps", "ssp", "sync-ps"], workers=[8]),
         goal_of(target_throughput=1000.0, prefer="fastest"),
     )
     assert ssp.runners_up[0].result.staleness.max > 0
-    assert re.search(
-        r"; the best that does not is sync PS, 1 server on lab, 8 workers, weak scaling: \d+\.\d% lower throughput\.$", ssp.why
-    )
+    assert re.search(r" sync PS, 1 server on lab, 8 workers, weak scaling: \d+\.\d% lower throughput\.$", ssp.why)
     grid = plan_tables(answer)[-1]
     place = [column.title for column in grid.columns].index("Staleness (updates)")
     assert [row[place] for row in grid.rows] == [f"{written(stale.mean, 'updates')}, p95 {stale.p95:,}", None]
     alone = planned(space_of(table(ASYNC, workload=load), workers=[8]), goal_of(target_throughput=5000.0))
-    assert "nothing else simulated reaches the goal without that" in alone.why
+    assert "nothing else" in alone.why
     synchronous = planned(space_of(table(ASYNC, workload=load), strategies=["sync-ps"], workers=[8]), goal_of(target_throughput=5000.0))
     assert not any(word in " ".join((*synchronous.sentences, synchronous.why)) for word in ("stale", "updates old"))
 
@@ -528,7 +517,7 @@ def test_an_interrupted_plan_goes_on_and_another_one_is_noticed(tmp_path: Path) 
     assert planned(space_of(table(RING), workers="1..8"), goal, out=out) == whole
     assert out.read_bytes() == content
     other = table(RING, workload={"batch_per_replica": 11})
-    with pytest.raises(ResultsError, match=r"plan.ndjson:1: holds the results of another plan or sweep"):
+    with pytest.raises(ResultsError, match=r"plan.ndjson:1: .*another plan or sweep"):
         planned(space_of(other, workers="1..8"), goal, out=out)
     assert out.read_bytes() == content
     planned(space_of(other, workers="1..8"), goal, out=out, force=True)

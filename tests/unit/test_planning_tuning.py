@@ -104,7 +104,7 @@ def test_an_untried_kind_does_not_win_by_a_missing_error() -> None:
     for result in found.values():
         rate = result.throughput_samples_per_s
         assert rate.high / rate.low > 1.1
-    assert "nothing of this kind was held against real runs" in found["gossip"].discrepancy.coverage_in_words
+    assert "nothing of this kind" in found["gossip"].discrepancy.coverage_in_words
 
 
 def test_an_untried_kind_is_not_the_answer_for_a_better_mean() -> None:
@@ -120,7 +120,7 @@ def test_an_untried_kind_is_not_the_answer_for_a_better_mean() -> None:
     assert found["gossip"].mean > found["ring"].mean
     assert found["gossip"].high / found["gossip"].low > found["ring"].high / found["ring"].low
     assert answer.chosen.name.startswith("ring")
-    assert "what was never held against real runs and is not better for certain" in answer.why
+    assert "never held against real runs" in answer.why
 
 
 @pytest.mark.parametrize(("low", "first"), [(0.0, "ring"), (150.0, "ring"), (390.0, "gossip")])
@@ -160,7 +160,7 @@ def test_each_strategy_that_was_asked_for_has_its_line() -> None:
 def test_only_what_the_software_runs_is_taken() -> None:
     answer = planned(table(), strategies=["gossip", "ring"], runs_on=["tensorflow"])
     assert all(its.name.startswith("ring") for its in answer.candidates)
-    assert any("TensorFlow does not run it as it comes; no widely used software does" in its.text for its in answer.refused)
+    assert any("TensorFlow does not run it" in its.text for its in answer.refused)
 
 
 def test_batches_are_searched_and_the_price_in_learning_is_named() -> None:
@@ -170,8 +170,7 @@ def test_batches_are_searched_and_the_price_in_learning_is_named() -> None:
     answer = planned(given, batches="8..64")
     assert {its.result.scenario.workload.batch_per_replica for its in answer.candidates} == {8, 16, 32, 64}
     assert answer.chosen.result.scenario.workload.batch_per_replica == 64
-    assert "may need more of them to learn as much" in answer.why
-    assert "better as long as it needs less than" in answer.why
+    assert "as long as it needs less than" in answer.why
 
 
 def test_a_larger_batch_that_is_hardly_better_is_not_taken() -> None:
@@ -183,7 +182,7 @@ def test_a_larger_batch_that_is_hardly_better_is_not_taken() -> None:
     )
     answer = planned(given, goal_of(target_throughput=10.0, prefer="fastest"), batches=[16, 32, 64])
     assert answer.chosen.result.scenario.workload.batch_per_replica == 16
-    assert "but for larger batches that are hardly better" in answer.why
+    assert "hardly better" in answer.why
 
 
 def test_a_range_of_batches_doubles_and_keeps_its_end() -> None:
@@ -227,13 +226,13 @@ def test_the_smaller_of_two_batches_is_that_of_all_replicas() -> None:
     ("options", "rule"),
     [
         ({"batches": "0..4"}, "whole numbers from 1 on"),
-        ({"batches": "many"}, "must be a range such as"),
-        ({"batches": "8,16", "scaling": "both"}, "give `scaling` as one of them"),
+        ({"batches": "many"}, "'many'"),
+        ({"batches": "8,16", "scaling": "both"}, "`scaling`"),
         ({"runs_on": ["tensorflo"]}, "did you mean tensorflow"),
         ({"batches": "8,16", "settings": [("workload.batch_per_replica", 4)]}, "name the same numbers"),
         ({"batches": "8,16", "settings": [("workload", {"batch_per_replica": 4})]}, "name the same numbers"),
-        ({"settings": [("strategy", {"workers": 3})]}, "`settings` strategy.workers: is what a plan chooses"),
-        ({"over": [("strategy", [{"workers": 3}])]}, "`over` strategy.workers: is what a plan chooses"),
+        ({"settings": [("strategy", {"workers": 3})]}, r"`settings` strategy\.workers: "),
+        ({"over": [("strategy", [{"workers": 3}])]}, r"`over` strategy\.workers: "),
     ],
 )
 def test_batches_that_cannot_be_are_refused(options: dict[str, Any], rule: str) -> None:
