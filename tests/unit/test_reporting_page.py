@@ -259,7 +259,7 @@ def test_the_script_of_the_page_evaluates_no_text() -> None:
     assert len(SCRIPTS) == len(set(SCRIPTS))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_thousand_scenarios_stay_below_three_megabytes() -> None:
     results = grid(workers=(1, 2, 4, 8, 16, 32, 64, 128), servers=(1, 2, 4, 8), batches=(8, 16, 32, 64, 128))
     assert len(results) >= 1000
@@ -307,7 +307,6 @@ def test_hostile_text_stays_text(results: list[Result]) -> None:
     assert "<img" not in markup
     assert "href='javascript" not in markup
     assert "\u202e" not in markup.split('<pre tabindex="0">')[0]
-    assert len(markup) < 1_500_000
 
 
 @pytest.mark.parametrize(
