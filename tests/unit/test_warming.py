@@ -86,13 +86,12 @@ def refused(told: dict[str, object], why: str) -> None:
     assert told["choose"] == told["check"] == sentence
 
 
-@pytest.mark.parametrize("how", ["types", "LLVM", "crash", pytest.param("symbol", marks=pytest.mark.long)])
+@pytest.mark.parametrize("how", ["types", "crash", *(pytest.param(how, marks=pytest.mark.long) for how in ("LLVM", "symbol"))])
 def test_a_numba_that_breaks_when_it_compiles(tmp_path: Path, how: str) -> None:
     refused(asked(breaking(tmp_path, BREAKS[how])), SAYS[how])
     assert not list(tmp_path.rglob("whole"))
 
 
-@pytest.mark.long
 def test_a_disk_that_is_full(tmp_path: Path) -> None:
     """Files of 20 kB at most: the folder can be written, machine code cannot."""
     most = 20_000
