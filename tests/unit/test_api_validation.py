@@ -19,6 +19,11 @@ POINTS = "workers,servers,throughput,staleness\n1,1,1000,0\n1,1,1020,0\n2,1,1900
 TABLE = scenario_table(strategy={"kind": "parameter-server", "mode": "async", "workers": 2})
 
 
+@pytest.fixture(autouse=True)
+def _in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
+
+
 @pytest.fixture
 def points(tmp_path: Path) -> Path:
     file = tmp_path / "points.csv"
@@ -135,6 +140,7 @@ def test_what_is_wrong_of_the_others_names_the_argument(points: Path, tmp_path: 
         validate_published("NCCL")
 
 
+@pytest.mark.slow
 def test_a_table_is_validated_alone_and_a_row_of_it_is_a_scenario_that_predicts_the_same(tmp_path: Path) -> None:
     found = validate_published(only=["tensorpack"])
     assert {row.settings["table"] for row in found.rows} == {"tensorpack"}

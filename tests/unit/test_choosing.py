@@ -220,14 +220,12 @@ def asked_alone(**environment: str) -> str:
     return done.stdout.strip()
 
 
-def test_it_can_run_where_its_cache_can_be_written(tmp_path):
-    assert asked_alone(XDG_CACHE_HOME=str(tmp_path)) == "None"
-
-
+@pytest.mark.slow
 def test_a_cache_that_cannot_be_written_is_named():
     assert "/proc/nothing/paceline/compiled" in asked_alone(XDG_CACHE_HOME="/proc/nothing")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "words"),
     [
