@@ -53,8 +53,8 @@ def test_an_hourly_price_carries_its_unit(text: str, hourly: float) -> None:
         (["a=1,20/h"], "nothing between thousands"),
         (["a=BUY:4000USD,year:4"], "did you mean years:"),
         (["a=BUY:4000USD,years:4,use:1.5"], "use '1.5'"),
-        (["a=BUY:4000USD,years:4,power:5"], "power '5'"),
-        (["a=BUY:4000USD,years:4,power:5 GB"], "power '5 GB'"),
+        (["a=BUY:4000USD,years:4,power:5"], "power: '5'"),
+        (["a=BUY:4000USD,years:4,power:5 GB"], "power: '5 GB'"),
         (["a=BUY:4000USD,years:4,electricity:0.3USD/kWh"], "nothing draws it"),
         (["a=BUY:4000USD,years:4,years:5"], "years is given twice"),
         (["a=1/h", "a=2/h"], "a is given twice"),
@@ -140,7 +140,7 @@ def test_the_library_is_told_of_its_own_argument() -> None:
         paceline.load("ring", {**SHORT, "cluster.use": "p3.2xlarge"}, prices="0.20/h")
     assert ours in str(refused.value)
     with pytest.raises(InputError) as refused:
-        paceline.plan("ring", samples=1e6, budget="5 USD", workers=[1], settings=SHORT, confidence=0.5)
+        paceline.plan("ring", samples=1e6, budget="5 USD", workers=[1], settings=SHORT, confidence=0.5, jobs=1)
     assert "`prices={'ethernet-25g': '0.40/h'}`, or 'BUY:" in str(refused.value)
     clusters = ["ethernet-1g", "ethernet-25g"]
     found = paceline.plan(
@@ -150,6 +150,7 @@ def test_the_library_is_told_of_its_own_argument() -> None:
         workers=[1, 2],
         settings=SHORT,
         confidence=0.5,
+        jobs=1,
         clusters=clusters,
         prices={"ethernet-1g": 1.0},
     )

@@ -79,6 +79,7 @@ def summary_of(page: str) -> dict[str, str]:
     return {"answer": plain(answer)} | {heading: plain(text) for heading, text in said}
 
 
+@pytest.mark.slow
 def test_the_first_screens(snapshot: SnapshotAssertion) -> None:
     """Of one variant, of many, of what was never calibrated, and of weak and strong scaling together."""
     strong = sweep((RING,), (1, 2), workload={"batch_per_replica": None, "global_batch": 64})
@@ -294,6 +295,7 @@ def extras(text: str, results: list[Result]) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "results",
     [hostile_sweep(), *([result] for result in hostile_sweep())],
@@ -309,6 +311,7 @@ def test_hostile_text_stays_text(results: list[Result]) -> None:
     assert "\u202e" not in markup.split('<pre tabindex="0">')[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text", [*HOSTILE, "=HYPERLINK(1)", "a\nb\tc"], ids=["tag", "attribute", "right-to-left", "template", "long", "formula", "lines"]
 )
@@ -363,6 +366,7 @@ def test_sections_stand_in_order() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_plan_answers_in_its_own_sentences() -> None:
     results = sweep(cluster={"price": PRICE})
     plan = planned(results, "Ring on 8")

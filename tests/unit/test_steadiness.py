@@ -60,6 +60,7 @@ def test_each_process_and_each_epoch_has_a_first_step() -> None:
     assert (rows(found, "first"), rows(found, "epoch")) == ([0, 100], [50])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("persistence", [0.0, 0.6])
 def test_a_steady_run_is_one_level(persistence: float) -> None:
     several = sum(len(steadiness_of(run_of(steady_times(600, seed, 25.0, persistence))).levels) > 1 for seed in range(100))

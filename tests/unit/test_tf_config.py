@@ -135,6 +135,7 @@ def paceline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
 CONFIG = json.dumps({"cluster": {"worker": hosts("w", 3), "ps": hosts("p", 1)}})
 
 
+@pytest.mark.slow
 def test_the_command_writes_a_scenario_that_can_be_simulated_and_never_overwrites_it(paceline: Any, tmp_path: Path) -> None:
     code, _, err = paceline("calibrate", "--name", "cnn-cpu", "--from-tf-config", CONFIG, "--batch", "32", "--cluster", "ethernet-10g")
     assert (code, "paceline simulate cnn-cpu-scenario.toml" in err) == (0, True)

@@ -77,6 +77,7 @@ class Steps:
             self.times.append(record.end_s - record.start_s)
 
 
+@pytest.mark.slow
 @pytest.mark.statistics
 def test_a_run_as_predicted_is_almost_never_called_outside(result: Result, predicted: Predicted) -> None:
     """Runs that the simulator draws itself, with other seeds, looked at after every 50 steps as they grow."""
