@@ -31,10 +31,10 @@ JITTER = {"jitter": {"kind": "lognormal", "sigma": 0.1}, "run_to_run_cv": 0.03}
 
 
 def table(strategy: dict[str, Any], *, price: float | None = 2.0, **parts: Any) -> dict[str, Any]:
-    """A small scenario with 19 replications and a price."""
+    """A small scenario with 19 short replications and a price."""
     priced = {} if price is None else {"price": {"usd_per_node_hour": price}}
     cluster = {**priced, **parts.pop("cluster", {})}
-    run = {"replications": 19, **parts.pop("run", {})}
+    run = {"replications": 19, "steps": 6, **parts.pop("run", {})}
     return scenario_table(strategy=strategy, cluster=cluster, run=run, **parts)
 
 
@@ -45,7 +45,7 @@ def planned(space: Space, goal: Goal, **options: Any) -> Plan:
 # -- closed forms ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3, 13, 37, 64])
+@pytest.mark.parametrize("workers", [1, 3, 13, 64])
 def test_without_a_network_as_many_workers_are_needed_as_their_rates_add_up_to(workers: int) -> None:
     each = 10 / COMPUTE_S
     target = (workers - 0.4) * each
@@ -89,7 +89,7 @@ def test_cost_and_time_of_a_training_are_those_of_the_closed_form() -> None:
     assert chosen.cost_usd.mean == pytest.approx(7.2e6 / (5 * each) / 3600 * 2.0 * 5, rel=1e-4)
 
 
-@pytest.mark.parametrize("target", [1700.0, 4000.0, 9000.0, 11000.0])
+@pytest.mark.parametrize("target", [1700.0, 4000.0, 11000.0])
 def test_a_ring_takes_as_many_workers_as_its_closed_form_says(target: float) -> None:
     link = {"bandwidth": "1 GB/s", "latency": "100 us"}
     answer = planned(space_of(table(RING, cluster={"inter_node": link}), workers="1..24"), goal_of(target_throughput=target))
@@ -164,7 +164,7 @@ GOALS = [
 
 @pytest.fixture(scope="module")
 def noisy() -> tuple[dict[str, Any], list[tuple[str, Result]]]:
-    scenario = table(ASYNC, workload=NOISY, run={"steps": 20})
+    scenario = table(ASYNC, workload=NOISY)
     space = space_of(scenario, strategies=["ring", "async-ps", "sync-ps"], servers=[1], workers=range(1, 9), scaling="weak")
     return scenario, simulated_all(space)
 
@@ -428,7 +428,7 @@ def test_a_batch_that_does_not_fit_is_refused_where_memory_is_known() -> None:
 
 
 def test_servers_are_enough_where_more_gain_little() -> None:
-    scenario = table(ASYNC, workload=MANY, cluster={"inter_node": NO_NETWORK}, run={"replications": 2})
+    scenario = table(ASYNC, workload=MANY, cluster={"inter_node": NO_NETWORK}, run={"replications": 2, "steps": 20})
     answer = planned(space_of(scenario, workers=[4], servers=[1, 2]), goal_of(target_throughput=1.0, confidence=0.6))
     counts = {count.servers: count.throughput_samples_per_s.mean for count in answer.servers}
     # 8 variables of 2 ms each: 16 ms of one server's time a step, whoever asks
@@ -444,9 +444,8 @@ def test_servers_are_enough_where_more_gain_little() -> None:
 def test_adding_workers_stops_paying_where_a_doubling_brings_less_than_half_again_as_much() -> None:
     load = {"server": {"base": "1 ms", "per_byte_s": 0.0}}
     # one server of 1 ms a step: from about 8 workers of 8 ms a step on it is the limit
-    answer = planned(
-        space_of(table(ASYNC, workload=load, cluster={"inter_node": NO_NETWORK}), workers=[4, 32]), goal_of(target_throughput=1000.0)
-    )
+    scenario = table(ASYNC, workload=load, cluster={"inter_node": NO_NETWORK}, run={"replications": 2, "steps": 20})
+    answer = planned(space_of(scenario, workers=[4, 32]), goal_of(target_throughput=1000.0, confidence=0.6))
     rates = {count.workers: count.throughput_samples_per_s.mean for count in answer.workers}
     until = answer.workers_pay_until
     assert until is not None

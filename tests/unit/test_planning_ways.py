@@ -56,8 +56,13 @@ TIGHT = table(
 )  # fmt: skip
 
 
-def test_over_a_slow_network_a_pipeline_is_best() -> None:
-    answer = planned(PIPELINE)
+@pytest.fixture(scope="module")
+def piped() -> Plan:
+    return planned(PIPELINE)
+
+
+def test_over_a_slow_network_a_pipeline_is_best(piped: Plan) -> None:
+    answer = piped
     assert answer.ways[0].way == "pipeline"
     assert answer.ways[0].best == answer.chosen
     found = {its.way: its for its in answer.ways}
@@ -67,8 +72,8 @@ def test_over_a_slow_network_a_pipeline_is_best() -> None:
     assert "Data parallelism: " in answer.best_way
 
 
-def test_replicas_around_the_answer_are_copies_of_the_model() -> None:
-    answer = planned(PIPELINE)
+def test_replicas_around_the_answer_are_copies_of_the_model(piped: Plan) -> None:
+    answer = piped
     around = {its.workers: its.replicas for its in answer.workers}
     assert around[4] == answer.chosen.result.replicas == 1  # four devices hold one copy in four stages
     assert around == {workers: workers // 4 for workers in around}
