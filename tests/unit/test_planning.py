@@ -45,6 +45,7 @@ def planned(space: Space, goal: Goal, **options: Any) -> Plan:
 # -- closed forms ---------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 3, 13, 64])
 def test_without_a_network_as_many_workers_are_needed_as_their_rates_add_up_to(workers: int) -> None:
     each = 10 / COMPUTE_S
@@ -56,6 +57,7 @@ def test_without_a_network_as_many_workers_are_needed_as_their_rates_add_up_to(w
     assert answer.chosen.confidence == 0.95
 
 
+@pytest.mark.slow
 def test_a_cluster_that_is_taken_whole_says_how_many_of_its_nodes_are_enough() -> None:
     each = 10 / COMPUTE_S
     fixed = space_of(table(RING, cluster={"inter_node": NO_NETWORK, "nodes": 8}), workers="1..8")
@@ -89,6 +91,7 @@ def test_cost_and_time_of_a_training_are_those_of_the_closed_form() -> None:
     assert chosen.cost_usd.mean == pytest.approx(7.2e6 / (5 * each) / 3600 * 2.0 * 5, rel=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", [1700.0, 4000.0, 11000.0])
 def test_a_ring_takes_as_many_workers_as_its_closed_form_says(target: float) -> None:
     link = {"bandwidth": "1 GB/s", "latency": "100 us"}
@@ -191,6 +194,7 @@ def test_a_search_finds_what_a_list_finds(goal: Goal, noisy: tuple[dict[str, Any
     assert planned(space, goal).chosen.name == best_of(everything, goal)
 
 
+@pytest.mark.slow
 def test_nothing_that_is_discarded_would_have_been_better() -> None:
     scenario = table(ASYNC, workload={"server": {"base": "300 us", "per_byte_s": 1e-10}}, run={"replications": 3})
     space = space_of(scenario, strategies=["ring", "async-ps"], workers=range(1, 9))
@@ -223,6 +227,7 @@ def test_an_infeasible_goal_gets_the_nearest_and_what_it_lacks() -> None:
     assert any("most workers that the range allows" in note for note in answer.notes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("replications", "asked", "target", "said"),
     [
@@ -238,10 +243,11 @@ def test_the_most_confidence_that_so_many_runs_can_show_is_called_that(replicati
     assert said in answer.sentences[1]
 
 
+@pytest.mark.slow
 def test_what_needs_more_nodes_than_there_are_says_so_wherever_it_is_named() -> None:
     variables = [{"name": f"v{index}", "size": "1 kB", "creation_index": index, "ready": (index + 1) / 4} for index in range(4)]
     load = {"variables": variables, "server": {"base": "5 ms", "per_byte_s": 0.0}}
-    space = space_of(table(ASYNC, workload=load, cluster={"nodes": 4, "inter_node": NO_NETWORK}), workers="1..16")
+    space = space_of(table(ASYNC, workload=load, cluster={"nodes": 4, "inter_node": NO_NETWORK}, run={"steps": 20}), workers="1..16")
     # one server makes a step every 20 ms, two every 10 ms, and three workers ask for one every 6.5 / 3 ms
     answer = planned(space, goal_of(target_throughput=10 / 11e-3))
     assert (answer.feasible, answer.chosen.result.scenario.workers, answer.chosen.nodes) == (False, 3, 4)
@@ -268,6 +274,7 @@ def test_workers_pay_up_to_more_nodes_than_there_are_and_that_is_said() -> None:
     assert "up to 4 (1 node more than cluster.nodes gives)" in workers_note(answer)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("cluster", "batch", "workers", "note"),
     [
@@ -298,6 +305,7 @@ def test_a_server_that_limits_has_the_nearest_below_the_most_workers() -> None:
     assert answer.chosen.result.replicas == max((1, 2, 4, 8, 16, 32, 64), key=rate)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("budget", "deadline"), [(0.1, 60.0), (0.2, 150.0)])
 def test_the_nearest_of_several_strategies_is_the_nearest_of_all(
     budget: float, deadline: float, noisy: tuple[dict[str, Any], list[tuple[str, Result]]]
@@ -379,6 +387,7 @@ def test_servers_for_a_strategy_without_any_are_refused() -> None:
     assert len(space_of(table(RING), strategies=["ring", "async-ps"], servers=[1], workers=[1]).lines) == 2
 
 
+@pytest.mark.slow
 def test_of_as_many_devices_without_a_price_fewer_nodes_come_first() -> None:
     space = space_of(table(ASYNC, price=None, workload=MANY, run={"replications": 2}), servers=[1, 2], workers=[4])
     answer = planned(space, goal_of(target_throughput=1.0, confidence=0.6))
@@ -455,6 +464,7 @@ def test_adding_workers_stops_paying_where_a_doubling_brings_less_than_half_agai
     assert until == 8  # a step of 7 ms, one of which the server's: 7 workers keep it busy
 
 
+@pytest.mark.slow
 def test_the_front_holds_what_no_other_beats_on_both_sides(noisy: tuple[dict[str, Any], list[tuple[str, Result]]]) -> None:
     scenario, _ = noisy
     answer = planned(
@@ -466,10 +476,12 @@ def test_the_front_holds_what_no_other_beats_on_both_sides(noisy: tuple[dict[str
     assert front == sorted(one for one in pairs if not any(other[0] <= one[0] and other[1] <= one[1] and other != one for other in pairs))
 
 
+@pytest.mark.slow
 def test_an_asynchronous_answer_says_how_stale_it_is_and_what_the_best_without_is() -> None:
     load = {**JITTER, "server": {"base": "50 us", "per_byte_s": 0.0}}
-    space = space_of(table(ASYNC, workload=load), strategies=["async-ps", "sync-ps"], workers=[8])
-    answer = planned(space, goal_of(target_throughput=1000.0, prefer="fastest"))
+    few = table(ASYNC, workload=load, run={"replications": 2})
+    space = space_of(few, strategies=["async-ps", "sync-ps"], workers=[8])
+    answer = planned(space, goal_of(target_throughput=1000.0, prefer="fastest", confidence=0.6))
     stale = answer.chosen.result.staleness
     assert answer.chosen.name.startswith("async PS")
     assert stale.max > 0
@@ -477,17 +489,17 @@ def test_an_asynchronous_answer_says_how_stale_it_is_and_what_the_best_without_i
     assert f"{written(stale.mean, 'updates')} updates old" in answer.sentences[0]
     assert "stale" in answer.why
     ssp = planned(
-        space_of(table(ASYNC, workload=load), strategies=["async-ps", "ssp", "sync-ps"], workers=[8]),
-        goal_of(target_throughput=1000.0, prefer="fastest"),
+        space_of(few, strategies=["async-ps", "ssp", "sync-ps"], workers=[8]),
+        goal_of(target_throughput=1000.0, prefer="fastest", confidence=0.6),
     )
     assert ssp.runners_up[0].result.staleness.max > 0
     assert re.search(r" sync PS, 1 server on lab, 8 workers, weak scaling: \d+\.\d% lower throughput\.$", ssp.why)
     grid = plan_tables(answer)[-1]
     place = [column.title for column in grid.columns].index("Staleness (updates)")
     assert [row[place] for row in grid.rows] == [f"{written(stale.mean, 'updates')}, p95 {stale.p95:,}", None]
-    alone = planned(space_of(table(ASYNC, workload=load), workers=[8]), goal_of(target_throughput=5000.0))
+    alone = planned(space_of(few, workers=[8]), goal_of(target_throughput=5000.0, confidence=0.6))
     assert "nothing else" in alone.why
-    synchronous = planned(space_of(table(ASYNC, workload=load), strategies=["sync-ps"], workers=[8]), goal_of(target_throughput=5000.0))
+    synchronous = planned(space_of(few, strategies=["sync-ps"], workers=[8]), goal_of(target_throughput=5000.0, confidence=0.6))
     assert not any(word in " ".join((*synchronous.sentences, synchronous.why)) for word in ("stale", "updates old"))
 
 

@@ -24,7 +24,7 @@ from simulator.spec.figures import Estimate
 VARIABLES = [{"name": f"v{place}", "size_bytes": 1e6, "creation_index": place, "ready": (place + 1) / 12} for place in range(12)]
 """12 MB of gradients, ready one after the other: in one bucket nothing is reduced before the backward pass has ended."""
 RING = {"kind": "multi-worker-mirrored", "workers": 4, "bucket_size": "25 MB"}
-GOAL = goal_of(target_throughput=100.0, prefer="fastest")
+GOAL = goal_of(target_throughput=100.0, prefer="fastest", confidence=0.7)
 
 
 def table(**strategy: Any) -> dict[str, Any]:
@@ -36,7 +36,7 @@ def table(**strategy: Any) -> dict[str, Any]:
         },
         cluster={"inter_node": {"bandwidth": "400 MB/s", "latency": "50 us"}},
         strategy={**RING, **strategy},
-        run={"replications": 19, "steps": 20},
+        run={"replications": 3, "steps": 20},
     )
 
 
@@ -95,9 +95,9 @@ def test_an_untried_kind_does_not_win_by_a_missing_error() -> None:
     """Gossip has no error of its own, and takes that of the nearest kind: its confidence is no better founded than a ring's."""
     given = table()
     del given["discrepancy"]  # which leaves that of each regime
-    answer = planned(given, goal_of(target_throughput=100.0), strategies=["gossip", "ring"], workers=[1])
+    answer = planned(given, goal_of(target_throughput=100.0, confidence=0.7), strategies=["gossip", "ring"], workers=[1])
     assert answer.chosen.name.startswith("ring")
-    both = planned(given, goal_of(target_throughput=100.0, prefer="fastest"), strategies=["gossip", "ring"])
+    both = planned(given, goal_of(target_throughput=100.0, prefer="fastest", confidence=0.7), strategies=["gossip", "ring"])
     found = {its.strategy: its.best.result for its in both.strategies if its.best is not None}
     assert found["gossip"].discrepancy.borrowed
     assert not found["ring"].discrepancy.borrowed
@@ -115,7 +115,7 @@ def test_an_untried_kind_is_not_the_answer_for_a_better_mean() -> None:
     given["workload"] |= {
         "variables": [{"name": f"v{at}", "size_bytes": 1e5, "creation_index": at, "ready": (at + 1) / 8} for at in range(8)]
     }
-    answer = planned(given, goal_of(target_throughput=50.0, prefer="fastest"), strategies=["ring", "gossip"], workers=[4])
+    answer = planned(given, goal_of(target_throughput=50.0, prefer="fastest", confidence=0.7), strategies=["ring", "gossip"], workers=[4])
     found = {its.strategy: its.best.result.throughput_samples_per_s for its in answer.strategies if its.best is not None}
     assert found["gossip"].mean > found["ring"].mean
     assert found["gossip"].high / found["gossip"].low > found["ring"].high / found["ring"].low
@@ -141,12 +141,12 @@ def test_an_untried_kind_is_first_where_its_worst_beats_the_best_of_others(low: 
         return SimpleNamespace(result=result, value=400.0 / mean)
 
     points = [point("gossip", 400.0, low, 420.0), point(RING["kind"], 300.0, 250.0, 380.0)]
-    judge = cast(Judge, SimpleNamespace(value=lambda its: its.value, goal=goal_of(target_throughput=1.0, prefer="fastest")))
+    judge = cast(Judge, SimpleNamespace(value=lambda its: its.value, goal=goal_of(target_throughput=1.0, prefer="fastest", confidence=0.7)))
     assert _held_first(judge, points)[0] is points[first == "ring"]
 
 
 def test_each_strategy_that_was_asked_for_has_its_line() -> None:
-    goal = goal_of(target_throughput=340.0)
+    goal = goal_of(target_throughput=340.0, confidence=0.7)
     answer = planned(table(), goal, strategies=["ring", "async-ps", "mirrored"], workers=[1, 2, 4])
     assert [its.strategy for its in answer.strategies] == ["ring", "async-ps", "mirrored"]
     found = {its.strategy: its for its in answer.strategies}
@@ -178,9 +178,9 @@ def test_a_larger_batch_that_is_hardly_better_is_not_taken() -> None:
     given = scenario_table(
         workload={"forward": {"base": "0.1 ms", "per_sample": "10 ms"}, "backward": {"base": "0 s", "per_sample": "0 s"}},
         strategy={"kind": "single"},
-        run={"replications": 19, "steps": 20},
+        run={"replications": 3, "steps": 20},
     )
-    answer = planned(given, goal_of(target_throughput=10.0, prefer="fastest"), batches=[16, 32, 64])
+    answer = planned(given, goal_of(target_throughput=10.0, prefer="fastest", confidence=0.7), batches=[16, 32, 64])
     assert answer.chosen.result.scenario.workload.batch_per_replica == 16
     assert "hardly better" in answer.why
 
@@ -243,11 +243,11 @@ def test_batches_that_cannot_be_are_refused(options: dict[str, Any], rule: str) 
 def test_a_budget_for_machines_that_are_bought_is_what_they_cost_to_buy() -> None:
     given = table()
     given["cluster"] = {**given["cluster"], "price": {"usd_per_node_hour": 0.1, "purchase_usd": 4000.0}}
-    goal = goal_of(samples=1e6, budget="9000 USD")
+    goal = goal_of(samples=1e6, budget="9000 USD", confidence=0.7)
     answer = planned(given, goal, workers="1..4")
     assert answer.feasible
     assert answer.chosen.nodes == 2, "two machines cost 8,000 USD to buy, three would cost 12,000"
-    none = planned(given, goal_of(samples=1e6, budget="3000 USD"), workers="1..4")
+    none = planned(given, goal_of(samples=1e6, budget="3000 USD", confidence=0.7), workers="1..4")
     assert not none.feasible
     assert "Its machines cost $4,000" in none.sentences[0]
     assert "the budget is $3,000" in none.sentences[0]
