@@ -79,7 +79,6 @@ def summary_of(page: str) -> dict[str, str]:
     return {"answer": plain(answer)} | {heading: plain(text) for heading, text in said}
 
 
-@pytest.mark.slow
 def test_the_first_screens(snapshot: SnapshotAssertion) -> None:
     """Of one variant, of many, of what was never calibrated, and of weak and strong scaling together."""
     strong = sweep((RING,), (1, 2), workload={"batch_per_replica": None, "global_batch": 64})
