@@ -52,6 +52,7 @@ def planned(given: dict[str, Any], goal: Goal = GOAL, **options: Any) -> Plan:
     return plan(space_of(given, **{"workers": [4], **options}), goal, jobs=1)
 
 
+@pytest.mark.slow
 def test_one_bucket_hides_nothing_and_the_plan_says_which_size_does() -> None:
     """As a hand calculation has it: 45 ms and 2 x 3/4 x 12 MB / 400 MB/s = 45 ms besides; in pieces most of that is hidden."""
     whole = simulate(scenario())
@@ -67,12 +68,14 @@ def test_one_bucket_hides_nothing_and_the_plan_says_which_size_does() -> None:
     assert any(", buckets of " not in its.name for its in answer.candidates), "the scenario's own size is compared with it"
 
 
+@pytest.mark.slow
 def test_a_bucket_that_is_set_is_kept() -> None:
     answer = planned(table(), settings=[("strategy.bucket_size", "25 MB")])
     assert answer.for_tuning == 0
     assert {its.result.scenario.strategy.bucket_size_bytes for its in answer.candidates} == {25e6}
 
 
+@pytest.mark.slow
 def test_a_what_if_tries_other_buckets() -> None:
     answer = planned(table(), settings=[("strategy.bucket_size", "25 MB")])
     other = next(its for its in answer.improvements if its.name == "other buckets")
@@ -91,6 +94,7 @@ def test_what_has_no_buckets_is_not_tuned() -> None:
         assert with_buckets(its) == []
 
 
+@pytest.mark.slow
 def test_an_untried_kind_does_not_win_by_a_missing_error() -> None:
     """Gossip has no error of its own, and takes that of the nearest kind: its confidence is no better founded than a ring's."""
     given = table()
@@ -107,6 +111,7 @@ def test_an_untried_kind_does_not_win_by_a_missing_error() -> None:
     assert "nothing of this kind" in found["gossip"].discrepancy.coverage_in_words
 
 
+@pytest.mark.slow
 def test_an_untried_kind_is_not_the_answer_for_a_better_mean() -> None:
     """What gossip hides, a ring waits for: its mean is better, its interval is wider, and the ring comes first."""
     given = table()
@@ -145,6 +150,7 @@ def test_an_untried_kind_is_first_where_its_worst_beats_the_best_of_others(low: 
     assert _held_first(judge, points)[0] is points[first == "ring"]
 
 
+@pytest.mark.slow
 def test_each_strategy_that_was_asked_for_has_its_line() -> None:
     goal = goal_of(target_throughput=340.0, confidence=0.7)
     answer = planned(table(), goal, strategies=["ring", "async-ps", "mirrored"], workers=[1, 2, 4])
@@ -157,12 +163,14 @@ def test_each_strategy_that_was_asked_for_has_its_line() -> None:
     assert "not possible" in found["mirrored"].text or found["mirrored"].best is not None
 
 
+@pytest.mark.slow
 def test_only_what_the_software_runs_is_taken() -> None:
     answer = planned(table(), strategies=["gossip", "ring"], runs_on=["tensorflow"])
     assert all(its.name.startswith("ring") for its in answer.candidates)
     assert any("TensorFlow does not run it" in its.text for its in answer.refused)
 
 
+@pytest.mark.slow
 def test_batches_are_searched_and_the_price_in_learning_is_named() -> None:
     each_s = {"forward": {"base": "20 ms", "per_sample": "0.1 ms"}}
     given = table()
@@ -240,6 +248,7 @@ def test_batches_that_cannot_be_are_refused(options: dict[str, Any], rule: str) 
         planned(table(), **options)
 
 
+@pytest.mark.slow
 def test_a_budget_for_machines_that_are_bought_is_what_they_cost_to_buy() -> None:
     given = table()
     given["cluster"] = {**given["cluster"], "price": {"usd_per_node_hour": 0.1, "purchase_usd": 4000.0}}
