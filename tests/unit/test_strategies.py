@@ -1,8 +1,10 @@
-"""What every strategy answers, whoever asks."""
+"""What every strategy answers, whoever asks, and that nobody asks which one it is."""
 
 from __future__ import annotations
 
+import ast
 import math
+from pathlib import Path
 from typing import Literal
 
 import pytest
@@ -19,6 +21,8 @@ from simulator.spec.cluster import Cluster
 from simulator.strategies.catalogue import KEYS_OF_NAMES, KINDS, SHORT_NAMES, kind_of
 from simulator.strategies.setup import Layout
 from simulator.strategies.strategy import Strategy
+
+ROOT = Path(__file__).parents[2]
 
 
 def built(mode: str) -> Scenario:
@@ -94,7 +98,7 @@ def test_names_tell_strategies_apart() -> None:
     assert len({its.in_words for its in named}) == len(named)
 
 
-# -- what is none --------------------------------------------------------------------------
+# -- nobody else knows ---------------------------------------------------------------------
 
 
 def test_a_strategy_without_layout_or_program_is_none() -> None:
@@ -121,3 +125,54 @@ def test_evidence_is_of_strategies_that_there_are() -> None:
     assert Checked.model_validate({**given_, "kind": "multi-worker-mirrored"}).kind == "multi-worker-mirrored"
     with pytest.raises(ValidationError, match="must be one of single, mirrored"):
         Checked.model_validate({**given_, "kind": "multi-worker"})
+
+
+_OWN_FILES = {kind.__module__ for kind in KINDS.values()} | {"simulator.strategies.all_reduce"}
+_ASKING = ("isinstance", "getattr", "hasattr", "type")
+
+
+def _which_one(tree: ast.AST) -> list[str]:
+    """Places that name a strategy's file, ask for the type or an attribute of a strategy, or compare its kind with a text."""
+    found = []
+    for node in ast.walk(tree):
+        text = ""
+        if isinstance(node, ast.ImportFrom):
+            modules = {node.module or "", *(f"{node.module}.{name.name}" for name in node.names)}
+            text = ast.unparse(node) if modules & _OWN_FILES else ""
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _ASKING and node.args:
+            of = ast.unparse(node.args[0])
+            mapping = node.func.id == "isinstance" and ast.unparse(node.args[1]) == "Mapping"
+            text = ast.unparse(node) if (of == "strategy" or of.endswith(".strategy")) and not mapping else ""
+        elif isinstance(node, ast.Compare):
+            sides = [node.left, *node.comparators]
+            texts = any(isinstance(side, ast.Constant) and side.value in KINDS for side in sides)
+            text = ast.unparse(node) if texts and any(ast.unparse(side).endswith("kind") for side in sides) else ""
+        if text:
+            found.append(text)
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("storey", ["simulator", "calibrate", "paceline"])
+def test_nobody_asks_which_strategy_it_is(storey: str) -> None:
+    own = ROOT / "simulator" / "strategies"
+    found = {
+        str(path.relative_to(ROOT)): places
+        for path in sorted((ROOT / storey).rglob("*.py"))
+        if own not in path.parents and (places := _which_one(ast.parse(path.read_text())))
+    }
+    assert not found
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from simulator.strategies.single import Single",
+        "from simulator.strategies import parameter_server",
+        "isinstance(scenario.strategy, Anything)",
+        'getattr(strategy, "mode", "")',
+        'scenario.strategy.kind == "mirrored"',
+    ],
+)
+def test_asking_which_strategy_it_is_would_be_found(line: str) -> None:
+    assert _which_one(ast.parse(line))
