@@ -7,7 +7,6 @@ import os
 import random
 import re
 import subprocess
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -158,30 +157,32 @@ def test_a_file_without_a_line_keeps_nothing(tmp_path: Path) -> None:
     assert str(lost.value) == _KILLED + _AGAIN
 
 
+def refuses_others(path: Path) -> None:
+    """A lock is of whoever has opened the file, so that this process may play the other one."""
+    with pytest.raises(InputError, match=re.escape(f"`out` {str(path)!r}: another process")):
+        Journal(path)
+
+
 def test_a_file_that_is_open_is_refused_to_others(scenario: Build, tmp_path: Path) -> None:
     path = tmp_path / "j.ndjson"
     line = line_of(simulate(many(scenario)[0]))
-    other = f"from pathlib import Path\nfrom paceline.sweeping import Journal\nJournal(Path({str(path)!r}))"
     with Journal(path) as file:
         file.write([(0, line)])
-        refused = subprocess.run([sys.executable, "-c", other], capture_output=True, text=True, check=False)
-        assert refused.returncode == 1
-        assert f"InputError: `out` {str(path)!r}: another process" in refused.stderr
+        refuses_others(path)
         file.write([(0, line)])
-        assert subprocess.run([sys.executable, "-c", other], check=False, capture_output=True).returncode == 1
-    assert subprocess.run([sys.executable, "-c", other], check=False).returncode == 0
-    assert len(path.read_bytes().splitlines()) == 2
+        refuses_others(path)
+    with Journal(path):
+        assert len(path.read_bytes().splitlines()) == 2
 
 
 def test_a_finished_file_that_is_open_is_refused_to_others(scenario: Build, tmp_path: Path) -> None:
     path, scenarios = tmp_path / "j.ndjson", many(scenario)[:1]
-    other = f"from pathlib import Path\nfrom paceline.sweeping import Journal\nJournal(Path({str(path)!r}))"
     with Journal(path) as file:
         file.write([(0, line_of(simulate(scenarios[0])))])
         file.finish([one.hash for one in scenarios])
-        refused = subprocess.run([sys.executable, "-c", other], capture_output=True, text=True, check=False)
-        assert f"InputError: `out` {str(path)!r}: another process" in refused.stderr
-    assert subprocess.run([sys.executable, "-c", other], check=False).returncode == 0
+        refuses_others(path)
+    with Journal(path):
+        pass
 
 
 def test_a_new_file_without_a_line_leaves_no_file(tmp_path: Path) -> None:
