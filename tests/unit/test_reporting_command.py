@@ -29,6 +29,12 @@ app.command()(with_options(report))
 run = CliRunner()
 
 
+@pytest.fixture(autouse=True)
+def _in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What-ifs take no processes of their own."""
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
+
+
 @pytest.fixture
 def results(tmp_path: Path) -> Path:
     file = tmp_path / "results.ndjson"
