@@ -38,6 +38,7 @@ def of_every_kind(result: paceline.Result) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 def test_every_object_is_one_line_at_a_prompt_and_more_in_print(result: paceline.Result) -> None:
     for name, its in of_every_kind(result).items():
         assert isinstance(its, Short), name
@@ -63,6 +64,7 @@ def test_a_failure_says_why(result: paceline.Result) -> None:
     assert repr(its).endswith("; DeadlockError: all wait>")
 
 
+@pytest.mark.slow
 def test_a_goal_that_nothing_reaches_is_said() -> None:
     settings = {**QUICK, "run.replications": 19}
     assert repr(paceline.plan("ring", target_throughput=1e9, workers=[1, 2], settings=settings, jobs=1)).startswith(

@@ -71,6 +71,7 @@ def test_answers_of_a_strategy_agree_with_each_other(mode: str) -> None:
         assert f"strategy.{key}" in KEYS_OF_NAMES
 
 
+@pytest.mark.slow
 @each("mode", MODES)
 @each("count", [1, 3, 8])
 def test_as_many_workers_as_are_asked_for(mode: str, count: int) -> None:

@@ -86,6 +86,7 @@ def test_a_workload_is_moved_for_each_device(key: str, tmp_path: Path) -> None:
     assert here.forward.base_s == 2 * there.forward.base_s
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(entries("scenarios")))
 def test_a_grid_around_a_scenario_is_that_around_its_file(name: str) -> None:
     axes = [("run.seed", [1, 2])]
@@ -106,6 +107,7 @@ def test_the_combination_that_breaks_a_rule_is_named() -> None:
         unchecked[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("axes", "possible"),
     [

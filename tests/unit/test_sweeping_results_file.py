@@ -163,6 +163,7 @@ def refuses_others(path: Path) -> None:
         Journal(path)
 
 
+@pytest.mark.slow
 def test_a_file_that_is_open_is_refused_to_others(scenario: Build, tmp_path: Path) -> None:
     path = tmp_path / "j.ndjson"
     line = line_of(simulate(many(scenario)[0]))
@@ -175,6 +176,7 @@ def test_a_file_that_is_open_is_refused_to_others(scenario: Build, tmp_path: Pat
         assert len(path.read_bytes().splitlines()) == 2
 
 
+@pytest.mark.slow
 def test_a_finished_file_that_is_open_is_refused_to_others(scenario: Build, tmp_path: Path) -> None:
     path, scenarios = tmp_path / "j.ndjson", many(scenario)[:1]
     with Journal(path) as file:
@@ -247,6 +249,7 @@ def test_a_damaged_line_is_named_and_left_out(scenario: Build, tmp_path: Path, d
     assert re.search("`paceline sweep`", read.notes[0])
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::simulator.base.errors.PacelineWarning")  # of a line that was cut in two there are two
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("place", [0, 1, 3])
@@ -475,6 +478,7 @@ def test_what_differs_behind_a_damaged_line_is_said(scenario: Build, tmp_path: P
         sweep(many(scenario, (1, 2)), path, jobs=1)
 
 
+@pytest.mark.slow
 def test_no_flipped_bit_gives_another_figure(scenario: Build, tmp_path: Path) -> None:
     results = [simulate(one) for one in many(scenario, (1, 2))]
     whole = b"".join(with_place(result.to_json().encode() + b"\n", place) for place, result in enumerate(results))
