@@ -163,7 +163,6 @@ def refuses_others(path: Path) -> None:
         Journal(path)
 
 
-@pytest.mark.slow
 def test_a_file_that_is_open_is_refused_to_others(scenario: Build, tmp_path: Path) -> None:
     path = tmp_path / "j.ndjson"
     line = line_of(simulate(many(scenario)[0]))
@@ -176,7 +175,6 @@ def test_a_file_that_is_open_is_refused_to_others(scenario: Build, tmp_path: Pat
         assert len(path.read_bytes().splitlines()) == 2
 
 
-@pytest.mark.slow
 def test_a_finished_file_that_is_open_is_refused_to_others(scenario: Build, tmp_path: Path) -> None:
     path, scenarios = tmp_path / "j.ndjson", many(scenario)[:1]
     with Journal(path) as file:
