@@ -25,6 +25,7 @@ def commands(result: Result) -> list[str]:
     return [its.command.split(" --")[0].removeprefix("paceline ") for its in width_of(result).measure_next]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "first"),
     [
@@ -106,6 +107,7 @@ def test_shares_that_few_runs_cannot_tell_are_called_so() -> None:
     assert "cannot be told" in " ".join(str(row[2]) for row in width_table(result).rows)
 
 
+@pytest.mark.slow
 def test_a_report_has_what_the_width_is_made_of(tmp_path: Path) -> None:
     result = simulated("ring")
     page = paceline.report(result, tmp_path / "ring.html", tables=tmp_path / "tables", jobs=1).path.read_text(encoding="utf-8")
