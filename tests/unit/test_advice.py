@@ -40,6 +40,7 @@ def test_on_a_slow_network_one_machine_is_the_answer() -> None:
     assert any("; gossip, since each worker averages with " in text for text in found.sentences)
 
 
+@pytest.mark.slow
 def test_what_is_for_certain_faster_is_advised_beside_a_higher_mean_that_is_not() -> None:
     settings = {
         "run.steps": 10,
@@ -57,6 +58,7 @@ def test_what_is_for_certain_faster_is_advised_beside_a_higher_mean_that_is_not(
     assert any("but is not for certain faster than one machine" in text for text in found.sentences)
 
 
+@pytest.mark.slow
 def test_a_way_that_was_held_against_nothing_is_not_advised_for_that() -> None:
     """Gossip has a higher mean than a ring and borrows its error, which so cancels between the two."""
     settings = {"run.steps": 20, "cluster.available": 4}

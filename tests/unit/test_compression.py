@@ -119,6 +119,7 @@ def test_a_step_has_its_closed_form(compression):
     assert {each.size_bytes for each in result.all_reduces} == {4 * size if found.gathers else size for size in sent}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", [RING, {**RING, "bucket_size": "2 KB"}, {"kind": "mirrored", "replicas": 2}])
 @pytest.mark.parametrize("compression", KINDS, ids=lambda its: "-".join(map(str, its.values())))
 def test_every_law_holds(compression, strategy):

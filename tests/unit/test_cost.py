@@ -72,28 +72,23 @@ BOUGHT = {**PRICE, "purchase_usd": 9000.0}
 @pytest.mark.parametrize(
     ("its", "said"),
     [
-        ({"available": 8}, "4 replicas on 4 nodes with 1 device each"),
-        ({"nodes": 6, "available": 8}, "4 replicas on 4 nodes with 1 device each, 2 nodes of the cluster idle"),
-        ({"available": 4, "price": BOUGHT}, "4 replicas on 4 nodes with 1 device each"),
-        ({"available": 5, "price": BOUGHT}, "4 replicas on 4 nodes with 1 device each, 1 more node idle and in no cost"),
-        (
-            {"nodes": 6, "available": 8, "price": BOUGHT},
-            "4 replicas on 4 nodes with 1 device each, 2 nodes of the cluster idle, 2 more nodes idle and in no cost",
-        ),
+        ({"available": 8}, ""),
+        ({"nodes": 6, "available": 8}, ", 2 nodes of the cluster idle"),
+        ({"available": 4, "price": BOUGHT}, ""),
+        ({"available": 5, "price": BOUGHT}, ", 1 more node idle and in no cost"),
+        ({"nodes": 6, "available": 8, "price": BOUGHT}, ", 2 nodes of the cluster idle, 2 more nodes idle and in no cost"),
     ],
 )
 def test_idle_machines_are_told_where_they_cost_somebody(scenario, its, said):
     found = scenario(strategy={"kind": "multi-worker-mirrored", "workers": 4}, cluster={"price": PRICE, **its})
-    assert placement_of(found).text == said
+    assert placement_of(found).text == f"4 replicas on 4 nodes with 1 device each{said}"
 
 
 def test_a_run_takes_no_more_than_there_is(scenario):
     ring = {"kind": "multi-worker-mirrored", "workers": 5}
-    with pytest.raises(
-        ScenarioError, match=r"cluster\.available \(4\) must be at least 5, which 5 replicas of the strategy need: take fewer"
-    ):
+    with pytest.raises(ScenarioError, match=r"cluster\.available \(4\) must be at least 5"):
         scenario(strategy=ring, cluster={"available": 4})
-    with pytest.raises(ScenarioError, match=r"nodes \(6\), which a run takes, must be at most available \(4\)"):
+    with pytest.raises(ScenarioError, match=r"nodes \(6\).* at most available \(4\)"):
         scenario(strategy=ring, cluster={"nodes": 6, "available": 4})
     plain = scenario(strategy=ring)
     assert scenario(strategy=ring, cluster={"available": 5}).hash != plain.hash  # how many there are is part of what is asked

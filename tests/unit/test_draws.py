@@ -418,6 +418,7 @@ def test_weights_come_in_the_order_of_the_stream():
     assert got.tolist() == [exact_weight(weight) for weight in np.exp(0.5 * deviations).tolist()]
 
 
+@pytest.mark.slow
 def test_a_million_workers_have_little_each():
     tracemalloc.start()
     rows: Rows = Streams(0, 0).rows("compute", np.arange(1_000_000), Exponential().sample)

@@ -10,6 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 from pydantic import BaseModel
+from syrupy.assertion import SnapshotAssertion
 
 from paceline import memory
 from paceline.catalogue import schema_of
@@ -36,91 +37,67 @@ def price(**more: Any) -> dict[str, Any]:
     return {"price": {"usd_per_node_hour": 1.0, **more}}
 
 
-REFUSED: list[tuple[dict[str, Any], str]] = [
+REFUSED: list[tuple[dict[str, Any], str, str]] = [
     # more than there is
-    ({"strategy": {**RING, "workers": 9}, "cluster": {"nodes": 8}}, "cluster.nodes (8) must be at least 9, which 9 replicas"),
-    ({"strategy": {**RING, "workers": 9}, "cluster": {"available": 8}}, "cluster.available (8) must be at least 9, which 9 replicas"),
-    ({"strategy": RING, "cluster": {"nodes": 8, "available": 4}}, "nodes (8), which a run takes, must be at most available (4)"),
+    ({"strategy": {**RING, "workers": 9}, "cluster": {"nodes": 8}}, "cluster.nodes (8)", "at least 9"),
+    ({"strategy": {**RING, "workers": 9}, "cluster": {"available": 8}}, "cluster.available (8)", "at least 9"),
+    ({"strategy": RING, "cluster": {"nodes": 8, "available": 4}}, "nodes (8)", "at most available (4)"),
     # bits for bytes
+    ({"strategy": {**RING, "bucket_size": "25 Mb"}}, "strategy.bucket_size: '25 Mb'", '"25 MB"?'),
+    ({"strategy": {**RING, "bucket_size": "25 Mbit"}}, "strategy.bucket_size: '25 Mbit'", '"25 Mbytes"?'),
+    ({"strategy": {**RING, "algorithm": "double-binary-tree", "pipeline_chunk": "4 Kib"}}, "strategy.pipeline_chunk: '4 Kib'", '"4 KiB"?'),
     (
-        {"strategy": {**RING, "bucket_size": "25 Mb"}},
-        'strategy.bucket_size: \'25 Mb\' is in bits; a size must be in bytes, such as "64 MiB"; did you mean "25 MB"?',
+        {"workload": {"variables": [{"name": "v", "size": "8 megabits", "creation_index": 0, "ready": 1.0}]}},
+        "workload.variables.0.size: '8 megabits'",
+        '"8 megabytes"',
     ),
-    ({"strategy": {**RING, "bucket_size": "25 Mbit"}}, 'did you mean "25 Mbytes"?'),
-    ({"strategy": {**RING, "algorithm": "double-binary-tree", "pipeline_chunk": "4 Kib"}}, 'did you mean "4 KiB"?'),
-    ({"workload": {"variables": [{"name": "v", "size": "8 megabits", "creation_index": 0, "ready": 1.0}]}}, '"8 megabytes"'),
-    ({"cluster": {"device_memory_limit": "8 Gib"}}, "cluster.device_memory_limit: '8 Gib' is in bits"),
-    ({"job": {**JOB, "checkpoint": {"every_steps": 10, "size": "1 Gb"}}}, "job.checkpoint.size: '1 Gb' is in bits"),
+    ({"cluster": {"device_memory_limit": "8 Gib"}}, "cluster.device_memory_limit: '8 Gib'", "bits"),
+    ({"job": {**JOB, "checkpoint": {"every_steps": 10, "size": "1 Gb"}}}, "job.checkpoint.size: '1 Gb'", "bits"),
     # days that are none
-    ({"cluster": price(date="yesterday")}, "cluster.price.date: 'yesterday' must have a date of 1990 to 2100, such as 2024-05-01"),
-    ({"cluster": price(date="2026-13-45")}, "'2026-13-45' must be a day of the calendar"),
-    ({"cluster": price(date="2026-02-30")}, "'2026-02-30' must be a day of the calendar"),
-    ({"cluster": price(date="01.05.24")}, "'01.05.24' must have a date"),
-    ({"cluster": price(date="5000 USD list price")}, "'5000 USD list price' must have a date of 1990 to 2100, such as 2024-05-01"),
-    ({"cluster": price(date=20240501)}, "cluster.price.date: 20240501 must be text in quotes"),
+    ({"cluster": price(date="yesterday")}, "cluster.price.date: 'yesterday'", "1990 to 2100"),
+    ({"cluster": price(date="2026-13-45")}, "'2026-13-45'", "calendar"),
+    ({"cluster": price(date="2026-02-30")}, "'2026-02-30'", "calendar"),
+    ({"cluster": price(date="01.05.24")}, "'01.05.24'", "1990 to 2100"),
+    ({"cluster": price(date="5000 USD list price")}, "'5000 USD list price'", "1990 to 2100"),
+    ({"cluster": price(date=20240501)}, "cluster.price.date: 20240501", "text in quotes"),
     # a multiple, or a percentage, for a share
-    ({"cluster": {"overlap_slowdown": 1.2}}, "must be at most 1; for compute that takes 1.2 times as long give 0.2"),
-    ({"cluster": {"overlap_slowdown": 20}}, "20 is the share by which compute takes longer, and must be at most 1; for 20% give 0.2"),
-    ({"cluster": {"overlap_slowdown": "20%"}}, "cluster.overlap_slowdown: '20%' must be a number"),
-    ({"cluster": {"overlap_slowdown": -0.1}}, "cluster.overlap_slowdown: -0.1 must be at least 0"),
-    ({"cluster": {"slow_nodes": {"share": 20, "factor": 1.5}}}, "cluster.slow_nodes.share: 20 must be at most 1"),
-    ({"cluster": {"background": {"load": 30}}}, "cluster.background.load: 30 must be a number from 0 to below 1"),
-    ({"cluster": {"fabric": {**LEAVES, "oversubscription": 0.5}}}, "cluster.fabric.oversubscription: 0.5 must be at least 1"),
-    ({"practice": {"crowding": 5}}, "crowding (5) is a share of a step: it must be at most 1; 5% is 0.05"),
-    ({"practice": {"straggler_cv": 1.5}}, "straggler_cv (1.5) is a share of a step: it must be at most 0.3"),
-    ({"practice": {"ethernet_share": 94}}, "ethernet_share (94) is a share of a nominal rate: it must be at most 1"),
-    ({"strategy": {**RING, "compression": {"kind": "top-k", "ratio": 10}}}, "strategy.compression.ratio: 10 must be at most 1"),
+    ({"cluster": {"overlap_slowdown": 1.2}}, "cluster.overlap_slowdown: 1.2", "give 0.2"),
+    ({"cluster": {"overlap_slowdown": 20}}, "cluster.overlap_slowdown: 20", "for 20% give 0.2"),
+    ({"cluster": {"overlap_slowdown": "20%"}}, "cluster.overlap_slowdown: '20%'", "a number"),
+    ({"cluster": {"overlap_slowdown": -0.1}}, "cluster.overlap_slowdown: -0.1", "at least 0"),
+    ({"cluster": {"slow_nodes": {"share": 20, "factor": 1.5}}}, "cluster.slow_nodes.share: 20", "at most 1"),
+    ({"cluster": {"background": {"load": 30}}}, "cluster.background.load: 30", "from 0 to below 1"),
+    ({"cluster": {"fabric": {**LEAVES, "oversubscription": 0.5}}}, "cluster.fabric.oversubscription: 0.5", "at least 1"),
+    ({"practice": {"crowding": 5}}, "crowding (5)", "at most 1; 5% is 0.05"),
+    ({"practice": {"straggler_cv": 1.5}}, "straggler_cv (1.5)", "at most 0.3"),
+    ({"practice": {"ethernet_share": 94}}, "ethernet_share (94)", "at most 1"),
+    ({"strategy": {**RING, "compression": {"kind": "top-k", "ratio": 10}}}, "strategy.compression.ratio: 10", "at most 1"),
     # counts that are not whole
-    ({"job": {**JOB, "evaluation": {"samples": 0.1}}}, "0.1 must be a whole number of samples, not a share of the data set"),
-    ({"job": {"samples": 1.5}}, "1.5 must be a whole number of samples"),
-    ({"job": {"epochs": 3, "dataset_size": 0.8}}, "0.8 must be a whole number of samples, not a share"),
-    ({"job": {"epochs": 3, "dataset_size": 50.5}}, "50.5 must be a whole number of samples"),
-    ({"strategy": {**RING, "workers": 2.5}}, "must be a whole number"),
+    ({"job": {**JOB, "evaluation": {"samples": 0.1}}}, "job.evaluation.samples: 0.1", "whole number"),
+    ({"job": {"samples": 1.5}}, "job.samples: 1.5", "whole number"),
+    ({"job": {"epochs": 3, "dataset_size": 0.8}}, "job.dataset_size: 0.8", "whole number"),
+    ({"job": {"epochs": 3, "dataset_size": 50.5}}, "job.dataset_size: 50.5", "whole number"),
+    ({"strategy": {**RING, "workers": 2.5}}, "strategy.workers: 2.5", "whole number"),
     # times without a unit, or with that of a size
-    ({"cluster": {"inter_node": {"bandwidth": "1 GB/s", "latency": 50}}}, 'must carry its unit, such as "20 us"'),
-    ({"cluster": {"inter_node": {"bandwidth": "1 GB", "latency": "1 us"}}}, "must be a bandwidth with its unit"),
+    ({"cluster": {"inter_node": {"bandwidth": "1 GB/s", "latency": 50}}}, "cluster.inter_node.latency: 50", '"20 us"'),
+    ({"cluster": {"inter_node": {"bandwidth": "1 GB", "latency": "1 us"}}}, "cluster.inter_node.bandwidth: '1 GB'", "a bandwidth"),
 ]
+"""What is given, as it is named in the refusal, and what the rule asks for."""
 
 WARNED: list[tuple[dict[str, Any], str, str]] = [
     # multiples that look like percentages
-    (
-        {"cluster": {"slow_nodes": {"share": 0.1, "factor": 20}}},
-        "as-multiple",
-        "cluster.slow_nodes.factor = 20 is read as 20 times the time of a step; for 20% give 1.2",
-    ),
-    (
-        {"cluster": {"slowdown": {"factor": 30, **SLOW}}},
-        "as-multiple",
-        "cluster.slowdown.factor = 30 is read as 30 times the time of a step; for 30% give 1.3",
-    ),
-    (
-        {"cluster": {"slow_nodes": {"share": 0.1, "factor": [1.2, 20]}}},
-        "as-multiple",
-        "cluster.slow_nodes.factor.1 = 20 is read as 20 times the time of a step; for 20% give 1.2",
-    ),
-    (
-        {"cluster": {"node_speed": [80, 100]}},
-        "as-multiple",
-        "cluster.node_speed.1 = 100 is read as 100 times the speed of the measured device; for 100% give 1",
-    ),
-    (
-        {"cluster": {"node_classes": [{"name": "old", "nodes": 2, "speed": 80}]}},
-        "as-multiple",
-        "cluster.node_classes.0.speed = 80 is read as 80 times the speed of the measured device; for 80% give 0.8",
-    ),
-    (
-        {"cluster": {"transport": {"wire_bytes_per_byte": 5}}},
-        "as-multiple",
-        "cluster.transport.wire_bytes_per_byte = 5 is read as 5 times the bytes that are sent; for 5% give 1.05",
-    ),
+    ({"cluster": {"slow_nodes": {"share": 0.1, "factor": 20}}}, "as-multiple", "cluster.slow_nodes.factor = 20"),
+    ({"cluster": {"slowdown": {"factor": 30, **SLOW}}}, "as-multiple", "cluster.slowdown.factor = 30"),
+    ({"cluster": {"slow_nodes": {"share": 0.1, "factor": [1.2, 20]}}}, "as-multiple", "cluster.slow_nodes.factor.1 = 20"),
+    ({"cluster": {"node_speed": [80, 100]}}, "as-multiple", "cluster.node_speed.1 = 100"),
+    ({"cluster": {"node_classes": [{"name": "old", "nodes": 2, "speed": 80}]}}, "as-multiple", "cluster.node_classes.0.speed = 80"),
+    ({"cluster": {"transport": {"wire_bytes_per_byte": 5}}}, "as-multiple", "cluster.transport.wire_bytes_per_byte = 5"),
     ({"cluster": {"protocols": {"simple": {"wire_bytes_per_byte": 5}}}}, "as-multiple", "cluster.protocols.simple.wire_bytes_per_byte = 5"),
     # seconds for microseconds
     (
         {"cluster": {"inter_node": {"bandwidth": "1 GB/s", "latency_s": 50}}},
         "implausible",
-        "cluster.inter_node.latency_s is read as 50 s, far outside of what exists (1 ns to 1 s); a plain number is in seconds, and text "
-        "has "
-        'its unit: latency = "20 us"',
+        "cluster.inter_node.latency_s is read as 50 s, far outside of what exists (1 ns to 1 s)",
     ),
     (
         {"cluster": {"inter_node": {"bandwidth": "1 GB/s", "latency": "1 d"}}},
@@ -130,7 +107,7 @@ WARNED: list[tuple[dict[str, Any], str, str]] = [
     (
         {"cluster": {"inter_node": {"bandwidth": "10 Gbit per microsecond"}}},
         "implausible",
-        "is read as 10,000 Tbit/s, far outside of what exists",
+        "cluster.inter_node.bandwidth_bytes_per_s is read as 10,000 Tbit/s",
     ),
     (
         {"cluster": {"intra_node": {"bandwidth_bytes_per_s": 25}}},
@@ -147,7 +124,7 @@ WARNED: list[tuple[dict[str, Any], str, str]] = [
     (
         {"cluster": price(usd_per_node_hour=5000)},
         "implausible",
-        "cluster.price.usd_per_node_hour is read as $5,000, far outside of what exists",
+        "cluster.price.usd_per_node_hour is read as $5,000",
     ),
     ({"workload": {"apply": "365 d"}}, "implausible", "workload.apply_s is read as 8,760 h, far outside of what exists (0.001 ns to 1 h)"),
     ({"workload": {"counted": {"flops_per_sample": 1e21}}}, "implausible", "workload.counted.flops_per_sample is read as"),
@@ -156,65 +133,72 @@ WARNED: list[tuple[dict[str, Any], str, str]] = [
     (
         {"strategy": {**HYBRID, "capacity": 1.25}},
         "no-effect",
-        "strategy.capacity = 1.25 has no effect: no layer of the workload has experts",
+        "strategy.capacity = 1.25",
     ),
     (
         {"strategy": {**HYBRID, "expert_imbalance": {"kind": "lognormal", "sigma": 0.1}}},
         "no-effect",
-        'strategy.expert_imbalance = "lognormal" has',
+        'strategy.expert_imbalance = "lognormal"',
     ),
-    ({"strategy": {**HYBRID, "host_factor": 10.0}}, "no-effect", "strategy.host_factor = 10 has no effect: no layer is on the host"),
-    ({"strategy": {**HYBRID, "prefetch": 3}}, "no-effect", "strategy.prefetch = 3 has no effect: copies share no parameters"),
-    ({"strategy": {**HYBRID, "weights_share": 0.3}}, "no-effect", "strategy.weights_share = 0.3 has no effect"),
+    ({"strategy": {**HYBRID, "host_factor": 10.0}}, "no-effect", "strategy.host_factor = 10"),
+    ({"strategy": {**HYBRID, "prefetch": 3}}, "no-effect", "strategy.prefetch = 3"),
+    ({"strategy": {**HYBRID, "weights_share": 0.3}}, "no-effect", "strategy.weights_share = 0.3"),
     (
         {"strategy": {**HYBRID, "sequence_parallel": True}},
         "no-effect",
-        "strategy.sequence_parallel = true has no effect: no tensor is split",
+        "strategy.sequence_parallel = true",
     ),
-    ({"strategy": {**RING, "pipeline_chunk": "1 MB"}}, "no-effect", "has no effect: its algorithm passes nothing on in pieces"),
-    ({"cluster": {"rails": 1}}, "no-effect", "cluster.rails = 1 has no effect"),
-    ({"cluster": {"pxn": False}}, "no-effect", "cluster.pxn = false has no effect: it is of a rail-optimised fabric"),
-    ({"cluster": {"fabric": {"nodes_per_leaf": 16, "oversubscription": 4.0}}}, "no-effect", "all 4 nodes of this run hang on one leaf"),
-    ({"cluster": {"device_sharing": "concurrent"}}, "no-effect", "no device has several replicas"),
+    ({"strategy": {**RING, "pipeline_chunk": "1 MB"}}, "no-effect", "strategy.pipeline_chunk_bytes"),
+    ({"cluster": {"rails": 1}}, "no-effect", "cluster.rails = 1"),
+    ({"cluster": {"pxn": False}}, "no-effect", "cluster.pxn = false"),
+    ({"cluster": {"fabric": {"nodes_per_leaf": 16, "oversubscription": 4.0}}}, "no-effect", "cluster.fabric.nodes_per_leaf = 16"),
+    ({"cluster": {"device_sharing": "concurrent"}}, "no-effect", "cluster.device_sharing"),
     ({"cluster": {"intra_device": {"bandwidth": "500 GB/s"}}}, "no-effect", "cluster.intra_device"),
-    ({"cluster": {"time_slice": "5 ms"}}, "no-effect", "cluster.time_slice_s = 0.005 has no effect: nodes share no cores"),
-    ({"cluster": {"devices_per_node": 2, "devices_per_host_link": 2}}, "no-effect", "there is no such link (cluster.host_link)"),
-    ({"run": {"sharing": "each-its-own"}}, "no-effect", 'run.sharing = "each-its-own" has no effect: all workers make each step together'),
-    ({"run": {"drain": True}}, "no-effect", "run.drain = true has no effect"),
+    ({"cluster": {"time_slice": "5 ms"}}, "no-effect", "cluster.time_slice_s = 0.005"),
+    ({"cluster": {"devices_per_node": 2, "devices_per_host_link": 2}}, "no-effect", "cluster.devices_per_host_link"),
+    ({"run": {"sharing": "each-its-own"}}, "no-effect", 'run.sharing = "each-its-own"'),
+    ({"run": {"drain": True}}, "no-effect", "run.drain = true"),
     (
         {"job": {"epochs": 3, "dataset_size": 1e4, "evaluation": {"samples": 1e3, "every_epochs": 5}}},
         "no-effect",
-        "job.evaluation.every_epochs = 5 has no effect: the job ends before, after 3 epochs",
+        "job.evaluation.every_epochs = 5",
     ),
     (
         {"job": {"epochs": 3, "dataset_size": 1e4, "checkpoint": {"every_epochs": 5, "write": "1 GB/s"}}},
         "no-effect",
-        "job.checkpoint.every_epochs = 5 has no effect",
+        "job.checkpoint.every_epochs = 5",
     ),
     (
         {"job": {**JOB, "checkpoint": {"every_steps": 10, "snapshot": "1 s", "write": "1 GB/s"}}},
         "no-effect",
-        'it is of job.checkpoint.mode = "asynchronous"',
+        "job.checkpoint.snapshot = ",
     ),
-    ({"job": {**JOB, "faults": {"worker_mtbf": "9 h", "min_workers": 2}}}, "no-effect", "job.faults.min_workers = 2 has no effect"),
+    ({"job": {**JOB, "faults": {"worker_mtbf": "9 h", "min_workers": 2}}}, "no-effect", "job.faults.min_workers = 2"),
     # who shares what
     (
         {"strategy": {**RING, "workers": 9}, "cluster": {"nodes": 8, "replicas_per_device": 2}},
         "shared-beside-idle",
         "up to 2 replicas share a device, while 3 of 8 nodes are idle",
     ),
-    ({"cluster": {"inter_node": {"bandwidth": "1 Gbit/s"}}}, "no-sort", "has no sort, so that 1 Gbit/s is taken as what transfers get"),
+    ({"cluster": {"inter_node": {"bandwidth": "1 Gbit/s"}}}, "no-sort", "cluster.inter_node"),
 ]
 
 
-@pytest.mark.parametrize(("parts", "said"), REFUSED)
-def test_what_cannot_be_meant_is_refused(scenario, parts: dict[str, Any], said: str) -> None:
+def refusal(build: Callable[..., Scenario], parts: dict[str, Any]) -> str:
     with pytest.raises(ScenarioError) as refused:
-        scenario(**{"strategy": RING, **parts})
-    assert said in str(refused.value)
-    assert "\n" not in str(refused.value)
+        build(**{"strategy": RING, **parts})
+    return str(refused.value)
 
 
+@pytest.mark.parametrize(("parts", "given", "rule"), REFUSED)
+def test_what_cannot_be_meant_is_refused(scenario, parts: dict[str, Any], given: str, rule: str) -> None:
+    text = refusal(scenario, parts)
+    assert given in text
+    assert rule in text.partition(given)[2]
+    assert "\n" not in text
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("parts", "is_valid"),
     [
@@ -251,8 +235,13 @@ def told(built: Scenario) -> set[tuple[str, str]]:
 
 @pytest.mark.parametrize(("parts", "code", "said"), WARNED)
 def test_what_may_not_be_meant_is_warned_of(scenario, parts: dict[str, Any], code: str, said: str) -> None:
-    found = [text for its, text in told(scenario(**{"strategy": RING, **parts})) if its == code and said in text]
-    assert len(found) == 1
+    assert [said in text for warned, text in told(scenario(**{"strategy": RING, **parts})) if warned == code].count(True) == 1
+
+
+def test_each_is_told_in_a_sentence(scenario, snapshot: SnapshotAssertion) -> None:
+    refused = [refusal(scenario, parts) for parts, _, _ in REFUSED]
+    warned = [text for parts, code, _ in WARNED for its, text in sorted(told(scenario(**{"strategy": RING, **parts}))) if its == code]
+    assert "\n".join(refused + warned) == snapshot
 
 
 @pytest.mark.parametrize(
@@ -284,7 +273,7 @@ def test_rails_that_no_fabric_joins_are_warned_of_once(scenario) -> None:
     railed = {"devices_per_node": 2, "nics_per_node": 2, "rails": 2}
     built = scenario(strategy=RING, cluster=railed)
     (text,) = (text for code, text in told(built) if code == "one-switch")
-    assert text.startswith("cluster.rails = 2 says which NIC a device uses, and all rails join one switch that is never the bottleneck;")
+    assert text.startswith("cluster.rails = 2 ")
     assert not [its for its in Asked.of(built).assumed if its.path == "cluster.fabric"]
     for other in ({**railed, "fabric": {"nodes_per_leaf": 1}}, {**railed, "rails": 1}, {**railed, "devices_per_node": 4}):
         assert "one-switch" not in {code for code, _ in told(scenario(strategy=RING, cluster=other))}
@@ -326,9 +315,7 @@ def test_every_range_is_of_a_key() -> None:
 def test_a_device_that_is_like_no_other_is_warned_of(tmp_path: Path) -> None:
     text = entries("devices")["t4"].read_text(encoding="utf-8").replace('memory = "16 GB"', 'memory = "64 PiB"')
     (tmp_path / "d.toml").write_text(text, encoding="utf-8")
-    with pytest.warns(
-        ReadingWarning, match=r"d.toml: memory_bytes is read as 65,536 TiB, far outside of what exists \(1 MiB to 8,192 TiB\)"
-    ):
+    with pytest.warns(ReadingWarning, match=r"d.toml: memory_bytes is read as 65,536 TiB.*\(1 MiB to 8,192 TiB\)"):
         load_accelerator(tmp_path / "d.toml")
 
 
@@ -352,5 +339,5 @@ def test_uneven_experts_of_which_every_device_has_all_are_warned_of() -> None:
         ("run.replications", 2),
     ]
     texts = [its.text for its in simulate(load_scenario("experts", settings)).warnings if its.code == "no-effect"]
-    assert any("expert_imbalance" in text and "every device has all experts (strategy.expert = 1)" in text for text in texts)
+    assert any("strategy.expert_imbalance" in text and "strategy.expert = 1" in text for text in texts)
     assert not [its for its in simulate(load_scenario("experts", settings[1:])).warnings if its.code == "no-effect"]

@@ -25,6 +25,7 @@ def commands(result: Result) -> list[str]:
     return [its.command.split(" --")[0].removeprefix("paceline ") for its in width_of(result).measure_next]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "first"),
     [
@@ -106,9 +107,10 @@ def test_shares_that_few_runs_cannot_tell_are_called_so() -> None:
     assert "cannot be told" in " ".join(str(row[2]) for row in width_table(result).rows)
 
 
+@pytest.mark.slow
 def test_a_report_has_what_the_width_is_made_of(tmp_path: Path) -> None:
     result = simulated("ring")
-    page = paceline.report(result, tmp_path / "ring.html", tables=tmp_path / "tables").path.read_text(encoding="utf-8")
+    page = paceline.report(result, tmp_path / "ring.html", tables=tmp_path / "tables", jobs=1).path.read_text(encoding="utf-8")
     assert "<h2>What the width is made of</h2>" in page
     assert "<bdi>model: compute</bdi>" in page
     assert page.count(width_of(result).measure_next[0].command) >= 2  # beside how sure it is, and in the table

@@ -31,10 +31,10 @@ JITTER = {"jitter": {"kind": "lognormal", "sigma": 0.1}, "run_to_run_cv": 0.03}
 
 
 def table(strategy: dict[str, Any], *, price: float | None = 2.0, **parts: Any) -> dict[str, Any]:
-    """A small scenario with 19 replications and a price."""
+    """A small scenario with 19 short replications and a price."""
     priced = {} if price is None else {"price": {"usd_per_node_hour": price}}
     cluster = {**priced, **parts.pop("cluster", {})}
-    run = {"replications": 19, **parts.pop("run", {})}
+    run = {"replications": 19, "steps": 6, **parts.pop("run", {})}
     return scenario_table(strategy=strategy, cluster=cluster, run=run, **parts)
 
 
@@ -45,7 +45,8 @@ def planned(space: Space, goal: Goal, **options: Any) -> Plan:
 # -- closed forms ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3, 13, 37, 64])
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 3, 13, 64])
 def test_without_a_network_as_many_workers_are_needed_as_their_rates_add_up_to(workers: int) -> None:
     each = 10 / COMPUTE_S
     target = (workers - 0.4) * each
@@ -56,18 +57,19 @@ def test_without_a_network_as_many_workers_are_needed_as_their_rates_add_up_to(w
     assert answer.chosen.confidence == 0.95
 
 
+@pytest.mark.slow
 def test_a_cluster_that_is_taken_whole_says_how_many_of_its_nodes_are_enough() -> None:
     each = 10 / COMPUTE_S
     fixed = space_of(table(RING, cluster={"inter_node": NO_NETWORK, "nodes": 8}), workers="1..8")
     answer = planned(fixed, goal_of(target_throughput=2.6 * each))
-    begins = "The cluster is fixed at 8 nodes by cluster.nodes, all of which a run takes and pays for: "
-    assert f"{begins}3 of them would be enough, and cluster.available = 8 in its place lets the plan take fewer." in answer.sentences[0]
+    assert re.search(r" 8 nodes by cluster\.nodes,.* 3 of them .*cluster\.available = 8", answer.sentences[0])
     needed = planned(fixed, goal_of(target_throughput=7.6 * each))
     assert "cluster.available" not in needed.sentences[0], "all are needed"
     hours = 1e6 / each / 3600
     dear = planned(fixed, goal_of(samples=1e6, budget=2.0 * hours * 0.5))
     assert not dear.feasible
-    assert f"{begins}cluster.available = 8 in its place lets the plan take fewer." in dear.sentences[0]
+    assert "cluster.available = 8" in dear.sentences[0]
+    assert "of them" not in dear.sentences[0]
 
 
 def test_a_range_below_the_scenario_s_own_workers_is_planned() -> None:
@@ -89,7 +91,8 @@ def test_cost_and_time_of_a_training_are_those_of_the_closed_form() -> None:
     assert chosen.cost_usd.mean == pytest.approx(7.2e6 / (5 * each) / 3600 * 2.0 * 5, rel=1e-4)
 
 
-@pytest.mark.parametrize("target", [1700.0, 4000.0, 9000.0, 11000.0])
+@pytest.mark.slow
+@pytest.mark.parametrize("target", [1700.0, 4000.0, 11000.0])
 def test_a_ring_takes_as_many_workers_as_its_closed_form_says(target: float) -> None:
     link = {"bandwidth": "1 GB/s", "latency": "100 us"}
     answer = planned(space_of(table(RING, cluster={"inter_node": link}), workers="1..24"), goal_of(target_throughput=target))
@@ -150,21 +153,21 @@ MANY = {
 }
 """Eight variables that take a server 2 ms each."""
 GOALS = [
-    goal_of(target_throughput=3000.0),
-    goal_of(target_throughput=6500.0),
+    goal_of(target_throughput=3000.0, confidence=0.8),
+    goal_of(target_throughput=6500.0, confidence=0.8),
     goal_of(target_throughput=4000.0, confidence=0.5),
-    goal_of(target_throughput=3000.0, prefer="fastest"),
-    goal_of(target_throughput=3000.0, prefer="fewest-devices"),
-    goal_of(samples=1e6, deadline="5 min"),
-    goal_of(samples=1e6, budget="0.45 USD"),
-    goal_of(samples=1e6, budget="0.6 USD", deadline="4 min", prefer="fewest-devices"),
-    goal_of(target_throughput=1e6),
+    goal_of(target_throughput=3000.0, prefer="fastest", confidence=0.8),
+    goal_of(target_throughput=3000.0, prefer="fewest-devices", confidence=0.8),
+    goal_of(samples=1e6, deadline="5 min", confidence=0.8),
+    goal_of(samples=1e6, budget="0.45 USD", confidence=0.8),
+    goal_of(samples=1e6, budget="0.6 USD", deadline="4 min", prefer="fewest-devices", confidence=0.8),
+    goal_of(target_throughput=1e6, confidence=0.8),
 ]
 
 
 @pytest.fixture(scope="module")
 def noisy() -> tuple[dict[str, Any], list[tuple[str, Result]]]:
-    scenario = table(ASYNC, workload=NOISY, run={"steps": 20})
+    scenario = table(ASYNC, workload=NOISY, run={"replications": 4})
     space = space_of(scenario, strategies=["ring", "async-ps", "sync-ps"], servers=[1], workers=range(1, 9), scaling="weak")
     return scenario, simulated_all(space)
 
@@ -184,13 +187,14 @@ def test_the_chosen_one_is_the_best_of_all(goal: Goal, noisy: tuple[dict[str, An
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("goal", GOALS[:5], ids=range(5))
+@pytest.mark.parametrize("goal", [GOALS[0], *GOALS[3:5], *(pytest.param(goal, marks=pytest.mark.long) for goal in GOALS[1:3])])
 def test_a_search_finds_what_a_list_finds(goal: Goal, noisy: tuple[dict[str, Any], list[tuple[str, Result]]]) -> None:
     scenario, everything = noisy
     space = space_of(scenario, strategies=["ring", "async-ps", "sync-ps"], workers="1..8")
     assert planned(space, goal).chosen.name == best_of(everything, goal)
 
 
+@pytest.mark.slow
 def test_nothing_that_is_discarded_would_have_been_better() -> None:
     scenario = table(ASYNC, workload={"server": {"base": "300 us", "per_byte_s": 1e-10}}, run={"replications": 3})
     space = space_of(scenario, strategies=["ring", "async-ps"], workers=range(1, 9))
@@ -219,17 +223,18 @@ def test_an_infeasible_goal_gets_the_nearest_and_what_it_lacks() -> None:
     assert answer.chosen.result.replicas == 16
     assert answer.chosen.confidence == 0.0
     assert not answer.chosen.meets
-    assert "so 2 times that would be needed" in answer.sentences[0]
+    assert "so 2 times that" in answer.sentences[0]
     assert any("most workers that the range allows" in note for note in answer.notes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("replications", "asked", "target", "said"),
     [
-        (19, 0.95, 1000, "the confidence is at least 0.95 (19 runs cannot show more). "),
-        (19, 0.8, 1000, "the confidence is at least 0.95 (19 runs cannot show more; asked for: 0.8). "),
-        (9, 0.9, 1000, "the confidence is at least 0.9 (9 runs cannot show more). "),
-        (19, 0.95, 1e9, "the confidence is 0 (asked for: 0.95). "),
+        (19, 0.95, 1000, "at least 0.95 (19 runs cannot show more). "),
+        (19, 0.8, 1000, "at least 0.95 (19 runs cannot show more; asked for: 0.8). "),
+        (9, 0.9, 1000, "at least 0.9 (9 runs cannot show more). "),
+        (19, 0.95, 1e9, " 0 (asked for: 0.95). "),
     ],
 )
 def test_the_most_confidence_that_so_many_runs_can_show_is_called_that(replications: int, asked: float, target: float, said: str) -> None:
@@ -238,28 +243,27 @@ def test_the_most_confidence_that_so_many_runs_can_show_is_called_that(replicati
     assert said in answer.sentences[1]
 
 
+@pytest.mark.slow
 def test_what_needs_more_nodes_than_there_are_says_so_wherever_it_is_named() -> None:
     variables = [{"name": f"v{index}", "size": "1 kB", "creation_index": index, "ready": (index + 1) / 4} for index in range(4)]
     load = {"variables": variables, "server": {"base": "5 ms", "per_byte_s": 0.0}}
-    space = space_of(table(ASYNC, workload=load, cluster={"nodes": 4, "inter_node": NO_NETWORK}), workers="1..16")
+    space = space_of(table(ASYNC, workload=load, cluster={"nodes": 4, "inter_node": NO_NETWORK}, run={"steps": 20}), workers="1..16")
     # one server makes a step every 20 ms, two every 10 ms, and three workers ask for one every 6.5 / 3 ms
     answer = planned(space, goal_of(target_throughput=10 / 11e-3))
     assert (answer.feasible, answer.chosen.result.scenario.workers, answer.chosen.nodes) == (False, 3, 4)
-    assert answer.sentences[2].endswith("or one more PS (1 node more than cluster.nodes gives).")
+    assert "one more PS (1 node more than cluster.nodes gives)" in answer.sentences[2]
     better = {one.name: one for one in answer.improvements}
-    assert better["one more PS"].text.startswith("1 to 2 parameter servers on a node of its own, 1 node more than cluster.nodes gives; ")
+    assert better["one more PS"].text.startswith("1 to 2 parameter servers ")
+    assert "1 node more than cluster.nodes gives" in better["one more PS"].text
     assert {name for name, one in better.items() if "cluster.nodes" in one.text} == {"one more PS"}
     assert {its.workers: its.nodes for its in answer.workers} == {1: 4, 2: 4, 3: 4, 4: 5}
     assert {its.servers: its.nodes for its in answer.servers} == {1: 4, 2: 5, 3: 6, 4: 7}
-    assert servers_note(answer) == (
-        "4 parameter servers (3 nodes more than cluster.nodes gives) are enough, the most that were simulated: "
-        "more may still bring 2% or more, or cannot be (no more variables to spread)."
-    )
+    assert servers_note(answer).startswith("4 parameter servers (3 nodes more than cluster.nodes gives) ")
     tables = {its.name: its for its in plan_tables(answer)}
     for name, beyond in (("plan-workers", [False, False, False, True]), ("plan-servers", [False, True, True, True])):
         places = [str(row[-1]) for row in tables[name].rows]
         assert ["more than cluster.nodes gives" in place for place in places] == beyond
-    assert "the answer has the most workers that cluster.nodes (4) allows: 3; on more nodes there may be a better one" in answer.notes
+    assert any("most workers that cluster.nodes (4) allows: 3;" in note for note in answer.notes)
 
 
 def test_workers_pay_up_to_more_nodes_than_there_are_and_that_is_said() -> None:
@@ -267,18 +271,17 @@ def test_workers_pay_up_to_more_nodes_than_there_are_and_that_is_said() -> None:
         space_of(table(ASYNC, cluster={"nodes": 4, "inter_node": NO_NETWORK}), workers="1..16"), goal_of(target_throughput=4000)
     )
     assert (answer.chosen.result.scenario.workers, answer.workers_pay_until) == (3, 4)
-    assert workers_note(answer).startswith(
-        "Adding workers pays up to 4 (1 node more than cluster.nodes gives), the most that were simulated"
-    )
+    assert "up to 4 (1 node more than cluster.nodes gives)" in workers_note(answer)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("cluster", "batch", "workers", "note"),
     [
-        ({}, {}, "1..3", "the range allows: 3; a wider range may have a better one"),
-        ({"nodes": 8}, {}, "1..3", "the range allows: 3; a wider range may have a better one"),
-        ({"nodes": 3}, {}, "1..8", "cluster.nodes (3) allows: 3; on more nodes there may be a better one"),
-        ({}, {"batch_per_replica": None, "global_batch": 4}, "1..8", "are possible: 4; larger numbers of the range are refused"),
+        ({}, {}, "1..3", "the range allows: 3;"),
+        ({"nodes": 8}, {}, "1..3", "the range allows: 3;"),
+        ({"nodes": 3}, {}, "1..8", "cluster.nodes (3) allows: 3;"),
+        ({}, {"batch_per_replica": None, "global_batch": 4}, "1..8", "are possible: 4;"),
     ],
 )
 def test_an_answer_with_the_most_workers_says_what_keeps_it_from_more(
@@ -286,7 +289,7 @@ def test_an_answer_with_the_most_workers_says_what_keeps_it_from_more(
 ) -> None:
     space = space_of(table(RING, workload=batch, cluster={"inter_node": NO_NETWORK, **cluster}), workers=workers)
     answer = planned(space, goal_of(target_throughput=1e9))
-    assert f"the answer has the most workers that {note}" in answer.notes
+    assert any(f"the most workers that {note}" in told for told in answer.notes)
 
 
 def test_a_server_that_limits_has_the_nearest_below_the_most_workers() -> None:
@@ -302,13 +305,14 @@ def test_a_server_that_limits_has_the_nearest_below_the_most_workers() -> None:
     assert answer.chosen.result.replicas == max((1, 2, 4, 8, 16, 32, 64), key=rate)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("budget", "deadline"), [(0.1, 60.0), (0.2, 150.0)])
 def test_the_nearest_of_several_strategies_is_the_nearest_of_all(
     budget: float, deadline: float, noisy: tuple[dict[str, Any], list[tuple[str, Result]]]
 ) -> None:
     # the strategy with the nearest of all doublings is not the one with the nearest of all: those of others are looked between too
     scenario, everything = noisy
-    goal = goal_of(samples=1e6, budget=budget, deadline=deadline)
+    goal = goal_of(samples=1e6, budget=budget, deadline=deadline, confidence=0.8)
     margins = {
         name: min(result.throughput_of_each_replication) / required_rate(goal, usd_per_hour(result.scenario)) for name, result in everything
     }
@@ -318,22 +322,19 @@ def test_the_nearest_of_several_strategies_is_the_nearest_of_all(
 
 
 def test_a_confidence_beyond_the_replications_is_refused_with_what_to_do() -> None:
-    with pytest.raises(
-        InputError,
-        match=r"`confidence` 0.99 is more than 19 replications support, which is 0.95: give `settings=\{'run.replications': 99\}`",
-    ):
+    with pytest.raises(InputError, match=r"`confidence` 0.99 .* 19 replications .* 0.95: .*'run.replications': 99"):
         planned(space_of(table(RING)), goal_of(target_throughput=1.0, confidence=0.99))
 
 
 def test_a_budget_without_a_price_is_refused_and_the_cheapest_becomes_the_smallest() -> None:
-    with pytest.raises(InputError, match="has no price with a source, so no cost is shown"):
+    with pytest.raises(InputError, match="has no price"):
         planned(space_of(table(RING, price=None)), goal_of(samples=1e6, budget="5 USD"))
     answer = planned(space_of(table(RING, price=None), workers=[1, 2, 3]), goal_of(samples=1e6, deadline="1h"))
     assert answer.goal.prefer == "fewest-devices"
     assert answer.chosen.cost_usd is None
     assert answer.chosen.time_s is not None
     assert answer.pareto == ()
-    assert any("has no price with a source" in note for note in answer.notes)
+    assert any("has no price" in note for note in answer.notes)
 
 
 def test_clusters_without_a_price_come_after_those_with_one(tmp_path: Path) -> None:
@@ -349,18 +350,16 @@ def test_clusters_without_a_price_come_after_those_with_one(tmp_path: Path) -> N
 
 def test_devices_are_not_compared_by_a_workload_that_names_none() -> None:
     goal = goal_of(target_throughput=1.0)
-    with pytest.raises(InputError, match=r"names no device, but the clusters have several \('Tesla K80 \(one die\)', 'Tesla V100-SXM2'\)"):
+    with pytest.raises(InputError, match=r"\('Tesla K80 \(one die\)', 'Tesla V100-SXM2'\)"):
         planned(space_of(table(RING), clusters=["p2.xlarge", "p3.2xlarge"], workers=[1]), goal)
     same = planned(space_of(table(RING), clusters=["p3.2xlarge", "p3.8xlarge"], workers=[1]), goal)
-    assert any("names no device; its times are taken to be those on 'Tesla V100-SXM2'" in note for note in same.notes)
+    assert any("names no device" in note and "'Tesla V100-SXM2'" in note for note in same.notes)
 
 
 def test_one_factor_given_by_hand_is_not_used_for_several_devices() -> None:
     goal = goal_of(target_throughput=1.0)
     moved = {"calibrated": {"batch": [1, 64], "device": "Own chip"}, "moved": {"factor": [0.2, 0.4], "source": "guess"}}
-    told = (
-        r"moved gives the workload 'plain' one factor \(0.2 to 0.4\).* \('Tesla T4', 'Tesla V100-SXM2'\).*plan for each cluster by itself"
-    )
+    told = r"'plain' .*\(0.2 to 0.4\).* \('Tesla T4', 'Tesla V100-SXM2'\)"
     with pytest.raises(InputError, match=told):
         planned(space_of(table(RING, workload=moved), clusters=["g4dn.xlarge", "p3.2xlarge"], workers=[1]), goal)
     same = planned(space_of(table(RING, workload=moved), clusters=["p3.2xlarge", "p3.8xlarge"], workers=[1]), goal)
@@ -374,36 +373,37 @@ def test_devices_that_differ_in_memory_alone_are_one_and_what_was_taken_for_gran
     files = {name: str(tmp_path / f"{name}.toml") for name in ("small", "large", "bare")}
     goal = goal_of(target_throughput=1.0)
     both = planned(space_of(table(RING, price=None), clusters=[files["small"], files["large"]], workers=[1]), goal)
-    assert any("times are taken to be those on 'V100-SXM2-16GB (GPU)'" in note for note in both.notes)
+    assert any("'V100-SXM2-16GB (GPU)'" in note for note in both.notes)
     there = {"calibrated": {"batch": [1, 64], "device": "Tesla V100-SXM2"}}
     mixed = planned(space_of(table(RING, price=None, workload=there), clusters=[files["large"], files["bare"]], workers=[1]), goal)
-    assert "the cluster 'bare' names no device; it is taken to have that of the workload's times, 'Tesla V100-SXM2'" in mixed.notes
+    assert any("'bare' names no device" in note and "'Tesla V100-SXM2'" in note for note in mixed.notes)
     alone = planned(space_of(table(RING, price=None, workload=there), clusters=[files["bare"]], workers=[1]), goal)
     assert not any("is taken to have" in note for note in alone.notes)
 
 
 def test_servers_for_a_strategy_without_any_are_refused() -> None:
-    with pytest.raises(InputError, match=r"`servers` '1,2': no strategy considered has parameter servers; leave it out"):
+    with pytest.raises(InputError, match=r"`servers` '1,2'"):
         space_of(table(RING), strategies=["ring"], servers=[1, 2])
     assert len(space_of(table(RING), strategies=["ring", "async-ps"], servers=[1], workers=[1]).lines) == 2
 
 
+@pytest.mark.slow
 def test_of_as_many_devices_without_a_price_fewer_nodes_come_first() -> None:
-    space = space_of(table(ASYNC, price=None, workload=MANY), servers=[1, 2], workers=[4])
-    answer = planned(space, goal_of(target_throughput=1.0))
+    space = space_of(table(ASYNC, price=None, workload=MANY, run={"replications": 2}), servers=[1, 2], workers=[4])
+    answer = planned(space, goal_of(target_throughput=1.0, confidence=0.6))
     assert answer.goal.prefer == "fewest-devices"
     # the second server makes it faster, and takes a node of its own
     assert answer.runners_up[0].result.throughput_samples_per_s.mean > answer.chosen.result.throughput_samples_per_s.mean
     assert (answer.chosen.result.scenario.servers, answer.runners_up[0].result.scenario.servers) == (1, 2)
-    assert answer.sentences[0].startswith("The configuration of fewest devices that reaches 1 samples/s is async PS, 1 server")
+    assert re.match(r".*fewest devices .*1 samples/s is async PS, 1 server", answer.sentences[0])
 
 
 def test_an_unknown_cluster_and_a_range_too_wide_are_refused() -> None:
-    with pytest.raises(ScenarioError, match=r"`clusters` 'ethernet-26g': there is no cluster named"):
+    with pytest.raises(ScenarioError, match=r"`clusters` 'ethernet-26g'"):
         space_of(table(RING), clusters=["ethernet-26g"])
-    with pytest.raises(InputError, match="the ranges name 400,000 configurations"):
+    with pytest.raises(InputError, match="400,000 configurations"):
         space_of(table(RING), workers="1..100000", scaling="both", over=[("run.seed", [1, 2])])
-    with pytest.raises(InputError, match=r"`over` strategy.workers and `workers` name the same numbers"):
+    with pytest.raises(InputError, match=r"`over` strategy.workers and `workers`"):
         space_of(table(RING), workers="1..4", over=[("strategy.workers", [1, 2])])
 
 
@@ -414,8 +414,8 @@ def test_what_breaks_a_rule_is_refused_by_name_and_counted() -> None:
     assert space.considered == 4 + 2
     texts = " ".join(one.text for one in space.refused)
     assert "must be at most the workload's 1 variables" in texts
-    assert "strategy.replicas (2) must be at most the 1 that one node takes" in texts
-    with pytest.raises(ScenarioError, match="must be at most the workload's 1 variables"):
+    assert "strategy.replicas (2) must be at most the 1 " in texts
+    with pytest.raises(ScenarioError, match="at most the workload's 1 variables"):
         space_of(table(ASYNC), servers=[2], workers=[1])
 
 
@@ -429,7 +429,7 @@ def test_a_batch_that_does_not_fit_is_refused_where_memory_is_known() -> None:
     answer = planned(space, goal_of(target_throughput=1.0))
     assert [one.configurations for one in answer.refused] == [1]
     # 32.6 GiB by what was measured, and what the framework keeps to itself
-    assert "a batch of 20 samples needs about 33.6 GiB on a device" in answer.refused[0].text
+    assert "a batch of 20 samples needs about 33.6 GiB" in answer.refused[0].text
     assert not any("was not checked" in note for note in answer.notes)
 
 
@@ -437,7 +437,7 @@ def test_a_batch_that_does_not_fit_is_refused_where_memory_is_known() -> None:
 
 
 def test_servers_are_enough_where_more_gain_little() -> None:
-    scenario = table(ASYNC, workload=MANY, cluster={"inter_node": NO_NETWORK}, run={"replications": 2})
+    scenario = table(ASYNC, workload=MANY, cluster={"inter_node": NO_NETWORK}, run={"replications": 2, "steps": 20})
     answer = planned(space_of(scenario, workers=[4], servers=[1, 2]), goal_of(target_throughput=1.0, confidence=0.6))
     counts = {count.servers: count.throughput_samples_per_s.mean for count in answer.servers}
     # 8 variables of 2 ms each: 16 ms of one server's time a step, whoever asks
@@ -453,9 +453,8 @@ def test_servers_are_enough_where_more_gain_little() -> None:
 def test_adding_workers_stops_paying_where_a_doubling_brings_less_than_half_again_as_much() -> None:
     load = {"server": {"base": "1 ms", "per_byte_s": 0.0}}
     # one server of 1 ms a step: from about 8 workers of 8 ms a step on it is the limit
-    answer = planned(
-        space_of(table(ASYNC, workload=load, cluster={"inter_node": NO_NETWORK}), workers=[4, 32]), goal_of(target_throughput=1000.0)
-    )
+    scenario = table(ASYNC, workload=load, cluster={"inter_node": NO_NETWORK}, run={"replications": 2, "steps": 20})
+    answer = planned(space_of(scenario, workers=[4, 32]), goal_of(target_throughput=1000.0, confidence=0.6))
     rates = {count.workers: count.throughput_samples_per_s.mean for count in answer.workers}
     until = answer.workers_pay_until
     assert until is not None
@@ -465,39 +464,42 @@ def test_adding_workers_stops_paying_where_a_doubling_brings_less_than_half_agai
     assert until == 8  # a step of 7 ms, one of which the server's: 7 workers keep it busy
 
 
+@pytest.mark.slow
 def test_the_front_holds_what_no_other_beats_on_both_sides(noisy: tuple[dict[str, Any], list[tuple[str, Result]]]) -> None:
     scenario, _ = noisy
-    answer = planned(space_of(scenario, strategies=["ring", "async-ps"], workers=range(1, 9)), goal_of(samples=1e6, deadline="10 min"))
+    answer = planned(
+        space_of(scenario, strategies=["ring", "async-ps"], workers=range(1, 9)), goal_of(samples=1e6, deadline="10 min", confidence=0.8)
+    )
     pairs = [(c.time_s.mean, c.cost_usd.mean) for c in answer.candidates if c.time_s and c.cost_usd]
     front = [(c.time_s.mean, c.cost_usd.mean) for c in answer.pareto if c.time_s and c.cost_usd]
     assert front == sorted(front)
     assert front == sorted(one for one in pairs if not any(other[0] <= one[0] and other[1] <= one[1] and other != one for other in pairs))
 
 
+@pytest.mark.slow
 def test_an_asynchronous_answer_says_how_stale_it_is_and_what_the_best_without_is() -> None:
     load = {**JITTER, "server": {"base": "50 us", "per_byte_s": 0.0}}
-    space = space_of(table(ASYNC, workload=load), strategies=["async-ps", "sync-ps"], workers=[8])
-    answer = planned(space, goal_of(target_throughput=1000.0, prefer="fastest"))
+    few = table(ASYNC, workload=load, run={"replications": 2})
+    space = space_of(few, strategies=["async-ps", "sync-ps"], workers=[8])
+    answer = planned(space, goal_of(target_throughput=1000.0, prefer="fastest", confidence=0.6))
     stale = answer.chosen.result.staleness
     assert answer.chosen.name.startswith("async PS")
     assert stale.max > 0
     assert f"updates old on average (p95 {stale.p95})" in answer.sentences[0]
     assert f"{written(stale.mean, 'updates')} updates old" in answer.sentences[0]
-    assert answer.why.endswith(" Its gradients are stale, so that it may need more samples; the next does not.")
+    assert "stale" in answer.why
     ssp = planned(
-        space_of(table(ASYNC, workload=load), strategies=["async-ps", "ssp", "sync-ps"], workers=[8]),
-        goal_of(target_throughput=1000.0, prefer="fastest"),
+        space_of(few, strategies=["async-ps", "ssp", "sync-ps"], workers=[8]),
+        goal_of(target_throughput=1000.0, prefer="fastest", confidence=0.6),
     )
     assert ssp.runners_up[0].result.staleness.max > 0
-    assert re.search(
-        r"; the best that does not is sync PS, 1 server on lab, 8 workers, weak scaling: \d+\.\d% lower throughput\.$", ssp.why
-    )
+    assert re.search(r" sync PS, 1 server on lab, 8 workers, weak scaling: \d+\.\d% lower throughput\.$", ssp.why)
     grid = plan_tables(answer)[-1]
     place = [column.title for column in grid.columns].index("Staleness (updates)")
     assert [row[place] for row in grid.rows] == [f"{written(stale.mean, 'updates')}, p95 {stale.p95:,}", None]
-    alone = planned(space_of(table(ASYNC, workload=load), workers=[8]), goal_of(target_throughput=5000.0))
-    assert "nothing else simulated reaches the goal without that" in alone.why
-    synchronous = planned(space_of(table(ASYNC, workload=load), strategies=["sync-ps"], workers=[8]), goal_of(target_throughput=5000.0))
+    alone = planned(space_of(few, workers=[8]), goal_of(target_throughput=5000.0, confidence=0.6))
+    assert "nothing else" in alone.why
+    synchronous = planned(space_of(few, strategies=["sync-ps"], workers=[8]), goal_of(target_throughput=5000.0, confidence=0.6))
     assert not any(word in " ".join((*synchronous.sentences, synchronous.why)) for word in ("stale", "updates old"))
 
 
@@ -528,7 +530,7 @@ def test_an_interrupted_plan_goes_on_and_another_one_is_noticed(tmp_path: Path) 
     assert planned(space_of(table(RING), workers="1..8"), goal, out=out) == whole
     assert out.read_bytes() == content
     other = table(RING, workload={"batch_per_replica": 11})
-    with pytest.raises(ResultsError, match=r"plan.ndjson:1: holds the results of another plan or sweep"):
+    with pytest.raises(ResultsError, match=r"plan.ndjson:1: .*another plan or sweep"):
         planned(space_of(other, workers="1..8"), goal, out=out)
     assert out.read_bytes() == content
     planned(space_of(other, workers="1..8"), goal, out=out, force=True)

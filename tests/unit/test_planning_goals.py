@@ -40,34 +40,31 @@ def test_budgets_are_read(given: str | float, usd: float) -> None:
     ("given", "told"),
     [
         ({}, "there is no goal"),
-        ({"target_throughput": "1 samples/s", "deadline": "1h"}, "`target_throughput` and `deadline` are two goals"),
-        ({"target_throughput": "1 samples/s", "samples": 5.0}, "`target_throughput` and `samples` are two goals"),
+        ({"target_throughput": "1 samples/s", "deadline": "1h"}, "`target_throughput` and `deadline`"),
+        ({"target_throughput": "1 samples/s", "samples": 5.0}, "`target_throughput` and `samples`"),
         ({"deadline": "12h"}, "`deadline` needs `samples`"),
-        (
-            {"budget": "5 USD"},
-            "`budget` needs `samples`: without the number of samples to train a configuration has no cost",
-        ),
-        ({"target_throughput": "1 samples/s", "epochs": 3.0}, "`epochs` 3: are passes over a data set"),
-        ({"target_throughput": "20000"}, "`target_throughput` '20000' must be a number of samples over a time"),
+        ({"budget": "5 USD"}, "`budget` needs `samples`"),
+        ({"target_throughput": "1 samples/s", "epochs": 3.0}, "`epochs` 3"),
+        ({"target_throughput": "20000"}, "`target_throughput` '20000'"),
         ({"target_throughput": "-3 samples/s"}, "`target_throughput` '-3 samples/s' must be"),
         ({"target_throughput": "0 samples/s"}, "above 0"),
         ({"target_throughput": "5 samples/furlong"}, "`target_throughput` '5 samples/furlong' must be"),
         ({"target_throughput": float("nan")}, "`target_throughput` nan must be"),
-        ({"samples": 1e6, "deadline": "12"}, "`deadline` '12' must be a time above 0 with its unit"),
-        ({"samples": 1e6, "deadline": "-12h"}, "`deadline` '-12h' must be a time above 0"),
-        ({"samples": 1e6, "deadline": "0 s"}, "`deadline` '0 s' must be a time above 0"),
+        ({"samples": 1e6, "deadline": "12"}, "`deadline` '12' must be a time"),
+        ({"samples": 1e6, "deadline": "-12h"}, "`deadline` '-12h' must be"),
+        ({"samples": 1e6, "deadline": "0 s"}, "`deadline` '0 s' must be"),
         ({"samples": 1e6, "deadline": "12 Gbit"}, "`deadline` '12 Gbit' must be a time"),
-        ({"samples": 1e6, "budget": "500 EUR"}, "`budget` '500 EUR' must be a sum of US dollars"),
-        ({"samples": 1e6, "budget": "1.000 USD"}, "`budget` '1.000 USD' may be 1 or 1,000: write 1 or 1000"),
-        ({"samples": 1e6, "budget": "$12.500"}, "`budget` '$12.500' may be 12.5 or 12,500: write 12.5 or 12500"),
-        ({"samples": 1e6, "budget": "1,000 USD"}, "; write it with a decimal point, and nothing between thousands"),
-        ({"samples": 1e6, "budget": "1.000.000 USD"}, "; write it with a decimal point, and nothing between thousands"),
-        ({"samples": 1e6, "deadline": "1,5 h"}, "or '2 d'; write it with a decimal point, and nothing between thousands"),
-        ({"target_throughput": "20,000 samples/s"}, "; write it with a decimal point, and nothing between thousands"),
+        ({"samples": 1e6, "budget": "500 EUR"}, "`budget` '500 EUR' must be"),
+        ({"samples": 1e6, "budget": "1.000 USD"}, "`budget` '1.000 USD' may be 1 or 1,000"),
+        ({"samples": 1e6, "budget": "$12.500"}, "`budget` '$12.500' may be 12.5 or 12,500"),
+        ({"samples": 1e6, "budget": "1,000 USD"}, "nothing between thousands"),
+        ({"samples": 1e6, "budget": "1.000.000 USD"}, "nothing between thousands"),
+        ({"samples": 1e6, "deadline": "1,5 h"}, "nothing between thousands"),
+        ({"target_throughput": "20,000 samples/s"}, "nothing between thousands"),
         ({"samples": 1e6, "budget": "-5 USD"}, "`budget` '-5 USD' must be"),
-        ({"samples": 0.0, "deadline": "1h"}, "`samples` 0.0 must be a number above 0"),
-        ({"samples": 1e6, "epochs": -1.0, "deadline": "1h"}, "`epochs` -1.0 must be a number above 0"),
-        ({"samples": 1e6, "deadline": "1h", "confidence": 1.0}, "`confidence` 1 must lie between 0 and 1"),
+        ({"samples": 0.0, "deadline": "1h"}, "`samples` 0.0 must be"),
+        ({"samples": 1e6, "epochs": -1.0, "deadline": "1h"}, "`epochs` -1.0 must be"),
+        ({"samples": 1e6, "deadline": "1h", "confidence": 1.0}, "`confidence` 1 must"),
     ],
 )
 def test_goals_that_cannot_be_are_refused_in_one_line(given: dict[str, Any], told: str) -> None:
@@ -78,7 +75,7 @@ def test_goals_that_cannot_be_are_refused_in_one_line(given: dict[str, Any], tol
 
 
 def test_a_rate_that_may_mean_thousands_is_read_with_a_word() -> None:
-    with pytest.warns(ReadingWarning, match=r"'20.000 samples/s' is read as 20 samples/s, .*; for thousands write 20000 samples/s$"):
+    with pytest.warns(ReadingWarning, match=r"'20.000 samples/s' is read as 20 samples/s, .*20000 samples/s$"):
         assert goal_of(target_throughput="20.000 samples/s").target_throughput_samples_per_s == 20.0
 
 
@@ -119,7 +116,7 @@ def test_ranges_and_lists_of_counts() -> None:
 
 @pytest.mark.parametrize("given", ["", "0", "0..4", "1..", "two", "1,,2", "1..200000", "-3", "1.5", "4..x", "1,0"])
 def test_counts_that_cannot_be_are_refused(given: str) -> None:
-    with pytest.raises(InputError, match=r"`workers` .* must be a range such as `workers='1\.\.64'`, or a list"):
+    with pytest.raises(InputError, match=r"`workers` .*`workers='1\.\.64'`"):
         counts_of(given, "workers")
 
 

@@ -115,6 +115,7 @@ def test_mixed_precision_is_a_cited_range_that_widens_the_interval() -> None:
     assert "gradients stay float32" in mixed.text
 
 
+@pytest.mark.slow
 def test_each_gain_is_that_of_pairs_of_runs() -> None:
     """What the fit leaves open of the device stays out of what another network brings."""
     load = {

@@ -56,8 +56,14 @@ TIGHT = table(
 )  # fmt: skip
 
 
-def test_over_a_slow_network_a_pipeline_is_best() -> None:
-    answer = planned(PIPELINE)
+@pytest.fixture(scope="module")
+def piped() -> Plan:
+    return planned(PIPELINE)
+
+
+@pytest.mark.slow
+def test_over_a_slow_network_a_pipeline_is_best(piped: Plan) -> None:
+    answer = piped
     assert answer.ways[0].way == "pipeline"
     assert answer.ways[0].best == answer.chosen
     found = {its.way: its for its in answer.ways}
@@ -67,13 +73,14 @@ def test_over_a_slow_network_a_pipeline_is_best() -> None:
     assert "Data parallelism: " in answer.best_way
 
 
-def test_replicas_around_the_answer_are_copies_of_the_model() -> None:
-    answer = planned(PIPELINE)
+def test_replicas_around_the_answer_are_copies_of_the_model(piped: Plan) -> None:
+    answer = piped
     around = {its.workers: its.replicas for its in answer.workers}
     assert around[4] == answer.chosen.result.replicas == 1  # four devices hold one copy in four stages
     assert around == {workers: workers // 4 for workers in around}
 
 
+@pytest.mark.slow
 def test_within_a_fast_node_splitting_tensors_is_best() -> None:
     answer = planned(TENSOR)
     assert answer.ways[0].way == "tensor"
@@ -82,6 +89,7 @@ def test_within_a_fast_node_splitting_tensors_is_best() -> None:
     assert "reducing gradients takes" in found["data parallel"].text
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_is_sharded() -> None:
     answer = planned(TIGHT)
     found = {its.way: its for its in answer.ways}
@@ -138,6 +146,7 @@ def test_a_copy_of_more_devices_than_were_asked_for_is_refused() -> None:
         space_of(given, workers=[4])
 
 
+@pytest.mark.slow
 def test_buckets_are_chosen_for_the_best_of_each_way(monkeypatch: pytest.MonkeyPatch) -> None:
     tuned: list[str] = []
 
@@ -247,6 +256,7 @@ def test_a_name_that_is_none_and_degrees_that_cannot_be_are_told() -> None:
         space_of(TENSOR, workers=[9], strategies=["pipeline"], over=[("strategy.pipeline", [9])])
 
 
+@pytest.mark.slow
 def test_the_ways_are_a_table_and_read_again() -> None:
     answer = planned(TENSOR)
     grids = {each.name: brief(each) for each in plan_tables(answer)}
@@ -256,6 +266,7 @@ def test_the_ways_are_a_table_and_read_again() -> None:
     assert Plan.model_validate_json(answer.to_json()) == answer
 
 
+@pytest.mark.slow
 def test_a_report_shows_the_ways(tmp_path: Path) -> None:
     page = tmp_path / "plan.html"
     answer = planned(PIPELINE)

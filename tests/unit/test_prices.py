@@ -30,7 +30,8 @@ def test_an_hour_of_a_bought_machine_is_its_share_of_the_purchase_and_its_electr
 def test_a_price_carries_the_sum_of_a_purchase_and_one_of_rent_is_written_as_before() -> None:
     bought = price_of_text("BUY:4000USD,years:4,use:1")
     assert bought.purchase_usd == 4000.0
-    assert bought.terms == "bought for 4,000 USD over 4 years, in use at all hours, electricity not counted"
+    assert "4,000 USD over 4 years" in bought.terms
+    assert "electricity not counted" in bought.terms
     assert Price.model_validate(bought.model_dump(mode="json")) == bought
     assert "purchase_usd" not in price_of_text("0.40/h").model_dump(mode="json")
 
@@ -43,22 +44,22 @@ def test_an_hourly_price_carries_its_unit(text: str, hourly: float) -> None:
 @pytest.mark.parametrize(
     ("texts", "told"),
     [
-        (["0.2"], "must be US dollars over a time for one node, such as 0.40/h"),
-        (["a=-1/h"], "must be US dollars over a time"),
-        (["a=0.2/kg"], "must be US dollars over a time"),
-        (["a=BUY:4000USD"], "says not over how many years the purchase is spread; add such as years:4"),
-        (["a=BUY:4000EUR,years:4"], "buy '4000EUR' must be a sum of US dollars"),
-        (["a=BUY:4.000USD,years:4"], "buy '4.000USD' may be 4 or 4,000: write 4 or 4000"),
-        (["a=1,20/h"], "write it with a decimal point, and nothing between thousands"),
+        (["0.2"], "'0.2'"),
+        (["a=-1/h"], "-1/h"),
+        (["a=0.2/kg"], "0.2/kg"),
+        (["a=BUY:4000USD"], "add such as years:4"),
+        (["a=BUY:4000EUR,years:4"], "buy '4000EUR'"),
+        (["a=BUY:4.000USD,years:4"], "buy '4.000USD' may be 4 or 4,000"),
+        (["a=1,20/h"], "nothing between thousands"),
         (["a=BUY:4000USD,year:4"], "did you mean years:"),
-        (["a=BUY:4000USD,years:4,use:1.5"], "use '1.5' must be a share of all hours above 0 and at most 1"),
-        (["a=BUY:4000USD,years:4,power:5"], "must be a power with its unit"),
-        (["a=BUY:4000USD,years:4,power:5 GB"], "must be a power with its unit"),
+        (["a=BUY:4000USD,years:4,use:1.5"], "use '1.5'"),
+        (["a=BUY:4000USD,years:4,power:5"], "power: '5'"),
+        (["a=BUY:4000USD,years:4,power:5 GB"], "power: '5 GB'"),
         (["a=BUY:4000USD,years:4,electricity:0.3USD/kWh"], "nothing draws it"),
         (["a=BUY:4000USD,years:4,years:5"], "years is given twice"),
-        (["a=1/h", "a=2/h"], "the price of a is given twice"),
-        (["1/h", "2/h"], "a price for every cluster without one is given twice"),
-        (["=1/h"], "a name stands before '='"),
+        (["a=1/h", "a=2/h"], "a is given twice"),
+        (["1/h", "2/h"], "given twice"),
+        (["=1/h"], "before '='"),
     ],
 )
 def test_a_price_that_cannot_be_read_is_one_line_with_what_to_try(texts: list[str], told: str) -> None:
@@ -73,7 +74,7 @@ def test_a_price_is_for_the_cluster_of_its_name_and_near_names_are_told() -> Non
     own = paceline.load("ring", SHORT, prices={"ethernet-25g": "0.20/h"})
     assert own.cluster.price is not None
     assert (own.cluster.price.usd_per_node_hour, own.cluster.price.source) == (0.2, "given by the user")
-    with pytest.raises(InputError, match="`prices` 'ethernet-2g': none of the clusters here has this name; did you mean ethernet-25g"):
+    with pytest.raises(InputError, match=r"`prices` 'ethernet-2g': .*did you mean ethernet-25g"):
         paceline.load("ring", SHORT, prices={"ethernet-2g": "0.20/h"})
 
 
@@ -97,7 +98,7 @@ def test_one_price_in_a_sweep_over_clusters_fills_only_those_without(how: str) -
     swept = paceline.sweep("ring", {**over, "strategy.workers": [1]}, jobs=1, **given)  # type: ignore[arg-type]
     prices = {its.scenario.cluster.name: its.scenario.cluster.price for its in swept}
     assert {name: price.usd_per_node_hour for name, price in prices.items()} == {"ethernet-1g": 0.2, "p3.2xlarge": 3.06}
-    assert prices["ethernet-1g"].source == "given by the user for every cluster without a price"
+    assert "given by the user" in prices["ethernet-1g"].source
 
 
 def test_a_long_price_that_is_refused_is_cut_within_its_quotes() -> None:
@@ -115,20 +116,16 @@ def test_notes_say_for_which_clusters_a_price_was_used() -> None:
         prices.applied(table)
     with pytest.warns(PriceWarning) as warned:
         prices.check()
-    assert (
-        [str(warning.message) for warning in warned]
-        == prices.notes()
-        == [
-            "a node of a is taken at $0.30 an hour, in place of the $1.00 of its file",
-            "the price of $0.20 an hour for every cluster without one is used for c and d; b keeps its own",
-        ]
-    )
+    assert [str(warning.message) for warning in warned] == prices.notes()
+    named, rest = prices.notes()
+    assert all(part in named for part in ("node of a ", "$0.30", "$1.00"))
+    assert all(part in rest for part in ("$0.20", "c and d", "b keeps its own"))
     assert Prices().notes() == []
 
 
 def test_a_cluster_without_a_name_is_called_what_results_call_it() -> None:
     for given, told in (
-        ({"*": "BUY:4000USD,years:4"}, "is used for own cluster: bought for"),
+        ({"*": "BUY:4000USD,years:4"}, "own cluster: bought for"),
         ({"own cluster": "BUY:1USD,years:4"}, "a node of own"),
     ):
         prices = parse_prices(given)
@@ -143,8 +140,8 @@ def test_the_library_is_told_of_its_own_argument() -> None:
         paceline.load("ring", {**SHORT, "cluster.use": "p3.2xlarge"}, prices="0.20/h")
     assert ours in str(refused.value)
     with pytest.raises(InputError) as refused:
-        paceline.plan("ring", samples=1e6, budget="5 USD", workers=[1], settings=SHORT, confidence=0.5)
-    assert "give `prices`, such as `prices={'ethernet-25g': '0.40/h'}`, or 'BUY:" in str(refused.value)
+        paceline.plan("ring", samples=1e6, budget="5 USD", workers=[1], settings=SHORT, confidence=0.5, jobs=1)
+    assert "`prices={'ethernet-25g': '0.40/h'}`, or 'BUY:" in str(refused.value)
     clusters = ["ethernet-1g", "ethernet-25g"]
     found = paceline.plan(
         "ring",
@@ -153,11 +150,12 @@ def test_the_library_is_told_of_its_own_argument() -> None:
         workers=[1, 2],
         settings=SHORT,
         confidence=0.5,
+        jobs=1,
         clusters=clusters,
         prices={"ethernet-1g": 1.0},
     )
     text = next(its.text for its in found.clusters if its.cluster == "ethernet-25g")
-    assert text.endswith("no price is known, so that nothing can be said of a budget")
+    assert "no price" in text
     assert not any("prices=" in text or "--" in text for text in (*found.notes, *(its.text for its in found.clusters)))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import math
 from pathlib import Path
@@ -66,7 +67,8 @@ def test_a_training_that_was_killed_and_goes_on_is_one_run(tmp_path: Path) -> No
     run = one(path)
     assert run.steps.tolist() == [1, 2, 2, 3]
     assert [(mark.what, mark.row) for mark in run.marks] == [("restart", 2)]
-    assert run.remarks == ("line 4 was cut off as the training was killed, and is left out",)
+    (remark,) = run.remarks
+    assert remark.startswith("line 4 ")
 
 
 def test_a_file_that_grows_is_read_once_and_a_line_when_it_is_whole(tmp_path: Path) -> None:
@@ -81,22 +83,22 @@ def test_a_file_that_grows_is_read_once_and_a_line_when_it_is_whole(tmp_path: Pa
     reader.more()
     assert reader.runs()[0].steps.tolist() == [1, 2, 3]
     path.write_text(lines(HEADER))
-    with pytest.raises(InputError, match="has become shorter while it was read"):
+    with pytest.raises(InputError, match="shorter"):
         reader.more()
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (lines(step(1)), r"run.ndjson:1: must be a header first"),
-        (lines({**HEADER, "schema_version": 2}), r"schema_version: paceline-steps 2 must be paceline-steps 1"),
+        (lines(step(1)), r"run.ndjson:1: .*header"),
+        (lines({**HEADER, "schema_version": 2}), r"schema_version: paceline-steps 2 .* 1"),
         (lines(HEADER) + "not json\n" + lines(step(1)), r"run.ndjson:2: is no JSON"),
         (lines(HEADER, {"kind": "step", "step": 1, "end_s": 1}), r"run.ndjson:2: duration_s: is missing"),
-        (lines(HEADER, step(1) | {"step": "x"}), r"run.ndjson:2: step: 'x' must be a whole number"),
-        (lines(HEADER, {"kind": "other"}), r"run.ndjson:2: is no line of the callback's"),
+        (lines(HEADER, step(1) | {"step": "x"}), r"run.ndjson:2: step: 'x'"),
+        (lines(HEADER, {"kind": "other"}), r"run.ndjson:2: "),
         (lines(HEADER), r"holds no steps yet"),
         ("", r"is empty"),
-        ('{"kind": "header", "probe": "step"}\n', r"is a file of measurements"),
+        ('{"kind": "header", "probe": "step"}\n', r"file of measurements"),
     ],
 )
 def test_what_is_wrong_with_a_steps_file_is_told_in_one_line(tmp_path: Path, text: str, said: str) -> None:
@@ -108,9 +110,16 @@ def test_what_is_wrong_with_a_steps_file_is_told_in_one_line(tmp_path: Path, tex
 
 
 def test_reader_and_callback_know_the_same_format() -> None:
-    source = (Path(__file__).parents[2] / "paceline" / "keras_callback.py").read_text()
-    assert f'FORMAT = "{steps_file.FORMAT}"' in source
-    assert f"SCHEMA_VERSION = {steps_file.SCHEMA_VERSION}\n" in source
+    """The callback imports nothing of the calibrator's, and Keras; so its constants are read, not imported."""
+    tree = ast.parse((Path(__file__).parents[2] / "paceline" / "keras_callback.py").read_text())
+    constants = {
+        target.id: node.value.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    assert (constants["FORMAT"], constants["SCHEMA_VERSION"]) == (steps_file.FORMAT, steps_file.SCHEMA_VERSION)
 
 
 # -- tables
@@ -139,17 +148,17 @@ def test_the_column_says_the_unit(tmp_path: Path, column: str, values: str, samp
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("0.1\n0.2\n", r"x.csv:1: must name the columns.*; the unit of a time is not guessed: call it step_time_s or step_time_ms"),
-        ("step\n1\n", r"has no time of a step"),
-        ("step,time\n1,2\n", r"the column time: call it step_time_s or step_time_ms"),
-        ("step,step_tme_s\n1,2\n", r"'step_tme_s' is no column of steps; did you mean step_time_s"),
-        ("step_time_s,step_time_ms\n1,2\n", r"has step_time_s and step_time_ms; keep one"),
-        ("step,step,step_time_s\n1,1,2\n", r"names the column step twice"),
-        ("throughput\n12\n", r"only with the samples of a step"),
+        ("0.1\n0.2\n", r"x.csv:1: .*step_time_s or step_time_ms"),
+        ("step\n1\n", r"no time of a step"),
+        ("step,time\n1,2\n", r"the column time: .*step_time_s or step_time_ms"),
+        ("step,step_tme_s\n1,2\n", r"'step_tme_s' .*step_time_s"),
+        ("step_time_s,step_time_ms\n1,2\n", r"step_time_s and step_time_ms"),
+        ("step,step,step_time_s\n1,1,2\n", r"the column step twice"),
+        ("throughput\n12\n", r"samples of a step"),
         ("workers,batch,throughput\n1,2,3\n", r"paceline validate --measured"),
-        ("step,step_time_s\n1\n", r"x.csv:2: has 1 values, but the first line names 2 columns"),
-        ("step,step_time_s\n1,fast\n", r"x.csv:2: step_time_s: 'fast' must be a number"),
-        ("step,step_time_s\n1.5,1\n", r"x.csv:2: step: 1.5 must be a whole number"),
+        ("step,step_time_s\n1\n", r"x.csv:2: has 1 values.* 2 columns"),
+        ("step,step_time_s\n1,fast\n", r"x.csv:2: step_time_s: 'fast'"),
+        ("step,step_time_s\n1.5,1\n", r"x.csv:2: step: 1.5"),
         ("step,step_time_s\n1,1e999\n", r"must be finite"),
         ("step,step_time_s\n", r"holds no steps yet"),
     ],
@@ -222,7 +231,8 @@ def test_a_rounded_progress_bar_gives_what_it_knows(tmp_path: Path) -> None:
     path.write_text("\r".join(BAR.format(at=at, ms=7, more="") for at in (1, 20, 40, 60, 80, 100)) + "\n")
     run = one(path)
     assert (run.counts.tolist(), run.duration_s.tolist()) == ([99], [pytest.approx(0.007)])
-    assert run.remarks == ("the log rounds times to 14%",)
+    (remark,) = run.remarks
+    assert remark.endswith(" 14%")
 
 
 def test_a_pattern_of_the_users(tmp_path: Path) -> None:
@@ -235,10 +245,10 @@ def test_a_pattern_of_the_users(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("pattern", "said"),
     [
-        ("(", r"`pattern`: '\(' must be a regular expression"),
-        ("took .* s", r"has no named group that tells a step's time"),
-        ("(?P<time_s>a)(?P<rate>b)", r"has the groups time_s and rate; keep one"),
-        ("(?P<seconds>a)", r"the group seconds is not known"),
+        ("(", r"`pattern`: '\('"),
+        ("took .* s", r"no named group"),
+        ("(?P<time_s>a)(?P<rate>b)", r"time_s and rate"),
+        ("(?P<seconds>a)", r"group seconds"),
     ],
 )
 def test_a_pattern_that_cannot_tell_steps_is_refused(pattern: str, said: str) -> None:
@@ -249,9 +259,9 @@ def test_a_pattern_that_cannot_tell_steps_is_refused(pattern: str, said: str) ->
 @pytest.mark.parametrize(
     ("text", "options", "said"),
     [
-        ("hello\nworld\n", {}, r"none of its 2 lines is one of tf_cnn_benchmarks, tf.estimator and Keras' progress bar; give a pattern"),
-        ("took x s\n", {"pattern": "took (?P<time_s>.*) s"}, r"log.txt:1: time_s: 'x' must be a number"),
-        ("1\timages/sec: 64.0 +/- 0.0\n", {}, r"only with the samples of a step"),
+        ("hello\nworld\n", {}, r"none of its 2 lines .*pattern"),
+        ("took x s\n", {"pattern": "took (?P<time_s>.*) s"}, r"log.txt:1: time_s: 'x'"),
+        ("1\timages/sec: 64.0 +/- 0.0\n", {}, r"samples of a step"),
         ("a\0b", {}, r"is no text"),
     ],
 )
@@ -288,7 +298,7 @@ def test_wall_times_where_nothing_else_tells(tmp_path: Path) -> None:
 
 
 def test_losses_of_epochs_tell_no_steps(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"has scalars of whole epochs alone \(epoch_loss\), which tell no step's time"):
+    with pytest.raises(InputError, match=r"\(epoch_loss\)"):
         read_recorded([events(tmp_path, "epoch_loss", [(1.0, 0, 2.0), (2.0, 1, 4.0)])])
 
 
@@ -307,16 +317,16 @@ def test_event_files_are_read_as_they_grow_and_damage_is_told(tmp_path: Path) ->
     broken = bytearray(content)
     broken[100] ^= 1
     copy.write_bytes(bytes(broken))
-    with pytest.raises(InputError, match="does not match its check sum"):
+    with pytest.raises(InputError, match="check sum"):
         read_recorded([copy])
 
 
 def test_folders_without_steps_and_missing_files(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="is a folder without TensorBoard's event files or profiles"):
+    with pytest.raises(InputError, match="is a folder without"):
         read_recorded([tmp_path])
-    with pytest.raises(InputError, match="there is no such file"):
+    with pytest.raises(InputError, match="no such file"):
         read_recorded([tmp_path / "none.csv"])
-    with pytest.raises(InputError, match=r"`pattern`: .* is no log of lines"):
+    with pytest.raises(InputError, match=r"`pattern`: .* no log"):
         read_recorded([tmp_path], pattern="(?P<rate>x)")
 
 

@@ -53,6 +53,7 @@ def test_its_curve_is_that_of_the_answer() -> None:
     assert not list(parsed(render_card(content_of(sweep((RING,), (4,))))).iter(f"{_SVG}polyline"))
 
 
+@pytest.mark.slow
 def test_hostile_text_stays_text() -> None:
     for title in HOSTILE:
         picture = parsed(render_card(content_of(hostile_sweep(), title=title)))

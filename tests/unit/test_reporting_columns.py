@@ -84,6 +84,7 @@ def test_many_values_of_staleness_share_bins_and_none_is_lost() -> None:
         assert low + width * len(bins) > max(values)
 
 
+@pytest.mark.long
 def test_a_thousand_points_are_small() -> None:
     results = (grid(workers=(1, 2, 4, 8, 16, 32, 64, 128), servers=(1, 2, 4, 8), batches=(8, 16, 32, 64, 128)) * 2)[:1000]
     held = columns_of(results, coordinates_of(results, [str(index) for index in range(1000)]))

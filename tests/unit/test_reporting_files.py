@@ -30,7 +30,8 @@ def test_a_line_cut_off_at_the_end_is_left_out_and_told(tmp_path: Path) -> None:
     file.write_text(f"{LINE}\n{OTHER[:700]}")
     read = read_results(file)
     assert len(read.results) == 1
-    assert read.notes == ("The results file ends in the middle of line 2, as after an interrupted sweep; that line is left out.",)
+    (note,) = read.notes
+    assert "line 2" in note
 
 
 def _with(**changes: object) -> str:
@@ -47,23 +48,23 @@ def _without(key: str) -> str:
         ("", "holds no result"),
         ("\n\n", "holds no result"),
         (LINE[:500], "holds no complete result"),
-        ("hello\n", ":1: must be JSON, one result a line"),
+        ("hello\n", ":1: must be JSON"),
         (f"{LINE}\n[1, 2]\n{LINE}\n", ":2: must be a result"),
-        ("hello\n{}\n", ":1: must be JSON, one result a line"),
+        ("hello\n{}\n", ":1: must be JSON"),
         (
             f"\0\n{LINE.replace('steps', 'stepz', 1)}\n",
-            ":1: must be JSON.*; left out; the same `paceline sweep` simulates it again; no other",
+            ":1: must be JSON.*`paceline sweep`",
         ),
-        ("[1, 2]\n", r":1: must be a result \(a JSON object\), not \[1, 2\]"),
-        ("{}\n", ":1: scenario_hash is missing, so this is no result"),
+        ("[1, 2]\n", r":1: must be a result .*\[1, 2\]"),
+        ("{}\n", ":1: scenario_hash is missing"),
         (_without("bottleneck") + "\n", ":1: bottleneck is missing"),
-        (_with(schema_version=2) + "\n", ":1: schema_version 2 is newer than 1.*update Paceline"),
-        (_with(novelty=1) + "\n", ":1: novelty is no key of a result"),
-        (_with(replicas="many") + "\n", ":1: replicas: 'many' is not valid"),
-        (LINE.replace('"monte_carlo_error":', '"monte_carlo_error":NaN,"x":') + "\n", ":1: does not match its checksum"),
+        (_with(schema_version=2) + "\n", ":1: schema_version 2 .* 1"),
+        (_with(novelty=1) + "\n", ":1: novelty "),
+        (_with(replicas="many") + "\n", ":1: replicas: 'many'"),
+        (LINE.replace('"monte_carlo_error":', '"monte_carlo_error":NaN,"x":') + "\n", ":1: .*checksum"),
         (
             without_checksum(LINE.encode()).decode().replace('"events":', '"x":NaN,"events":') + "\n",
-            ":1: must be JSON.*; no other result is there$",
+            ":1: must be JSON.*no other result",
         ),
         (_with(replicas=0) + "\n", ":1: replicas: 0 must be at least 1"),
         (_with(speedup={"mean": 0, "low": 0, "high": 0}) + "\n", ":1: speedup.mean: 0 must be above zero"),
@@ -84,18 +85,18 @@ def test_bad_files_are_refused_with_file_and_line(tmp_path: Path, content: str, 
 def test_bytes_that_are_no_text_are_left_out_of_results_and_else_refused(tmp_path: Path) -> None:
     file = tmp_path / "results.ndjson"
     file.write_bytes(b"\xff\xfe\x00\n" + LINE.encode())
-    assert read_results(file).notes == (
-        f"{file}:1: must be JSON, one result a line: it is no text (UTF-8); left out; the same `paceline sweep` simulates it again.",
-    )
+    (note,) = read_results(file).notes
+    assert note.startswith(f"{file}:1: must be JSON")
+    assert "UTF-8" in note
     file.write_bytes(b"\xff\xfe\x00\n")
     with pytest.raises(ResultsError, match=":1: must be JSON"):
         read_results(file)
 
 
 def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ResultsError, match="there is no such file"):
+    with pytest.raises(ResultsError, match="no such file"):
         read_results(tmp_path / "none.ndjson")
-    with pytest.raises(ResultsError, match="cannot be read: Is a directory"):
+    with pytest.raises(ResultsError, match="Is a directory"):
         read_results(tmp_path)
 
 

@@ -11,6 +11,7 @@ from typing import Any, get_args
 
 import pytest
 from support.results import HOSTILE, PRICE, STRATEGIES, grid, hostile_sweep, planned, sweep
+from syrupy.assertion import SnapshotAssertion
 
 from paceline.reporting.content import content_of
 from paceline.reporting.measured import Beside, Overlay, Unmatched
@@ -18,7 +19,7 @@ from paceline.reporting.render import SCRIPTS, render
 from paceline.reporting.sensitivity import Change
 from paceline.reporting.timeline import Bar, Timeline
 from paceline.sentences import limit_in_words, servers_note, work_note, workers_note
-from simulator.base.text import format_share, format_usd
+from simulator.base.text import format_share, format_usd, written
 from simulator.results.cost import usd_per_million_samples
 from simulator.results.results import Result
 from simulator.spec.figures import Bottleneck, Estimate
@@ -78,53 +79,37 @@ def summary_of(page: str) -> dict[str, str]:
     return {"answer": plain(answer)} | {heading: plain(text) for heading, text in said}
 
 
-@pytest.mark.parametrize(
-    "results",
-    [
-        sweep(),
-        grid(),
-        sweep((RING,), (4,)),
-        sweep((ASYNC,), (1, 4), workload={"calibrated": None, "uncertainty": None}),
-        [*sweep((RING,), (1, 2)), *sweep((RING,), (1, 2), workload={"batch_per_replica": None, "global_batch": 64})],
-    ],
-    ids=["plain", "grid", "one", "not calibrated", "weak and strong"],
-)
-def test_the_first_screen_is_short_sentences_under_few_headings(results: list[Result]) -> None:
-    summary = summary_of(page_of(results))
-    assert set(summary) <= {
-        "answer", "Not one training", "How sure", "Measure next", "Where to stop", "What limits it", "Take care", "Against the next",
-        "Faster elsewhere", "Not counted",
-    }  # fmt: skip
-    for text in summary.values():
-        assert text.endswith(".")
-        assert all(len(sentence.split()) < 45 for sentence in re.split(r"[.!?] +(?=[A-Z])", text))
-    assert sum(len(text.split()) for text in summary.values()) < 170
+def test_the_first_screens(snapshot: SnapshotAssertion) -> None:
+    """Of one variant, of many, of what was never calibrated, and of weak and strong scaling together."""
+    strong = sweep((RING,), (1, 2), workload={"batch_per_replica": None, "global_batch": 64})
+    pages = {
+        "plain": sweep(),
+        "grid": grid(),
+        "one": sweep((RING,), (4,)),
+        "not calibrated": sweep((ASYNC,), (1, 4), workload={"calibrated": None, "uncertainty": None}),
+        "weak and strong": [*sweep((RING,), (1, 2)), *strong],
+        "different batches": [*sweep((RING,), (4,)), *sweep((ASYNC,), (4,), workload={"batch_per_replica": 8})],
+    }
+    assert {name: summary_of(page_of(results)) for name, results in pages.items()} == snapshot
 
 
 def test_the_summary_says_answer_confidence_and_bottleneck() -> None:
-    page = page_of(sweep())
-    summary = summary_of(page)
-    assert summary["answer"] == (
-        "Ring all-reduce (multi-worker mirrored) is the fastest on average with 256 replicas on 256 nodes: 367,000 samples/s."
-    )
-    assert "3 variants on ethernet-10g, 1 to 256 replicas, weak scaling: each replica keeps its batch of 32 samples." in text_of(page)
-    assert summary["Against the next"].startswith("It is faster than ")
-    assert summary["Against the next"].endswith("; one other is slower on average.")
-    assert summary["How sure"] == "Throughput should fall between 261,000 and 453,000 samples/s in nine of ten real runs."
-    assert summary["Take care"].startswith("15 of 27 results, this one among them, lie beyond what was measured (drawn hollow).")
-    assert "The network (ethernet-10g) is assumed, not measured." in summary["Take care"]
-    assert summary["What limits it"] == (
-        "The delay of each message rather than bandwidth; communication that no computing hides takes 46% of each step."
-    )
+    results = sweep()
+    summary = summary_of(page_of(results))
+    best = max(results, key=lambda result: result.throughput_samples_per_s.mean)
+    rate, exposed = best.throughput_samples_per_s, best.breakdown_s.exposed_communication
+    assert f"{best.replicas} replicas on 256 nodes: {written(rate.mean, 'samples/s')}" in summary["answer"]
+    assert f"{written(rate.low, '')} and {written(rate.high, 'samples/s')}" in summary["How sure"]
+    assert "15 of 27" in summary["Take care"]
+    assert "ethernet-10g" in summary["Take care"]
+    assert format_share(exposed / best.step_time_s.mean) in summary["What limits it"]
 
 
 def test_the_answer_says_its_cost_where_there_is_a_price() -> None:
     (result,) = sweep((RING,), (4,), cluster={"price": PRICE})
     cost = usd_per_million_samples(result)
     assert cost is not None
-    assert summary_of(page_of([result]))["answer"].endswith(
-        f" samples/s with 4 replicas on 4 nodes, for {format_usd(cost.mean)} a million samples."
-    )
+    assert summary_of(page_of([result]))["answer"].endswith(f"{format_usd(cost.mean)} a million samples.")
 
 
 def test_the_summary_names_the_change_that_gains_most_and_no_part_of_the_cluster() -> None:
@@ -134,24 +119,25 @@ def test_the_summary_names_the_change_that_gains_most_and_no_part_of_the_cluster
         Change("mixed precision", "", None, None, None, "not known", "mixed precision"),
     )
     limit = summary_of(page_of(sweep(), sensitivity=changes))["What limits it"]
-    assert limit.endswith(" Of the changes tried one at a time, 2x network helps most: throughput +25% (+20% to +30%).")
+    assert limit.endswith(" 2x network helps most: throughput +25% (+20% to +30%).")
     limit = summary_of(page_of(sweep(), sensitivity=changes[:1]))["What limits it"]
-    assert limit.endswith(" None of the changes tried one at a time brings more than 1.0%.")
+    assert "half device" not in limit
+    assert limit.endswith(" more than 1.0%.")
     (result,) = sweep((ASYNC,), (4,))
     bound = Bottleneck(name="server-network", text="'server node 0 in' carries 96% of what it can.")
     limit = summary_of(page_of([result.model_copy(update={"bottleneck": bound})]))["What limits it"]
-    assert limit.startswith("The network links of the parameter servers, the busiest in use 96% of the time;")
+    assert "96%" in limit
     assert "node 0" not in limit
 
 
 def test_what_may_help_is_named_though_it_is_not_certain() -> None:
     certain = Change("2x network", "b", 0.25, 0.2, 0.3, "compute", "network")
     large = Change("2x batch", "c", 0.85, -0.1, 1.6, "compute", "batch")
-    said = " Of the changes tried one at a time, 2x network helps most: throughput +25% (+20% to +30%)."
     limit = summary_of(page_of(sweep(), sensitivity=(certain, large)))["What limits it"]
-    assert limit.endswith(f"{said} 2x batch +85% (−10% to +160%) may help more, but not for certain.")
+    assert re.search(r"2x network helps most: throughput \+25% \(\+20% to \+30%\)\. 2x batch \+85% \(−10% to \+160%\) may", limit)
     limit = summary_of(page_of(sweep(), sensitivity=(large,)))["What limits it"]
-    assert limit.endswith(" No change that was tried helps for certain; 2x batch +85% (−10% to +160%) may.")
+    assert "helps most" not in limit
+    assert limit.endswith("2x batch +85% (−10% to +160%) may.")
 
 
 def test_the_summary_says_where_to_stop() -> None:
@@ -177,9 +163,8 @@ def test_different_global_batches_are_said_first() -> None:
     summary = summary_of(page_of(results))
     assert list(summary)[:2] == ["answer", "Not one training"]
     assert "(128 samples a step)" in summary["answer"]
-    assert summary["Not one training"].startswith(
-        "Global batches differ, 32 to 128 samples, and with them what is learned. With 32 the fastest is Async PS"
-    )
+    assert "32 to 128 samples" in summary["Not one training"]
+    assert "With 32 the fastest is Async PS" in summary["Not one training"]
 
 
 def test_the_summary_says_in_how_many_runs_the_answer_beats_the_next() -> None:
@@ -212,16 +197,7 @@ def test_every_limit_has_words() -> None:
 def test_the_page_says_which_run_the_changes_rest_on() -> None:
     change = Change("2x network", "b", 0.25, 0.2, 0.3, "compute", "network", "5 replications of 20 steps")
     text = text_of(page_of(sweep(), sensitivity=(change,)))
-    assert (
-        "One change at a time to Ring all-reduce (multi-worker mirrored) with 256 replicas on 256 nodes (weak scaling), "
-        "simulated in 5 replications of 20 steps. This figure does not follow the sliders" in text
-    )
-
-
-def test_a_workload_that_was_never_calibrated_is_called_so() -> None:
-    care = summary_of(page_of(sweep((RING,), (1, 2), workload={"calibrated": None, "uncertainty": None})))["Take care"]
-    assert "What was measured is not recorded, so nothing tells how far it can be trusted." in care
-    assert "The workload carries no uncertainty" in care
+    assert re.search(r"with 256 replicas on 256 nodes \(weak scaling\), simulated in 5 replications of 20 steps\.", text)
 
 
 def test_every_result_is_embedded_with_its_numbers() -> None:
@@ -263,7 +239,6 @@ def test_another_process_gives_the_same_bytes() -> None:
 def test_plotly_is_inside_exactly_once_and_nothing_is_loaded() -> None:
     page = page_of(sweep())
     assert page.count("plotly.js (cartesian - minified) v") == 1
-    assert len(page.encode()) < 2_000_000
     markup = without_scripts(page)
     assert re.findall(r"""(?:src|href)\s*=\s*["'](?!data:)""", markup) == []
     assert "@import" not in markup
@@ -284,7 +259,7 @@ def test_the_script_of_the_page_evaluates_no_text() -> None:
     assert len(SCRIPTS) == len(set(SCRIPTS))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_thousand_scenarios_stay_below_three_megabytes() -> None:
     results = grid(workers=(1, 2, 4, 8, 16, 32, 64, 128), servers=(1, 2, 4, 8), batches=(8, 16, 32, 64, 128))
     assert len(results) >= 1000
@@ -319,6 +294,7 @@ def extras(text: str, results: list[Result]) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "results",
     [hostile_sweep(), *([result] for result in hostile_sweep())],
@@ -332,9 +308,9 @@ def test_hostile_text_stays_text(results: list[Result]) -> None:
     assert "<img" not in markup
     assert "href='javascript" not in markup
     assert "\u202e" not in markup.split('<pre tabindex="0">')[0]
-    assert len(markup) < 1_500_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text", [*HOSTILE, "=HYPERLINK(1)", "a\nb\tc"], ids=["tag", "attribute", "right-to-left", "template", "long", "formula", "lines"]
 )
@@ -389,6 +365,7 @@ def test_sections_stand_in_order() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_plan_answers_in_its_own_sentences() -> None:
     results = sweep(cluster={"price": PRICE})
     plan = planned(results, "Ring on 8")
@@ -399,40 +376,39 @@ def test_a_plan_answers_in_its_own_sentences() -> None:
     text = text_of(page_of(results, plan=plan))
     for sentence in (work_note(plan), servers_note(plan), workers_note(plan)):  # those of the terminal, word for word
         assert sentence in text
-    assert workers_note(plan).startswith("Adding workers does not pay, judged by throughput per worker, not by the goal: from 8 to 16 ")
-    assert work_note(plan) == (
-        "1,200 configurations were considered: 1,100 were discarded by closed forms, 3 refused, 27 simulated, "
-        "and 15 scenarios besides around the answer."
-    )
+    assert "from 8 to 16 " in workers_note(plan)
+    assert re.findall(r"[\d,]*\d", work_note(plan)) == ["1,200", "1,100", "3", "27", "15"]
     assert embedded(page_of(results, plan=plan), "points")["chosen"] == {"curve": 0, "at": [3]}
     assert "pareto" in embedded(page_of(results, plan=plan), "figures")
 
 
-def test_a_plan_without_sentences_is_summed_up_from_its_facts() -> None:
+def test_a_plan_without_sentences_is_summed_up_from_its_facts(snapshot: SnapshotAssertion) -> None:
     results = sweep(cluster={"price": PRICE})
     plan = planned(results, "Ring on 8").model_copy(update={"sentences": ()})
     summary = summary_of(page_of(results, plan=plan))
-    assert summary["answer"] == (
-        "Ring on 8 (weak scaling, 8 replicas on 8 nodes) is the cheapest that reaches 1,000,000,000 samples in 12 h. "
-        "It trains 18,000 samples/s."
-    )
-    assert summary["How sure"].startswith("97% of real runs should reach the goal. Throughput should fall between 17,300 and")
-    assert "15 of 27 results lie beyond what was measured" in summary["Take care"]
+    assert summary == snapshot
+    for figure in ("Ring on 8 (weak scaling, 8 replicas on 8 nodes)", "1,000,000,000 samples in 12 h", "18,000 samples/s"):
+        assert figure in summary["answer"]
+    assert summary["How sure"].startswith("97% ")
+    assert "between 17,300 and" in summary["How sure"]
+    assert "15 of 27 " in summary["Take care"]
     missed = plan.model_copy(update={"feasible": False})
     answer = summary_of(page_of(results, plan=missed))["answer"]
-    assert "comes nearest to 1,000,000,000 samples in 12 h, which nothing considered reaches." in answer
+    assert "nearest to 1,000,000,000 samples in 12 h" in answer
+    assert "cheapest" not in answer
 
 
 def test_measured_points_are_embedded_with_their_prediction() -> None:
     results = sweep()
     page = page_of(results, measured=extras("a", results)["measured"])
     assert embedded(page, "points")["measured"] == [[0, 4000.0]]
-    assert summary_of(page)["How sure"].endswith("Beside 1 measured setting the median error is 7.6%, and 0 of them lie in the interval.")
+    sure = summary_of(page)["How sure"].partition("Beside ")[2]
+    assert re.findall(r"[\d.]*\d", sure) == ["1", "7.6", "0"]
 
 
 def test_without_a_fit_a_sentence_says_so() -> None:
     page = page_of(sweep((RING,), (1, 2), fit=False))
-    assert "The workload holds no measured points, so there is no fit to show" in text_of(page)
+    assert "no measured points" in text_of(page)
     assert "calibration-0" not in embedded(page, "figures")
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.waiting import PATIENCE_S, until
 
 from simulator.base.scratch import scratch
 
@@ -34,13 +35,6 @@ print("over", flush=True)
 sys.stdin.read()
 """
 """Has something in every place, and two processes that nobody of its group would end."""
-
-
-def until(true: Callable[[], bool], within_s: float = 30.0) -> None:
-    deadline_s = time.monotonic() + within_s
-    while not true():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.02)
 
 
 def ended(process: int) -> bool:
@@ -79,12 +73,12 @@ def test_nothing_stays_of_a_block(work: Callable[[str], tuple[subprocess.Popen[s
         assert child.stdout.readline() == "over\n"
         assert (tmp_path / "named-[1]").exists()
     else:
-        child.wait(timeout=60)
+        child.wait(timeout=PATIENCE_S)
     assert folder.parent == tmp_path / "t"
     assert not folder.exists()
     assert not (tmp_path / "beside").exists()
     assert all(map(ended, workers))
-    child.communicate(timeout=60)
+    child.communicate(timeout=PATIENCE_S)
     assert not (tmp_path / "named-[1]").exists()
     assert os.listdir(tmp_path) == ["t"]
 
@@ -96,7 +90,7 @@ def test_nothing_stays_of_a_process_that_is_killed(
     child, folder, workers = work("time.sleep(600)")
     assert folder.exists()
     (os.killpg if everyone else os.kill)(child.pid, signal.SIGKILL)
-    child.communicate(timeout=60)
+    child.communicate(timeout=PATIENCE_S)
     until(lambda: os.listdir(tmp_path) == ["t"] and os.listdir(tmp_path / "t") == [] and all(map(ended, workers)))
     # whoever has tidied up has ended as well: it is told of the folder when it is started
     until(lambda: not any(str(tmp_path) in command for command in commands()))
@@ -115,7 +109,7 @@ def test_who_only_looks_into_it_goes_on(tmp_path: Path) -> None:
         command = [sys.executable, "-c", "input()"]
         looking = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=file, env={**os.environ, "SEEN": str(folder)})
     assert not folder.exists()
-    assert looking.communicate(b"\n", timeout=60) == (None, None)
+    assert looking.communicate(b"\n", timeout=PATIENCE_S) == (None, None)
     assert looking.returncode == 0
 
 
@@ -147,7 +141,7 @@ with scratch(within=sys.argv[1] + "/t") as folder:
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     assert (done.stdout, done.stderr) == ("True True\n", "")
     assert os.listdir(tmp_path) == ["t"]
@@ -163,6 +157,6 @@ def test_what_was_there_before_the_process_is_not_its_own(tmp_path: Path) -> Non
         [sys.executable, "-c", program, f"{tmp_path}/named-*", newer],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         check=True,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     assert os.listdir(tmp_path) == ["named-older"]

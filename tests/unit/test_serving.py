@@ -16,6 +16,7 @@ import pytest
 import tomlkit
 from starlette.testclient import TestClient
 from support.scenarios import scenario_table
+from support.waiting import PATIENCE_S
 
 import paceline
 from paceline.reporting.content import content_of
@@ -42,6 +43,12 @@ def text_of(**parts: Any) -> str:
 @pytest.fixture(scope="module")
 def served() -> Served:
     return Served(text_of(), "lab.toml", None)
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process may take as long as it needs to begin."""
+    monkeypatch.setattr("paceline.serving.conversation._LONGEST_S", PATIENCE_S)
 
 
 @pytest.fixture(scope="module")

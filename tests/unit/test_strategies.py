@@ -71,6 +71,7 @@ def test_answers_of_a_strategy_agree_with_each_other(mode: str) -> None:
         assert f"strategy.{key}" in KEYS_OF_NAMES
 
 
+@pytest.mark.slow
 @each("mode", MODES)
 @each("count", [1, 3, 8])
 def test_as_many_workers_as_are_asked_for(mode: str, count: int) -> None:
@@ -152,6 +153,7 @@ def _which_one(tree: ast.AST) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("storey", ["simulator", "calibrate", "paceline"])
 def test_nobody_asks_which_strategy_it_is(storey: str) -> None:
     own = ROOT / "simulator" / "strategies"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from typing import Any
 import joblib
 import numpy as np
 import pytest
+from support.waiting import PATIENCE_S
 
 import paceline
 from paceline.sweeping.backends import Workers, check_versions, deaf_to, local_workers, versions
@@ -61,15 +63,13 @@ def with_other(monkeypatch: pytest.MonkeyPatch, name: str, there: str) -> Worker
 )
 def test_workers_that_differ_are_refused(name: str, there: str, found: str, monkeypatch: pytest.MonkeyPatch) -> None:
     here = versions()[name]
-    told = f"cluster x: a worker has {found}, but here is {here}, so results could differ; install the same version there"
-    with pytest.raises(InputError) as raised:
+    with pytest.raises(InputError, match=f"^cluster x: a worker has {re.escape(found)}, but here is {re.escape(here)}"):
         check_versions(with_other(monkeypatch, name, there), "cluster x")
-    assert str(raised.value) == told
 
 
 def test_a_worker_that_comes_late_is_refused_before_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     answered = []
-    with pytest.raises(InputError, match=r"^cluster x: a worker has numpy 9.9, but here is "):
+    with pytest.raises(InputError, match=r"^cluster x: a worker has numpy 9.9,"):
         list(with_other(monkeypatch, "numpy", "9.9").map(answered.append, [1, 2, 3]))
     assert answered == [1]
 
@@ -83,7 +83,7 @@ def test_workers_without_a_compiler_compute_the_same_by_other_engines(monkeypatc
     [(None, "no Paceline, but here is"), ("0.0.1", "Paceline 0.0.1, but here is"), ("later", "Paceline later, but here is")],
 )
 def test_workers_with_another_paceline_are_refused(answer: str | None, told: str) -> None:
-    with pytest.raises(InputError, match=f"^cluster x: a worker has {told} {paceline.__version__}, so results could differ"):
+    with pytest.raises(InputError, match=f"^cluster x: a worker has {told} {paceline.__version__}"):
         check_versions(of_pretended(lambda *_: answer), "cluster x")
 
 
@@ -93,7 +93,7 @@ def test_workers_with_an_older_paceline_of_the_same_version_are_refused() -> Non
             return function(item)
         raise AttributeError("Can't get attribute '_by_equals'")
 
-    with pytest.raises(InputError, match=r"^cluster x: a worker has other sources of Paceline [\d.]+, so results could differ; install"):
+    with pytest.raises(InputError, match=r"^cluster x: a worker has other sources of Paceline [\d.]+"):
         check_versions(of_pretended(without_this), "cluster x")
 
 
@@ -101,7 +101,7 @@ def test_workers_that_cannot_run_anything_are_refused() -> None:
     def bare(*_: object) -> object:
         raise ModuleNotFoundError("No module named 'joblib'")
 
-    with pytest.raises(InputError, match=r"a worker cannot run anything \(No module named 'joblib'\); install paceline"):
+    with pytest.raises(InputError, match=r"\(No module named 'joblib'\)"):
         check_versions(of_pretended(bare), "cluster x")
 
 
@@ -194,7 +194,7 @@ def test_what_an_ended_process_leaves_behind_is_removed_without_a_word(tmp_path:
         "    print(list(workers.map(abs, [-1, -2, -3])), flush=True)\n"
         "    os._exit(0)\n"
     )
-    ended = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
+    ended = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=PATIENCE_S)
     assert (ended.stdout, ended.stderr) == ("[1, 2, 3]\n", "")
 
 
@@ -211,7 +211,7 @@ def test_nothing_of_the_working_directory_is_run(tmp_path: Path) -> None:
     shared.mkdir()
     for name in ("joblib", "argparse", "pickle", "multiprocessing"):
         (shared / f"{name}.py").write_text(f"open({str(tmp_path / 'marker')!r}, 'a').write({name!r})")
-    ended = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120, cwd=shared)
+    ended = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=PATIENCE_S, cwd=shared)
     assert not (tmp_path / "marker").exists()
     assert ended.stdout == "[1, 2, 3]\n", ended.stderr
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,7 @@ def test_a_workload_is_moved_for_each_device(key: str, tmp_path: Path) -> None:
     assert here.forward.base_s == 2 * there.forward.base_s
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(entries("scenarios")))
 def test_a_grid_around_a_scenario_is_that_around_its_file(name: str) -> None:
     axes = [("run.seed", [1, 2])]
@@ -97,7 +99,7 @@ def test_a_price_can_be_set_on_a_scenario_that_has_none() -> None:
 
 
 def test_the_combination_that_breaks_a_rule_is_named() -> None:
-    with pytest.raises(ScenarioError, match=r"^scenario `over` strategy.workers=2 `over` run.steps=1: run.steps: 1 must be at least 2; "):
+    with pytest.raises(ScenarioError, match=r"^scenario `over` strategy.workers=2 `over` run.steps=1: run.steps: 1 must"):
         grid(table(), [("strategy.workers", [2]), ("run.steps", [5, 1])])
     unchecked = Grid(table(), [("strategy.workers", [2]), ("run.steps", [5, 1])])
     assert unchecked[0].run.steps == 5
@@ -105,30 +107,23 @@ def test_the_combination_that_breaks_a_rule_is_named() -> None:
         unchecked[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("axes", "ends"),
+    ("axes", "possible"),
     [
-        (
-            [("strategy.workers", [1, 2, 3, 4, 5, 6, 7, 8])],
-            "take fewer workers, or more nodes; with `over` strategy.workers=1..3 all can be simulated",
-        ),
-        ([("strategy.workers", [8, 1, 2])], "take fewer workers, or more nodes; with `over` strategy.workers=1,2 all can be simulated"),
-        (
-            [("strategy.workers", [1, 2, 3, 4]), ("run.seed", [1, 2])],
-            "take fewer workers, or more nodes; with `over` strategy.workers=1..3 all can be simulated",
-        ),
-        (
-            [("strategy.workers", [1, 2, 3]), ("cluster.nodes", [2, 3, 4])],
-            "take fewer workers, or more nodes; with `over` strategy.workers=1 all can be simulated",
-        ),
-        ([("strategy.workers", [4, 5])], "take fewer workers, or more nodes"),
-        ([("strategy.workers", [1, 4]), ("run.seed", list(range(9_000)))], "take fewer workers, or more nodes"),
+        ([("strategy.workers", [1, 2, 3, 4, 5, 6, 7, 8])], ["1..3"]),
+        ([("strategy.workers", [8, 1, 2])], ["1,2"]),
+        ([("strategy.workers", [1, 2, 3, 4]), ("run.seed", [1, 2])], ["1..3"]),
+        ([("strategy.workers", [1, 2, 3]), ("cluster.nodes", [2, 3, 4])], ["1"]),
+        ([("strategy.workers", [4, 5])], []),
+        ([("strategy.workers", [1, 4]), ("run.seed", list(range(5_001)))], []),
     ],
 )
-def test_a_refused_grid_says_which_of_it_can_be_simulated(axes: list[tuple[str, list[int]]], ends: str) -> None:
+def test_a_refused_grid_says_which_of_it_can_be_simulated(axes: list[tuple[str, list[int]]], possible: list[str]) -> None:
     with pytest.raises(ScenarioError) as told:
         grid(table(nodes=4), axes)
-    assert str(told.value).endswith(ends)
+    hint = str(told.value).partition("take fewer workers, or more nodes")[2]
+    assert re.findall(r"`over` strategy\.workers=([\d.,]+) ", hint) == possible
     assert str(told.value).count("must be at least") == 1
 
 

@@ -7,7 +7,6 @@ import os
 import random
 import re
 import subprocess
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -129,7 +128,7 @@ def killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Runner, "lines", lines)
 
 
-_KILLED, _AGAIN = "a worker process was killed, perhaps for want of memory; ", "run again with fewer `jobs`"
+_KILLED, _AGAIN = f"{KILLED[0]}; ", KILLED[1]
 
 
 @pytest.mark.usefixtures("killed")
@@ -158,30 +157,32 @@ def test_a_file_without_a_line_keeps_nothing(tmp_path: Path) -> None:
     assert str(lost.value) == _KILLED + _AGAIN
 
 
+def refuses_others(path: Path) -> None:
+    """A lock is of whoever has opened the file, so that this process may play the other one."""
+    with pytest.raises(InputError, match=re.escape(f"`out` {str(path)!r}: another process")):
+        Journal(path)
+
+
 def test_a_file_that_is_open_is_refused_to_others(scenario: Build, tmp_path: Path) -> None:
     path = tmp_path / "j.ndjson"
     line = line_of(simulate(many(scenario)[0]))
-    other = f"from pathlib import Path\nfrom paceline.sweeping import Journal\nJournal(Path({str(path)!r}))"
     with Journal(path) as file:
         file.write([(0, line)])
-        refused = subprocess.run([sys.executable, "-c", other], capture_output=True, text=True, check=False)
-        assert refused.returncode == 1
-        assert f"InputError: `out` {str(path)!r}: another process is writing to it" in refused.stderr
+        refuses_others(path)
         file.write([(0, line)])
-        assert subprocess.run([sys.executable, "-c", other], check=False, capture_output=True).returncode == 1
-    assert subprocess.run([sys.executable, "-c", other], check=False).returncode == 0
-    assert len(path.read_bytes().splitlines()) == 2
+        refuses_others(path)
+    with Journal(path):
+        assert len(path.read_bytes().splitlines()) == 2
 
 
 def test_a_finished_file_that_is_open_is_refused_to_others(scenario: Build, tmp_path: Path) -> None:
     path, scenarios = tmp_path / "j.ndjson", many(scenario)[:1]
-    other = f"from pathlib import Path\nfrom paceline.sweeping import Journal\nJournal(Path({str(path)!r}))"
     with Journal(path) as file:
         file.write([(0, line_of(simulate(scenarios[0])))])
         file.finish([one.hash for one in scenarios])
-        refused = subprocess.run([sys.executable, "-c", other], capture_output=True, text=True, check=False)
-        assert f"InputError: `out` {str(path)!r}: another process is writing to it" in refused.stderr
-    assert subprocess.run([sys.executable, "-c", other], check=False).returncode == 0
+        refuses_others(path)
+    with Journal(path):
+        pass
 
 
 def test_a_new_file_without_a_line_leaves_no_file(tmp_path: Path) -> None:
@@ -197,7 +198,7 @@ def test_a_new_file_without_a_line_leaves_no_file(tmp_path: Path) -> None:
 def test_what_is_no_results_file_is_refused_and_not_touched(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "j.ndjson"
     path.write_bytes(content)
-    with pytest.raises(ResultsError, match="is there already and is no results file of this version; choose another `out`, or"):
+    with pytest.raises(ResultsError, match=r"j\.ndjson.*`out`"):
         Journal(path)
     assert path.read_bytes() == content
     with Journal(path, force=True) as file:
@@ -208,7 +209,7 @@ def test_garbage_behind_results_is_refused_with_its_line(scenario: Build, tmp_pa
     path = tmp_path / "j.ndjson"
     line = simulate(many(scenario)[0]).to_json()
     path.write_text(f'{line}\n{{"hello":1}}\n{line}\n')
-    with pytest.raises(ResultsError, match=r"j.ndjson:2: is no result of this version"):
+    with pytest.raises(ResultsError, match=r"j.ndjson:2: is no result"):
         Journal(path)
 
 
@@ -243,9 +244,10 @@ def test_a_damaged_line_is_named_and_left_out(scenario: Build, tmp_path: Path, d
     whole = [outcome_of(line) for line in lines]
     assert list(read) in ([whole[0], whole[2]], [whole[0]])  # one without its end takes the next with it
     assert f"{path}:2" in read.notes[0]
-    assert re.search("; left out; the same `paceline sweep` simulates (it|them) again.$", read.notes[0])
+    assert re.search("`paceline sweep`", read.notes[0])
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::simulator.base.errors.PacelineWarning")  # of a line that was cut in two there are two
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("place", [0, 1, 3])
@@ -261,7 +263,7 @@ def test_a_damaged_line_is_simulated_again_and_nothing_else(
     lines[place] = damage(lines[place])
     path.write_bytes(b"".join(lines))
     merged = not lines[place].endswith(b"\n")
-    told = pytest.warns(PacelineWarning, match=rf"r.ndjson:{place + 1}: .*; it is simulated again")
+    told = pytest.warns(PacelineWarning, match=rf"r.ndjson:{place + 1}: .*simulated again")
     with nullcontext() if merged and place == 3 else told:  # a last line that does not end is no damage
         sweep(scenarios, path, jobs=1)
     assert again == [one.hash for one in scenarios[place : place + 1 + merged]]
@@ -299,7 +301,7 @@ def test_a_damaged_file_of_another_sweep_is_not_touched(scenario: Build, tmp_pat
     damaged = lines[0] + edited(lines[1]) + lines[2]
     path.write_bytes(damaged)
     for others in (many(scenario, (1, 2)), many(scenario, (1,)), many(scenario, (4, 5))):
-        with pytest.raises(ResultsError, match=r"r.ndjson.*: holds the results of another sweep"):
+        with pytest.raises(ResultsError, match=r"r.ndjson.*another sweep"):
             sweep(others, path, jobs=1)
         assert path.read_bytes() == damaged
     sweep(many(scenario, (1, 2)), path, jobs=1, force=True)
@@ -367,12 +369,13 @@ def test_lines_without_a_checksum_must_be_of_their_scenario(scenario: Build, tmp
     path.write_bytes(bare[0] + edited(bare[1]) + bare[2])
     read = read_results(path)
     assert [result.scenario.replicas for result in read.results] == [1, 3]
-    assert f"{path}:2: its scenario is not the one of its scenario_hash" in read.notes[0]
-    assert read.notes[1].startswith(f"2 lines of {path} have no checksum: whether")
-    with pytest.warns(PacelineWarning, match=r"r.ndjson:2: its scenario is not the one of its scenario_hash"):
+    assert f"{path}:2: " in read.notes[0]
+    assert "scenario_hash" in read.notes[0]
+    assert read.notes[1].startswith(f"2 lines of {path} have no checksum")
+    with pytest.warns(PacelineWarning, match=r"r.ndjson:2: .*scenario_hash"):
         sweep(many(scenario), path, jobs=1)
     path.write_bytes(edited(bare[1]))
-    with pytest.raises(ResultsError, match=r"r.ndjson:1: its scenario is not .*; left out; .*; no other result is there$"):
+    with pytest.raises(ResultsError, match=r"r.ndjson:1: .*no other result"):
         read_results(path)
 
 
@@ -391,7 +394,7 @@ def test_a_damaged_tail_of_zeros_is_named_and_simulated_again(scenario: Build, t
     sweep(scenarios, path, jobs=1)
     whole = path.read_bytes()
     path.write_bytes(b"".join(whole.splitlines(keepends=True)[:2]) + b"\0" * 4096)
-    with pytest.warns(PacelineWarning, match=r"r.ndjson:3: must be JSON, one result a line: .*; it is simulated again"):
+    with pytest.warns(PacelineWarning, match=r"r.ndjson:3: must be JSON.*simulated again"):
         sweep(scenarios, path, jobs=1)
     assert path.read_bytes() == whole
 
@@ -423,8 +426,8 @@ def test_only_what_will_be_simulated_is_asked_about(scenario: Build, tmp_path: P
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"novelty": 1}, "novelty is no key of a result that this Paceline knows; it was written by another version"),
-        ({"bottleneck": None}, "bottleneck is missing, so this is no result"),
+        ({"novelty": 1}, "novelty "),
+        ({"bottleneck": None}, "bottleneck is missing"),
         ({"replicas": 0}, "replicas: 0 must be at least 1"),
     ],
 )
@@ -436,7 +439,7 @@ def test_a_line_of_another_version_is_refused_with_its_place(scenario: Build, tm
     data = {key: value for key, value in (json.loads(without_checksum(lines[1])) | change).items() if value is not None}
     path.write_bytes(lines[0] + json.dumps(data, separators=(",", ":")).encode() + b"\n" + lines[2])
     before = path.read_bytes()
-    with pytest.raises(ResultsError, match=re.escape(f"{path}:2: {why}") + ".*; choose another `out`, or `force=True` to replace it$"):
+    with pytest.raises(ResultsError, match=re.escape(f"{path}:2: {why}") + ".*`out`.*`force=True`"):
         sweep(scenarios, path, jobs=1)
     with pytest.raises(ResultsError, match=re.escape(f"{path}:2: {why}")):
         read_results(path)
@@ -464,15 +467,16 @@ def test_what_differs_behind_a_damaged_line_is_said(scenario: Build, tmp_path: P
     # of the second, damage has taken the first two lines together, so that the third stands in the second's place
     for damaged in (edited(lines[0]) + lines[1] + lines[2], b"\0" * len(lines[0]) + lines[1] + lines[2]):
         path.write_bytes(damaged)
-        with pytest.raises(ResultsError, match=r"r.ndjson:2: holds the results of another sweep, where run.steps was 5 and is now 6;"):
+        with pytest.raises(ResultsError, match=r"r.ndjson:2: .*run.steps was 5 and is now 6;"):
             sweep(grid(many(scenario)[0], [("strategy.workers", [1, 2, 3]), ("run.steps", [6])]), path, jobs=1)
     path.write_bytes(edited(lines[0]) + lines[1] + lines[2])
     with pytest.raises(ResultsError, match=r"r.ndjson:3: .* where strategy.workers was 3 and is now 5;"):
         sweep(many(scenario, (1, 2, 5)), path, jobs=1)
-    with pytest.raises(ResultsError, match=r"r.ndjson:3: holds the results of another sweep, of more than 2 scenarios;"):
+    with pytest.raises(ResultsError, match=r"r.ndjson:3: .*more than 2 scenarios;"):
         sweep(many(scenario, (1, 2)), path, jobs=1)
 
 
+@pytest.mark.slow
 def test_no_flipped_bit_gives_another_figure(scenario: Build, tmp_path: Path) -> None:
     results = [simulate(one) for one in many(scenario, (1, 2))]
     whole = b"".join(with_place(result.to_json().encode() + b"\n", place) for place, result in enumerate(results))
@@ -724,9 +728,9 @@ def test_runners_refuse_what_does_not_fit() -> None:
         ({"backend": "slurm"}, "must be local, dask or ray"),
         ({"jobs": -1}, "`jobs` -1: must be at least 0"),
         ({"scheduler": "tcp://a:1"}, "say which kind with `backend='dask'`"),
-        ({"backend": "dask"}, "needs the address of its scheduler"),
-        ({"backend": "dask", "scheduler": "http://a:1"}, "needs the address of its scheduler"),
-        ({"backend": "ray", "scheduler": "tcp://a:1"}, "must be host:port, ray://host:port or auto"),
+        ({"backend": "dask"}, "address of its scheduler"),
+        ({"backend": "dask", "scheduler": "http://a:1"}, "address of its scheduler"),
+        ({"backend": "ray", "scheduler": "tcp://a:1"}, "ray://host:port"),
     ):
         with pytest.raises(InputError, match=message):
             Runner(**options)

@@ -53,49 +53,50 @@ HEAD = "workers,servers,throughput\n"
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ("", "p.csv: is empty; its first line names the columns"),
+        ("", "p.csv: is empty"),
         (" \n\n", "p.csv: is empty"),
-        (HEAD, "p.csv: names columns, but has no row below them"),
-        ("8,2,1200\n", "p.csv:1: must name the columns, such as workers,servers,throughput"),
-        ("workers,servers\n8,2\n", "p.csv:1: the column throughput is missing"),
-        ("servers,throughput\n2,8\n", "p.csv:1: the column workers is missing"),
-        ("workers,thruput\n8,2\n", "p.csv:1: 'thruput' is no column of measured points; did you mean throughput?"),
-        ("workers,throughput,gpu\n8,2,1\n", "p.csv:1: 'gpu' is no column of measured points; known are workers, servers"),
+        (HEAD, "p.csv: names columns, but has no row"),
+        ("8,2,1200\n", "p.csv:1: must name the columns"),
+        ("workers,servers\n8,2\n", "p.csv:1: the column throughput"),
+        ("servers,throughput\n2,8\n", "p.csv:1: the column workers"),
+        ("workers,thruput\n8,2\n", ("p.csv:1: 'thruput'", "did you mean throughput?")),
+        ("workers,throughput,gpu\n8,2,1\n", ("p.csv:1: 'gpu'", "workers, servers")),
         ("workers,throughput,\n8,2,\n", "p.csv:1: '' is no column"),
-        ("workers,throughput,workers\n8,2,1\n", "p.csv:1: names the column workers twice"),
-        (HEAD + "8,2,fast\n", "p.csv:2: throughput: 'fast' must be a number"),
-        (HEAD + "8,2,1200\n\n8,2,\n", "p.csv:4: throughput: an empty value must be a number"),
-        (HEAD + ",2,1200\n", "p.csv:2: workers: an empty value must be a number"),
-        (HEAD + "8,2,nan\n", "p.csv:2: throughput: 'nan' must be a number"),
-        (HEAD + "8,2,inf\n", "p.csv:2: throughput: 'inf' must be a number"),
-        (HEAD + "8,2,1e999\n", "p.csv:2: throughput: 1e999 must be at most 1e+15"),
-        (HEAD + "8,2,0\n", "p.csv:2: throughput: 0 must be above zero; leave a run that failed out"),
-        (HEAD + "8,2,-3\n", "p.csv:2: throughput: -3 must be above zero"),
-        (HEAD + "0,2,1200\n", "p.csv:2: workers: 0 must be a whole number from 1 to 100,000"),
-        (HEAD + "2.5,2,1200\n", "p.csv:2: workers: 2.5 must be a whole number"),
-        (HEAD + "8,-1,1200\n", "p.csv:2: servers: -1 must be a whole number from 0"),
-        (HEAD + "1e12,2,1200\n", "p.csv:2: workers: 1e12 must be a whole number from 1"),
-        ("workers,throughput,staleness\n8,1200,-1\n", "p.csv:2: staleness: -1 must not be negative"),
-        (HEAD + "8,2\n", "p.csv:2: has 2 values, but the first line names 3 columns"),
-        (HEAD + "8,2,1,200\n", "p.csv:2: has 4 values, but the first line names 3 columns; a number has a decimal point"),
-        ("workers;throughput\n8;1200,5\n", "p.csv:2: throughput: '1200,5' must be a number; write it with a decimal point"),
-        (HEAD + '8,2,"1200\n', "p.csv:2: is no line of a CSV file"),
-        (b"\xff\xfew\x00o\x00", "p.csv: is no text in UTF-8 (byte 0)"),
-        (HEAD + "8,2,1200\n" * 10_001, "p.csv:10002: holds more than 10,000 rows"),
-        ("x" * 5_000_000, "p.csv: is larger than 4 MiB"),
-        (HEAD + "8,2," + "9" * 5000 + "\n", "must be at most 1e+15"),
+        ("workers,throughput,workers\n8,2,1\n", "p.csv:1: names the column workers"),
+        (HEAD + "8,2,fast\n", "p.csv:2: throughput: 'fast'"),
+        (HEAD + "8,2,1200\n\n8,2,\n", "p.csv:4: throughput: an empty value"),
+        (HEAD + ",2,1200\n", "p.csv:2: workers: an empty value"),
+        (HEAD + "8,2,nan\n", "p.csv:2: throughput: 'nan'"),
+        (HEAD + "8,2,inf\n", "p.csv:2: throughput: 'inf'"),
+        (HEAD + "8,2,1e999\n", ("p.csv:2: throughput: 1e999", "at most 1e+15")),
+        (HEAD + "8,2,0\n", ("p.csv:2: throughput: 0", "above zero")),
+        (HEAD + "8,2,-3\n", ("p.csv:2: throughput: -3", "above zero")),
+        (HEAD + "0,2,1200\n", ("p.csv:2: workers: 0", "from 1 to 100,000")),
+        (HEAD + "2.5,2,1200\n", ("p.csv:2: workers: 2.5", "whole number")),
+        (HEAD + "8,-1,1200\n", ("p.csv:2: servers: -1", "from 0")),
+        (HEAD + "1e12,2,1200\n", ("p.csv:2: workers: 1e12", "from 1")),
+        ("workers,throughput,staleness\n8,1200,-1\n", ("p.csv:2: staleness: -1", "negative")),
+        (HEAD + "8,2\n", ("p.csv:2: has 2 values", "3 columns")),
+        (HEAD + "8,2,1,200\n", ("p.csv:2: has 4 values", "3 columns", "decimal point")),
+        ("workers;throughput\n8;1200,5\n", ("p.csv:2: throughput: '1200,5'", "decimal point")),
+        (HEAD + '8,2,"1200\n', "p.csv:2: is no line of a CSV"),
+        (b"\xff\xfew\x00o\x00", ("p.csv: ", "UTF-8 (byte 0)")),
+        (HEAD + "8,2,1200\n" * 10_001, ("p.csv:10002: ", "10,000 rows")),
+        ("x" * 5_000_000, ("p.csv: ", "4 MiB")),
+        (HEAD + "8,2," + "9" * 5000 + "\n", "at most 1e+15"),
         (HEAD + "8,2,\u0663\n", "must be a number"),
-        (HEAD + "1.000,2,9\n", "p.csv:2: workers: '1.000' may be 1 or 1,000: write 1 or 1000"),
-        (HEAD + "1,2,950\n2,2,1.900\n", "p.csv:3: throughput: '1.900', beside 950, may be 1.9 or 1,900: write 1.9 or 1900"),
-        (HEAD + "1,2,1.900\n2,2,2100\n", "p.csv:2: throughput: '1.900', beside 2100, may be 1.9 or 1,900"),
-        ("workers;throughput\n8;1.200,5\n", "'1.200,5' must be a number; write it with a decimal point, and nothing between thousands"),
+        (HEAD + "1.000,2,9\n", ("p.csv:2: workers: '1.000'", "1 or 1000")),
+        (HEAD + "1,2,950\n2,2,1.900\n", ("p.csv:3: throughput: '1.900', beside 950", "1.9 or 1900")),
+        (HEAD + "1,2,1.900\n2,2,2100\n", ("p.csv:2: throughput: '1.900', beside 2100", "1.9 or 1,900")),
+        ("workers;throughput\n8;1.200,5\n", ("'1.200,5'", "decimal point", "nothing between thousands")),
     ],
 )
 def test_bad_files_are_refused_in_one_line(tmp_path, content, says):
     with pytest.raises(InputError) as refused:
         read(tmp_path, content)
     told = str(refused.value)
-    assert says in told
+    for part in [says] if isinstance(says, str) else says:
+        assert part in told
     assert "\n" not in told
     assert len(told) < 400
 
@@ -119,7 +120,7 @@ def test_three_decimals_are_thousands_for_some_unless_others_show_that_they_are_
     said = [str(its.message) for its in caught if its.category is ReadingWarning]
     assert len(said) == is_warned
     if is_warned:
-        assert "p.csv:2: throughput: '1.900' is read as 1.9, as are all below it: if the point separates thousands, write 1900" in said[0]
+        assert "p.csv:2: throughput: '1.900' is read as 1.9," in said[0]
 
 
 def test_what_is_no_file(tmp_path):
@@ -172,11 +173,11 @@ def test_updates_are_compared_with_updates(tmp_path):
     ("strategy", "content", "says"),
     [
         ({"kind": "single"}, "workers,throughput\n1,5\n2,5\n", r"p\.csv:3: workers: 2 must be 1"),
-        ({"kind": "multi-worker-mirrored"}, "workers,servers,throughput\n2,1,5\n", r"p\.csv:2: servers: 1 must be 0 or empty"),
+        ({"kind": "multi-worker-mirrored"}, "workers,servers,throughput\n2,1,5\n", r"p\.csv:2: servers: 1 must be 0"),
         (
             {"kind": "parameter-server", "mode": "async"},
             "workers,servers,throughput\n2,1,5\n2,9,5\n",
-            r"p\.csv:3: strategy\.servers \(9\) must be at most the workload's 1 variables",
+            r"p\.csv:3: strategy\.servers \(9\) must be at most .*1 variables",
         ),
     ],
 )
