@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 from selenium.webdriver.common.keys import Keys
-from selenium.webdriver.support.ui import WebDriverWait
 from support.pages import Page
-from support.results import RATES, STRATEGIES, grid, sweep
+from support.results import RATES, STRATEGIES, sweep
 
 import paceline
 from paceline.reporting import write_report
@@ -18,16 +17,6 @@ from simulator.results.results import Result
 
 LIVE = ("throughput", "efficiency", "against", "cost", "staleness", "distribution", "steps-here", "steps", "around", "links", "busy")
 RING = "Ring all-reduce (multi-worker mirrored)"
-
-
-@pytest.fixture(scope="module")
-def results() -> list[Result]:
-    return grid()
-
-
-@pytest.fixture(scope="module")
-def report(results: list[Result], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_report(results, tmp_path_factory.mktemp("controls") / "report.html")
 
 
 def slide(page: Page, name: str, value: int) -> None:
@@ -342,7 +331,7 @@ def test_the_contents_lead_to_each_section(page: Page, report: Path) -> None:
     assert "Calibration" in names
     page.run("[...document.querySelectorAll('#contents button')].find(item => item.textContent === 'Calibration').click()")
     inside = "const box = document.activeElement.getBoundingClientRect(); return box.top >= 0 && box.bottom <= window.innerHeight"
-    WebDriverWait(page.driver, 10).until(lambda _: page.run(inside))
+    page.until(inside)
     assert page.run("return document.activeElement.textContent") == "Calibration"
     assert page.run("return window.location.hash") == before
 

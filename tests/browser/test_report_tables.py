@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from support.pages import Page
-from support.results import PRICE, STRATEGIES, grid, hostile_sweep, planned, sweep
+from support.results import PRICE, STRATEGIES, hostile_sweep, planned, sweep
 
 from paceline.comparing import compare
 from paceline.reporting import write_report
@@ -20,19 +20,9 @@ from simulator.results.results import Result
 FIGURES = ("throughput", "efficiency", "against", "cost", "staleness", "distribution", "steps-here", "steps", "around", "links", "busy")
 SAVED = """
 window.saved = [];
-URL.createObjectURL = blob => { blob.text().then(text => window.saved.push(text)); return '#'; };
+URL.createObjectURL = blob => { window.saved.push(blob.text()); return '#'; };
 HTMLAnchorElement.prototype.click = function () { window.names = (window.names || []).concat(this.download); };
 """
-
-
-@pytest.fixture(scope="module")
-def results() -> list[Result]:
-    return grid()
-
-
-@pytest.fixture(scope="module")
-def report(results: list[Result], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_report(results, tmp_path_factory.mktemp("tables") / "report.html")
 
 
 def named(page: Page, figure: str) -> list[dict[str, Any]]:
@@ -50,7 +40,7 @@ def saved(page: Page, selector: str) -> list[str]:
         SAVED
         + f"document.querySelectorAll('{selector}').forEach(button => {{ if (button.textContent === 'Save as CSV') button.click(); }});"
     )
-    texts: list[str] = page.run("return new Promise(done => setTimeout(() => done(window.saved), 300))")
+    texts: list[str] = page.run("return Promise.all(window.saved)")
     return texts
 
 
@@ -229,7 +219,7 @@ def test_every_table_of_the_page_can_be_saved(page: Page, tmp_path: Path) -> Non
     results = sweep(cluster={"price": PRICE})
     page.open(write_report(results, tmp_path / "report.html", plan=planned(results, "Ring on 8")))
     page.run("document.querySelectorAll('details').forEach(details => { details.open = true; })")
-    page.run("return new Promise(done => setTimeout(done, 100))")
+    page.until("return [...document.querySelectorAll('details[data-of]')].every(details => details.querySelector('table'))")
     tables = page.run("return document.querySelectorAll('main table').length - document.querySelectorAll('main noscript table').length")
     texts = saved(page, "main button")
     assert len(texts) == tables >= 18
