@@ -6,11 +6,13 @@ import json
 import os
 import struct
 import xml.etree.ElementTree as ET
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 from selenium import webdriver
 from support.once import once
+from support.pages import Page
 from support.results import sweep
 
 from paceline.reporting import write_report
@@ -37,6 +39,14 @@ CHANGES = (
     Change("2x device", "devices compute twice as fast", 1.0, 0.9, 1.1, "network", "device"),
     Change("half device", "devices take twice as long", -0.5, -0.6, -0.4, "compute", "device"),
 )
+
+
+@pytest.fixture
+def browser(driver: webdriver.Chrome, monkeypatch: pytest.MonkeyPatch) -> webdriver.Chrome:
+    """The browser of all tests, in which figures are exported then too."""
+    Page(driver).screen(1440, 1200, "light")
+    monkeypatch.setattr("paceline.reporting.exporting.headless", lambda: nullcontext(driver))
+    return driver
 
 
 @pytest.fixture(scope="module")
@@ -78,8 +88,8 @@ def words(root: ET.Element) -> str:
     return " ".join("".join(text.itertext()) for text in root.iter(f"{SVG}text"))
 
 
-def test_every_figure_of_the_page_becomes_two_images(driver: webdriver.Chrome, page: Path, images: dict[str, Path]) -> None:
-    shown = [name.removeprefix("figure-") for name in open_page(driver, page)]
+def test_every_figure_of_the_page_becomes_two_images(browser: webdriver.Chrome, page: Path, images: dict[str, Path]) -> None:
+    shown = [name.removeprefix("figure-") for name in open_page(browser, page)]
     assert {"throughput", "efficiency", "timeline", "sensitivity"} <= set(shown)
     assert {name.rstrip("0123456789") for name in shown} <= set(figure_names())
     assert list(images) == [f"{name}.{kind}" for name in shown for kind in ("png", "svg")]
@@ -124,6 +134,7 @@ def test_curves_are_drawn_in_the_light_colours(images: dict[str, Path]) -> None:
     assert len(lines) >= 3
 
 
+@pytest.mark.usefixtures("browser")
 def test_images_of_others_are_refused_and_those_of_reports_replaced(page: Path, images: dict[str, Path], tmp_path: Path) -> None:
     check_images(page.parent / "figures")
     (tmp_path / "steps.svg").write_text("<svg>mine</svg>")
@@ -139,6 +150,7 @@ def test_images_of_others_are_refused_and_those_of_reports_replaced(page: Path, 
     check_images(tmp_path, force=True)
 
 
+@pytest.mark.usefixtures("browser")
 def test_hostile_names_are_harmless_in_images_of_one_format(hostile: Path, tmp_path: Path) -> None:
     files = export_figures(hostile, tmp_path, ["svg"])
     assert sorted(files) == sorted(tmp_path.iterdir())
