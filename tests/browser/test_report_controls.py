@@ -339,7 +339,7 @@ def test_the_contents_lead_to_each_section(page: Page, report: Path) -> None:
 def test_a_layout_that_is_clicked_shows_its_steps_in_time_and_its_memory(page: Page, tmp_path: Path) -> None:
     settings = {"run.steps": 6, "run.replications": 2, "run.warmup_steps": 1}
     swept = paceline.sweep("tensor-pipeline", {"strategy.tensor": [4, 8], "strategy.pipeline": [1, 2]}, settings=settings, jobs=1)
-    page.open(paceline.report(swept, tmp_path / "layouts.html", what_ifs=False, jobs=1).path)
+    page.open(paceline.report(swept, tmp_path / "layouts.html", jobs=1).path)
     title = "return document.getElementById('figure-{}').closest('figure').querySelector('h3').textContent"
     before = {name: page.run(title.format(name)) for name in ("timeline", "memory")}
     drawn = page.traces("memory")
