@@ -188,10 +188,10 @@ def drawing() -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.long)], ids=["one of each kind", "all"])
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.long)], ids=["some", "all"])
 def test_pictures_are_as_they_are_drawn(drawing, every):
-    of_each_kind = (next(iter(drawing.PICTURES)), next(iter(drawing.CURVES)), drawing.JOB, drawing.FIDELITY)
-    for name in drawing.NAMES if every else of_each_kind:
+    some = (next(iter(drawing.PICTURES)), drawing.JOB, drawing.FIDELITY)
+    for name in drawing.NAMES if every else some:
         written = (DOCS / "timelines" / f"{name}.svg").read_text(encoding="utf-8")
         assert drawing.drawn(name) == written, f"{name}: make timelines"
 
