@@ -5,6 +5,7 @@
 #   make test-all     whole validations, plans, notebooks, matrices of real clusters and fresh random examples too, and torture
 #   make torture      an hour of damaged files, kills, full disks and misread values: SECONDS=600 SEED=2 for other times and draws
 #   make docs        the pages of docs/ as a site that opens offline: build/docs/index.html
+#   make quotes      what README and docs quote of commands, run and written anew: after what commands print has changed
 # PYTHON chooses the interpreter (3.11 to 3.13).
 
 PYTHON ?= python3
@@ -22,7 +23,7 @@ SPREAD := -n 3 --dist worksteal
 # the tests start hundreds of processes, each of which would compile all that it imports
 test test-fast test-all: export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: quickstart test test-fast test-all torture lint types layers check docs notebooks timelines pictures benchmark clean browser simgrid
+.PHONY: quickstart test test-fast test-all torture lint types layers check docs quotes notebooks timelines pictures benchmark clean browser simgrid
 
 quickstart: $(VENV)/.ready
 	$(BIN)/paceline quickstart --out reports/quickstart.html
@@ -60,6 +61,10 @@ layers: $(VENV)/.ready-dev
 docs: $(VENV)/.ready-dev
 	$(BIN)/python -m sphinx --quiet --fresh-env --fail-on-warning --keep-going docs build/docs
 	@echo "The site is in build/docs: open build/docs/index.html"
+
+# says which pages have changed, and what in them has to be mended by hand
+quotes: $(VENV)/.ready-dev
+	$(BIN)/python docs/quotes.py
 
 # runs every notebook and stores what it shows
 notebooks: $(VENV)/.ready-dev

@@ -5,11 +5,17 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
+from support.once import once
 from support.pages import Page
+from support.results import HOSTILE, grid, hostile_sweep, planned
+
+from paceline.reporting import write_report
+from simulator.results.results import Result
 
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 _DRIVERS = ("chromedriver", "chromium-driver")
@@ -46,3 +52,26 @@ def driver() -> Iterator[webdriver.Chrome]:
 def page(driver: webdriver.Chrome) -> Page:
     """A page to open reports in."""
     return Page(driver)
+
+
+@pytest.fixture(scope="session")
+def results() -> list[Result]:
+    """Those that :func:`report` shows."""
+    return grid()
+
+
+@pytest.fixture(scope="session")
+def report(results: list[Result], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report that all tests open which need no other."""
+    return once(tmp_path_factory, "grid", lambda folder: write_report(results, folder / "report.html")) / "report.html"
+
+
+@pytest.fixture(scope="session")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report whose every name and text tries to break out of the page."""
+
+    def make(folder: Path) -> None:
+        swept, notes = hostile_sweep(), ["<img src=x onerror=window.pwned=1>"]
+        write_report(swept, folder / "report.html", notes=notes, labels=HOSTILE, plan=planned(swept, HOSTILE[0]))
+
+    return once(tmp_path_factory, "hostile", make) / "report.html"

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 import struct
 import xml.etree.ElementTree as ET
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
-from support.results import hostile_sweep, sweep
+from selenium import webdriver
+from support.once import once
+from support.pages import Page
+from support.results import sweep
 
 from paceline.reporting import write_report
-from paceline.reporting.exporting import check_images, export_figures, headless, open_page
+from paceline.reporting.exporting import check_images, export_figures, open_page
 from paceline.reporting.render import figure_names
 from paceline.reporting.sensitivity import Change
 from paceline.reporting.timeline import Bar, Timeline
@@ -36,17 +41,31 @@ CHANGES = (
 )
 
 
+@pytest.fixture
+def browser(driver: webdriver.Chrome, monkeypatch: pytest.MonkeyPatch) -> webdriver.Chrome:
+    """The browser of all tests, in which figures are exported then too."""
+    Page(driver).screen(1440, 1200, "light")
+    monkeypatch.setattr("paceline.reporting.exporting.headless", lambda: nullcontext(driver))
+    return driver
+
+
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_report(sweep(workers=(1, 4, 16)), tmp_path_factory.mktemp("page") / "page.html", timeline=TIMELINE, sensitivity=CHANGES)
+    """A page, its figures, and the names of both in the order of the page."""
+
+    def make(folder: Path) -> None:
+        page = write_report(sweep(workers=(1, 4, 16)), folder / "page.html", timeline=TIMELINE, sensitivity=CHANGES)
+        told: list[tuple[int, int]] = []
+        files = export_figures(page, folder / "figures", progress=lambda done, total: told.append((done, total)))
+        assert told[-1] == (len(files) // 2,) * 2
+        (folder / "names.json").write_text(json.dumps([file.name for file in files]))
+
+    return once(tmp_path_factory, "exported", make) / "page.html"
 
 
 @pytest.fixture(scope="module")
 def images(page: Path) -> dict[str, Path]:
-    told: list[tuple[int, int]] = []
-    files = export_figures(page, page.parent / "figures", progress=lambda done, total: told.append((done, total)))
-    assert told[-1] == (len(files) // 2,) * 2
-    return {file.name: file for file in files}
+    return {name: page.parent / "figures" / name for name in json.loads((page.parent / "names.json").read_text())}
 
 
 def png_size(file: Path) -> tuple[int, int]:
@@ -69,9 +88,8 @@ def words(root: ET.Element) -> str:
     return " ".join("".join(text.itertext()) for text in root.iter(f"{SVG}text"))
 
 
-def test_every_figure_of_the_page_becomes_two_images(page: Path, images: dict[str, Path]) -> None:
-    with headless() as driver:
-        shown = [name.removeprefix("figure-") for name in open_page(driver, page)]
+def test_every_figure_of_the_page_becomes_two_images(browser: webdriver.Chrome, page: Path, images: dict[str, Path]) -> None:
+    shown = [name.removeprefix("figure-") for name in open_page(browser, page)]
     assert {"throughput", "efficiency", "timeline", "sensitivity"} <= set(shown)
     assert {name.rstrip("0123456789") for name in shown} <= set(figure_names())
     assert list(images) == [f"{name}.{kind}" for name in shown for kind in ("png", "svg")]
@@ -116,18 +134,13 @@ def test_curves_are_drawn_in_the_light_colours(images: dict[str, Path]) -> None:
     assert len(lines) >= 3
 
 
-def test_one_format_alone(page: Path, tmp_path: Path) -> None:
-    files = export_figures(page, tmp_path, ["svg"])
-    assert files
-    assert {file.suffix for file in tmp_path.iterdir()} == {".svg"}
-
-
+@pytest.mark.usefixtures("browser")
 def test_images_of_others_are_refused_and_those_of_reports_replaced(page: Path, images: dict[str, Path], tmp_path: Path) -> None:
     check_images(page.parent / "figures")
     (tmp_path / "steps.svg").write_text("<svg>mine</svg>")
     (tmp_path / "calibration-0.png").write_bytes(images["throughput.png"].read_bytes())
     (tmp_path / "holidays.png").write_text("mine")
-    says = r"^`figures`: '.*steps.svg': is there already and is no figure of this version of Paceline; overwrite it with `force=True`, or"
+    says = r"^`figures`: '.*steps.svg': .*`force=True`"
     with pytest.raises(InputError, match=says):
         check_images(tmp_path)
     check_images(tmp_path, ["png"])
@@ -137,12 +150,11 @@ def test_images_of_others_are_refused_and_those_of_reports_replaced(page: Path, 
     check_images(tmp_path, force=True)
 
 
-def test_hostile_names_are_harmless_in_images(tmp_path: Path) -> None:
-    page = write_report(hostile_sweep(), tmp_path / "page.html")
-    for file in export_figures(page, tmp_path / "figures"):
-        if file.suffix == ".png":
-            png_size(file)
-            continue
+@pytest.mark.usefixtures("browser")
+def test_hostile_names_are_harmless_in_images_of_one_format(hostile: Path, tmp_path: Path) -> None:
+    files = export_figures(hostile, tmp_path, ["svg"])
+    assert sorted(files) == sorted(tmp_path.iterdir())
+    for file in files:
         tags = {element.tag for element in svg_of(file).iter()}
         assert not tags & {f"{SVG}script", f"{SVG}foreignObject", "script", "img"}
         assert all(not key.lower().startswith("on") for element in svg_of(file).iter() for key in element.attrib)

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 from selenium.webdriver.common.keys import Keys
-from selenium.webdriver.support.ui import WebDriverWait
 from support.pages import Page
-from support.results import RATES, STRATEGIES, grid, sweep
+from support.results import RATES, STRATEGIES, sweep
 
 import paceline
 from paceline.reporting import write_report
@@ -18,16 +17,6 @@ from simulator.results.results import Result
 
 LIVE = ("throughput", "efficiency", "against", "cost", "staleness", "distribution", "steps-here", "steps", "around", "links", "busy")
 RING = "Ring all-reduce (multi-worker mirrored)"
-
-
-@pytest.fixture(scope="module")
-def results() -> list[Result]:
-    return grid()
-
-
-@pytest.fixture(scope="module")
-def report(results: list[Result], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_report(results, tmp_path_factory.mktemp("controls") / "report.html")
 
 
 def slide(page: Page, name: str, value: int) -> None:
@@ -192,8 +181,8 @@ def test_a_link_restores_what_was_chosen(page: Page, report: Path) -> None:
     assert page.run("return document.querySelector('[data-group=strategy]').checked") is False
     page.run("document.getElementById('reset').click()")
     page.settled()
-    page.again(report)
     assert drawn(page) != shown
+    page.run("window.untouched = true")
 
 
 def test_an_address_that_says_nothing_sensible_changes_nothing(page: Page, report: Path) -> None:
@@ -203,7 +192,7 @@ def test_an_address_that_says_nothing_sensible_changes_nothing(page: Page, repor
     page.unfold()
     assert drawn(page) == shown
     assert page.complaints() == []
-    page.run("window.location.hash = '#at.replicas=1'")
+    page.run("window.location.hash = '#at.replicas=1'; window.untouched = true")
     page.settled()
     assert drawn(page) != shown
 
@@ -342,7 +331,7 @@ def test_the_contents_lead_to_each_section(page: Page, report: Path) -> None:
     assert "Calibration" in names
     page.run("[...document.querySelectorAll('#contents button')].find(item => item.textContent === 'Calibration').click()")
     inside = "const box = document.activeElement.getBoundingClientRect(); return box.top >= 0 && box.bottom <= window.innerHeight"
-    WebDriverWait(page.driver, 10).until(lambda _: page.run(inside))
+    page.until(inside)
     assert page.run("return document.activeElement.textContent") == "Calibration"
     assert page.run("return window.location.hash") == before
 
@@ -350,7 +339,7 @@ def test_the_contents_lead_to_each_section(page: Page, report: Path) -> None:
 def test_a_layout_that_is_clicked_shows_its_steps_in_time_and_its_memory(page: Page, tmp_path: Path) -> None:
     settings = {"run.steps": 6, "run.replications": 2, "run.warmup_steps": 1}
     swept = paceline.sweep("tensor-pipeline", {"strategy.tensor": [4, 8], "strategy.pipeline": [1, 2]}, settings=settings, jobs=1)
-    page.open(paceline.report(swept, tmp_path / "layouts.html").path)
+    page.open(paceline.report(swept, tmp_path / "layouts.html", jobs=1).path)
     title = "return document.getElementById('figure-{}').closest('figure').querySelector('h3').textContent"
     before = {name: page.run(title.format(name)) for name in ("timeline", "memory")}
     drawn = page.traces("memory")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from support.jobs import with_job
+from support.once import once
 from support.pages import BEYOND_FIRST_SCREEN, CONTRAST, EVERY_SCREEN, FIGURES, OVERFLOWING, OVERLAPPING_LABELS, Page
 from support.results import PRICE, sweep
 
@@ -22,7 +23,7 @@ def results() -> list[Result]:
 
 @pytest.fixture(scope="module")
 def report(results: list[Result], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_report(results, tmp_path_factory.mktemp("jobs") / "report.html")
+    return once(tmp_path_factory, "jobs", lambda folder: write_report(results, folder / "report.html")) / "report.html"
 
 
 @EVERY_SCREEN

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import csv
 import io
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 import pytest
 from support.pages import Page
-from support.results import PRICE, STRATEGIES, grid, hostile_sweep, planned, sweep
+from support.results import PRICE, STRATEGIES, hostile_sweep, planned, sweep
 
 from paceline.comparing import compare
 from paceline.reporting import write_report
@@ -20,19 +19,9 @@ from simulator.results.results import Result
 FIGURES = ("throughput", "efficiency", "against", "cost", "staleness", "distribution", "steps-here", "steps", "around", "links", "busy")
 SAVED = """
 window.saved = [];
-URL.createObjectURL = blob => { blob.text().then(text => window.saved.push(text)); return '#'; };
+URL.createObjectURL = blob => { window.saved.push(blob.text()); return '#'; };
 HTMLAnchorElement.prototype.click = function () { window.names = (window.names || []).concat(this.download); };
 """
-
-
-@pytest.fixture(scope="module")
-def results() -> list[Result]:
-    return grid()
-
-
-@pytest.fixture(scope="module")
-def report(results: list[Result], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_report(results, tmp_path_factory.mktemp("tables") / "report.html")
 
 
 def named(page: Page, figure: str) -> list[dict[str, Any]]:
@@ -50,25 +39,21 @@ def saved(page: Page, selector: str) -> list[str]:
         SAVED
         + f"document.querySelectorAll('{selector}').forEach(button => {{ if (button.textContent === 'Save as CSV') button.click(); }});"
     )
-    texts: list[str] = page.run("return new Promise(done => setTimeout(() => done(window.saved), 300))")
+    texts: list[str] = page.run("return Promise.all(window.saved)")
     return texts
 
 
-@pytest.mark.parametrize(
-    ("figure", "column"),
-    [
+def test_the_tables_behind_curves_hold_what_is_drawn(page: Page, report: Path) -> None:
+    page.again(report)
+    for figure, column in (
         ("throughput", "Throughput (samples/s)"),
         ("efficiency", "Efficiency"),
         ("cost", "Cost of a million samples"),
         ("links", "Busiest link"),
-    ],
-)
-def test_the_table_behind_a_figure_holds_what_is_drawn(page: Page, report: Path, figure: str, column: str) -> None:
-    page.again(report)
-    drawn = {(trace["name"], x, y) for trace in named(page, figure) for x, y in zip(trace["x"], trace["y"], strict=True)}
-    listed = {(row["Strategy"], row["Replicas"], row[column]) for row in page.table(figure)}
-    assert listed == drawn
-    assert len(drawn) == 9
+    ):
+        drawn = {(trace["name"], x, y) for trace in named(page, figure) for x, y in zip(trace["x"], trace["y"], strict=True)}
+        assert {(row["Strategy"], row["Replicas"], row[column]) for row in page.table(figure)} == drawn, figure
+        assert len(drawn) == 9, figure
 
 
 def test_the_other_tables_hold_what_is_drawn(page: Page, report: Path) -> None:
@@ -229,7 +214,7 @@ def test_every_table_of_the_page_can_be_saved(page: Page, tmp_path: Path) -> Non
     results = sweep(cluster={"price": PRICE})
     page.open(write_report(results, tmp_path / "report.html", plan=planned(results, "Ring on 8")))
     page.run("document.querySelectorAll('details').forEach(details => { details.open = true; })")
-    page.run("return new Promise(done => setTimeout(done, 100))")
+    page.until("return [...document.querySelectorAll('details[data-of]')].every(details => details.querySelector('table'))")
     tables = page.run("return document.querySelectorAll('main table').length - document.querySelectorAll('main noscript table').length")
     texts = saved(page, "main button")
     assert len(texts) == tables >= 18
@@ -259,8 +244,6 @@ def test_saved_hostile_names_keep_their_rows(page: Page, tmp_path: Path) -> None
 def test_tables_are_printed_where_they_are_open(page: Page, report: Path) -> None:
     page.open(report)
     page.run("document.querySelector('details[data-of=throughput]').open = true")
-    printed = base64.b64decode(page.driver.execute_cdp_cmd("Page.printToPDF", {"printBackground": True})["data"])
-    assert printed.startswith(b"%PDF")
     page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
     shown = "return [...document.querySelectorAll('{}')].filter(element => element.getClientRects().length).length"
     assert page.run(shown.format("details.behind")) == 1

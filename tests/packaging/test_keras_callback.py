@@ -74,7 +74,7 @@ steps = 10
 def test_the_callback_writes_what_is_read(tmp_path: Path) -> None:
     shutil.copy(CALLBACK, tmp_path)
     (tmp_path / "train.py").write_text(FIT)
-    done = subprocess.run([sys.executable, "train.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "train.py"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     points = tmp_path / "points.csv"
     (setting,) = read_points(points)

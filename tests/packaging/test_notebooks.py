@@ -15,6 +15,7 @@ from nbclient import NotebookClient
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 _SECONDS = 300
+QUICKEST = "02"
 SHOWN = {
     "01_calibrate_and_predict": [
         r"predicted [\d,]+ samples/s",
@@ -84,7 +85,11 @@ def test_each_has_its_test():
     assert [path.stem for path in NOTEBOOKS] == list(SHOWN)
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, marks=[] if path.stem.startswith(QUICKEST) else pytest.mark.long) for path in NOTEBOOKS],
+    ids=lambda path: path.stem,
+)
 @pytest.mark.timeout(1500)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::RuntimeWarning", "ignore::ResourceWarning")
 def test_it_runs(path, tmp_path):

@@ -10,7 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from torture.endings import Finding, Running, contents, faults
+from support.waiting import PATIENCE_S
+from torture.__main__ import _ATTACKS as ATTACKS
+from torture.attacks import Ground, Trial
+from torture.endings import Ended, Finding, Running, contents, faults
 from torture.killing import kept_lines
 
 from paceline.sweeping.lines import with_place
@@ -65,15 +68,12 @@ def test_what_is_wrong_with_an_ending_is_found(
     monkeypatch.setattr("paceline.cli.app.main", does)
     (tmp_path / "work").mkdir()
     running = Running(["simulate"], tmp_path / "work")
-    ended = running.wait(3.0)
+    ended = running.wait(0.3 if found == "hang" else PATIENCE_S)
     left = running.left(0.2)
     assert [one.what for one in faults(ended, "test")] + [name.split()[0] for name in left] == ([found] if found else [])
 
 
 def test_files_that_were_changed_lost_or_left_are_found(tmp_path: Path) -> None:
-    from torture.attacks import Ground, Trial
-    from torture.endings import Ended
-
     trial = Trial("mutants:0", Ground(tmp_path, 1))
     trial.folder.mkdir(parents=True)
     for name in ("kept", "changed", "lost"):
@@ -117,7 +117,6 @@ def test_what_is_misread_is_found(key: str, text: str, meant: float | None, held
     import json
 
     from torture import misreading
-    from torture.endings import Ended
 
     [its] = [one for one in misreading._KEYS if one.path == key]
     scenario: dict[str, object] = {}
@@ -132,9 +131,11 @@ def test_what_is_misread_is_found(key: str, text: str, meant: float | None, held
 
 
 @pytest.mark.slow
-def test_some_trials_of_each_attack_find_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("trials", [len(ATTACKS), pytest.param(60, marks=pytest.mark.long)])
+def test_some_trials_of_each_attack_find_nothing(tmp_path: Path, trials: int) -> None:
+    """The first trials are one of each attack."""
     done = subprocess.run(
-        [sys.executable, "-m", "torture", "--trials", "60", "--seed", "7", "--jobs", "1", "--markdown", "table.md"],
+        [sys.executable, "-m", "torture", "--trials", str(trials), "--seed", "7", "--jobs", "1", "--markdown", "table.md"],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": f"{HOME}{os.pathsep}{HOME / 'tests'}", "TMPDIR": str(tmp_path)},
         capture_output=True,
@@ -142,5 +143,7 @@ def test_some_trials_of_each_attack_find_nothing(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert (tmp_path / "table.md").read_text().splitlines()[-1].startswith("| all |  | 60 |")
+    rows = [line.split(" | ") for line in (tmp_path / "table.md").read_text().splitlines()[2:]]
+    assert {row[0].removeprefix("| ") for row in rows[:-1]} == set(ATTACKS)
+    assert rows[-1][2] == str(trials)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["table.md"]

@@ -11,7 +11,9 @@ import pytest
 from selenium import webdriver
 from selenium.webdriver.support.ui import WebDriverWait
 
-SCREENS = [(1440, 900, "light"), (820, 1180, "light"), (390, 844, "dark")]
+from support.waiting import PATIENCE_S
+
+SCREENS = [(1440, 900, "light"), pytest.param(820, 1180, "light", marks=pytest.mark.long), (390, 844, "dark")]
 EVERY_SCREEN = pytest.mark.parametrize(("width", "height", "theme"), SCREENS)
 FIGURES = """
 return [...document.querySelectorAll('.plot')].map(plot => ({
@@ -65,7 +67,6 @@ const shown = [...document.querySelectorAll(arguments[0])];
 const beyond = shown.filter(element => element.getBoundingClientRect().bottom > window.innerHeight);
 return shown.length ? beyond.map(element => element.textContent) : ['nothing fits the selector'];
 """
-_PATIENCE_S = 60
 _POLL_S = 0.05
 _TRACES = """
 return document.getElementById('figure-%s').data.map(
@@ -74,11 +75,12 @@ return document.getElementById('figure-%s').data.map(
 _TABLE = """
 const details = document.querySelector('details[data-of="%s"]');
 const value = cell => cell.dataset.value === undefined ? cell.textContent : Number(cell.dataset.value);
+const filled = details.open ? Promise.resolve() : new Promise(done => details.addEventListener('toggle', done, {once: true}));
 details.open = true;
-return new Promise(done => setTimeout(() => done({
+return filled.then(() => ({
   columns: [...details.querySelectorAll('thead th')].map(cell => cell.textContent),
   rows: [...details.querySelectorAll('tbody tr')].map(row => [...row.cells].map(value)),
-}), 50))
+}))
 """
 
 
@@ -90,10 +92,7 @@ class Page:
 
     def open(self, file: Path, width: int = 1440, height: int = 900, theme: str = "light", fragment: str = "") -> None:
         """Load a file at a window size and a theme, and wait until its figures are drawn."""
-        phone = width < 600
-        screen = {"width": width, "height": height, "deviceScaleFactor": 2 if phone else 1, "mobile": phone}
-        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
-        self.theme(theme)
+        self.screen(width, height, theme)
         self.driver.get("about:blank")
         self.driver.get_log("browser")
         self.driver.get_log("performance")
@@ -124,9 +123,14 @@ class Page:
 
     def settled(self) -> None:
         """Wait until all figures are drawn."""
-        WebDriverWait(self.driver, _PATIENCE_S, _POLL_S).until(
-            lambda _: self.run("return document.documentElement.dataset.drawn === 'yes'")
-        )
+        self.until("return document.documentElement.dataset.drawn === 'yes'")
+
+    def screen(self, width: int, height: int, theme: str) -> None:
+        """The size of the window, a phone's if it is narrow, and the theme."""
+        phone = width < 600
+        screen = {"width": width, "height": height, "deviceScaleFactor": 2 if phone else 1, "mobile": phone}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
+        self.theme(theme)
 
     def theme(self, name: str) -> None:
         """What the reader's system prefers: light or dark."""
@@ -137,12 +141,14 @@ class Page:
         """What a script in the page returns."""
         return self.driver.execute_script(script, *arguments)
 
+    def until(self, script: str, wanted: object = True) -> None:
+        """Wait until a script in the page returns what is wanted."""
+        WebDriverWait(self.driver, PATIENCE_S, _POLL_S).until(lambda _: self.run(script) == wanted)
+
     def unfold(self) -> None:
         """Open every section that is closed at first, and wait until its figures are drawn."""
         self.run("document.querySelectorAll('details.folded, details.panel').forEach(details => { details.open = true; })")
-        WebDriverWait(self.driver, _PATIENCE_S, _POLL_S).until(
-            lambda _: self.run("return [...document.querySelectorAll('.plot')].every(plot => plot.querySelector('svg.main-svg'))")
-        )
+        self.until("return [...document.querySelectorAll('.plot')].every(plot => plot.querySelector('svg.main-svg'))")
         self.settled()
 
     def complaints(self) -> list[str]:
