@@ -11,7 +11,7 @@ from support.waiting import PATIENCE_S
 
 import calibrate
 from calibrate.measurements import Measurements, read_measurements
-from calibrate.records import Ready, Rows, Split, StepTime, VariableRecord, WarmUp
+from calibrate.records import Ready, Rows, Split, StepTime, WarmUp
 from simulator.spec.workload import Workload
 
 pytestmark = [needs_tensorflow, pytest.mark.usefixtures("warm_probes")]
@@ -58,7 +58,7 @@ def by_keras(batch):
 def _measured(target: str, folder: Path, **kwargs: Any) -> tuple[Measurements, Workload]:
     events: list[tuple[int, int, str]] = []
     options: dict[str, Any] = {
-        "batches": (4, 8, 16),
+        "batches": (4, 8),
         "steps": 10,
         "rounds": 5,
         "repeats": 0,
@@ -74,7 +74,7 @@ def _measured(target: str, folder: Path, **kwargs: Any) -> tuple[Measurements, W
 
 
 def test_the_cnn_gives_a_workload_whose_last_layers_are_ready_first(tmp_path: Path) -> None:
-    measured, workload = _measured(f"{MODELS / 'cnn.py'}:build", tmp_path)
+    measured, workload = _measured(f"{MODELS / 'cnn.py'}:build", tmp_path, batches=(4, 8, 16))
     for batch in (4, 8, 16):
         assert len([step for step in measured.of(StepTime) if step.batch == batch]) == 10
         assert len([split for split in measured.of(Split) if split.batch == batch]) >= 10
