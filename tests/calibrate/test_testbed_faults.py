@@ -137,9 +137,9 @@ class Testbed:
     def whole_repeats(self) -> int:
         return self.out.read_text().count('"kind": "repeat"') if self.out.exists() else 0
 
-    def tasks_in_second_repeat(self) -> list[int]:
-        """The tasks (server, worker 0, worker 1), once they are in the middle of the second repeat's steps."""
-        self.until(lambda: self.whole_repeats() == 1)
+    def tasks_of_repeat(self, number: int) -> list[int]:
+        """The tasks (server, worker 0, worker 1), once they are in the middle of that repeat's steps."""
+        self.until(lambda: self.whole_repeats() == number)
         warm_bytes = (self.setting.warm_up + 2) * self.setting.parameter_bytes
         self.until(lambda: len(self.members()) == 4 and all(_received(task) > warm_bytes for task in self.members()[2:]))
         return self.members()[1:]
@@ -188,7 +188,7 @@ def _failure(path: Path) -> str:
 @pytest.mark.usefixtures("shaped")
 def test_a_worker_that_is_killed(testbed: Callable[..., Testbed]) -> None:
     run = testbed(_setting(steps=30), repeats=3)
-    worker = run.tasks_in_second_repeat()[2]
+    worker = run.tasks_of_repeat(1)[2]
     os.kill(worker, signal.SIGKILL)
     assert run.end() == 3
     assert re.fullmatch(r"worker 1 was killed by signal 9 before 'reported'; its last lines: .+", _failure(run.out))
@@ -209,21 +209,21 @@ def test_a_coordinated_worker_that_is_killed(testbed: Callable[..., Testbed]) ->
 @pytest.mark.usefixtures("shaped")
 def test_a_starter_that_is_killed(testbed: Callable[..., Testbed]) -> None:
     run = testbed(_setting(steps=30))
-    tasks = run.tasks_in_second_repeat()
+    tasks = run.tasks_of_repeat(0)
     assert len(tasks) == 3
     os.kill(run.process.pid, signal.SIGKILL)
     assert run.end() == -signal.SIGKILL
-    assert len(read_run(run.out).runs) == 1
+    assert run.whole_repeats() == 0
 
 
 @pytest.mark.usefixtures("shaped")
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_run_that_is_interrupted(number: signal.Signals, status: int, testbed: Callable[..., Testbed]) -> None:
+@pytest.mark.parametrize(("number", "status", "whole"), [(signal.SIGINT, 130, 1), (signal.SIGTERM, 143, 0)])
+def test_a_run_that_is_interrupted(number: signal.Signals, status: int, whole: int, testbed: Callable[..., Testbed]) -> None:
     run = testbed(_setting(steps=30))
-    run.tasks_in_second_repeat()
+    run.tasks_of_repeat(whole)
     os.killpg(run.process.pid, number)
     assert run.end() == status
-    assert len(read_run(run.out).runs) == 1
+    assert run.whole_repeats() == whole
     assert _failure(run.out) == {130: "was interrupted (Ctrl-C)", 143: "was ended by SIGTERM"}[status]
 
 
@@ -232,7 +232,7 @@ def test_a_task_that_stands_still(testbed: Callable[..., Testbed], tmp_path: Pat
     """Time is up when the other worker has pulled for its last step."""
     over = tmp_path / "over"
     run = testbed(_setting(steps=30), over=f"os.path.exists({str(over)!r})")
-    *_, other, stopped = run.tasks_in_second_repeat()
+    *_, other, stopped = run.tasks_of_repeat(1)
     os.kill(stopped, signal.SIGSTOP)
     run.until(lambda: _received(other) >= (run.setting.warm_up + run.setting.steps) * run.setting.parameter_bytes)
     over.touch()

@@ -101,9 +101,9 @@ def measured(warm: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
             python = folder / "python"
             python.write_text(f'#!/bin/sh\nexec ip netns exec {there} {warm} "$@"\n')
             python.chmod(0o755)
-            with_peer = {"peer": ADDRESS, "rounds": 3, "python": str(python), "timeout_s": PATIENCE_S}
-            calibrate.profile_link("two", sizes=[2**10, 2**12, 2**19, 2**20, 2**21, 2**22], out=folder / "link.ndjson", **with_peer)
-            ladder = {"tensors": (1, 4, 16, 48), "sizes": (256, 2**14, 2**18), "seconds": 5}
+            with_peer = {"peer": ADDRESS, "python": str(python), "timeout_s": PATIENCE_S}
+            calibrate.profile_link("two", sizes=[2**10, 2**12, 2**20, 2**21, 2**22], rounds=5, out=folder / "link.ndjson", **with_peer)
+            ladder = {"tensors": (1, 4, 16, 48), "sizes": (256, 2**14, 2**18), "rounds": 3, "seconds": 5}
             calibrate.profile_server("two", out=folder / "server.ndjson", **ladder, **with_peer)
 
     return once(tmp_path_factory, "two-hosts", measure)
@@ -113,7 +113,7 @@ def test_a_shaped_link_between_two_hosts_is_measured_right(measured: Path) -> No
     cluster = calibrate.fit_link(measured / "link.ndjson", "two")
     # TCP, IP and gRPC add 3 to 7% of bytes to a tensor's own
     assert cluster.inter_node.bandwidth_bytes_per_s == pytest.approx(RATE_BYTES_PER_S / 1.05, rel=0.10)
-    assert cluster.inter_node.latency_s < 5e-3
+    assert cluster.inter_node.latency_s < 2 * cluster.fit.points[0].median_s  # of 1 KiB
     assert "10.231.7.2 and 10.231.7.1" in cluster.provenance["remark"]
 
 
@@ -139,11 +139,11 @@ def test_a_peer_that_is_not_there_is_named(tmp_path: Path) -> None:
     ("number", "code", "says"),
     [(signal.SIGINT, 0, "stopped serving\n"), pytest.param(signal.SIGTERM, 143, "paceline: ended by SIGTERM\n", marks=pytest.mark.long)],
 )
-def test_ctrl_c_is_the_way_to_end_the_serving_half(number: signal.Signals, code: int, says: str) -> None:
+def test_ctrl_c_is_the_way_to_end_the_serving_half(warm: str, number: signal.Signals, code: int, says: str) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
-    command = [sys.executable, "-m", "paceline", "calibrate-link", "--serve", address]
+    command = [sys.executable, "-m", "paceline", "calibrate-link", "--serve", address, "--python", warm]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT) as child:
         assert child.stdout is not None
         assert child.stderr is not None
