@@ -14,7 +14,7 @@ from support.warm_python import ITERATORS
 import calibrate
 from paceline.cli.app import main
 
-DRAWS = 30
+DRAWS = {"intervals": 16, "step_times": 30, "input_pipeline": 30}
 MLP = Path(calibrate.__file__).parent.parent / "models" / "keras" / "mlp.py"
 
 
@@ -31,10 +31,10 @@ def all_draws() -> None:
 
 @pytest.fixture(autouse=True)
 def _few_draws(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bootstraps draw 30 times instead of 200, which is most of the time of a fit, except with :func:`all_draws`."""
+    """Bootstraps draw a few times instead of 200, which is most of the time of a fit, except with :func:`all_draws`."""
     if "all_draws" not in request.fixturenames:
-        for module in ("intervals", "step_times", "input_pipeline"):
-            monkeypatch.setattr(f"calibrate.fit.{module}.DRAWS", DRAWS)
+        for module, draws in DRAWS.items():
+            monkeypatch.setattr(f"calibrate.fit.{module}.DRAWS", draws)
 
 
 @pytest.fixture(autouse=True)
