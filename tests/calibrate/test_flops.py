@@ -13,7 +13,7 @@ from support.waiting import PATIENCE_S
 import calibrate
 from calibrate.fit.step import fit_workload
 from calibrate.measurements import read_measurements
-from calibrate.records import CountedStep
+from calibrate.records import CountedStep, Unmeasured
 
 pytestmark = [needs_tensorflow, pytest.mark.usefixtures("warm_probes")]
 
@@ -142,8 +142,10 @@ def test_a_step_that_cannot_be_counted_is_measured_all_the_same(tmp_path):
         "            loss = tf.reduce_mean(x @ W)\n        W.assign_sub(0.1 * tape.gradient(loss, W))\n        return float(loss.numpy())\n"
         "    return run\n"
     )
-    options = {"custom": True, "batches": (4, 16), "steps": 10, "rounds": 2, "device": "CPU", "timeout_s": PATIENCE_S, "folder": tmp_path}
+    options = {"custom": True, "batches": (4, 16), "steps": 5, "rounds": 2, "device": "CPU", "timeout_s": PATIENCE_S, "folder": tmp_path}
     measured = calibrate.profile_step(f"{script}:step", "own", **options)
+    assert read_measurements(measured).complete
+    assert [one.what for one in read_measurements(measured).of(Unmeasured)] == ["checkpoint"]
     records = read_measurements(measured).of(CountedStep)
     assert [record.batch for record in records] == [4, 16]
     assert all(record.flops is None and record.why for record in records)

