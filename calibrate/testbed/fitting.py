@@ -24,7 +24,6 @@ from calibrate.testbed.readings import Readings
 from calibrate.testbed.scenarios import NO_JOBS, scenario_of
 from calibrate.testbed.setting import TestbedSetting
 from calibrate.testbed.unexplained import fit_misfit, fit_noise, of_link
-from simulator import simulate
 from simulator.base.errors import CalibrationError, InputError
 from simulator.engine.replication import replicate
 from simulator.resolve.resolve import resolve
@@ -243,10 +242,11 @@ class _Simulated:
         """Seconds per update."""
         # with constant compute the steps of a ring are alike
         setting = one.setting.model_copy(update={"steps": 2}) if one.setting.mode == "ring" else one.setting
-        # two replications are the fewest; without jitter they are alike
+        # two replications are the fewest; without jitter they are alike, so that one says it all
         scenario = scenario_of(setting, values, self._cores, replications=2)
         if scenario.hash not in self._known:
-            self._known[scenario.hash] = 1.0 / simulate(scenario).updates_per_s.mean
+            run = replicate(resolve(scenario), 0)
+            self._known[scenario.hash] = run.window_s / run.updates
         return self._known[scenario.hash]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,12 +10,12 @@ import numpy as np
 import pytest
 from support.needs import needs_tensorflow
 from support.probes import run_script
+from support.waiting import PATIENCE_S
 
 from calibrate.fit.input_parts import stages_of
 from calibrate.fit.input_pipeline import fit_input
 from calibrate.measurements import read_measurements
 from calibrate.records import Batches, PipelineRecord, Stages
-from paceline.cli.app import main
 from simulator.catalogue.loading import load_input, load_scenario
 
 PIPELINES = Path(__file__).parent / "data" / "pipelines.py"
@@ -25,33 +24,18 @@ _MANY = f"""
 import sys
 from _paceline_probes import input_pipeline as probe
 for name in sys.argv[1:]:
-    options = ["--rounds", "2", "--count", "12", "--seconds", "1"] + (["--batches", "4,8"] if name in ("sized", "untuned") else [])
+    options = ["--rounds", "2", "--count", "12", "--seconds", "0.2"] + (["--batches", "4,8"] if name in ("sized", "untuned") else [])
     sys.argv[1:] = ["--input", {str(PIPELINES)!r} + ":" + name, "--calls", "1,2", "--out", name + ".ndjson"] + options
     print("status", name, probe.main())
 """
-"""Measures several in one process: TensorFlow takes seconds to import."""
-
-
-@pytest.fixture
-def paceline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    """Runs a command in a folder of its own: exit code, stdout, stderr."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["paceline", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        printed = capsys.readouterr()
-        assert isinstance(ended.value.code, int)
-        return ended.value.code, printed.out, printed.err
-
-    return run
+"""Measures several in one process."""
 
 
 @needs_tensorflow
+@pytest.mark.usefixtures("warm_probes")
 def test_what_pipelines_are_and_what_is_refused(tmp_path: Path) -> None:
     names = ["endless", "whole", "repeated", "sized", "untuned", "empty", "short", "number", "raises", "wrong", "picky", "absent"]
-    done = run_script(_MANY, *names, cwd=tmp_path, timeout=300)
+    done = run_script(_MANY, *names, cwd=tmp_path, timeout=PATIENCE_S)
     statuses = dict(line.split()[1:] for line in done.stdout.splitlines() if line.startswith("status"))
     assert statuses == {name: "0" if name in names[:5] else "5" for name in names}, done.stderr[-2000:]
 
@@ -99,6 +83,7 @@ def test_what_pipelines_are_and_what_is_refused(tmp_path: Path) -> None:
 
 
 @needs_tensorflow
+@pytest.mark.usefixtures("warm_probes")
 def test_a_pipeline_becomes_a_file_that_a_scenario_names(paceline: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
     target = f"{PIPELINES}:sized"
     options = "--batch", "4,8", "--calls", "1,2", "--rounds", "2", "--count", "12"
@@ -118,6 +103,7 @@ def test_a_pipeline_becomes_a_file_that_a_scenario_names(paceline: Callable[...,
 
 
 @needs_tensorflow
+@pytest.mark.usefixtures("warm_probes")
 def test_a_data_set_that_raises_is_bad_input(paceline: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
     code, _, err = paceline("calibrate-input", f"{PIPELINES}:raises", "--name", "x")
     assert code == 2

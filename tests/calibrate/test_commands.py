@@ -12,12 +12,10 @@ from pathlib import Path
 from typing import TypeAlias
 
 import pytest
-from support.measurements import Synthetic
-from support.needs import needs_tensorflow
+from support.measurements import Synthetic, Truth, gamma_of, step_records, write_lines
 
 import calibrate
 import paceline as package
-from paceline.cli.app import main
 from simulator.catalogue.loading import load_workload
 
 Paceline: TypeAlias = Callable[..., tuple[int, str, str]]
@@ -26,48 +24,29 @@ ROOT = Path(calibrate.__file__).parent.parent
 MODELS = ROOT / "models" / "keras"
 
 
-@pytest.fixture
-def paceline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    """Runs a command in a folder of its own: exit code, stdout, stderr."""
-    monkeypatch.chdir(tmp_path)
+def test_a_model_becomes_a_workload_file(paceline: Paceline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The probe's part is played by a function: what it is asked for, and what becomes of the files that it writes."""
+    asked: list[dict[str, str]] = []
 
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["paceline", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        printed = capsys.readouterr()
-        assert isinstance(ended.value.code, int)
-        return ended.value.code, printed.out, printed.err
+    def measure(probe: str, arguments: list[str], out: Path, *_: object) -> None:
+        assert probe == "step"
+        write_lines(out, step_records(Truth(batches=(8, 16)), gamma_of(0.1), seed=len(asked)))
+        asked.append(dict(zip(arguments[::2], arguments[1::2], strict=True)))
 
-    return run
-
-
-@pytest.mark.usefixtures("warm_probes")
-@needs_tensorflow
-def test_a_model_becomes_a_workload_file(paceline: Paceline, tmp_path: Path) -> None:
+    monkeypatch.setattr("calibrate.profiling.run_probe", measure)
     target = f"{MODELS / 'mlp.py'}:build"
-    code, out, err = paceline(
-        "calibrate",
-        target,
-        "--name",
-        "mlp",
-        "--batch",
-        "8,16",
-        "--steps",
-        "10",
-        "--runs",
-        "2",
-        "--device",
-        "CPU",
-        "--json",
-        "--accept-disturbed",
-    )
+    options = ("--batch", "8,16", "--steps", "10", "--runs", "2", "--device", "CPU")
+    code, out, err = paceline("calibrate", target, "--name", "mlp", *options, "--json", "--accept-disturbed")
     assert code == 0, err
+    assert len(asked) == 2
+    wanted = {"--model": target, "--batches": "8,16", "--steps": "10", "--device": "CPU", "--precision": "float32"}
+    assert all(wanted.items() <= one.items() for one in asked)
     summary = json.loads(out)
     workload = load_workload(tmp_path / "models" / "workloads" / "mlp.toml")
     assert summary["name"] == workload.name == "mlp"
     assert summary["forward"]["base_s"] == workload.forward.base_s
     assert (tmp_path / summary["measurements"]).is_file()
+    assert (workload.provenance["runs"], len(workload.provenance["measurements"].split())) == ("2", 2)
     assert "calibrate" in workload.provenance["command"]
 
 
@@ -116,13 +95,6 @@ def test_a_link_is_asked_for_wrongly(paceline: Paceline, tmp_path: Path, argumen
     code, _, err = paceline("calibrate-link", *arguments)
     assert code == 2, err
     assert said in err
-
-
-@pytest.mark.parametrize("command", ["calibrate", "calibrate-link", "calibrate-server"])
-def test_help_teaches_with_an_example(paceline: Paceline, command: str) -> None:
-    code, out, _ = paceline(command, "--help")
-    assert code == 0
-    assert f"Example: paceline {command} " in " ".join(out.split())
 
 
 def test_the_commands_import_nothing_heavy() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from support.needs import needs_tensorflow
+from support.waiting import PATIENCE_S
 
 import calibrate
 from calibrate.measurements import read_measurements
@@ -113,18 +114,19 @@ def test_runs_at_different_levels_are_refused_and_the_odd_one_named(synthetic: A
         calibrate.fit_workload(files, "apart")
 
 
-def test_runs_that_scatter_widely_are_not_called_apart(synthetic: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("tries", "most"), [(6, 1), pytest.param(20, 3, marks=pytest.mark.long)])
+def test_runs_that_scatter_widely_are_not_called_apart(synthetic: Any, monkeypatch: pytest.MonkeyPatch, tries: int, most: int) -> None:
     """Rounds of 40%: the means of three rounds differ by more than 1.25 without any run being another."""
     monkeypatch.setattr("calibrate.fit.step_times.DRAWS", 10)
     refused = 0
-    for seed in range(20):
+    for seed in range(tries):
         truth = synthetic.Truth(rounds=3, round_cv=0.2)
         files = [synthetic.steps(truth, synthetic.gamma_of(0.3), 10 * seed + run, f"{run}.ndjson") for run in range(3)]
         try:
             calibrate.fit_workload(files, "wide")
         except CalibrationError:
             refused += 1
-    assert refused <= 3
+    assert refused <= most
 
 
 def test_a_file_of_an_older_version_has_no_load_and_is_fitted(synthetic: Any) -> None:
@@ -185,7 +187,7 @@ def test_another_process_is_seen_and_this_one_is_not(load: ModuleType) -> None:
         burner = subprocess.Popen([sys.executable, "-c", "while True: pass"])
         try:
             watch = load.Watch()
-            until = time.perf_counter() + 1.5
+            until = time.perf_counter() + 0.8
             while time.perf_counter() < until:
                 pass
             seen = watch.end()
@@ -214,21 +216,37 @@ def test_a_gpu_in_use_is_read_from_nvidia_smi(load: ModuleType, tmp_path: Path, 
     assert load.gpu_used("/GPU:0") is None
 
 
+BUSY_MODEL = """
+import itertools
+import keras
+from _paceline_probes import load
+
+looks = itertools.count()
+
+def ticks(cores):
+    # a minute of the processor's time passes between two looks, whatever this process does
+    return 60.0 * next(looks), 0.0
+
+load.ticks = ticks
+
+def build():
+    return keras.Sequential([keras.Input((8,)), keras.layers.Dense(4)])
+"""
+
+
 @needs_tensorflow
+@pytest.mark.usefixtures("warm_probes")
 def test_a_busy_machine_makes_the_probe_repeat_and_keep_both(tmp_path: Path) -> None:
-    model = Path(calibrate.__file__).parent.parent / "models" / "keras" / "mlp.py"
-    burners = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2 * (os.cpu_count() or 1))]
-    try:
-        options: dict[str, Any] = {"batches": (1024, 8192), "steps": 40, "rounds": 4, "device": "CPU", "timeout_s": 200}
-        path = calibrate.profile_step(f"{model}:build", "busy", folder=tmp_path, **options)
-    finally:
-        for burner in burners:
-            burner.kill()
-            burner.wait()
+    """The model's file plays the part of the machine: it says that others are at work all the time."""
+    (tmp_path / "busy.py").write_text(BUSY_MODEL)
+    options: dict[str, Any] = {"batches": (2, 4), "steps": 8, "rounds": 4, "device": "CPU", "timeout_s": PATIENCE_S}
+    path = calibrate.profile_step(f"{tmp_path / 'busy.py'}:build", "busy", folder=tmp_path, **options)
     measured = read_measurements(path)
     looks = [one for one in measured.of(Load) if one.stage == "round"]
     assert len(looks) == 6  # four, and half as many again
     assert {step.round for step in measured.of(StepTime)} == set(range(6))
-    assert sum(bool(one.why) for one in looks) >= 2
+    assert all("others took" in one.why for one in looks)
     (before,) = (one for one in measured.of(Load) if one.stage == "before")
-    assert before.others_s > 0.2 * before.wall_s * before.cores
+    assert before.others_s is not None
+    with pytest.raises(CalibrationError, match="6 of 6 rounds were disturbed"):
+        calibrate.fit_workload(path, "busy")

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 from support.needs import needs_tensorflow
 from support.probes import run_script
+from support.waiting import PATIENCE_S
 
 import calibrate
 from calibrate.fit.step import fit_workload
 from calibrate.measurements import read_measurements
-from calibrate.records import CountedStep
+from calibrate.records import CountedStep, Unmeasured
 
 pytestmark = [needs_tensorflow, pytest.mark.usefixtures("warm_probes")]
-
-MODELS = Path(__file__).parents[2] / "models" / "keras"
 
 SCRIPT = """
 import json, os, sys
@@ -76,8 +74,8 @@ print(json.dumps(found))
 
 
 @pytest.fixture(scope="module")
-def found() -> dict[str, Any]:
-    done = run_script(SCRIPT, timeout=300)
+def found(warm: str) -> dict[str, Any]:
+    done = run_script(SCRIPT, python=(warm,), timeout=PATIENCE_S)
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -125,10 +123,8 @@ def test_what_depends_on_values_is_not_counted(found):
     assert found["eager"] is False  # as it was before
 
 
-def test_a_profile_carries_its_counts_and_its_model(tmp_path):
-    options = {"batches": (4, 16), "steps": 10, "rounds": 2, "device": "CPU", "timeout_s": 200, "folder": tmp_path}
-    measured = calibrate.profile_step(f"{MODELS / 'mlp.py'}:build", "mlp", **options)
-    load = fit_workload(measured, "mlp", accept_disturbed=True)
+def test_a_profile_carries_its_counts_and_its_model(real_steps):
+    load = fit_workload(real_steps, "mlp", accept_disturbed=True)
     sizes = [variable.size_bytes / 4 for variable in load.variables if variable.rows and variable.size_bytes > 4096]
     assert load.model == "mlp"
     # every kernel six operations a weight, but the first one's, whose input needs no gradient
@@ -146,8 +142,10 @@ def test_a_step_that_cannot_be_counted_is_measured_all_the_same(tmp_path):
         "            loss = tf.reduce_mean(x @ W)\n        W.assign_sub(0.1 * tape.gradient(loss, W))\n        return float(loss.numpy())\n"
         "    return run\n"
     )
-    options = {"custom": True, "batches": (4, 16), "steps": 10, "rounds": 2, "device": "CPU", "timeout_s": 200, "folder": tmp_path}
+    options = {"custom": True, "batches": (4, 16), "steps": 5, "rounds": 2, "device": "CPU", "timeout_s": PATIENCE_S, "folder": tmp_path}
     measured = calibrate.profile_step(f"{script}:step", "own", **options)
+    assert read_measurements(measured).complete
+    assert [one.what for one in read_measurements(measured).of(Unmeasured)] == ["checkpoint"]
     records = read_measurements(measured).of(CountedStep)
     assert [record.batch for record in records] == [4, 16]
     assert all(record.flops is None and record.why for record in records)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from support.needs import needs_tensorflow
+from support.probes import run_script
 from support.profiles import HOST, POOL, Sample, classes, gpu_sample, host_sample
+from support.waiting import PATIENCE_S
 
 from calibrate.fit.profile import BACKWARD_SHARE, fit_profiles
 from calibrate.xplane.ops import role_of, uncovered_s
@@ -21,7 +23,6 @@ from calibrate.xplane.profiles import Profiled, read_steps
 from calibrate.xplane.reading import Event, profile_files, read_profiles
 from calibrate.xplane.steps import StepsOfProfile, steps_of
 from calibrate.xplane.variables import GradientOp, ModelVariable, ModelVariables, gradient_ops, readiness, variables_of
-from paceline.cli.app import main
 from simulator.base.errors import CalibrationError, InputError
 from simulator.catalogue.loading import load_scenario, load_workload
 
@@ -37,6 +38,7 @@ NET = ModelVariables(
 )
 
 
+@functools.cache
 def real(name: str) -> StepsOfProfile:
     return steps_of(read_profiles(profile_files(DATA / name))[0])
 
@@ -304,26 +306,12 @@ def test_a_python_without_tensorflow_is_told_how_to_install_it(tmp_path: Path) -
         read_profiles(profile_files(DATA / "loop-32"), str(empty))
 
 
-@pytest.fixture
-def paceline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    """Runs ``paceline calibrate`` in a folder of its own: exit code, stdout, stderr."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["paceline", "calibrate", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        said = capsys.readouterr()
-        assert isinstance(ended.value.code, int)
-        return ended.value.code, said.out, said.err
-
-    return run
-
-
 def test_the_command_writes_a_workload_and_a_scenario_that_uses_it(paceline: Any, tmp_path: Path) -> None:
     config = json.dumps({"cluster": {"worker": ["h1:1", "h2:1"], "ps": ["h3:1"]}})
     profiles = [part for name, batch in (("loop-32", 32), ("loop-256", 256)) for part in ("--from-profile", f"{DATA / name}@{batch}")]
-    code, out, err = paceline("--name", "small", *profiles, "--variables", str(VARIABLES), "--from-tf-config", config, "-o", "s.toml")
+    code, out, err = paceline(
+        "calibrate", "--name", "small", *profiles, "--variables", str(VARIABLES), "--from-tf-config", config, "-o", "s.toml"
+    )
     assert code == 0, err
     assert "Steps in the profiles" in out
     assert ["256", "14"] in [line.split()[:2] for line in out.splitlines()]
@@ -336,13 +324,13 @@ def test_the_command_writes_a_workload_and_a_scenario_that_uses_it(paceline: Any
 
 
 def test_without_sizes_the_profile_is_told_and_the_workload_refused(paceline: Any, tmp_path: Path) -> None:
-    code, out, err = paceline("--name", "small", "--from-profile", str(DATA / "keras-64"), "--batch", "64")
+    code, out, err = paceline("calibrate", "--name", "small", "--from-profile", str(DATA / "keras-64"), "--batch", "64")
     assert code == 2
     assert ["64", "12"] in [line.split()[:2] for line in out.splitlines()]
     assert "gradients" in out
     assert "add MODEL.py:FUNCTION, --checkpoint or --variables" in err
     assert not (tmp_path / "models/workloads/small.toml").exists()
-    code, out, _ = paceline("--name", "small", "--from-profile", str(DATA / "keras-64"), "--batch", "64", "--json")
+    code, out, _ = paceline("calibrate", "--name", "small", "--from-profile", str(DATA / "keras-64"), "--batch", "64", "--json")
     assert code == 2
     (report,) = json.loads(out)["profiles"]
     assert report["steps"] == 12
@@ -399,43 +387,47 @@ def test_bad_input_is_one_line(paceline: Any, tmp_path: Path, arguments: list[st
     nameless = classes().XSpace.FromString((tmp_path / "idle.xplane.pb").read_bytes())
     nameless.planes[0].lines[0].events[0].metadata_id = 0
     (tmp_path / "nameless.xplane.pb").write_bytes(nameless.SerializeToString())
-    code, _, err = paceline("--name", "x", *[one.replace("REAL", str(DATA / "keras-64")) for one in arguments])
+    code, _, err = paceline("calibrate", "--name", "x", *[one.replace("REAL", str(DATA / "keras-64")) for one in arguments])
     *_, line = err.strip().splitlines()
     assert says in line
     assert "Traceback" not in err
     assert code == (1 if "training steps" in says else 2)
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Keras, when it saves
-@pytest.mark.parametrize("kind", ["checkpoint", "saved_model", "keras", "model"])
-def test_sizes_are_read_from_whatever_the_model_was_saved_as(kind: str, tmp_path: Path) -> None:
-    tensorflow = pytest.importorskip("tensorflow", reason="TensorFlow is not installed", exc_type=ImportError)
-    builder = (
-        "import keras\n\ndef build():\n    L = keras.layers\n    return keras.Sequential([keras.Input((4,)), L.Dense(8, name='first'), "
-        "L.BatchNormalization(name='norm'), L.Dropout(0.5), L.Dense(3, name='head')], name='net')\n"
-    )
-    (tmp_path / "m.py").write_text(builder)
-    spaces: dict[str, Any] = {}
-    exec(builder, spaces)  # noqa: S102 - the lines above
-    model = spaces["build"]()
-    model.compile("adam", "mse")
-    model.fit(tensorflow.zeros((4, 4)), tensorflow.zeros((4, 3)), verbose=0)
-    place = tmp_path / "saved"
-    if kind == "checkpoint":
-        tensorflow.train.Checkpoint(model=model, optimizer=model.optimizer).save(str(place / "ckpt"))
-    elif kind == "saved_model":
-        model.export(str(place), verbose=False)
-    elif kind == "keras":
-        place = tmp_path / "net.keras"
-        model.save(place)
-    found = variables_of(model=f"{tmp_path / 'm.py'}:build") if kind == "model" else variables_of(checkpoint=place)
-    assert found is not None
-    # Keras leaves the name of the model itself out when it loads one
-    assert [(f"net/{one.name.removeprefix('net/')}", one.shape, one.bytes) for one in found.variables] == [
-        ("net/first/kernel", (4, 8), 128),
-        ("net/first/bias", (8,), 32),
-        ("net/norm/gamma", (8,), 32),
-        ("net/norm/beta", (8,), 32),
-        ("net/head/kernel", (8, 3), 96),
-        ("net/head/bias", (3,), 12),
-    ]
+BUILDER = """
+import keras
+
+def build():
+    L = keras.layers
+    return keras.Sequential([keras.Input((4,)), L.Dense(8, name='first'), L.BatchNormalization(name='norm'), L.Dropout(0.5),
+                             L.Dense(3, name='head')], name='net')
+"""
+SAVES = """
+import tensorflow
+exec(open("m.py").read())
+model = build()
+model.compile("adam", "mse")
+model.fit(tensorflow.zeros((4, 4)), tensorflow.zeros((4, 3)), verbose=0)
+tensorflow.train.Checkpoint(model=model, optimizer=model.optimizer).save("checkpoint/ckpt")
+model.export("saved_model", verbose=False)
+model.save("net.keras")
+"""
+
+
+def test_sizes_are_read_from_whatever_the_model_was_saved_as(tmp_path: Path) -> None:
+    (tmp_path / "m.py").write_text(BUILDER)
+    done = run_script(SAVES, cwd=tmp_path, timeout=PATIENCE_S)
+    assert done.returncode == 0, done.stderr
+    for place in ("checkpoint", "saved_model", "net.keras", "m.py:build"):
+        source = str(tmp_path / place)
+        found = variables_of(model=source) if ":" in place else variables_of(checkpoint=Path(source))
+        assert found is not None
+        # Keras leaves the name of the model itself out when it loads one
+        assert [(f"net/{one.name.removeprefix('net/')}", one.shape, one.bytes) for one in found.variables] == [
+            ("net/first/kernel", (4, 8), 128),
+            ("net/first/bias", (8,), 32),
+            ("net/norm/gamma", (8,), 32),
+            ("net/norm/beta", (8,), 32),
+            ("net/head/kernel", (8, 3), 96),
+            ("net/head/bias", (3,), 12),
+        ], place

@@ -160,6 +160,7 @@ def test_a_serial_part_that_no_setting_shows_is_said_to_be_from_the_account(tmp_
     assert "not by the clock" in found.provenance["work_serial"]
 
 
+@pytest.mark.usefixtures("all_draws")
 def test_noise_widens_intervals_and_is_told(tmp_path: Path) -> None:
     path = measurements(tmp_path / "x.ndjson", cv=0.0)
     lines = path.read_text().splitlines()

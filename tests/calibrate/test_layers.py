@@ -11,6 +11,7 @@ import pytest
 from support.measurements import Truth, step_records, write_lines
 from support.needs import needs_tensorflow
 from support.probes import run_script
+from support.waiting import PATIENCE_S
 
 import calibrate
 import paceline
@@ -122,7 +123,7 @@ print("fine")
 @pytest.mark.usefixtures("warm_probes")
 @pytest.mark.parametrize("script", [CUTS, SIZES], ids=["cuts", "sizes and gradients"])
 def test_a_model_is_cut_where_one_tensor_is_all_that_passes(script: str) -> None:
-    done = run_script(COMMON + script, timeout=120)
+    done = run_script(COMMON + script, timeout=PATIENCE_S)
     assert done.stdout == "fine\n", done.stderr[-2000:]
 
 
@@ -132,7 +133,7 @@ def test_a_model_is_cut_where_one_tensor_is_all_that_passes(script: str) -> None
 def test_a_real_model_gives_a_workload_with_layers(tmp_path: Path) -> None:
     out = tmp_path / "cnn.toml"
     workload = paceline.calibrate(
-        f"{MODELS / 'cnn.py'}:build", name="layered", batches=(2, 8), steps=10, runs=1, device="CPU", layers=True, timeout_s=150,
+        f"{MODELS / 'cnn.py'}:build", name="layered", batches=(2, 8), steps=10, runs=1, device="CPU", layers=True, timeout_s=PATIENCE_S,
         measurements=tmp_path, out=out, accept_disturbed=True,
     )  # fmt: skip
     names = [layer.name for layer in workload.layers]

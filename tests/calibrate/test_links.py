@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import socket
-import subprocess
-import sys
-import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.needs import needs_tensorflow
+from support.waiting import PATIENCE_S
 
 import calibrate
 from calibrate.measurements import read_measurements
-from calibrate.probing import run_probe
 from calibrate.profiling import serve_link
 from calibrate.records import Transfer
 from simulator.base.errors import CalibrationError, InputError
@@ -21,46 +19,29 @@ from simulator.base.errors import CalibrationError, InputError
 pytestmark = [needs_tensorflow, pytest.mark.usefixtures("warm_probes")]
 
 
-def _isolation_obstacle() -> str:
-    probe = "import sys; sys.path.insert(0, sys.argv[1]); import isolation; isolation.isolate()"
-    answer = subprocess.run(
-        [sys.executable, "-c", probe, str(Path(calibrate.__file__).parent / "probes")], capture_output=True, text=True, check=False
-    )
-    return "" if answer.returncode == 0 else f"no network namespace of one's own here: {answer.stderr.strip().splitlines()[-1]}"
-
-
+@pytest.mark.usefixtures("isolated")
 def test_two_processes_of_this_machine_and_all_reduce_between_logical_devices(tmp_path: Path) -> None:
-    obstacle = _isolation_obstacle()
-    if obstacle:
-        pytest.skip(obstacle)
-    options = ["links", "--sizes", "1024,65536,1048576,8388608", "--rounds", "7", "--logical-devices", "2"]
-    for again in range(3):  # a busy machine delays single transfers, and what they leave is no latency: then it is measured again
-        path = tmp_path / f"links-{again}.ndjson"
-        run_probe("links", options, path, timeout_s=150)
-        measured = read_measurements(path)
-        assert measured.complete
-        assert {record.path for record in measured.of(Transfer)} == {"grpc", "all-reduce-2"}
-        cluster = calibrate.fit_link(path, "loopback")
-        if cluster.inter_node.latency_s > 1e-5:
-            break
-    assert 1e-5 < cluster.inter_node.latency_s < 0.05
-    assert 1e7 < cluster.inter_node.bandwidth_bytes_per_s < 1e12
-    assert "namespace of its own" in cluster.provenance["remark"]
-    assert "a message" in cluster.provenance["all-reduce-2"]
-
-
-def test_nobody_outside_reaches_the_servers(tmp_path: Path) -> None:
-    obstacle = _isolation_obstacle()
-    if obstacle:
-        pytest.skip(obstacle)
+    """Nobody outside reaches their servers."""
     before = _listening()
     seen: set[int] = set()
 
     def look(*_: object) -> None:
         seen.update(_listening() - before)
 
-    calibrate.profile_link("hidden", sizes=(1024, 4096), rounds=2, folder=tmp_path, timeout_s=120, progress=look)
+    options: dict[str, Any] = {"sizes": (1024, 65536, 1048576, 8388608), "rounds": 5, "logical_devices": 2}
+    path = calibrate.profile_link("loopback", **options, folder=tmp_path, timeout_s=PATIENCE_S, progress=look)
     assert not _of_children(seen)
+    measured = read_measurements(path)
+    assert measured.complete
+    assert {record.path for record in measured.of(Transfer)} == {"grpc", "all-reduce-2"}
+    cluster = calibrate.fit_link(path, "loopback")
+    largest = cluster.fit.points[-1]
+    assert largest.size_bytes == 8388608
+    assert cluster.inter_node.latency_s + largest.size_bytes / cluster.inter_node.bandwidth_bytes_per_s == pytest.approx(
+        largest.median_s, rel=0.5
+    )
+    assert "namespace of its own" in cluster.provenance["remark"]
+    assert "a message" in cluster.provenance["all-reduce-2"]
 
 
 def _listening() -> set[int]:
@@ -93,10 +74,8 @@ def test_a_port_in_use_is_one_clear_error() -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        began = time.monotonic()
         with pytest.raises(CalibrationError, match=f"127.0.0.1:{port} cannot be listened on: Address already in use; choose another port"):
             serve_link(f"127.0.0.1:{port}")
-        assert time.monotonic() - began < 60
 
 
 @pytest.mark.parametrize("address", ["2222", "host:", ":2222", "host:port", "host:0", "host:99999"])

@@ -112,7 +112,8 @@ def test_a_new_file_never_is_an_old_one(tmp_path: Path) -> None:
 
 @examples(50)
 @given(data=st.data())
-def test_garbage_is_refused_or_read_but_never_a_traceback(synthetic: Any, data: st.DataObject) -> None:
+def test_garbage_is_refused_or_read_but_never_a_traceback(synthetic: Any, monkeypatch: pytest.MonkeyPatch, data: st.DataObject) -> None:
+    monkeypatch.setattr("calibrate.fit.step_times.DRAWS", 2)
     records = synthetic.step_records(synthetic.Truth(batches=(4, 8), rounds=3), synthetic.gamma_of(0.1))
     lines = [json.dumps(record) for record in records]
     index = data.draw(st.integers(0, len(lines) - 1))
@@ -140,13 +141,13 @@ def test_no_flipped_bit_of_what_a_probe_writes_gives_another_figure(tmp_path: Pa
     whole, content = read_measurements(tmp_path / "m.ndjson"), (tmp_path / "m.ndjson").read_bytes()
     assert len(whole.records) == 5
     read, path = [], tmp_path / "flipped.ndjson"
-    for bit in random.Random(1).sample(range(8 * len(content)), 2000):
+    for bit in random.Random(1).sample(range(8 * len(content)), 600):
         flipped = bytearray(content)
         flipped[bit // 8] ^= 1 << bit % 8
         path.write_bytes(flipped)
         with suppress(CalibrationError):
             read.append(read_measurements(path))
-    assert 0 < len(read) < 100  # all others are refused
+    assert 0 < len(read) < 30  # all others are refused
     for found in read:
         assert found.truncated
         assert found.records == whole.records[:4]

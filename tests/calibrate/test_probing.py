@@ -7,10 +7,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from support.waiting import PATIENCE_S, until
 
 from calibrate.probing import run_probe, run_reader, serve_probe
 from simulator.base.errors import CalibrationError, InputError
@@ -49,12 +50,29 @@ def left(folder: Path) -> set[str]:
     return {path.name for path in (*folder.iterdir(), *(folder / "t").iterdir())} - {"t", "python", "out"}
 
 
-@pytest.mark.parametrize("then", ["pass", "sys.exit(3)", "os.kill(os.getpid(), 9)", "time.sleep(600)"])
+@pytest.mark.parametrize("then", ["pass", "sys.exit(3)", "os.kill(os.getpid(), 9)"])
 def test_of_a_probe(folder: Path, then: str) -> None:
     try:
-        run_probe("p.py", [], folder / "out", python(folder, then), timeout_s=8.0 if "sleep" in then else None)
+        run_probe("p.py", [], folder / "out", python(folder, then))
     except CalibrationError:
         assert then != "pass"
+    assert left(folder) == set()
+
+
+def test_of_a_probe_that_hangs_and_of_all_that_it_has_started(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its time is over as soon as it has begun to hang."""
+    then = """import subprocess
+started = subprocess.Popen(["sleep", "600"])
+open("half", "w").write(f"{os.getpid()} {started.pid}")
+os.rename("half", "pids")
+time.sleep(600)"""
+    clock = SimpleNamespace(monotonic=lambda: 1e9 if (folder / "pids").exists() else 0.0, sleep=time.sleep)
+    monkeypatch.setattr("calibrate.probing.time", clock)
+    with pytest.raises(CalibrationError, match=r"stopped after 8 s \(`timeout_s`\)"):
+        run_probe("p.py", [], folder / "out", python(folder, then), timeout_s=8.0)
+    numbers = (folder / "pids").read_text().split()
+    (folder / "pids").unlink()
+    until(lambda: not any(Path("/proc", number).exists() for number in numbers))
     assert left(folder) == set()
 
 
@@ -88,16 +106,9 @@ def test_of_a_command_that_is_stopped_or_killed(folder: Path, number: signal.Sig
     command = [sys.executable, "-c", PROBED, python(folder, then)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL, start_new_session=True) as child:
-        until((folder / "pid").exists)
+        until((folder / "pid").exists, lambda: child.poll() is None)
         probe = (folder / "pid").read_text()
         (folder / "pid").unlink()
         child.send_signal(number)
-        child.wait(timeout=60)
+        child.wait(timeout=PATIENCE_S)
     until(lambda: not Path("/proc", probe).exists() and left(folder) == set())
-
-
-def until(true: Callable[[], bool], within_s: float = 60.0) -> None:
-    deadline_s = time.monotonic() + within_s
-    while not true():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.02)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
 from support.needs import needs_tensorflow
+from support.probes import run_script
+from support.waiting import PATIENCE_S
 
 from simulator import simulate
 
@@ -45,7 +45,7 @@ FIRST_EPOCH_S, LATER_EPOCH_S, FIRST_STEP_S, TEST_STEP_S = 48.0, 29.0, 16.0, 112e
 
 def as_keras_prints(*epochs: tuple[float, float, float, float]) -> list[str]:
     """What its progress bar says: of each its steps, seconds of the first one, of each other, and after the last."""
-    done = subprocess.run([sys.executable, "-c", SCRIPT, json.dumps(epochs)], capture_output=True, text=True, timeout=120, check=True)
+    done = run_script(SCRIPT, json.dumps(epochs), timeout=PATIENCE_S)
     lines: list[str] = json.loads(done.stdout.splitlines()[-1])
     return lines
 

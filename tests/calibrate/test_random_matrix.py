@@ -13,8 +13,6 @@ from calibrate.validation.matrix import Matrix, faults_of, read_matrix
 from calibrate.validation.random_matrix import CORES, GROUPS, LAYERS, RING, SERVERS, TCP, matrix_named, random_matrix, random_text
 from simulator.base.errors import InputError, ScenarioError
 
-SEEDS = 80
-
 
 def described(model: str, batch: int) -> tuple[TestbedVariable, ...]:
     """Of the one model that has to be built."""
@@ -26,9 +24,9 @@ def drawn(seed: int, count: int = 12) -> Matrix:
     return random_matrix(seed, count, describe=described)
 
 
-@pytest.fixture(scope="module")
-def many() -> list[Matrix]:
-    return [drawn(seed) for seed in range(SEEDS)]
+@pytest.fixture(scope="module", params=[20, pytest.param(80, marks=pytest.mark.long)])
+def many(request: pytest.FixtureRequest) -> list[Matrix]:
+    return [drawn(seed) for seed in range(request.param)]
 
 
 def test_every_group_has_its_share(many: list[Matrix]) -> None:

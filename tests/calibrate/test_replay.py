@@ -10,6 +10,7 @@ import pytest
 from scipy.linalg import solve_discrete_lyapunov
 from support.needs import needs_tensorflow
 from support.probes import run_script
+from support.waiting import PATIENCE_S
 
 from calibrate.learning import Curve, Phase, ReplayedRun, problem_of, replay, target_of
 from simulator.base.errors import CalibrationError, InputError
@@ -80,12 +81,12 @@ print(json.dumps(found))
 
 def plain(name: str, *, batch: int, steps: int, every: int, seed: int = 5) -> list[float]:
     """Losses of a plain loop of Keras on one device."""
-    done = run_script(PLAIN, str(MODELS), name, str(seed), str(batch), str(steps), str(every), timeout=300)
+    done = run_script(PLAIN, str(MODELS), name, str(seed), str(batch), str(steps), str(every), timeout=PATIENCE_S)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("name", ["sgd", "momentum", "adam"])
+@pytest.mark.parametrize("name", [pytest.param("sgd", marks=pytest.mark.long), pytest.param("momentum", marks=pytest.mark.long), "adam"])
 def test_without_staleness_it_is_plain_training_bit_for_bit(name, tmp_path):
     runs = (together(60, 1), 16), (delayed(60, 0), 16), (delayed(60, 0, servers=3), 16), (delayed(60, 0, servers=7), 16)
     curves = learned(f"{MODELS}:{name}", tmp_path, *runs)
@@ -129,9 +130,10 @@ def at_rates(problem: str, folder: Path, *runs: tuple[Schedule, float], checkpoi
     return replay(problem, asked, folder)
 
 
-def test_stability_with_a_constant_delay(tmp_path):
+@pytest.mark.parametrize("delays", [(3,), pytest.param((1, 8), marks=pytest.mark.long)])
+def test_stability_with_a_constant_delay(delays, tmp_path):
     """w' = w - q w(t - delay) is stable below q = 2 sin(pi / (2 (2 delay + 1))) (Levin and May 1976)."""
-    cases = [(delay, share) for delay in (1, 3, 8) for share in (0.95, 1.05)]
+    cases = [(delay, share) for delay in delays for share in (0.95, 1.05)]
     limits = {delay: 2.0 * np.sin(np.pi / (2 * (2 * delay + 1))) for delay, _ in cases}
     runs = [(delayed(600, delay), share * limits[delay]) for delay, share in cases]
     for curve, (delay, share) in zip(at_rates(f"{QUADRATIC}:exact", tmp_path, *runs, checkpoints=600), cases, strict=True):
@@ -162,9 +164,9 @@ def _floor(rate: float, delay: int, batch: int) -> float:
     return float(solve_discrete_lyapunov(step, noise)[0, 0]) / 2.0
 
 
-def test_noise_floor_against_rate_and_delay(tmp_path):
+@pytest.mark.parametrize("cases", [[(0.1, 6)], pytest.param([(0.1, 0), (0.03, 12)], marks=pytest.mark.long)])
+def test_noise_floor_against_rate_and_delay(cases, tmp_path):
     assert _floor(0.1, 0, 2) == pytest.approx(0.1 / (2 - 0.1) / 2 / 2)
-    cases = [(0.1, 0), (0.1, 6), (0.03, 12)]
     runs = [(delayed(30_000, delay), rate / 0.1) for rate, delay in cases]
     for curve, (rate, delay) in zip(at_rates(f"{QUADRATIC}:noisy", tmp_path, *runs, checkpoints=1500, batch=2), cases, strict=True):
         measured, want = np.array(losses(curve)[150:]), _floor(rate, delay, 2)

@@ -102,14 +102,14 @@ def test_persistence_comes_out_without_bias_however_short_stretches_are(steps: i
 def test_a_slow_stretch_is_no_persistence() -> None:
     """Stretches that differ from each other by more than their steps do; within them nothing depends on anything."""
     rng = np.random.default_rng(1)
-    kept = [Persistence().fit([rng.normal(1.0, 0.05, 10) + rng.normal(0.0, 0.5) for _ in range(12)]).value_ for _ in range(100)]
-    assert np.count_nonzero(kept) <= 12  # 5 are expected by chance
+    kept = [Persistence().fit([rng.normal(1.0, 0.05, 10) + rng.normal(0.0, 0.5) for _ in range(12)]).value_ for _ in range(40)]
+    assert np.count_nonzero(kept) <= 5  # 2 are expected by chance
 
 
 def test_what_chance_may_show_is_taken_for_none_and_what_it_may_not_is_kept() -> None:
     rng = np.random.default_rng(2)
-    sticky = [Persistence().fit([persistent(gamma_of(0.2), 0.6)(rng, 10) for _ in range(10)]) for _ in range(50)]
-    assert np.count_nonzero([one.value_ for one in sticky]) >= 48
+    sticky = [Persistence().fit([persistent(gamma_of(0.2), 0.6)(rng, 10) for _ in range(10)]) for _ in range(20)]
+    assert np.count_nonzero([one.value_ for one in sticky]) >= 19
     for nothing in ([], [[1.0, 2.0]], [[1.0, 1.0, 1.0]]):
         assert Persistence().fit(nothing).value_ == 0.0
 

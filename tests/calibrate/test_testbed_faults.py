@@ -13,7 +13,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -22,13 +21,13 @@ from typing import Any
 import pytest
 from support.needs import needs_tensorflow
 from support.probes import run_script
+from support.waiting import PATIENCE_S, until
 from support.warm_python import WarmProcess
 
 from calibrate.measurements import read_measurements
 from calibrate.probing import PROBES
 from calibrate.records import LinkCheck
 from calibrate.testbed.readings import read_run
-from calibrate.testbed.running import measure_setting
 from calibrate.testbed.setting import TestbedSetting
 from simulator.base.errors import CalibrationError
 
@@ -37,12 +36,27 @@ pytestmark = needs_tensorflow
 ALLOWED = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
 LOCK = Path("/run/paceline-testbed.lock")
 HANGS = """
-import time
+import os, time
 
 def build():
     print("opening the data set", flush=True)
+    open(f"{os.path.dirname(__file__)}/hangs-{os.getpid()}", "w").close()
     time.sleep(600)
 """
+DRIVER = """
+import glob, os, runpy, sys, time
+starter, began, real, monotonic = os.getpid(), time.monotonic(), time.time, time.monotonic
+
+def adjusted():
+    return {time} if os.getpid() == starter else real()
+
+def passed():
+    return monotonic() + (1e6 if os.getpid() == starter and {over} else 0.0)
+
+time.time, time.monotonic = adjusted, passed
+runpy.run_path(sys.argv.pop(1), run_name="__main__")
+"""
+"""Runs a probe whose starter has a clock that shows ``time``, and for which time is up when ``over``."""
 
 
 def _setting(**fields: Any) -> TestbedSetting:
@@ -67,8 +81,8 @@ def _obstacle() -> str | None:
     if not shutil.which("ip") or not shutil.which("tc"):
         return "shaped links need iproute2"
     trial = "import ctypes, sys; sys.exit(ctypes.CDLL(None).unshare(0x40000000))"
-    lacks = subprocess.run([sys.executable, "-c", trial], capture_output=True, timeout=60).returncode or not os.access(ALLOWED, os.W_OK)
-    return "this root may not make network namespaces" if lacks else None
+    refused = subprocess.run([sys.executable, "-c", trial], capture_output=True, timeout=PATIENCE_S).returncode
+    return "this root may not make network namespaces" if refused or not os.access(ALLOWED, os.W_OK) else None
 
 
 def _allowed() -> str:
@@ -97,16 +111,18 @@ class Testbed:
 
     __test__ = False
 
-    def __init__(
-        self, python: str, folder: Path, setting: TestbedSetting, *, repeats: int = 2, timeout_s: float = 100.0, name: str = "run"
-    ) -> None:
+    def __init__(self, python: str, folder: Path, setting: TestbedSetting, *, repeats: int = 2, name: str = "run", **driver: str) -> None:
         spec = folder / f"{name}.json"
-        spec.write_text(json.dumps(setting.for_probe(repeats, 0, timeout_s)))
+        spec.write_text(json.dumps(setting.for_probe(repeats, 0, PATIENCE_S) | {"builder": setting.model}))
         self.setting = setting
         self.out = folder / f"{name}.ndjson"
         self.printed = folder / f"{name}.txt"
+        command = [str(PROBES), "testbed.run", "--setting", str(spec), "--out", str(self.out)]
+        if driver:
+            command.insert(0, str(folder / "driver.py"))
+            (folder / "driver.py").write_text(DRIVER.format(**{"time": "real()", "over": "False"} | driver))
         with self.printed.open("w") as file:
-            self.process = WarmProcess(python, [str(PROBES), "testbed.run", "--setting", str(spec), "--out", str(self.out)], file)
+            self.process = WarmProcess(python, command, file)
 
     def members(self) -> list[int]:
         """All living processes of the run, the starter included, in the order in which they began."""
@@ -118,32 +134,24 @@ class Testbed:
                     found.append((int(fields[19]), int(entry)))
         return [number for _, number in sorted(found)]
 
-    def until(self, what: Callable[[], Any], seconds: float = 90.0) -> Any:
-        """Wait for something to be true."""
-        end = time.monotonic() + seconds
-        while not (found := what()):
-            assert time.monotonic() < end, f"waited in vain; it printed: {self.printed.read_text()[-2000:]}"
-            time.sleep(0.02)
-        return found
-
     def whole_repeats(self) -> int:
         return self.out.read_text().count('"kind": "repeat"') if self.out.exists() else 0
 
-    def tasks_in_second_repeat(self) -> list[int]:
-        """The tasks (server, worker 0, worker 1), once they are in the middle of the second repeat's steps."""
-        self.until(lambda: self.whole_repeats() == 1)
+    def tasks_of_repeat(self, number: int) -> list[int]:
+        """The tasks (server, worker 0, worker 1), once they are in the middle of that repeat's steps."""
+        self.until(lambda: self.whole_repeats() == number)
         warm_bytes = (self.setting.warm_up + 2) * self.setting.parameter_bytes
+        self.until(lambda: len(self.members()) == 4 and all(_received(task) > warm_bytes for task in self.members()[2:]))
+        return self.members()[1:]
 
-        def running() -> list[int]:
-            tasks = self.members()[1:]
-            return tasks if len(tasks) == 3 and all(_received(task) > warm_bytes for task in tasks[1:]) else []
+    def until(self, happened: Callable[[], object]) -> None:
+        """Wait while it runs."""
+        until(happened, Path("/proc", str(self.process.pid)).exists)
 
-        return list(self.until(running))
-
-    def end(self, seconds: float = 60.0) -> int:
+    def end(self) -> int:
         """Its exit status; nothing of it may live on."""
-        status = self.process.wait(timeout=seconds)
-        self.until(lambda: not self.members(), 10.0)
+        status = self.process.wait(timeout=PATIENCE_S)
+        until(lambda: not self.members())
         return status
 
 
@@ -168,7 +176,7 @@ def testbed(warm: str, tmp_path: Path) -> Iterator[Callable[..., Testbed]]:
     for one in started:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(one.process.pid, signal.SIGKILL)
-        one.process.wait(timeout=30)
+        one.process.wait(timeout=PATIENCE_S)
 
 
 def _failure(path: Path) -> str:
@@ -180,7 +188,7 @@ def _failure(path: Path) -> str:
 @pytest.mark.usefixtures("shaped")
 def test_a_worker_that_is_killed(testbed: Callable[..., Testbed]) -> None:
     run = testbed(_setting(steps=30), repeats=3)
-    worker = run.tasks_in_second_repeat()[2]
+    worker = run.tasks_of_repeat(1)[2]
     os.kill(worker, signal.SIGKILL)
     assert run.end() == 3
     assert re.fullmatch(r"worker 1 was killed by signal 9 before 'reported'; its last lines: .+", _failure(run.out))
@@ -188,6 +196,7 @@ def test_a_worker_that_is_killed(testbed: Callable[..., Testbed]) -> None:
     assert [len(one.steps) for one in readings.runs] == [60]
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("shaped")
 def test_a_coordinated_worker_that_is_killed(testbed: Callable[..., Testbed]) -> None:
     run = testbed(_setting(mode="async", steps=300), repeats=1)
@@ -200,41 +209,46 @@ def test_a_coordinated_worker_that_is_killed(testbed: Callable[..., Testbed]) ->
 @pytest.mark.usefixtures("shaped")
 def test_a_starter_that_is_killed(testbed: Callable[..., Testbed]) -> None:
     run = testbed(_setting(steps=30))
-    tasks = run.tasks_in_second_repeat()
+    tasks = run.tasks_of_repeat(0)
     assert len(tasks) == 3
     os.kill(run.process.pid, signal.SIGKILL)
     assert run.end() == -signal.SIGKILL
-    assert len(read_run(run.out).runs) == 1
+    assert run.whole_repeats() == 0
 
 
 @pytest.mark.usefixtures("shaped")
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_run_that_is_interrupted(number: signal.Signals, status: int, testbed: Callable[..., Testbed]) -> None:
+@pytest.mark.parametrize(("number", "status", "whole"), [(signal.SIGINT, 130, 1), (signal.SIGTERM, 143, 0)])
+def test_a_run_that_is_interrupted(number: signal.Signals, status: int, whole: int, testbed: Callable[..., Testbed]) -> None:
     run = testbed(_setting(steps=30))
-    run.tasks_in_second_repeat()
+    run.tasks_of_repeat(whole)
     os.killpg(run.process.pid, number)
     assert run.end() == status
-    assert len(read_run(run.out).runs) == 1
+    assert run.whole_repeats() == whole
     assert _failure(run.out) == {130: "was interrupted (Ctrl-C)", 143: "was ended by SIGTERM"}[status]
 
 
 @pytest.mark.usefixtures("shaped")
-def test_a_task_that_stands_still(testbed: Callable[..., Testbed]) -> None:
-    run = testbed(_setting(steps=30), timeout_s=12)
-    os.kill(run.tasks_in_second_repeat()[2], signal.SIGSTOP)
+def test_a_task_that_stands_still(testbed: Callable[..., Testbed], tmp_path: Path) -> None:
+    """Time is up when the other worker has pulled for its last step."""
+    over = tmp_path / "over"
+    run = testbed(_setting(steps=30), over=f"os.path.exists({str(over)!r})")
+    *_, other, stopped = run.tasks_of_repeat(1)
+    os.kill(stopped, signal.SIGSTOP)
+    run.until(lambda: _received(other) >= (run.setting.warm_up + run.setting.steps) * run.setting.parameter_bytes)
+    over.touch()
     assert run.end() == 3
-    assert re.match(r"worker 1 did not get to 'reported' within 12 s \(`timeout_s`\); last lines of worker 1: ", _failure(run.out))
+    assert re.match(r"(worker 0, )?worker 1 did not get to 'reported' within 300 s \(`timeout_s`\); last lines of ", _failure(run.out))
     assert len(read_run(run.out).runs) == 1
 
 
-@pytest.mark.usefixtures("shaped", "warm_probes")
-def test_the_last_lines_of_a_hung_task(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("shaped")
+def test_the_last_lines_of_a_hung_task(testbed: Callable[..., Testbed], tmp_path: Path) -> None:
+    """Time is up when both workers hang."""
     (tmp_path / "slow.py").write_text(HANGS)
     setting = _setting(link=None, model=f"{tmp_path}/slow.py:build", variables=_setting().variables, compute={"kind": "real"})
-    with pytest.raises(
-        CalibrationError, match=r"worker 0 did not get to 'initialised' within 8 s .*last lines of worker 0: opening the data set"
-    ):
-        measure_setting(setting, tmp_path / "kept", repeats=1, timeout_s=8)
+    run = testbed(setting, repeats=1, over=f"len(glob.glob({str(tmp_path / 'hangs-*')!r})) == 2")
+    assert run.end() == 3
+    assert re.match(r"worker 0 did not get to 'initialised' within 300 s .*last lines of worker 0: opening the data set", _failure(run.out))
 
 
 @pytest.mark.usefixtures("shaped")
@@ -257,7 +271,7 @@ def test_two_testbeds_at_once_and_a_file_that_is_cut(testbed: Callable[..., Test
     # rates that two of them reach on two cores
     slow = {"bandwidth_bytes_per_s": 12.5e6, "congestion": "reno"}
     runs = [testbed(_setting(link=slow, steps=4), name="one"), testbed(_setting(mode="ring", servers=0, link=slow, steps=4), name="two")]
-    assert [run.end(120) for run in runs] == [0, 0]
+    assert [run.end() for run in runs] == [0, 0]
     for run in runs:
         readings = read_run(run.out)
         assert [len(one.steps) for one in readings.runs] == [8, 8]
@@ -281,20 +295,11 @@ def _check_cut(whole: Path, cut: Path) -> None:
 
 
 @pytest.mark.usefixtures("shaped")
-def test_a_clock_that_jumps(tmp_path: Path) -> None:
+def test_a_clock_that_jumps(testbed: Callable[..., Testbed]) -> None:
     """The starter's clock is set forward by a twentieth of what passes."""
-    driver = tmp_path / "driver.py"
-    driver.write_text(
-        "import os, runpy, sys, time\n"
-        "starter, began, real = os.getpid(), time.monotonic(), time.time\n"
-        "time.time = lambda: real() + (0.05 * (time.monotonic() - began) if os.getpid() == starter else 0.0)\n"
-        "runpy.run_path(sys.argv.pop(1), run_name='__main__')\n"
-    )
-    spec, out = tmp_path / "spec.json", tmp_path / "out.ndjson"
-    spec.write_text(json.dumps(_setting(link=None, steps=40).for_probe(1, 0, 60)))
-    command = [sys.executable, "-B", str(driver), str(PROBES), "testbed.run", "--setting", str(spec), "--out", str(out)]
-    assert subprocess.run(command, capture_output=True, timeout=90).returncode == 3
-    assert re.match(r"the machine's clock jumped by \d+ ms during the run, so its times mean nothing; run it again", _failure(out))
+    run = testbed(_setting(link=None, steps=20), repeats=1, time="real() + 0.05 * (monotonic() - began)")
+    assert run.end() == 3
+    assert re.match(r"the machine's clock jumped by \d+ ms", _failure(run.out))
 
 
 def _sentence(command: list[str], tmp_path: Path, **options: Any) -> str:
@@ -306,7 +311,7 @@ def _sentence(command: list[str], tmp_path: Path, **options: Any) -> str:
         spec.write_text(json.dumps(_setting().for_probe(1, 0, 60)))
         spec.chmod(0o644)
         command = [*command, "-B", str(PROBES), "testbed.run", "--setting", str(spec), "--out", str(out)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, **options)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, **options)
         assert done.returncode == 3, done.stderr
         return _failure(out)
     finally:
@@ -316,7 +321,7 @@ def _sentence(command: list[str], tmp_path: Path, **options: Any) -> str:
 @pytest.mark.usefixtures("shaped")
 def test_without_iproute2(tmp_path: Path) -> None:
     said = _sentence([sys.executable], tmp_path, env={**os.environ, "PATH": str(tmp_path)})
-    assert said == 'the program ip is missing; install iproute2, or use link = "loopback"'
+    assert re.search(r"\bip\b.* missing", said)
 
 
 @pytest.mark.usefixtures("shaped")
@@ -325,7 +330,7 @@ def test_without_root(tmp_path: Path) -> None:
     if python is None or subprocess.run([python, "-c", ""], user=65534, cwd="/").returncode:
         pytest.skip("no Python here that a user without rights can run")
     said = _sentence([python], tmp_path, user=65534, cwd="/")
-    assert said == 'shaped links need root; run it as root, or use link = "loopback"'
+    assert re.search(r"need root; run it as root", said)
 
 
 @pytest.mark.usefixtures("shaped")
@@ -333,7 +338,7 @@ def test_root_without_capabilities(tmp_path: Path) -> None:
     if shutil.which("setpriv") is None:
         pytest.skip("there is no setpriv")
     said = _sentence(["setpriv", "--bounding-set=-all", "--inh-caps=-all", sys.executable], tmp_path)
-    assert said == 'no network namespace: Operation not permitted; shaped links need root, or use link = "loopback"'
+    assert said.startswith("no network namespace: Operation not permitted; ")
 
 
 # -- TCP's congestion control, which is the machine's ------------------------------------
@@ -375,7 +380,7 @@ def test_a_run_that_was_killed_in_that_moment_is_mended_by_the_next() -> None:
     module = _congestion()
     name, before = _one_not_allowed(module), _allowed()
     killed = f"import os; from _paceline_probes.testbed import links\nwith links.Congestion({name!r}).choosable(): os.kill(os.getpid(), 9)"
-    assert run_script(killed, timeout=60).returncode == -signal.SIGKILL
+    assert run_script(killed, timeout=PATIENCE_S).returncode == -signal.SIGKILL
     # a run to which nothing has to be allowed mends it too
     with module.Congestion(before.split()[0]).choosable():
         assert ALLOWED.read_text() == before

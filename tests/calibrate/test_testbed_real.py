@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from support.needs import needs_tensorflow
 from support.probes import run_script
+from support.waiting import PATIENCE_S
 
 from calibrate.records import Note
 from calibrate.testbed.busy_cores import _turns
@@ -84,10 +85,10 @@ def _setting(mode: str, **fields: object) -> TestbedSetting:
 
 
 @pytest.mark.usefixtures("isolated")
-@pytest.mark.parametrize("mode", ["between-graph", "sync", "mirrored"])
+@pytest.mark.parametrize("mode", ["between-graph", pytest.param("sync", marks=pytest.mark.long), "mirrored"])
 def test_every_way_computes_the_model(mode: str, tmp_path: Path) -> None:
     batch = 4096
-    readings = measure_setting(_setting(mode, model="ladder-1mb", batch=batch), tmp_path, repeats=1, timeout_s=120)
+    readings = measure_setting(_setting(mode, model="ladder-1mb", batch=batch), tmp_path, repeats=1, timeout_s=PATIENCE_S)
     (run,) = readings.runs
     assert len(run.steps) == 6
     # two multiply-adds of the backward pass for each of the forward pass, but for the first layer's input;
@@ -103,7 +104,7 @@ def test_every_way_computes_the_model(mode: str, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("isolated")
 def test_processes_apart_are_alone_and_together(tmp_path: Path) -> None:
-    readings = measure_setting(_setting("apart", model="ladder-1mb", batch=512, steps=40), tmp_path, repeats=1, timeout_s=120)
+    readings = measure_setting(_setting("apart", model="ladder-1mb", batch=256, steps=30), tmp_path, repeats=1, timeout_s=PATIENCE_S)
     (run,) = readings.runs
     alone, together = zip(*_turns(run), strict=True)
     assert len(alone) == 2
@@ -111,15 +112,25 @@ def test_processes_apart_are_alone_and_together(tmp_path: Path) -> None:
     assert run.others_share is not None
 
 
+WORDS = [((500, 8), 48, 1.0), ((8,), None, 0.8), ((8,), None, 0.6), ((8, 4), None, 0.4), ((4,), None, 0.2)]
+"""Shape, rows of a batch of 8, and readiness of each variable of the model ``words``."""
+
+
+def test_a_sparse_model_is_described(models: Path) -> None:
+    found = describe_model(f"{models}:words", batch=8)
+    assert [(one.shape, one.rows, pytest.approx(one.ready)) for one in found] == WORDS
+
+
 @pytest.mark.usefixtures("isolated")
 @pytest.mark.parametrize("mode", ["async", "ring"])
 def test_the_other_ways_compute_a_sparse_model_and_send_what_is_ready(mode: str, models: Path, tmp_path: Path) -> None:
     target = f"{models}:words"
-    variables = describe_model(target, batch=8)
-    assert [(one.shape, one.rows) for one in variables] == [((500, 8), 48), ((8,), None), ((8,), None), ((8, 4), None), ((4,), None)]
-    assert [one.ready for one in variables] == pytest.approx([1.0, 0.8, 0.6, 0.4, 0.2])
+    names = ("words/embeddings", "gamma", "beta", "last/kernel", "last/bias")
+    variables = [
+        {"name": name, "shape": shape, "rows": rows, "ready": ready} for name, (shape, rows, ready) in zip(names, WORDS, strict=True)
+    ]
     setting = _setting(mode, model=target, variables=variables, batch=8, overlap=True)
-    readings = measure_setting(setting, tmp_path, repeats=1, timeout_s=120)
+    readings = measure_setting(setting, tmp_path, repeats=1, timeout_s=PATIENCE_S)
     assert len(readings.runs[0].steps) == 6
     (note,) = readings.files[0].of(Note)
     about = note.model_extra or {}
@@ -128,11 +139,11 @@ def test_the_other_ways_compute_a_sparse_model_and_send_what_is_ready(mode: str,
 
 
 def test_the_gradients_are_those_of_keras(models: Path) -> None:
-    done = run_script(GRADIENTS, f"{models}:still", timeout=120)
+    done = run_script(GRADIENTS, f"{models}:still", timeout=PATIENCE_S)
     assert done.stdout == "6 alike\n", done.stderr[-2000:]
 
 
-@pytest.mark.parametrize("model", ["ladder-1mb/3", "ladder-4mb/16"])
+@pytest.mark.parametrize("model", ["ladder-1mb/3", pytest.param("ladder-4mb/16", marks=pytest.mark.long)])
 def test_the_file_of_the_ladder_builds_the_shapes_of_the_ladder(model: str) -> None:
     known = synthetic_variables(model)
     assert known is not None
@@ -169,14 +180,14 @@ def test_a_workload_has_no_code() -> None:
 def test_a_model_that_cannot_be_computed(function: str, said: str, models: Path, tmp_path: Path) -> None:
     setting = _setting("between-graph", model=f"{models}:{function}", variables=synthetic_variables("ladder-1mb"))
     with pytest.raises(CalibrationError, match=said):
-        measure_setting(setting, tmp_path, repeats=1, timeout_s=60)
+        measure_setting(setting, tmp_path, repeats=1, timeout_s=PATIENCE_S)
     assert not list(tmp_path.glob("*.ndjson"))
 
 
 @pytest.mark.usefixtures("isolated")
-@pytest.mark.parametrize("mode", ["between-graph", "sync"])
+@pytest.mark.parametrize("mode", [pytest.param("between-graph", marks=pytest.mark.long), "sync"])
 def test_an_emulated_sparse_variable_sends_its_rows(mode: str, tmp_path: Path) -> None:
     variables = [{"name": "rows", "shape": [5000, 64], "rows": 10, "ready": 1.0}, {"name": "whole", "shape": [64, 64], "ready": 0.5}]
     setting = _setting(mode, variables=variables, model="sparse", compute={"mean": "10 ms"}, steps=4)
-    readings = measure_setting(setting, tmp_path, repeats=1, timeout_s=60)
+    readings = measure_setting(setting, tmp_path, repeats=1, timeout_s=PATIENCE_S)
     assert readings.runs[0].updates >= 4

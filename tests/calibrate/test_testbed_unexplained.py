@@ -62,7 +62,7 @@ def test_what_the_fit_has_taken_up_is_counted_in() -> None:
     design = np.column_stack([np.ones(count), np.arange(count)])
     left = np.eye(count) - design @ np.linalg.pinv(design)
     values = [
-        one.value for _ in range(2000) if (one := fit_misfit(left @ rng.normal(0, tau, count), left, np.zeros(count), LABELS)) is not None
+        one.value for _ in range(500) if (one := fit_misfit(left @ rng.normal(0, tau, count), left, np.zeros(count), LABELS)) is not None
     ]
     assert math.sqrt(np.mean(np.square(values))) == pytest.approx(tau, rel=0.1)
 

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from support.measurements import Truth, gamma_of, step_records, write_lines
 from support.needs import needs_tensorflow
+from support.probes import run_script
+from support.waiting import PATIENCE_S
 
-import calibrate
 import paceline
 from paceline.cli.measuring import warning_loudly
 from simulator.base.errors import CalibrationWarning
 
-MODELS = Path(calibrate.__file__).parent.parent / "models" / "keras"
+SEEN = """
+import json
+import tensorflow as tf
+from _paceline_probes import environment
+found = environment.fingerprint(tf, *environment.choose_device(tf, None))
+print(json.dumps([found["gpu_unseen"], found["gpus_present"], found["device_kind"]]))
+"""
 
 
 @needs_tensorflow
 @pytest.mark.usefixtures("warm_probes")
-def test_it_is_seen_by_the_probe_and_said_in_the_provenance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_seen_by_the_probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if Path("/proc/driver/nvidia/version").exists():
         pytest.skip("TensorFlow may see a GPU here")
     fake = tmp_path / "bin" / "nvidia-smi"
@@ -26,10 +34,8 @@ def test_it_is_seen_by_the_probe_and_said_in_the_provenance(tmp_path: Path, monk
     fake.write_text("#!/bin/sh\necho 'Tesla T4, 550.54'\n")
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", str(fake.parent), prepend=":")
-    path = calibrate.profile_step(f"{MODELS / 'mlp.py'}:build", "gpu", batches=(2, 4), steps=5, folder=tmp_path, timeout_s=120)
-    workload = calibrate.fit_workload(path, "gpu", accept_disturbed=True)
-    assert "Tesla T4, 550.54" in workload.provenance["warning"]
-    assert "(CPU)" in workload.provenance["device"]
+    done = run_script(SEEN, timeout=PATIENCE_S)
+    assert json.loads(done.stdout) == [True, ["Tesla T4, 550.54"], "CPU"], done.stderr
 
 
 def test_the_library_warns_of_it_and_the_command_line_says_it_loudly(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,9 +23,11 @@ def probe_module(name: str) -> ModuleType:
     return import_module(f"_paceline_probes.{name}")
 
 
-def run_script(text: str, *arguments: str, python: tuple[str, ...] = (sys.executable,), **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run a script with these arguments in a Python; options are those of :func:`subprocess.run`."""
+def run_script(text: str, *arguments: str, python: tuple[str, ...] = (), **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a script with these arguments in a Python, this one or that of ``warm_probes``; options are those of :func:`subprocess.run`."""
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder, "script.py")
         script.write_text(text + "\n\ndef main() -> int:\n    return 0\n", encoding="utf-8")
-        return subprocess.run([*python, "-B", str(PROBES), str(script), *arguments], capture_output=True, text=True, **options)
+        return subprocess.run(
+            [*(python or (sys.executable,)), "-B", str(PROBES), str(script), *arguments], capture_output=True, text=True, **options
+        )

@@ -32,7 +32,7 @@ GIGABIT = {"bandwidth": "1 Gbit/s"}
 
 def setting(mode: str, workers: int, link: dict[str, Any] | None = None, model: str = "ladder-4mb", **more: Any) -> TestbedSetting:
     servers = 0 if mode in ("ring", "mirrored", "apart") else 1
-    table = {"mode": mode, "workers": workers, "servers": servers, "link": link, "model": model, "compute": {"mean": "20 ms"}, "steps": 12}
+    table = {"mode": mode, "workers": workers, "servers": servers, "link": link, "model": model, "compute": {"mean": "20 ms"}, "steps": 4}
     return TestbedSetting.model_validate(table | more)
 
 
