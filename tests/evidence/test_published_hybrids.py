@@ -219,9 +219,7 @@ def test_only_what_is_asked_for_is_predicted_and_kept(tmp_path: Path):
 
 
 def test_an_unknown_table_is_refused():
-    with pytest.raises(
-        InputError, match="there is no published table or series 'megatron'; did you mean megatron_lm, megatron-2020-1b-a100 or"
-    ):
+    with pytest.raises(InputError, match=r"'megatron'.*megatron_lm, megatron-2020-1b-a100 or"):
         validate_hybrids(["megatron"])
 
 
@@ -252,7 +250,7 @@ def test_rows_that_earlier_versions_kept_are_predicted_again_and_stay(tmp_path: 
 def test_a_row_that_cannot_be_kept_is_told_in_a_line(tmp_path: Path):
     kept = _Kept(tmp_path, force=False)
     (tmp_path / "hybrids.ndjson").symlink_to("/dev/full")
-    with pytest.raises(SimulationError, match=r"hybrids.ndjson: cannot be written: No space left on device; predicted rows are kept"):
+    with pytest.raises(SimulationError, match=r"hybrids\.ndjson: .*No space left on device"):
         kept.add(TABLES.rows[0], [])
 
 
