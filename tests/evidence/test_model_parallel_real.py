@@ -58,9 +58,8 @@ print("fine")
 
 
 @needs_tensorflow
-@pytest.mark.usefixtures("warm_probes")
-def test_stages_and_micro_batches_have_the_gradients_of_the_whole() -> None:
-    done = run_script(SAME, SMALL, str(Path(__file__).parents[2] / "evidence" / "probes"), timeout=150)
+def test_stages_and_micro_batches_have_the_gradients_of_the_whole(warm: str) -> None:
+    done = run_script(SAME, SMALL, str(Path(__file__).parents[2] / "evidence" / "probes"), python=(warm,))
     assert done.stdout == "fine\n", done.stderr[-2000:]
 
 
@@ -84,7 +83,10 @@ def _checked(run: StagedRun, setting: StagedSetting) -> None:
 
 @needs_tensorflow
 @pytest.mark.usefixtures("warm_probes", "isolated")
-@pytest.mark.parametrize(("one_process", "micro_batches"), [(True, 1), (False, 2)], ids=["logical devices", "two processes"])
+@pytest.mark.parametrize(
+    ("one_process", "micro_batches"),
+    [pytest.param(True, 1, id="logical devices"), pytest.param(False, 2, id="two processes", marks=pytest.mark.long)],
+)
 def test_a_real_run(one_process: bool, micro_batches: int, tmp_path: Path) -> None:
     setting = StagedSetting(model=SMALL, batch=8, stages=(7, 8), micro_batches=micro_batches, one_process=one_process, steps=4, warm_up=2)
     (run,) = measure_staged(setting, tmp_path, repeats=1)
