@@ -11,7 +11,10 @@ from hypothesis import settings
 
 from support.examples import ALL
 
-__all__ = ["a_few", "seeds"]
+__all__ = ["SHARE", "a_few", "seeds"]
+
+SHARE = 1 if settings.get_current_profile_name() == ALL else 4
+"""Of so many cases one is tried: of all with ``pytest --hypothesis-profile=all``."""
 
 
 def a_few(cases: Iterable[Any], count: int, seed: int = 0) -> list[Any]:
@@ -22,5 +25,5 @@ def a_few(cases: Iterable[Any], count: int, seed: int = 0) -> list[Any]:
 
 
 def seeds(count: int) -> range:
-    """So many seeds with ``pytest --hypothesis-profile=all``; else a quarter of them."""
-    return range(count if settings.get_current_profile_name() == ALL else -(-count // 4))
+    """So many seeds, or one of :data:`SHARE` of them."""
+    return range(-(-count // SHARE))
