@@ -400,7 +400,7 @@ def test_upgrades_and_trainings_that_cannot_be_are_refused_before_anything_is_si
         planned(DEMAND, cluster={"upgrades": wrong})
     assert "cluster.upgrades.0 (NIC): " in str(refused.value)
     assert "bandwidth" in str(refused.value)
-    with pytest.raises(ScenarioError, match=r"cluster\.upgrades\.0 \(NIC\): "):
+    with pytest.raises(ScenarioError, match=r"cluster\.upgrades\.0\b"):
         planned(DEMAND, cluster={"upgrades": [{"name": "NIC", "usd_per_node": 1.0}]})
     with pytest.raises(InputError, match=r"`trainings_per_month` 0\.0"):
         planned(DEMAND, trainings_per_month=0.0)

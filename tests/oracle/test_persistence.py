@@ -71,14 +71,14 @@ def test_for_ever_a_run_is_the_slowest_of_its_draws(scenario):
 @pytest.mark.parametrize("persistence", a_few([0.5, 0.9], 1))
 def test_who_waits_for_nobody_makes_as_many_steps_whatever_persists(scenario, persistence):
     """Renewal theory, of stretches of equal steps."""
-    built = scenario(workload=load(persistence), cluster=FAST, strategy={**ASYNC, "workers": 6}, run=run(1000))
+    built = scenario(workload=load(persistence), cluster=FAST, strategy={**ASYNC, "workers": 6}, run=run(400))
     assert_mean(steps_per_s(built, RUNS), 6 / COMPUTE_S)
 
 
 @pytest.mark.statistics
 def test_who_is_fast_for_ever_makes_more_steps(scenario):
     """E[1 / X], which is k / (k - 1) for a gamma of shape k and mean 1: the mean of rates, not the rate of the mean."""
-    built = scenario(workload=load(1.0, shape=6.0), cluster=FAST, strategy={**ASYNC, "workers": 6}, run=run(400))
+    built = scenario(workload=load(1.0, shape=6.0), cluster=FAST, strategy={**ASYNC, "workers": 6}, run=run(100))
     assert_mean(steps_per_s(built, 400), 6 / COMPUTE_S * 6 / 5)
 
 
@@ -112,12 +112,13 @@ def test_a_shared_link_is_used_as_much_whatever_persists(scenario, workers, mega
     built = scenario(
         workload={"apply": "0 s", "jitter": {"kind": "exponential", "persistence": 0.8}, "variables": size},
         strategy={**ASYNC, "workers": workers},
-        run=run(1000),
+        run=run(400),
     )
     want, _ = mean_value_analysis(workers, [megabytes * 1e-3] * 2, COMPUTE_S)
     assert_mean(steps_per_s(built, RUNS), want)
 
 
+@pytest.mark.slow
 def test_for_ever_staleness_is_what_the_others_do_in_ones_own_step(scenario):
     """Gradients of a worker whose steps take X are X (sum of 1 / X' over the others) updates late: slow workers' are the stalest."""
     built = scenario(workload=load(1.0), cluster=FAST, strategy={**ASYNC, "workers": 6}, run={**run(3000), "replications": 2, "seed": 5})
