@@ -15,7 +15,6 @@ THREADS = (HOME / "docs" / "fidelity-threads.md").read_text(encoding="utf-8")
 RUNS = {seed: read_rows(HOME / "models" / "measured" / f"planted-causes-{seed}.csv") for seed in (SEED, LATER)}
 AGAIN = {" + ".join(case.kinds) or "none": case for case in reversed(drawn(LATER))}
 """One case of each kind, of the later list."""
-QUICK = ("checkpoint", "compute")
 
 
 def rows_of(seed: int) -> list[list[str]]:
@@ -38,7 +37,7 @@ def test_every_case_was_run_with_and_without(seed: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "case", [pytest.param(case, id=name, marks=[pytest.mark.long] * (name not in QUICK)) for name, case in AGAIN.items()]
+    "case", [pytest.param(case, id=name, marks=[pytest.mark.long] * (name != "checkpoint")) for name, case in AGAIN.items()]
 )
 def test_a_case_is_answered_as_the_page_says(case: Planting) -> None:
     runs = {variant: RUNS[LATER][case.number, variant] for variant in case.variants}
