@@ -6,8 +6,6 @@ stands in ``models/published``.
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
 from evidence.published.prediction import compared, left_out
@@ -68,12 +66,12 @@ def test_the_same_run_gives_the_same_rows():
     assert held_out("mxnet2015-gtx980-inception-bn-batch-48") == held_out("mxnet2015-gtx980-inception-bn-batch-48")
 
 
-@pytest.mark.parametrize("count", [3, pytest.param(None, marks=pytest.mark.long)])
-def test_a_regime_by_itself(count):
+@pytest.mark.parametrize("begin", ["paddleperf-word2vec-geo", pytest.param("", marks=pytest.mark.long)])
+def test_a_regime_by_itself(begin):
     """Asynchronous tables: every series, its intervals around its predictions, the rules beside, coverage of all."""
     told = []
     series = [each for each in TABLES.series if each.regime == "async PS" and not each.id.startswith(SLOW)]
-    series = random.Random(0).sample(series, count or len(series))
+    series = [each for each in series if each.id.startswith(begin)]
     found = validate_published(["async PS"], progress=lambda *args: told.append(args), only=[each.id for each in series])
     assert {row.settings["series"] for row in found.rows} == {each.id for each in series}
     assert [done for done, _, _ in told] == list(range(1, len(series) + 1))
