@@ -152,12 +152,13 @@ def test_machines_and_series_agree_on_what_joins_the_devices():
         assert sort in (series.inside, "given"), series.id
 
 
-def test_neighbouring_rows_have_ends_that_move_smoothly():
+@pytest.mark.parametrize("sizes", [(32, 64), pytest.param((32, 64, 128), marks=pytest.mark.long)])
+def test_neighbouring_rows_have_ends_that_move_smoothly(sizes):
     """The draws of the constants are the series', so that the ends of its rows' intervals differ as the rows do."""
     case, rows = CASES["mxnet-p2-16xlarge-inception3"]
-    some = [rows[0], *(row for row in rows if row.replicas in (32, 64, 128))]
+    some = [rows[0], *(row for row in rows if row.replicas in sizes)]
     rows = [row for row in compared(case, some, {}) if not row.fitted]
-    assert len(rows) == 3
+    assert len(rows) == len(sizes)
     ends = np.log([[row.predicted.low / row.predicted.mean, row.predicted.high / row.predicted.mean] for row in rows])
     assert np.abs(np.diff(ends, axis=0)).max() < 0.1
 

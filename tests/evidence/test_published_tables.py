@@ -66,7 +66,7 @@ def test_the_same_run_gives_the_same_rows():
     assert held_out("mxnet2015-gtx980-inception-bn-batch-48") == held_out("mxnet2015-gtx980-inception-bn-batch-48")
 
 
-@pytest.mark.parametrize("begin", ["paddleperf-word2vec-geo", pytest.param("", marks=pytest.mark.long)])
+@pytest.mark.parametrize("begin", ["paddleperf-word2vec-geo-dataset", pytest.param("", marks=pytest.mark.long)])
 def test_a_regime_by_itself(begin):
     """Asynchronous tables: every series, its intervals around its predictions, the rules beside, coverage of all."""
     told = []
