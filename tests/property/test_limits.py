@@ -98,11 +98,12 @@ def test_where_it_lasts_longer_than_what_hides_it_the_network_is() -> None:
     assert faster["communication"] > 4 * faster["compute"]
 
 
+@pytest.mark.slow
 def test_of_three_parts_the_two_are_named_that_bring_much_together() -> None:
     """One server's link and its updates are both in use all the time, and devices are not: neither alone helps, both do."""
     settings = [("strategy.workers", 64), ("strategy.servers", 1), ("cluster.inter_node.bandwidth", "50 Gbit/s"),
                 ("cluster.transport.software", "given")]  # fmt: skip
-    result = simulate(load_scenario("async-ps", [*settings, ("run.replications", 2), ("run.steps", 100)]))
+    result = simulate(load_scenario("async-ps", [*settings, ("run.replications", 2), ("run.steps", 20)]))
     assert {result.bottleneck.name, result.bottleneck.balance} == {"server", "server-network"}
     assert result.utilisation.busiest_server > 0.95
     assert result.utilisation.busiest_link > 0.95

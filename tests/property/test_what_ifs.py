@@ -52,6 +52,7 @@ def simulated(scenario: Scenario) -> Result | None:
         return None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(FASTER))
 def test_a_faster_part_never_slows_a_run_and_brings_no_more_than_its_own_ratio(name: str) -> None:
     pairs = certain = 0
@@ -81,10 +82,11 @@ def test_a_faster_part_never_slows_a_run_and_brings_no_more_than_its_own_ratio(n
     assert certain >= 4 // SHARE
 
 
+@pytest.mark.slow
 def test_what_limits_at_all_ends_of_the_doubt_shows_in_full() -> None:
     """64 workers at one server's link, of which twice is twice the throughput: an interval below 1 hid that."""
     settings = [("strategy.workers", 64), ("strategy.servers", 1), ("cluster.inter_node.latency", "0 s"),
-                ("cluster.transport.software", "given")]  # fmt: skip
+                ("cluster.transport.software", "given"), ("run.steps", 20), ("run.replications", 3)]  # fmt: skip
     theirs = simulate(load_scenario("async-ps", settings))
     ours = simulate(load_scenario("async-ps", [*settings, ("cluster.inter_node.bandwidth", "50 Gbit/s")]))
     found = compare(ours, theirs)
