@@ -101,6 +101,7 @@ def time_beside_short_ones(engine, load: float, law: str, size: float, seed: int
     return took_s
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "law", [pytest.param("exponential", marks=pytest.mark.long), pytest.param("constant", marks=pytest.mark.long), "one in ten is large"]
 )
@@ -178,6 +179,7 @@ def test_a_fabric_that_others_use():
 RAILS = {"devices_per_node": 4, "nics_per_node": 4, "rails": 4}
 
 
+@pytest.mark.slow
 def test_others_use_every_rail():
     """Four rails of 1 GB/s, over which a ring of whole nodes spreads: others take their part of each."""
     sizes = {"intra_node": {"bandwidth": "1 TB/s", "latency": "0 s"}, **RAILS}
@@ -200,6 +202,7 @@ def hierarchy(scenario: Scenario) -> Scenario:
     return scenario.model_copy(update={"strategy": scenario.strategy.model_copy(update={"algorithm": "hierarchical"})})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["hierarchical", "sharp", "nvls"])
 def test_switches_and_rails_that_others_use_are_the_same_at_once(algorithm):
     """The spine has half of what the nodes have, so that a load on these is felt from one half on."""

@@ -108,6 +108,7 @@ def test_random_tasks_end_as_a_naive_scheduler_has_them(slice_s):
         assert ends_of(arrivals, cores, slice_s) == pytest.approx(naive(arrivals, cores, slice_s)[0], rel=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2, 3, 6])
 def test_steps_that_are_always_computing(scenario, workers):
     """min(n, c) / (X (1 + s (min(n, c) - 1))) steps a second; a lone worker is as measured."""

@@ -30,6 +30,7 @@ def test_every_law_holds_in_every_mode(mode):
         assert audit(built(mode), replication).steps
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_watching_changes_nothing(mode):
     """A run with records of everything has the numbers of one without."""
@@ -66,6 +67,7 @@ def in_other_seconds(table: Any, factor: float, key: str = "") -> Any:
     return table
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("factor", [pytest.param(0.5, marks=pytest.mark.long), 8.0])
 def test_twice_as_fast_in_everything_is_twice_as_fast(mode, factor):

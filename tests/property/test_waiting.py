@@ -214,6 +214,7 @@ def held_by(paths: list[CriticalPath]) -> tuple[Counter[str], float]:
     return Counter({kind: its_s / total_s for kind, its_s in spent.items()}), others_s / total_s
 
 
+@pytest.mark.slow
 def test_the_bottleneck_is_what_holds_most_of_the_critical_paths():
     clear, otherwise = Counter(), 0
     for name, bandwidth in list(itertools.product(MODES, ("10 GB/s", "1 GB/s", "50 MB/s")))[::SHARE]:
