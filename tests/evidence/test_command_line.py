@@ -66,7 +66,7 @@ def test_moved_trainings_are_validated_in_a_section_of_their_own(evidence: Runne
 def test_a_threshold_that_is_missed_is_an_exit_code(evidence: Runner) -> None:
     answer = evidence("hybrids", "--only", "torchgpipe", "--max-median", "0.01%")
     assert answer.code == 3
-    assert "threshold missed: " in answer.stderr
+    assert "0.01%" in answer.stderr
 
 
 def test_a_row_is_a_scenario(evidence: Runner, folder: Path) -> None:
@@ -76,22 +76,23 @@ def test_a_row_is_a_scenario(evidence: Runner, folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "names"),
     [
-        ("hybrids --only gpipe", "there is no published table or series 'gpipe'; did you mean torchgpipe?"),
-        ("published --regime nccl", "there is no published regime 'nccl'; did you mean NCCL?"),
-        ("published --out mine.md", "--out 'mine.md': is there already and is no validation page"),
-        ("hybrids --only torchgpipe --keep b", "--keep 'b/hybrids.ndjson': is there already and holds no predicted rows"),
-        ("published --regime moved --tables b", "is no table with the columns of this one"),
-        ("row zzz --out-scenario p.toml", "no published row that a scenario predicts is named 'zzz'"),
-        ("published --max-median much", "--max-median 'much': must be a number from 0 on, such as 2%"),
+        ("hybrids --only gpipe", ("'gpipe'", "torchgpipe")),
+        ("published --regime nccl", ("'nccl'", "NCCL")),
+        ("published --out mine.md", ("--out", "'mine.md'")),
+        ("hybrids --only torchgpipe --keep b", ("--keep", "'b/hybrids.ndjson'")),
+        ("published --regime moved --tables b", ("--tables", "b/moved-moved.csv")),
+        ("row zzz --out-scenario p.toml", ("'zzz'",)),
+        ("published --max-median much", ("--max-median", "'much'")),
     ],
 )
-def test_bad_use_is_one_line_and_exit_code_2(evidence: Runner, folder: Path, arguments: str, says: str) -> None:
+def test_bad_use_is_one_line_and_exit_code_2(evidence: Runner, folder: Path, arguments: str, names: tuple[str, ...]) -> None:
     (folder / "b").mkdir()
     for name, text in (("mine.md", MINE), ("b/hybrids.ndjson", MINE), ("b/moved-moved.csv", "workers,throughput\n2,7000\n")):
         (folder / name).write_text(text)
     answer = evidence(*arguments.split())
     assert answer.code == 2, answer
-    assert says in answer.stderr
+    assert all(name in answer.stderr for name in names), answer.stderr
     assert answer.stderr.count("\n") == 1
+    assert (folder / "mine.md").read_text() == (folder / "b" / "hybrids.ndjson").read_text() == MINE

@@ -45,7 +45,7 @@ def test_staleness_of_recorded_and_predicted_schedules(rows, workers):
     assert ours == pytest.approx(real, abs=0.35)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @needs_tensorflow
 @pytest.mark.usefixtures("warm_probes")
 def test_the_predicted_curve_lies_within_the_real_ones(rows, tmp_path):

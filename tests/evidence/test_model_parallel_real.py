@@ -58,9 +58,8 @@ print("fine")
 
 
 @needs_tensorflow
-@pytest.mark.usefixtures("warm_probes")
-def test_stages_and_micro_batches_have_the_gradients_of_the_whole() -> None:
-    done = run_script(SAME, SMALL, str(Path(__file__).parents[2] / "evidence" / "probes"), timeout=150)
+def test_stages_and_micro_batches_have_the_gradients_of_the_whole(warm: str) -> None:
+    done = run_script(SAME, SMALL, str(Path(__file__).parents[2] / "evidence" / "probes"), python=(warm,))
     assert done.stdout == "fine\n", done.stderr[-2000:]
 
 
@@ -84,7 +83,10 @@ def _checked(run: StagedRun, setting: StagedSetting) -> None:
 
 @needs_tensorflow
 @pytest.mark.usefixtures("warm_probes", "isolated")
-@pytest.mark.parametrize(("one_process", "micro_batches"), [(True, 1), (False, 2)], ids=["logical devices", "two processes"])
+@pytest.mark.parametrize(
+    ("one_process", "micro_batches"),
+    [pytest.param(True, 1, id="logical devices"), pytest.param(False, 2, id="two processes", marks=pytest.mark.long)],
+)
 def test_a_real_run(one_process: bool, micro_batches: int, tmp_path: Path) -> None:
     setting = StagedSetting(model=SMALL, batch=8, stages=(7, 8), micro_batches=micro_batches, one_process=one_process, steps=4, warm_up=2)
     (run,) = measure_staged(setting, tmp_path, repeats=1)
@@ -99,16 +101,16 @@ def test_a_real_run(one_process: bool, micro_batches: int, tmp_path: Path) -> No
 @pytest.mark.usefixtures("warm_probes", "isolated")
 def test_stages_that_are_not_the_models(tmp_path: Path) -> None:
     setting = StagedSetting(model=SMALL, batch=8, stages=(7, 9), one_process=True)
-    with pytest.raises(InputError, match=r"worker 0: stages: have 16 layers, and .*resnet_small.py:build has 15; count them as --layers"):
+    with pytest.raises(InputError, match=r"worker 0: stages: .*16.*resnet_small\.py:build.*15"):
         measure_staged(setting, tmp_path, repeats=1)
 
 
 def test_settings_that_break_a_rule(tmp_path: Path) -> None:
     file = tmp_path / "s.toml"
     file.write_text('[[setting]]\nmodel = "a.py:f"\nbatch = 8\nstages = [1, 1]\neach = {micro_batches = [1, 3]}\n')
-    with pytest.raises(ScenarioError, match=r"setting 1.*batch \(8\) must be a multiple of micro_batches \(3\)"):
+    with pytest.raises(ScenarioError, match=r"setting 1.*batch \(8\).*micro_batches \(3\)"):
         read_settings(file)
-    with pytest.raises(InputError, match=r"`model`: a\.py: there is no such file"):
+    with pytest.raises(InputError, match=r"`model`: a\.py"):
         measure_staged(StagedSetting(model="a.py:f", batch=8, stages=(1, 1)), tmp_path)
 
 
@@ -134,7 +136,7 @@ def test_the_scenario_of_a_setting_is_the_pipeline_that_it_is(micro_batches: int
 
 
 def test_loopback_is_not_predicted() -> None:
-    with pytest.raises(InputError, match="over loopback the cores move every byte themselves"):
+    with pytest.raises(InputError, match="loopback"):
         scenario_of(StagedSetting(model=SMALL, batch=16, stages=(7, 8)), {})
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from support.needs import needs_tensorflow
+from support.probes import run_script
 from support.scenarios import scenario_table
 
 from evidence.studies.peak_memory import Peak, measure, read_peaks
@@ -37,10 +36,8 @@ print(json.dumps(found))
 
 
 @needs_tensorflow
-@pytest.mark.slow
-def test_slots_are_those_that_keras_makes() -> None:
-    done = subprocess.run([sys.executable, "-c", _SLOTS], capture_output=True, text=True, check=True)
-    found = json.loads(done.stdout.splitlines()[-1])
+def test_slots_are_those_that_keras_makes(warm: str) -> None:
+    found = json.loads(run_script(_SLOTS, python=(warm,)).stdout.splitlines()[-1])
     assert found.keys() == SLOTS.keys()
     for name, shapes in found.items():
         assert shapes.count([100, 200]) == SLOTS[name], name
@@ -76,7 +73,7 @@ def test_peaks_of_two_batches_predict_others(model: str, how: dict[str, bool], m
 
 
 @needs_tensorflow
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_peak_is_measured_in_a_process_of_its_own() -> None:
     found = measure(str(Path(__file__).parents[2] / "models" / "keras" / "mlp.py") + ":build", 16)
     assert (found.model, found.batch, found.jit) == ("mlp", 16, False)

@@ -13,7 +13,7 @@ HOME = Path(__file__).parents[2]
 PAGE = (HOME / "docs" / "fidelity-causes.md").read_text(encoding="utf-8")
 THREADS = (HOME / "docs" / "fidelity-threads.md").read_text(encoding="utf-8")
 RUNS = {seed: read_rows(HOME / "models" / "measured" / f"planted-causes-{seed}.csv") for seed in (SEED, LATER)}
-AGAIN = list({" + ".join(case.kinds) or "none": case for case in reversed(drawn(LATER))}.items())
+AGAIN = {" + ".join(case.kinds) or "none": case for case in reversed(drawn(LATER))}
 """One case of each kind, of the later list."""
 
 
@@ -36,14 +36,14 @@ def test_every_case_was_run_with_and_without(seed: int) -> None:
     assert set(RUNS[seed]) == {(case.number, variant) for case in drawn(seed) for variant in case.variants}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("case", [case for _, case in AGAIN], ids=[name for name, _ in AGAIN])
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, id=name, marks=[pytest.mark.long] * (name != "checkpoint")) for name, case in AGAIN.items()]
+)
 def test_a_case_is_answered_as_the_page_says(case: Planting) -> None:
     runs = {variant: RUNS[LATER][case.number, variant] for variant in case.variants}
     assert answers(case, runs, diagnosed(case, runs)).row in PAGE
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["horovod#2581", "horovod#752"])
 def test_a_thread_is_explained_as_the_page_says(name: str) -> None:
     (thread,) = (its for its in threads() if its.name == name)

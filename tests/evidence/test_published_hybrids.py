@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from calibrate.validation.validation import Validation
 from evidence.published.hybrid_prediction import WAYS, fitted_constants, hybrid_rows, hybrid_table
 from evidence.published.hybrid_validation import _Kept, outline_of, validate_hybrids
 from evidence.published.hybrids import HybridTables, alpha_beta, base_of_rules, linear, load_hybrids, roofline
@@ -203,25 +204,31 @@ def test_errors_stay_as_they_were_seen(name):
         assert abs(row.error) <= SEEN[name][row.settings["way"]], row.group
 
 
-def test_only_what_is_asked_for_is_predicted_and_kept(tmp_path: Path):
-    found = validate_hybrids(["torchgpipe"], keep=tmp_path)
+@pytest.fixture(scope="module")
+def torchgpipe(tmp_path_factory: pytest.TempPathFactory) -> tuple[Validation, str]:
+    """What was found of one table, and the rows that were kept."""
+    folder = tmp_path_factory.mktemp("kept")
+    return validate_hybrids(["torchgpipe"], keep=folder), (folder / "hybrids.ndjson").read_text()
+
+
+def test_only_what_is_asked_for_is_predicted_and_kept(torchgpipe: tuple[Validation, str], tmp_path: Path):
+    found, rows = torchgpipe
+    kept = tmp_path / "hybrids.ndjson"
+    kept.write_text(rows)
     assert [score.settings for score in found.scores] == [8]
     assert {row.settings["way"] for row in found.rows} == {WAYS[2]}
     asked = []
     again = validate_hybrids(["torchgpipe"], keep=tmp_path, progress=lambda *its: asked.append(its))
     assert again.rows == found.rows
     assert not asked
-    kept = tmp_path / "hybrids.ndjson"
-    lines = kept.read_text().splitlines(keepends=True)
+    lines = rows.splitlines(keepends=True)
     kept.write_text("".join((lines[0].replace("7", "8"), *lines[1:-1], lines[-1][:50])))
     assert validate_hybrids(["torchgpipe"], keep=tmp_path, progress=lambda *its: asked.append(its)).rows == found.rows
     assert len(asked) == 2  # what was changed, and what was cut off
 
 
 def test_an_unknown_table_is_refused():
-    with pytest.raises(
-        InputError, match="there is no published table or series 'megatron'; did you mean megatron_lm, megatron-2020-1b-a100 or"
-    ):
+    with pytest.raises(InputError, match=r"'megatron'.*megatron_lm, megatron-2020-1b-a100 or"):
         validate_hybrids(["megatron"])
 
 
@@ -238,21 +245,22 @@ def test_two_at_a_time_keep_their_rows_in_one_file(tmp_path: Path):
     assert set(_Kept(tmp_path, force=False).rows) == {one.name, other.name, third.name}
 
 
-def test_rows_that_earlier_versions_kept_are_predicted_again_and_stay(tmp_path: Path):
-    (first, *_) = validate_hybrids(["torchgpipe"], keep=tmp_path).rows
-    kept = tmp_path / "hybrids.ndjson"
-    new = kept.read_text()
+def test_rows_that_earlier_versions_kept_are_predicted_again_and_stay(torchgpipe: tuple[Validation, str], tmp_path: Path):
+    found, rows = torchgpipe
+    first, kept = found.rows[0], tmp_path / "hybrids.ndjson"
+    new, *others = rows.splitlines(keepends=True)
     old = json.dumps([first.name, [first.model_dump(mode="json")]]) + "\n"
     unknown = with_checksum(json.dumps({"name": first.name, "rows": [{"name": first.name}]})) + "\n"
-    kept.write_text(old + unknown)
-    assert validate_hybrids(["torchgpipe"], keep=tmp_path).rows[0] == first
-    assert kept.read_text() == old + unknown + new
+    before = "".join((old, unknown, *others))
+    kept.write_text(before)
+    assert validate_hybrids(["torchgpipe"], keep=tmp_path).rows == found.rows
+    assert kept.read_text() == before + new
 
 
 def test_a_row_that_cannot_be_kept_is_told_in_a_line(tmp_path: Path):
     kept = _Kept(tmp_path, force=False)
     (tmp_path / "hybrids.ndjson").symlink_to("/dev/full")
-    with pytest.raises(SimulationError, match=r"hybrids.ndjson: cannot be written: No space left on device; predicted rows are kept"):
+    with pytest.raises(SimulationError, match=r"hybrids\.ndjson: .*No space left on device"):
         kept.add(TABLES.rows[0], [])
 
 

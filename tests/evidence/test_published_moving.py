@@ -103,4 +103,3 @@ def test_it_is_a_part_of_the_validation_and_told_in_words_and_a_table():
     assert [score.group for score in told.scores] == list(MOVED_BY)
     table = next(each for each in told.details if each.title == "Moved from one device to another")
     assert sum(table.to_frame()["trainings"]) == len(found.rows)
-    assert any("moved from one device to another" in text for text in told.about)

@@ -100,8 +100,7 @@ def test_the_likeliest_law_is_the_one_that_is_fitted():
     assert log_likelihood([taken], Law(10.0, 0.6)) == pytest.approx(math.log(chance), rel=1e-4)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("workers", [2, 8])
+@pytest.mark.parametrize("workers", [2, pytest.param(8, marks=pytest.mark.long)])
 def test_jobs_lie_in_intervals_that_know_how_machines_live(workers):
     """At least nine in ten of the half that was kept back, and of all; of two workers those that lost one only by the law."""
     its = foretold(workers, "Weibull")

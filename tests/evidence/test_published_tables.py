@@ -35,6 +35,7 @@ SEEN = {
     "dle-resnet50v1-5-tensorflow1-fp32-16gb-dgx1-b128-throughput-fp32-xla": 0.051,
 }
 """Largest absolute error of the series' predicted rows."""
+LARGEST = ("issue-tf5683-inception3", "fleetx-bert-large-paddle-1-6-collective")
 SLOW = ("cmdare-k80", "cmdare-p100-shake", "cmdare-p100-resnet-32", "cmdare-p100-resnet-15-1")
 """Series of many steps: one of their table is enough here, and docs/fidelity/published-async-ps.csv has them all."""
 
@@ -45,7 +46,7 @@ def held_out(series):
     return compared(case, rows, LEFT_OUT[case.series.table], case.series.table)
 
 
-@pytest.mark.parametrize("series", sorted(SEEN))
+@pytest.mark.parametrize("series", [pytest.param(name, marks=[pytest.mark.long] * (name in LARGEST)) for name in sorted(SEEN)])
 def test_errors_stay_as_they_were_seen(series):
     rows = held_out(series)
     predicted = [row for row in rows if not row.fitted]
@@ -65,10 +66,12 @@ def test_the_same_run_gives_the_same_rows():
     assert held_out("mxnet2015-gtx980-inception-bn-batch-48") == held_out("mxnet2015-gtx980-inception-bn-batch-48")
 
 
-def test_a_regime_by_itself():
+@pytest.mark.parametrize("begin", ["paddleperf-word2vec-geo-dataset", pytest.param("", marks=pytest.mark.long)])
+def test_a_regime_by_itself(begin):
     """Asynchronous tables: every series, its intervals around its predictions, the rules beside, coverage of all."""
     told = []
     series = [each for each in TABLES.series if each.regime == "async PS" and not each.id.startswith(SLOW)]
+    series = [each for each in series if each.id.startswith(begin)]
     found = validate_published(["async PS"], progress=lambda *args: told.append(args), only=[each.id for each in series])
     assert {row.settings["series"] for row in found.rows} == {each.id for each in series}
     assert [done for done, _, _ in told] == list(range(1, len(series) + 1))

@@ -69,7 +69,7 @@ def test_prices_give_every_cost_that_was_published():
             assert max(hourly) == pytest.approx(workers * each + servers * 0.14292, rel=2e-3), (device, servers, workers)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_durations_and_costs_come_out_as_the_page_says(rows):
     """From the smallest run: within 20%, mostly too long; linear scaling is up to 58% too short where the server is full."""
     found = {(row.group, row.unit): [one for one in rows if (one.group, one.unit) == (row.group, row.unit)] for row in rows}
@@ -158,7 +158,7 @@ def test_the_stand_in_learned_what_the_page_says():
     assert median["asynchronous, 8 workers", 0.1] == pytest.approx(median["asynchronous, 1 worker", 0.1], abs=0.003)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.usefixtures("warm_probes")
 def test_a_stand_in_learns_alone_and_not_from_eight_stale_workers(tmp_path):
     """At its optimizer's own rate, where published trainings lose four points."""

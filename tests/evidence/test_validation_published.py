@@ -65,10 +65,10 @@ def test_moved_trainings_do_not_count_in_the_score_of_all():
 def test_coverage_constants_exclusions_and_the_worst_are_told():
     validation = FOUND.validation
     for text in (section(validation), render_validation(validation)):
-        assert "of throughput, 2 of 3 series and 4 of 7 rows; of rate of all-reduces, 1 of 2 series and 5 of 9 rows" in text
+        assert all(count in text for count in ("2 of 3 series", "4 of 7 rows", "1 of 2 series", "5 of 9 rows"))
         assert "no row says which network it ran on" in text
         assert "seconds of a copy" in text
-        assert "nothing: made up for this test" in text
+        assert PRIOR.source in text
         assert "two switches" in text
     told = as_data(validation)
     assert told["coverage"]["throughput"] == {"series": 3, "series_in": 2, "rows": 7, "rows_in": 4}
@@ -91,12 +91,10 @@ def test_throughputs_all_reduces_and_staleness_are_three_headlines():
     ]
     assert all(score.settings < 4 for score in validation.scores)
     told = as_data(validation)["summary"]
-    assert told[0].startswith("Of 2 settings, predicted throughput is off")
     assert not any("throughput" in sentence for sentence in told[2:])
     assert sum("16 ranks, 1 GB" in sentence for sentence in told) == 1
     page = render_validation(validation)
-    assert "Rate of all-reduces" in page
-    assert "The largest errors, mean staleness" in page
+    assert all(name in page for name in ("resnet, 8 GPUs", "16 ranks, 1 GB", "30 workers"))
 
 
 def test_which_tables_there_will_be_is_known_before(tmp_path):

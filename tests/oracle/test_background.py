@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from support.looping import each
 from support.network_cases import Case, by_compiled, by_simpy
+from support.sampling import seeds
 from support.scenarios import scenario_table
 
 from simulator import scenario_from_table, simulate
@@ -71,7 +72,7 @@ def end_of_one(size: float, begin_s: float, trace: list[tuple[float, float, int]
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@each("seed", range(150))
+@each("seed", seeds(150))
 def test_bytes_are_the_integral_of_what_a_trace_leaves(engine, seed):
     chance = random.Random(seed)
     times = [0.0, *sorted(chance.sample([0.5, 1.0, 1.75, 3.0, 4.2, 6.0, 9.0], chance.randint(1, 5)))]
@@ -100,7 +101,10 @@ def time_beside_short_ones(engine, load: float, law: str, size: float, seed: int
     return took_s
 
 
-@pytest.mark.parametrize("law", DISTRIBUTIONS)
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "law", [pytest.param("exponential", marks=pytest.mark.long), pytest.param("constant", marks=pytest.mark.long), "one in ten is large"]
+)
 def test_many_short_transfers_leave_a_long_one_what_a_load_does(law):
     """M/G/1 with processor sharing beside a customer of size x: 1 - r of the link in the long run, for any law of sizes.
 
@@ -175,6 +179,7 @@ def test_a_fabric_that_others_use():
 RAILS = {"devices_per_node": 4, "nics_per_node": 4, "rails": 4}
 
 
+@pytest.mark.slow
 def test_others_use_every_rail():
     """Four rails of 1 GB/s, over which a ring of whole nodes spreads: others take their part of each."""
     sizes = {"intra_node": {"bandwidth": "1 TB/s", "latency": "0 s"}, **RAILS}
@@ -197,6 +202,7 @@ def hierarchy(scenario: Scenario) -> Scenario:
     return scenario.model_copy(update={"strategy": scenario.strategy.model_copy(update={"algorithm": "hierarchical"})})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["hierarchical", "sharp", "nvls"])
 def test_switches_and_rails_that_others_use_are_the_same_at_once(algorithm):
     """The spine has half of what the nodes have, so that a load on these is felt from one half on."""
@@ -216,10 +222,10 @@ def test_each_run_draws_its_load_and_each_link_its_own():
     """Together: a ring's time is that of the one load; each for itself: that of the largest of 2 n draws, whose mean is known."""
     low, high, ranks, runs = 0.1, 0.6, 4, 150
     together, apart = [], []
-    for number in range(runs):
-        for each_link, found in ((False, together), (True, apart)):
-            scenario = ring({"load": [low, high], "each_link": each_link}, "at-once", ranks=ranks)
-            measured = replicate(resolve(scenario), number)
+    for each_link, found in ((False, together), (True, apart)):
+        resolved = resolve(ring({"load": [low, high], "each_link": each_link}, "at-once", ranks=ranks))
+        for number in range(runs):
+            measured = replicate(resolved, number)
             found.append(1 - ring_all_reduce_s(ranks, 8 * MEGABYTE, 1e9, 0.0) / (measured.window_s / (measured.steps / ranks) - COMPUTE_S))
     for found, count in ((together, 1), (apart, 2 * ranks)):
         share = (np.array(found) - low) / (high - low)

@@ -38,7 +38,7 @@ def ring(scenario, shared, *, workers=8, cluster=None, **strategy):
 
 
 @pytest.mark.statistics
-@pytest.mark.parametrize(("shared", "processes"), [(None, 8), (0.0, 8), (1.0, 8)])
+@pytest.mark.parametrize(("shared", "processes"), [*(pytest.param(shared, 8, marks=pytest.mark.long) for shared in (None, 0.0)), (1.0, 8)])
 def test_the_slowest_process_decides(scenario, shared, processes):
     """One process a node: what processes of one machine share is drawn for each by itself, too."""
     times_s = step_s(simulate(ring(scenario, shared)))

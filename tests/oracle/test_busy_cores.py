@@ -8,6 +8,7 @@ from collections import deque
 
 import pytest
 from support.runs import COMPUTE_S, FAST, assert_mean, steps_per_s
+from support.sampling import seeds
 
 from simulator import simulate
 from simulator.checks.invariants import audit
@@ -98,7 +99,7 @@ def test_a_slice_is_a_length_of_time_not_of_work():
 
 @pytest.mark.parametrize("slice_s", [0.02, 0.3, 50.0])
 def test_random_tasks_end_as_a_naive_scheduler_has_them(slice_s):
-    for seed in range(200):
+    for seed in seeds(200):
         chance = random.Random(seed)
         cores, tasks = chance.randint(1, 5), chance.randint(2, 20)
         arrivals = [
@@ -107,6 +108,7 @@ def test_random_tasks_end_as_a_naive_scheduler_has_them(slice_s):
         assert ends_of(arrivals, cores, slice_s) == pytest.approx(naive(arrivals, cores, slice_s)[0], rel=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2, 3, 6])
 def test_steps_that_are_always_computing(scenario, workers):
     """min(n, c) / (X (1 + s (min(n, c) - 1))) steps a second; a lone worker is as measured."""

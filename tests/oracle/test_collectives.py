@@ -263,6 +263,7 @@ def test_double_tree_of_many_pieces_and_long_latencies():
     assert some.finish_s(zeros, SIZE) == pytest.approx(by_messages(some, zeros, SIZE), rel=5e-3)
 
 
+@pytest.mark.slow
 @each("ranks, per_node, within", [(8, 1, 1e-9), (16, 8, 1e-9), (33, 1, 1e-9), (64, 8, 5e-3)])
 def test_double_tree_of_many_pieces(ranks, per_node, within):
     """Beyond the pieces that a trial run sends, the pace is taken to be steady."""

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import pytest
+from support.sampling import a_few
 
 from simulator import load_scenario, simulate
 from simulator.results.inadequacy import factor
@@ -41,7 +42,7 @@ def with_communication(scenario: Scenario, times: float) -> Scenario:
 
 
 @pytest.mark.statistics
-@pytest.mark.parametrize(("name", "settings"), CASES)
+@pytest.mark.parametrize(("name", "settings"), a_few(CASES, 5, seed=5))
 def test_a_step_follows_compute_and_communication_as_when_they_are_really_changed(name: str, settings: dict[str, Any]) -> None:
     short = {"run.replications": 4, "run.steps": 40, "discrepancy": "none", "cluster.transport.software": "given"}
     scenario = load_scenario(name, [*settings.items(), *short.items()])

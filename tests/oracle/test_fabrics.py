@@ -203,7 +203,7 @@ def simgrid(tmp_path_factory):
     return lambda plans: graph.ends_s(program, graph.graph_of(plans, SIZE))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @each("oversubscription", [1.0, 8.0])
 @each("algorithm", ["ring", "bidirectional-ring", "double-binary-tree", "hierarchical", "sharp", "nvls"])
 @each("rails", [None, 4])
@@ -216,7 +216,7 @@ def test_collectives_end_when_simgrid_says(simgrid, algorithm, rails, oversubscr
         assert by_messages(some, np.zeros(16), SIZE) == pytest.approx(simgrid([some.plan(SIZE)])[0], rel=1e-7)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_rings_beside_one_another_end_when_simgrid_says(simgrid):
     """Three rings that all cross the same uplinks, of which the largest is slower than the others."""
     from support.networks import running

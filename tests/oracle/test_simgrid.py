@@ -56,8 +56,10 @@ def by_tables(star) -> list[float]:
 
 
 @pytest.mark.parametrize("network", ["SimPy", "compiled"])
-@pytest.mark.parametrize("equal", [True, False], ids=["equal links", "different links"])
-@pytest.mark.parametrize(("hosts", "flows"), [(2, 200), (3, 200), (8, 400), (24, 600), (64, 1000)])
+@pytest.mark.parametrize("equal", [pytest.param(True, id="equal links", marks=pytest.mark.long), pytest.param(False, id="different links")])
+@pytest.mark.parametrize(
+    ("hosts", "flows"), [(3, 200), *(pytest.param(*size, marks=pytest.mark.long) for size in ((2, 200), (8, 400), (24, 600), (64, 1000)))]
+)
 def test_flows_end_when_simgrid_says(peer, program, hosts, flows, equal, network):
     """To a thousandth of a millionth: both compute the same shares, and differ by rounding alone."""
     star = peer.random_star(hosts + flows, hosts, flows, equal=equal)
@@ -70,8 +72,12 @@ def test_flows_end_when_simgrid_says(peer, program, hosts, flows, equal, network
 @pytest.mark.parametrize("network", ["SimPy", "compiled"])
 @pytest.mark.parametrize(
     ("beside", "at_s", "left"),
-    [(0, [0.0], [0.6]), (3, [0.0], [1.0]), (0, [0.0, 0.2], [1.0, 0.25]), (2, [0.0, 0.3], [0.5, 0.9])],
-    ids=["a constant load", "flows of others", "a trace", "flows and a trace"],
+    [
+        pytest.param(0, [0.0], [0.6], id="a constant load", marks=pytest.mark.long),
+        pytest.param(3, [0.0], [1.0], id="flows of others", marks=pytest.mark.long),
+        pytest.param(0, [0.0, 0.2], [1.0, 0.25], id="a trace", marks=pytest.mark.long),
+        pytest.param(2, [0.0, 0.3], [0.5, 0.9], id="flows and a trace"),
+    ],
 )
 def test_with_what_others_send(peer, program, beside, at_s, left, network):
     """A profile of the links' bandwidths, and endless flows over each of them, in the same star.

@@ -7,12 +7,12 @@ import math
 import numpy as np
 import pytest
 from support.looping import each
+from support.runs import measured
 from support.scenarios import scenario_table
 
 from simulator import scenario_from_table
 from simulator.base.rng import Streams
 from simulator.engine.draws import Draws, node_factors
-from simulator.engine.replication import replicate
 from simulator.resolve.resolve import resolve
 from simulator.scenario import Scenario
 from simulator.spec.stragglers import Slowdown, SlowNodes
@@ -34,13 +34,10 @@ def together(workers: int, *, devices: int = 1, steps: int = 40, **cluster) -> S
 
 def steps_s(scenario: Scenario, runs: int = RUNS) -> np.ndarray:
     """Mean step of each of some runs, in units of the 10 ms of a step of equal nodes."""
-    found = []
-    for run in range(runs):
-        measured = replicate(resolve(scenario), run)
-        found.append(measured.window_s / (measured.steps / scenario.ranks) / 10e-3)
-    return np.array(found)
+    return np.array([run.window_s / (run.steps / scenario.ranks) / 10e-3 for run in measured(scenario, runs)])
 
 
+@pytest.mark.statistics
 @pytest.mark.parametrize(("workers", "devices", "share"), [(1, 1, 0.3), (8, 1, 0.1), (8, 4, 0.1), (32, 1, 0.02)])
 def test_a_run_is_slow_if_any_of_its_nodes_is(workers, devices, share):
     """1 - (1 - p)^n of all runs, with n nodes."""
@@ -52,6 +49,7 @@ def test_a_run_is_slow_if_any_of_its_nodes_is(workers, devices, share):
     assert slow.mean() == pytest.approx(chance, abs=4 * math.sqrt(chance * (1 - chance) / RUNS))
 
 
+@pytest.mark.statistics
 def test_of_slow_nodes_that_differ_the_slowest_counts():
     """All n slow by a factor that is even between 1.2 and 1.8: the mean of the largest of n is n / (n + 1) of the way."""
     found = steps_s(together(4, steps=2, slow_nodes={"share": 1.0, "factor": [1.2, 1.8]}))
@@ -77,6 +75,7 @@ def test_a_node_is_as_fast_whoever_else_there_is():
     assert (slow == (many > node_factors(SlowNodes(spread_cv=0.1), Streams(7, 2), np.arange(2000)) * 1.4)).all()
 
 
+@pytest.mark.statistics
 @pytest.mark.parametrize(("of", "chains"), [("device", 16), ("node", 8), ("rack", 2), ("cluster", 1)])  # 16 devices on 8 nodes of 2 racks
 def test_a_step_is_slow_if_any_chain_is(of, chains):
     """1 - (1 - p)^k of all steps, with k independent chains."""
@@ -87,6 +86,7 @@ def test_a_step_is_slow_if_any_chain_is(of, chains):
     assert found.std(ddof=1) > 0
 
 
+@pytest.mark.statistics
 def test_both_at_once():
     """A slow node in a slow step is slower by both; independent, so that the mean over runs of n = 1 is the product of means."""
     cluster = {

@@ -10,6 +10,7 @@ from collections import deque
 from functools import partial
 
 import pytest
+from support.sampling import seeds
 
 from simulator.network.cores import Cores, Task
 from simulator.network.kernel import Kernel
@@ -161,14 +162,14 @@ def some_arrivals(seed: int) -> tuple[Arrivals, int]:
 
 @pytest.mark.parametrize("slice_s", [0.01, 0.1, 0.7, 5.0])
 def test_random_tasks_end_as_where_every_slice_is_counted(slice_s):
-    for seed in range(250):
+    for seed in seeds(250):
         arrivals, cores = some_arrivals(seed)
         assert ends_of(arrivals, cores, slice_s) == pytest.approx(counted(arrivals, cores, slice_s), rel=1e-9)
 
 
 def test_short_slices_come_to_processor_sharing():
     """Ends are off by some slices, so that with slices of a tenth they are off by a tenth."""
-    for seed in range(40):
+    for seed in seeds(40):
         arrivals, cores = some_arrivals(seed)
         want = shared(arrivals, cores)
         for slice_s in (1e-2, 1e-3):
@@ -188,7 +189,7 @@ def test_equal_long_tasks_end_within_a_round_of_slices_of_processor_sharing(task
 
 @pytest.mark.parametrize("slice_s", [0.03, 0.4, 100.0])
 def test_all_work_is_done_once_and_no_core_rests_while_anybody_waits(slice_s):
-    for seed in range(60):
+    for seed in seeds(60):
         arrivals, cores = some_arrivals(seed)
         pool = Pool(cores, slice_s)
         ends = pool.run(arrivals)

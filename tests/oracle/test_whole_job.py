@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import replace
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 from scipy import optimize
 from support.hybrids import FAST, hybrid
+from support.sampling import a_few
 
 from simulator import load_scenario, simulate
 from simulator.base.errors import SimulationError
@@ -355,9 +357,9 @@ def sample_by_sample(input_to_step: float, held: int, prefetch: int) -> float:
     return done
 
 
-@pytest.mark.parametrize("prefetch", [0, 1, 4])
-@pytest.mark.parametrize("held", [0, 32, 320, 640, 6400])
-@pytest.mark.parametrize("input_to_step", [0.25, 2.0, 8.0])
+@pytest.mark.parametrize(
+    ("prefetch", "held", "input_to_step"), a_few(itertools.product([0, 1, 4], [0, 32, 320, 640, 6400], [0.25, 2.0, 8.0]), 9, seed=5)
+)
 def test_a_shuffle_buffer_is_filled_once_an_epoch_and_emptied_at_its_end(input_to_step, held, prefetch):
     """Up to one sample, with which a buffer of H gives the first when it has taken in H, and not H + 1."""
     assert epoch_of(input_to_step, held, prefetch) == pytest.approx(sample_by_sample(input_to_step, held, prefetch), abs=0.3)

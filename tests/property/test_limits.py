@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support.random_scenarios import seeded_scenarios
+from support.sampling import SHARE
 from support.scenarios import scenario_table
 
 from simulator import load_scenario, scenario_from_table, simulate
@@ -31,7 +32,7 @@ def gains(scenario: Scenario) -> dict[Part, float]:
 @pytest.mark.slow
 def test_no_other_part_brings_more_than_the_one_that_is_named() -> None:
     checked = 0
-    for scenario in seeded_scenarios(70):
+    for scenario in seeded_scenarios(70 // SHARE):
         if scenario.ranks > 16 or getattr(scenario.strategy, "on_host", ()):  # a host's compute is none of the parts
             continue
         try:
@@ -48,7 +49,7 @@ def test_no_other_part_brings_more_than_the_one_that_is_named() -> None:
         best = max(found.values())
         own = max(found.get(part, 0.0) for part in named)
         assert own >= best - max(_NEARLY, 0.2 * best), f"seed {scenario.run.seed}: {limit.label}, but {found}"
-    assert checked >= 20
+    assert checked >= 20 // SHARE
 
 
 VARIABLES = [{"name": f"v{place}", "size_bytes": 1e7, "creation_index": place, "ready": (place + 1) / 20} for place in range(20)]
@@ -97,11 +98,12 @@ def test_where_it_lasts_longer_than_what_hides_it_the_network_is() -> None:
     assert faster["communication"] > 4 * faster["compute"]
 
 
+@pytest.mark.slow
 def test_of_three_parts_the_two_are_named_that_bring_much_together() -> None:
     """One server's link and its updates are both in use all the time, and devices are not: neither alone helps, both do."""
     settings = [("strategy.workers", 64), ("strategy.servers", 1), ("cluster.inter_node.bandwidth", "50 Gbit/s"),
                 ("cluster.transport.software", "given")]  # fmt: skip
-    result = simulate(load_scenario("async-ps", [*settings, ("run.replications", 2), ("run.steps", 100)]))
+    result = simulate(load_scenario("async-ps", [*settings, ("run.replications", 2), ("run.steps", 20)]))
     assert {result.bottleneck.name, result.bottleneck.balance} == {"server", "server-network"}
     assert result.utilisation.busiest_server > 0.95
     assert result.utilisation.busiest_link > 0.95

@@ -9,6 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from support.examples import examples
 from support.modes import LOAD, MODES
+from support.sampling import seeds
 from support.scenarios import scenario_table
 
 from simulator import Scenario, scenario_from_table, simulate
@@ -25,10 +26,11 @@ def built(mode: str) -> Scenario:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_every_law_holds_in_every_mode(mode):
-    for replication in range(3):
+    for replication in seeds(3):
         assert audit(built(mode), replication).steps
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_watching_changes_nothing(mode):
     """A run with records of everything has the numbers of one without."""
@@ -65,8 +67,9 @@ def in_other_seconds(table: Any, factor: float, key: str = "") -> Any:
     return table
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("factor", [0.5, 8.0])
+@pytest.mark.parametrize("factor", [pytest.param(0.5, marks=pytest.mark.long), 8.0])
 def test_twice_as_fast_in_everything_is_twice_as_fast(mode, factor):
     """All bandwidths doubled; all latencies, compute, service, update, dispatch and start times halved."""
     plain = built(mode)
@@ -160,6 +163,6 @@ def test_copies_to_one_device_obey_the_laws_however_uneven_the_replicas(messages
         strategy={"kind": "mirrored", "replicas": 4, "algorithm": algorithm, "detail": "messages" if messages else "auto"},
         run={"steps": 30},
     )
-    for seed in range(5):
+    for seed in seeds(5):
         table["run"]["seed"] = seed
         audit(scenario_from_table(table, "uneven"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -173,7 +174,9 @@ def test_cluster_files(table: Table, content: bytes, folder: Path) -> None:
         kept(lambda: load_cluster(file))
 
 
-RESULTS = [json.loads(simulate(scenario_from_table(scenario_table(strategy), "s.toml")).to_json()) for strategy in STRATEGIES[1:4]]
+@cache
+def results() -> list[Table]:
+    return [json.loads(simulate(scenario_from_table(scenario_table(strategy), "s.toml")).to_json()) for strategy in STRATEGIES[1:4]]
 
 
 def _lines(rows: list[Table]) -> bytes:
@@ -181,10 +184,10 @@ def _lines(rows: list[Table]) -> bytes:
 
 
 @examples(40)
-@given(row=mutated(RESULTS[2]), content=damaged(_lines(RESULTS)))
+@given(row=st.deferred(lambda: mutated(results()[2])), content=st.deferred(lambda: damaged(_lines(results()))))
 def test_results_files(row: Table, content: bytes, folder: Path) -> None:
     file = folder / "results.ndjson"
-    for written in (_lines([RESULTS[0], row]), content):
+    for written in (_lines([results()[0], row]), content):
         file.write_bytes(written)
         held = kept(lambda: read_results(file))
         assert held is None or held.results

@@ -8,6 +8,7 @@ import random
 import numpy as np
 import pytest
 from support.looping import each
+from support.sampling import seeds
 
 from simulator.network.flows import Network
 from simulator.network.hosts import Host
@@ -109,7 +110,7 @@ class Star:
                 assert all(begun.count(host) <= self.transport.at_a_time for host in begun)
 
 
-@each("seed", range(200))
+@each("seed", seeds(200))
 def test_no_port_is_ever_over_its_capacity_and_every_connection_has_a_bottleneck(seed):
     star = Star(seed)
     chance = random.Random(seed + 1)
@@ -118,7 +119,7 @@ def test_no_port_is_ever_over_its_capacity_and_every_connection_has_a_bottleneck
     star.run()
 
 
-@each("seed", range(200))
+@each("seed", seeds(200))
 def test_every_byte_sent_arrives_once(seed):
     star = Star(seed)
     arrived = star.run()
@@ -129,7 +130,7 @@ def test_every_byte_sent_arrives_once(seed):
     assert all(port.busy_until(star.kernel.now) >= port.in_use_s(star.kernel.now) * (1 - 1e-9) for port in star.ports if port.busy_s)
 
 
-@each("seed", range(100))
+@each("seed", seeds(100))
 def test_messages_of_a_connection_arrive_in_order(seed):
     star = Star(seed)
     star.run()
@@ -138,13 +139,13 @@ def test_messages_of_a_connection_arrive_in_order(seed):
         assert numbers == sorted(numbers, key=lambda number: (star.sent_s[number], number))
 
 
-@each("seed", range(200))
+@each("seed", seeds(200))
 def test_twice_the_rates_and_half_the_latencies_halve_every_time(seed):
     """Exactly: a factor of two is not rounded."""
     assert [(number, 2.0 * at_s) for number, at_s in Star(seed, scale=2.0).run()] == Star(seed).run()
 
 
-@each("seed", range(50))
+@each("seed", seeds(50))
 def test_names_change_nothing_and_runs_repeat(seed):
     star = Star(seed)
     first = star.run()

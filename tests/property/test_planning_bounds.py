@@ -167,6 +167,7 @@ def test_a_step_that_was_measured_with_servers_holds_its_messages_already(size: 
     assert (rates <= Ceilings(scenario).of(scenario) * (1 + 1e-9)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", sorted((ROOT / "models" / "scenarios").glob("*.toml")), ids=lambda file: file.stem)
 def test_no_scenario_of_the_catalogue_exceeds_its_ceiling(file: Path) -> None:
     scenario = load_scenario(file, [("run.steps", 20), ("run.warmup_steps", 3), ("run.replications", 3)])

@@ -124,13 +124,13 @@ def test_times_keep_theirs() -> None:
 
 @pytest.mark.parametrize("text", ["1,5 ms", "1.000,5 ms", "1_000 ms", "1 000 ms", "1\u202f000 ms", "1'000 ms", "1.000.000 ms"])
 def test_separators_are_named(text: str) -> None:
-    with pytest.raises(UnitError, match=r"; write it with a decimal point, and nothing between thousands$"):
+    with pytest.raises(UnitError, match="thousands"):
         parse_quantity(text, "time")
 
 
 @pytest.mark.parametrize("text", ["1e-400 s", "0.1e-400 s", "-1e-999 s"])
 def test_what_is_too_small_is_no_nothing(text: str) -> None:
-    with pytest.raises(UnitError, match=r"; it is too small to be told from 0$"):
+    with pytest.raises(UnitError, match=r" 0$"):
         parse_quantity(text, "time")
 
 
@@ -151,16 +151,16 @@ def test_a_space_that_holds_number_and_unit_together_is_a_space(space: str) -> N
 
 @pytest.mark.parametrize("text", ["\u0661\u0660 ms", "\uff11\uff10 ms", "1/2 ms", "20%", "3 s/GB", "ms 3", "\u22123 ms"])
 def test_other_numbers_are_refused(text: str) -> None:
-    with pytest.raises(UnitError, match="must be a time with its unit"):
+    with pytest.raises(UnitError, match=re.escape(text)):
         parse_quantity(text, "time")
 
 
 @pytest.mark.parametrize(
     ("text", "dimension", "value", "said"),
     [
-        ("10.000 Mbit/s", "rate", 1.25e6, "'10.000 Mbit/s' is read as 10 Mbit/s, .*; for thousands write 10000 Mbit/s"),
-        ("1.500 GB", "information", 1.5e9, "'1.500 GB' is read as 1.5 GB, .*; for thousands write 1500 GB"),
-        ("250.000 us", "time", 250e-6, "'250.000 us' is read as 250 us"),
+        ("10.000 Mbit/s", "rate", 1.25e6, "'10.000 Mbit/s' .* 10 Mbit/s.* 10000 Mbit/s"),
+        ("1.500 GB", "information", 1.5e9, "'1.500 GB' .* 1.5 GB.* 1500 GB"),
+        ("250.000 us", "time", 250e-6, "'250.000 us' .* 250 us.* 250000 us"),
         ("1.25 ms", "time", 1.25e-3, ""),
         ("1.125 ms", "time", 1.125e-3, ""),
         ("0.500 ms", "time", 0.5e-3, ""),
