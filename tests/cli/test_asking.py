@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import pty
-import select
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from support.command_line import Answer, contents, refused
+from support.terminal import at_a_terminal
 
 Runner = Callable[..., Answer]
 MANY = ("--set", "run.replications=100000", "--set", "run.steps=200000")
@@ -102,47 +96,14 @@ def test_of_thousands_a_part_stands_for_all(monkeypatch: pytest.MonkeyPatch) -> 
     assert len(told) == 1
 
 
-@pytest.mark.parametrize(("answer", "code"), [("n\n", 2), ("\n", 2), ("y\n", 0)])
+@pytest.mark.parametrize(("answer", "code"), [("\n", 2), ("y\n", 0), pytest.param("n\n", 2, marks=pytest.mark.long)])
 def test_on_a_terminal_it_is_asked(folder: Path, answer: str, code: int) -> None:
-    ours, theirs = pty.openpty()
-    child = subprocess.Popen(
-        [sys.executable, "-m", "paceline", "sweep", "s.toml", *HUGE, "--over", "strategy.workers=1,2", "--jobs", "1", "--out", "r"],
-        stdin=theirs,
-        stdout=subprocess.DEVNULL,
-        stderr=theirs,
-        start_new_session=True,
-    )
-    os.close(theirs)
-    said = b""
-    deadline = time.monotonic() + 60
-    while b"Go on? [y/N]" not in said:
-        assert time.monotonic() < deadline, said
-        if select.select([ours], [], [], 0.1)[0]:
-            said += os.read(ours, 4096)
-    assert b"a step takes about 83 h of training" in said
-    os.write(ours, answer.encode())
-    while child.poll() is None and time.monotonic() < deadline:
-        if select.select([ours], [], [], 0.1)[0]:
-            try:
-                said += os.read(ours, 4096)
-            except OSError:  # nobody writes there any more
-                break
-    assert child.wait(timeout=60) == code, said
-    os.close(ours)
+    with at_a_terminal("sweep", "s.toml", *HUGE, "--over", "strategy.workers=1,2", "--jobs", "1", "--out", "r") as terminal:
+        terminal.wait_for("[y/N]")
+        assert "a step takes about 83 h" in terminal.said
+        terminal.type(answer)
+        assert terminal.ended() == code, terminal.said
     assert (folder / "r").exists() == (code == 0)
-
-
-def test_it_begins_at_once_where_it_is_agreed_to(folder: Path) -> None:
-    child = subprocess.Popen(
-        [sys.executable, "-m", "paceline", "simulate", "s.toml", *MANY, "--yes"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    with pytest.raises(subprocess.TimeoutExpired):
-        child.wait(timeout=4.0)
-    child.send_signal(signal.SIGTERM)
-    out, err = child.communicate(timeout=20)
-    # a fresh machine is told, too, that the engine's machine code is being made
-    lines = [line for line in err.splitlines() if "making the machine code" not in line]
-    assert (out, lines) == ("", ["paceline: ended by SIGTERM"])
 
 
 def test_ordinary_work_is_never_timed(folder: Path, paceline: Runner, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,27 +16,26 @@ QUICK = ("--problem", f"{PROBLEMS / 'models.py'}:momentum", "--batch", "8", "--e
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "names"),
     [
-        (("--target", "good"), ("--target 'good'", "must be a metric with a value, such as accuracy=0.95")),
-        (("--problem", "digit-mlp"), ("--problem 'digit-mlp'", "did you mean digits-mlp")),
-        (("--problem", "nothing.py:build"), ("--problem: nothing.py: cannot be read",)),
-        (("--strategies", "rnig"), ("--strategies 'rnig'", "did you mean ring?")),
-        (("--strategies", "sync-ps/async-ps"), ("two with the share of the first, such as sync-ps/async-ps@0.25",)),
-        (("--rate", "1,fast"), ("--rate '1,fast': must be numbers separated by commas",)),
-        (("--rate", "0"), ("--rate", "must be a list of numbers above 0")),
-        (("--epochs", "0"), ("--epochs", "must be a number above 0")),
-        (("--timeout", "-1"), ("--timeout: -1.0 must be a number of seconds above 0",)),
-        (("--problem", "mine.py:"), ("--problem 'mine.py:'", "or give FILE.py:FUNCTION")),
-        (("--target", "accuracy=95"), ("--target 'accuracy=95'", "did you mean accuracy=0.95?")),
-        (("--out", "."), ("--out", "is a folder")),
-        (("--out", "x", "--curves", "x"), ("--out and --curves: both are 'x'",)),
+        (("--target", "good"), ("--target 'good'", "0.95")),
+        (("--problem", "digit-mlp"), ("--problem 'digit-mlp'",)),
+        (("--problem", "nothing.py:build"), ("--problem", "nothing.py")),
+        (("--strategies", "rnig"), ("--strategies 'rnig'",)),
+        (("--strategies", "sync-ps/async-ps"), ("sync-ps/async-ps@0.25",)),
+        (("--rate", "1,fast"), ("--rate '1,fast'",)),
+        (("--rate", "0"), ("--rate",)),
+        (("--epochs", "0"), ("--epochs",)),
+        (("--timeout", "-1"), ("--timeout: -1.0",)),
+        (("--problem", "mine.py:"), ("--problem 'mine.py:'", "FILE.py")),
+        (("--target", "accuracy=95"), ("--target 'accuracy=95'", "0.95")),
+        (("--out", "."), ("--out",)),
+        (("--out", "x", "--curves", "x"), ("--out", "--curves", "'x'")),
     ],
 )
-def test_bad_input_is_refused_in_one_line(paceline, tmp_path, monkeypatch, options, words):
-    monkeypatch.chdir(tmp_path)
-    refused(paceline("learn", "async-ps", *options), *words)
-    assert not (tmp_path / "measurements").exists()
+def test_bad_input_is_refused_in_one_line(refusal, folder, options, names):
+    refusal(("learn", "async-ps", *options), *names)
+    assert not (folder / "measurements").exists()
 
 
 def test_options_of_a_target_need_one(paceline):
