@@ -14,6 +14,8 @@ from syrupy.assertion import SnapshotAssertion
 
 from paceline.cli.app import main
 
+ROOT = Path(__file__).parents[2]
+
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -48,7 +50,7 @@ def refusal(folder: Path, paceline: Callable[..., Answer], snapshot: SnapshotAss
         before = contents(folder)
         answer = paceline(*(shlex.split(words) if isinstance(words, str) else words))
         refused(answer, *names, code=code)
-        assert answer.stderr.rstrip("\n") == snapshot
+        assert answer.stderr.rstrip("\n").replace(f"{ROOT}/", "") == snapshot
         assert contents(folder) == before
 
     return run

@@ -17,39 +17,27 @@ HUGE_STEP = "a step takes about 83 h of training, so 4 steps take 333 h"
 
 
 @pytest.mark.parametrize(
-    ("command", "says"),
+    ("command", "names"),
     [
-        (
-            ("simulate", "s.toml", *MANY),
-            ("s.toml: its 100,000 replications of 200,000 steps take about ", " to simulate here; more than 10 min"),
-        ),
-        (("simulate", "s.toml", *HUGE), (f"s.toml: {HUGE_STEP}; more than 1 h needs --yes; or give a smaller batch",)),
-        (("simulate", "ring", *HUGE), (" times the largest measured (64)", "; or give a smaller batch")),
-        (("simulate", "ring", *SLOW_LINK), ("of training, so ", "; or give a lower cluster.inter_node.latency than 277.778 h")),
-        (
-            ("simulate", "ring", "--set", "cluster.inter_node.bandwidth=8 bit/s"),
-            ("; or give a higher cluster.inter_node.bandwidth than 8 bit/s",),
-        ),
-        (("simulate", "ring", "--set", "workload.forward.base_s=1e6"), ("; or give shorter times in the workload",)),
-        (
-            ("sweep", "s.toml", *MANY, "--over", "strategy.workers=16,32,64", "--jobs", "1", "--out", "r"),
-            ("s.toml: 3 scenarios take about ",),
-        ),
-        (("sweep", "s.toml", *MANY, "--over", "strategy.workers=32", "--jobs", "1", "--out", "r"), ("s.toml: 1 scenario takes about ",)),
-        (("sweep", "s.toml", *HUGE, "--over", "strategy.workers=1,2", "--out", "r"), (HUGE_STEP,)),
+        (("simulate", "s.toml", *MANY), ("s.toml: ", "100,000", "200,000", "10 min")),
+        (("simulate", "s.toml", *HUGE), (f"s.toml: {HUGE_STEP}", "1 h", "batch")),
+        (("simulate", "ring", *HUGE), ("(64)", "batch")),
+        (("simulate", "ring", *SLOW_LINK), ("lower cluster.inter_node.latency than 277.778 h",)),
+        (("simulate", "ring", "--set", "cluster.inter_node.bandwidth=8 bit/s"), ("higher cluster.inter_node.bandwidth than 8 bit/s",)),
+        (("simulate", "ring", "--set", "workload.forward.base_s=1e6"), ("workload",)),
+        (("sweep", "s.toml", *MANY, "--over", "strategy.workers=16,32,64", "--jobs", "1", "--out", "r"), ("s.toml: 3 scenarios ",)),
+        (("sweep", "s.toml", *MANY, "--over", "strategy.workers=32", "--jobs", "1", "--out", "r"), ("s.toml: 1 scenario ",)),
         (("sweep", "s.toml", "--over", "workload.batch_per_replica=10,1000000000", "--out", "r"), (HUGE_STEP,)),
-        (
-            ("plan", "s.toml", *MANY, "--target-throughput", "1 samples/s", "--jobs", "1"),
-            ("s.toml: the search of 64 configurations takes about ",),
-        ),
-        (("plan", "s.toml", *HUGE, "--target-throughput", "1 samples/s", "--out", "r"), ("a step takes about 83 h",)),
+        (("plan", "s.toml", *MANY, "--target-throughput", "1 samples/s", "--jobs", "1"), ("s.toml: ", "64 configurations")),
+        (("plan", "s.toml", *HUGE, "--target-throughput", "1 samples/s", "--out", "r"), ("83 h",)),
         (("validate", "s.toml", *HUGE, "--measured", "p.csv"), (HUGE_STEP,)),
     ],
 )
-def test_with_nobody_to_ask_it_is_refused(folder: Path, paceline: Runner, command: tuple[str, ...], says: tuple[str, ...]) -> None:
+def test_with_nobody_to_ask_it_is_refused(folder: Path, paceline: Runner, command: tuple[str, ...], names: tuple[str, ...]) -> None:
+    """In words that depend on how fast this machine is."""
     (folder / "p.csv").write_text("workers,throughput\n2,100\n")
     before = contents(folder)
-    refused(paceline(*command), "needs --yes", *says)
+    refused(paceline(*command), "--yes", *names)
     assert contents(folder) == before
 
 
@@ -67,7 +55,7 @@ def test_what_is_done_already_is_not_counted(folder: Path, paceline: Runner, mon
     monkeypatch.setattr("paceline.lengthy.timed_effort_s", lambda scenario: scenario.run.steps / 1000)
     monkeypatch.setattr("paceline.lengthy.effort_s", lambda scenario: scenario.run.steps / 1000)
     (folder / "r").write_bytes(b"".join(whole.splitlines(keepends=True)[:1]))
-    refused(paceline(*sweep), "s.toml: 2 scenarios take about", "needs --yes")
+    refused(paceline(*sweep), "s.toml: 2 scenarios ", "--yes")
     (folder / "r").write_bytes(b"".join(whole.splitlines(keepends=True)[:2]))
     assert paceline(*sweep).code == 0
     assert (folder / "r").read_bytes() == whole
@@ -88,7 +76,8 @@ def test_of_thousands_a_part_stands_for_all(monkeypatch: pytest.MonkeyPatch) -> 
     swept = grid("ring", [("run.seed", list(range(20))), ("strategy.workers", list(range(1, 201)))])
     told: list[Lengthy] = []
     agree_to_sweep(swept, range(len(swept)), told.append, jobs=1)
-    assert [work.what for work in told] == ["4,000 scenarios take about 5.6 h to simulate here"]
+    (work,) = told
+    assert "4,000 scenarios take about 5.6 h" in work.what
     assert len(asked) == 1000
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     agree_to_sweep(swept, range(len(swept)), told.append, jobs=2)

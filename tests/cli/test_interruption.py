@@ -198,6 +198,14 @@ def test_a_cluster_of_its_own_ends_with_it(folder: Path, short: Path, number: si
     until(lambda: os.listdir(short) == [])
 
 
+@pytest.fixture(scope="module")
+def machine_code() -> None:
+    """Made once, which else a line would tell of."""
+    code = "from simulator.engine.choosing import choose; assert choose('compiled', 1.0) == 'compiled'"
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+@pytest.mark.usefixtures("machine_code")
 @pytest.mark.parametrize(
     ("command", "number", "says"),
     [
@@ -223,13 +231,6 @@ def test_nothing_is_said_to_be_kept_where_nothing_is(folder: Path, command: tupl
 
 
 MUCH = ("--set", "run.engine=compiled", "--set", "run.steps=3000000", "--set", "run.replications=9", "--yes")
-
-
-@pytest.fixture(scope="module")
-def machine_code() -> None:
-    """Made before anybody counts seconds."""
-    code = "from simulator.engine.choosing import choose; assert choose('compiled', 1.0) == 'compiled'"
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
 @pytest.mark.usefixtures("machine_code")

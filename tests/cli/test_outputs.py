@@ -216,6 +216,7 @@ def test_a_page_of_a_validation_is_no_report(inputs: Path, paceline: Runner) -> 
     refused(paceline("report", "r.ndjson", "--no-simulate", "--out", "v.html"), "v.html", "--force")
 
 
+@pytest.mark.long
 def test_a_refit_writes_all_that_is_asked_for(inputs: Path, paceline: Runner) -> None:
     answer = paceline(*VALIDATE.split(), "--refit", "--out-scenario", "new/s.toml", "--rows", "new/r.csv", "--markdown", "new/m.md")
     assert answer.code == 0, answer.stderr

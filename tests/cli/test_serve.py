@@ -43,7 +43,7 @@ def group(process: subprocess.Popen[str]) -> list[int]:
     return living
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 0), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.long)])
 def test_a_signal_ends_it_and_all_that_it_has_started(served: subprocess.Popen[str], number: signal.Signals, code: int) -> None:
     assert len(group(served)) > 2
     os.killpg(served.pid, number)
