@@ -17,7 +17,7 @@ from simulator.base.errors import SimulationError
 from simulator.spec.distributions import LogNormal
 
 ASYNC = "strategy={kind='parameter-server',mode='async',workers=64}"
-LONG = ("--set", ASYNC, "--set", "run.steps=100", "--set", "run.replications=4", "--set", "cluster.nodes=1000")
+LONG = ("--set", ASYNC, "--set", "run.steps=50", "--set", "run.replications=4", "--set", "cluster.nodes=1000")
 """So many events that the compiled engine would be worth its loading."""
 long = pytest.mark.long
 

@@ -41,7 +41,14 @@ def test_from_options_alone(folder: Path, paceline: Runner, snapshot: SnapshotAs
 
 
 @pytest.mark.parametrize(
-    "more", [(), ("--strategy", "mirrored", "--devices", "2"), ("--strategy", "single"), ("--epochs", "2", "--dataset-size", "1e5")]
+    "more",
+    [
+        ("--epochs", "2", "--dataset-size", "1e5"),
+        *(
+            pytest.param(more, marks=pytest.mark.long)
+            for more in ((), ("--strategy", "mirrored", "--devices", "2"), ("--strategy", "single"))
+        ),
+    ],
 )
 def test_every_command_that_it_names_can_be_typed(folder: Path, paceline: Runner, more: tuple[str, ...]) -> None:
     answer = paceline("init", *OWN, "--price", "0.40/h", "--out", "a b.toml", *more)

@@ -23,7 +23,7 @@ from paceline.sweeping import read_results
 from paceline.sweeping.lines import with_place
 
 WORKERS = (1, 2, 3, 4, 5, 6)
-SWEEP = ("sweep", "s.toml", "--set", "run.steps=400", "--set", "run.replications=5")
+SWEEP = ("sweep", "s.toml", "--set", "run.steps=200", "--set", "run.replications=5")
 GRID = ("--over", f"strategy.workers={','.join(map(str, WORKERS))}")
 long = pytest.mark.long
 
@@ -272,7 +272,7 @@ def test_a_sweep_by_machine_code_goes_on_where_it_was_stopped(folder: Path, pace
 
 def test_a_signal_that_the_parent_has_ignored_stays_so(folder: Path) -> None:
     """As ``nohup`` does with SIGHUP."""
-    child = started(*SWEEP, *GRID, "--jobs", "1", "--out", "r.ndjson", ignored=signal.SIGHUP)
+    child = started(*SWEEP, "--over", "strategy.workers=1,6", "--jobs", "1", "--out", "r.ndjson", ignored=signal.SIGHUP)
     lines_written(folder / "r.ndjson", child)
     child.send_signal(signal.SIGHUP)
     child.communicate(timeout=PATIENCE_S)
@@ -426,7 +426,7 @@ with ending_by_signals() as ending:
 
 
 def test_a_plan_says_what_it_keeps(folder: Path) -> None:
-    arguments = ("plan", "s.toml", "--target-throughput", "1 samples/s", "--workers", "1,2,3,4,6,8", "--set", "run.steps=20000")
+    arguments = ("plan", "s.toml", "--target-throughput", "1 samples/s", "--workers", "1,2,3,4,6,8", "--set", "run.steps=6000")
     child = started(*arguments, "--replications", "19", "--jobs", "1", "--out", "p.ndjson")
     lines_written(folder / "p.ndjson", child)
     child.send_signal(signal.SIGTERM)
@@ -435,7 +435,7 @@ def test_a_plan_says_what_it_keeps(folder: Path) -> None:
     refused(Answer(child.returncode, stdout, said(stderr)), f"SIGTERM; {kept} of ", "p.ndjson", code=143)
 
 
-UNEVEN = ("sweep", "s.toml", "--set", "run.replications=19", "--over", "run.steps=15000,10,20,30", "--out", "r.ndjson", "--yes")
+UNEVEN = ("sweep", "s.toml", "--set", "run.replications=19", "--over", "run.steps=4000,10,20,30", "--out", "r.ndjson", "--yes")
 
 
 @pytest.fixture(scope="module")

@@ -45,7 +45,7 @@ def test_a_probability_that_is_next_to_nothing_has_no_digits(folder: Path, pacel
 
 
 def test_without_details_the_answer_and_one_table(folder: Path, paceline: Paceline) -> None:
-    many = ("--strategies", "ring,async-ps", "--workers", "1..8", "--clusters", "ethernet-1g,ethernet-10g", "--price", "0.40/h")
+    many = ("--strategies", "ring,async-ps", "--workers", "1,2,4", "--clusters", "ethernet-1g,ethernet-10g", "--price", "0.40/h")
     answer = paceline("plan", "s.toml", *GOAL, *many, *QUICK)
     assert answer.code == 0
     lines = answer.stdout.splitlines()
@@ -157,12 +157,14 @@ def test_bad_input_is_one_line_and_2(refusal: Callable[..., None], options: list
 def test_a_cluster_that_the_workload_cannot_be_moved_to_is_told_and_not_dropped(folder: Path, paceline: Paceline) -> None:
     (folder / "other.toml").write_text('schema_version = 1\nname = "other"\ndevice = "Abacus"\n[inter_node]\nbandwidth = "1 GB/s"\n')
     measured = ("--set", 'workload.calibrated={batch=[1,64], device="Slide rule"}')
-    answer = paceline("plan", "s.toml", *GOAL, "--clusters", "other.toml,ethernet-10g", "--workers", "1..8", *measured, *QUICK, "--details")
+    answer = paceline(
+        "plan", "s.toml", *GOAL, "--clusters", "other.toml,ethernet-10g", "--workers", "1,2,4", *measured, *QUICK, "--details"
+    )
     assert answer.code == 0
     text = " ".join(answer.stdout.split())
-    assert "refused, 8 configurations: on other.toml: " in text
+    assert "refused, 3 configurations: on other.toml: " in text
     assert "'Slide rule'" in text
-    assert "8 refused" in text
+    assert "3 refused" in text
     alone = paceline("plan", "s.toml", *GOAL, "--clusters", "other.toml", *measured, *QUICK)
     assert alone.code == 2
     assert "'Abacus'" in alone.stderr
@@ -204,7 +206,7 @@ def test_simulate_tells_the_cost_and_what_is_left_out(folder: Path, paceline: Pa
     assert "a node of lab is taken at $0.18908 an hour" in answer.stderr
 
 
-WORK = ("--strategies", "ring,sync-ps,async-ps", "--workers", "1..8", "--set", "run.steps=30", *PRICE, "--set", "run.replications=19")
+WORK = ("--strategies", "ring,async-ps", "--workers", "1..4", "--set", "run.steps=30", *PRICE, "--set", "run.replications=19")
 KEPT = ("plan", "s.toml", *GOAL, *WORK, "--out")
 
 
@@ -232,7 +234,7 @@ def test_a_plan_that_was_stopped_goes_on_to_the_same_bytes(folder: Path, pacelin
 
 
 def test_a_report_holds_the_plan(folder: Path, paceline: Paceline) -> None:
-    answer = paceline("plan", "s.toml", *GOAL, "--workers", "1,2,4,8", *PRICE, *QUICK, "--report", "plan.html")
+    answer = paceline("plan", "s.toml", *GOAL, "--workers", "1,2,4", *PRICE, *QUICK, "--report", "plan.html")
     assert answer.code == 0
     assert "wrote plan.html" in answer.stderr
     page = (folder / "plan.html").read_text()

@@ -22,21 +22,18 @@ def test_numbers_give_an_answer_in_words_and_a_table(paceline) -> None:
     assert "What to measure next" in text
 
 
-def test_as_json_it_has_every_figure(paceline) -> None:
-    found = json.loads(paceline("why", "ring", "--throughput", "1=3500,4=11000", *QUICK, "--json").stdout)
-    assert found["run"]["workers"] == 4
-    assert found["run"]["step_s"] == pytest.approx(4 * 32 / 11000)
-    assert all(0 <= cause["probability"] <= 1 for cause in found["causes"])
-
-
 def test_a_table_of_throughputs_is_a_run(paceline, tmp_path) -> None:
     points = tmp_path / "points.csv"
     points.write_text("workers,batch,throughput\n1,32,3500\n4,32,11000\n4,32,11500\n")
     found = json.loads(paceline("why", "ring", "--run", str(points), *QUICK, "--json").stdout)
     assert found["run"]["step_s"] == pytest.approx((4 * 32 / 11000 + 4 * 32 / 11500) / 2)
     assert found["one_device_s"] == pytest.approx(32 / 3500)
+    assert found["run"]["workers"] == 4
+    assert found["causes"]
+    assert all(0 <= cause["probability"] <= 1 for cause in found["causes"])
 
 
+@pytest.mark.long
 def test_a_few_options_stand_for_a_scenario(paceline) -> None:
     found = json.loads(paceline("why", *OWN, "--strategy", "mirrored", "--step", "1=60ms,4=80ms", "--json").stdout)
     assert found["told_s"]["mean"] == pytest.approx(0.06, rel=0.2)
