@@ -107,11 +107,6 @@ def dask() -> Iterator[str]:
         yield address
 
 
-def test_two_local_processes(folder: Path, local: bytes) -> None:
-    assert run(folder, *SWEEP, "--jobs", "2", "--out", "local-2.ndjson").code == 1
-    assert (folder / "local-2.ndjson").read_bytes() == local
-
-
 def test_dask(folder: Path, local: bytes, dask: str) -> None:
     answer = run(folder, *SWEEP, "--backend", "dask", "--scheduler", dask, "--out", "dask.ndjson")
     assert (answer.code, answer.stderr.count("\n")) == (1, 2), answer.stderr

@@ -59,10 +59,6 @@ def goes_on(folder: Path, paceline: Callable[..., Answer], whole: bytes, jobs: s
     assert {path.name for path in folder.iterdir()} == {"s.toml", "r.ndjson"}
 
 
-def test_as_many_processes_as_one_likes_write_the_same_bytes(folder: Path, paceline: Callable[..., Answer], whole: bytes) -> None:
-    goes_on(folder, paceline, whole, jobs="2")
-
-
 @pytest.mark.parametrize(("jobs", "counts"), [("2", (4,)), *(pytest.param(jobs, (1, 4, 8), marks=pytest.mark.long) for jobs in ("1", "2"))])
 def test_killed_again_and_again(folder: Path, paceline: Callable[..., Answer], whole: bytes, jobs: str, counts: tuple[int, ...]) -> None:
     out = folder / "r.ndjson"
@@ -80,7 +76,7 @@ def test_killed_again_and_again(folder: Path, paceline: Callable[..., Answer], w
     goes_on(folder, paceline, whole, jobs)
 
 
-@pytest.mark.parametrize("length", [30, -1, *(pytest.param(length, marks=pytest.mark.long) for length in (0, -2))])
+@pytest.mark.parametrize("length", [30, *(pytest.param(length, marks=pytest.mark.long) for length in (0, -2, -1))])
 def test_killed_in_the_middle_of_a_line(folder: Path, paceline: Callable[..., Answer], whole: bytes, length: int) -> None:
     program = KILLED_IN_A_LINE.format(length=length)
     arguments = [sys.executable, "-c", program, *ARGUMENTS, "--jobs", "1"]
