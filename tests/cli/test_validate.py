@@ -155,10 +155,12 @@ def test_a_refit_moves_compute_and_writes_a_scenario_that_loads(paceline: Runner
     assert after["scores"][0]["median_absolute_error"] < 0.1
 
 
-def test_a_refit_is_told_to_people(paceline: Runner, points: Path, snapshot: SnapshotAssertion) -> None:
+@pytest.mark.long
+def test_a_refit_is_told_to_people(paceline: Runner, points: Path) -> None:
     answer = paceline(*MEASURED, "--refit")
     assert answer.code == 0
-    assert answer.stdout == snapshot
+    assert "as given" in answer.stdout
+    assert "each point from the others" in " ".join(answer.stdout.split())
     assert "--refit" not in answer.stderr
 
 
