@@ -119,7 +119,7 @@ def test_what_is_no_time_is_one_line_whichever_engine_runs(monkeypatch: pytest.M
         simulate(scenario)
 
 
-@pytest.mark.parametrize("engine", ["simpy", "compiled"])
+@pytest.mark.parametrize("engine", [pytest.param("simpy", marks=long), "compiled"])
 def test_where_memory_runs_out_after_all_a_line_says_so(folder: Path, engine: str) -> None:
     """The system does not say how much there is, and it is little."""
     begins = (

@@ -117,7 +117,7 @@ def test_machines_to_buy_are_planned_from_the_file_as_from_the_option(folder: Pa
     assert paceline("init", *OWN, "--nodes", "8", *without).code == 0
     price = tomllib.loads((folder / "scenario.toml").read_text())["cluster"]["price"]
     assert price == {"purchase_usd": 95_000, "owned": {"years": 4}, "source": "given by the user"}
-    goal = ("--samples", "1e6", "--budget", "300000 USD", "--set", "run.steps=10")
+    goal = ("--samples", "1e6", "--budget", "300000 USD", "--set", "run.steps=10", "--workers", "2..4", "--jobs", "1")
     for answer in (paceline("plan", "scenario.toml", *goal), paceline("plan", "without.toml", *goal, *bought)):
         assert answer.code == 0
         assert "(3 x $95,000 = $285,000 to buy;" in " ".join(answer.stdout.split())

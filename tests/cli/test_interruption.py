@@ -154,7 +154,7 @@ LONG = ("sweep", "s.toml", "--set", "run.steps=200000", "--set", "run.replicatio
 def test_processes_end_in_the_midst_of_long_simulations(folder: Path, number: signal.Signals) -> None:
     child = started(*LONG, "--jobs", "2")
     until(lambda: len(_workers_of(child.pid)) == 2, lambda: child.poll() is None)
-    into_the_work(child, 4.0)
+    into_the_work(child, 3.0)
     child.send_signal(number)
     child.communicate(timeout=PATIENCE_S)  # the pipes are at their end: nobody holds them
     assert child.returncode == (143 if number == signal.SIGTERM else -number)
@@ -209,8 +209,10 @@ def machine_code() -> None:
 @pytest.mark.parametrize(
     ("command", "number", "says"),
     [
-        (("simulate", "s.toml", "--set", "run.steps=1000000", "--yes"), signal.SIGTERM, "paceline: ended by SIGTERM\n"),
-        pytest.param(("simulate", "s.toml", "--set", "run.steps=1000000", "--yes"), signal.SIGINT, "paceline: interrupted\n", marks=long),
+        *(
+            pytest.param(("simulate", "s.toml", "--set", "run.steps=1000000", "--yes"), number, f"paceline: {how}\n", marks=long)
+            for number, how in ((signal.SIGTERM, "ended by SIGTERM"), (signal.SIGINT, "interrupted"))
+        ),
         (LONG, signal.SIGTERM, "paceline: ended by SIGTERM; nothing was finished yet\n"),
         pytest.param(
             ("plan", "s.toml", "--target-throughput", "1 samples/s", "--set", "run.steps=1000000", "--replications", "19", "--yes"),
@@ -223,7 +225,7 @@ def machine_code() -> None:
 )
 def test_nothing_is_said_to_be_kept_where_nothing_is(folder: Path, command: tuple[str, ...], number: signal.Signals, says: str) -> None:
     child = started(*command)
-    into_the_work(child, 4.0)
+    into_the_work(child, 3.0)
     child.send_signal(number)
     stdout, stderr = child.communicate(timeout=PATIENCE_S)
     assert Answer(child.returncode, stdout, said(stderr)) == Answer(128 + number, "", says)

@@ -105,7 +105,7 @@ def test_data_that_cannot_be_learned_are_refused_before_anything_is_replayed(pac
     assert {path.stat().st_size < 4096 for path in Path("measurements").iterdir()} == {True}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @needs_tensorflow
 @pytest.mark.usefixtures("warm_probes")
 def test_a_plan_to_a_target(paceline, tmp_path, monkeypatch):

@@ -34,6 +34,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     return asked
 
 
+@pytest.mark.long
 def test_it_writes_a_workload_results_and_a_report(folder: Path, paceline: Callable[..., Answer], measured: list[dict[str, Any]]) -> None:
     answer = paceline("quickstart", "--out", "q.html", "--jobs", "1")
     assert answer.code == 0, answer.stderr

@@ -100,6 +100,7 @@ def test_a_file_of_mine_is_not_replaced(paceline: Runner, folder: Path, command:
     assert mine.read_text(encoding="utf-8") == '{"keep": 1}'
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("default::simulator.base.errors.PacelineWarning")
 def test_a_fit_leaves_out_what_cannot_be_read_and_predicts(paceline: Runner, folder: Path) -> None:
     runs = sorted(folder.glob("*-testbed-*.ndjson"))
@@ -198,6 +199,7 @@ def test_what_takes_long_is_asked_about(paceline: Runner, folder: Path, monkeypa
     refused(answer, "random-1-40: ", "--yes")
 
 
+@pytest.mark.long
 def test_a_drawn_matrix_has_a_section_of_its_own_that_names_the_seed(
     paceline: Runner, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -173,6 +173,7 @@ def test_a_report_can_be_reproduced_from_the_scenario_that_it_shows(results: dic
         assert scenario_from_table(tomllib.loads(scenario_toml(result.scenario)), mode) == result.scenario
 
 
+@pytest.mark.long
 def test_a_report_of_every_way_of_training(results: dict[str, Result], folder: Path, paceline: Runner) -> None:
     (folder / "r.ndjson").write_text("".join(f"{result.to_json()}\n" for result in results.values()))
     answer = paceline("report", "r.ndjson", "-o", "page.html", "--json")
