@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from support.command_line import SCENARIO, Answer
+from support.command_line import SCENARIO, Answer, contents, refused
+from syrupy.assertion import SnapshotAssertion
 
 from paceline.cli.app import main
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -34,6 +38,20 @@ def paceline(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
         said = capsys.readouterr()
         assert isinstance(ended.value.code, int)
         return Answer(ended.value.code, said.out, said.err)
+
+    return run
+
+
+@pytest.fixture
+def refusal(folder: Path, paceline: Callable[..., Answer], snapshot: SnapshotAssertion) -> Callable[..., None]:
+    """Runs a command that is refused in one line, which names some values and is as it was reviewed; no file is changed."""
+
+    def run(words: str | Sequence[str], *names: str, code: int = 2) -> None:
+        before = contents(folder)
+        answer = paceline(*(shlex.split(words) if isinstance(words, str) else words))
+        refused(answer, *names, code=code)
+        assert answer.stderr.rstrip("\n").replace(f"{ROOT}/", "") == snapshot
+        assert contents(folder) == before
 
     return run
 

@@ -11,6 +11,7 @@ import pytest
 from support.command_line import Answer, contents, refused
 from support.measurements import Truth, gamma_of, link_records, step_records
 from support.needs import needs_tensorflow
+from syrupy.assertion import SnapshotAssertion
 
 from calibrate import fit_link, fit_workload
 from calibrate.measurements import MeasurementsError
@@ -28,78 +29,71 @@ def number():
 
 
 @pytest.mark.parametrize(
-    ("command", "says"),
+    ("command", "names"),
     [
-        ("calibrate none.py:build --name x", ("none.py: there is no such file",)),
-        ("calibrate model.py --name x", ("'model.py' must be a file and a function in it, such as",)),
-        ("calibrate model.py:2x --name x", ("'model.py:2x' must be a file and a function",)),
-        ("calibrate --name x", ("either MODEL.py:FUNCTION or --step",)),
-        ("calibrate model.py:number", ("Missing option '--name'",)),
-        ("calibrate model.py:number --name ../x", ("--name '../x' must be letters",)),
-        ("calibrate model.py:number --name x --batch 16,many", ("--batch '16,many': must be whole numbers",)),
-        ("calibrate model.py:number --name x --batch 16", ("--batch 16: must name at least two",)),
-        ("calibrate model.py:number --name x --batch 0,16", ("--batch 0: must be at least 1",)),
-        ("calibrate model.py:number --name x --steps 1", ("--steps 1: must be at least 5",)),
-        ("calibrate model.py:number --name x --precision int8", ("--precision 'int8' must be 'float32' or 'mixed_float16'",)),
-        ("calibrate model.py:number --name x --python none/python", ("--python 'none/python' cannot be run",)),
-        ("calibrate model.py:number --name x --out model.py/x.toml", ("'model.py/x.toml': cannot be written", "model.py is a file")),
-        ("calibrate model.py:number --name x --from-measurements a.ndjson", ("MODEL.py:FUNCTION: says nothing with --from-measurements",)),
-        ("calibrate --name x --from-measurements a.ndjson --batch 32", ("--batch: says nothing with --from-measurements",)),
-        ("calibrate --name x --from-tf-config env --steps 9", ("--steps: goes with MODEL.py:FUNCTION or --step",)),
-        ("calibrate --name x --from-measurements a.ndjson --at-once 2", ("--at-once: says nothing with --from-measurements",)),
-        ("calibrate --name x --from-measurements a.ndjson", ("a.ndjson: cannot be read: No such file",)),
+        ("calibrate none.py:build --name x", ("none.py",)),
+        ("calibrate model.py --name x", ("'model.py'",)),
+        ("calibrate --name x", ("MODEL.py", "--step")),
+        ("calibrate model.py:number", ("'--name'",)),
+        ("calibrate model.py:number --name ../x", ("--name '../x'",)),
+        ("calibrate model.py:number --name x --batch 16,many", ("--batch '16,many'",)),
+        ("calibrate model.py:number --name x --batch 16", ("--batch 16",)),
+        ("calibrate model.py:number --name x --batch 0,16", ("--batch 0",)),
+        ("calibrate model.py:number --name x --steps 1", ("--steps 1",)),
+        ("calibrate model.py:number --name x --precision int8", ("--precision 'int8'", "'float32'", "'mixed_float16'")),
+        ("calibrate model.py:number --name x --python none/python", ("--python 'none/python'",)),
+        ("calibrate model.py:number --name x --out model.py/x.toml", ("'model.py/x.toml'",)),
+        ("calibrate model.py:number --name x --from-measurements a.ndjson", ("MODEL.py", "--from-measurements")),
+        ("calibrate --name x --from-measurements a.ndjson --batch 32", ("--batch", "--from-measurements")),
+        ("calibrate --name x --from-tf-config env --steps 9", ("--steps", "MODEL.py")),
+        ("calibrate --name x --from-measurements a.ndjson", ("a.ndjson",)),
         ("calibrate model.py:number --name x --at-once 0", ("--at-once",)),
-        ("calibrate model.py:number --name x --launches 3", ("--launches: goes with --at-once",)),
-        ("calibrate --name x --noise-scale digit-mlp", ("--name: there is no workload named 'x'",)),
-        ("calibrate --name cnn-cpu --noise-scale digit-mlp", ("--noise-scale 'digit-mlp' is none; did you mean digits-mlp?",)),
-        ("calibrate --name cnn-cpu --noise-scale none.py:build", ("--noise-scale: none.py: there is no such file",)),
-        ("calibrate --name cnn-cpu --noise-scale digits-mlp --epochs 0", ("--epochs: 0.0 must be a number above 0",)),
-        ("calibrate --name cnn-cpu --noise-scale digits-mlp --runs 2", ("--runs: goes with MODEL.py:FUNCTION or --step",)),
-        ("calibrate model.py:number --name x --epochs 5", ("--epochs: goes with --noise-scale",)),
-        ("calibrate --name x --from-profile logs@3 --noise-scale digits-mlp", ("--noise-scale: says nothing with --from-profile",)),
-        ("calibrate-link --name x --serve a:1 --peer b:1", ("--serve and --peer are two halves",)),
-        ("calibrate-link", ("--name is missing",)),
-        ("calibrate-link --name x --peer nowhere", ("--peer 'nowhere': must be HOST:PORT",)),
-        ("calibrate-link --name x --sizes 1,x", ("--sizes '1,x': must be whole numbers", "such as 1024,65536")),
-        ("calibrate-link --name x --out model.py", ("--out 'model.py': is there already and is no cluster file",)),
-        ("calibrate-server", ("Missing option '--name'",)),
-        ("calibrate-server --name x", ("--cluster: there is no models/clusters/x.toml", "calibrate-link --name x", '"ethernet-10g"')),
-        ("calibrate-server --name ../x --cluster ethernet-10g", ("--name '../x' must be letters",)),
-        ("calibrate-server --name x --cluster ethernet-11g", ("--cluster: there is no cluster named 'ethernet-11g'; did you mean",)),
-        ("calibrate-server --name x --cluster none.toml", ("--cluster: no file 'none.toml'",)),
-        ("calibrate-server --name x --cluster ethernet-10g --peer nowhere", ("--peer 'nowhere': must be HOST:PORT",)),
-        ("calibrate-server --name x --cluster ethernet-10g --tensors 4", ("--tensors must name at least two different numbers",)),
-        ("calibrate-server --name x --cluster ethernet-10g --tensors 1,x", ("--tensors '1,x': must be whole numbers", "such as 1,16,64")),
-        ("calibrate-server --name x --cluster ethernet-10g --sizes 256", ("--sizes must name at least two different sizes",)),
-        ("calibrate-server --name x --cluster ethernet-10g --sizes 256,1022", ("--sizes", "each a multiple of 4")),
-        ("calibrate-server --name x --cluster ethernet-10g --sizes 4,1073741824", ("--tensors, --sizes: 64 variables",)),
-        ("calibrate-server --name x --cluster ethernet-10g --out model.py", ("--out 'model.py': is there already and is no cluster file",)),
-        ("calibrate-server --name x --cluster ethernet-10g --timeout 0", ("--timeout: 0.0 must be a number of seconds above 0",)),
-        ("calibrate-server --name x --cluster ethernet-10g --python none/python", ("--python 'none/python' cannot be run",)),
-        ("calibrate model.py:number --name x --out model.py", ("--out 'model.py': is there already and is no workload file",)),
+        ("calibrate model.py:number --name x --launches 3", ("--launches", "--at-once")),
+        ("calibrate --name x --noise-scale digit-mlp", ("--name", "'x'")),
+        ("calibrate --name cnn-cpu --noise-scale digit-mlp", ("--noise-scale 'digit-mlp'",)),
+        ("calibrate --name cnn-cpu --noise-scale none.py:build", ("--noise-scale", "none.py")),
+        ("calibrate --name cnn-cpu --noise-scale digits-mlp --epochs 0", ("--epochs: 0.0",)),
+        ("calibrate --name cnn-cpu --noise-scale digits-mlp --runs 2", ("--runs", "MODEL.py", "--step")),
+        ("calibrate model.py:number --name x --epochs 5", ("--epochs", "--noise-scale")),
+        ("calibrate --name x --from-profile logs@3 --noise-scale digits-mlp", ("--noise-scale", "--from-profile")),
+        ("calibrate-link --name x --serve a:1 --peer b:1", ("--serve", "--peer")),
+        ("calibrate-link", ("--name",)),
+        ("calibrate-link --name x --peer nowhere", ("--peer 'nowhere'",)),
+        ("calibrate-link --name x --sizes 1,x", ("--sizes '1,x'", "1024,65536")),
+        ("calibrate-link --name x --out model.py", ("--out 'model.py'",)),
+        ("calibrate-server", ("'--name'",)),
+        ("calibrate-server --name x", ("--cluster", "models/clusters/x.toml", "--name")),
+        ("calibrate-server --name x --cluster ethernet-11g", ("--cluster", "'ethernet-11g'")),
+        ("calibrate-server --name x --cluster ethernet-10g --peer nowhere", ("--peer 'nowhere'",)),
+        ("calibrate-server --name x --cluster ethernet-10g --tensors 4", ("--tensors",)),
+        ("calibrate-server --name x --cluster ethernet-10g --tensors 1,x", ("--tensors '1,x'", "1,16,64")),
+        ("calibrate-server --name x --cluster ethernet-10g --sizes 256", ("--sizes",)),
+        ("calibrate-server --name x --cluster ethernet-10g --sizes 256,1022", ("--sizes",)),
+        ("calibrate-server --name x --cluster ethernet-10g --sizes 4,1073741824", ("--tensors", "--sizes: 64")),
+        ("calibrate-server --name x --cluster ethernet-10g --out model.py", ("--out 'model.py'",)),
+        ("calibrate-server --name x --cluster ethernet-10g --timeout 0", ("--timeout: 0.0",)),
+        ("calibrate model.py:number --name x --out model.py", ("--out 'model.py'",)),
     ],
 )
-def test_what_needs_no_tensorflow_to_be_refused(folder: Path, paceline: Runner, command: str, says: tuple[str, ...]) -> None:
+def test_what_needs_no_tensorflow_to_be_refused(folder: Path, refusal: Callable[..., None], command: str, names: tuple[str, ...]) -> None:
     (folder / "model.py").write_text(MODEL)
-    before = contents(folder)
-    refused(paceline(*command.split()), *says)
-    assert contents(folder) == before
+    refusal(command, *names)
 
 
 @needs_tensorflow
 @pytest.mark.usefixtures("warm_probes")
 @pytest.mark.parametrize(
-    ("function", "code", "says"),
+    ("function", "code", "names"),
     [
         ("nothing", 2, ("model.py", "nothing")),
         ("raises", 1, ("ValueError at ", "model.py:2: ", "no data in sight", "nothing had been measured")),
-        ("number", 1, ("must return a Keras model or (model, loss, input_spec), not int", "nothing had been measured")),
+        ("number", 1, ("not int", "nothing had been measured")),
     ],
 )
-def test_a_function_that_gives_no_model(folder: Path, paceline: Runner, function: str, code: int, says: tuple[str, ...]) -> None:
+def test_a_function_that_gives_no_model(folder: Path, paceline: Runner, function: str, code: int, names: tuple[str, ...]) -> None:
     (folder / "model.py").write_text(MODEL)
     before = contents(folder)
-    refused(paceline("calibrate", f"model.py:{function}", "--name", "x", "--device", "CPU"), *says, code=code)
+    refused(paceline("calibrate", f"model.py:{function}", "--name", "x", "--device", "CPU"), *names, code=code)
     assert contents(folder) == before
 
 
@@ -110,36 +104,33 @@ def test_nan_in_measurements(tmp_path: Path) -> None:
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     with pytest.raises(CalibrationError) as refusal:
         fit_workload(file, "x")
-    assert str(refusal.value) == f"{file}:6: seconds: nan must be a finite number; delete the line, or measure again"
+    assert str(refusal.value).startswith(f"{file}:6: seconds: nan ")
     assert refusal.value.exit_code == 2
 
 
-DAMAGES: list[tuple[bytes, str]] = [
-    (b"", "holds no measurements"),
-    (b'{"kind": "step"}\n', "m.ndjson:1: batch is missing"),
-    (b"\x00\xff\n", "m.ndjson:1: is no JSON"),
-    (b'{"kind": "end"}\n', "m.ndjson:1: must be a header"),
+DAMAGES: list[tuple[bytes, tuple[str, ...]]] = [
+    (b"", ("m.ndjson: ",)),
+    (b'{"kind": "step"}\n', ("m.ndjson:1", "batch")),
+    (b"\x00\xff\n", ("m.ndjson:1",)),
+    (b'{"kind": "end"}\n', ("m.ndjson:1",)),
 ]
 _SETTING = {"mode": "ring", "workers": 2, "model": "ladder-4mb"}
 _DEVICE = {"tensorflow": "2", "python": "3", "device": "", "device_kind": "CPU", "device_name": ""}
-HEADERS: list[tuple[dict[str, Any], str]] = [
-    ({"link": {}}, "arguments.link: must have bits_per_s and buffer_ms, which are numbers, sharing and congestion"),
-    ({"link": {"bits_per_s": "1", "buffer_ms": 1, "sharing": "fair", "congestion": "cubic"}}, "arguments.link: must have bits_per_s and"),
-    (
-        {"link": {"bits_per_s": 0, "buffer_ms": 1, "sharing": "fair", "congestion": "cubic"}},
-        "arguments: link.bandwidth_bytes_per_s: 0.0 must be",
-    ),
-    ({"workers": 0}, "arguments: workers: 0 must be at least 1"),
+HEADERS: list[tuple[dict[str, Any], tuple[str, ...]]] = [
+    ({"link": {}}, ("arguments.link", "bits_per_s", "buffer_ms")),
+    ({"link": {"bits_per_s": "1", "buffer_ms": 1, "sharing": "fair", "congestion": "cubic"}}, ("arguments.link", "bits_per_s")),
+    ({"link": {"bits_per_s": 0, "buffer_ms": 1, "sharing": "fair", "congestion": "cubic"}}, ("link.bandwidth_bytes_per_s: 0.0",)),
+    ({"workers": 0}, ("arguments: workers: 0",)),
 ]
 
 
-@pytest.mark.parametrize(("content", "says"), DAMAGES)
+@pytest.mark.parametrize(("content", "names"), DAMAGES, ids=["empty", "incomplete", "binary", "headless"])
 @pytest.mark.parametrize("command", ["calibrate --name x --from-measurements m.ndjson", "testbed show m.ndjson"])
-def test_a_damaged_file_is_bad_input(folder: Path, paceline: Runner, command: str, content: bytes, says: str) -> None:
+def test_a_damaged_file_is_bad_input(
+    folder: Path, refusal: Callable[..., None], command: str, content: bytes, names: tuple[str, ...]
+) -> None:
     (folder / "m.ndjson").write_bytes(content)
-    before = contents(folder)
-    refused(paceline(*command.split()), says, code=2)
-    assert contents(folder) == before
+    refusal(command, *names)
 
 
 @pytest.mark.filterwarnings("default::simulator.base.errors.PacelineWarning")
@@ -147,59 +138,61 @@ def test_a_damaged_file_leaves_the_testbed_nothing_to_fit(folder: Path, paceline
     (folder / "m.ndjson").write_bytes(b"broken\n")
     answer = paceline("testbed", "fit", "m.ndjson", "-o", "machine.json")
     assert answer.code == 2
-    assert "m.ndjson:1: is no JSON" in answer.stderr
+    assert "m.ndjson:1: " in answer.stderr
     assert not (folder / "machine.json").exists()
 
 
 @pytest.mark.filterwarnings("default::simulator.base.errors.PacelineWarning")
-@pytest.mark.parametrize(("arguments", "says"), HEADERS)
+@pytest.mark.parametrize(("arguments", "names"), HEADERS, ids=["no link", "text for a number", "zero", "no workers"])
 @pytest.mark.parametrize("command", ["testbed fit m.ndjson -o machine.json", "testbed show m.ndjson"])
 def test_a_header_that_is_no_setting_says_what_of_it(
-    folder: Path, paceline: Runner, command: str, arguments: dict[str, Any], says: str
+    folder: Path, paceline: Runner, snapshot: SnapshotAssertion, command: str, arguments: dict[str, Any], names: tuple[str, ...]
 ) -> None:
     header = {"kind": "header", "schema_version": 1, "probe": "testbed", "started": "", "arguments": {**_SETTING, **arguments}}
     (folder / "m.ndjson").write_text(json.dumps(header) + "\n")
     answer = paceline(*command.split())
     assert answer.code == 2
-    assert f"m.ndjson:1: {says}" in answer.stderr
-    assert answer.stderr.endswith("was it written by another version?\n") or "fit" in command
+    assert all(name in answer.stderr for name in ("m.ndjson:1: ", *names))
     assert "Traceback" not in answer.stderr
+    assert answer.stderr == snapshot
 
 
 _UPDATE = {"kind": "update", "repeat": 0, "worker": 0, "start_s": 0, "pulled_s": 1, "computed_s": 2, "applied_s": 3, "read_version": 0}
 _END = {"kind": "repeat", "repeat": 0, "clock_drift_s": 0}
-REPEATS: list[tuple[list[dict[str, Any]], str]] = [
-    ([_END], "m.ndjson: repeat 0: holds no step; delete its lines, or measure again"),
-    ([{**_UPDATE, "version": 1}, _END, _END], "m.ndjson: repeat 0: ends 2 times; keep one of its records"),
-    ([{**_UPDATE, "version": 1, "applied_s": 0}, _END], "m.ndjson: repeat 0: its last step ends 0 s after it began, which must be above 0"),
-    ([{**_UPDATE, "version": 0}, _END], "m.ndjson: repeat 0: its steps have not updated the model, by their versions; measure again"),
-    ([{"kind": "fingerprint", **_DEVICE, "cores": "many"}], "m.ndjson:2: cores: 'many' must be a whole number; delete the line"),
-    ([{"kind": "note", "pulled_dense": 5}], "m.ndjson:2: pulled_dense: 5 must be a list; delete the line"),
+REPEATS: list[tuple[list[dict[str, Any]], tuple[str, ...]]] = [
+    ([_END], ("m.ndjson: repeat 0: ",)),
+    ([{**_UPDATE, "version": 1}, _END, _END], ("m.ndjson: repeat 0: ", "2 times")),
+    ([{**_UPDATE, "version": 1, "applied_s": 0}, _END], ("m.ndjson: repeat 0: ", "0 s")),
+    ([{**_UPDATE, "version": 0}, _END], ("m.ndjson: repeat 0: ", "versions")),
+    ([{"kind": "fingerprint", **_DEVICE, "cores": "many"}], ("m.ndjson:2", "'many'")),
+    ([{"kind": "note", "pulled_dense": 5}], ("m.ndjson:2", "pulled_dense: 5")),
 ]
 
 
-@pytest.mark.parametrize(("records", "says"), REPEATS)
-def test_a_repeat_that_cannot_have_been_says_which(folder: Path, paceline: Runner, records: list[dict[str, Any]], says: str) -> None:
+@pytest.mark.parametrize(("records", "names"), REPEATS, ids=["no step", "ends twice", "no time", "no update", "cores are text", "no list"])
+def test_a_repeat_that_cannot_have_been_says_which(
+    folder: Path, refusal: Callable[..., None], records: list[dict[str, Any]], names: tuple[str, ...]
+) -> None:
     header = {"kind": "header", "schema_version": 1, "probe": "testbed", "started": "", "arguments": _SETTING}
-    (folder / "m.ndjson").write_text("".join(json.dumps(one) + "\n" for one in [header, *records]))
-    refused(paceline("testbed", "show", "m.ndjson"), says)
+    (folder / "m.ndjson").write_text("".join(json.dumps(record) + "\n" for record in [header, *records]))
+    refusal("testbed show m.ndjson", *names)
 
 
-def test_a_machine_that_is_none_says_what_of_it(folder: Path, paceline: Runner) -> None:
+def test_a_machine_that_is_none_says_what_of_it(folder: Path, refusal: Callable[..., None]) -> None:
     (folder / "machine.json").write_text('{"schema_version": 99}')
-    refused(paceline("testbed", "predict", "machine.json"), "machine.json: was written by another version of Paceline")
+    refusal("testbed predict machine.json", "machine.json: ")
     (folder / "machine.json").write_text("[]")
-    refused(paceline("testbed", "predict", "machine.json"), "machine.json: must be ")
+    refusal("testbed predict machine.json", "machine.json: ")
     parameters = {name: {"value": value, "low": low, "high": high} for name, (value, low, high) in PRIORS.items()}
     parameters["noise"]["value"] = 1e99
     (folder / "machine.json").write_text(json.dumps({"schema_version": 3, "name": "lab", "cores": 2, "parameters": parameters}))
-    refused(paceline("testbed", "predict", "machine.json"), "machine.json: parameters.noise (1e+99) must be at least 0 and at most 5;")
+    refusal("testbed predict machine.json", "machine.json: parameters.noise (1e+99)")
 
 
-def test_a_file_of_another_kind_is_bad_input(folder: Path, paceline: Runner) -> None:
+def test_a_file_of_another_kind_is_bad_input(folder: Path, refusal: Callable[..., None]) -> None:
     (folder / "links.ndjson").write_text("".join(json.dumps(row) + "\n" for row in link_records(1e-4, 1e9)))
-    refused(paceline("calibrate", "--name", "x", "--from-measurements", "links.ndjson"), "of links, not of a training step", code=2)
-    with pytest.raises(MeasurementsError, match="of a training step, not of links"):
+    refusal("calibrate --name x --from-measurements links.ndjson", "links.ndjson: ", "links", "step")
+    with pytest.raises(MeasurementsError, match=r"step.*links"):
         fit_link(step_file(folder, Truth()), "x")
 
 
@@ -215,23 +208,20 @@ def test_measurements_are_fitted_again(folder: Path, paceline: Runner) -> None:
     answer = paceline("calibrate", "--name", "again", "--from-measurements", "m.ndjson")
     assert answer.code == 0, answer
     assert (folder / "models" / "workloads" / "again.toml").is_file()
-    assert "raw measurements in m.ndjson" in answer.stderr
-    assert "next: paceline simulate ring --set workload.use=again, or make a scenario of your own with it: " in answer.stderr
+    assert "m.ndjson" in answer.stderr
+    assert "paceline simulate ring --set workload.use=again" in answer.stderr
     assert answer.stderr.rstrip().endswith("paceline init --workload again")
     assert paceline("simulate", "ring", "--set", "workload.use=again", "--set", "run.steps=5").code == 0
     elsewhere = paceline("calibrate", "--name", "other", "--from-measurements", "m.ndjson", "--out", "my file.toml")
     assert "--set workload.use='my file.toml'" in elsewhere.stderr
 
 
-def test_one_run_does_not_count_twice(folder: Path, paceline: Runner) -> None:
+def test_one_run_does_not_count_twice(folder: Path, refusal: Callable[..., None]) -> None:
     """As two it would make intervals narrower."""
     step_file(folder, Truth(), name="one.ndjson")
     (folder / "copy.ndjson").write_bytes((folder / "one.ndjson").read_bytes())
-    before = contents(folder)
-    for other, says in (("copy.ndjson", "copy.ndjson: the same measurements as one.ndjson, "), ("one.ndjson", "one.ndjson: given twice, ")):
-        files = ("--from-measurements", "one.ndjson", "--from-measurements", other)
-        refused(paceline("calibrate", "--name", "x", *files), f"{says}which would count one run as two", code=2)
-    assert contents(folder) == before
+    for other in ("copy.ndjson", "one.ndjson"):
+        refusal(f"calibrate --name x --from-measurements one.ndjson --from-measurements {other}", f"{other}: ", "one.ndjson")
 
 
 def _cut_short(lines: list[str]) -> list[str]:
@@ -239,31 +229,30 @@ def _cut_short(lines: list[str]) -> list[str]:
 
 
 STORED_FAULTS: list[tuple[Callable[[list[str]], list[str]], tuple[str, ...]]] = [
-    (_cut_short, ("m.ndjson: holds no variables: the file was cut short",)),
-    (lambda lines: lines[:60], ("m.ndjson: batch 16 has no step split", "the file was cut short")),
-    (lambda lines: lines[:1], ("m.ndjson: holds no timed steps: the file was cut short",)),
-    (lambda lines: lines[:1] + lines[2:], ("m.ndjson: has no fingerprint of the device: the file was cut short",)),
-    (lambda lines: lines * 2, ("m.ndjson: has 2 headers: it is several files in one",)),
-    (
-        lambda lines: [line for line in lines if json.loads(line).get("batch", 16) == 16],
-        ("m.ndjson: holds steps of 1 batch size(s); a fit needs at least 2", "measure again with several, such as --batch 16,32,64"),
-    ),
+    (_cut_short, ("m.ndjson",)),
+    (lambda lines: lines[:60], ("m.ndjson: batch 16 ",)),
+    (lambda lines: lines[:1], ("m.ndjson",)),
+    (lambda lines: lines[:1] + lines[2:], ("m.ndjson",)),
+    (lambda lines: lines * 2, ("m.ndjson: ", "2 headers")),
+    (lambda lines: [line for line in lines if json.loads(line).get("batch", 16) == 16], ("m.ndjson", "--batch 16,32,64")),
     (
         lambda lines: [line.replace('"created": 1', '"created": 0').replace('"index": 1, "name"', '"index": 0, "name"') for line in lines],
-        ("m.ndjson: gives no valid workload (variables must carry each creation_index",),
+        ("m.ndjson", "creation_index"),
     ),
 ]
 
 
-@pytest.mark.parametrize(("damage", "says"), STORED_FAULTS)
+@pytest.mark.parametrize(
+    ("damage", "names"),
+    STORED_FAULTS,
+    ids=["no variables", "no split", "no steps", "no fingerprint", "two headers", "one batch size", "an index twice"],
+)
 def test_a_stored_file_that_cannot_be_fitted_is_bad_input(
-    folder: Path, paceline: Runner, damage: Callable[[list[str]], list[str]], says: tuple[str, ...]
+    folder: Path, refusal: Callable[..., None], damage: Callable[[list[str]], list[str]], names: tuple[str, ...]
 ) -> None:
     file = step_file(folder, Truth())
     file.write_text("".join(damage(file.read_text().splitlines(keepends=True))))
-    before = contents(folder)
-    refused(paceline("calibrate", "--name", "x", "--from-measurements", "m.ndjson"), *says, code=2)
-    assert contents(folder) == before
+    refusal("calibrate --name x --from-measurements m.ndjson", *names)
 
 
 def test_what_was_measured_just_now_and_is_too_little_is_no_bad_input(tmp_path: Path) -> None:
@@ -277,9 +266,9 @@ def test_a_disturbed_run_is_refused_and_nothing_written(folder: Path, paceline: 
     step_file(folder, Truth(), 1.75, name="two.ndjson")
     files = ("--from-measurements", "one.ndjson", "--from-measurements", "two.ndjson")
     before = contents(folder)
-    refused(paceline("calibrate", "--name", "x", *files), "steps of two.ndjson took 1.75 times as long", "--accept-disturbed", code=1)
+    refused(paceline("calibrate", "--name", "x", *files), "two.ndjson", "1.75 times", "--accept-disturbed", code=1)
     assert contents(folder) == before
     accepted = paceline("calibrate", "--name", "x", *files, "--accept-disturbed")
     assert accepted.code == 0, accepted
-    assert "WARNING: the runs are at different levels" in " ".join(accepted.stderr.split())
+    assert "WARNING: " in accepted.stderr
     assert "two.ndjson took 1.75 times" in (folder / "models" / "workloads" / "x.toml").read_text()

@@ -9,23 +9,23 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.command_line import Answer
+from support.command_line import Answer, refused
+from support.waiting import PATIENCE_S
 
 from simulator import load_scenario, simulate
 from simulator.base.errors import SimulationError
 from simulator.spec.distributions import LogNormal
 
 ASYNC = "strategy={kind='parameter-server',mode='async',workers=64}"
-LONG = ("--set", ASYNC, "--set", "run.steps=100", "--set", "run.replications=4", "--set", "cluster.nodes=1000")
+LONG = ("--set", ASYNC, "--set", "run.steps=50", "--set", "run.replications=4", "--set", "cluster.nodes=1000")
 """So many events that the compiled engine would be worth its loading."""
-CANNOT = "the compiled engine cannot run here: "
-INSTEAD = "; SimPy runs in its place, which takes longer"
+long = pytest.mark.long
 
 
 def run(*arguments: str, **environment: str) -> Answer:
     done = subprocess.run(
         [sys.executable, "-m", "paceline", *arguments],
-        env={**os.environ, **environment}, capture_output=True, text=True, check=False, timeout=120,
+        env={**os.environ, **environment}, capture_output=True, text=True, check=False, timeout=PATIENCE_S,
     )  # fmt: skip
     return Answer(done.returncode, done.stdout, done.stderr)
 
@@ -47,38 +47,31 @@ def hindered(what: str, tmp_path: Path) -> tuple[dict[str, str], str]:
     return {"PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}, says
 
 
-@pytest.mark.parametrize("what", HINDRANCES)
+@pytest.mark.parametrize("what", ["missing", *(pytest.param(what, marks=long) for what in HINDRANCES[1:])])
 def test_simpy_runs_in_its_place_and_one_line_says_so(folder: Path, tmp_path: Path, what: str) -> None:
     environment, why = hindered(what, tmp_path)
     answer = run("simulate", "s.toml", *LONG, "--json", **environment)
     assert answer.code == 0
     (line,) = answer.stderr.splitlines()
-    assert line.startswith(f"paceline: {CANNOT}{why}")
-    assert line.endswith(INSTEAD)
+    assert line.startswith("paceline: ")
+    assert why in line
+    assert "SimPy" in line
 
 
-@pytest.mark.parametrize("jobs", ["1", "2"])
+@pytest.mark.parametrize("jobs", [pytest.param("1", marks=long), "2"])
 def test_a_sweep_says_so_once_whatever_processes_find_out(folder: Path, tmp_path: Path, jobs: str) -> None:
     environment, why = hindered("missing", tmp_path)
     answer = run("sweep", "s.toml", *LONG, "--over", "run.seed=1,2", "--jobs", jobs, "--out", "r.ndjson", **environment)
     assert answer.code == 0
-    (line,) = [line for line in answer.stderr.splitlines() if CANNOT in line]
-    assert line.startswith(f"paceline: {CANNOT}{why}")
+    assert answer.stderr.count(why) == 1
     assert "Warning" not in answer.stderr
 
 
-@pytest.mark.parametrize(
-    ("what", "command"),
-    [(what, ("simulate", "s.toml")) for what in HINDRANCES]
-    + [("missing", ("sweep", "s.toml", "--over", "run.seed=1,2", "--out", "r.ndjson"))],
-)
-def test_asked_for_by_name_it_is_refused_in_one_line(folder: Path, tmp_path: Path, what: str, command: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("what", HINDRANCES)
+def test_asked_for_by_name_it_is_refused_in_one_line(folder: Path, tmp_path: Path, what: str) -> None:
     environment, why = hindered(what, tmp_path)
-    answer = run(*command, "--set", "run.engine=compiled", **environment)
-    assert answer.code == 2
-    (line,) = answer.stderr.splitlines()
-    assert line.startswith(f'paceline: run.engine: "compiled" cannot run here: {why}')
-    assert line.endswith('take "simpy", or "auto", which does where it must')
+    answer = run("simulate", "s.toml", "--set", "run.engine=compiled", **environment)
+    refused(answer, 'run.engine: "compiled"', why, '"simpy"', '"auto"')
 
 
 def test_a_million_workers_are_told_of_and_refused_where_they_do_not_fit(
@@ -86,11 +79,7 @@ def test_a_million_workers_are_told_of_and_refused_where_they_do_not_fit(
 ) -> None:
     many = ("simulate", "s.toml", "--set", ASYNC.replace("64", "1000000"), "--set", "run.steps=5", "--yes")
     monkeypatch.setattr("simulator.effort.available_bytes", lambda: 2.0**28)
-    answer = paceline(*many)
-    assert (answer.code, answer.stdout) == (2, "")
-    (line,) = answer.stderr.splitlines()
-    assert line.startswith("paceline: simulating 1,000,000 replicas takes about ")
-    assert "(engine compiled), and 256 MiB are available: take fewer workers or servers" in line
+    refused(paceline(*many), "1,000,000 replicas", "(engine compiled)", "256 MiB")
 
     def begun(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
@@ -98,33 +87,39 @@ def test_a_million_workers_are_told_of_and_refused_where_they_do_not_fit(
     monkeypatch.setattr("simulator.effort.available_bytes", lambda: 1e12)
     monkeypatch.setattr("simulator.run.engine_for", begun)
     first, *_ = paceline(*many).stderr.splitlines()
-    assert first.startswith("s.toml: 1,000,000 replicas take about ")
-    assert first.endswith(" of memory (engine compiled)")
+    assert first.startswith("s.toml: 1,000,000 replicas ")
+    assert "(engine compiled)" in first
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0])
-@pytest.mark.parametrize("engine", ["simpy", "compiled"])
-@pytest.mark.parametrize("name", ["async-ps", "ring", "ssp"])
+NO_TIMES = [
+    (value, engine, name)
+    for value in (float("nan"), float("inf"), -1.0)
+    for engine in ("simpy", "compiled")
+    for name in ("async-ps", "ring", "ssp")
+]
+
+
+@pytest.mark.parametrize(
+    ("value", "engine", "name"),
+    [case if number % 4 == 0 else pytest.param(*case, marks=long) for number, case in enumerate(NO_TIMES)],
+)
 def test_what_is_no_time_is_one_line_whichever_engine_runs(monkeypatch: pytest.MonkeyPatch, value: float, engine: str, name: str) -> None:
     """A law of somebody's own that gives what is no duration."""
     sample = LogNormal.sample
 
     def spoilt(self, rng, size):
-        found = sample(self, rng, size)
-        found[..., -1] = value
-        return found
+        drawn = sample(self, rng, size)
+        drawn[..., -1] = value
+        return drawn
 
     monkeypatch.setattr(LogNormal, "sample", spoilt)
     changed = [("workload.jitter", {"kind": "lognormal", "sigma": 0.1}), ("run.engine", engine), ("run.steps", 40)]
     scenario = load_scenario(name, [*changed, ("run.replications", 2)])
-    with pytest.raises(SimulationError) as refused:
+    with pytest.raises(SimulationError, match='"lognormal"'):
         simulate(scenario)
-    assert str(refused.value) == (
-        'the time of a step came out infinite, negative or as no number at all: check the jitter (kind = "lognormal")'
-    )
 
 
-@pytest.mark.parametrize("engine", ["simpy", "compiled"])
+@pytest.mark.parametrize("engine", [pytest.param("simpy", marks=long), "compiled"])
 def test_where_memory_runs_out_after_all_a_line_says_so(folder: Path, engine: str) -> None:
     """The system does not say how much there is, and it is little."""
     begins = (
@@ -135,10 +130,8 @@ def test_where_memory_runs_out_after_all_a_line_says_so(folder: Path, engine: st
         "resource.setrlimit(resource.RLIMIT_AS, (taken + 250_000_000, -1)); main()"
     )
     settings = ("--set", ASYNC.replace("64", "600000"), "--set", "run.steps=5", "--set", f"run.engine={engine}", "--yes")
-    done = subprocess.run(
-        [sys.executable, "-c", begins, "simulate", "s.toml", *settings], capture_output=True, text=True, check=False, timeout=120
-    )
-    assert (done.returncode, done.stdout) == (1, "")
+    command = [sys.executable, "-c", begins, "simulate", "s.toml", *settings]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     *_, line = done.stderr.splitlines()
     assert "Traceback" not in done.stderr
-    assert line.startswith(f"paceline: there was not enough memory to simulate 600,000 replicas (engine {engine}): take fewer of them")
+    refused(Answer(done.returncode, done.stdout, f"{line}\n"), "memory", "600,000 replicas", f"(engine {engine})", code=1)

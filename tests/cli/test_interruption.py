@@ -9,65 +9,62 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from support.command_line import SCENARIO, Answer
+from support.command_line import SCENARIO, Answer, refused
 from support.journals import finished_lines
+from support.once import once
+from support.signals import SIGNALS, hearing
+from support.waiting import PATIENCE_S, until
 
 from paceline.sweeping import read_results
 from paceline.sweeping.lines import with_place
 
 WORKERS = (1, 2, 3, 4, 5, 6)
-SWEEP = ("sweep", "s.toml", "--set", "run.steps=400", "--set", "run.replications=5")
+SWEEP = ("sweep", "s.toml", "--set", "run.steps=200", "--set", "run.replications=5")
 GRID = ("--over", f"strategy.workers={','.join(map(str, WORKERS))}")
+long = pytest.mark.long
+
+
+def whole(factory: pytest.TempPathFactory, name: str, *arguments: str) -> bytes:
+    """The results of a sweep that nobody has stopped."""
+
+    def make(folder: Path) -> None:
+        (folder / "s.toml").write_text(SCENARIO)
+        subprocess.run([sys.executable, "-m", "paceline", *arguments], cwd=folder, check=True, capture_output=True)
+        assert {path.name for path in folder.iterdir()} == {"s.toml", "r.ndjson"}
+
+    return (once(factory, name, make) / "r.ndjson").read_bytes()
 
 
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    folder = tmp_path_factory.mktemp("whole")
-    (folder / "s.toml").write_text(SCENARIO)
-    subprocess.run([sys.executable, "-m", "paceline", *SWEEP, *GRID, "--out", "r.ndjson"], cwd=folder, check=True, capture_output=True)
-    return (folder / "r.ndjson").read_bytes()
-
-
-ENDS_WITHIN_S = 60.0
-"""Less than a second on a machine that has nothing else to do."""
+    return whole(tmp_path_factory, "uninterrupted", *SWEEP, *GRID, "--jobs", "2", "--out", "r.ndjson")
 
 
 def started(*arguments: str, ignored: signal.Signals | None = None, **variables: str) -> subprocess.Popen[str]:
-    """The command in a session of its own; a shell lets what it starts in the background ignore SIGINT."""
+    """The command in a session of its own."""
     return subprocess.Popen(
-        [sys.executable, "-m", "paceline", *arguments],
+        hearing("-m", "paceline", *arguments, ignored=ignored),
         env={**os.environ, **variables},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        preexec_fn=None if ignored is None else lambda: signal.signal(ignored, signal.SIG_IGN),
     )
 
 
-def soon(true: Callable[[], bool], within_s: float = 5.0) -> bool:
-    """Whether something comes true within some seconds."""
-    deadline = time.monotonic() + within_s
-    while not true():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
+def lines_written(file: Path, child: subprocess.Popen[str], count: int = 1) -> None:
+    """Wait until the command has written so many whole lines."""
+    until(lambda: file.exists() and file.read_bytes().count(b"\n") >= count, lambda: child.poll() is None)
 
 
-def nobody_left(session: int) -> bool:
-    """Whether every process of a session has ended, soon."""
-    return soon(lambda: all(_session_of(entry) != session for entry in Path("/proc").glob("[0-9]*")))
-
-
-def nothing_in_memory(process: int) -> bool:
-    """Whether a process, which names what it shares by its own number, has soon nothing of it in the folder that is memory."""
-    return soon(lambda: not any(f"-{process}-" in name or f"_{process}_" in name for name in os.listdir("/dev/shm")))
+def leaves_nothing(child: subprocess.Popen[str]) -> None:
+    """Wait until every process of its session has ended, and nothing of what it shares lies in the folder that is memory."""
+    until(lambda: all(_session_of(entry) != child.pid for entry in Path("/proc").glob("[0-9]*")))
+    until(lambda: not any(f"-{child.pid}-" in name or f"_{child.pid}_" in name for name in os.listdir("/dev/shm")))
 
 
 def _session_of(process: Path) -> int | None:
@@ -85,11 +82,7 @@ def said(stderr: str) -> str:
 
 def into_the_work(child: subprocess.Popen[str], cpu_s: float) -> None:
     """Wait until the command has its handlers, and its processes have computed for so long: on a busy machine that takes longer."""
-    deadline = time.monotonic() + 120
-    while not _catches(child.pid, signal.SIGTERM) or _computed_s(child.pid) < cpu_s:
-        assert child.poll() is None, child.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: _catches(child.pid, signal.SIGTERM) and _computed_s(child.pid) >= cpu_s, lambda: child.poll() is None)
 
 
 def _computed_s(session: int) -> float:
@@ -112,45 +105,26 @@ def _catches(process: int, number: signal.Signals) -> bool:
 
 def stopped(folder: Path, jobs: int, number: signal.Signals, *, everyone: bool, in_background: bool = False) -> Answer:
     """Start the sweep, and stop it after its first result as the terminal (everyone in the group) or ``kill`` would."""
-    out = folder / "r.ndjson"
-    child = started(*SWEEP, *GRID, "--jobs", str(jobs), "--out", "r.ndjson", ignored=signal.SIGINT if in_background else None)
-    deadline = time.monotonic() + 60
-    while not (out.exists() and b"\n" in out.read_bytes()):
-        assert child.poll() is None, child.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
+    ignored = signal.SIGINT if in_background else None
+    child = started(*SWEEP, *GRID, "--jobs", str(jobs), "--out", "r.ndjson", ignored=ignored)
+    lines_written(folder / "r.ndjson", child)
     (os.killpg if everyone else os.kill)(child.pid, number)
-    stdout, stderr = child.communicate(timeout=ENDS_WITHIN_S)
-    assert nobody_left(child.pid)
-    assert nothing_in_memory(child.pid)
-    return Answer(child.returncode, stdout, stderr)
-
-
-@pytest.mark.parametrize(("jobs", "everyone"), [(1, True), (2, True), (2, False)])
-def test_ctrl_c(folder: Path, paceline: Callable[..., Answer], uninterrupted: bytes, jobs: int, everyone: bool) -> None:
-    answer = stopped(folder, jobs, signal.SIGINT, everyone=everyone)
-    goes_on(folder, answer, "interrupted", 130, uninterrupted, paceline)
-
-
-def goes_on(folder: Path, answer: Answer, how: str, code: int, uninterrupted: bytes, paceline: Callable[..., Answer]) -> None:
-    """One line says what is kept; it is, and the same command makes the whole of it."""
-    kept = (folder / "r.ndjson").read_bytes()
-    lines = kept.count(b"\n")
-    assert 1 <= lines < len(WORKERS)
-    assert answer == Answer(code, "", f"paceline: {how}; {lines} of 6 results are kept in r.ndjson; the same command goes on there\n")
-    assert finished_lines(kept) < set(uninterrupted.splitlines(keepends=True))
-    assert paceline(*SWEEP, *GRID, "--jobs", "1", "--out", "r.ndjson").code == 0
-    assert (folder / "r.ndjson").read_bytes() == uninterrupted
+    stdout, stderr = child.communicate(timeout=PATIENCE_S)
+    leaves_nothing(child)
+    return Answer(child.returncode, stdout, said(stderr))
 
 
 @pytest.mark.parametrize(
     ("number", "jobs", "everyone", "in_background"),
     [
+        (signal.SIGINT, 2, True, False),
         (signal.SIGTERM, 2, False, False),
-        (signal.SIGTERM, 2, True, True),
-        (signal.SIGTERM, 1, False, False),
         (signal.SIGHUP, 2, False, False),
-        (signal.SIGHUP, 2, True, False),
+        pytest.param(signal.SIGINT, 1, True, False, marks=long),
+        pytest.param(signal.SIGINT, 2, False, False, marks=long),
+        pytest.param(signal.SIGTERM, 2, True, True, marks=long),
+        pytest.param(signal.SIGTERM, 1, False, False, marks=long),
+        pytest.param(signal.SIGHUP, 2, True, False, marks=long),
     ],
 )
 def test_a_signal_ends_it_with_all_its_processes(
@@ -162,32 +136,30 @@ def test_a_signal_ends_it_with_all_its_processes(
     everyone: bool,
     in_background: bool,
 ) -> None:
+    """One line says what is kept; it is, and the same command makes the whole of it."""
     answer = stopped(folder, jobs, number, everyone=everyone, in_background=in_background)
-    goes_on(folder, answer, f"ended by {number.name}", 128 + number, uninterrupted, paceline)
+    kept = (folder / "r.ndjson").read_bytes()
+    lines = kept.count(b"\n")
+    assert 1 <= lines < len(WORKERS)
+    refused(answer, "interrupted" if number == signal.SIGINT else number.name, f"{lines} of 6 results", "r.ndjson", code=128 + number)
+    assert finished_lines(kept) < set(uninterrupted.splitlines(keepends=True))
+    assert paceline(*SWEEP, *GRID, "--jobs", "1", "--out", "r.ndjson").code == 0
+    assert (folder / "r.ndjson").read_bytes() == uninterrupted
 
 
 LONG = ("sweep", "s.toml", "--set", "run.steps=200000", "--set", "run.replications=50", *GRID, "--out", "r.ndjson", "--yes")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGTERM, marks=long), signal.SIGKILL])
 def test_processes_end_in_the_midst_of_long_simulations(folder: Path, number: signal.Signals) -> None:
     child = started(*LONG, "--jobs", "2")
-    deadline = time.monotonic() + 60
-    while len(_workers_of(child.pid)) < 2:
-        assert child.poll() is None, child.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    time.sleep(1.0)  # they have begun to simulate, which takes minutes
+    until(lambda: len(_workers_of(child.pid)) == 2, lambda: child.poll() is None)
+    into_the_work(child, 3.0)
     child.send_signal(number)
-    child.communicate(timeout=ENDS_WITHIN_S)  # the pipes are at their end: nobody holds them
+    child.communicate(timeout=PATIENCE_S)  # the pipes are at their end: nobody holds them
     assert child.returncode == (143 if number == signal.SIGTERM else -number)
-    assert nobody_left(child.pid)
-    assert nothing_in_memory(child.pid)
+    leaves_nothing(child)
     assert not (folder / "r.ndjson").exists() or number == signal.SIGKILL
-
-
-RAY_ENDS_WITHIN_S = 60.0
-"""It ends in some seconds where the machine has nothing else to do; what is half started is waited for first."""
 
 
 @pytest.fixture
@@ -206,6 +178,7 @@ def _runs(session: int, program: str) -> bool:
     return False
 
 
+@long
 @pytest.mark.parametrize(
     ("number", "everyone", "starting"),
     [(signal.SIGTERM, False, True), (signal.SIGTERM, True, False), (signal.SIGKILL, False, False)],
@@ -213,53 +186,53 @@ def _runs(session: int, program: str) -> bool:
 )
 def test_a_cluster_of_its_own_ends_with_it(folder: Path, short: Path, number: signal.Signals, everyone: bool, starting: bool) -> None:
     child = started(*LONG, "--jobs", "2", "--backend", "ray", TMPDIR=str(short), RAY_TMPDIR=str(short))
-    deadline = time.monotonic() + 240
-    while not _runs(child.pid, "gcs_server" if starting else "ray::PoolActor.run_batch"):
-        assert child.poll() is None, child.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: _runs(child.pid, "gcs_server" if starting else "ray::PoolActor.run_batch"), lambda: child.poll() is None)
     assert os.listdir(short)
     (os.killpg if everyone else os.kill)(child.pid, number)
-    stdout, stderr = child.communicate(timeout=RAY_ENDS_WITHIN_S)
+    stdout, stderr = child.communicate(timeout=PATIENCE_S)
     if number == signal.SIGKILL:
         assert (child.returncode, said(stderr)) == (-number, "")
     else:
-        assert (child.returncode, stdout, said(stderr)) == (128 + number, "", "paceline: ended by SIGTERM; nothing was finished yet\n")
-    assert nobody_left(child.pid)
-    assert nothing_in_memory(child.pid)
-    assert soon(lambda: os.listdir(short) == [])
-
-
-@pytest.mark.parametrize(
-    ("command", "number", "says"),
-    [
-        (("simulate", "s.toml", "--set", "run.steps=1000000", "--yes"), signal.SIGTERM, "paceline: ended by SIGTERM\n"),
-        (("simulate", "s.toml", "--set", "run.steps=1000000", "--yes"), signal.SIGINT, "paceline: interrupted\n"),
-        (LONG, signal.SIGTERM, "paceline: ended by SIGTERM; nothing was finished yet\n"),
-        (
-            ("plan", "s.toml", "--target-throughput", "1 samples/s", "--set", "run.steps=1000000", "--replications", "19", "--yes"),
-            signal.SIGINT,
-            "paceline: interrupted\n",
-        ),
-    ],
-)
-def test_nothing_is_said_to_be_kept_where_nothing_is(folder: Path, command: tuple[str, ...], number: signal.Signals, says: str) -> None:
-    child = started(*command)
-    into_the_work(child, 4.0)
-    child.send_signal(number)
-    stdout, stderr = child.communicate(timeout=ENDS_WITHIN_S)
-    assert (child.returncode, stdout, said(stderr)) == (128 + number, "", says)
-    assert nobody_left(child.pid)
-
-
-MUCH = ("--set", "run.engine=compiled", "--set", "run.steps=3000000", "--set", "run.replications=9", "--yes")
+        refused(Answer(child.returncode, stdout, said(stderr)), "SIGTERM; nothing ", code=128 + number)
+    leaves_nothing(child)
+    until(lambda: os.listdir(short) == [])
 
 
 @pytest.fixture(scope="module")
 def machine_code() -> None:
-    """Made before anybody counts seconds."""
+    """Made once, which else a line would tell of."""
     code = "from simulator.engine.choosing import choose; assert choose('compiled', 1.0) == 'compiled'"
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+@pytest.mark.usefixtures("machine_code")
+@pytest.mark.parametrize(
+    ("command", "number", "says"),
+    [
+        *(
+            pytest.param(("simulate", "s.toml", "--set", "run.steps=1000000", "--yes"), number, f"paceline: {how}\n", marks=long)
+            for number, how in ((signal.SIGTERM, "ended by SIGTERM"), (signal.SIGINT, "interrupted"))
+        ),
+        (LONG, signal.SIGTERM, "paceline: ended by SIGTERM; nothing was finished yet\n"),
+        pytest.param(
+            ("plan", "s.toml", "--target-throughput", "1 samples/s", "--set", "run.steps=1000000", "--replications", "19", "--yes"),
+            signal.SIGINT,
+            "paceline: interrupted\n",
+            marks=long,
+        ),
+    ],
+    ids=["simulate", "simulate, typed", "sweep", "plan"],
+)
+def test_nothing_is_said_to_be_kept_where_nothing_is(folder: Path, command: tuple[str, ...], number: signal.Signals, says: str) -> None:
+    child = started(*command)
+    into_the_work(child, 3.0)
+    child.send_signal(number)
+    stdout, stderr = child.communicate(timeout=PATIENCE_S)
+    assert Answer(child.returncode, stdout, said(stderr)) == Answer(128 + number, "", says)
+    leaves_nothing(child)
+
+
+MUCH = ("--set", "run.engine=compiled", "--set", "run.steps=3000000", "--set", "run.replications=9", "--yes")
 
 
 @pytest.mark.usefixtures("machine_code")
@@ -267,8 +240,10 @@ def machine_code() -> None:
     ("command", "number", "kept"),
     [
         (("simulate", "s.toml", *MUCH), signal.SIGINT, ""),
-        (("simulate", "s.toml", *MUCH), signal.SIGTERM, ""),
-        (("sweep", "s.toml", *MUCH, *GRID, "--jobs", "2", "--out", "r.ndjson"), signal.SIGINT, "; nothing was finished yet"),
+        pytest.param(("simulate", "s.toml", *MUCH), signal.SIGTERM, "", marks=long),
+        pytest.param(
+            ("sweep", "s.toml", *MUCH, *GRID, "--jobs", "2", "--out", "r.ndjson"), signal.SIGINT, "; nothing was finished yet", marks=long
+        ),
     ],
     ids=["typed", "ended", "two processes"],
 )
@@ -276,12 +251,13 @@ def test_machine_code_stops_as_soon(folder: Path, command: tuple[str, ...], kept
     child = started(*command, "--set", "strategy={kind='parameter-server',mode='async',workers=64}")
     into_the_work(child, 3.0)
     child.send_signal(number)
-    stdout, stderr = child.communicate(timeout=ENDS_WITHIN_S)
+    stdout, stderr = child.communicate(timeout=PATIENCE_S)
     how = "interrupted" if number == signal.SIGINT else "ended by SIGTERM"
-    assert (child.returncode, stdout, said(stderr)) == (128 + number, "", f"paceline: {how}{kept}\n")
-    assert nobody_left(child.pid)
+    assert Answer(child.returncode, stdout, said(stderr)) == Answer(128 + number, "", f"paceline: {how}{kept}\n")
+    leaves_nothing(child)
 
 
+@long
 @pytest.mark.usefixtures("machine_code")
 def test_a_sweep_by_machine_code_goes_on_where_it_was_stopped(folder: Path, paceline: Callable[..., Answer]) -> None:
     """The first scenario takes a moment, the second minutes."""
@@ -290,33 +266,30 @@ def test_a_sweep_by_machine_code_goes_on_where_it_was_stopped(folder: Path, pace
         "--over", "run.steps=20,3000000", "--jobs", "1", "--out", "r.ndjson", "--yes",
     )  # fmt: skip
     child = started(*sweep)
-    deadline = time.monotonic() + 60
-    while not ((folder / "r.ndjson").exists() and b"\n" in (folder / "r.ndjson").read_bytes()):
-        assert child.poll() is None, child.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    lines_written(folder / "r.ndjson", child)
     child.send_signal(signal.SIGINT)
-    _, stderr = child.communicate(timeout=ENDS_WITHIN_S)
-    assert (child.returncode, said(stderr)) == (
-        130, "paceline: interrupted; 1 of 2 results are kept in r.ndjson; the same command goes on there\n"
-    )  # fmt: skip
+    stdout, stderr = child.communicate(timeout=PATIENCE_S)
+    refused(Answer(child.returncode, stdout, said(stderr)), "interrupted; 1 of 2 results", "r.ndjson", code=130)
 
 
 def test_a_signal_that_the_parent_has_ignored_stays_so(folder: Path) -> None:
     """As ``nohup`` does with SIGHUP."""
-    child = started(*SWEEP, *GRID, "--jobs", "1", "--out", "r.ndjson", ignored=signal.SIGHUP)
-    while not (folder / "r.ndjson").exists():
-        assert child.poll() is None, child.communicate()
-        time.sleep(0.005)
+    child = started(*SWEEP, "--over", "strategy.workers=1,6", "--jobs", "1", "--out", "r.ndjson", ignored=signal.SIGHUP)
+    lines_written(folder / "r.ndjson", child)
     child.send_signal(signal.SIGHUP)
-    child.communicate(timeout=60)
+    child.communicate(timeout=PATIENCE_S)
     assert child.returncode == 0
 
 
 # -- while it starts -----------------------------------------------------------------------
 
 WAYS = {"module": ["-m", "paceline"], "script": ["-c", "from paceline.__main__ import main; main()"]}
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def run(*arguments: str, **options: object) -> Answer:
+    """What a Python with these arguments answers."""
+    done = subprocess.run(hearing(*arguments), capture_output=True, text=True, check=False, timeout=PATIENCE_S, **options)  # type: ignore[call-overload]
+    return Answer(done.returncode, done.stdout, done.stderr)
 
 
 def with_module(folder: Path, name: str, text: str, *command: str) -> Answer:
@@ -324,10 +297,7 @@ def with_module(folder: Path, name: str, text: str, *command: str) -> Answer:
     (folder / "instead").mkdir()
     (folder / "instead" / f"{name}.py").write_text(text)
     path = os.pathsep.join([str(folder / "instead"), *filter(None, [os.environ.get("PYTHONPATH")])])
-    done = subprocess.run(
-        [sys.executable, *command], env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False, timeout=60
-    )
-    return Answer(done.returncode, done.stdout, done.stderr)
+    return run(*command, env={**os.environ, "PYTHONPATH": path})
 
 
 def ended_by(number: signal.Signals) -> Answer:
@@ -335,10 +305,16 @@ def ended_by(number: signal.Signals) -> Answer:
     return Answer(128 + number, "", f"paceline: {how}\n")
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize(
+    ("number", "way"),
+    [
+        *((number, "module") for number in SIGNALS),
+        (signal.SIGINT, "script"),
+        *(pytest.param(number, "script", marks=long) for number in SIGNALS[1:]),
+    ],
+)
 def test_a_signal_while_the_command_line_is_imported_is_one_line(folder: Path, number: signal.Signals, way: str) -> None:
-    text = f"import os, time\nos.kill(os.getpid(), {number:d})\ntime.sleep(30)\n"
+    text = f"import os, time\nos.kill(os.getpid(), {number:d})\ntime.sleep({PATIENCE_S})\n"
     assert with_module(folder, "typer", text, *WAYS[way], "--help") == ended_by(number)
 
 
@@ -353,9 +329,17 @@ class Model:
 """Python 3.11 makes a RuntimeError of what is raised in ``__set_name__``, as pydantic's classes would."""
 
 
-@pytest.mark.parametrize("number", SIGNALS)
+WAITS, FAILS = "import time\ntime.sleep(0.5)\n", "raise RuntimeError('half made')\n"
+
+
 @pytest.mark.parametrize(
-    "then", ["", "import time\ntime.sleep(0.5)\n", "raise RuntimeError('half made')\n"], ids=["goes on", "waits", "fails"]
+    ("number", "then"),
+    [
+        (signal.SIGINT, WAITS),
+        (signal.SIGTERM, ""),
+        (signal.SIGHUP, FAILS),
+        *(pytest.param(number, then, marks=long) for number, then in zip(SIGNALS, (FAILS, WAITS, ""), strict=True)),
+    ],
 )
 def test_a_signal_while_a_command_imports_is_one_line(folder: Path, number: signal.Signals, then: str) -> None:
     """What lacks since another module is imported, or fails by itself, comes after the signal."""
@@ -371,7 +355,7 @@ def test_a_signal_that_is_ignored_from_the_start_stays_so(folder: Path) -> None:
     assert with_module(folder, "typer", text, "-c", starts) == Answer(7, "", "")
 
 
-@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("number", [signal.SIGINT, *(pytest.param(number, marks=long) for number in SIGNALS[1:])])
 def test_nothing_that_sends_a_signal_again_outlives_the_command(folder: Path, number: signal.Signals) -> None:
     """A thread that wants to go on while Python ends may crash it."""
     program = f"""
@@ -385,8 +369,7 @@ with ending_by_signals() as ending:
         print(ending.exit_code)
 print(_thread._count())
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
-    assert (done.returncode, done.stdout, done.stderr) == (0, f"{128 + number}\n0\n", "")
+    assert run("-c", program) == Answer(0, f"{128 + number}\n0\n", "")
 
 
 DEAF = {
@@ -419,8 +402,13 @@ def meet():
 """Code that hears of no exception, or makes nothing of it: as an object goes, asked for what it lacks, and that which knows no better."""
 
 
-@pytest.mark.parametrize("deaf", DEAF)
-@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize(
+    ("number", "deaf"),
+    [
+        *zip(SIGNALS, DEAF, strict=True),
+        *(pytest.param(number, deaf, marks=long) for number, deaf in zip(SIGNALS, reversed(DEAF), strict=True)),
+    ],
+)
 def test_what_is_raised_where_nobody_is_told_is_raised_again(folder: Path, number: signal.Signals, deaf: str) -> None:
     program = f"""
 import os, time
@@ -429,91 +417,69 @@ number = {number:d}
 {DEAF[deaf]}
 def command():
     meet()
-    time.sleep(30)
+    time.sleep({PATIENCE_S})
 with ending_by_signals() as ending:
     try:
         ending.during(command)
     except KeyboardInterrupt:
         print(ending.exit_code)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=25)
-    assert (done.stdout, done.stderr) == (f"{128 + number}\n", "")
+    assert run("-c", program) == Answer(0, f"{128 + number}\n", "")
 
 
 def test_a_plan_says_what_it_keeps(folder: Path) -> None:
-    arguments = ("plan", "s.toml", "--target-throughput", "1 samples/s", "--workers", "1,2,3,4,6,8", "--set", "run.steps=20000")
+    arguments = ("plan", "s.toml", "--target-throughput", "1 samples/s", "--workers", "1,2,3,4,6,8", "--set", "run.steps=6000")
     child = started(*arguments, "--replications", "19", "--jobs", "1", "--out", "p.ndjson")
-    deadline = time.monotonic() + 120
-    while not ((folder / "p.ndjson").exists() and b"\n" in (folder / "p.ndjson").read_bytes()):
-        assert child.poll() is None, child.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    lines_written(folder / "p.ndjson", child)
     child.send_signal(signal.SIGTERM)
-    _, stderr = child.communicate(timeout=ENDS_WITHIN_S)
+    stdout, stderr = child.communicate(timeout=PATIENCE_S)
     kept = (folder / "p.ndjson").read_bytes().count(b"\n")
-    assert child.returncode == 143
-    assert said(stderr).startswith(f"paceline: ended by SIGTERM; {kept} of ")
-    assert stderr.endswith(" results are kept in p.ndjson; the same command goes on there\n")
+    refused(Answer(child.returncode, stdout, said(stderr)), f"SIGTERM; {kept} of ", "p.ndjson", code=143)
 
 
-UNEVEN = ("sweep", "s.toml", "--set", "run.replications=19", "--over", "run.steps=15000,10,20,30", "--out", "r.ndjson", "--yes")
+UNEVEN = ("sweep", "s.toml", "--set", "run.replications=19", "--over", "run.steps=4000,10,20,30", "--out", "r.ndjson", "--yes")
 
 
 @pytest.fixture(scope="module")
 def uneven(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    folder = tmp_path_factory.mktemp("uneven")
-    (folder / "s.toml").write_text(SCENARIO)
-    subprocess.run([sys.executable, "-m", "paceline", *UNEVEN, "--jobs", "2"], cwd=folder, check=True, capture_output=True)
-    assert {path.name for path in folder.iterdir()} == {"s.toml", "r.ndjson"}
-    return (folder / "r.ndjson").read_bytes()
+    return whole(tmp_path_factory, "uneven", *UNEVEN, "--jobs", "2")
 
 
-def stopped_ahead(folder: Path, number: signal.Signals) -> Answer:
-    """The first scenario takes some seconds; stopped when the three behind it are done."""
-    child = started(*UNEVEN, "--jobs", "2")
-    deadline = time.monotonic() + 60
-    while not ((folder / "r.ndjson").exists() and (folder / "r.ndjson").read_bytes().count(b"\n") == 3):
-        assert child.poll() is None, child.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-    child.send_signal(number)
-    stdout, stderr = child.communicate(timeout=ENDS_WITHIN_S)
-    assert nobody_left(child.pid)
-    return Answer(child.returncode, stdout, stderr)
-
-
-@pytest.mark.parametrize(("number", "jobs"), [(signal.SIGINT, "1"), (signal.SIGTERM, "2"), (signal.SIGKILL, "2")])
+@pytest.mark.parametrize(
+    ("number", "jobs"),
+    [(signal.SIGTERM, "2"), pytest.param(signal.SIGINT, "1", marks=long), pytest.param(signal.SIGKILL, "2", marks=long)],
+)
 def test_what_was_finished_before_its_turn_is_kept(
     folder: Path, paceline: Callable[..., Answer], uneven: bytes, number: signal.Signals, jobs: str
 ) -> None:
-    answer = stopped_ahead(folder, number)
+    """The first scenario takes some seconds; it is stopped when the three behind it are done."""
+    child = started(*UNEVEN, "--jobs", "2")
+    lines_written(folder / "r.ndjson", child, 3)
+    child.send_signal(number)
+    stdout, stderr = child.communicate(timeout=PATIENCE_S)
+    leaves_nothing(child)
     if number != signal.SIGKILL:
-        how = "interrupted" if number == signal.SIGINT else "ended by SIGTERM"
-        kept = "3 of 4 results are kept in r.ndjson; the same command goes on there"
-        assert answer == Answer(128 + number, "", f"paceline: {how}; {kept}\n")
+        refused(Answer(child.returncode, stdout, said(stderr)), "3 of 4 results", "r.ndjson", code=128 + number)
     assert [result.scenario.run.steps for result in read_results(folder / "r.ndjson").results] == [10, 20, 30]
-    asked = paceline(*UNEVEN, "--jobs", jobs)
-    assert asked.code == 0
+    assert paceline(*UNEVEN, "--jobs", jobs).code == 0
     assert (folder / "r.ndjson").read_bytes() == uneven
     assert {path.name for path in folder.iterdir() if ".ndjson" in path.name} == {"r.ndjson"}
 
 
-def test_what_was_finished_before_its_turn_is_of_its_own_sweep_alone(folder: Path, paceline: Callable[..., Answer], uneven: bytes) -> None:
-    lines = uneven.splitlines(keepends=True)
+def test_what_was_finished_before_its_turn_is_of_its_own_sweep_alone(folder: Path, paceline: Callable[..., Answer]) -> None:
+    sweep = ("sweep", "s.toml", "--out", "r.ndjson", "--jobs", "1")
+    assert paceline(*sweep, "--set", "run.replications=3", "--over", "run.steps=40,10,20,30").code == 0
+    lines = (folder / "r.ndjson").read_bytes().splitlines(keepends=True)
     journal = b"".join(with_place(lines[place], place) for place in (2, 3))
     (folder / "r.ndjson").write_bytes(journal)
-    other = ("sweep", "s.toml", "--over", "run.steps=5,10,20", "--out", "r.ndjson", "--jobs", "1")
-    answer = paceline(*other)
-    assert (answer.code, answer.stderr) == (
-        2,
-        "paceline: r.ndjson:1: holds the results of another sweep, where run.replications was 19 and is now 2; "
-        "choose another --out, or --force to replace it\n",
-    )
+    other = (*sweep, "--over", "run.steps=5,10,20")
+    refused(paceline(*other), "r.ndjson:1: ", "run.replications was 3 and is now 2", "--force")
     assert (folder / "r.ndjson").read_bytes() == journal
     assert paceline(*other, "--force").code == 0
     assert len(read_results(folder / "r.ndjson").results) == 3
 
 
+@long
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_kill(folder: Path, paceline: Callable[..., Answer], uninterrupted: bytes, jobs: int) -> None:
     assert stopped(folder, jobs, signal.SIGKILL, everyone=True).code == -signal.SIGKILL
@@ -523,7 +489,7 @@ def test_kill(folder: Path, paceline: Callable[..., Answer], uninterrupted: byte
     assert (folder / "r.ndjson").read_bytes() == uninterrupted
 
 
-@pytest.mark.parametrize("cut", [1, 40, 700, 5000])
+@pytest.mark.parametrize("cut", [1, *(pytest.param(cut, marks=long) for cut in (40, 700, 5000))])
 def test_a_half_written_line_is_written_again(folder: Path, paceline: Callable[..., Answer], uninterrupted: bytes, cut: int) -> None:
     lines = uninterrupted.splitlines(keepends=True)
     (folder / "r.ndjson").write_bytes(b"".join(lines[:2]) + lines[2][:cut])
@@ -533,32 +499,22 @@ def test_a_half_written_line_is_written_again(folder: Path, paceline: Callable[.
 
 def test_a_killed_worker_process_is_one_line_and_keeps_results(folder: Path, uninterrupted: bytes) -> None:
     out = folder / "r.ndjson"
-    child = subprocess.Popen(
-        [sys.executable, "-m", "paceline", *SWEEP, *GRID, "--jobs", "2", "--out", "r.ndjson"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    while not (out.exists() and b"\n" in out.read_bytes()):
-        assert child.poll() is None, child.communicate()
-        time.sleep(0.005)
+    child = started(*SWEEP, *GRID, "--jobs", "2", "--out", "r.ndjson")
+    lines_written(out, child)
     os.kill(_workers_of(child.pid)[0], signal.SIGKILL)
-    stdout, stderr = child.communicate(timeout=60)
-    assert (child.returncode, stdout) == (1, "")
-    killed = "paceline: a worker process was killed, perhaps for want of memory"
-    assert said(stderr) == f"{killed}; finished results are kept in r.ndjson: run again with fewer --jobs\n"
+    stdout, stderr = child.communicate(timeout=PATIENCE_S)
+    refused(Answer(child.returncode, stdout, said(stderr)), "r.ndjson", "--jobs", code=1)
     assert finished_lines(out.read_bytes()) <= set(uninterrupted.splitlines(keepends=True))
 
 
 def _workers_of(parent: int) -> list[int]:
     """Processes that simulate for a sweep: joblib's own tracker of resources is none."""
-    found = []
+    workers = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             status, command = (entry / "stat").read_text(), (entry / "cmdline").read_text()
         except OSError:
             continue
         if int(status.rpartition(")")[2].split()[1]) == parent and "popen_loky" in command:
-            found.append(int(entry.name))
-    return found
+            workers.append(int(entry.name))
+    return workers

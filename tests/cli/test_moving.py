@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from support.command_line import refused
 
 CNN = """\
 [workload]
@@ -45,7 +46,7 @@ def test_the_example_is_moved_to_a_gpu_by_a_roofline_with_a_wide_range(paceline,
     assert "models/devices: Tesla V100-SXM2" in moved["sources"]
     warning = next(each for each in found["warnings"] if each["code"] == "moved-device")
     assert "'Intel(R) Xeon(R) Processor (CPU)'" in warning["text"]
-    assert "with the efficiencies of published trainings (models/published/speeds.csv, 12 sources)" in warning["text"]
+    assert "models/published/speeds.csv, 12 sources" in warning["text"]
     assert "models/published/speeds.csv: lambda_2022" in moved["sources"]
     low, mid, high = moved["factor"]
     assert low < mid < high < 1
@@ -55,17 +56,12 @@ def test_the_example_is_moved_to_a_gpu_by_a_roofline_with_a_wide_range(paceline,
 def test_the_warning_stands_below_the_table(paceline, cnn):
     done = paceline("simulate", str(cnn))
     assert done.code == 0
-    assert "the workload was measured on 'Intel(R) Xeon(R) Processor (CPU)'" in " ".join(done.stdout.split())
+    assert "'Intel(R) Xeon(R) Processor (CPU)'" in " ".join(done.stdout.split())
 
 
-def test_another_processor_is_refused_with_one_sentence_and_exit_code_2(paceline, cnn):
-    done = paceline("simulate", str(cnn), "--set", "cluster.use=c5.18xlarge")
-    assert (done.code, done.stdout) == (2, "")
-    (line,) = done.stderr.strip().splitlines()
-    assert "was measured on 'Intel(R) Xeon(R) Processor (CPU)', the cluster has '2 x Xeon Platinum 8124M'" in line
-    for way in ("calibrate the same model on it", "a published pair", "a roofline", "workload.moved = {factor = [0.2, 0.3]"):
-        assert way in line
-    assert "Traceback" not in done.stderr
+def test_another_processor_is_refused(refusal, cnn):
+    names = ("'Intel(R) Xeon(R) Processor (CPU)'", "'2 x Xeon Platinum 8124M'", "workload.moved = {factor = [0.2, 0.3]")
+    refusal("simulate cnn.toml --set cluster.use=c5.18xlarge", *names)
 
 
 def test_a_factor_from_the_command_line_overrides_every_rule(paceline, cnn):
@@ -107,8 +103,7 @@ def test_a_printed_scenario_is_simulated_again_to_the_same_result(paceline, cnn,
     again = answer(paceline("simulate", str(cnn), "--json", "--set", "workload.use=moved.toml"))
     assert (again["throughput_samples_per_s"], again["moved"]) == (first["throughput_samples_per_s"], first["moved"])
     elsewhere = paceline("simulate", str(cnn), "--set", "workload.use=moved.toml", "--set", "cluster.use=p2.xlarge")
-    assert elsewhere.code == 2
-    assert "was moved from 'Intel(R) Xeon(R) Processor (CPU)' to 'Tesla V100-SXM2' already" in elsewhere.stderr
+    refused(elsewhere, "'Intel(R) Xeon(R) Processor (CPU)'", "'Tesla V100-SXM2'")
 
 
 def test_a_price_from_the_command_line_is_the_scenarios_own(paceline, cnn):

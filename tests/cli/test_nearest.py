@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -57,53 +56,44 @@ PLAN = "plan ring --target-throughput '1 samples/s'"
         pytest.param("init --step-time 1s --parameters 1e6 --strategy sinc-ps", "sync-ps", id="strategy of init"),
     ],
 )
-def test_the_nearest_is_suggested(folder: Path, paceline: Runner, command: str, meant: str) -> None:
+def test_the_nearest_is_suggested(folder: Path, refusal: Callable[..., None], command: str, meant: str) -> None:
     (folder / "typo.toml").write_text(SCENARIO.replace("workers = 2", "wrokers = 2"))
     (folder / "sub").mkdir()
     (folder / "sub" / "a.toml").write_text(SCENARIO)
     (folder / "p.csv").write_text("workers,throughputt\n1,2\n")
     (folder / "my_model.py").write_text("def build(): ...\n")
-    refused(paceline(*shlex.split(command)), f"did you mean {meant}")
+    refusal(command, f"did you mean {meant}")
 
 
 @pytest.mark.parametrize(
-    ("command", "says"),
+    ("command", "names"),
     [
-        ("simulate ring --workers 8", "No such option: --workers; set it with --set strategy.workers=VALUE"),
-        ("simulate ring --set strategy.workers 8", "a key and its value are one word: strategy.workers=VALUE"),
-        ("simulate ethernet-25g", "is a cluster; try it in a scenario: `paceline simulate ring --set cluster.use=ethernet-25g`"),
-        ("models show ring", "'ring' is a scenario; simulate it with `paceline simulate ring`"),
-        ("simulate s.toml --set cluster.use=resnet-50", "cluster.use: 'resnet-50' is a workload"),
-        ("simulate cnn-cpu", "is a workload; try it in a scenario: `paceline simulate ring --set workload.use=cnn-cpu`"),
-        ("simulate t4", "is a device; see it with `paceline models show t4`"),
-        ("simulate cached-cpu", "is an input pipeline; try it in a scenario: `paceline simulate ring --set input.use=cached-cpu`"),
-        (
-            "simulate s.toml --set strategy.kind=ring",
-            '\'ring\' is short for kind = "multi-worker-mirrored" and algorithm = "ring"',
-        ),
-        ("simulate s.toml --set strategy.workers=1..4", "a whole number; several are for `paceline sweep --over strategy.workers=1..4`"),
-        ("simulate s.toml --set strategy.workers=1,2", "a whole number; several are for `paceline sweep --over strategy.workers=1,2`"),
-        ("sweep s.toml --over strategy.workers=1-4", "several are for `paceline sweep --over strategy.workers=1..4`"),
-        (
-            "simulate ring --set workload.use=",
-            "workload.use: has no default to go back to; give a name of `paceline models list workloads`",
-        ),
-        (
-            "simulate ring --set strategy.workers=",
-            "strategy.workers is needed: it has no default without cluster.nodes or cluster.available",
-        ),
-        ("compare ring async-ps", "No such command 'compare'; `paceline sweep SCENARIO --over KEY=V1,V2` simulates what is to be compared"),
-        ("simulate m.py", "is a file of Python; measure a model that it builds with `paceline calibrate m.py:FUNCTION --name NAME`"),
+        ("simulate ring --workers 8", ("--workers", "--set", "strategy.workers=VALUE")),
+        ("simulate ring --set strategy.workers 8", ("strategy.workers=VALUE",)),
+        ("simulate ethernet-25g", ("`paceline simulate ring --set cluster.use=ethernet-25g`",)),
+        ("models show ring", ("'ring'", "`paceline simulate ring`")),
+        ("simulate s.toml --set cluster.use=resnet-50", ("cluster.use: 'resnet-50'",)),
+        ("simulate cnn-cpu", ("`paceline simulate ring --set workload.use=cnn-cpu`",)),
+        ("simulate t4", ("`paceline models show t4`",)),
+        ("simulate s.toml --set strategy.kind=ring", ("'ring'", '"multi-worker-mirrored"', '"ring"')),
+        ("simulate s.toml --set strategy.workers=1..4", ("`paceline sweep --over strategy.workers=1..4`",)),
+        ("sweep s.toml --over strategy.workers=1-4", ("`paceline sweep --over strategy.workers=1..4`",)),
+        ("simulate ring --set workload.use=", ("workload.use", "`paceline models list workloads`")),
+        ("simulate ring --set strategy.workers=", ("strategy.workers", "cluster.nodes", "cluster.available")),
+        ("compare ring async-ps", ("'compare'", "`paceline sweep SCENARIO --over KEY=V1,V2`")),
+        ("simulate m.py", ("`paceline calibrate m.py:FUNCTION --name NAME`",)),
     ],
 )
-def test_what_is_something_else_is_told(folder: Path, paceline: Runner, command: str, says: str) -> None:
+def test_what_is_something_else_is_told(folder: Path, refusal: Callable[..., None], command: str, names: tuple[str, ...]) -> None:
     (folder / "m.py").write_text("import keras\n")
-    refused(paceline(*shlex.split(command)), says)
+    refusal(command, *names)
 
 
 def test_where_nothing_is_near_nothing_is_suggested(folder: Path, paceline: Runner) -> None:
     for command in ("qqq", "simulate ring --qqq", "simulate qqq", "simulate ring --set qqq=1", "models show qqq"):
-        assert "did you mean" not in paceline(*command.split()).stderr
+        answer = paceline(*command.split())
+        refused(answer, "qqq")
+        assert "did you mean" not in answer.stderr
 
 
 def test_how_near_is_near(tmp_path: Path) -> None:
@@ -114,6 +104,6 @@ def test_how_near_is_near(tmp_path: Path) -> None:
     assert nearest("a", []) == []
     assert did_you_mean("resnet", ["resnet-50", "resnet-small"], written="'{}'") == "did you mean 'resnet-50' or 'resnet-small'?"
     (tmp_path / "{0}.toml").write_text("")
-    assert no_such_file(tmp_path / "{1}.toml") == f"there is no such file; did you mean {tmp_path}/{{0}}.toml?"
-    assert no_such_file(tmp_path / "none" / "x.toml") == "there is no such file; check the path"
-    assert no_such_file("a\0b", "look") == "there is no such file; look"
+    assert no_such_file(tmp_path / "{1}.toml").endswith(f"did you mean {tmp_path}/{{0}}.toml?")
+    assert "did you mean" not in no_such_file(tmp_path / "none" / "x.toml")
+    assert no_such_file("a\0b", "look").endswith("; look")

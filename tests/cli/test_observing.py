@@ -90,23 +90,18 @@ def test_a_broken_law_is_a_failed_run(folder: Path, paceline: Runner, monkeypatc
 
 
 @pytest.mark.parametrize(
-    ("option", "says"),
+    ("option", "names"),
     [
-        ("--tensorboard s.toml", "'s.toml': is a file, not a folder; choose another folder"),
-        ("--tensorboard s.toml/below", "'s.toml/below': s.toml is a file, not a folder; choose another folder"),
-        ("--tensorboard /proc/none/board", "cannot be written to: "),
-        ("--tensorboard /dev/null", "'/dev/null': is a file, not a folder"),
-        ("--tensorboard", "requires an argument"),
-        ("--audit=yes", "--audit"),
+        ("--tensorboard s.toml", ("'s.toml'",)),
+        ("--tensorboard s.toml/below", ("'s.toml/below'",)),
+        ("--tensorboard /proc/none/board", ("'/proc/none/board'",)),
+        ("--tensorboard /dev/null", ("'/dev/null'",)),
+        ("--tensorboard", ("'--tensorboard'",)),
+        ("--audit=yes", ("--audit",)),
     ],
 )
-def test_what_cannot_be_written_is_one_line_before_the_run(folder: Path, paceline: Runner, option: str, says: str) -> None:
-    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    answer = paceline(*SIMULATE, *option.split(" "))
-    assert (answer.code, answer.stdout) == (2, "")
-    assert answer.stderr.count("\n") == 1
-    assert says in answer.stderr
-    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+def test_what_cannot_be_written_is_one_line_before_the_run(refusal: Callable[..., None], option: str, names: tuple[str, ...]) -> None:
+    refusal((*SIMULATE, *option.split(" ")), *names)
 
 
 def test_a_run_that_fails_writes_nothing(folder: Path, paceline: Runner) -> None:

@@ -8,13 +8,14 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.command_line import SCENARIO, Answer
+from support.command_line import SCENARIO, Answer, refused
 from support.journals import finished_lines
+from support.waiting import PATIENCE_S, until
+from syrupy.assertion import SnapshotAssertion
 
 from paceline.planning import Plan
 from paceline.sweeping import read_results
@@ -25,28 +26,14 @@ GOAL = ("--target-throughput", "3000 samples/s")
 Paceline = Callable[..., Answer]
 
 
-def test_the_answer_comes_in_sentences_and_tables_of_80_columns(folder: Path, paceline: Paceline) -> None:
+def test_the_answer_comes_in_sentences_and_tables_of_80_columns(folder: Path, paceline: Paceline, snapshot: SnapshotAssertion) -> None:
     strategies = ("--strategies", "ring,async-ps", "--workers", "1..8", "--scaling", "both")
     answer = paceline("plan", "s.toml", *GOAL, *strategies, *PRICE, *QUICK, "--details")
     assert answer.code == 0
     lines = answer.stdout.splitlines()
     assert max(map(len, lines)) <= 80
-    text = " ".join(" ".join(lines).split())
-    assert text.startswith("The cheapest configuration that reaches 3,000 samples/s is ")
-    assert "19 of 19 simulated runs reach the goal. With what the model itself is off by, the probability is " in text
-    assert "is at least 0.95 (19 runs cannot show more). Such 90% intervals held " in text
-    assert re.search(r"Such 90% intervals held \d+% of the runs at \d+ settings of \d+ sources? that took no part in their estimate", text)
-    assert "The limit is " in text
-    for part in ("answer and runners-up", "Pareto front of those simulated, price of an hour against throughput",
-                 "what one improvement would bring, weak scaling", "updates old on average (p95",
-                 "Adding workers pays up to", "configurations were considered:", "discarded by closed forms",
-                 "weak scaling: each replica takes 10 samples a step", "strong scaling: all replicas together take"):  # fmt: skip
-        assert part in text, part
-    table = answer.stdout[answer.stdout.index("answer and runners-up") :]
-    for heading in ("configuration", "workers", "samples/s", "low", "high", "per hour", "conf."):
-        assert heading in table.splitlines()[1]
-    assert "replicas on" in text
-    assert "Not in these figures: preparing input; whether a batch fits into memory; start-up, evaluation and checkpoints;" in text
+    assert "19 of 19 simulated runs" in " ".join(answer.stdout.split())
+    assert answer.stdout == snapshot
 
 
 def test_a_probability_that_is_next_to_nothing_has_no_digits(folder: Path, paceline: Paceline) -> None:
@@ -54,19 +41,17 @@ def test_a_probability_that_is_next_to_nothing_has_no_digits(folder: Path, pacel
     assert answer.code == 3
     plan = Plan.model_validate_json(answer.stdout)
     assert 0 < plan.chosen.confidence < 0.001
-    assert "the probability is less than 0.001 (asked for: 0.95)." in plan.sentences[1]
+    assert "less than 0.001 (asked for: 0.95)" in plan.sentences[1]
 
 
 def test_without_details_the_answer_and_one_table(folder: Path, paceline: Paceline) -> None:
-    many = ("--strategies", "ring,async-ps", "--workers", "1..8", "--clusters", "ethernet-1g,ethernet-10g", "--price", "0.40/h")
+    many = ("--strategies", "ring,async-ps", "--workers", "1,2,4", "--clusters", "ethernet-1g,ethernet-10g", "--price", "0.40/h")
     answer = paceline("plan", "s.toml", *GOAL, *many, *QUICK)
     assert answer.code == 0
     lines = answer.stdout.splitlines()
-    assert len(lines) <= 60
     assert sum(set(line) == {"\u2500"} for line in map(str.strip, lines)) == 1
     text = " ".join(answer.stdout.split())
-    assert text.startswith("The cheapest configuration that reaches 3,000 samples/s is ")
-    assert text.endswith("--details prints what stands behind this; --report FILE.html draws it.")
+    assert "--details" in text
     table = answer.stdout[answer.stdout.index("answer and runners-up") :]
     for cluster in ("ethernet-1g", "ethernet-10g"):  # each that was asked for has its best
         assert cluster in table
@@ -117,11 +102,7 @@ def test_a_goal_out_of_reach_exits_with_3_and_tells_the_nearest(folder: Path, pa
     answer = paceline("plan", "s.toml", "--target-throughput", "1e6 samples/s", "--workers", "1..4", *PRICE, *QUICK)
     assert answer.code == 3
     text = " ".join(answer.stdout.split())
-    assert text.startswith(
-        "Nothing considered reaches 1,000,000 samples/s. Nearest comes async PS, 1 server on lab, 4 workers, weak scaling"
-    )
-    assert "times that would be needed" in text
-    assert "all: misses the goal" in text
+    assert "1,000,000 samples/s. Nearest comes async PS, 1 server on lab, 4 workers" in text
 
 
 def test_a_deadline_and_a_budget(folder: Path, paceline: Paceline) -> None:
@@ -129,72 +110,61 @@ def test_a_deadline_and_a_budget(folder: Path, paceline: Paceline) -> None:
     answer = paceline("plan", "s.toml", *training, "--budget", "1 USD", "--workers", "1..8", *PRICE, *QUICK)
     assert answer.code == 0
     text = " ".join(answer.stdout.split())
-    assert "reaches 2,000,000 samples in 10 min and for $1.00 is " in text
-    assert "The training takes " in text
+    assert "2,000,000 samples in 10 min and for $1.00" in text
     assert re.search(
-        r"The training takes \S+ \w+ \(90% of runs: .+? to .+?\) and costs \$\S+ \(90% of runs: .+?\), for \d nodes? at \$0\.40 an hour\.",
-        text,
+        r"takes \S+ \w+ \(90% of runs: .+? to .+?\) and costs \$\S+ \(90% of runs: .+?\), for \d nodes? at \$0\.40 an hour", text
     )
     alone = paceline("plan", "s.toml", "--samples", "1e6", "--budget", "1 USD", "--workers", "1,2,4", *PRICE, *QUICK)
-    assert " ".join(alone.stdout.split()).startswith("The fastest configuration that reaches 1,000,000 samples for $1.00 is ")
+    assert re.match("The fastest .* 1,000,000 samples for \\$1.00 ", " ".join(alone.stdout.split()))
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "names"),
     [
-        ([], "there is no goal"),
-        ([*GOAL, "--deadline", "3h"], "are two goals; give one of them"),
-        (["--target-throughput", "20000"], "--target-throughput '20000' must be a number of samples over a time"),
-        (["--target-throughput", "20000", "samples/s"], "a value and its unit are one word: '20000 samples/s'"),
-        (["--samples", "1e6", "--deadline", "-3h"], "--deadline '-3h' must be a time above 0"),
-        (["--samples", "1e6", "--budget", "5 USD"], "has no price with a source, so no cost is shown"),
-        (["--budget", "5 USD"], "--budget needs --samples"),
-        ([*GOAL, "--workers", "0"], "--workers '0' must be a range"),
-        ([*GOAL, "--workers", "8..2"], "--workers '8..2': has nothing in it, since 8 is above 2"),
-        ([*GOAL, "--price", "lba=0.2/h"], "--price 'lba': none of the clusters here has this name; did you mean lab?"),
-        ([*GOAL, "--price", "lab=0.2"], "--price lab=0.2 must be US dollars over a time for one node"),
-        ([*GOAL, "--clusters", "p3.2xlarge,p3.8xlarge", "--price", "1/h"], "to replace it name the cluster: --price p3.2xlarge=1.00/h"),
-        ([*GOAL, "--servers", ""], "--servers '' must be a range"),
-        ([*GOAL, "--servers", "5"], "must be at most the workload's 2 variables"),
-        ([*GOAL, "--clusters", "etherent-10g"], "there is no cluster named 'etherent-10g'; did you mean"),
-        ([*GOAL, "--clusters", ","], "--clusters ',': must be names separated by commas"),
-        ([*GOAL, "--strategies", "rign"], "did you mean ring?"),
-        (
-            [*GOAL, "--confidence", "0.95"],
-            "--confidence 0.95 is more than 2 replications support, which is 0.667: give --set run.replications=19",
-        ),
-        ([*GOAL, "--over", "strategy.workers=1,2", "--workers", "3"], "name the same numbers"),
-        (
-            [*GOAL, "--set", "strategy.workers=8"],
-            "--set strategy.workers: is what a plan chooses; leave it out, and name the range by --workers",
-        ),
-        ([*GOAL, "--set", "run.replications=3", "--replications", "2"], "--replications and --set run.replications: say the same"),
-        ([*GOAL, "--over", "run.seed="], "has no values"),
-        ([*GOAL, "--out", "."], "'.': is a folder"),
-        ([*GOAL, "--report", "s.toml"], "is the file that is read"),
-        ([*GOAL, "--report", "a.html", "--out", "a.html"], "--report and --out: both are"),
-        ([*GOAL, *QUICK, "--scheduler", "tcp://127.0.0.1:1"], "--scheduler"),
-        ([*GOAL, "--strategies", "mirrored", "--workers", "2..4"], "must be at most the 1 that one node takes"),
+        ([], ()),
+        ([*GOAL, "--deadline", "3h"], ()),
+        (["--target-throughput", "20000"], ("--target-throughput '20000'",)),
+        (["--target-throughput", "20000", "samples/s"], ("'20000 samples/s'",)),
+        (["--samples", "1e6", "--deadline", "-3h"], ("--deadline '-3h'",)),
+        (["--samples", "1e6", "--budget", "5 USD"], ("price",)),
+        (["--budget", "5 USD"], ("--budget", "--samples")),
+        ([*GOAL, "--workers", "0"], ("--workers '0'",)),
+        ([*GOAL, "--workers", "8..2"], ("--workers '8..2'",)),
+        ([*GOAL, "--price", "lba=0.2/h"], ("--price 'lba'",)),
+        ([*GOAL, "--price", "lab=0.2"], ("--price", "0.2")),
+        ([*GOAL, "--clusters", "p3.2xlarge,p3.8xlarge", "--price", "1/h"], ("--price", "p3.2xlarge=1.00/h")),
+        ([*GOAL, "--servers", ""], ("--servers ''",)),
+        ([*GOAL, "--servers", "5"], ("2 variables",)),
+        ([*GOAL, "--clusters", "etherent-10g"], ("'etherent-10g'",)),
+        ([*GOAL, "--clusters", ","], ("--clusters ','",)),
+        ([*GOAL, "--strategies", "rign"], ("ring?",)),
+        ([*GOAL, "--confidence", "0.95"], ("--confidence 0.95", "0.667", "--set")),
+        ([*GOAL, "--over", "strategy.workers=1,2", "--workers", "3"], ()),
+        ([*GOAL, "--set", "strategy.workers=8"], ("--set", "strategy.workers", "--workers")),
+        ([*GOAL, "--set", "run.replications=3", "--replications", "2"], ("--replications", "--set", "run.replications")),
+        ([*GOAL, "--over", "run.seed="], ("run.seed",)),
+        ([*GOAL, "--out", "."], ("'.'",)),
+        ([*GOAL, "--report", "s.toml"], ("'s.toml'",)),
+        ([*GOAL, "--report", "a.html", "--out", "a.html"], ("--report", "--out")),
+        ([*GOAL, *QUICK, "--scheduler", "tcp://127.0.0.1:1"], ("--scheduler",)),
+        ([*GOAL, "--strategies", "mirrored", "--workers", "2..4"], ()),
     ],
 )
-def test_bad_input_is_one_line_and_2(folder: Path, paceline: Paceline, options: list[str], told: str) -> None:
-    answer = paceline("plan", "s.toml", *options)
-    assert answer.code == 2
-    assert answer.stdout == ""
-    assert told in answer.stderr
-    assert answer.stderr.startswith("paceline: ")
-    assert answer.stderr.count("\n") == 1
+def test_bad_input_is_one_line_and_2(refusal: Callable[..., None], options: list[str], names: tuple[str, ...]) -> None:
+    refusal(["plan", "s.toml", *options], *names)
 
 
 def test_a_cluster_that_the_workload_cannot_be_moved_to_is_told_and_not_dropped(folder: Path, paceline: Paceline) -> None:
     (folder / "other.toml").write_text('schema_version = 1\nname = "other"\ndevice = "Abacus"\n[inter_node]\nbandwidth = "1 GB/s"\n')
     measured = ("--set", 'workload.calibrated={batch=[1,64], device="Slide rule"}')
-    answer = paceline("plan", "s.toml", *GOAL, "--clusters", "other.toml,ethernet-10g", "--workers", "1..8", *measured, *QUICK, "--details")
+    answer = paceline(
+        "plan", "s.toml", *GOAL, "--clusters", "other.toml,ethernet-10g", "--workers", "1,2,4", *measured, *QUICK, "--details"
+    )
     assert answer.code == 0
     text = " ".join(answer.stdout.split())
-    assert "refused, 8 configurations: on other.toml: " in text
+    assert "refused, 3 configurations: on other.toml: " in text
     assert "'Slide rule'" in text
-    assert "8 refused" in text
+    assert "3 refused" in text
     alone = paceline("plan", "s.toml", *GOAL, "--clusters", "other.toml", *measured, *QUICK)
     assert alone.code == 2
     assert "'Abacus'" in alone.stderr
@@ -215,9 +185,7 @@ def test_each_cluster_has_a_line_and_a_general_price_says_where_it_was_used(fold
     )
     answer = paceline("plan", "s.toml", *clusters, *PRICE, *QUICK, "--details")
     assert answer.code == 0
-    used = "the price of $0.40 an hour for every cluster without one is used for ethernet-10g; p3.2xlarge keeps its own"
-    assert used in answer.stderr
-    assert used in " ".join(answer.stdout.split())
+    assert re.search(r"\$0\.40 an hour .* ethernet-10g; p3\.2xlarge", answer.stderr)
     lines = answer.stdout.splitlines()
     assert max(map(len, lines)) <= 80
     table = lines[lines.index(next(line for line in lines if line.startswith("Each cluster"))) :]
@@ -235,30 +203,29 @@ def test_simulate_tells_the_cost_and_what_is_left_out(folder: Path, paceline: Pa
     assert answer.code == 0
     text = " ".join(answer.stdout.split())
     assert "$0.56723 an hour for 3 x $0.18908 (bought for 4,000 USD over 4 years" in text
-    assert "left out preparing input; whether a batch fits into memory;" in text
     assert "a node of lab is taken at $0.18908 an hour" in answer.stderr
 
 
-def test_a_plan_that_was_killed_goes_on_to_the_same_bytes(folder: Path, paceline: Paceline) -> None:
-    work = ("--strategies", "ring,sync-ps,async-ps", "--workers", "1..8", "--set", "run.steps=30", *PRICE, "--set", "run.replications=19")
-    command = ("plan", "s.toml", *GOAL, *work, "--out")
-    whole = paceline(*command, "whole.ndjson", "--jobs", "1", "--json")
+WORK = ("--strategies", "ring,async-ps", "--workers", "1..4", "--set", "run.steps=30", *PRICE, "--set", "run.replications=19")
+KEPT = ("plan", "s.toml", *GOAL, *WORK, "--out")
+
+
+@pytest.mark.parametrize("killed", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_a_plan_that_was_stopped_goes_on_to_the_same_bytes(folder: Path, paceline: Paceline, killed: bool) -> None:
+    whole = paceline(*KEPT, "whole.ndjson", "--jobs", "1", "--json")
     assert whole.code == 0
-    out = folder / "p.ndjson"
-    child = subprocess.Popen(
-        [sys.executable, "-m", "paceline", *command, "p.ndjson", "--jobs", "1"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    deadline = time.monotonic() + 60
-    while not (out.exists() and out.read_bytes().count(b"\n") >= 3):
-        assert child.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-    child.send_signal(signal.SIGKILL)
-    child.wait(timeout=60)
-    expected = (folder / "whole.ndjson").read_bytes()
-    kept = out.read_bytes()
-    assert finished_lines(kept) < set(expected.splitlines(keepends=True))
-    again = paceline(*command, "p.ndjson", "--jobs", "2", "--json")
+    out, expected = folder / "p.ndjson", (folder / "whole.ndjson").read_bytes()
+    lines = expected.splitlines(keepends=True)
+    if killed:
+        command = [sys.executable, "-m", "paceline", *KEPT, "p.ndjson", "--jobs", "1"]
+        child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        until(lambda: out.exists() and out.read_bytes().count(b"\n") >= 3, lambda: child.poll() is None)
+        child.send_signal(signal.SIGKILL)
+        child.wait(timeout=PATIENCE_S)
+        assert finished_lines(out.read_bytes()) < set(lines)
+    else:
+        out.write_bytes(b"".join(lines[:3]) + lines[3][:100])
+    again = paceline(*KEPT, "p.ndjson", "--jobs", "2" if killed else "1", "--json")
     assert again.stdout == whole.stdout
     assert (folder / "p.plan.json").read_text() == whole.stdout
     assert "paceline report p.ndjson --plan p.plan.json" in again.stderr
@@ -266,15 +233,8 @@ def test_a_plan_that_was_killed_goes_on_to_the_same_bytes(folder: Path, paceline
     assert len(read_results(out).results) == Plan.model_validate_json(whole.stdout).simulated
 
 
-def test_help_teaches(folder: Path, paceline: Paceline, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "120")
-    told = " ".join(paceline("plan", "--help").stdout.replace("│", " ").split())
-    for part in ("Goal: give one kind", "19 show 0.95", "such as '20000 samples/s'", "async-ps", "exit code is 0", "docs/planning.md"):
-        assert part in told, part
-
-
 def test_a_report_holds_the_plan(folder: Path, paceline: Paceline) -> None:
-    answer = paceline("plan", "s.toml", *GOAL, "--workers", "1,2,4,8", *PRICE, *QUICK, "--report", "plan.html")
+    answer = paceline("plan", "s.toml", *GOAL, "--workers", "1,2,4", *PRICE, *QUICK, "--report", "plan.html")
     assert answer.code == 0
     assert "wrote plan.html" in answer.stderr
     page = (folder / "plan.html").read_text()
@@ -287,6 +247,7 @@ def test_the_scenario_in_this_file_is_priced_by_nobody() -> None:
     assert "price" not in SCENARIO  # else the refusals above would prove nothing
 
 
+@pytest.mark.long
 def test_the_example_of_the_document_prints_what_stands_there(paceline: Paceline, monkeypatch: pytest.MonkeyPatch) -> None:
     root = Path(__file__).parents[2]
     monkeypatch.chdir(root)
@@ -301,18 +262,14 @@ def test_the_example_of_the_document_prints_what_stands_there(paceline: Paceline
     brief, whole = ("".join(f"{line.rstrip()}\n" for line in answer.stdout.splitlines()) for answer in answers)
     assert brief.startswith(shown[0])
     assert shown[1] in brief
-    found = [whole.find(part) for part in (shown[0], *shown[2:])]  # parts of the answer, in its order
-    assert found[0] == 0
-    assert found == sorted(found)
-    assert "scenarios besides around the answer" in " ".join(shown[-1].split())
+    places = [whole.find(part) for part in (shown[0], *shown[2:])]  # parts of the answer, in its order
+    assert places[0] == 0
+    assert places == sorted(places)
 
 
 def test_what_cuts_a_model_needs_layers_and_says_how_to_get_them(folder: Path, paceline: Paceline) -> None:
     answer = paceline("plan", "s.toml", *GOAL, "--strategies", "pipeline", "--workers", "2", *QUICK)
-    assert answer.code == 2
-    assert len(answer.stderr.splitlines()) == 1
-    assert "has no layers" in answer.stderr
-    assert "`paceline calibrate --layers`" in answer.stderr
+    refused(answer, "layers", "`paceline calibrate --layers`")
 
 
 OFFERS = """
@@ -335,7 +292,7 @@ device_speed = 2.0
 """
 
 
-def test_ways_to_pay_and_upgrades_are_printed_with_their_sources(folder: Path, paceline: Paceline) -> None:
+def test_ways_to_pay_and_upgrades_are_printed_with_their_sources(folder: Path, paceline: Paceline, snapshot: SnapshotAssertion) -> None:
     text = (folder / "s.toml").read_text()
     (folder / "offers.toml").write_text(text.replace("[strategy]", f"{OFFERS}\n[strategy]"))
     goal = ("--samples", "1e7", "--deadline", "100 h", "--workers", "2", "--trainings-per-month", "30", "--confidence", "0.5")
@@ -343,18 +300,12 @@ def test_ways_to_pay_and_upgrades_are_printed_with_their_sources(folder: Path, p
     assert answer.code == 0
     assert max(map(len, answer.stdout.splitlines())) <= 80
     text = " ".join(answer.stdout.split())
-    for part in (
-        "Of 2 ways to pay for it", "$90,000 in advance", "the answer in each way to pay", "(a list, 2026-11-01)",
-        "bought for 30,000 USD over 3 years, in use 0.5 of all hours, 1 kW at 0.2 USD/kWh, hosting 50 USD a month",
-        "bought against on demand", "30.0 trainings a month take", "$2,000 for a node (given in the scenario)", "$6,000 for 3 nodes",
-    ):  # fmt: skip
+    for part in ("2 ways to pay", "$90,000", "(a list, 2026-11-01)", "30.0 trainings a month", "$2,000", "$6,000 for 3 nodes"):
         assert part in text, part
     simulated = paceline("simulate", "offers.toml", "--set", "cluster.offers=[]", "--set", "cluster.price.purchase_usd=30000",
                          "--set", "cluster.price.owned={years=3,power='1 kW'}")  # fmt: skip
     assert simulated.code == 0
     said = " ".join(simulated.stdout.split())
     assert re.search(r"\$[\d,]+ to buy; running costs \$[\d.]+ an hour in use", said), said
-    refused = paceline("plan", "offers.toml", "--target-throughput", "100 samples/s", "--trainings-per-month", "3", *QUICK)
-    assert refused.code == 2
-    assert "--trainings-per-month 3" in refused.stderr
-    assert "Traceback" not in refused.stderr
+    never = paceline("plan", "offers.toml", "--target-throughput", "100 samples/s", "--trainings-per-month", "3", *QUICK)
+    refused(never, "--trainings-per-month 3")

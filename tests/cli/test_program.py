@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.command_line import SCENARIO, Answer, refused
+from syrupy.assertion import SnapshotAssertion
 
 from simulator.engine import choosing
 
@@ -26,24 +27,10 @@ def no_run(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_run")
-def test_it_shows_what_an_expert_checks(paceline: Runner) -> None:
+def test_it_shows_what_an_expert_checks(paceline: Runner, snapshot: SnapshotAssertion) -> None:
     answer = paceline("simulate", "s.toml", "--program", "--set", "strategy.workers=3")
     assert (answer.code, answer.stderr) == (0, "")
-    for words in (
-        "3 replicas",
-        "Ports",
-        "node * in",
-        "8 Gbit/s",
-        "Paths",
-        "20.0 µs",
-        "0 to 2",
-        "Routine 0",
-        "pull 0",
-        "977 KiB",
-        "apply 1",
-    ):
-        assert words in answer.stdout
-    assert "Each gradient is applied when its turn comes at its server" in " ".join(answer.stdout.split())
+    assert answer.stdout == snapshot
 
 
 @pytest.mark.parametrize(
@@ -92,7 +79,7 @@ def test_a_training_of_years_is_shown_at_once(paceline: Runner) -> None:
 @pytest.mark.usefixtures("no_run")
 @pytest.mark.parametrize("option", [("--trace", "t.json"), ("--tensorboard", "logs"), ("--audit",)])
 def test_what_looks_at_a_run_is_refused_beside_it(paceline: Runner, option: tuple[str, ...]) -> None:
-    refused(paceline("simulate", "s.toml", "--program", *option), f"{option[0]}: says nothing with --program", "leave one or the other out")
+    refused(paceline("simulate", "s.toml", "--program", *option), option[0], "--program")
 
 
 def test_an_unknown_engine_is_refused(paceline: Runner) -> None:
@@ -110,9 +97,7 @@ def no_compiled_engine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_compiled_engine", "no_run")
 def test_an_engine_that_cannot_run_is_refused(paceline: Runner) -> None:
-    refused(
-        paceline("simulate", "s.toml", "--set", "run.engine=compiled"), 'run.engine: "compiled" cannot run here: its cache folder /nowhere'
-    )
+    refused(paceline("simulate", "s.toml", "--set", "run.engine=compiled"), 'run.engine: "compiled"', "/nowhere")
 
 
 @pytest.mark.usefixtures("no_compiled_engine", "no_run")
@@ -120,4 +105,4 @@ def test_a_sweep_by_an_engine_that_cannot_run_is_refused_at_once(paceline: Runne
     answer = paceline(
         "sweep", "s.toml", "--over", "strategy.workers=1,2", "--out", "r.ndjson", "--set", "run.engine=compiled", "--jobs", "1"
     )
-    refused(answer, 'run.engine: "compiled" cannot run here')
+    refused(answer, 'run.engine: "compiled"', "/nowhere")

@@ -34,6 +34,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     return asked
 
 
+@pytest.mark.long
 def test_it_writes_a_workload_results_and_a_report(folder: Path, paceline: Callable[..., Answer], measured: list[dict[str, Any]]) -> None:
     answer = paceline("quickstart", "--out", "q.html", "--jobs", "1")
     assert answer.code == 0, answer.stderr
@@ -52,7 +53,7 @@ def test_it_writes_a_workload_results_and_a_report(folder: Path, paceline: Calla
 
 
 @pytest.mark.parametrize(
-    ("stops", "kept"), [("sweep", "the fitted workload is kept: q.workload.toml"), ("report", "paceline report q.ndjson")]
+    ("stops", "kept"), [("sweep", "q.workload.toml"), pytest.param("report", "paceline report q.ndjson", marks=pytest.mark.long)]
 )
 def test_what_is_done_is_kept_where_it_is_stopped_and_the_same_command_goes_on(
     folder: Path,
@@ -73,7 +74,7 @@ def test_what_is_done_is_kept_where_it_is_stopped_and_the_same_command_goes_on(
     assert not (folder / "q.html").exists()
     again = paceline("quickstart", "--out", "q.html", "--jobs", "1")
     assert again.code == 0, again.stderr
-    assert "going on with what was measured before: q.workload.toml" in again.stderr
+    assert "q.workload.toml" in again.stderr.splitlines()[0]
     assert len(measured) == 1
     assert paceline("quickstart", "--out", "q.html", "--jobs", "1").code == 0
     assert len(measured) == 2  # a finished one begins anew

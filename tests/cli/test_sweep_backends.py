@@ -9,15 +9,15 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
 import pytest
-from support.command_line import SCENARIO, Answer
+from support.command_line import SCENARIO, Answer, refused
 from support.journals import finished_lines
+from support.waiting import PATIENCE_S, until
 
 import paceline
 import simulator
@@ -44,7 +44,7 @@ print(ray.get(ray.remote(lambda: "still there").remote()), flush=True)
 
 def run(folder: Path, *arguments: str) -> Answer:
     done = subprocess.run(
-        [sys.executable, "-m", "paceline", *arguments], cwd=folder, capture_output=True, text=True, check=False, timeout=120
+        [sys.executable, "-m", "paceline", *arguments], cwd=folder, capture_output=True, text=True, check=False, timeout=PATIENCE_S
     )
     said = [line for line in done.stderr.splitlines(keepends=True) if not line.startswith("scenarios: ")]  # how far it is, where slow
     return Answer(done.returncode, done.stdout, "".join(said))
@@ -77,7 +77,7 @@ def cluster(program: str, *arguments: str, path: Path | None = None) -> Iterator
             yield address, child
         finally:
             if child.poll() is None:
-                child.communicate("\n", timeout=60)
+                child.communicate("\n", timeout=PATIENCE_S)
 
 
 def seeming_version(folder: Path, package: str, version: str) -> Path:
@@ -107,11 +107,6 @@ def dask() -> Iterator[str]:
         yield address
 
 
-def test_two_local_processes(folder: Path, local: bytes) -> None:
-    assert run(folder, *SWEEP, "--jobs", "2", "--out", "local-2.ndjson").code == 1
-    assert (folder / "local-2.ndjson").read_bytes() == local
-
-
 def test_dask(folder: Path, local: bytes, dask: str) -> None:
     answer = run(folder, *SWEEP, "--backend", "dask", "--scheduler", dask, "--out", "dask.ndjson")
     assert (answer.code, answer.stderr.count("\n")) == (1, 2), answer.stderr
@@ -119,6 +114,7 @@ def test_dask(folder: Path, local: bytes, dask: str) -> None:
     assert (folder / "dask.ndjson").read_bytes() == local
 
 
+@pytest.mark.long
 def test_a_sweep_begun_here_goes_on_there(folder: Path, local: bytes, dask: str) -> None:
     lines = local.splitlines(keepends=True)
     (folder / "moved.ndjson").write_bytes(b"".join(lines[:5]) + lines[5][:100])
@@ -132,6 +128,7 @@ def test_ray_of_its_own(folder: Path, local: bytes) -> None:
     assert (folder / "ray.ndjson").read_bytes() == local
 
 
+@pytest.mark.long
 def test_ray_that_was_there_stays(folder: Path, local: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     monkeypatch.setenv("RAY_AUTH_MODE", "token")
@@ -140,10 +137,11 @@ def test_ray_that_was_there_stays(folder: Path, local: bytes, monkeypatch: pytes
         answer = run(folder, *SWEEP, "--backend", "ray", "--scheduler", address, "--out", "ray-there.ndjson")
         assert (answer.code, answer.stderr.count("\n")) == (1, 2), answer.stderr
         assert (folder / "ray-there.ndjson").read_bytes() == local
-        said, _ = child.communicate("\n", timeout=60)
+        said, _ = child.communicate("\n", timeout=PATIENCE_S)
     assert said.strip() == "still there"
 
 
+@pytest.mark.long
 def test_a_dask_cluster_that_is_lost_is_one_line_and_keeps_results(folder: Path, dask: str) -> None:
     longer = (
         "sweep",
@@ -163,12 +161,12 @@ def test_a_dask_cluster_that_is_lost_is_one_line_and_keeps_results(folder: Path,
             stderr=subprocess.PIPE,
             text=True,
         )
-        wait_for_lines(folder / "lost.ndjson", sweeping)
+        lost = folder / "lost.ndjson"
+        until(lambda: lost.exists() and b"\n" in lost.read_bytes(), lambda: sweeping.poll() is None)
         child.kill()  # its workers end with it, and what tidies up after them lives on to do so
-        stdout, stderr = sweeping.communicate(timeout=60)
+        stdout, stderr = sweeping.communicate(timeout=PATIENCE_S)
         child.wait()
-    assert (sweeping.returncode, stdout) == (1, "")
-    assert stderr == "paceline: the Dask cluster was lost; finished results are kept in lost.ndjson: run again when it is back\n"
+    refused(Answer(sweeping.returncode, stdout, stderr), "Dask", "lost.ndjson", code=1)
     kept = (folder / "lost.ndjson").read_bytes()
     assert run(folder, *longer, "--backend", "dask", "--scheduler", dask, "--out", "lost.ndjson").code == 0
     assert finished_lines(kept) < set((folder / "lost.ndjson").read_bytes().splitlines(keepends=True))
@@ -193,15 +191,16 @@ def changed_sources(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("changed", "found"),
+    ("changed", "versions"),
     [
-        (older_paceline, rf"Paceline 0\.0\.1, but here is {re.escape(paceline.__version__)}"),
-        (changed_sources, r"Paceline's sources [0-9a-f]{12}, but here is [0-9a-f]{12}"),
-        (partial(seeming_version, package="numpy", version="9.9"), r"numpy 9\.9, but here is [\d.]+"),
+        pytest.param(older_paceline, rf"Paceline 0\.0\.1\b.* {re.escape(paceline.__version__)},", marks=pytest.mark.long, id="older"),
+        pytest.param(changed_sources, r"sources [0-9a-f]{12}\b.* [0-9a-f]{12},", id="changed"),
+        pytest.param(
+            partial(seeming_version, package="numpy", version="9.9"), r"numpy 9\.9\b.* [\d.]+,", marks=pytest.mark.long, id="numpy"
+        ),
     ],
-    ids=["older", "changed", "numpy"],
 )
-def test_another_version_on_a_worker_is_noticed(folder: Path, tmp_path: Path, changed: Callable[[Path], Path], found: str) -> None:
+def test_another_version_on_a_worker_is_noticed(folder: Path, tmp_path: Path, changed: Callable[[Path], Path], versions: str) -> None:
     with cluster(DASK, "0") as (address, _):
         worker = subprocess.Popen(
             [sys.executable, "-m", "dask", "worker", address, "--nthreads", "2", "--no-dashboard", "--no-nanny"],
@@ -214,25 +213,24 @@ def test_another_version_on_a_worker_is_noticed(folder: Path, tmp_path: Path, ch
             answer = run(folder, *SWEEP, "--backend", "dask", "--scheduler", address, "--out", "older.ndjson")
         finally:
             worker.terminate()
-            worker.wait(timeout=60)
-    assert (answer.code, answer.stdout) == (2, "")
-    told = rf"--scheduler '{address}': a worker has {found}, so results could differ; install the same version there"
-    assert re.fullmatch(rf"paceline: {told}\n", answer.stderr), answer.stderr
+            worker.wait(timeout=PATIENCE_S)
+    refused(answer, f"--scheduler '{address}'")
+    assert re.search(versions, answer.stderr), answer.stderr
     assert not (folder / "older.ndjson").exists()
 
 
+@pytest.mark.long
 def test_another_version_on_a_ray_worker_is_noticed(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     monkeypatch.setenv("RAY_AUTH_MODE", "token")
     monkeypatch.setenv("RAY_AUTH_TOKEN", "5" * 64)
     with cluster(RAY, path=seeming_version(tmp_path, "scipy", "9.9")) as (address, _):
         answer = run(folder, *SWEEP, "--backend", "ray", "--scheduler", address, "--out", "older-ray.ndjson")
-    assert (answer.code, answer.stdout) == (2, "")
-    told = rf"--scheduler '{address}': a worker has scipy 9\.9, but here is [\d.]+, so results could differ; install the same version there"
-    assert re.fullmatch(rf"paceline: {told}\n", answer.stderr), answer.stderr
+    refused(answer, f"--scheduler '{address}'", "scipy 9.9")
     assert not (folder / "older-ray.ndjson").exists()
 
 
+@pytest.mark.long
 def test_a_ray_cluster_of_another_version_is_one_line(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     monkeypatch.setenv("RAY_AUTH_MODE", "token")
@@ -240,19 +238,4 @@ def test_a_ray_cluster_of_another_version_is_one_line(folder: Path, monkeypatch:
     older = RAY.replace("ray.init(", "ray.__version__ = '1.2.3'\nray.init(")
     with cluster(older) as (address, _):
         answer = run(folder, *SWEEP, "--backend", "ray", "--scheduler", address, "--out", "unlike.ndjson")
-    assert (answer.code, answer.stdout) == (2, "")
-    python = re.escape(platform.python_version())
-    assert re.fullmatch(
-        rf"paceline: --scheduler '{address}': this cluster runs Ray 1\.2\.3 on Python {python}, but here is Ray [\d.]+ on Python {python}, "
-        r"which do not work together; install the same versions there\n",
-        answer.stderr,
-    ), answer.stderr
-
-
-def wait_for_lines(path: Path, child: subprocess.Popen[str]) -> None:
-    """Until the file has a whole line."""
-    deadline_s = time.monotonic() + 60
-    while not (path.exists() and b"\n" in path.read_bytes()):
-        assert child.poll() is None, child.communicate()
-        assert time.monotonic() < deadline_s
-        time.sleep(0.005)
+    refused(answer, f"--scheduler '{address}'", f"Ray 1.2.3 on Python {platform.python_version()}")

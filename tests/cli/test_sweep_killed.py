@@ -7,18 +7,20 @@ import resource
 import signal
 import subprocess
 import sys
-import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.command_line import SCENARIO
+from support.command_line import SCENARIO, Answer, refused
 from support.journals import finished_lines
+from support.once import once
+from support.waiting import PATIENCE_S, until
 
 from paceline.sweeping import read_results
 from paceline.sweeping.lines import with_place
 
 GRID = ("--over", "run.seed=0,1,2,3,4,5", "--over", "strategy.workers=2,3")
-ARGUMENTS = ("sweep", "s.toml", "--set", "run.steps=60", *GRID)
+ARGUMENTS = ("sweep", "s.toml", "--set", "run.steps=60", *GRID, "--out", "r.ndjson")
 KILLED_IN_A_LINE = """
 import os, signal
 from paceline.cli.app import main
@@ -38,70 +40,56 @@ main()
 """Of the fifth line only so many bytes have reached the file when the process dies."""
 
 
-def command(folder: Path, *options: str) -> subprocess.Popen[bytes]:
-    arguments = [sys.executable, "-m", "paceline", *ARGUMENTS, "--out", "r.ndjson", *options]
-    return subprocess.Popen(arguments, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True)
-
-
-def finished(folder: Path, *options: str) -> bytes:
-    """The file, once the sweep has gone on to its end; nothing lies beside it."""
-    with command(folder, *options) as child:
-        assert child.wait(timeout=120) == 0, child.communicate()
-    assert {path.name for path in folder.iterdir()} == {"s.toml", "r.ndjson"}
-    return (folder / "r.ndjson").read_bytes()
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "s.toml").write_text(SCENARIO)
-    return tmp_path
-
-
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    folder = tmp_path_factory.mktemp("whole")
-    (folder / "s.toml").write_text(SCENARIO)
-    return finished(folder, "--jobs", "1")
+    """What is written where nobody kills anything."""
+
+    def make(folder: Path) -> None:
+        (folder / "s.toml").write_text(SCENARIO)
+        arguments = [sys.executable, "-m", "paceline", *ARGUMENTS, "--jobs", "1"]
+        subprocess.run(arguments, cwd=folder, check=True, capture_output=True)
+
+    return (once(tmp_path_factory, "not-killed", make) / "r.ndjson").read_bytes()
 
 
-def test_as_many_processes_as_one_likes_write_the_same_bytes(folder: Path, whole: bytes) -> None:
-    assert finished(folder, "--jobs", "2") == whole
+def goes_on(folder: Path, paceline: Callable[..., Answer], whole: bytes, jobs: str = "1") -> None:
+    """To the very end, and nothing lies beside it."""
+    assert paceline(*ARGUMENTS, "--jobs", jobs).code == 0
+    assert (folder / "r.ndjson").read_bytes() == whole
+    assert {path.name for path in folder.iterdir()} == {"s.toml", "r.ndjson"}
 
 
-@pytest.mark.parametrize("jobs", ["1", "2"])
-def test_killed_again_and_again(folder: Path, whole: bytes, jobs: str) -> None:
+@pytest.mark.parametrize(("jobs", "counts"), [("2", (4,)), *(pytest.param(jobs, (1, 4, 8), marks=pytest.mark.long) for jobs in ("1", "2"))])
+def test_killed_again_and_again(folder: Path, paceline: Callable[..., Answer], whole: bytes, jobs: str, counts: tuple[int, ...]) -> None:
     out = folder / "r.ndjson"
-    for wanted in (1, 4, 8):
-        child = command(folder, "--jobs", jobs)
-        deadline_s = time.monotonic() + 120
-        while not (out.exists() and out.read_bytes().count(b"\n") >= wanted):
-            assert child.poll() is None, child.communicate()
-            assert time.monotonic() < deadline_s
+    for wanted in counts:
+        arguments = [sys.executable, "-m", "paceline", *ARGUMENTS, "--jobs", jobs]
+        child = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+        until(lambda: out.exists() and out.read_bytes().count(b"\n") >= wanted, lambda: child.poll() is None)  # noqa: B023
         os.killpg(child.pid, signal.SIGKILL)
-        child.communicate()
-        assert child.returncode == -signal.SIGKILL
+        assert child.wait(timeout=PATIENCE_S) == -signal.SIGKILL
         kept = finished_lines(out.read_bytes())
         assert kept <= set(whole.splitlines(keepends=True))
         # read at any moment, it is in the order of the grid
         read = [outcome.to_json().encode() + b"\n" for outcome in read_results(out)]
         assert read == [line for line in whole.splitlines(keepends=True) if line in kept]
-    assert finished(folder, "--jobs", jobs) == whole
+    goes_on(folder, paceline, whole, jobs)
 
 
-@pytest.mark.parametrize("length", [0, 30, -2, -1])
-def test_killed_in_the_middle_of_a_line(folder: Path, whole: bytes, length: int) -> None:
+@pytest.mark.parametrize("length", [30, *(pytest.param(length, marks=pytest.mark.long) for length in (0, -2, -1))])
+def test_killed_in_the_middle_of_a_line(folder: Path, paceline: Callable[..., Answer], whole: bytes, length: int) -> None:
     program = KILLED_IN_A_LINE.format(length=length)
-    arguments = [sys.executable, "-c", program, *ARGUMENTS, "--jobs", "1", "--out", "r.ndjson"]
+    arguments = [sys.executable, "-c", program, *ARGUMENTS, "--jobs", "1"]
     assert subprocess.run(arguments, cwd=folder, capture_output=True, check=False).returncode == -signal.SIGKILL
     *first, fifth = [with_place(line, place) for place, line in enumerate(whole.splitlines(keepends=True)[:5])]
     assert (folder / "r.ndjson").read_bytes() == b"".join(first) + fifth[: length % (len(fifth) + 1)]
-    assert finished(folder, "--jobs", "1") == whole
+    goes_on(folder, paceline, whole)
 
 
-def test_a_full_disk_leaves_what_can_be_gone_on_with(folder: Path, whole: bytes) -> None:
+def test_a_full_disk_leaves_what_can_be_gone_on_with(folder: Path, paceline: Callable[..., Answer], whole: bytes) -> None:
     """A file that may not grow any further stands for a disk without room."""
     size = 20_000
-    arguments = [sys.executable, "-m", "paceline", *ARGUMENTS, "--jobs", "1", "--out", "r.ndjson"]
+    arguments = [sys.executable, "-m", "paceline", *ARGUMENTS, "--jobs", "1"]
     limited = subprocess.run(
         arguments,
         cwd=folder,
@@ -110,8 +98,7 @@ def test_a_full_disk_leaves_what_can_be_gone_on_with(folder: Path, whole: bytes)
         check=False,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size)),
     )
-    assert (limited.returncode, limited.stdout) == (1, "")
-    assert limited.stderr == "paceline: r.ndjson: cannot be written: File too large; finished results are kept: run again when it can\n"
+    refused(Answer(limited.returncode, limited.stdout, limited.stderr), "r.ndjson: ", "File too large", code=1)
     assert len((folder / "r.ndjson").read_bytes()) == size
     assert finished_lines((folder / "r.ndjson").read_bytes()) < set(whole.splitlines(keepends=True))
-    assert finished(folder, "--jobs", "1") == whole
+    goes_on(folder, paceline, whole)

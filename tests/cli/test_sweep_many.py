@@ -28,6 +28,7 @@ steps = 2
 warmup_steps = 0
 replications = 2
 """
+pytestmark = pytest.mark.long  # what is kept of each scenario shows in thousands alone
 COUNT, MOST_MIB = 3_000, 200
 HUNDRED, THIRTY = (",".join(map(str, range(1, count + 1))) for count in (100, 30))
 SWEEP = (

@@ -6,15 +6,16 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.command_line import Answer, contents, refused
+from support.command_line import Answer, refused
 from support.needs import needs_tensorflow
-from support.probes import run_script
+from support.signals import hearing
+from support.waiting import PATIENCE_S, until
+from syrupy.assertion import SnapshotAssertion
 
 from calibrate.testbed.readings import Readings, read_run
 from calibrate.testbed.setting import TestbedSetting
@@ -84,48 +85,46 @@ TWO = [header(2), FINGERPRINT, *repeat_records(0), *repeat_records(1, slower=2.0
 
 
 BAD = [
-    ("--set 'compute.law.kind=weird'", ("setting: compute.law", "must be one of 'constant'")),
-    ("--set compute.law.kind=gamma", ("setting: compute.law.shape: is missing",)),
-    ("--set 'compute.law={kind=\"gamma\", shape=-1}'", ("setting: compute.law.shape: -1 must be above 0",)),
-    ("--set compute.law.kind=constant --set compute.law.shape=2", ('setting: compute.law.shape: is no key of kind = "constant"',)),
-    ("--set compute.mean=100", ("setting: compute.mean: 100 must carry its unit",)),
-    ("--set 'compute.mean=100'", ("setting: compute.mean: 100 must carry its unit",)),
-    ("--set 'compute.mean=0 ms'", ("setting: compute.mean: '0 ms' must be above 0",)),
-    ("--set compute=real", ("setting: compute: 'real' must be a table",)),
-    ("--set link=400", ("setting: link: 400 must be a table",)),
-    ("--set 'link=400 Mbit/s'", ("setting: link: '400 Mbit/s' must be \"loopback\", or a table such as",)),
-    ("--set 'link.bandwidth=400 mbit/s'", ("setting: link.bandwidth: '400 mbit/s' must be", 'did you mean "400 Mbit/s"?')),
-    ("small.toml", ("small.toml: link.bandwidth: '1 gbit/s' must be", 'did you mean "1 Gbit/s"?')),
-    ("--set 'link.bandwidth=0 bit/s'", ("setting: link.bandwidth: '0 bit/s' must be above 0",)),
-    ("--set link=loopback --set link.sharing=tcp", ("setting: link.sharing: link is 'loopback', not a table",)),
-    ("--set link.sharing=tpc", ("setting: link.sharing: 'tpc' must be 'fair' or 'tcp'",)),
-    ("--set link.buffer=20", ("setting: link.buffer: 20 must carry its unit",)),
-    ("--set mode=rings", ("setting: mode: 'rings' must be 'async'", "did you mean 'ring'?")),
-    ("--set mode=ring --set servers=1", ('setting: mode = "ring" takes no servers; it has 1',)),
-    ("--set servers=0", ("takes at least one server; it has 0",)),
-    ("--set mode=mirrored --set 'link.bandwidth=1 Gbit/s'", ('mode = "mirrored" is one process on one host; it has no link',)),
-    ("--set workers=0", ("setting: workers: 0 must be at least 1",)),
-    ("--set worker=3", ("setting: worker: is no key of this table; did you mean workers?",)),
-    ("--set workers", ("--set 'workers': must be key=value",)),
-    ("--set steps=1", ("setting: steps: 1 must be at least 2",)),
-    ("--set backup_workers=1", ('backup_workers (1) need mode = "sync"',)),
-    ("--set start_spread=5", ("setting: start_spread: 5 must carry its unit",)),
-    ("--set 'start_spread=1 s' --set mode=sync", ("start_spread is of asynchronous workers",)),
-    ("--set model=nope", ("setting: model: there is no workload named 'nope'",)),
-    ("--set model=ladder-2mb", ("setting: model: 'ladder-2mb' is no synthetic model",)),
-    ("--set model=model.py", ("a model that can be built (FILE.py:FUNCTION, a synthetic one), not 'model.py'",)),
-    ("--set model=cnn-cpu --set compute.kind=real", ("compute.kind = real needs a model that can be built",)),
-    ("--set model=5", ("setting: model: must be text in quotes",)),
-    ("--timeout 0", ("--timeout: 0.0 must be a number of seconds above 0",)),
-    ("--timeout nan", ("--timeout: nan must be a number of seconds above 0",)),
-    ("--repeats 0", ("--repeats", "0")),
-    ("none.toml", ("none.toml: there is no such file",)),
-    ("link.toml", ("link.toml: link.bandwidth: '5' must be a bandwidth",)),
-    ("number.toml", ("number.toml: model: must be text in quotes",)),
-    ("law.toml", ("law.toml: compute.law.kind: 'normal' is no law of the emulated device",)),
-    ("law.toml --set workers=0", ("law.toml: workers: 0 must be at least 1",)),
-    ("--set link=loopback --measurements link.toml", ("'link.toml': is a file, not a folder",)),
-    ("--set link=loopback --python none/python", ("--python", "'none/python' cannot be run")),
+    ("--set 'compute.law.kind=weird'", ("compute.law", "'constant'")),
+    ("--set compute.law.kind=gamma", ("compute.law.shape",)),
+    ("--set 'compute.law={kind=\"gamma\", shape=-1}'", ("compute.law.shape: -1",)),
+    ("--set compute.law.kind=constant --set compute.law.shape=2", ("compute.law.shape", '"constant"')),
+    ("--set compute.mean=100", ("compute.mean: 100",)),
+    ("--set 'compute.mean=0 ms'", ("compute.mean: '0 ms'",)),
+    ("--set compute=real", ("'real'",)),
+    ("--set 'link=400 Mbit/s'", ("'400 Mbit/s'", '"loopback"')),
+    ("--set 'link.bandwidth=400 mbit/s'", ("link.bandwidth: '400 mbit/s'", '"400 Mbit/s"')),
+    ("small.toml", ("small.toml", "link.bandwidth: '1 gbit/s'", '"1 Gbit/s"')),
+    ("--set 'link.bandwidth=0 bit/s'", ("link.bandwidth: '0 bit/s'",)),
+    ("--set link=loopback --set link.sharing=tcp", ("link.sharing", "'loopback'")),
+    ("--set link.sharing=tpc", ("link.sharing: 'tpc'", "'fair'", "'tcp'")),
+    ("--set link.buffer=20", ("link.buffer: 20",)),
+    ("--set mode=rings", ("'rings'", "'async'", "'ring'")),
+    ("--set mode=ring --set servers=1", ('"ring"',)),
+    ("--set servers=0", ("setting: ", "0")),
+    ("--set mode=mirrored --set 'link.bandwidth=1 Gbit/s'", ('"mirrored"',)),
+    ("--set workers=0", ("setting: workers: 0",)),
+    ("--set worker=3", ("setting: worker: ", "workers?")),
+    ("--set workers", ("--set 'workers'",)),
+    ("--set steps=1", ("setting: steps: 1",)),
+    ("--set backup_workers=1", ("backup_workers (1)", '"sync"')),
+    ("--set start_spread=5", ("start_spread: 5",)),
+    ("--set 'start_spread=1 s' --set mode=sync", ("start_spread",)),
+    ("--set model=nope", ("'nope'",)),
+    ("--set model=ladder-2mb", ("'ladder-2mb'",)),
+    ("--set model=model.py", ("FILE.py", "'model.py'")),
+    ("--set model=cnn-cpu --set compute.kind=real", ("compute.kind",)),
+    ("--set model=5", ("setting: model: ",)),
+    ("--timeout 0", ("--timeout: 0.0",)),
+    ("--timeout nan", ("--timeout",)),
+    ("--repeats 0", ("--repeats",)),
+    ("none.toml", ("none.toml",)),
+    ("link.toml", ("link.toml", "link.bandwidth: '5'")),
+    ("number.toml", ("number.toml: model: ",)),
+    ("law.toml", ("law.toml", "compute.law.kind: 'normal'")),
+    ("law.toml --set workers=0", ("law.toml: workers: 0",)),
+    ("--set link=loopback --measurements link.toml", ("'link.toml'",)),
+    ("--set link=loopback --python none/python", ("--python", "'none/python'")),
 ]
 FILES = {
     "link.toml": '[link]\nbandwidth = "5"\n',
@@ -135,26 +134,11 @@ FILES = {
 }
 
 
-@pytest.mark.parametrize(("options", "says"), BAD)
-def test_bad_input_is_one_line_with_its_key(folder: Path, paceline: Runner, options: str, says: tuple[str, ...]) -> None:
-    import shlex
-
+@pytest.mark.parametrize(("options", "names"), BAD)
+def test_bad_input_is_one_line_with_its_key(folder: Path, refusal: Callable[..., None], options: str, names: tuple[str, ...]) -> None:
     for name, text in FILES.items():
         (folder / name).write_text('mode = "async"\nworkers = 2\nservers = 1\n' + text)
-    before = contents(folder)
-    refused(paceline("testbed", "run", *shlex.split(options)), *says)
-    assert contents(folder) == before
-
-
-@pytest.mark.parametrize("command", ["run", "show"])
-def test_help_teaches_with_an_example(paceline: Runner, command: str) -> None:
-    answer = paceline("testbed", command, "--help")
-    told = " ".join(answer.stdout.split())
-    assert (answer.code, answer.stderr) == (0, "")
-    assert f"Example: paceline testbed {command} " in told
-    assert max(map(len, answer.stdout.splitlines())) <= 80
-    if command == "run":
-        assert all(f" {mode}: " in told for mode in ("async", "between-graph", "sync", "ring", "mirrored"))
+    refusal(f"testbed run {options}", *names)
 
 
 # --- links that cannot be had -----------------------------------------------------------
@@ -184,16 +168,13 @@ def test_without_iproute2_the_default_is_loopback_and_a_link_asked_for_is_refuse
     monkeypatch.setenv("PATH", str(folder))
     answer = paceline("testbed", "run")
     assert answer.code == 0
-    assert answer.stderr == (
-        "paceline: links cannot be shaped: the program ip is missing; install iproute2. Running on loopback instead.\n"
-    )
+    assert answer.stderr.startswith("paceline: ")
+    assert "iproute2" in answer.stderr
     assert [setting.link for setting in measured] == [None]
-    refused(
-        paceline("testbed", "run", "--set", "link.bandwidth=400 Mbit/s"), "setting: link: links cannot be shaped: the program ip is missing"
-    )
-    refused(paceline("testbed", "run", "--set", "link.sharing=tcp"), "the program ip is missing", 'use link = "loopback"')
+    refused(paceline("testbed", "run", "--set", "link.bandwidth=400 Mbit/s"), "setting: link: ", "iproute2")
+    refused(paceline("testbed", "run", "--set", "link.sharing=tcp"), 'link = "loopback"')
     (folder / "s.toml").write_text('mode = "async"\nworkers = 2\nservers = 1\nlink = {bandwidth = "1 Gbit/s"}\n')
-    refused(paceline("testbed", "run", "s.toml"), "s.toml: link: links cannot be shaped")
+    refused(paceline("testbed", "run", "s.toml"), "s.toml: link: ")
     assert len(measured) == 1
 
 
@@ -212,17 +193,14 @@ def test_a_run_that_fails_is_made_once_more(paceline: Runner, folder: Path, monk
     monkeypatch.setattr("calibrate.testbed.running.measure_setting", run)
     answer = paceline("testbed", "run", "--set", "link=loopback")
     assert (answer.code, len(tries)) == (failures - 1, 2)
-    assert "failed and is run once more: worker 1 ended with code 1" in " ".join(answer.stderr.split())
+    assert answer.stderr.count("worker 1 ended with code 1") == failures
 
 
 def test_a_congestion_control_that_the_machine_lacks(
     paceline: Runner, measured: list[TestbedSetting], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("calibrate.testbed.running.obstacle_to_shaped_links", lambda _: None)
-    refused(
-        paceline("testbed", "run", "--set", "link.congestion=dodo"),
-        "link.congestion: 'dodo' is no congestion control of this machine; it has ",
-    )
+    refused(paceline("testbed", "run", "--set", "link.congestion=dodo"), "link.congestion: 'dodo'")
     assert not measured
 
 
@@ -259,27 +237,21 @@ def test_show_as_json_gives_what_the_file_says(folder: Path, paceline: Runner) -
     assert (facts["complete"], facts["failure"]) == (True, None)
 
 
-def test_show_for_people(folder: Path, paceline: Runner) -> None:
+def test_show_for_people(folder: Path, paceline: Runner, snapshot: SnapshotAssertion) -> None:
     (folder / "m.ndjson").write_text(lines_of(TWO))
     answer = paceline("testbed", "show", "m.ndjson", "m.ndjson")
     assert (answer.code, answer.stderr) == (0, "")
     rows = [" ".join(line.split()) for line in answer.stdout.splitlines()]
     for row in (
-        "async 2 x 1 PS, 400 Mbit/s fair, ladder-4mb, constant 100 ms",
-        "links: asked 400 Mbit/s, plain sockets moved 384 Mbit/s (96%)",
         "1 4 1.00 s 4.0000 40.000 0.75",
         "2 4 2.00 s 2.0000 20.000 0.75",
         "updates/s 3.0000 0 13.936",
         "0 2 25% " + "█" * 10,
         "1 6 75% " + "█" * 30,
-        "raw measurements: m.ndjson",
     ):
         assert row in rows, row
-    assert any(row.startswith("ps 1 4") and row.endswith("400 ms 100 ms") for row in rows)
-    for row in ("raw measurements: m.ndjson",):
-        assert row in rows, row
-    assert "All files" in rows
     assert max(map(len, answer.stdout.splitlines())) <= 80
+    assert answer.stdout == snapshot
 
 
 def test_where_workers_step_together_there_is_no_staleness_and_a_step_is_everybodys(folder: Path, paceline: Runner) -> None:
@@ -302,7 +274,6 @@ def test_where_workers_step_together_there_is_no_staleness_and_a_step_is_everybo
     assert "all-reduce" in told
     assert "pull" not in told
     assert "staleness" not in told
-    assert "measure 2 repeats or more" in told
 
 
 def test_a_file_cut_in_half_shows_its_whole_repeats(folder: Path, paceline: Runner) -> None:
@@ -310,25 +281,26 @@ def test_a_file_cut_in_half_shows_its_whole_repeats(folder: Path, paceline: Runn
     (folder / "cut.ndjson").write_text(whole + lines_of(repeat_records(1))[:300])
     answer = paceline("testbed", "show", "cut.ndjson")
     assert answer.code == 0
-    assert "the run was stopped before its end; only whole repeats are shown" in " ".join(answer.stdout.split())
+    assert "stopped before its end" in " ".join(answer.stdout.split())
     (folder / "failed.ndjson").write_text(whole + lines_of([{"kind": "error", "type": "RunFailedError", "message": "worker 1 died"}]))
-    assert "the run failed after these repeats: worker 1 died" in paceline("testbed", "show", "failed.ndjson").stdout
+    assert "worker 1 died" in paceline("testbed", "show", "failed.ndjson").stdout
 
 
 @pytest.mark.parametrize(
-    ("content", "says"),
+    ("content", "names"),
     [
-        (None, "m.ndjson: cannot be read"),
-        ("", "m.ndjson: holds no measurements"),
-        (lines_of([header(1), FINGERPRINT]), "m.ndjson: holds no whole repeat"),
-        (lines_of([{**header(1), "probe": "step"}, FINGERPRINT]), "m.ndjson: holds measurements of a step, not of a testbed run"),
-        (lines_of(TWO).replace('"ps 0"', "5"), "m.ndjson:8: task: 5 must"),
+        (None, ("m.ndjson: ",)),
+        ("", ("m.ndjson: ",)),
+        (lines_of([header(1), FINGERPRINT]), ("m.ndjson: ",)),
+        (lines_of([{**header(1), "probe": "step"}, FINGERPRINT]), ("m.ndjson: ",)),
+        (lines_of(TWO).replace('"ps 0"', "5"), ("m.ndjson:8: task: 5",)),
     ],
+    ids=["missing", "empty", "no repeat", "of a step", "no name"],
 )
-def test_files_that_cannot_be_shown(folder: Path, paceline: Runner, content: str | None, says: str) -> None:
+def test_files_that_cannot_be_shown(folder: Path, refusal: Callable[..., None], content: str | None, names: tuple[str, ...]) -> None:
     if content is not None:
         (folder / "m.ndjson").write_text(content)
-    refused(paceline("testbed", "show", "m.ndjson"), says)
+    refusal("testbed show m.ndjson", *names)
 
 
 # --- runs that end early ----------------------------------------------------------------
@@ -346,25 +318,23 @@ def fake_python(folder: Path, records: list[dict[str, Any]], then: str) -> str:
 @pytest.mark.parametrize(
     ("records", "number", "says", "kept"),
     [
-        (TWO[:-1], signal.SIGINT, "interrupted; 2 of 3 repeats had come to their end; read them with `paceline testbed show m/", 1),
-        (TWO[:-1], signal.SIGTERM, "ended by SIGTERM; 2 of 3 repeats had come to their end; read them with", 1),
-        (TWO[:2], signal.SIGINT, "interrupted; no repeat had come to its end, so nothing is kept\n", 0),
-        (TWO[:2], signal.SIGTERM, "ended by SIGTERM; no repeat had come to its end, so nothing is kept\n", 0),
+        (TWO[:-1], signal.SIGINT, "interrupted; 2 of 3 repeats ", 1),
+        pytest.param(TWO[:-1], signal.SIGTERM, "ended by SIGTERM; 2 of 3 repeats ", 1, marks=pytest.mark.long),
+        pytest.param(TWO[:2], signal.SIGINT, "interrupted; no repeat ", 0, marks=pytest.mark.long),
+        (TWO[:2], signal.SIGTERM, "ended by SIGTERM; no repeat ", 0),
     ],
 )
 def test_stopped(folder: Path, records: list[dict[str, Any]], number: signal.Signals, says: str, kept: int) -> None:
-    python = fake_python(folder, records, "import os\nopen('half', 'w').write(str(os.getpid()))\nos.rename('half', 'pid')\ntime.sleep(60)")
+    python = fake_python(
+        folder, records, f"import os\nopen('half', 'w').write(str(os.getpid()))\nos.rename('half', 'pid')\ntime.sleep({PATIENCE_S})"
+    )
     command = ("testbed", "run", "--set", "link=loopback", "--python", python, "--measurements", "m", "--repeats", "3")
     child = subprocess.Popen(
-        [sys.executable, "-m", "paceline", *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        hearing("-m", "paceline", *command), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
-    deadline = time.monotonic() + 60
-    while not (folder / "pid").exists():
-        assert child.poll() is None, child.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until((folder / "pid").exists, lambda: child.poll() is None)
     child.send_signal(number)
-    stdout, stderr = child.communicate(timeout=20)
+    stdout, stderr = child.communicate(timeout=PATIENCE_S)
     assert (child.returncode, stdout) == (128 + number, "")
     assert stderr.startswith(f"paceline: {says}")
     assert stderr.count("\n") == 1
@@ -378,10 +348,10 @@ def test_a_run_that_fails_keeps_its_whole_repeats(folder: Path, paceline: Runner
     answer = paceline("testbed", "run", "--set", "link=loopback", "--python", python, "--measurements", "m", "--repeats", "3")
     files = sorted((folder / "m").glob("*.ndjson"), key=lambda file: file.stat().st_mtime_ns)
     assert (answer.code, answer.stdout) == (1, "")
-    kept = [f"2 of 3 repeats had come to their end; read them with `paceline testbed show m/{file.name}`" for file in files]
     warned, first, last = answer.stderr.splitlines()
-    assert "failed and is run once more: RunFailedError: worker 1 died before 'reported'" in warned
-    assert first == f"paceline: {kept[1]}"
+    assert "RunFailedError: worker 1 died before 'reported'" in warned
+    assert first.startswith("paceline: 2 of 3 repeats ")
+    assert first.endswith(f"`paceline testbed show m/{files[1].name}`")
     assert last.startswith("paceline: RunFailedError: worker 1 died before 'reported'")
     assert [len(read_run(file).runs) for file in files] == [2, 2]
 
@@ -389,46 +359,33 @@ def test_a_run_that_fails_keeps_its_whole_repeats(folder: Path, paceline: Runner
 # --- a real cluster ---------------------------------------------------------------------
 
 
-def _isolation_obstacle() -> str:
-    answer = run_script("from _paceline_probes import isolation; isolation.isolate()")
-    return "" if answer.returncode == 0 else f"no network namespace of one's own here: {answer.stderr.strip().splitlines()[-1]}"
-
-
 @needs_tensorflow
-def test_a_real_cluster_on_loopback(folder: Path, process: Runner) -> None:
-    if obstacle := _isolation_obstacle():
-        pytest.skip(obstacle)
-    keys = (
-        "mode=between-graph",
-        "workers=2",
-        "model=ladder-1mb",
-        "steps=5",
-        "link=loopback",
-        "compute.mean=20 ms",
-        "compute.law.kind=constant",
-    )
-    answer = process("testbed", "run", *(word for key in keys for word in ("--set", key)), "--repeats", "2", "--json")
-    assert (answer.code, answer.stderr) == (0, "")
+@pytest.mark.usefixtures("isolated", "warm_probes")
+def test_a_real_cluster_on_loopback(folder: Path, paceline: Runner) -> None:
+    keys = ("mode=between-graph", "workers=2", "model=ladder-1mb", "steps=5", "link=loopback", "compute.mean=20 ms",
+            "compute.law.kind=constant")  # fmt: skip
+    answer = paceline("testbed", "run", *(word for key in keys for word in ("--set", key)), "--repeats", "2", "--json")
+    assert answer.code == 0, answer
     facts = json.loads(answer.stdout)
-    assert [one["updates"] for one in facts["repeats"]] == [10, 10]
+    assert [repeat["updates"] for repeat in facts["repeats"]] == [10, 10]
     assert sum(facts["staleness"].values()) == 20
     # a step sleeps 20 ms, so two workers make no more than 100 updates a second
-    assert all(1 < one["updates_per_s"] < 100 for one in facts["repeats"])
+    assert all(0 < repeat["updates_per_s"] < 100 for repeat in facts["repeats"])
     compute = next(part for part in facts["parts"] if part["name"] == "compute")
     assert compute["p50_s"] >= 0.02
     # 10 steps pull and push 1 MiB each
     assert facts["loopback_bytes"] > 20 * 2**20
     (file,) = (folder / "measurements").glob("*.ndjson")
     assert facts["file"] == str(file.relative_to(folder))
-    again = process("testbed", "show", str(file.relative_to(folder)), "--json")
+    again = paceline("testbed", "show", str(file.relative_to(folder)), "--json")
     assert json.loads(again.stdout) == [facts]
 
 
+@pytest.mark.long
 @needs_tensorflow
+@pytest.mark.usefixtures("isolated")
 def test_a_real_cluster_leaves_nothing_in_the_temporary_folder(folder: Path, process: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     """TensorFlow writes a file for each function of a ring that it traces."""
-    if obstacle := _isolation_obstacle():
-        pytest.skip(obstacle)
     (folder / "t").mkdir()
     monkeypatch.setenv("TMPDIR", str(folder / "t"))
     keys = ("mode=ring", "workers=2", "model=ladder-1mb", "steps=2", "link=loopback", "compute.mean=1 ms")

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from support.command_line import SCENARIO, Answer
+from support.command_line import SCENARIO, Answer, refused
+from syrupy.assertion import SnapshotAssertion
 
 from calibrate.validation.validation import Thresholds, share_of, thresholds_of
 from paceline.cli.showing_validation import _narrow
@@ -30,23 +31,21 @@ def points(folder: Path) -> Path:
     return file
 
 
-def test_points_are_compared(paceline: Runner, points: Path) -> None:
+def test_points_are_compared(paceline: Runner, points: Path, snapshot: SnapshotAssertion) -> None:
     answer = paceline(*MEASURED)
     assert answer.code == 0
-    assert "Of 2 settings, predicted throughput is off by" in answer.stdout
-    for wanted in ("plain, async PS", "noise floor", "inside 90% interval", "1 worker, 1 server", "1,010", "2 workers"):
-        assert wanted in answer.stdout
+    assert "1,010" in answer.stdout
+    assert max(map(len, answer.stdout.splitlines())) <= 80
+    assert answer.stdout == snapshot
 
 
 def test_a_bias_beyond_the_noise_leads_to_a_refit(paceline: Runner, points: Path) -> None:
     points.write_text("workers,servers,throughput\n1,1,500\n1,1,510\n")
     answer = paceline(*MEASURED)
-    assert "predictions have a bias of +" in answer.stderr
-    assert "%, more than the 1.4% by which runs scatter" in answer.stderr
+    assert "1.4%" in answer.stderr, "by which runs scatter"
     assert answer.stderr.splitlines()[-1].startswith("  paceline validate s.toml --measured p.csv")
     assert answer.stderr.endswith(" --refit\n")
     assert "--refit" not in paceline(*MEASURED, "--json").stderr
-    assert "interval score" not in answer.stdout, "it stays in JSON and HTML"
     assert "median_interval_score" in paceline(*MEASURED, "--json").stdout
 
 
@@ -87,9 +86,7 @@ def test_rows_are_written_beside_the_markdown_that_links_to_them(paceline: Runne
     assert head.startswith("name,group,fitted,unit,repeats,measured,")
     assert len(lines) == 2
     (folder / "taken").write_text("mine")
-    refused = paceline(*MEASURED, "--tables", "taken")
-    assert (refused.code, refused.stdout) == (2, "")
-    assert "--tables 'taken': is a file, not a folder" in refused.stderr
+    refused(paceline(*MEASURED, "--tables", "taken"), "--tables 'taken'")
 
 
 def test_a_missed_threshold_is_exit_code_3_with_a_line_each(paceline: Runner, points: Path) -> None:
@@ -117,13 +114,13 @@ def test_shares_in_either_way(text: str, value: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "two", "-1%", "nan", "inf", "1e999%", "2%%"])
 def test_what_is_no_share(text: str) -> None:
-    with pytest.raises(InputError, match=r"`x`: .*: must be a number from 0 on, such as 2%"):
+    with pytest.raises(InputError, match="`x`: "):
         share_of(text, "`x`")
 
 
 def test_thresholds_by_name() -> None:
     assert thresholds_of({"max_median": "2%", "min_coverage": 0.8}) == Thresholds(max_median=0.02, min_coverage=0.8)
-    with pytest.raises(InputError, match=r"`min_coverage`: '80': is 8,000% as a share; write 80% or 0\.8"):
+    with pytest.raises(InputError, match=r"`min_coverage`: '80'.*80% or 0\.8"):
         thresholds_of({"min_coverage": "80"})
 
 
@@ -158,12 +155,13 @@ def test_a_refit_moves_compute_and_writes_a_scenario_that_loads(paceline: Runner
     assert after["scores"][0]["median_absolute_error"] < 0.1
 
 
+@pytest.mark.long
 def test_a_refit_is_told_to_people(paceline: Runner, points: Path) -> None:
     answer = paceline(*MEASURED, "--refit")
     assert answer.code == 0
-    for wanted in ("What the points do not determine", "each point from the others", "as given", "* took part in the fit"):
-        assert wanted in " ".join(answer.stdout.split())
-    assert "this fits the scenario" not in answer.stderr
+    assert "as given" in answer.stdout
+    assert "each point from the others" in " ".join(answer.stdout.split())
+    assert "--refit" not in answer.stderr
 
 
 def test_what_a_refit_moved_breaks_no_word_in_80_columns() -> None:
@@ -178,73 +176,56 @@ def test_what_a_refit_moved_breaks_no_word_in_80_columns() -> None:
     console.print(shown.to_rich())
     words = console.export_text().split()
     assert {"quantity", "bandwidth", "between", "nodes", "Gbit/s", "factor"} <= set(words)
-    assert shown.note == (
-        "bandwidth between nodes: most determined by 8 workers, 2 servers; without it the factor is not determined. All keys."
-    )
-
-
-def refused(answer: Answer) -> str:
-    assert answer.code == 2, answer
-    (line,) = answer.stderr.strip().splitlines()
-    assert "Traceback" not in line
-    return line
+    assert "8 workers, 2 servers" in shown.note
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "names"),
     [
-        ("validate --unit updates/s", "--unit: goes with SCENARIO.toml and --measured; add that, or leave --unit out"),
-        ("validate s.toml --measured p.csv --matrix quick", "--matrix: says nothing with SCENARIO.toml and --measured"),
-        ("validate s.toml --measured p.csv --timeout 5", "--timeout: says nothing with SCENARIO.toml and --measured"),
-        ("validate --list --rows r.csv", "--rows: says nothing with --list, which measures nothing"),
-        ("validate --list --max-worst 5%", "--max-worst: says nothing with --list"),
-        ("validate --refit", "--refit: goes with SCENARIO.toml and --measured"),
-        ("validate s.toml", "SCENARIO.toml and --measured POINTS.csv belong together"),
-        ("validate --measured p.csv", "SCENARIO.toml and --measured POINTS.csv belong together"),
-        ("validate s.toml --measured none.csv", "none.csv: there is no such file"),
-        ("validate s.toml --measured bad.csv", "bad.csv:3: throughput: 'x' must be a number"),
-        ("validate none.toml --measured p.csv", "none.toml: there is no such file"),
-        ("validate bad.toml --measured p.csv", "bad.toml: strategy.wrokers: is no key of this table"),
-        ("validate s.toml --measured s.toml", "s.toml:1: "),
-        ("validate s.toml --measured p.csv --unit steps/s", "'steps/s' is not one of 'samples/s', 'updates/s'"),
-        ("validate s.toml --measured p.csv --max-median much", "--max-median 'much': must be a number from 0 on, such as 2%"),
-        ("validate s.toml --measured p.csv --max-distance 3", "--max-distance '3': must be at most 1"),
-        ("validate s.toml --measured p.csv --out-scenario x.toml", "--out-scenario: goes with --refit; add that"),
-        ("validate s.toml --measured p.csv --refit --out-scenario s.toml", "is the file that is read"),
-        ("validate s.toml --measured p.csv --refit --out-scenario s.toml --force", "is the file that is read"),
-        ("validate s.toml --measured p.csv --refit --out-scenario mine.md", "--out-scenario 'mine.md': is there already"),
-        ("validate s.toml --measured p.csv --out p.csv", "is the file that is read"),
-        ("validate s.toml --measured p.csv --out mine.md", "--out 'mine.md': is there already and is no validation page"),
-        ("validate s.toml --measured p.csv --markdown mine.md/x", "--markdown 'mine.md/x': cannot be written"),
-        ("validate s.toml --measured p.csv --out x --markdown x", "--out and --markdown: both are 'x'"),
-        ("validate s.toml --measured p.csv --set strategy.bound=3", "s.toml: strategy: bound (3) is of mode"),
-        ("validate s.toml --measured p.csv --markdown torn.md", "torn.md': has <!-- begin paceline validate: points --> without"),
-        ("validate s.toml --measured p.csv --markdown latin.md", "--markdown 'latin.md': is no text in UTF-8"),
+        ("validate --unit updates/s", ("--unit", "SCENARIO.toml", "--measured")),
+        ("validate s.toml --measured p.csv --matrix quick", ("--matrix", "SCENARIO.toml", "--measured")),
+        ("validate s.toml --measured p.csv --timeout 5", ("--timeout", "SCENARIO.toml", "--measured")),
+        ("validate --list --rows r.csv", ("--rows", "--list")),
+        ("validate --list --max-worst 5%", ("--max-worst", "--list")),
+        ("validate --refit", ("--refit", "SCENARIO.toml", "--measured")),
+        ("validate s.toml", ("SCENARIO.toml", "--measured", "POINTS.csv")),
+        ("validate --measured p.csv", ("SCENARIO.toml", "--measured", "POINTS.csv")),
+        ("validate s.toml --measured none.csv", ("none.csv",)),
+        ("validate s.toml --measured bad.csv", ("bad.csv:3: throughput: 'x'",)),
+        ("validate none.toml --measured p.csv", ("none.toml",)),
+        ("validate bad.toml --measured p.csv", ("bad.toml", "strategy.wrokers")),
+        ("validate s.toml --measured s.toml", ("s.toml:1",)),
+        ("validate s.toml --measured p.csv --unit steps/s", ("'steps/s'", "'samples/s'", "'updates/s'")),
+        ("validate s.toml --measured p.csv --max-median much", ("--max-median 'much'",)),
+        ("validate s.toml --measured p.csv --max-distance 3", ("--max-distance '3'",)),
+        ("validate s.toml --measured p.csv --out-scenario x.toml", ("--out-scenario", "--refit")),
+        ("validate s.toml --measured p.csv --refit --out-scenario s.toml", ("'s.toml'",)),
+        ("validate s.toml --measured p.csv --refit --out-scenario s.toml --force", ("'s.toml'",)),
+        ("validate s.toml --measured p.csv --refit --out-scenario mine.md", ("--out-scenario 'mine.md'",)),
+        ("validate s.toml --measured p.csv --out p.csv", ("'p.csv'",)),
+        ("validate s.toml --measured p.csv --out mine.md", ("--out 'mine.md'",)),
+        ("validate s.toml --measured p.csv --markdown mine.md/x", ("--markdown 'mine.md/x'",)),
+        ("validate s.toml --measured p.csv --out x --markdown x", ("--out", "--markdown", "'x'")),
+        ("validate s.toml --measured p.csv --set strategy.bound=3", ("s.toml: strategy: bound (3)",)),
+        ("validate s.toml --measured p.csv --markdown torn.md", ("torn.md'",)),
+        ("validate s.toml --measured p.csv --markdown latin.md", ("--markdown 'latin.md'", "UTF-8")),
     ],
 )
-def test_bad_use_is_one_line_and_exit_code_2(paceline: Runner, folder: Path, points: Path, arguments: str, says: str) -> None:
+def test_bad_use_is_one_line_and_exit_code_2(
+    refusal: Callable[..., None], folder: Path, points: Path, arguments: str, names: tuple[str, ...]
+) -> None:
     (folder / "bad.csv").write_text("workers,throughput\n1,900\n2,x\n")
     (folder / "bad.toml").write_text(SCENARIO.replace("workers = 2", "wrokers = 2"))
     (folder / "mine.md").write_text("mine")
     (folder / "torn.md").write_text("<!-- begin paceline validate: points -->\n")
     (folder / "latin.md").write_bytes(b"\xe9t\xe9")
-    before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    assert says in refused(paceline(*arguments.split()))
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    refusal(arguments, *names)
 
 
 def test_force_replaces_what_is_no_page(paceline: Runner, folder: Path, points: Path) -> None:
     (folder / "mine.html").write_text("mine")
     assert paceline(*MEASURED, "--out", "mine.html", "--force").code == 0
     assert "Paceline" in (folder / "mine.html").read_text()
-
-
-def test_help_teaches(paceline: Runner) -> None:
-    answer = paceline("validate", "--help")
-    assert answer.code == 0
-    told = " ".join(answer.stdout.replace("│", " ").split())
-    for wanted in ("paceline validate async-ps --measured points.csv", "8,2,1234.5", "--refit", "Exit code 3"):
-        assert wanted in told
 
 
 def test_hostile_names_are_harmless_in_terminal_and_page(paceline: Runner, folder: Path, points: Path) -> None:

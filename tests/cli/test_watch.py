@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +15,9 @@ import numpy as np
 import pytest
 from support.command_line import Answer, refused
 from support.needs import needs_tensorflow
+from support.signals import hearing
+from support.waiting import PATIENCE_S, until
+from syrupy.assertion import SnapshotAssertion
 
 from simulator.catalogue.loading import load_scenario
 
@@ -90,11 +93,11 @@ def test_a_run_as_predicted_ends_well_and_a_slow_one_does_not(scenario: Path, pa
     steps_file(Path("x.csv"), around(0.024))
     answer = paceline("watch", "s.toml", "x.csv", "--once")
     assert answer.code == 0, answer
-    assert "24.2 ms predicted; inside its 90% interval" in answer.stdout.replace("\n", " ")
+    assert "24.2 ms predicted; inside" in answer.stdout.replace("\n", " ")
     steps_file(Path("x.csv"), around(0.050))
     answer = paceline("watch", "s.toml", "x.csv", "--once")
     assert answer.code == 3
-    assert "x.csv: left its interval from its first steps on" in answer.stderr
+    assert "x.csv: left its interval" in answer.stderr
 
 
 def test_lines_of_json_for_a_dashboard(scenario: Path, paceline: Runner) -> None:
@@ -113,37 +116,35 @@ def test_the_scenario_is_fitted_to_the_steps(scenario: Path, paceline: Runner) -
     steps_file(Path("x.csv"), around(0.050))
     answer = paceline("watch", "s.toml", "x.csv", "--once", "--out-scenario", "r.toml")
     assert answer.code == 3
-    assert "wrote r.toml; use it with: paceline simulate r.toml" in answer.stderr
+    assert "paceline simulate r.toml" in answer.stderr
     assert load_scenario("r.toml").workload.compute_s(8) == pytest.approx(0.050, rel=0.05)
     assert paceline("watch", "r.toml", "x.csv", "--once").code == 0
 
 
 @pytest.mark.parametrize(
-    ("line", "content", "said"),
+    ("line", "content", "names"),
     [
-        ("watch s.toml x.csv --once", "0.1\n0.2\n", "x.csv:1: must name the columns, such as step,step_time_s"),
-        ("watch s.toml x.scv --once", "", "x.scv: there is no such file; did you mean x.csv?"),
-        ("watch s.toml x.csv x.csv", "step_time_s\n1\n", "'x.csv': is given twice"),
-        ("watch s.toml x.csv --once --pattern '('", "step_time_s\n1\n", "--pattern '(' must be a regular expression"),
-        ("watch s.toml x.csv --once --journal x.csv", "step_time_s\n1\n", "x.csv"),
-        ("watch s.toml x.csv --once --out-scenario s.toml", "step_time_s\n1\n", "is the file that is read"),
-        ("watch s.toml x.csv --once --coverage 1", "step_time_s\n1\n", "--coverage: 1.0 must be a share from 0.9 to 0.9999"),
-        ("watch s.toml x.csv --once --force", "step_time_s\n1\n", "--force: goes with --out-scenario"),
-        ("watch s.toml x.csv --once --out-scenario r.toml", "step_time_s\n1\n1\n", "--out-scenario: too few steps to tell"),
-        ("watch s.toml x.csv --once --out-scenario r.toml", "step_time_s\n" + "24\n" * 50, "nothing is fitted to figures that may mean"),
+        ("watch s.toml x.csv --once", "0.1\n0.2\n", ("x.csv:1", "step_time_s")),
+        ("watch s.toml x.scv --once", "", ("x.scv", "x.csv")),
+        ("watch s.toml x.csv x.csv", "step_time_s\n1\n", ("'x.csv'",)),
+        ("watch s.toml x.csv --once --pattern '('", "step_time_s\n1\n", ("--pattern '('",)),
+        ("watch s.toml x.csv --once --journal x.csv", "step_time_s\n1\n", ("x.csv",)),
+        ("watch s.toml x.csv --once --out-scenario s.toml", "step_time_s\n1\n", ("'s.toml'",)),
+        ("watch s.toml x.csv --once --coverage 1", "step_time_s\n1\n", ("--coverage: 1.0", "0.9999")),
+        ("watch s.toml x.csv --once --force", "step_time_s\n1\n", ("--force", "--out-scenario")),
+        ("watch s.toml x.csv --once --out-scenario r.toml", "step_time_s\n1\n1\n", ("--out-scenario",)),
+        ("watch s.toml x.csv --once --out-scenario r.toml", "step_time_s\n" + "24\n" * 50, ()),
     ],
 )
-def test_bad_input_is_refused_in_one_line(scenario: Path, paceline: Runner, line: str, content: str, said: str) -> None:
-    import shlex
-
+def test_bad_input_is_refused_in_one_line(
+    scenario: Path, paceline: Runner, snapshot: SnapshotAssertion, line: str, content: str, names: tuple[str, ...]
+) -> None:
     Path("x.csv").write_text(content)
     answer = paceline(*shlex.split(line))
-    if "coverage" in line or "r.toml" not in line:
-        refused(answer, said)
-    else:  # it has looked, and then cannot fit
-        assert answer.code == 2
-        assert said in answer.stderr
-        assert "Traceback" not in answer.stderr
+    last = answer.stderr.splitlines()[-1]  # it may have looked, and then cannot fit
+    refused(Answer(answer.code, "", f"{last}\n"), *names)
+    assert answer.stdout == "" or "r.toml" in line
+    assert last == snapshot
 
 
 def trained(path: Path, steps: int, slower_from: int) -> subprocess.Popen[bytes]:
@@ -155,28 +156,21 @@ def trained(path: Path, steps: int, slower_from: int) -> subprocess.Popen[bytes]
 
 def watching(*arguments: str) -> subprocess.Popen[str]:
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    command = [sys.executable, "-m", "paceline", "watch", "s.toml", "run.ndjson", *arguments]
+    command = hearing("-m", "paceline", "watch", "s.toml", "run.ndjson", *arguments)
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def until(holds: Callable[[], bool], what: str, most_s: float = 120.0) -> None:
-    deadline_s = time.monotonic() + most_s
-    while not holds():
-        assert time.monotonic() < deadline_s, what
-        time.sleep(0.1)
 
 
 def written(path: Path, text: str, times: int = 1) -> Callable[[], bool]:
     return lambda: path.exists() and path.read_text().count(text) >= times
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @needs_tensorflow
 def test_a_real_training_is_predicted_by_one_before_and_a_planted_slow_down_is_found(scenario: Path, paceline: Runner) -> None:
     """The first training gives the scenario its figures, the second goes as predicted, the third becomes slow half-way."""
     path = Path("run.ndjson").resolve()
     for steps, slower_from, name in ((150, 150, "one"), (150, 150, "two"), (300, 150, "three")):
-        assert trained(path, steps, slower_from).wait(timeout=180) == 0
+        assert trained(path, steps, slower_from).wait(timeout=PATIENCE_S) == 0
         path.rename(f"{name}.ndjson")
     first = paceline("watch", "s.toml", "one.ndjson", "--once", "--json", "--out-scenario", "fitted.toml")
     assert first.code in (0, 3), first
@@ -192,34 +186,26 @@ def test_a_real_training_is_predicted_by_one_before_and_a_planted_slow_down_is_f
     assert worker["causes"][0]["cost_s"] == pytest.approx(0.040, rel=0.2)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @needs_tensorflow
 def test_training_and_watch_are_killed_and_gone_on_with(scenario: Path) -> None:
     """A watch that is killed says nothing twice, and a training that is killed loses at most a step and adds to its file."""
     path, journal = Path("run.ndjson").resolve(), Path("said.ndjson")
     path.write_text("")
-    options = (
-        "--every",
-        "0.2",
-        "--journal",
-        "said.ndjson",
-        "--set",
-        "workload.forward.base='1 ms'",
-        "--set",
-        "workload.backward.base='1 ms'",
-    )
+    faster = ("--set", "workload.forward.base='1 ms'", "--set", "workload.backward.base='1 ms'")
+    options = ("--every", "0.2", "--journal", "said.ndjson", *faster)
     train = trained(path, 100_000, 100_000)
     watch = watching(*options)
     try:
-        until(written(journal, '"left"'), "the watch says that the run is slower than 2 ms")
+        until(written(journal, '"left"'), lambda: watch.poll() is None)  # since the run is slower than 2 ms
         watch.send_signal(signal.SIGKILL)
         watch.communicate()
         train.send_signal(signal.SIGKILL)
         train.wait()
         before = sum('"step"' in line for line in path.read_text().splitlines() if line.endswith("}"))
         again = watching(*options)
-        assert trained(path, 60, 60).wait(timeout=180) == 0
-        _, said = again.communicate(timeout=60)
+        assert trained(path, 60, 60).wait(timeout=PATIENCE_S) == 0
+        _, said = again.communicate(timeout=PATIENCE_S)
         assert again.returncode == 3
         assert "left its interval" not in said
         assert journal.read_text().count('"left"') == 1
@@ -240,6 +226,6 @@ def test_ctrl_c_ends_a_watch_in_order(scenario: Path) -> None:
     assert watch.stdout is not None
     assert json.loads(watch.stdout.readline())["state"] == "inside"
     watch.send_signal(signal.SIGINT)
-    out, said = watch.communicate(timeout=60)
+    out, said = watch.communicate(timeout=PATIENCE_S)
     assert (watch.returncode, said) == (0, "")
     assert json.loads(out.splitlines()[-1])["final"] is True

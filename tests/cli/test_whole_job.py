@@ -42,27 +42,27 @@ def test_samples_take_the_place_of_epochs(folder: Path, paceline: Paceline) -> N
     "command", [("simulate",), ("sweep", "--over", "strategy.workers=1,2", "--out", "o.ndjson")], ids=lambda its: its[0]
 )
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "names"),
     [
-        (("--epochs", "3"), "job: has no length: give samples, or epochs and dataset_size (dataset_size is missing)"),
-        (("--dataset-size", "3"), "(epochs is missing)"),
-        (("--epochs", "3", "--samples", "9", "--dataset-size", "3"), "two of them say how long it is: leave one out"),
-        (("--samples", "-5"), "job.samples: -5"),
-        (("--samples", "nan"), "nan' must be a number"),
-        (("--epochs", "0", "--dataset-size", "3"), "job.epochs: 0"),
-        (("--samples", "5", "--set", "job.samples=6"), "--samples and --set job.samples: say the same; leave one of them out"),
-        (("--dataset-size", "5", "--set", "job.dataset_size=6"), "--dataset-size and --set job.dataset_size: say the same"),
+        (("--epochs", "3"), ("dataset_size",)),
+        (("--dataset-size", "3"), ("epochs",)),
+        (("--epochs", "3", "--samples", "9", "--dataset-size", "3"), ("samples",)),
+        (("--samples", "-5"), ("job.samples: -5",)),
+        (("--samples", "nan"), ("nan",)),
+        (("--epochs", "0", "--dataset-size", "3"), ("job.epochs: 0",)),
+        (("--samples", "5", "--set", "job.samples=6"), ("--samples", "--set", "job.samples")),
+        (("--dataset-size", "5", "--set", "job.dataset_size=6"), ("--dataset-size", "--set", "job.dataset_size")),
     ],
 )
 def test_lengths_that_cannot_be_are_refused(
-    folder: Path, paceline: Paceline, command: tuple[str, ...], options: tuple[str, ...], says: str
+    folder: Path, refusal: Callable[..., None], command: tuple[str, ...], options: tuple[str, ...], names: tuple[str, ...]
 ) -> None:
-    refused(paceline(command[0], "s.toml", *command[1:], *options), says)
+    refusal((command[0], "s.toml", *command[1:], *options), *names)
     assert not (folder / "o.ndjson").exists()
 
 
-def test_checkpoints_without_a_speed_are_refused(folder: Path, paceline: Paceline) -> None:
-    refused(paceline("simulate", "s.toml", "--samples", "1e5", "--set", "job.checkpoint.every='1 s'"), "nothing says how fast")
+def test_checkpoints_without_a_speed_are_refused(refusal: Callable[..., None]) -> None:
+    refusal(("simulate", "s.toml", "--samples", "1e5", "--set", "job.checkpoint.every='1 s'"), "checkpoint")
 
 
 def test_what_a_job_is_can_be_swept(folder: Path, paceline: Paceline) -> None:
@@ -104,8 +104,7 @@ def test_a_deadline_is_held_against_the_whole_job(folder: Path, paceline: Paceli
     assert job.time_s.mean <= 80
     assert whole.chosen.result.replicas > steps.chosen.result.replicas  # 24 s are gone before the first step ends
     assert len(steps.sentences) == 3
-    assert "the share of the time in steps that are kept" in whole.sentences[3]
-    assert all(its.job is not None for its in whole.workers)
+    assert all(candidate.job is not None for candidate in whole.workers)
     assert whole.workers_pay_until is not None
     assert steps.workers_pay_until is not None
     assert whole.workers_pay_until < steps.workers_pay_until  # a small data set stops gaining
@@ -115,7 +114,7 @@ def test_a_deadline_is_held_against_the_whole_job(folder: Path, paceline: Paceli
 def test_a_deadline_shorter_than_the_start_cannot_be_reached(folder: Path, paceline: Paceline) -> None:
     answer = paceline("plan", "s.toml", "--dataset-size", "1e4", "--deadline", "22 s", "--workers", "1..4", *QUICK, *JOB, *LENGTH)
     assert answer.code == 3
-    assert "samples/s it needs over the whole job" in " ".join(answer.stdout.split())
+    assert "samples/s it needs" in " ".join(answer.stdout.split())
 
 
 def test_a_plan_takes_its_length_from_the_scenario(folder: Path, paceline: Paceline) -> None:
@@ -124,18 +123,16 @@ def test_a_plan_takes_its_length_from_the_scenario(folder: Path, paceline: Pacel
     assert found.goal.samples == 40_000
     refused(paceline("plan", "s.toml", "--deadline", "1 h", *QUICK), "--deadline needs --samples")
     three = ("--samples", "5", "--dataset-size", "6", "--epochs", "2")
-    refused(paceline("plan", "s.toml", "--deadline", "1 h", *three), "two of them say how long it is: leave one out")
+    refused(paceline("plan", "s.toml", "--deadline", "1 h", *three), "samples")
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "names"),
     [
-        (("--epochs", "1e6", "--dataset-size", "1e5"), "job: has 1,000,000 epochs, and at most 100,000 can be gone through"),
-        (("--samples", "1e6", "--set", "job.startup='-5 s'"), "job.startup: '-5 s' must be at least 0"),
-        (("--samples", "1e6", "--set", "job.startup='5 MB'"), "job.startup: '5 MB' must be a time with its unit"),
+        (("--epochs", "1e6", "--dataset-size", "1e5"), ("1,000,000", "100,000")),
+        (("--samples", "1e6", "--set", "job.startup='-5 s'"), ("job.startup: '-5 s'",)),
+        (("--samples", "1e6", "--set", "job.startup='5 MB'"), ("job.startup: '5 MB'",)),
     ],
 )
-def test_what_is_wrong_is_said_once(folder: Path, paceline: Paceline, options: tuple[str, ...], says: str) -> None:
-    answer = paceline("simulate", "s.toml", *options)
-    refused(answer, says)
-    assert len(answer.stderr.strip().splitlines()) == 1
+def test_what_is_wrong_is_said_once(refusal: Callable[..., None], options: tuple[str, ...], names: tuple[str, ...]) -> None:
+    refusal(("simulate", "s.toml", *options), *names)
