@@ -1,4 +1,4 @@
-"""How many seeded faults the tests catch: ``python benchmarks/faults.py``, half an hour on two cores.
+"""How many seeded faults `make test` catches: ``python benchmarks/faults.py``, about half an hour on two cores.
 
 Each fault of ``faults.toml`` is made in a copy of the last commit. The test files that it names as near run first. Whatever these
 miss is made all at once, and the whole suite runs; each test that fails there then runs with each of those faults alone, which says
@@ -37,7 +37,7 @@ def made(copy: Path, fault: dict[str, str]) -> Iterable[None]:
 
 def failing(copy: Path, tests: Sequence[str], *options: str) -> list[str]:
     """The tests that fail in the copy."""
-    words = [sys.executable, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=no", *options, *tests]
+    words = [sys.executable, "-B", "-m", "pytest", "-q", "-m", "not long", "-p", "no:cacheprovider", "--tb=no", *options, *tests]
     done = subprocess.run(words, cwd=copy, env={**os.environ, "PYTHONPATH": str(copy)}, capture_output=True, text=True, check=False)
     assert done.returncode in (0, 1, 2), done.stdout + done.stderr
     return _FAILED.findall(done.stdout) or (["collection"] if done.returncode else [])
