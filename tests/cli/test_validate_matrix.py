@@ -195,8 +195,8 @@ def test_listing_runs_no_file_that_the_matrix_names(paceline: Runner, folder: Pa
 
 def test_what_takes_long_is_asked_about(paceline: Runner, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("calibrate.validation.matrix.check_matrix", lambda *_, **__: None)
-    answer = paceline("validate", "--matrix", "random:1", "--count", "40", "--measurements", str(folder), "--json")
-    refused(answer, "random-1-40: ", "--yes")
+    answer = paceline("validate", "--matrix", "random:1", "--count", "200", "--measurements", str(folder), "--json")
+    refused(answer, "random-1-200: ", "--yes")
 
 
 @pytest.mark.long

@@ -288,6 +288,7 @@ def test_retries_end_a_job_and_no_checkpoint_makes_it_endless():
 JITTER = ("workload.jitter", {"kind": "gamma", "shape": 16.0})
 
 
+@pytest.mark.statistics
 @pytest.mark.parametrize(
     ("name", "keys", "steps"),
     [

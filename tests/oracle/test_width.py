@@ -47,6 +47,7 @@ def test_of_a_link_alone_all_is_the_links(scenario) -> None:
     assert found[LINK][0] == pytest.approx(1.0, abs=0.02)
 
 
+@pytest.mark.statistics
 def test_of_both_the_shares_are_those_of_the_closed_form(scenario) -> None:
     """By the pick-freeze estimator of scipy (Saltelli et al. 2010) on -log(time of a step), which is known."""
     compute_sd, link_sd = 0.2, 0.6
