@@ -35,7 +35,7 @@ SEEN = {
     "dle-resnet50v1-5-tensorflow1-fp32-16gb-dgx1-b128-throughput-fp32-xla": 0.051,
 }
 """Largest absolute error of the series' predicted rows."""
-LARGEST = ("issue-tf5683-inception3", "fleetx-bert-large-paddle-1-6-collective")
+LARGEST = ("issue-tf5683-inception3", "fleetx-bert-large-paddle-1-6-collective", "mxnet-p2-16xlarge-inception3")
 SLOW = ("cmdare-k80", "cmdare-p100-shake", "cmdare-p100-resnet-32", "cmdare-p100-resnet-15-1")
 """Series of many steps: one of their table is enough here, and docs/fidelity/published-async-ps.csv has them all."""
 

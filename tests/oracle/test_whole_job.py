@@ -277,7 +277,7 @@ def test_a_notice_at_the_begin_of_an_epoch_keeps_the_epochs_before():
 
 
 def test_retries_end_a_job_and_no_checkpoint_makes_it_endless():
-    arrivals = [Arrival(float(at_s), "worker", 0) for at_s in range(5, 10_000_000, 5)]
+    arrivals = [Arrival(float(at_s), "worker", 0) for at_s in range(5, 1_000_000, 5)]
     assert Renewal(course((100.0,)), crew(retries=3), arrivals).run().given_up
     with pytest.raises(SimulationError, match="the job does not end"):
         Renewal(course((100.0,)), crew(), arrivals).run()

@@ -104,7 +104,7 @@ def scenarios(draw: some.DrawFn) -> Scenario:
         return draw(scenarios())
 
 
-@examples(150)
+@examples(150, few=20)
 @given(scenario=scenarios())
 def test_no_replication_exceeds_its_ceiling(scenario: Scenario) -> None:
     rates = np.array(simulate(scenario).throughput_of_each_replication)

@@ -116,7 +116,7 @@ for table in json.load(sys.stdin):
         (ASYNC, "simpy", 4000, {}),
         pytest.param(RING, "simpy", 30_000, {}, marks=pytest.mark.long),
         (RING, "simpy", 4000, {"steps": 100}),
-        (RING | {"algorithm": "halving-doubling"}, "simpy", 256, {"detail": "messages"}),
+        pytest.param(RING | {"algorithm": "halving-doubling"}, "simpy", 256, {"detail": "messages"}, marks=pytest.mark.long),
         pytest.param({"kind": "gossip"}, "simpy", 3000, {}, marks=pytest.mark.long),
         (ASYNC, "compiled", 60_000, {}),
     ],

@@ -42,6 +42,7 @@ def test_no_example_sums_floats_by_the_built_in_sum(name: str, engine: str) -> N
     assert result.throughput_samples_per_s.mean > 0
 
 
+@pytest.mark.slow
 def test_neither_do_plans_advice_memory_and_jobs() -> None:
     assert paceline.plan(
         "ring", samples=1e6, deadline="12 h", settings=SHORT, prices=0.4, confidence=0.6, workers=[1, 2, 4], jobs=1

@@ -199,6 +199,7 @@ def loading(cache: Path, **options: Any) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.long
 def test_damaged_machine_code_is_made_anew_by_one_of_two(copied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And is theirs alone, though their umask lets everybody write."""
     shutil.rmtree(next(copied.rglob("interpreter*.nbc")).parent)
