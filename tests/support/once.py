@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +19,7 @@ def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], obje
     folder, done = shared / name, shared / f"{name}.done"
     with FileLock(shared / f"{name}.lock"):
         if not done.exists():
+            shutil.rmtree(folder, ignore_errors=True)  # half made by one that failed
             folder.mkdir()
             make(folder)
             done.touch()

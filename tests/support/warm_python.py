@@ -29,7 +29,10 @@ from typing import IO, NoReturn
 PROBES = "calibrate/probes"
 ITERATORS = "PACELINE_TESTS_ITERATORS"
 _SOCKET = "warm.socket"
-_CLIENT = """#!{python} -IS
+# started by a shell, since a path with spaces cannot stand behind #!
+_CLIENT = """#!/bin/sh
+'''exec' '{python}' -IS "$0" "$@"
+' '''
 import json, os, select, signal, socket, sys
 arguments = sys.argv[1:]
 probe = arguments[1:] if arguments[:1] == ["-B"] else arguments
