@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -118,16 +119,16 @@ def test_a_data_set_that_raises_is_bad_input(paceline: Callable[..., tuple[int, 
         ("nowhere.py:images --name x", "nowhere.py: there is no such file"),
         ("images --name x", "must be a file and a function in it"),
         ("--name x", "give one of FILE.py:DATASET and --from-measurements"),
-        (f"{PIPELINES}:endless --name x --calls 0,1", "--calls 0: must be at least 1"),
-        (f"{PIPELINES}:endless --name x --batch many", "--batch 'many': must be whole numbers"),
-        (f"{PIPELINES}:endless --name a/b", "--name"),
-        (f"{PIPELINES}:endless --name x --out pyproject.toml", "is no input file"),
+        (f"'{PIPELINES}:endless' --name x --calls 0,1", "--calls 0: must be at least 1"),
+        (f"'{PIPELINES}:endless' --name x --batch many", "--batch 'many': must be whole numbers"),
+        (f"'{PIPELINES}:endless' --name a/b", "--name"),
+        (f"'{PIPELINES}:endless' --name x --out pyproject.toml", "is no input file"),
         ("--from-measurements none.ndjson --name x", "none.ndjson: cannot be read"),
     ],
 )
 def test_bad_input_is_one_line(paceline: Callable[..., tuple[int, str, str]], tmp_path: Path, arguments: str, said: str) -> None:
     (tmp_path / "pyproject.toml").write_text("[project]\n")
-    code, _, err = paceline("calibrate-input", *arguments.split())
+    code, _, err = paceline("calibrate-input", *shlex.split(arguments))
     assert code == 2
     assert said in err
     assert len(err.strip().splitlines()) == 1

@@ -246,7 +246,6 @@ def test_a_busy_machine_makes_the_probe_repeat_and_keep_both(tmp_path: Path) -> 
     assert len(looks) == 6  # four, and half as many again
     assert {step.round for step in measured.of(StepTime)} == set(range(6))
     assert all("others took" in one.why for one in looks)
-    (before,) = (one for one in measured.of(Load) if one.stage == "before")
-    assert before.others_s is not None
+    assert [load.stage for load in measured.of(Load)].count("before") == 1
     with pytest.raises(CalibrationError, match="6 of 6 rounds were disturbed"):
         calibrate.fit_workload(path, "busy")

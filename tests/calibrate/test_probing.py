@@ -11,12 +11,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from support.programs import program
 from support.waiting import PATIENCE_S, until
 
 from calibrate.probing import run_probe, run_reader, serve_probe
 from simulator.base.errors import CalibrationError, InputError
 
-PROBE = """#!{python}
+PROBE = """
 import os, sys, tempfile, time
 tempfile.mkstemp(prefix="__autograph_generated_file")
 if "--out" in sys.argv:
@@ -40,10 +41,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def python(folder: Path, then: str) -> str:
-    file = folder / "python"
-    file.write_text(PROBE.format(python=sys.executable, then=then))
-    file.chmod(0o755)
-    return str(file)
+    return program(folder / "python", PROBE.format(then=then))
 
 
 def left(folder: Path) -> set[str]:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from support.command_line import Answer
+from support.programs import program
 
 from paceline.cli import completing
 from paceline.scenario_text import BEGUN_WITH
@@ -201,9 +202,7 @@ def test_fish_and_powershell(paceline: Runner, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 def test_the_script_that_is_installed_works_in_bash(folder: Path) -> None:
     (folder / "bin").mkdir()
-    program = folder / "bin" / "paceline"
-    program.write_text(f"#!{sys.executable}\nfrom paceline.cli.app import main\nmain()\n")
-    program.chmod(0o755)
+    program(folder / "bin" / "paceline", "from paceline.cli.app import main\nmain()\n")
     environment = {**os.environ, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
 
     def run(*command: str) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from support.command_line import Answer, refused
 from support.needs import needs_tensorflow
+from support.programs import program
 from support.signals import hearing
 from support.waiting import PATIENCE_S, until
 from syrupy.assertion import SnapshotAssertion
@@ -309,10 +310,9 @@ def test_files_that_cannot_be_shown(folder: Path, refusal: Callable[..., None], 
 def fake_python(folder: Path, records: list[dict[str, Any]], then: str) -> str:
     """A Python that writes these records in place of a probe, and then does something else."""
     content = lines_of(records)
-    file = folder / "python"
-    file.write_text(f"#!{sys.executable}\nimport sys, time\nopen(sys.argv[sys.argv.index('--out') + 1], 'w').write({content!r})\n{then}\n")
-    file.chmod(0o755)
-    return str(file)
+    return program(
+        folder / "python", f"import sys, time\nopen(sys.argv[sys.argv.index('--out') + 1], 'w').write({content!r})\n{then}\n"
+    )
 
 
 @pytest.mark.parametrize(
