@@ -300,7 +300,7 @@ def test_marks_that_only_trace_are_no_training(tmp_path: Path) -> None:
 
 def test_a_python_without_tensorflow_is_told_how_to_install_it(tmp_path: Path) -> None:
     empty = tmp_path / "python"
-    empty.write_text(f'#!/bin/sh\nexec '{sys.executable}' -S -E "$@"\n')
+    empty.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S -E "$@"\n')
     empty.chmod(0o755)
     with pytest.raises(CalibrationError, match=r"cannot import TensorFlow .*`pip install 'paceline\[tensorflow\]'"):
         read_profiles(profile_files(DATA / "loop-32"), str(empty))

@@ -161,7 +161,7 @@ def test_a_device_that_is_not_there(broken: Path, tmp_path: Path) -> None:
 def test_a_python_without_tensorflow(broken: Path, tmp_path: Path) -> None:
     bare = tmp_path / "bare-python"
     # isolated and without site-packages: TensorFlow cannot be found
-    bare.write_text(f'#!/bin/sh\nexec '{sys.executable}' -I -S "$@"\n')
+    bare.write_text(f'#!/bin/sh\nexec "{sys.executable}" -I -S "$@"\n')
     bare.chmod(0o755)
     with pytest.raises(CalibrationError, match=r"cannot import TensorFlow .*pip install 'paceline\[tensorflow\]'"):
         calibrate.profile_step(f"{broken}:raises", "bare", batches=(2, 4), python=str(bare), folder=tmp_path, timeout_s=PATIENCE_S)

@@ -202,13 +202,13 @@ def test_fish_and_powershell(paceline: Runner, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 def test_the_script_that_is_installed_works_in_bash(folder: Path) -> None:
     (folder / "bin").mkdir()
-    program(folder / "bin" / "paceline", "from paceline.cli.app import main\nmain()\n")
+    paceline = program(folder / "bin" / "paceline", "from paceline.cli.app import main\nmain()\n")
     environment = {**os.environ, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
 
     def run(*command: str) -> str:
         return subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
 
-    script = run(str(program), "--show-completion", "bash")
+    script = run(paceline, "--show-completion", "bash")
     assert "complete -o default -F _paceline_completion paceline" in script
     line = "COMP_WORDS=(paceline sweep ring --over strategy.mode = sy); COMP_CWORD=6; _paceline_completion paceline"
     assert run("bash", "--norc", "-c", f"{script}\n{line}\nprintf '%s\\n' \"${{COMPREPLY[@]}}\"") == "sync\n"
