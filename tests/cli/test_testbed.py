@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -310,9 +309,7 @@ def test_files_that_cannot_be_shown(folder: Path, refusal: Callable[..., None], 
 def fake_python(folder: Path, records: list[dict[str, Any]], then: str) -> str:
     """A Python that writes these records in place of a probe, and then does something else."""
     content = lines_of(records)
-    return program(
-        folder / "python", f"import sys, time\nopen(sys.argv[sys.argv.index('--out') + 1], 'w').write({content!r})\n{then}\n"
-    )
+    return program(folder / "python", f"import sys, time\nopen(sys.argv[sys.argv.index('--out') + 1], 'w').write({content!r})\n{then}\n")
 
 
 @pytest.mark.parametrize(
