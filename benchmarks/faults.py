@@ -1,4 +1,4 @@
-"""How many seeded faults `make test` catches: ``python benchmarks/faults.py``, about half an hour on two cores.
+"""How many seeded faults `make test` catches: ``python benchmarks/faults.py``.
 
 Each fault of ``faults.toml`` is made in a copy of the last commit. The test files that it names as near run first. Whatever these
 miss is made all at once, and the whole suite runs; each test that fails there then runs with each of those faults alone, which says

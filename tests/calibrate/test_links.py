@@ -37,6 +37,7 @@ def test_two_processes_of_this_machine_and_all_reduce_between_logical_devices(tm
     cluster = calibrate.fit_link(path, "loopback")
     largest = cluster.fit.points[-1]
     assert largest.size_bytes == 8388608
+    assert 0 <= cluster.inter_node.latency_s < largest.median_s
     assert cluster.inter_node.latency_s + largest.size_bytes / cluster.inter_node.bandwidth_bytes_per_s == pytest.approx(
         largest.median_s, rel=0.5
     )

@@ -168,7 +168,7 @@ def test_steps_are_measured_where_nothing_else_can_be(tmp_path: Path) -> None:
     assert measured.complete
     why = {one.what: one.why for one in measured.of(Unmeasured)}
     assert set(why) == {"evaluation", "checkpoint"}
-    assert why["evaluation"].startswith("RuntimeError: ")
+    assert why["evaluation"].startswith("RuntimeError: in user code: ")  # the first 500 characters, by the lengths of paths more or less
     assert "\n" not in why["evaluation"]
     workload = calibrate.fit_workload(path, "picky", accept_disturbed=True)
     assert "; checkpoint could not be measured (" in workload.provenance["unmeasured"]
