@@ -154,6 +154,7 @@ def test_a_ring_goes_as_fast_as_the_link_that_others_use_most(detail):
     assert found_s == pytest.approx(ring_all_reduce_s(4, 8 * MEGABYTE, 0.5e9, 0.0), rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["halving-doubling", "double-binary-tree", "bidirectional-ring"])
 def test_at_once_is_as_message_by_message(algorithm):
     """A constant load, with flows or without, is in the capacities that both ways of evaluation have."""

@@ -37,6 +37,7 @@ def near(value):
     return pytest.approx(value, rel=1e-9, abs=1e-18)
 
 
+@pytest.mark.slow
 @each("protocol", ["none", "ll"])
 @each("ranks, per_node", SHAPES)
 @each("algorithm", ALGORITHMS)
@@ -89,6 +90,7 @@ def test_bidirectional_ring_with_links_of_its_own(ranks, seed):
         assert some.finish_s(ready_s, SIZE) == near(by_messages(some, ready_s, SIZE))
 
 
+@pytest.mark.slow
 @each("seed", range(6))
 @each("ranks", [2, 3, 4, 6, 7, 8, 13, 16])
 def test_halving_and_doubling_of_ranks_that_enter_apart(ranks, seed):
@@ -240,6 +242,7 @@ def test_hierarchical_copy_closed_form(ranks):
     assert collective("hierarchical-copy", ranks, switched()).duration_s(SIZE) == near(hierarchical_copy_s(ranks, SIZE, *INTER))
 
 
+@pytest.mark.slow
 @each("chunk_bytes", [1e4, 1e5, 1e7])
 @each("ranks", [2, 3, 4, 7, 8, 16, 33])
 def test_double_tree_between_its_bounds(ranks, chunk_bytes):

@@ -144,6 +144,7 @@ def assert_equal(one: tuple[Measured, Records], other: tuple[Measured, Records])
     }
 
 
+@pytest.mark.slow
 @examples(60, few=60)
 @given(programs())
 def test_random_collectives(case: tuple[Scenario, Program]) -> None:

@@ -101,6 +101,7 @@ def test_larger_ones_are_too_in_slices(case: Case, most_things: int) -> None:
     assert by_compiled(case, most_things) == by_simpy(case)
 
 
+@pytest.mark.slow
 @examples(120)
 @given(cases(most_paths=20, most_messages=40), st.sampled_from([0, 1]))
 def test_they_are_equal_where_the_whole_component_is_shared_out_anew(case: Case, patience: int) -> None:

@@ -124,6 +124,7 @@ def test_an_nvswitch_adds(devices, size_bytes):
     assert least_s <= some.duration_s(size_bytes) <= most_s
 
 
+@pytest.mark.slow
 def test_nvls_as_nccl_measured_it():
     """Eight H100 of one node, 2 to 4 GiB: ring 365 to 370 GB/s, NVLS by devices (NVIDIA/nccl issue 1455); efficiency of NCCL's tuner."""
     for devices, bus in ((4, 370e9), (5, 420e9), (6, 440e9), (7, 460e9), (8, 480e9)):
@@ -153,6 +154,7 @@ def test_islands():
     assert seconds("hierarchical", joined, 8) == near(hierarchical_all_reduce_s(2, 4, SIZE, 2e10, 0.0, 2 * 2e9, 0.0))
 
 
+@pytest.mark.slow
 @each("algorithm", ["ring", "bidirectional-ring", "double-binary-tree", "hierarchical", "sharp", "nvls"])
 @each("seed", range(3))
 def test_more_bandwidth_or_less_oversubscription_never_slows_a_lone_collective(algorithm, seed):

@@ -50,6 +50,7 @@ def test_with_jitter_it_waits_for_some_but_not_for_all():
     assert result.breakdown_s.waiting > 0
 
 
+@pytest.mark.slow
 def test_it_is_faster_than_a_ring_that_waits_for_all():
     """In every run; how far the model is off of either is another matter, and of a kind that was never held against runs not known."""
     jitter = {"kind": "gamma", "shape": 4.0}

@@ -53,6 +53,7 @@ def step_s(scenario: Scenario) -> float:
 # -- pipelines -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("stages", "micro_batches"), [(2, 2), (4, 8), (8, 8), (4, 16), (4, 2)])
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
 def test_a_balanced_pipeline_is_idle_for_its_share(schedule: str, stages: int, micro_batches: int) -> None:

@@ -204,6 +204,7 @@ def test_gradients_are_reduced_in_what_the_key_says_and_parameters_gathered_in_1
     assert plain_s == pytest.approx(FORWARD_S + BACKWARD_S + 2 * half_s(8, LAYERS * DENSE) + APPLY_S / 8, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_whole_copies_reduce_in_16_bits_too() -> None:
     found_s = step_s(built({"workers": 8, "reduce_precision": "compute"}, MIXED))
     assert found_s == pytest.approx(FORWARD_S + BACKWARD_S + 2 * half_s(8, LAYERS * DENSE / 2) + APPLY_S, rel=1e-9)

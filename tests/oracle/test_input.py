@@ -246,6 +246,7 @@ def test_what_waits_is_told_what_helps() -> None:
     assert "more prefetch (input.prefetch = 1)" in simulate(scenario_from_table(late, "table")).bottleneck.text
 
 
+@pytest.mark.slow
 def test_improvements_of_a_pipeline_are_tried() -> None:
     scenario = load_scenario("input-bound", [("run.replications", 2), ("run.steps", 30)])
     found = {its.name: its for its in improvements(scenario, simulate(scenario), lambda several: [simulate(each) for each in several])}

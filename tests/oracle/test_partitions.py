@@ -189,6 +189,7 @@ def programs(draw: st.DrawFn) -> tuple[Scenario, Program]:
     return built, program_of(built, partitions, routines)
 
 
+@pytest.mark.slow
 @examples(80)
 @given(programs())
 def test_random_groups(case: tuple[Scenario, Program]) -> None:

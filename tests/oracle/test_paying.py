@@ -218,6 +218,7 @@ def payment(answer: Plan, name: str) -> Payment:
     return next(its for its in answer.payments if its.name == name)
 
 
+@pytest.mark.slow
 def test_a_plan_chooses_the_cheapest_way_to_pay_that_reaches_the_goal() -> None:
     answer = planned(DEMAND, SPOT, RESERVED, BOUGHT)
     assert answer.feasible
@@ -340,6 +341,7 @@ def test_a_plan_with_ways_to_pay_is_read_again_and_has_its_tables(tmp_path) -> N
     assert not {"plan-payments", "plan-break-even"} & {one.name for one in plan_tables(plain)}
 
 
+@pytest.mark.slow
 def test_names_are_escaped_in_the_report(tmp_path) -> None:
     answer = planned(DEMAND, {**RESERVED, "name": "<b>term</b>"})
     page = tmp_path / "a.html"

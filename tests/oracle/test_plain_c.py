@@ -55,6 +55,7 @@ def _as_drawn(ours: list[float], theirs: list[float]) -> None:
         assert value == pytest.approx(mean, abs=FAR * deviation)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("workers", "steps"), [(3, 200), (12, 100), (60, 30)], ids=["idle link", "half busy", "full"])
 def test_asynchronous_workers_agree(scenarios, plain, program, workers, steps):
     size, rate, compute_s = scenarios.SIZE_BYTES, scenarios.BANDWIDTH, scenarios.COMPUTE_S

@@ -76,6 +76,7 @@ def test_each_node_lives_by_the_law_from_when_it_is_there(shape, most_h):
     assert stats.kstest(lives_h[~capped], lambda hours: law.cdf(hours) / law.cdf(most_h or math.inf)).pvalue > NO_CHANCE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("shape", "most"), [(0.58, "24 h"), (1.0, "100 h"), (3.0, "400 h")])
 def test_as_many_are_taken_as_renewal_theory_says(shape, most):
     """One each time that a mean life, a mean wait and what it takes to be there have gone by."""

@@ -125,6 +125,7 @@ def test_an_answer_waits_for_its_requests_behind_what_comes_in_at_its_sender(req
     assert nodes.run()["answer"] == pytest.approx(2.0 + requests)
 
 
+@pytest.mark.slow
 @each("seed", range(6))
 def test_many_senders_against_small_steps_of_time(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -50,6 +50,7 @@ def test_every_step_ends_when_the_recurrence_says(scenario, bound):
     assert sum(made) == 60 * WORKERS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bound", [0, 1, 3])
 @pytest.mark.parametrize("network", [{}, FAST])
 def test_nobody_begins_a_step_more_than_bound_steps_ahead(scenario, bound, network):

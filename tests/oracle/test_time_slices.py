@@ -213,6 +213,7 @@ def test_work_asked_for_at_an_end_is_behind_those_who_wait():
     assert pool.ends == {"B": 1.0, "A again": 1.5}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("slice_s", [0.1, 1e6])
 def test_a_closed_queue_of_exponential_work_has_the_throughput_of_m_m_c_n(slice_s):
     """Six tasks think for 2 s and work for 1 s on two cores: the discipline does not matter to memoryless work."""

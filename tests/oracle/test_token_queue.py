@@ -73,6 +73,7 @@ def test_updates_come_when_the_token_queue_says(scenario, workers, backups):
     assert got == pytest.approx(want, rel=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("workers", "backups"), [(4, 1), (10, 6)])
 def test_the_dropped_share_is_the_token_queues(scenario, workers, backups):
     strategy = {"kind": "parameter-server", "mode": "sync", "workers": workers, "backup_workers": backups}
@@ -83,6 +84,7 @@ def test_the_dropped_share_is_the_token_queues(scenario, workers, backups):
     assert 1 - run.accepted_steps / run.steps == pytest.approx(dropped / (taken + dropped), abs=2 / 2000)
 
 
+@pytest.mark.slow
 def test_waiting_late_workers_are_slower_than_ones_that_stop(scenario):
     """K-sync restarts everybody; a worker that must finish a lost step comes late again."""
     strategy = {"kind": "parameter-server", "mode": "sync", "workers": 8, "backup_workers": 2}

@@ -35,6 +35,7 @@ CASES = {
 INPUTS = {"no input": {}, "slow input": {"input": {"base": "9 ms", "per_sample": "0 s"}}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("case", "nodes", "feed"), a_few(itertools.product(CASES, ("equal", "different"), INPUTS), 16))
 def test_vectorised_is_rank_by_rank(scenario, case, nodes, feed):
     strategy, cluster, run = CASES[case]

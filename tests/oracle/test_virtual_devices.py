@@ -94,6 +94,7 @@ def test_replicas_on_different_devices_reach_each_other_by_the_nodes_links(scena
     assert simulate(built).breakdown_s.exposed_communication == pytest.approx(2 * 3 / 4 * size / 1e8, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_sharing_is_between_no_cost_and_turns(scenario):
     """However many: never faster than one alone, never slower than one after the other, and no step slower with fewer beside it."""
     before = 0.0

@@ -139,6 +139,7 @@ def test_every_step_made_one_by_one():
     assert faulted > 150
 
 
+@pytest.mark.slow
 def test_expected_time_is_daly_s():
     """Faults without memory, also while a checkpoint is written and while all begin again."""
     work_s, cost_s, mtbf_s, interval_s, repair_s = 4000.0, 5.0, 150.0, 40.0, 8.0
@@ -276,6 +277,7 @@ def test_a_notice_at_the_begin_of_an_epoch_keeps_the_epochs_before():
     assert ended.parts.steps == pytest.approx(40.0)
 
 
+@pytest.mark.slow
 def test_retries_end_a_job_and_no_checkpoint_makes_it_endless():
     arrivals = [Arrival(float(at_s), "worker", 0) for at_s in range(5, 1_000_000, 5)]
     assert Renewal(course((100.0,)), crew(retries=3), arrivals).run().given_up
@@ -315,6 +317,7 @@ def test_a_job_of_nothing_but_samples_takes_as_long_as_its_steps():
     assert result.job.goodput.mean == pytest.approx(1.0)
 
 
+@pytest.mark.slow
 def test_faults_that_never_come_change_nothing():
     """Byte for byte, and the steps of a job are those of the scenario without it."""
     plain = [("strategy.workers", 4), ("job.epochs", 2), ("job.dataset_size", 10_000), ("job.startup", "3 s"), ("job.iterators", "kept")]
@@ -381,6 +384,7 @@ def test_real_epochs_that_input_limits_end_with_what_the_buffer_holds(held):
     assert predicted_s == pytest.approx(np.mean(REAL[held]), rel=0.03)
 
 
+@pytest.mark.slow
 def test_the_same_whatever_the_engine():
     settings = [
         ("strategy.workers", 4), JITTER, ("job.samples", 2e5), ("job.checkpoint", {"every": "5 s", "write": "100 MB/s"}),
@@ -391,6 +395,7 @@ def test_the_same_whatever_the_engine():
     assert one.job.faults > 0
 
 
+@pytest.mark.slow
 def test_sync_against_async_under_the_same_faults():
     """What a worker's crash costs: those that hold the state go back to a checkpoint, asynchronous ones go on, others wait."""
     faults = {"trace": [{"at": "20 s", "of": "worker", "number": 1}], "detection": "2 s", "restart": "8 s"}
@@ -504,6 +509,7 @@ def _checkpointed(scenario, **checkpoint):
     return scenario.model_copy(update={"workload": load, "job": Job(**job)})
 
 
+@pytest.mark.slow
 def test_runs_of_which_too_few_end_have_no_interval():
     """One that ends says nothing of the others."""
     settings = [("job.samples", 1e6), ("job.faults.retries", 0), ("run.replications", 3)]

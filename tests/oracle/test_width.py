@@ -37,11 +37,13 @@ def shares(result: Result) -> dict[str, tuple[float, float]]:
     return {its.name: (its.first.mean, its.total.mean) for its in width_of(result).contributions}
 
 
+@pytest.mark.slow
 def test_of_compute_alone_all_is_computes(scenario) -> None:
     found = shares(simulate(uncertain(scenario, 0.3, 0.0)))
     assert found[COMPUTE][0] == pytest.approx(1.0, abs=0.02)
 
 
+@pytest.mark.slow
 def test_of_a_link_alone_all_is_the_links(scenario) -> None:
     found = shares(simulate(uncertain(scenario, 0.0, 0.3)))
     assert found[LINK][0] == pytest.approx(1.0, abs=0.02)
@@ -62,6 +64,7 @@ def test_of_both_the_shares_are_those_of_the_closed_form(scenario) -> None:
         assert found[name] == pytest.approx((known.first_order[place], known.total_order[place]), abs=0.08)
 
 
+@pytest.mark.slow
 def test_a_measured_fit_narrows_as_promised(scenario) -> None:
     """Four times as many processes halve the spread of compute; the interval is then simulated again with half the spread."""
     jitter = {"jitter": {"kind": "lognormal", "sigma": 0.02}, "provenance": {"runs": "3"}}
@@ -73,6 +76,7 @@ def test_a_measured_fit_narrows_as_promised(scenario) -> None:
     assert promised.left == pytest.approx(math.log(then.high / then.low) / _width(wide), rel=0.1)
 
 
+@pytest.mark.slow
 def test_what_a_measured_link_is_off_by_is_what_is_promised() -> None:
     """The basis alone, as calibrate-link writes it, gives the regime of measured links, and the width that was promised of that."""
     settings = [("strategy.workers", 8), ("run.steps", 30)]

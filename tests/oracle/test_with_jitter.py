@@ -85,6 +85,7 @@ def test_mean_staleness_is_workers_less_one(scenario, workers):
     assert sum(result.staleness.histogram.counts) == 5 * 350 * workers
 
 
+@pytest.mark.slow
 def test_little(scenario):
     """Updates in flight = update rate x mean time from read to apply; what an update meets there is all but itself."""
     built = scenario(

@@ -103,6 +103,7 @@ def check_causes(recording, *, at_once):
         assert end_of(work[step.cause]) == step.end_s
 
 
+@pytest.mark.slow
 @examples(40)
 @given(random_scenarios())
 def test_causes_end_before_what_they_let_begin_and_leave_no_time_unexplained(scenario):
@@ -127,6 +128,7 @@ def test_a_path_covers_its_step_without_gaps(scenario):
         assert {segment.what for segment in path.segments if segment.kind == "wait"} <= {"late start"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_paths_and_traces_of_every_mechanism(name):
     parts = MECHANISMS[name]

@@ -30,6 +30,7 @@ def agree(scenario: Scenario, observer: bool, replication: int) -> None:
     assert both(scenario, replication, observer=observer) is None
 
 
+@pytest.mark.slow
 def test_engines_agree() -> None:
     agree()
 
@@ -41,11 +42,13 @@ def some_outcomes(count: int) -> list[Outcome]:
     return [run(scenario, "simpy") for scenario in seeded_scenarios(count)]
 
 
+@pytest.mark.slow
 def test_a_run_repeated_differs_in_nothing() -> None:
     for one, other in zip(some_outcomes(30), some_outcomes(30), strict=True):
         assert difference(one, other) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [Step, Transfer])
 def test_the_first_field_that_differs_is_named(kind: type) -> None:
     for outcome in some_outcomes(30):
@@ -69,6 +72,7 @@ def test_a_record_less_or_out_of_order_is_found() -> None:
         )
 
 
+@pytest.mark.slow
 def test_every_figure_is_compared() -> None:
     """Whatever is measured: a figure that changes is named."""
     for outcome in some_outcomes(40):

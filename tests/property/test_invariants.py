@@ -19,6 +19,7 @@ def test_every_law_holds(scenario):
     assert recording.steps
 
 
+@pytest.mark.slow
 @examples(40)
 @given(plain_scenarios())
 def test_results_are_consistent(scenario):

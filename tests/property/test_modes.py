@@ -136,6 +136,7 @@ COMBINED = st.tuples(
 )
 
 
+@pytest.mark.slow
 @examples(120)
 @given(COMBINED)
 def test_every_law_holds_in_combinations(parts):

@@ -123,6 +123,7 @@ def scenarios(draw: some.DrawFn) -> Scenario:
         return draw(scenarios())
 
 
+@pytest.mark.slow
 @examples(100)
 @given(scenario=scenarios())
 def test_no_replication_exceeds_its_ceiling(scenario: Scenario) -> None:

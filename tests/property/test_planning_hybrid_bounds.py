@@ -104,6 +104,7 @@ def scenarios(draw: some.DrawFn) -> Scenario:
         return draw(scenarios())
 
 
+@pytest.mark.slow
 @examples(150, few=20)
 @given(scenario=scenarios())
 def test_no_replication_exceeds_its_ceiling(scenario: Scenario) -> None:
@@ -112,6 +113,7 @@ def test_no_replication_exceeds_its_ceiling(scenario: Scenario) -> None:
     assert (rates <= ceilings * (1 + 1e-9)).all(), (rates, ceilings)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schedule", ["1f1b", "gpipe", "interleaved", "zero-bubble"])
 @pytest.mark.parametrize("shard", ["none", "optimizer"])
 @pytest.mark.parametrize("tensor", [1, 2])

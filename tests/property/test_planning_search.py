@@ -89,6 +89,7 @@ def test_the_search_finds_the_best_of_all(table: dict[str, Any], goal: Goal) -> 
     )
 
 
+@pytest.mark.slow
 def test_full_nodes_are_found_where_partly_used_ones_are_slower() -> None:
     # 16 workers on 4 nodes reach it, 17 to 19 on 5 do not
     link = {"bandwidth": "20 GB/s", "latency": "1 ms"}

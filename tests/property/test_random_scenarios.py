@@ -110,6 +110,7 @@ def test_every_option_occurs_often_enough(draws: int, least: int, record_propert
     assert not [line for line in table if int(line.split()[0]) < least]
 
 
+@pytest.mark.slow
 @examples(200)
 @given(random_scenarios(), st.integers(0, 2))
 def test_programs_obey_their_laws(scenario: Scenario, replication: int) -> None:
@@ -118,6 +119,7 @@ def test_programs_obey_their_laws(scenario: Scenario, replication: int) -> None:
     check_program(compile_program(drawn, streams), drawn)
 
 
+@pytest.mark.slow
 @examples(150)
 @given(random_scenarios())
 def test_runs_obey_their_laws(scenario: Scenario) -> None:

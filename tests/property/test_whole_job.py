@@ -14,6 +14,7 @@ from simulator.spec.job import Job
 SAMPLES = 12_345.0
 
 
+@pytest.mark.slow
 def test_a_job_of_nothing_but_samples_takes_them_over_throughput() -> None:
     for scenario in seeded_scenarios(6):
         alone = scenario.model_copy(update={"input": None, "job": None})

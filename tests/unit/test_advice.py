@@ -29,6 +29,7 @@ def table(bandwidth: str, **cluster: Any) -> dict[str, Any]:
     )
 
 
+@pytest.mark.slow
 def test_on_a_slow_network_one_machine_is_the_answer() -> None:
     """A ring of n sends 2 (n - 1) / n x 12 MB at 5 MB/s a step: more than two seconds, for n steps of 45 ms."""
     found = paceline.advise(table("5 MB/s"), machines=[1, 2, 4], jobs=1)

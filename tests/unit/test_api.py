@@ -45,6 +45,7 @@ def test_every_public_name_is_there():
         _ = paceline.nonsense
 
 
+@pytest.mark.slow
 def test_importing_costs_nothing_and_simulating_needs_no_table_or_figure_library():
     code = """
 import paceline, sys
@@ -299,6 +300,7 @@ def test_a_report_does_not_replace_what_it_reads(result, tmp_path):
 MEASURED = ROOT / "tests" / "calibrate" / "data" / "cnn-cpu-step-20261121T094433.ndjson"
 
 
+@pytest.mark.slow
 def test_calibrate_fits_what_was_measured_and_writes_it(tmp_path, monkeypatch):
     asked = {}
     monkeypatch.setattr("calibrate.calibration.profile_runs", lambda *words, **options: asked.update(options, words=words) or [MEASURED])
@@ -458,6 +460,7 @@ def test_schemas_by_name_and_all():
         paceline.schema("plan")
 
 
+@pytest.mark.slow
 def test_every_key_of_every_format_is_described():
     lacking = [
         f"{name}: {table['title']}.{key}"

@@ -69,6 +69,7 @@ def test_thresholds_are_judged(points: Path) -> None:
     assert paceline.validate(TABLE, points, thresholds={"max_staleness": 10}).missed == ()
 
 
+@pytest.mark.slow
 def test_a_refit_gives_the_scenario_its_factors_and_scores(points: Path, tmp_path: Path) -> None:
     points.write_text("workers,servers,throughput\n1,1,500\n1,1,510\n2,1,980\n2,1,1000\n")
     out = tmp_path / "refitted.toml"
@@ -118,6 +119,7 @@ def test_what_is_wrong_names_the_argument(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine", "points.csv"]
 
 
+@pytest.mark.slow
 def test_what_is_wrong_of_the_others_names_the_argument(points: Path, tmp_path: Path) -> None:
     points.with_name("there.toml").write_text("mine")
     with pytest.raises(InputError, match=r"`out_scenario`: .*`force=True`"):

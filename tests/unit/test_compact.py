@@ -34,6 +34,7 @@ def test_numbers_of_rows_that_do_not_fit_are_refused():
         numbers(np.array([1 << 31]))
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.booleans(), VALUES), max_size=6))
 def test_counts_are_exact_wherever_values_lie(blocks):
     counted, other, expected = CountHistogram(), CountHistogram(), Counter()
@@ -53,6 +54,7 @@ def test_counts_are_exact_wherever_values_lie(blocks):
         assert counted.quantile(0.5) == every[-(-len(every) // 2) - 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ["forward", "random"])
 def test_factors_and_orders_drawn_a_few_steps_ahead_are_the_same(order, monkeypatch):
     def result():

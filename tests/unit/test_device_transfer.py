@@ -436,6 +436,7 @@ def test_every_published_row_has_a_source_and_a_known_shape():
     ) == len(speeds.rows)
 
 
+@pytest.mark.slow
 def test_pairs_stand_in_both_directions_and_never_on_one_device():
     pairs = load_published_throughputs().pairs
     assert all(not same_device(pair.here, pair.there) for pair in pairs)

@@ -97,6 +97,7 @@ def test_a_checkpoint_that_was_seen_is_told_with_what_it_costs(told: Scenario, r
     assert "every 10 steps" in first.text
 
 
+@pytest.mark.slow
 def test_costs_never_exceed_what_a_step_takes_beyond_its_best(told: Scenario, run: Simulations) -> None:
     one, several = (its.step_s for its in seen_in(told, told))
     found: Diagnosis = diagnose(told, seen_in_steps({1: one, 4: 5.0 * several}), run)

@@ -191,6 +191,7 @@ def test_every_regime_has_figures(scenario, strategy: dict[str, Any], cluster: d
     assert found is None or (found == Regime.of(regime) and regimes()[found].checked is not None)
 
 
+@pytest.mark.slow
 def test_it_grows_with_doublings_beyond_what_was_calibrated(scenario) -> None:
     def applied(workers: int, most: int) -> Any:
         load = {**JITTER, "calibrated": {"batch": [1, 20], "workers": [1, most]}}

@@ -45,6 +45,7 @@ def test_the_first_command_is_that_of_what_is_known_least(name: str, first: str)
     assert [its.at_best for its in found] == sorted(its.at_best for its in found)
 
 
+@pytest.mark.slow
 def test_rdma_is_measured_by_no_command() -> None:
     assert "calibrate-link" not in commands(simulated("rails-sharp"))
 

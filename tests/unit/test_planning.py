@@ -104,6 +104,7 @@ def test_a_ring_takes_as_many_workers_as_its_closed_form_says(target: float) -> 
     assert answer.chosen.result.throughput_samples_per_s.mean == pytest.approx(rate(answer.chosen.result.replicas), rel=1e-9)
 
 
+@pytest.mark.slow
 def test_strong_scaling_divides_the_batch_that_the_scenario_has() -> None:
     space = space_of(table(RING, cluster={"inter_node": NO_NETWORK}), workers="1..8", scaling="both")
     assert {line.scaling for line in space.lines} == {"weak", "strong"}
@@ -266,6 +267,7 @@ def test_what_needs_more_nodes_than_there_are_says_so_wherever_it_is_named() -> 
     assert any("most workers that cluster.nodes (4) allows: 3;" in note for note in answer.notes)
 
 
+@pytest.mark.slow
 def test_workers_pay_up_to_more_nodes_than_there_are_and_that_is_said() -> None:
     answer = planned(
         space_of(table(ASYNC, cluster={"nodes": 4, "inter_node": NO_NETWORK}), workers="1..16"), goal_of(target_throughput=4000)
@@ -356,6 +358,7 @@ def test_devices_are_not_compared_by_a_workload_that_names_none() -> None:
     assert any("names no device" in note and "'Tesla V100-SXM2'" in note for note in same.notes)
 
 
+@pytest.mark.slow
 def test_one_factor_given_by_hand_is_not_used_for_several_devices() -> None:
     goal = goal_of(target_throughput=1.0)
     moved = {"calibrated": {"batch": [1, 64], "device": "Own chip"}, "moved": {"factor": [0.2, 0.4], "source": "guess"}}
@@ -366,6 +369,7 @@ def test_one_factor_given_by_hand_is_not_used_for_several_devices() -> None:
     assert {its.result.moved.to_device for its in same.candidates} == {"Tesla V100-SXM2"}
 
 
+@pytest.mark.slow
 def test_devices_that_differ_in_memory_alone_are_one_and_what_was_taken_for_granted_is_told(tmp_path: Path) -> None:
     text = 'name = "{0}"\nschema_version = 1\n{1}\n[inter_node]\nbandwidth = "100 GB/s"\n'
     for name, device in (("small", "V100-SXM2-16GB (GPU)"), ("large", "V100-SXM2-32GB"), ("bare", "")):
@@ -436,6 +440,7 @@ def test_a_batch_that_does_not_fit_is_refused_where_memory_is_known() -> None:
 # -- around the answer --------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_servers_are_enough_where_more_gain_little() -> None:
     scenario = table(ASYNC, workload=MANY, cluster={"inter_node": NO_NETWORK}, run={"replications": 2, "steps": 20})
     answer = planned(space_of(scenario, workers=[4], servers=[1, 2]), goal_of(target_throughput=1.0, confidence=0.6))
@@ -506,6 +511,7 @@ def test_an_asynchronous_answer_says_how_stale_it_is_and_what_the_best_without_i
 # -- the answer as data -------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_plan_survives_its_json_and_does_not_depend_on_the_number_of_jobs(tmp_path: Path) -> None:
     def space() -> Space:
         return space_of(table(RING, workload=JITTER), strategies=["ring", "sync-ps"], workers="1..8")
@@ -520,6 +526,7 @@ def test_a_plan_survives_its_json_and_does_not_depend_on_the_number_of_jobs(tmp_
     assert alone.chosen == alone.candidates[0]
 
 
+@pytest.mark.slow
 def test_an_interrupted_plan_goes_on_and_another_one_is_noticed(tmp_path: Path) -> None:
     out = tmp_path / "plan.ndjson"
     goal = goal_of(target_throughput=5000.0)

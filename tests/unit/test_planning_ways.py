@@ -277,6 +277,7 @@ def test_a_report_shows_the_ways(tmp_path: Path) -> None:
     assert answer.best_way.partition(". ")[0] not in text  # the table says it
 
 
+@pytest.mark.slow
 def test_the_api_takes_the_names() -> None:
     answer = paceline.plan(TENSOR, target_throughput=1.0, confidence=0.6, workers=[4], strategies=["ring", "tensor"], jobs=1)
     assert {its.way for its in answer.ways} == {"data parallel", "tensor"}

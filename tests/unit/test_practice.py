@@ -83,6 +83,7 @@ def test_another_sort_replaces_no_figure():
     assert (own.cluster.basis, own.cluster.overridden) == ("published", ())
 
 
+@pytest.mark.slow
 def test_a_protocol_that_nccl_enables_with_nvlink_alone_is_not_chosen_without():
     """LL128: src/graph/tuning.cc."""
     auto = {**RING, "algorithm": "auto", "protocol": "auto", "bucket_size": "1 kB"}
@@ -162,6 +163,7 @@ def test_draws_are_the_seeds_and_spread_evenly_over_the_interval():
         assert times.mean() == pytest.approx(1.0, abs=0.02), "in the mean times are what they are with the value"
 
 
+@pytest.mark.slow
 def test_ends_of_intervals_move_smoothly_from_one_size_to_the_next():
     """What neighbours have in common is drawn alike, so that the relative ends differ by little."""
     ends = []
@@ -171,6 +173,7 @@ def test_ends_of_intervals_move_smoothly_from_one_size_to_the_next():
     assert np.abs(np.diff(np.array(ends), axis=0)).max() < 0.03
 
 
+@pytest.mark.slow
 def test_a_result_says_what_was_applied_and_where_it_is_from():
     told = {each.value.split()[0]: each for each in simulate(scenario()).assumed}
     assert {"nvlink_share", "ethernet_share", "straggler_cv", "crowding"} <= set(told)

@@ -134,6 +134,7 @@ def test_a_cluster_without_a_name_is_called_what_results_call_it() -> None:
             prices.check()
 
 
+@pytest.mark.slow
 def test_the_library_is_told_of_its_own_argument() -> None:
     ours = "prices={'p3.2xlarge': '0.20/h'}"
     with pytest.raises(InputError) as refused:

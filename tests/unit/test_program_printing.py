@@ -46,6 +46,7 @@ def total(its: Listing) -> int:
 # -- rows -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @each("mode", MODES)
 def test_rows_say_all_that_the_program_holds(mode):
     printed = printed_of(mode)
@@ -151,6 +152,7 @@ def test_servers_on_cores_are_told():
 # -- tables ---------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @each("mode", MODES)
 def test_tables_count_everything_once(mode):
     printed = printed_of(mode)
@@ -172,6 +174,7 @@ def test_ranks_that_differ_stand_apart():
     assert len(set(column(its, "kind of path of each slot"))) == 2, "a thin link is another kind of path"
 
 
+@pytest.mark.slow
 def test_many_ranks_are_a_few_lines():
     printed = preview(load_scenario("async-ps", [("strategy.workers", 20_000), ("strategy.servers", 2)]))
     lines = sum(len(its.rows) for its in tables_of(printed) if not its.title.startswith("Routine"))

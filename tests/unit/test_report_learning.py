@@ -75,6 +75,7 @@ def test_time_cost_and_throughput_of_each_way(learned):
     assert {trace.xaxis for trace in bare.data} == {"x", "x2"}
 
 
+@pytest.mark.slow
 def test_a_report_of_what_was_learned(learned, tmp_path):
     file = tmp_path / "learned.json"
     file.write_text(learned.to_json() + "\n", encoding="utf-8")
@@ -96,6 +97,7 @@ def test_a_report_of_what_was_learned(learned, tmp_path):
     assert "What is learned" not in plain.path.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_a_way_has_the_colour_of_its_results(learned, tmp_path):
     """Where several ways are of one scenario, the first has it, and the others come after all curves of the page."""
     fast, slow, fast_too = learned.ways

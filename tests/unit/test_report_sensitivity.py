@@ -91,6 +91,7 @@ def test_progress_counts_every_scenario() -> None:
     assert told[-1] == (1 + sum(its.gain is not None for its in found),) * 2
 
 
+@pytest.mark.slow
 def test_jobs_change_nothing() -> None:
     result = simulate(scenario(workload={"jitter": {"kind": "exponential"}}, strategy=SYNC))
     assert changes_of(result, 1) == changes_of(result, 2)
@@ -104,6 +105,7 @@ def test_a_long_run_is_made_shorter_and_each_change_says_so() -> None:
     assert gain({its.name: its for its in known}, "2x device") == pytest.approx(1.0)
 
 
+@pytest.mark.slow
 def test_many_small_all_reduces_count_though_they_are_few_events() -> None:
     variables = [{"name": f"v{index}", "size": "1 MB", "creation_index": index, "ready": 1.0} for index in range(50)]
     ring = {"kind": "multi-worker-mirrored", "workers": 2, "bucket_size": "1 MB"}
@@ -114,6 +116,7 @@ def test_many_small_all_reduces_count_though_they_are_few_events() -> None:
     assert changes_of(longer, 1)[0].run == "19 replications of 20 steps"
 
 
+@pytest.mark.slow
 def test_replications_are_what_is_given_up_last() -> None:
     """More than 19 first, then steps, and only then those that an interval without assumptions needs."""
     result = simulate(scenario(run={"steps": 100, "replications": 40}))
@@ -128,6 +131,7 @@ def test_replications_are_what_is_given_up_last() -> None:
         assert {its.run for its in changes_of(without_reduces, 1) if its.gain is not None} == {told}, events
 
 
+@pytest.mark.slow
 def test_what_is_not_known_about_the_device_does_not_hide_what_a_change_does() -> None:
     """Twice the latency costs 2%: nothing beside what the fit leaves open, but the same in each run."""
     wide = {
@@ -152,6 +156,7 @@ def test_what_is_not_known_about_the_device_does_not_hide_what_a_change_does() -
     assert not found["mixed precision"].seen
 
 
+@pytest.mark.slow
 def test_where_nothing_happens_no_effect_is_seen() -> None:
     ring = {"kind": "multi-worker-mirrored", "workers": 4}
     jitter = {"jitter": {"kind": "exponential"}}

@@ -175,6 +175,7 @@ DIFFER = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in REPLICAS if name != "ring, forward"])
 def test_a_lane_adds_up_to_what_the_engine_accounts_for(name: str) -> None:
     scenario = mode(name)
@@ -286,6 +287,7 @@ def test_pieces_that_overlap_become_one_and_what_is_critical_is_cut_out() -> Non
     ]
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.tuples(st.integers(0, 40), st.integers(1, 10), st.booleans(), st.sampled_from(["push", "pull"])), max_size=12),
     st.integers(1, 8),

@@ -22,6 +22,7 @@ def columns(results: list[Result]) -> dict:  # type: ignore[type-arg]
     return columns_of(results, coordinates_of(results))
 
 
+@pytest.mark.slow
 def test_every_number_is_that_of_its_result() -> None:
     results = grid()
     held = json.loads(json.dumps(columns(results), allow_nan=False))
@@ -67,6 +68,7 @@ def test_tables_name_columns_that_are_there_and_leave_out_what_says_nothing() ->
     assert {column["kind"] for column in held["columns"].values()} - {"text"} <= set(held["formats"])
 
 
+@pytest.mark.slow
 def test_keys_come_with_their_texts() -> None:
     held = {key["path"]: (key["texts"], key["told"]) for key in columns(grid())["keys"]}
     assert held["replicas"] == (["1", "4", "16"], ["1 replica", "4 replicas", "16 replicas"])

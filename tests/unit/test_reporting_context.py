@@ -101,6 +101,7 @@ def test_a_title_takes_the_place_of_the_workload_s_name() -> None:
     assert content_of(sweep((RING,), (1,)), title="Autumn\u202e<b>").title == "Autumn <b>"
 
 
+@pytest.mark.slow
 def test_clusters_without_a_price_are_told_once_each() -> None:
     assert len(content_of(sweep()).unpriced) == 1
     assert "'ethernet-10g' has no price with a source" in content_of(sweep()).unpriced[0]

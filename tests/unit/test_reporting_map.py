@@ -39,6 +39,7 @@ def test_layouts_are_rows_and_columns_and_what_does_not_fit_says_so(layouts: Swe
     assert all("GiB" in its["text"] for its in found["failures"])
 
 
+@pytest.mark.slow
 def test_each_layout_has_its_steps_in_time_and_its_memory(layouts: Sweep, tmp_path: Path) -> None:
     page = paceline.report(layouts, tmp_path / "layouts.html").path.read_text(encoding="utf-8")
     figures, points = (

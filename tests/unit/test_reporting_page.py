@@ -79,6 +79,7 @@ def summary_of(page: str) -> dict[str, str]:
     return {"answer": plain(answer)} | {heading: plain(text) for heading, text in said}
 
 
+@pytest.mark.slow
 def test_the_first_screens(snapshot: SnapshotAssertion) -> None:
     """Of one variant, of many, of what was never calibrated, and of weak and strong scaling together."""
     strong = sweep((RING,), (1, 2), workload={"batch_per_replica": None, "global_batch": 64})
@@ -112,6 +113,7 @@ def test_the_answer_says_its_cost_where_there_is_a_price() -> None:
     assert summary_of(page_of([result]))["answer"].endswith(f"{format_usd(cost.mean)} a million samples.")
 
 
+@pytest.mark.slow
 def test_the_summary_names_the_change_that_gains_most_and_no_part_of_the_cluster() -> None:
     changes = (
         Change("half device", "a", -0.5, -0.6, -0.4, "compute", "device"),
@@ -130,6 +132,7 @@ def test_the_summary_names_the_change_that_gains_most_and_no_part_of_the_cluster
     assert "node 0" not in limit
 
 
+@pytest.mark.slow
 def test_what_may_help_is_named_though_it_is_not_certain() -> None:
     certain = Change("2x network", "b", 0.25, 0.2, 0.3, "compute", "network")
     large = Change("2x batch", "c", 0.85, -0.1, 1.6, "compute", "batch")
@@ -194,6 +197,7 @@ def test_every_limit_has_words() -> None:
     assert told["compute"].endswith(f"{format_share(result.breakdown_s.compute / result.step_time_s.mean)} of each step")
 
 
+@pytest.mark.slow
 def test_the_page_says_which_run_the_changes_rest_on() -> None:
     change = Change("2x network", "b", 0.25, 0.2, 0.3, "compute", "network", "5 replications of 20 steps")
     text = text_of(page_of(sweep(), sensitivity=(change,)))
@@ -213,6 +217,7 @@ def test_every_result_is_embedded_with_its_numbers() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_the_same_results_give_the_same_bytes() -> None:
     assert page_of(grid()) == page_of(grid())
 
@@ -382,6 +387,7 @@ def test_a_plan_answers_in_its_own_sentences() -> None:
     assert "pareto" in embedded(page_of(results, plan=plan), "figures")
 
 
+@pytest.mark.slow
 def test_a_plan_without_sentences_is_summed_up_from_its_facts(snapshot: SnapshotAssertion) -> None:
     results = sweep(cluster={"price": PRICE})
     plan = planned(results, "Ring on 8").model_copy(update={"sentences": ()})
@@ -423,6 +429,7 @@ def test_the_fit_shows_measured_points_and_line() -> None:
     assert [float(value) * 1e3 for _, value in rows] == pytest.approx(measured["y"])
 
 
+@pytest.mark.slow
 def test_weak_or_strong_is_named_in_every_table() -> None:
     results = sweep(cluster={"price": PRICE})
     tables = re.findall(

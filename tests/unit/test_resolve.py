@@ -42,6 +42,7 @@ def test_resolving_leaves_nothing_out_and_is_done_once(mode, left_out):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(entries("scenarios")))
 def test_a_result_is_that_of_the_resolved_scenario_and_holds_the_written_one(name):
     written = load_scenario(name, [("run.steps", 11), ("run.warmup_steps", 3), ("run.replications", 2)])

@@ -26,6 +26,7 @@ def same(one: Schedule, other: Schedule) -> bool:
     return one.written() == other.written()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["async-ps", "ssp", "sync-ps", "backup-workers"])
 @pytest.mark.parametrize("servers", [1, 3])
 def test_both_engines_make_the_same(name, servers):

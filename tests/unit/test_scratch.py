@@ -83,6 +83,7 @@ def test_nothing_stays_of_a_block(work: Callable[[str], tuple[subprocess.Popen[s
     assert os.listdir(tmp_path) == ["t"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("everyone", [False, True])
 def test_nothing_stays_of_a_process_that_is_killed(
     work: Callable[[str], tuple[subprocess.Popen[str], Path, list[int]]], tmp_path: Path, everyone: bool

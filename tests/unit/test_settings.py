@@ -130,6 +130,7 @@ def test_what_no_scenario_has_cannot_be_unset():
         load("ring", {"strategy.wrokers": None})
 
 
+@pytest.mark.slow
 def test_a_sweep_over_modes_leaves_the_bound_to_the_mode_that_has_it():
     with pytest.warns(SettingWarning, match=r'strategy\.bound = 3 .*strategy\.mode = "ssp"'):
         swept = sweep("ssp", {"strategy.mode": ["sync", "async", "ssp"]}, settings=SHORT, jobs=1)

@@ -113,6 +113,7 @@ def test_a_checkpoint_every_fifty_steps_is_found_and_told_apart() -> None:
     assert found.mean_s(found.steady) == pytest.approx(0.1, rel=0.02)
 
 
+@pytest.mark.slow
 def test_long_steps_at_random_have_no_period() -> None:
     hits = 0
     for seed in range(100):
@@ -135,6 +136,7 @@ def test_persistence_is_that_of_the_steps_whatever_their_level() -> None:
     assert steadiness_of(run_of(steady_times(3000))).persistence == 0.0
 
 
+@pytest.mark.slow
 def test_the_error_of_a_mean_grows_with_persistence() -> None:
     """Against the spread of the means of many runs."""
     means, errors = [], []

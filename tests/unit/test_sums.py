@@ -35,6 +35,7 @@ def _no_sum_of_floats(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(builtins, "sum", whole)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["compiled", "simpy"])
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_no_example_sums_floats_by_the_built_in_sum(name: str, engine: str) -> None:

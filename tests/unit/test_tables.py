@@ -232,6 +232,7 @@ def test_hostile_names_are_harmless(name, result):
         assert "\n" not in text
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.dictionaries(st.text(min_size=1, max_size=9), st.one_of(st.text(), st.integers(), st.floats(), st.booleans(), st.none())))
 )

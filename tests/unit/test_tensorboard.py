@@ -98,6 +98,7 @@ def test_bins_say_where_values_lie():
     assert any(low <= 2.0 < high and count == 1 for low, high, count in zip(limits, limits[1:], counts[1:], strict=False))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 7])
 def test_a_long_run_is_thinned(tmp_path, workers):
     steps = 20_011

@@ -258,6 +258,7 @@ def test_draws_spread_as_the_constants_do():
     assert 1.5 < np.quantile(times, 0.95) / np.quantile(times, 0.05) < 4.0
 
 
+@pytest.mark.slow
 def test_the_constants_are_what_the_published_rows_give():
     found = fitted(rows_of(load_published_throughputs()))
     for name in SHARES:

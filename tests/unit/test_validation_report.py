@@ -352,6 +352,7 @@ def test_a_section_without_its_end_is_not_guessed_at():
         place_section("<!-- begin paceline validate: sample -->\nmine", validation_of())
 
 
+@pytest.mark.slow
 def test_scores_of_very_many_settings_are_drawn_in_a_bounded_height():
     rows = [row(f"{index}", group=f"g{index % 3}") for index in range(500)]
     page = render_validation(validation_of(rows, scores=tuple(scores_of(rows))))

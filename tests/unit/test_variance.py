@@ -37,6 +37,7 @@ def test_a_product_is_shared_by_both() -> None:
         assert its == pytest.approx(Contributed(1 / 3, 2 / 3), abs=0.03)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [0.3, 1.0])
 def test_shares_of_few_runs_are_right_on_average_and_their_intervals_hold(noise: float) -> None:
     """A sum of normal draws and chance, in 19 runs: c_i^2 over the sum of squares; the last draw does nothing."""

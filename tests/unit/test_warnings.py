@@ -34,6 +34,7 @@ def codes(**parts) -> set[tuple[str, str]]:
     return {(warning.code, warning.path) for warning in warnings_of(Asked.of(scenario_from_table(scenario_table(**parts), "test")))}
 
 
+@pytest.mark.slow
 def test_every_code_is_explained():
     """Those of all places that warn, and no others."""
     given = {

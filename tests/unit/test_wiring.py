@@ -243,6 +243,7 @@ def test_cpu_ports_and_hosts():
     assert [str(host.name) for host in (there.source, there.target)] == ["node 0 messages", "node 1 messages"]
 
 
+@pytest.mark.slow
 def test_light_where_most_do_nothing():
     """Bytes of Python objects a connection, with its own tuple of two ports, and a port, before they are used."""
     import gc
