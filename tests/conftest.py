@@ -7,11 +7,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import settings
+from support.examples import ALL
 from support.probes import run_script
 from support.scenarios import scenario_table
 from support.warm_python import warm_python
 
 from simulator import Scenario, scenario_from_table
+
+settings.register_profile(ALL)
 
 
 def pytest_sessionstart() -> None:

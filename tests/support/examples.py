@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from hypothesis import HealthCheck, settings
 
-__all__ = ["examples"]
+__all__ = ["ALL", "examples"]
 
 ALL = "all"
-settings.register_profile(ALL)
 
 
 def examples(count: int, few: int | None = None) -> settings:
