@@ -326,7 +326,11 @@ _WORTH_A_LARGER_BATCH = 1.25
 
 
 def helpfulness(name: str, gain: float) -> float:
-    """Sorts changes by what they gain; a larger batch, which costs samples besides, helps most only where it gains a quarter more."""
+    """Sorts changes by what they gain; a larger batch, which costs samples besides, helps most only where it gains a quarter more.
+
+    >>> helpfulness(LARGER_BATCH, 0.24) < helpfulness("2x bandwidth", 0.2) < helpfulness(LARGER_BATCH, 0.26)
+    True
+    """
     return gain / _WORTH_A_LARGER_BATCH if name == LARGER_BATCH else gain
 
 

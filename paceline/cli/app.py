@@ -319,7 +319,7 @@ def _with_what_was_meant(error: Any) -> str:
     message: str = error.format_message()
     command = getattr(getattr(error, "ctx", None), "command", None)
     if (option := getattr(error, "option_name", None)) is not None and message.startswith("No such option"):
-        message, given = error.message.split(" Did you mean")[0].rstrip(".?"), option.lstrip("-")
+        message, given = error.message.rstrip(".?"), option.lstrip("-")
         known = [name.removeprefix("--") for its in getattr(command, "params", ()) for name in its.opts if name.startswith("--")]
         hint = did_you_mean(given, known, _as_setting(given, command), written="--{}")
     elif found := _NO_COMMAND.match(message):

@@ -55,7 +55,6 @@ __all__ = [
     "why_this",
 ]
 
-_HOUR_S = 3600.0
 _NEXT_TO_NOTHING = 0.001
 """Of a probability below this no digits are said."""
 

@@ -45,7 +45,7 @@ def graded(**parts) -> dict[str, str]:
         ({"strategy": {**ASYNC, "mode": "ssp", "bound": 2}}, "uncovered"),
         ({"strategy": {**RING, "algorithm": "halving-doubling"}}, "uncovered"),
         ({"strategy": {**RING, "sync_every": 4}}, "uncovered"),
-        ({"cluster": {"devices_per_node": 4}}, "uncovered"),
+        ({"cluster": {"devices_per_node": 2}}, "uncovered"),
         ({"cluster": {"fabric": {"nodes_per_leaf": 2}}}, "uncovered"),
         # links that nobody has run, slower and faster, and so fast that they count for little
         ({"cluster": {"inter_node": {"bandwidth": "100 Mbit/s"}}}, "uncovered"),

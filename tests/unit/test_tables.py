@@ -73,6 +73,8 @@ def test_every_column_is_of_something_that_results_have(result):
         for part in rest:
             assert value is None or hasattr(value, part), column.name
             value = getattr(value, part, None)
+        if column.of and (statistic := re.search(r"_(p\d+|mean|low|high|max)(_s)?$", column.name)):
+            assert rest[-1:] == [statistic[1]], column.name
         assert column.heading, column.name
         assert column.meaning, column.name
 
