@@ -159,6 +159,7 @@ def test_quoted_commands_answer_in_the_shape_that_pages_show(quote):
 
 
 @pytest.mark.long
+@pytest.mark.timeout(3600)  # whole plans
 @EVERY_QUOTE
 def test_pages_quote_what_their_commands_print(quote):
     assert anew(quote, answer(quote)) == (quote.shown, []), "make quotes"
