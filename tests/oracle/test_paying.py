@@ -249,6 +249,8 @@ def test_a_spot_price_without_a_job_is_refused_with_the_reason() -> None:
     answer = planned(DEMAND, SPOT, job=None)
     assert payment(answer, "spot").best is None
     assert payment(answer, "spot").text.endswith("[job]")
+    (shown,) = (one for one in plan_tables(answer) if one.name == "plan-payments")
+    assert shown.to_frame().set_index("payment")["text"]["spot"].endswith("[job]")
     assert any("[job]" in one.text for one in answer.refused)
     with_rate = paceline.plan(table(DEMAND, SPOT, job=JOB), target_throughput=100, workers=[2], jobs=1, confidence=0.5)
     assert payment(with_rate, "spot").best is None
