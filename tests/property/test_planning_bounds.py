@@ -152,6 +152,14 @@ def test_of_many_ranks_the_program_of_some_tells(strategy: dict[str, Any], bandw
     assert of_some == pytest.approx(of_all, rel=0.1)
 
 
+def test_a_server_that_always_works_is_at_its_ceiling() -> None:
+    strategy = {"kind": "parameter-server", "mode": "async", "workers": 8, "servers": 1}
+    table = scenario_table(workload={"server": {"base": "50 ms", "per_byte_s": 0.0}}, strategy=strategy, run={"steps": 100})
+    scenario = scenario_from_table(table, "test")
+    rates = np.array(simulate(scenario).throughput_of_each_replication)
+    assert rates == pytest.approx(Ceilings(scenario).of(scenario), rel=0.02)
+
+
 @pytest.mark.parametrize("size", ["1 MB", "5 MB"])
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_step_that_was_measured_with_servers_holds_its_messages_already(size: str, workers: int) -> None:
