@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from support.measurements import FINGERPRINT, header, write_lines
+from typer.testing import CliRunner
 
 from calibrate.fit.input_parts import stages_of
 from calibrate.fit.input_pipeline import fit_input
 from calibrate.fit.writing import write_input
 from calibrate.measurements import MeasurementsError
 from calibrate.records import StageNode
+from paceline.cli.app import app
+from simulator.base.units import parse_quantity
 from simulator.catalogue.loading import load_input, load_scenario
 
 SERIAL, PARALLEL = (0.5e-3, 20e-6), (1e-3, 400e-6)
@@ -41,16 +46,20 @@ def parts(batch: int) -> tuple[float, float]:
     return SERIAL[0] + SERIAL[1] * batch, PARALLEL[0] + PARALLEL[1] * batch
 
 
-def measurements(path: Path, *, cv: float = 0.03, accounts: bool = True, at: tuple[int, ...] = CALLS, **more: Any) -> Path:
-    """A file of a pipeline that takes max(serial, parallel / calls)."""
+def measurements(
+    path: Path, *, cv: float = 0.03, accounts: bool = True, at: tuple[int, ...] = CALLS, later: float | None = None, **more: Any
+) -> Path:
+    """A file of a pipeline that takes max(serial, parallel / calls), and of which a cache leaves a part in ``later`` epochs."""
     rng = np.random.default_rng(7)
     records: list[dict[str, Any]] = [header("input"), FINGERPRINT, pipeline(**more)]
     for turn in range(ROUNDS):
         for batch in BATCHES:
-            for its in at:
-                serial, parallel = parts(batch)
+            for its, (epoch, share) in product(at, {"first": 1.0, "later": later}.items()):
+                if share is None:
+                    continue
+                serial, parallel = (share * part for part in parts(batch))
                 times = max(serial, parallel / its) * rng.normal(1.0, cv, COUNT)
-                where = {"batch": batch, "calls": its, "round": turn, "epoch": "first"}
+                where = {"batch": batch, "calls": its, "round": turn, "epoch": epoch}
                 cost = {"cpu_s": serial + parallel, "read_bytes": 5e3 * batch}
                 records.append({"kind": "batches", **where, "seconds": times.tolist(), **cost})
                 if accounts:
@@ -79,6 +88,19 @@ def test_both_parts_come_back(tmp_path: Path) -> None:
         assert high - low < 0.1 * value
     assert found.provenance["command"] == "some command"
     assert "weak" not in found.provenance
+
+
+def test_what_a_cache_leaves_to_later_epochs_is_fitted_and_shown_beside_the_first(tmp_path: Path) -> None:
+    path = measurements(tmp_path / "x.ndjson", later=0.1, cached=True)
+    found = fit_input(path, "x", "some command")
+    assert found.cached is not None
+    assert [work.parallel(16) for work in (found.work, found.cached)] == pytest.approx([parts(16)[1], 0.1 * parts(16)[1]], rel=0.02)
+    command = ["calibrate-input", "--from-measurements", str(path), "--name", "x", "--out", str(tmp_path / "x.toml")]
+    answer = CliRunner().invoke(app, command)
+    shown = re.findall(r"(first|later) +\d+ +\d+ +(\S+ \S+) +(\S+ \S+)\n", answer.output)
+    assert len(shown) == 2 * len(BATCHES) * len(CALLS)
+    seconds = np.array([[parse_quantity(text, "time") for text in times] for _, *times in shown])
+    assert seconds[:, 1] == pytest.approx(seconds[:, 0], rel=0.05)
 
 
 def test_without_an_account_of_stages_the_clock_alone_decides(tmp_path: Path) -> None:
