@@ -228,6 +228,13 @@ def test_an_infeasible_goal_gets_the_nearest_and_what_it_lacks() -> None:
     assert any("most workers that the range allows" in note for note in answer.notes)
 
 
+@pytest.mark.parametrize(("times", "said"), [(1.9, "would be reached with 2x device."), (2.5, "None that was tried would reach the goal")])
+def test_what_would_reach_a_goal_alone_is_named(times: float, said: str) -> None:
+    space = space_of(table(RING, cluster={"inter_node": NO_NETWORK}), workers="4")
+    answer = planned(space, goal_of(target_throughput=times * 4 * 10 / COMPUTE_S))
+    assert sum(said in text for text in answer.sentences) == 1
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("replications", "asked", "target", "said"),
