@@ -14,10 +14,13 @@ import re
 import shlex
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
+
+from rich.console import Console
+from rich.progress import track
 
 from paceline.cli.app import main as paceline
 
@@ -141,7 +144,7 @@ def _sentences(text: str) -> list[str]:
     return re.split(r"(?<=\.) (?=[A-Z])", text)
 
 
-def write_anew(pages: list[Path]) -> Iterator[str]:
+def write_anew(pages: Iterable[Path]) -> Iterator[str]:
     """Write each page whose quotes have changed, and say which; and what in it has to be mended by hand."""
     for page in pages:
         before = after = page.read_text(encoding="utf-8")
@@ -155,5 +158,6 @@ def write_anew(pages: list[Path]) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    for said in write_anew(PAGES):
+    for said in write_anew(track(PAGES, "What commands print", console=Console(stderr=True))):
         sys.stdout.write(f"{said}\n")
+    sys.stdout.write("All other quotes are what their commands print.\n")
