@@ -30,14 +30,14 @@ write = Journal._write
 
 def killed(file, line):
     write(file, line)
-    if line.place == 4:
+    if len(file._entries) == 5:
         file._file.truncate(file._end - len(line.text) + {length} % (len(line.text) + 1))
         os.kill(os.getpid(), signal.SIGKILL)
 
 Journal._write = killed
 main()
 """
-"""Of the fifth line only so many bytes have reached the file when the process dies."""
+"""Of the fifth line, which on a slow machine is not that of the fifth scenario, only so many bytes reach the file."""
 
 
 @pytest.fixture(scope="module")
@@ -81,8 +81,10 @@ def test_killed_in_the_middle_of_a_line(folder: Path, paceline: Callable[..., An
     program = KILLED_IN_A_LINE.format(length=length)
     arguments = [sys.executable, "-c", program, *ARGUMENTS, "--jobs", "1"]
     assert subprocess.run(arguments, cwd=folder, capture_output=True, check=False).returncode == -signal.SIGKILL
-    *first, fifth = [with_place(line, place) for place, line in enumerate(whole.splitlines(keepends=True)[:5])]
-    assert (folder / "r.ndjson").read_bytes() == b"".join(first) + fifth[: length % (len(fifth) + 1)]
+    *first, fifth = (folder / "r.ndjson").read_bytes().split(b"\n")[:5]
+    assert finished_lines(b"\n".join([*first, b""])) < set(lines := whole.splitlines(keepends=True))
+    beginnings = [text[: length % (len(text) + 1)] for text in map(with_place, lines, range(len(lines)))]
+    assert fifth in [beginning.removesuffix(b"\n") for beginning in beginnings]
     goes_on(folder, paceline, whole)
 
 
