@@ -17,7 +17,7 @@ TF     := $(shell if [ -e /proc/driver/nvidia/version ] || command -v nvidia-smi
 # what pip leaves unsaid
 SAY_INSTALLING := echo "installing TensorFlow and what else Paceline needs into $(VENV): some minutes"
 
-# three processes for two cores, since many tests wait
+# three processes for two cores, since many tests wait; those of every save do not
 SPREAD := -n 3 --dist worksteal
 
 # the tests start hundreds of processes, each of which would compile all that it imports
@@ -37,7 +37,7 @@ test-all: $(VENV)/.ready-dev browser simgrid
 
 # no browser, no TensorFlow, no cluster, nothing that needs many replications
 test-fast: $(VENV)/.ready-dev
-	$(BIN)/python -m pytest $(SPREAD) -m "not long and not slow and not statistics" tests/unit tests/property tests/oracle
+	$(BIN)/python -m pytest $(SPREAD) -n 2 -m "not long and not slow and not statistics" tests/unit tests/property tests/oracle
 
 # exits non-zero if anything was lost, left, misread or ended in a traceback; the table of a run is in docs/torture.md
 SECONDS := 3600

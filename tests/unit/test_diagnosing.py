@@ -87,6 +87,7 @@ def test_two_numbers_tell_that_something_is_wrong_but_not_what(told: Scenario, r
     assert found.measure is not None
 
 
+@pytest.mark.slow
 def test_a_checkpoint_that_was_seen_is_told_with_what_it_costs(told: Scenario, run: Simulations) -> None:
     alone, together = seen_in(told, told)
     seen = together.model_copy(update={"between_s": 0.5 * together.step_s, "between_every": 10})

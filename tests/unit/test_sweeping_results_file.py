@@ -493,6 +493,7 @@ def test_no_flipped_bit_gives_another_figure(scenario: Build, tmp_path: Path) ->
         assert notes
 
 
+@pytest.mark.slow
 def test_a_failure_is_written_and_the_others_go_on(scenario: Build, tmp_path: Path) -> None:
     scenarios = failing(scenario)
     for jobs in (1, 2):
