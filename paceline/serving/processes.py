@@ -89,12 +89,12 @@ class _Slot:
         self.end()
         self._begin()
 
-    def end(self) -> None:
-        """End the process, whatever it is at."""
+    def end(self, *, wait: bool = False) -> None:
+        """End the process, whatever it is at; ``wait`` until nothing of it is left."""
         if self.pid is not None:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
-        self._executor.shutdown(wait=False, cancel_futures=True)
+        self._executor.shutdown(wait=wait, cancel_futures=True)
 
 
 class Processes:
@@ -242,4 +242,4 @@ class Processes:
     def end(self) -> None:
         """End them all."""
         for slot in self._slots:
-            slot.end()
+            slot.end(wait=True)  # else Python, at its own end, may wake a thread that has just closed what it is woken by

@@ -533,6 +533,15 @@ def test_what_does_not_give_way_is_ended(tmp_path: Path, processes: Processes) -
     assert len(set(before) - set(after)) == 1
 
 
+def test_nothing_of_processes_is_left_where_they_were_ended() -> None:
+    before = set(threading.enumerate())
+    processes = Processes(2)
+    assert run(lambda: processes.run(abs, -1)) == 1
+    assert set(threading.enumerate()) > before
+    processes.end()
+    assert set(threading.enumerate()) <= before
+
+
 def killed_once(marker: str) -> int:
     if not Path(marker).exists():
         Path(marker).touch()
