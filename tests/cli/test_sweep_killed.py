@@ -81,8 +81,9 @@ def test_killed_in_the_middle_of_a_line(folder: Path, paceline: Callable[..., An
     program = KILLED_IN_A_LINE.format(length=length)
     arguments = [sys.executable, "-c", program, *ARGUMENTS, "--jobs", "1"]
     assert subprocess.run(arguments, cwd=folder, capture_output=True, check=False).returncode == -signal.SIGKILL
+    lines = whole.splitlines(keepends=True)
     *first, fifth = (folder / "r.ndjson").read_bytes().split(b"\n")[:5]
-    assert finished_lines(b"\n".join([*first, b""])) < set(lines := whole.splitlines(keepends=True))
+    assert finished_lines(b"\n".join([*first, b""])) < set(lines)
     beginnings = [text[: length % (len(text) + 1)] for text in map(with_place, lines, range(len(lines)))]
     assert fifth in [beginning.removesuffix(b"\n") for beginning in beginnings]
     goes_on(folder, paceline, whole)
