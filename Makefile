@@ -18,7 +18,7 @@ TF     := $(shell if [ -e /proc/driver/nvidia/version ] || command -v nvidia-smi
 SAY_INSTALLING := echo "installing TensorFlow and what else Paceline needs into $(VENV): some minutes"
 
 # three processes for two cores, since many tests wait; those of every save do not
-SPREAD := -n 3 --dist worksteal
+PYTEST := $(BIN)/python -m pytest --dist worksteal
 
 # the tests start hundreds of processes, each of which would compile all that it imports
 test test-fast test-all: export PYTHONDONTWRITEBYTECODE =
@@ -29,15 +29,15 @@ quickstart: $(VENV)/.ready
 	$(BIN)/paceline quickstart --out reports/quickstart.html
 
 test: $(VENV)/.ready-dev browser simgrid
-	$(BIN)/python -m pytest $(SPREAD) -m "not long" --durations=25
+	$(PYTEST) -n 3 -m "not long" --durations=25
 
 test-all: $(VENV)/.ready-dev browser simgrid
-	$(BIN)/python -m pytest $(SPREAD) --hypothesis-profile=all --durations=25
+	$(PYTEST) -n 3 --hypothesis-profile=all --durations=25
 	$(MAKE) torture SECONDS=300
 
 # no browser, no TensorFlow, no cluster, nothing that needs many replications
 test-fast: $(VENV)/.ready-dev
-	$(BIN)/python -m pytest $(SPREAD) -n 2 -m "not long and not slow and not statistics" tests/unit tests/property tests/oracle
+	$(PYTEST) -n 2 -m "not long and not slow and not statistics" tests/unit tests/property tests/oracle
 
 # exits non-zero if anything was lost, left, misread or ended in a traceback; the table of a run is in docs/torture.md
 SECONDS := 3600

@@ -89,12 +89,13 @@ class _Slot:
         self.end()
         self._begin()
 
-    def end(self, *, wait: bool = False) -> None:
-        """End the process, whatever it is at; ``wait`` until nothing of it is left."""
+    def end(self) -> None:
+        """End the process, whatever it is at."""
         if self.pid is not None:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
-        self._executor.shutdown(wait=wait, cancel_futures=True)
+        # waiting, since Python, at its own end, may wake the executor's thread when that has just closed what it is woken by
+        self._executor.shutdown(wait=True, cancel_futures=True)
 
 
 class Processes:
@@ -242,4 +243,4 @@ class Processes:
     def end(self) -> None:
         """End them all."""
         for slot in self._slots:
-            slot.end(wait=True)  # else Python, at its own end, may wake a thread that has just closed what it is woken by
+            slot.end()

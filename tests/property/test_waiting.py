@@ -76,15 +76,15 @@ def until_the_slowest(recording: Recording, scenario: Scenario) -> Iterator[floa
 def until_the_last_heard_of(recording: Recording) -> Iterator[float]:
     """Of a hybrid's steps, at most: how long a rank stood still until the last of what came meanwhile had begun to be sent, or joined."""
     steps = Numbered(recording)
-    # of each collective, when the last came to it; stages that share tied weights number their common one differently
-    joined_s: dict[tuple[str, float], float] = defaultdict(float)
+    # of each collective, when the last came to it, which is why it began; stages with tied weights name their common one differently
+    joined_s: dict[tuple[int, float], float] = defaultdict(float)
     for its in recording.transfers:
         if its.target == EVERYBODY:
-            joined_s[its.kind, its.arrived_s] = max(joined_s[its.kind, its.arrived_s], its.sent_s)
+            joined_s[its.cause, its.arrived_s] = max(joined_s[its.cause, its.arrived_s], its.sent_s)
     come: dict[int, list[tuple[float, float]]] = defaultdict(list)
     for its in recording.transfers:
         if its.target == EVERYBODY:
-            come[its.source.replica].append((its.arrived_s, joined_s[its.kind, its.arrived_s]))
+            come[its.source.replica].append((its.arrived_s, joined_s[its.cause, its.arrived_s]))
         else:
             come[its.target.replica].append((its.arrived_s, its.sent_s))
     for step in recording.steps:
