@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
-import sys
 import tomllib
 from functools import partial
 from itertools import pairwise
@@ -18,7 +17,7 @@ from pydantic import BaseModel
 from quotes import PAGES, ROOT, Quote, anew, answer, quotes_of
 
 import paceline
-from paceline.cli.app import app, main
+from paceline.cli.app import app
 from paceline.cli.options import parse_axis, parse_setting
 from paceline.sweeping import grid
 from simulator import load_scenario, scenario_from_table, simulate
@@ -271,28 +270,6 @@ def test_a_wrong_command_would_be_noticed():
     assert "MissingParameter" in fault_of("paceline sweep ring", whole=True)
     assert not fault_of("paceline sweep ring")
     assert len(commands()) > 20
-
-
-def test_the_commands_of_the_readme_run(tmp_path, monkeypatch):
-    """One after the other, in one folder; measuring, planning and the quick start have tests of their own."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("webbrowser.open", lambda _: True)
-    (scenario,) = (block for page, block in toml_blocks() if page == "README.md")
-    (tmp_path / "mine.toml").write_text(scenario)
-    ran = []
-    for line in (line for page, line, whole in commands() if page == "README.md" and whole):
-        words = shlex.split(line)
-        if words[1] in ("simulate", "sweep"):
-            words += ["--set", "run.steps=4", "--set", "run.replications=2", "--set", "run.warmup_steps=1"]
-        elif words[1] != "report":
-            continue
-        monkeypatch.setattr(sys, "argv", words)
-        with pytest.raises(SystemExit) as ended:
-            main()
-        assert ended.value.code == 0, line
-        ran.append(words[1])
-    assert ran == ["simulate", "simulate", "sweep", "report"]
-    assert (tmp_path / "ring.html").stat().st_size > 1e6
 
 
 # -- Python ----------------------------------------------------------------------------
