@@ -6,8 +6,9 @@ the files. Nothing is shown here.
 
 from __future__ import annotations
 
+from calibrate.judging import Predicted
 from paceline.watching.reasons import Reason
-from paceline.watching.verdict import Predicted, Stretch, Verdict
+from paceline.watching.verdict import Stretch, Verdict
 from paceline.watching.watch import Update, Watch, Watched
 
 __all__ = ["Predicted", "Reason", "Stretch", "Update", "Verdict", "Watch", "Watched"]

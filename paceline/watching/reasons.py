@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from paceline.watching.verdict import Predicted, Stretch, Verdict
+from calibrate.judging import Predicted
+from paceline.watching.verdict import Stretch, Verdict
 from simulator.base.text import format_bytes, format_rate, format_seconds, format_share
 from simulator.scenario import Scenario
 

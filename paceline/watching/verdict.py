@@ -1,8 +1,7 @@
 """Holds what was recorded of a run against its prediction: stretches of one level against the interval of a run's mean step.
 
 A single step may lie anywhere in the distribution of steps, so it proves nothing. The mean over a stretch of steps is what the
-prediction has an interval for. It is outside only where that mean, with the error that so few steps leave it, lies outside: by more
-than a two-sided Student interval of 99.73% (three standard deviations of many steps), whose error counts the persistence of steps.
+prediction has an interval for, and :mod:`calibrate.judging` says where it lies; its error counts the persistence of steps.
 """
 
 from __future__ import annotations
@@ -10,80 +9,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from statistics import NormalDist
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
+from calibrate.judging import Predicted, State, half_width_s
 from calibrate.recorded.run import RecordedRun
 from calibrate.recorded.steadiness import FEWEST_STEADY, Steadiness, steadiness_of
 from paceline.diagnosing import another_model
 from simulator.results.results import Result
-from simulator.spec.discrepancy import Z_90
 
-__all__ = ["Predicted", "State", "Stretch", "Verdict", "verdict_of"]
+__all__ = ["Stretch", "Verdict", "verdict_of"]
 
-State = Literal["waiting", "inside", "beyond", "slower", "faster"]
-"""``waiting``: too few steps yet; ``beyond``: outside the 90% interval, as one run in ten is; ``slower``, ``faster``: outside."""
-
-_SURE = 0.99865
 _FEWEST_MEANS = 3
 """Rows of a stretch where each is the mean of several steps."""
-
-
-@dataclass(frozen=True)
-class Predicted:
-    """A step as it is predicted, in seconds.
-
-    Attributes
-    ----------
-    mean_s, low_s, high_s
-        The mean step of a run, and its 90% interval.
-    least_s, most_s
-        Between which ``coverage`` of runs as predicted lie: the same interval with logarithms stretched as those of a normal law.
-    p50_s, p95_s
-        Quantiles of single steps.
-    coverage
-        Share of runs.
-    samples
-        Of a step of all workers together.
-    """
-
-    mean_s: float
-    low_s: float
-    high_s: float
-    least_s: float
-    most_s: float
-    p50_s: float
-    p95_s: float
-    coverage: float
-    samples: int
-
-    @classmethod
-    def of(cls, result: Result, coverage: float) -> Predicted:
-        """What a result predicts."""
-        step, wider = result.mean_step_s, NormalDist().inv_cdf(0.5 + coverage / 2) / Z_90
-        return cls(
-            step.mean,
-            step.low,
-            step.high,
-            step.mean * (step.low / step.mean) ** wider if step.low > 0 else 0.0,
-            step.mean * (step.high / step.mean) ** wider,
-            result.step_time_s.p50,
-            result.step_time_s.p95,
-            coverage,
-            result.scenario.batch * result.scenario.replicas,
-        )
-
-    def state(self, mean_s: float, half_s: float) -> State:
-        """Where the mean of a stretch lies that is known to ``half_s`` on each side."""
-        if mean_s - half_s > self.most_s:
-            return "slower"
-        if mean_s + half_s < self.least_s:
-            return "faster"
-        return "inside" if mean_s - half_s <= self.high_s and mean_s + half_s >= self.low_s else "beyond"
 
 
 @dataclass(frozen=True)
@@ -146,7 +86,7 @@ class Verdict:
     @property
     def state(self) -> State:
         """Of the last stretch."""
-        return self.now.state if self.now is not None else "waiting"
+        return self.now.state if self.now is not None else "unclear"
 
     @property
     def left(self) -> tuple[Stretch, ...]:
@@ -238,7 +178,7 @@ def _stretches(found: Steadiness, predicted: Predicted) -> Iterator[Stretch]:
         if len(rows) < (FEWEST_STEADY if run.each == "step" else _FEWEST_MEANS):
             continue
         mean_s = found.mean_s(level)
-        half_s = float(stats.t.ppf(_SURE, len(rows) - 1)) * found.error_s(level)
+        half_s = half_width_s(found.error_s(level), len(rows))
         state = predicted.state(mean_s, half_s)
         yield Stretch(int(run.steps[rows[0]]), int(run.steps[rows[-1]]), rows, mean_s, half_s, state)
 

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from calibrate.judging import Predicted, State
 from calibrate.recorded.log import Log
 from calibrate.recorded.reading import Reader, reader_of
 from calibrate.recorded.run import RecordedRun
 from paceline.watching.explaining import explained
 from paceline.watching.journal import WatchJournal
 from paceline.watching.reasons import TELLING, Reason, reasons_of
-from paceline.watching.verdict import Predicted, State, Verdict, verdict_of
+from paceline.watching.verdict import Verdict, verdict_of
 from simulator.base.errors import InputError
 from simulator.base.short import Short
 from simulator.base.table import Column, Table
@@ -24,7 +25,7 @@ from simulator.results.results import Result
 
 __all__ = ["Update", "Watch", "Watched"]
 
-_ORDER: tuple[State, ...] = ("slower", "faster", "beyond", "waiting", "inside")
+_ORDER: tuple[State, ...] = ("slower", "faster", "beyond", "unclear", "inside")
 """Of several workers the first of these counts."""
 
 
@@ -64,7 +65,7 @@ class Update:
     def state(self) -> State:
         """Of the worst of all workers."""
         states = {its.state for its in self.verdicts}
-        return next((state for state in _ORDER if state in states), "waiting")
+        return next((state for state in _ORDER if state in states), "unclear")
 
     @property
     def mean_s(self) -> float:
@@ -80,7 +81,7 @@ class Update:
             least = next((its.found.why_not for its in self.verdicts if its.found.why_not), "")
             return f"too few steps to tell{f': {least}' if least else ''}"
         text = f"{format_seconds(self.mean_s)} per step at step {self.step:,}, {format_seconds(predicted.mean_s)} predicted"
-        return f"{text}; {_STANDS[self.state].format(wide=format_share(predicted.coverage))}"
+        return f"{text}; {predicted.stands(self.state)}"
 
     def to_dict(self) -> dict[str, Any]:
         """For a line of JSON."""
@@ -124,15 +125,6 @@ class Update:
         )
         kept = tuple(row for row in rows if row[2] is not None or row[1] == "step, mean")
         return Table(f"Step {self.step:,}", columns, kept, "watch")
-
-
-_STANDS = {
-    "waiting": "too few steps yet",
-    "inside": "inside its 90% interval",
-    "beyond": "outside the 90% interval, as one run in ten is that goes as predicted, and inside that of {wide}",
-    "slower": "slower than its interval ({wide} of runs as predicted)",
-    "faster": "faster than its interval ({wide} of runs as predicted)",
-}
 
 
 class Watched(Update, Short):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,10 @@ import numpy as np
 import pytest
 
 import paceline
+from calibrate.judging import Predicted, half_width_s
 from calibrate.recorded.run import Facts, Growing, RecordedRun
 from paceline.diagnosing.causes import SHARES
-from paceline.watching import Predicted, Reason, Update, Watch
+from paceline.watching import Reason, Update, Watch
 from paceline.watching.explaining import seen_now
 from paceline.watching.journal import WatchJournal
 from paceline.watching.reasons import reasons_of
@@ -91,6 +93,31 @@ def test_a_run_as_predicted_is_almost_never_called_outside(result: Result, predi
     assert outside <= most
 
 
+@pytest.mark.parametrize(
+    ("mean_ms", "half_ms", "state"),
+    [
+        (711, 20, "inside"),
+        (711, 90, "unclear"),  # known to less than a tenth, and worse than predicted
+        (4230, 3830, "unclear"),
+        (3730, 4830, "unclear"),
+        (780, 20, "beyond"),
+        (830, 20, "slower"),
+        (600, 20, "faster"),
+        (711, math.inf, "unclear"),
+        (711, math.nan, "unclear"),
+        (711, 0, "inside"),
+    ],
+)
+def test_where_a_mean_lies(mean_ms: float, half_ms: float, state: str) -> None:
+    predicted = Predicted(0.711, 0.667, 0.771, 0.643, 0.8, 0.7, 0.9, 0.99, 20)
+    assert predicted.state(mean_ms / 1000, half_ms / 1000) == state
+
+
+def test_a_mean_of_one_is_not_known() -> None:
+    assert half_width_s(0.1, 1) == math.inf
+    assert half_width_s(0.1, 10_000) == pytest.approx(0.3, rel=0.01)  # three standard deviations
+
+
 def test_interval_of_other_coverage(result: Result, predicted: Predicted) -> None:
     ninety = Predicted.of(result, 0.9)
     assert (ninety.least_s, ninety.most_s) == pytest.approx((ninety.low_s, ninety.high_s))
@@ -123,7 +150,7 @@ def test_beyond_is_not_outside(result: Result, predicted: Predicted) -> None:
 
 
 def test_too_few_steps_wait(result: Result, predicted: Predicted) -> None:
-    assert verdict_of(run_of([9.0] * 8), result, predicted).state == "waiting"
+    assert verdict_of(run_of([9.0] * 8), result, predicted).state == "unclear"
 
 
 def slower_half(result: Result, predicted: Predicted, **columns: Any) -> dict[str, Reason]:
@@ -239,7 +266,7 @@ def test_a_watch_reads_what_is_new_alone_and_ends_with_the_training(result: Resu
     header = {"kind": "header", "format": "paceline-steps", "schema_version": 1, "workers": 2, "batch": 10}
     path.write_text("")
     watch = Watch(result, [path], coverage=0.99)
-    assert (watch.look().state, watch.look().ended) == ("waiting", False)
+    assert (watch.look().state, watch.look().ended) == ("unclear", False)
     with path.open("a") as file:
         file.write(json.dumps(header) + "\n")
         for row, time_s in enumerate(times_around(predicted.mean_s, 50)):
