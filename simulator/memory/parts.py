@@ -23,6 +23,7 @@ from simulator.resolve.defaults import optimizer_of
 from simulator.scenario import Resolved, Scenario
 from simulator.spec.accelerator import Accelerator, accelerator_named
 from simulator.spec.buckets import buckets
+from simulator.spec.computed import parameter_bytes_of
 from simulator.spec.layers import Layer
 from simulator.spec.training import ASSUMED_OPTIMIZER, Optimizer
 from simulator.spec.workload import Variable, Workload
@@ -60,11 +61,9 @@ PARTS: Mapping[PartName, str] = {
 """Every part with its name for a reader."""
 
 SLOTS: Mapping[Optimizer, int] = {"sgd": 0, "momentum": 1, "adagrad": 1, "rmsprop": 1, "adam": 2, "lamb": 2, "adafactor": 1}
-"""Values of four bytes that an optimizer keeps of each parameter, as ``build`` of each in Keras 3 makes them, with its defaults
-(tests/calibrate/test_memory.py counts them). Adafactor has besides one for each row and each column of a matrix (Shazeer and
-Stern, ICML 2018, section 4, who keep nothing else of it)."""
-
-_FLOAT32_BYTES = 4.0
+"""Values, each of as many bytes as a variable's, that an optimizer keeps of each parameter, as ``build`` of each in Keras 3 makes them,
+with its defaults (tests/calibrate/test_memory.py counts them). Adafactor has besides one for each row and each column of a matrix
+(Shazeer and Stern, ICML 2018, section 4, who keep nothing else of it)."""
 
 _RESERVES = {"Kepler": 500, "Maxwell": 500, "Pascal": 500, "Volta": 1050, "Turing": 1050, "Ampere": 1536, "Ada Lovelace": 1536}
 _NEWER = 1800
@@ -189,14 +188,15 @@ class _Device:
     def __init__(self, scenario: Resolved, chunks: Sequence[Held]) -> None:
         self.scenario, self.chunks, self.load = scenario, chunks, scenario.workload
         self.micro_batch = -(-scenario.batch // scenario.training.micro_batches)
-        self.mixed = self.load.precision != "float32"
+        self.mixed = self.load.precision.startswith("mixed")
+        self.value_bytes = parameter_bytes_of(self.load.precision)
         self.values = values_of(self.load)
         self.optimizer = optimizer_of(scenario)
 
     def parts(self) -> list[Part]:
         """What is held, but for what the framework keeps to itself."""
         found = [self._parameters(), self._gradients(), self._slots()]
-        as_measured = self.values.activations == 1 and _as_measured(self.scenario, self.chunks)
+        as_measured = self.load.recast is None and _as_measured(self.scenario, self.chunks)
         measured = _measured_at(self.load, self.micro_batch) if as_measured else None
         if measured is not None:
             found.append(self._beyond(measured))
@@ -246,15 +246,15 @@ class _Device:
         return variable.gradient_bytes(self.scenario.batch)
 
     def _slot_bytes(self, variable: Variable) -> float:
-        """The optimizer's own, which are in 32 bits, and in mixed precision the variable itself, in 32 bits too."""
+        """The optimizer's own, and in mixed precision the variable itself, in 32 bits as they are."""
         master = float(variable.size_bytes) * self.values.masters
-        return master + (_slots_of(variable, self.optimizer) if self.optimizer is not None else 0.0)
+        return master + (_slots_of(variable, self.optimizer, self.value_bytes) if self.optimizer is not None else 0.0)
 
     def _parameters(self) -> Part:
         held = self.chunks[0]
         size = self._held(self._parameter_bytes, lambda chunk: chunk.parameter_shards, versions=True)
         versions = max(its.versions for its in self.chunks)
-        text = "2 bytes each, in which is computed" if self.mixed else "4 bytes each"
+        text = f"{self.value_bytes} bytes each" if not self.mixed else "2 bytes each, in which is computed"
         if self.mixed and not held.slot_shards:  # what was pulled is in 32 bits
             size, text = (
                 size / self.values.parameters * (1 + self.values.parameters),
@@ -264,8 +264,13 @@ class _Device:
         return Part(name="parameters", size_bytes=size, text=f"{text}{_split(held)}{_sharded(held.parameter_shards)}")
 
     def _gradients(self) -> Part:
+        """Kept in 16 bits, they are copied to 32 for the update (``estimate_zero2_model_states_mem_needs`` of DeepSpeed has both)."""
+        held, each_bytes, copy = self.chunks[0], self.value_bytes, ""
         size = self._held(self._gradient_bytes, lambda chunk: chunk.gradient_shards)
-        return Part(name="gradients", size_bytes=size, text=f"4 bytes each{_sharded(self.chunks[0].gradient_shards)}")
+        if held.short_gradients:
+            size = size * self.values.parameters + self._held(self._gradient_bytes, lambda chunk: chunk.slot_shards)
+            each_bytes, copy = 2, f"; {each_bytes} in a copy for the update{_sharded(held.slot_shards)}"
+        return Part(name="gradients", size_bytes=size, text=f"{each_bytes} bytes each{_sharded(held.gradient_shards)}{copy}")
 
     def _slots(self) -> Part:
         held = self.chunks[0]
@@ -276,7 +281,7 @@ class _Device:
             return Part(name="optimizer", text=why)
         size = self._held(self._slot_bytes, lambda chunk: chunk.slot_shards)
         assumed = " (assumed)" if self.scenario.training.optimizer is None else ""
-        master = " and variables of 4 bytes each" if self.mixed else ""
+        master = " and variables of 4 bytes each" if self.mixed else f", {self.value_bytes} bytes each" * (self.value_bytes != 4)
         return Part(name="optimizer", size_bytes=size, text=f"slots of {self.optimizer}{assumed}{master}{_sharded(held.slot_shards)}")
 
     # -- activations -------------------------------------------------------------------
@@ -333,7 +338,7 @@ class _Device:
 
     def _why_not_known(self) -> str:
         """Why the activations of a workload without layers are not known."""
-        if self.values.activations != 1:
+        if self.load.recast is not None:
             return f"the workload {self.load.name!r} was measured in another precision, and has no layers"
         if peaks := _peaks(self.load):
             return f"the smallest batch whose peak memory was measured has {min(peaks):g} samples, more than {self.micro_batch:,}"
@@ -408,20 +413,20 @@ def _over(chunk: Held, shards: int) -> tuple[int, int]:
 
 
 def state_bytes(scenario: Resolved) -> float:
-    """Bytes of what a checkpoint holds: variables in 32 bits and their slots, of the optimizer that most use where none is given."""
+    """Bytes of what a checkpoint holds: variables and their slots, of the optimizer that most use where none is given."""
     return float(math.fsum(variable.size_bytes + slot_bytes(scenario, variable) for variable in scenario.workload.variables))
 
 
 def slot_bytes(scenario: Resolved, variable: Variable) -> float:
     """Bytes of a variable's slots, of the optimizer that most use where none is given."""
-    return _slots_of(variable, optimizer_of(scenario) or ASSUMED_OPTIMIZER)
+    return _slots_of(variable, optimizer_of(scenario) or ASSUMED_OPTIMIZER, parameter_bytes_of(scenario.workload.precision))
 
 
-def _slots_of(variable: Variable, optimizer: Optimizer) -> float:
-    """Bytes of an optimizer's slots for one variable, which are in 32 bits."""
+def _slots_of(variable: Variable, optimizer: Optimizer, value_bytes: int) -> float:
+    """Bytes of an optimizer's slots for one variable, whose values have as many bytes as its own."""
     factors = 0.0
-    if optimizer == "adafactor" and variable.rows is not None and _FLOAT32_BYTES * variable.rows < variable.size_bytes:
-        factors = _FLOAT32_BYTES * variable.rows + variable.size_bytes / variable.rows
+    if optimizer == "adafactor" and variable.rows is not None and value_bytes * variable.rows < variable.size_bytes:
+        factors = value_bytes * variable.rows + variable.size_bytes / variable.rows
     return float(variable.size_bytes * SLOTS[optimizer] + factors)
 
 

@@ -23,6 +23,7 @@ from simulator.base.text import written
 from simulator.resolve.published_throughputs import Pair, PublishedThroughputs, Scatter, load_published_throughputs, plain, same_device
 from simulator.resolve.roofline import Range, achieved, is_processor, roofline
 from simulator.spec.accelerator import accelerator_named, accelerators
+from simulator.spec.computed import parameter_bytes_of
 from simulator.spec.constants import Known
 from simulator.spec.uncertainty import Uncertainty
 from simulator.spec.workload import DISTRIBUTION_PARTS, Affine, DeviceTransfer, Workload
@@ -184,7 +185,7 @@ def _unlike(load: Workload, speeds: PublishedThroughputs) -> str:
     if load.counted is not None and abs(math.log(load.counted.flops_per_sample / model.flops_per_sample)) > _FLOPS_APART:
         theirs, ours = (written(each.flops_per_sample, "compact") for each in (model, load.counted))
         return f"the published {model.id} does {theirs} operations per sample, not {ours}"
-    parameters = load.parameter_bytes / 4.0
+    parameters = load.parameter_bytes / parameter_bytes_of(load.precision)
     if abs(math.log(parameters / model.parameters)) > _PARAMETERS_APART:
         return f"the published {model.id} has {written(model.parameters, 'compact')} parameters, not {written(parameters, 'compact')}"
     return ""

@@ -14,6 +14,7 @@ from simulator.resolve.precision import precision_gain
 from simulator.resolve.roofline import Range
 from simulator.scenario import Scenario
 from simulator.spec.accelerator import accelerator_named
+from simulator.spec.computed import parameter_bytes_of
 from simulator.spec.figures import Assumed
 from simulator.spec.layers import Layer
 from simulator.spec.training import Passes, Precision, Recast, Training
@@ -32,13 +33,17 @@ def as_trained(scenario: Scenario) -> Scenario:
     Raises
     ------
     ScenarioError
-        Nothing says how fast the workload is in that precision.
+        Nothing says how fast the workload is in that precision, or gradients of 16 bits are to be compressed.
     """
     training, load = scenario.training, scenario.workload
     found = load
     if training.precision is not None and training.precision != load.precision:
         device = scenario.cluster.device or load.device
         found = _in_precision(Itself(load), training.precision, training.precision_factor, training.precision_source, device)
+    if found.precision == "bfloat16" and getattr(scenario.strategy, "compression", None) is not None:
+        raise ScenarioError(
+            "strategy.compression is of float32 gradients, and those of a training in bfloat16 have 2 bytes a value already: leave it out"
+        )
     passes = None
     if not scenario.strategy.cuts_batches and (training.micro_batches > 1 or training.recompute != "none"):
         passes = Passes(micro_batches=training.micro_batches, recomputed=recomputed_share(training, load.layers))
@@ -84,23 +89,48 @@ def _in_precision(this: Itself[Workload], precision: Precision, given: tuple[flo
     else:
         factor, text, sources = _published(load, precision, device)
     recast = Recast(from_precision=load.precision, factor=tuple(factor), text=text, sources=sources)
-    found = scaled(load, factor, b"precision")
-    return found.model_copy(update={"precision": precision, "recast": recast})
+    shorter = parameter_bytes_of(precision) / parameter_bytes_of(load.precision)
+    if shorter != 1.0:
+        load = _with_values(load, shorter, updates=given is None)
+    return scaled(load, factor, b"precision").model_copy(update={"precision": precision, "recast": recast})
+
+
+def _with_values(load: Workload, shorter: float, *, updates: bool) -> Workload:
+    """A workload whose variables take so many times as many bytes, and their update, which memory limits, so many times as long."""
+    variables = tuple(
+        each.model_copy(
+            update={
+                "size_bytes": each.size_bytes * shorter,
+                "sparse_bytes_per_sample": each.sparse_bytes_per_sample and each.sparse_bytes_per_sample * shorter,
+            }
+        )
+        for each in load.variables
+    )
+    if not updates:
+        return load.model_copy(update={"variables": variables})
+    drawn = load.uncertainty
+    if drawn is not None and "apply_s" in drawn.parameters:
+        place = drawn.parameters.index("apply_s")
+        draws = tuple((*draw[:place], draw[place] * shorter, *draw[place + 1 :]) for draw in drawn.draws)
+        drawn = drawn.model_copy(update={"draws": draws})
+    return load.model_copy(update={"variables": variables, "apply_s": load.apply_s * shorter, "uncertainty": drawn})
 
 
 def _published(load: Workload, precision: Precision, device: str) -> tuple[Range, str, tuple[str, ...]]:
-    """The factor of time that published pairs of float32 and mixed precision say.
+    """The factor of time that published pairs of float32 and mixed precision say; none for what multiplies in the same format.
 
     Raises
     ------
     ScenarioError
         There are too few, or none of these two precisions.
     """
+    if {precision, load.precision} == {"bfloat16", "mixed_bfloat16"}:
+        return Range(1.0, 1.0, 1.0), "as both multiply in bfloat16; the update moves as many bytes as its values have", ()
     mixed = precision if load.precision == "float32" else load.precision
     problem = f"no three models are published in both on {device!r}" if device else "neither cluster nor workload names a device"
     if "float32" not in (precision, load.precision):
         problem = "published pairs have float32 on one side"
-    elif mixed == "mixed_bfloat16" and not _alike(device):
+    elif mixed != "mixed_float16" and not _alike(device):
         problem = f"published pairs are of float16, and models/devices does not say that {device!r} is as fast in bfloat16"
     elif (gain := precision_gain(device, load.model or None) if device else None) is not None:
         low, mid, high, sources = gain

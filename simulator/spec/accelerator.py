@@ -114,7 +114,7 @@ class Accelerator(Spec):
         Parameters
         ----------
         precision
-            In TensorFlow's words: ``float32``, ``mixed_float16`` or ``mixed_bfloat16``.
+            In TensorFlow's words: ``float32``, ``mixed_float16``, ``mixed_bfloat16`` or ``bfloat16``.
 
         Returns
         -------
@@ -127,6 +127,7 @@ class Accelerator(Spec):
             "float32": ("tf32", "float32"),
             "mixed_float16": ("float16",),
             "mixed_bfloat16": ("bfloat16",),
+            "bfloat16": ("bfloat16",),
         }
         return next((name for name in candidates.get(precision, ()) if self._peak_in(name) is not None), None)
 

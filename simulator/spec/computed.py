@@ -36,7 +36,7 @@ from simulator.spec.layers import Experts, Layer, TensorSplit
 
 __all__ = [
     "CONSTANTS", "DEFAULT_DEVICE", "NEWER", "Block", "Computed", "Dimensions", "Fused", "Parameter", "Pass", "Product", "attention_reach",
-    "known_device", "step_of", "value_bytes_of",
+    "known_device", "parameter_bytes_of", "step_of", "value_bytes_of",
 ]  # fmt: skip
 
 DEFAULT_DEVICE = "A100-SXM4-80GB"
@@ -47,8 +47,6 @@ CONSTANTS = (
     *NEWER,
 )  # fmt: skip
 """Constants of ``models/practice.toml`` that times are computed with, each model with its own (:attr:`Dimensions.constants`)."""
-PARAMETER_BYTES = 4
-"""Variables and their gradients are float32 in TensorFlow's mixed precision too."""
 _DRAWS = 60
 _FILLING = 32.0
 """Steps along the inner dimension that filling a tile's pipeline and writing its result cost a product.
@@ -253,6 +251,11 @@ def value_bytes_of(precision: str) -> int:
     return 4 if precision == "float32" else 2
 
 
+def parameter_bytes_of(precision: str) -> int:
+    """Bytes of a variable's value, of its gradient's and of each slot's: float32 in TensorFlow's mixed precision too."""
+    return 2 if precision == "bfloat16" else 4
+
+
 def known_device(name: str) -> Accelerator:
     """The accelerator of this name that times can be computed for.
 
@@ -305,6 +308,7 @@ def step_of(dimensions: Dimensions, precision: str, device: str, own: Mapping[st
     count = sum(each.size for each in parameters)
 
     device_times = _Times(peak, on.memory_bandwidth_bytes_per_s, 1.0, 1.0, 1.0, 1.0)
+    each_bytes = parameter_bytes_of(precision)
 
     def times(values: Mapping[str, float]) -> _Times:
         products, moving, fused, start = (values[name] for name in dimensions.constants)
@@ -318,12 +322,12 @@ def step_of(dimensions: Dimensions, precision: str, device: str, own: Mapping[st
     asked = [device_times.asked(each) for each in (forward, backward)]
     names = [f"{which}.{part}" for which in ("forward", "backward") for part in ("per_sample_s", "least_s")]
     draws = [
-        (*(figure for each in asked for figure in (drawn.of_asked(each), drawn.least_of(each))), drawn.apply_s(count))
+        (*(figure for each in asked for figure in (drawn.of_asked(each), drawn.least_of(each))), drawn.apply_s(count * each_bytes))
         for drawn in (times(dict(zip(used, row, strict=True))) for row in _joint_draws(used))
     ]
     draws.sort(key=lambda draw: draw[0] + draw[2])  # by time: replications take draws that are spread evenly over this order
     return {
-        "variables": _variables(blocks, nominal),
+        "variables": _variables(blocks, nominal, each_bytes),
         "layers": _layers(blocks, nominal),
         "counted": {
             "flops_per_sample": math.fsum(each.all_flops for each in (*forward, *backward)),
@@ -334,7 +338,7 @@ def step_of(dimensions: Dimensions, precision: str, device: str, own: Mapping[st
             which: {"base_s": 0.0, "per_sample_s": nominal.of_asked(each), "least_s": nominal.least_of(each)}
             for which, each in zip(("forward", "backward"), asked, strict=True)
         },
-        "apply_s": nominal.apply_s(count),
+        "apply_s": nominal.apply_s(count * each_bytes),
         "uncertainty": {"parameters": [*names, "apply_s"], "draws": draws},
         "input_bytes_per_sample": dimensions.input_bytes_per_sample,
         "computed": {"device": on.name, "constants": used},
@@ -379,9 +383,9 @@ class _Times(NamedTuple):
         """Seconds that passes take whatever the batch."""
         return asked.kernels * self.start_s
 
-    def apply_s(self, parameters: int) -> float:
-        """Seconds of Adam's update of a number of values: gradient, both moments and variable read, the last three written, in float32."""
-        return 7 * PARAMETER_BYTES * parameters / (self.bandwidth_bytes_per_s * self.moving_share)
+    def apply_s(self, parameter_bytes: int) -> float:
+        """Seconds of Adam's update of so many bytes of variables: gradient, both moments and variable read, the last three written."""
+        return 7 * parameter_bytes / (self.bandwidth_bytes_per_s * self.moving_share)
 
 
 def _fused_flops_at_best(its: Pass) -> float:
@@ -399,7 +403,7 @@ def _joint_draws(used: Mapping[str, Known]) -> list[tuple[float, ...]]:
     return list(zip(*columns, strict=True))
 
 
-def _variables(blocks: Sequence[Block], times: _Times) -> list[dict[str, Any]]:
+def _variables(blocks: Sequence[Block], times: _Times, value_bytes: int) -> list[dict[str, Any]]:
     """In the order in which gradients become ready: layers from the last to the first, in each in proportion to its variables' sizes."""
     index = sum(len(block.parameters) for block in blocks)
     work = [times.of(block.backward) for block in blocks]
@@ -409,7 +413,7 @@ def _variables(blocks: Sequence[Block], times: _Times) -> list[dict[str, Any]]:
         for each in reversed(block.parameters):
             index, seen = index - 1, seen + each.size
             found.append(
-                {"name": f"{block.name}/{each.name}", "size_bytes": float(PARAMETER_BYTES * each.size), "creation_index": index,
+                {"name": f"{block.name}/{each.name}", "size_bytes": float(value_bytes * each.size), "creation_index": index,
                  "ready": min(round((done + its * seen / size) / whole, 9), 1.0), "rows": each.shape[0]}
             )  # fmt: skip
         done += its

@@ -15,7 +15,8 @@ from simulator.base.spec import Moderate, Seconds, Spec, Terse
 
 __all__ = ["ASSUMED_OPTIMIZER", "GROWTH_STEPS", "Optimizer", "Passes", "Precision", "Recast", "Training"]
 
-Precision = Literal["float32", "mixed_float16", "mixed_bfloat16"]
+Precision = Literal["float32", "mixed_float16", "mixed_bfloat16", "bfloat16"]
+"""As Keras names its policies. ``bfloat16`` alone has everything in 16 bits: variables, gradients and slots, and no copy in 32."""
 Factor = Annotated[Moderate, Field(gt=0, le=1e6)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
@@ -52,7 +53,8 @@ class Training(Terse):
     )
     precision: Precision | None = Field(
         default=None,
-        description="what is computed in, as Keras names its policies; variables and gradients stay float32; left out: the workload's own",
+        description="what is computed in, as Keras names its policies: with mixed ones variables, gradients and slots stay float32, with "
+        "bfloat16 they have 2 bytes too; left out: the workload's own",
     )
     precision_factor: tuple[Factor, ...] | None = Field(
         default=None,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 import numpy as np
 from pydantic import ConfigDict, Field, SerializationInfo, SerializerFunctionWrapHandler, model_serializer, model_validator
@@ -82,7 +82,7 @@ class Variable(Terse):
     terse: ClassVar[tuple[str, ...]] = ("tensors",)
 
     name: str = Field(min_length=1, max_length=10_000, description="name of the variable; each has its own")
-    size_bytes: Bytes = Field(gt=0, description="bytes of the variable")
+    size_bytes: Bytes = Field(gt=0, description="bytes of the variable, which has 4 a value, or 2 with precision = bfloat16")
     creation_index: int = Field(ge=0, description="its place, from 0, in the order in which the model creates its variables")
     ready: Share = Field(description="share of the backward pass after which the gradient is ready")
     rows: int | None = Field(
@@ -401,7 +401,7 @@ class Workload(Short, Spec):
         if len(given) > 1:
             raise ValueError(f"has both {' and '.join(given)}; keep one")
         model, table, precision, before = BY_DIMENSIONS[given[0]], data[given[0]], data.get("precision", "float32"), data.get("computed")
-        known = precision in ("float32", "mixed_float16", "mixed_bfloat16") and (before is None or is_valid(Computed, before))
+        known = precision in get_args(Precision) and (before is None or is_valid(Computed, before))
         if not is_valid(model, table) or not known:
             # their own faults are reported, not that something is missing that would follow from them
             return {**_ANY, **data}

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
+from simulator.spec.computed import value_bytes_of
 from simulator.spec.layers import Layer
 from simulator.spec.workload import Variable, Workload
 
@@ -21,8 +22,6 @@ ReducePrecision = Literal["float32", "compute"]
 
 _HALF = 0.5
 """Bytes in 16 bits over those in 32."""
-_VALUE_BYTES = {False: 4.0, True: 2.0}
-"""Of an activation, by whether precision is mixed."""
 
 
 class Held(NamedTuple):
@@ -53,6 +52,8 @@ class Held(NamedTuple):
         Layers whose shared parameters are on a device whole at the same time; none: all of them, once they were gathered.
     reduced
         Bytes of gradients while they are reduced over those of their variables.
+    short_gradients
+        Whether gradients are kept in 16 bits, and copied to 32 for the update by those that share slots (DeepSpeed).
     fused
         Bytes of gradients that are reduced as one, once this many have come; 0: each layer's; none: all of a chunk's.
     tied
@@ -78,6 +79,7 @@ class Held(NamedTuple):
     slot_shards: int = 1
     gathered: int | None = 2
     reduced: float = 1.0
+    short_gradients: bool = False
     fused: float | None = None
     tied: frozenset[int] = frozenset()
     copied: frozenset[tuple[int, int]] = frozenset()
@@ -219,7 +221,8 @@ def fused(sizes: Sequence[float], least_bytes: float | None) -> list[list[int]]:
 class Values(NamedTuple):
     """What numbers take, over the bytes that a workload gives for them.
 
-    Variables are given in 32 bits. In mixed precision a device computes with 16-bit copies of
+    Variables are given in 32 bits, or all in 16 (``bfloat16``), where they are what is
+    computed with. In mixed precision a device computes with 16-bit copies of
     them, which are what sharded data parallelism gathers, and keeps those in 32 bits with the
     optimizer's state (Micikevicius et al., "Mixed Precision Training", ICLR 2018; ZeRO,
     section 3.1; ``MixedPrecisionPolicy.param_dtype`` of PyTorch's FSDP).
@@ -252,13 +255,13 @@ def values_of(load: Workload, reduce_precision: ReducePrecision = "float32") -> 
     reduce_precision
         What gradients are reduced in: float32, or what is computed in.
     """
-    mixed = load.precision != "float32"
+    mixed = load.precision.startswith("mixed")
     measured_in = load.precision if load.recast is None else load.recast.from_precision
     return Values(
         parameters=_HALF if mixed else 1.0,
         masters=1.0 if mixed else 0.0,
         reduced=_HALF if mixed and reduce_precision == "compute" else 1.0,
-        activations=_VALUE_BYTES[mixed] / _VALUE_BYTES[measured_in != "float32"],
+        activations=value_bytes_of(load.precision) / value_bytes_of(measured_in),
     )
 
 

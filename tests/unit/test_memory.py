@@ -90,6 +90,43 @@ def test_state_is_that_of_zero(shards: dict[str, int], paper_gb: float) -> None:
     assert (parts["parameters"] + parts["gradients"] / 2 + parts["optimizer"]) / BILLION == pytest.approx(paper_gb, abs=0.06)
 
 
+@pytest.mark.parametrize(
+    ("strategy", "bytes_each"),
+    [({"shard": "optimizer"}, 6 + 12 / 8), ({"shard": "gradients"}, 2 + 18 / 8), ({"shard": "parameters"}, 18 / 8),
+     ({"reduce_precision": "compute"}, 20), ({"shard": "optimizer", "reduce_precision": "compute"}, 4 + 16 / 8)],
+)  # fmt: skip
+def test_state_that_eight_devices_share_is_what_their_software_keeps(strategy: dict[str, str], bytes_each: float) -> None:
+    # Megatron-LM's distributed optimizer; estimate_zero2_model_states_mem_needs and estimate_zero3_... of DeepSpeed; its stages 0 and 1
+    load = workload(1, 2851e6 * 4 / 2**20, precision="mixed_bfloat16")
+    shared = {"kind": "hybrid", "workers": 8, **strategy}
+    parts = lone(scenario(load, strategy=shared, cluster={"devices_per_node": 8}, training={"optimizer": "adam"}))
+    state_bytes = sum(parts[name] or 0.0 for name in ("parameters", "gradients", "optimizer"))
+    assert state_bytes == pytest.approx(2851e6 * bytes_each)
+
+
+def test_pure_bfloat16_holds_eight_bytes_a_parameter() -> None:
+    dimensions = {"layers": 32, "hidden": 4096, "heads": 32, "sequence": 2048, "vocabulary": 32000, "feed_forward": 11008,
+                  "gated": True, "tied": False, "bias": False, "dropout": False, "positions": 0, "attention": "fused"}  # fmt: skip
+    of_7b = {"cluster": {"use": "dgx-a100-80gb"}, "strategy": {"kind": "single"}}
+
+    def of(precision: str, trained: str | None = None) -> Scenario:
+        load = {"precision": precision, "batch_per_replica": 1, "transformer": dimensions}
+        return scenario_from_table({**of_7b, "workload": load, "training": {"precision": trained} if trained else {}}, "7b")
+
+    pure, mixed = of("bfloat16"), of("mixed_bfloat16")
+    parts = lone(pure)
+    state_bytes = sum(parts[name] or 0.0 for name in ("parameters", "gradients", "optimizer"))
+    assert state_bytes / 1e9 == pytest.approx(54, abs=0.2)
+    assert state_bytes == 8 * (pure.workload.parameter_bytes / 2)
+    assert (does_not_fit(resolve(pure)), does_not_fit(resolve(mixed)) is None) == (None, False)
+    # the same kernels; the update moves half of the bytes
+    assert pure.workload.forward == mixed.workload.forward
+    assert pure.workload.apply_s == pytest.approx(mixed.workload.apply_s / 2)
+    recast = of("mixed_bfloat16", "bfloat16")
+    assert lone(recast) == parts
+    assert resolve(recast).workload.apply_s == pytest.approx(pure.workload.apply_s)
+
+
 @pytest.mark.parametrize(("optimizer", "values"), [("sgd", 0), ("momentum", 1), ("adagrad", 1), ("rmsprop", 1), ("adam", 2), ("lamb", 2)])
 def test_slots_of_an_optimizer(optimizer: str, values: int) -> None:
     parts = lone(scenario(training={"optimizer": optimizer}))

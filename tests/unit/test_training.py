@@ -165,6 +165,17 @@ def test_a_published_factor_is_told():
     assert "training.skipped_share" in assumed
 
 
+def test_in_pure_bfloat16_variables_have_half_the_bytes():
+    times = {"precision": "bfloat16", "precision_factor": [0.5, 0.5], "precision_source": "x"}
+    given = scenario(times)
+    was, load = given.workload, resolve(given).workload
+    assert [each.size_bytes for each in load.variables] == [each.size_bytes / 2 for each in was.variables]
+    assert load.apply_s == pytest.approx(was.apply_s / 2), "a factor that is given holds for the whole step"
+    compressed = {"kind": "multi-worker-mirrored", "workers": 2, "compression": {"kind": "fp16"}}
+    with pytest.raises(InputError, match=r"strategy\.compression is of float32 gradients"):
+        resolve(scenario(times, compressed))
+
+
 def test_what_the_host_needs_stays_as_it_is():
     training = {"precision": "mixed_float16", "precision_factor": [0.01, 0.01], "precision_source": "x"}
     load = {"forward": {"base": "1 ms", "per_sample": "100 us", "least": "1.5 ms"}}

@@ -467,17 +467,19 @@ class Hybrid(Strategy):
         """What devices hold of each part of the model, in the model's order, but for activations."""
         load, copies = setup.workload, setup.layout.replicas
         shards = (self.shard_group or copies) if self.shard != "none" else 1
-        keeps, tied = self._keeps(), self._tied(setup)[0]
+        keeps, tied, values = self._keeps(), self._tied(setup)[0], values_of(load, self.reduce_precision)
+        gradient_shards = shards if self.shard in ("gradients", "parameters") and not keeps else 1
         whole = Held(
             tensor=self.tensor,
             sequence=self.sequence_parallel,
             expert=self.expert,
             copies=copies,
             parameter_shards=shards if self.shard == "parameters" else 1,
-            gradient_shards=shards if self.shard in ("gradients", "parameters") and not keeps else 1,
+            gradient_shards=gradient_shards,
             slot_shards=shards,
             gathered=None if keeps else 1 + self.prefetch,
-            reduced=values_of(load, self.reduce_precision).reduced,
+            reduced=values.reduced,
+            short_gradients=values.masters > 0 and self.shard != "parameters" and (values.reduced < 1 or gradient_shards > 1),
             fused=0.0 if self.shard == "parameters" else self.bucket_size_bytes,
             tied=tied,
             copied=self._copied(setup, tied),
