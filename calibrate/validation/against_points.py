@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import tomlkit
 
+from calibrate.observations import Figure, check_units
 from calibrate.validation.candidates import Candidate, Map, value_at
 from calibrate.validation.comparison import Compared
 from calibrate.validation.points import Setting, Unit, base_scenario, compared, scenarios_at
@@ -109,6 +110,26 @@ class PointsCase:
         chosen = self.settings if settings is None else settings
         return scenarios_at(table, chosen, source=self.source, points=self.points, beside=self.beside)
 
+    def asked(self, results: Sequence[Result]) -> tuple[str, ...]:
+        """What figures may mean in place of what they say, a question each.
+
+        Raises
+        ------
+        InputError
+            They are in another unit, as far as predictions can tell.
+        """
+        if self.unit != "samples/s":
+            return ()
+        figures = [
+            Figure(
+                f"{self.points}:{setting.line}: throughput {format_number(setting.throughput[0])}", "throughput",
+                samples / setting.throughput[0], samples / result.throughput_samples_per_s.mean, samples, setting.workers,
+            )
+            for setting, result in zip(self.settings, results, strict=True)
+            for samples in [result.scenario.batch * result.scenario.replicas]
+        ]  # fmt: skip
+        return tuple(check_units(figures, "a column steps_per_s", "a column epoch_s"))
+
     def validation(self, rows: Sequence[Compared], scores: Sequence[Score], results: Sequence[Result], **more: Any) -> Validation:
         """Rows and their scores with what must be known of them; ``more`` are further attributes of the validation."""
         run = self.base.run
@@ -154,8 +175,9 @@ def validate_points(case: PointsCase, simulate: Simulate) -> Validation:
         A prediction failed.
     """
     results = simulate(case.scenarios)
+    asked = case.asked(results)
     rows = compared(case.settings, results, case.unit)
-    return case.validation(rows, scores_of(rows), results)
+    return case.validation(rows, scores_of(rows), results, notes=asked)
 
 
 @dataclass(frozen=True, repr=False)
@@ -249,6 +271,8 @@ def refit_to_points(
     SimulationError
         A prediction failed.
     """
+    as_given = simulate(case.scenarios)
+    asked = case.asked(as_given)
     found = refit(case.settings, case.scenarios, case.unit, apply=apply, progress=progress)
     about = f"fitted to {case.points.name}" + (f" by {command}" if command else "")
 
@@ -261,23 +285,22 @@ def refit_to_points(
         for setting, fitted in zip(case.settings, found.left_out, strict=False)
         for scenario in case.scenarios_of(table_of(fitted), [setting])
     ]
-    results = simulate([*case.scenarios, *(case.scenarios_of(final) if found.fitted.moved else []), *alone])
-    count = len(case.scenarios)
-    rows = compared(case.settings, results[:count], case.unit, group=AS_GIVEN)
+    results = simulate([*(case.scenarios_of(final) if found.fitted.moved else []), *alone])
+    rows = compared(case.settings, as_given, case.unit, group=AS_GIVEN)
     if found.fitted.moved:
-        rows += compared(case.settings, results[count : 2 * count], case.unit, group=REFITTED, fitted=True)
-    notes = list(_about(found, case.settings))
+        rows += compared(case.settings, results[: len(as_given)], case.unit, group=REFITTED, fitted=True)
+    notes = [*asked, *_about(found, case.settings)]
     if alone:
-        left_out = compared(case.settings, results[2 * count :], case.unit, group=LEFT_OUT)
+        left_out = compared(case.settings, results[-len(alone) :], case.unit, group=LEFT_OUT)
         rows += left_out
-        own = own_discrepancy(left_out, results[2 * count :])
+        own = own_discrepancy(left_out, results[-len(alone) :])
         if own is not None:
             final = {**final, "discrepancy": own.discrepancy.model_dump(exclude_defaults=True)}
             notes.append(f"What predictions are off by, in [discrepancy] of the refitted scenario, is {own.discrepancy.about}.")
     validation = case.validation(
         rows,
         [score for score in scores_of(rows) if score.group in (AS_GIVEN, LEFT_OUT)],
-        results[:count],
+        as_given,
         notes=notes,
         tables=tuple(_tables(found, case.base, case.settings)),
         headline=LEFT_OUT if alone else AS_GIVEN,

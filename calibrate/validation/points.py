@@ -17,12 +17,13 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from calibrate.observations import Observed, Quantity, throughput_of
 from calibrate.validation.comparison import Compared, drawn_interval, reached_of
 from simulator.base.errors import InputError, ReadingWarning
 from simulator.base.nearest import did_you_mean, no_such_file
-from simulator.base.spec import Spec
+from simulator.base.text import listed
 from simulator.base.units import as_thousands, check_thousands, without_separators
-from simulator.catalogue.loading import apply_settings, scenario_from_table
+from simulator.catalogue.loading import scenario_from_table
 from simulator.results.results import Result
 from simulator.scenario import Scenario
 from simulator.strategies.catalogue import kind_of
@@ -33,12 +34,15 @@ COLUMNS = {
     "workers": "worker processes that trained (replicas under MirroredStrategy)",
     "servers": "parameter servers; empty or left out: as the scenario has it",
     "throughput": "of all workers together",
+    "steps_per_s": "or steps/s, of each worker",
+    "step_time_s": "or seconds of a step",
+    "epoch_s": "or seconds of an epoch, of job.dataset_size samples",
     "staleness": "mean staleness, in updates; empty: not measured",
     "batch": "samples that each worker takes a step, or all together where the scenario has global_batch; empty: as the scenario has it",
 }
-"""Every column that a file of points may have; workers and throughput must be there."""
+"""Every column that a file of points may have; workers, and one that tells a speed, must be there."""
 
-_REQUIRED = ("workers", "throughput")
+_SPEEDS: tuple[Quantity, ...] = ("throughput", "steps_per_s", "step_time_s", "epoch_s")
 _WHOLE = {"workers": (1, 100_000), "servers": (0, 100_000), "batch": (1, 10**9)}
 _MOST_BYTES = 4 * 2**20
 _MOST_ROWS = 10_000
@@ -49,28 +53,27 @@ _NEAR = 30.0
 """Factor by which throughputs of one table may differ from each other, more workers and larger batches among them."""
 
 
-class Setting(Spec):
+class Setting(Observed):
     """One setting that was measured, once or several times.
 
     Throughput is in the unit that the caller knows of, staleness in updates.
     """
 
-    workers: int = Field(ge=1)
-    servers: int | None = Field(default=None, ge=0, description="none: as the scenario has it")
-    batch: int | None = Field(default=None, ge=1, description="none: as the scenario has it")
-    throughput: tuple[float, ...] = Field(min_length=1, description="of each repeat")
+    quantity: Quantity = Field(default="throughput", description="how the file says its speed")
+    throughput: tuple[float, ...] = Field(min_length=1, description="of each repeat, as that quantity")
     staleness: tuple[float, ...] = Field(default=(), description="mean of each repeat that has it")
     line: int = Field(ge=1, description="of the file, where it stands first")
 
-    @property
-    def name(self) -> str:
-        """The setting in words: ``8 workers, 2 servers, batch 64``."""
-        parts = [_counted(self.workers, "worker")]
-        if self.servers:
-            parts.append(_counted(self.servers, "server"))
-        if self.batch is not None:
-            parts.append(f"batch {self.batch:,}")
-        return ", ".join(parts)
+    def as_throughput(self, told: Scenario) -> Setting:
+        """The same with its speed in samples/s of all workers together.
+
+        Raises
+        ------
+        InputError
+            It is the time of an epoch, and the scenario does not say how many samples that has.
+        """
+        rates = [throughput_of(self.quantity, value, self, told) for value in self.throughput]
+        return self.model_copy(update={"quantity": "throughput", "throughput": tuple(rates)})
 
 
 def is_points(path: Path) -> bool:
@@ -81,7 +84,7 @@ def is_points(path: Path) -> bool:
     except OSError:
         return False  # whoever reads it says why
     names = {name.strip().lower() for name in re.split("[,;\t]", first)}
-    return names.issuperset(_REQUIRED) and names.issubset(COLUMNS)
+    return "workers" in names and not names.isdisjoint(_SPEEDS) and names.issubset(COLUMNS)
 
 
 def read_points(path: Path) -> tuple[Setting, ...]:
@@ -111,6 +114,7 @@ def read_points(path: Path) -> tuple[Setting, ...]:
     """
     lines = _lines(path)
     names, separator, rows = _header(path, lines)
+    quantity = next(name for name in _SPEEDS if name in names)
     held: dict[tuple[int, int | None, int | None], list[tuple[int, dict[str, float]]]] = {}
     throughputs: dict[int, str] = {}
     for count, (line, cells) in enumerate(rows, start=1):
@@ -120,22 +124,23 @@ def read_points(path: Path) -> tuple[Setting, ...]:
             hint = f"; a number has a decimal point, and no {separator!r} in it" if len(cells) > len(names) else ""
             raise InputError(f"{path}:{line}: has {len(cells)} values, but the first line names {len(names)} columns{hint}")
         values = _values(f"{path}:{line}", names, cells)
-        throughputs[line] = cells[names.index("throughput")]
+        throughputs[line] = cells[names.index(quantity)]
         key = (int(values["workers"]), _whole(values, "servers"), _whole(values, "batch"))
         held.setdefault(key, []).append((line, values))
     if not held:
         raise InputError(f"{path}: names columns, but has no row below them; add a line for each run, such as 8,2,1234.5")
-    _check_thousands(path, throughputs)
+    _check_thousands(path, quantity, throughputs)
     return tuple(
         Setting(
             workers=key[0],
             servers=key[1],
             batch=key[2],
-            throughput=tuple(values["throughput"] for _, values in its),
-            staleness=tuple(values["staleness"] for _, values in its if "staleness" in values),
-            line=its[0][0],
+            quantity=quantity,
+            throughput=tuple(values[quantity] for _, values in repeats),
+            staleness=tuple(values["staleness"] for _, values in repeats if "staleness" in values),
+            line=repeats[0][0],
         )
-        for key, its in held.items()
+        for key, repeats in held.items()
     )
 
 
@@ -175,8 +180,12 @@ def _header(path: Path, text: str) -> tuple[list[str], str, Iterator[tuple[int, 
             raise InputError(f"{where}: {_quoted(name)} is no column of measured points; {hint}")
         if names.count(name) > 1:
             raise InputError(f"{where}: names the column {name} twice; keep one")
-    if missing := [name for name in _REQUIRED if name not in names]:
-        raise InputError(f"{where}: the column {missing[0]} is missing; the first line names the columns, such as {_EXAMPLE}")
+    speeds = [name for name in _SPEEDS if name in names]
+    if "workers" not in names or not speeds:
+        missing = "workers" if "workers" not in names else "throughput"
+        raise InputError(f"{where}: the column {missing} is missing; the first line names the columns, such as {_EXAMPLE}")
+    if len(speeds) > 1:
+        raise InputError(f"{where}: has {listed(speeds)}, which say the same; keep one")
     return names, separator, rows
 
 
@@ -198,7 +207,7 @@ def _values(where: str, names: Sequence[str], cells: Sequence[str]) -> dict[str,
     """The numbers of a row; a column that may be empty and is stays away."""
     found = {}
     for name, cell in zip(names, cells, strict=True):
-        if not cell and name not in _REQUIRED:
+        if not cell and name != "workers" and name not in _SPEEDS:
             continue
         if not _NUMBER.fullmatch(cell):
             shown = _quoted(cell) if cell else "an empty value"
@@ -209,7 +218,7 @@ def _values(where: str, names: Sequence[str], cells: Sequence[str]) -> dict[str,
             least, most = _WHOLE[name]
             if not value.is_integer() or not least <= value <= most:
                 raise InputError(f"{where}: {name}: {cell[:30]} must be a whole number from {least} to {most:,}")
-        elif name == "throughput" and value <= 0:
+        elif name in _SPEEDS and value <= 0:
             raise InputError(f"{where}: {name}: {cell} must be above zero; leave a run that failed out")
         elif value < 0:
             raise InputError(f"{where}: {name}: {cell} must not be negative")
@@ -219,7 +228,7 @@ def _values(where: str, names: Sequence[str], cells: Sequence[str]) -> dict[str,
     return found
 
 
-def _check_thousands(path: Path, cells: Mapping[int, str]) -> None:
+def _check_thousands(path: Path, column: str, cells: Mapping[int, str]) -> None:
     """That throughputs, by their lines, whose point may separate thousands are decimals: as others are, or by a warning.
 
     Raises
@@ -235,7 +244,7 @@ def _check_thousands(path: Path, cells: Mapping[int, str]) -> None:
     cell = cells[line]
     if not sure:
         warnings.warn(
-            f"{path}:{line}: throughput: {_quoted(cell)} is read as {float(cell):g}, as are all below it: if the point separates "
+            f"{path}:{line}: {column}: {_quoted(cell)} is read as {float(cell):g}, as are all below it: if the point separates "
             f"thousands, write {thousands}",
             ReadingWarning,
             stacklevel=3,
@@ -244,15 +253,11 @@ def _check_thousands(path: Path, cells: Mapping[int, str]) -> None:
     least, most = min(map(float, sure)) / _NEAR, max(map(float, sure)) * _NEAR
     for line in doubtful:
         if not least <= float(cells[line]) <= most:
-            check_thousands(cells[line], f"{path}:{line}: throughput: {_quoted(cells[line])}, beside {sure[0]},")
+            check_thousands(cells[line], f"{path}:{line}: {column}: {_quoted(cells[line])}, beside {sure[0]},")
 
 
 def _whole(values: dict[str, float], name: str) -> int | None:
     return int(values[name]) if name in values else None
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count:,} {what}{'s' if count != 1 else ''}"
 
 
 def _quoted(text: str) -> str:
@@ -285,12 +290,7 @@ def scenarios_at(
         The scenario is not valid as it is, or cannot be at one of the settings; names the line of that one.
     """
     base = base_scenario(table, settings, source=source, beside=beside)
-    return [
-        scenario_from_table(
-            apply_settings(table, _keys(base, setting, f"{points}:{setting.line}"), f"{source}: "), f"{points}:{setting.line}", beside
-        )
-        for setting in settings
-    ]
+    return [setting.scenario_of(base, f"{points}:{setting.line}") for setting in settings]
 
 
 def base_scenario(table: Mapping[str, Any], settings: Sequence[Setting], *, source: str, beside: Path | None) -> Scenario:
@@ -300,31 +300,6 @@ def base_scenario(table: Mapping[str, Any], settings: Sequence[Setting], *, sour
     if isinstance(strategy, Mapping) and key and key not in strategy:
         table = {**table, "strategy": {**strategy, key: settings[0].workers}}
     return scenario_from_table(table, source, beside)
-
-
-def _keys(base: Scenario, setting: Setting, where: str) -> list[tuple[str, Any]]:
-    """The keys with which the scenario is at a setting."""
-    strategy = base.strategy
-    keys: list[tuple[str, Any]] = []
-    if strategy.count_key:
-        keys.append((f"strategy.{strategy.count_key}", setting.workers))
-    elif setting.workers != 1:
-        raise InputError(
-            f'{where}: workers: {setting.workers:,} must be 1, since the scenario\'s strategy.kind is "{strategy.kind}"; '
-            "give the scenario that was measured"
-        )
-    if strategy.has_servers:
-        if setting.servers is not None:
-            keys.append(("strategy.servers", setting.servers))
-    elif setting.servers:
-        raise InputError(
-            f"{where}: servers: {setting.servers:,} must be 0 or empty, since strategy.kind {strategy.kind!r} has no parameter servers; "
-            "give the scenario that was measured"
-        )
-    if setting.batch is not None:
-        weak = base.workload.batch_per_replica is not None
-        keys.append(("workload.batch_per_replica" if weak else "workload.global_batch", setting.batch))
-    return keys
 
 
 def compared(

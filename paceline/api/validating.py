@@ -398,12 +398,13 @@ def validate_matrix(
 def _points_case(scenario: Source, measured: str | Path, settings: Settings, unit: Literal["samples/s", "updates/s"]) -> PointsCase:
     """A scenario with the points that were measured of it."""
     from calibrate.validation.against_points import PointsCase
-    from calibrate.validation.points import read_points
+    from calibrate.validation.points import base_scenario, read_points
     from simulator.catalogue.loading import table_of
 
     points = read_points(Path(measured))
     table, source, beside = table_of(scenario, settings)
-    return PointsCase(table, source, beside, Path(measured), points, unit)
+    base = base_scenario(table, points, source=source, beside=beside)
+    return PointsCase(table, source, beside, Path(measured), tuple(point.as_throughput(base) for point in points), unit)
 
 
 def _read_by(scenario: Any, measured: str | Path) -> list[Path]:

@@ -134,7 +134,8 @@ def overlay_of(points: Path, results: Sequence[Result], labels: Sequence[str] | 
         fitting, why = _fitting(setting, results)
         rows += [_beside(setting, index, results[index], at.title_of(index)) for index in fitting]
         if not fitting:
-            unmatched.append(Unmatched(setting.name, statistics.fmean(setting.throughput), setting.line, why))
+            rates = statistics.fmean(setting.as_throughput(results[0].scenario).throughput)
+            unmatched.append(Unmatched(setting.name, rates, setting.line, why))
     return Overlay(points.name, tuple(rows), tuple(unmatched))
 
 
@@ -170,6 +171,7 @@ def _batch(result: Result) -> int:
 
 
 def _beside(setting: Setting, index: int, result: Result, name: str) -> Beside:
+    setting = setting.as_throughput(result.scenario)
     predicted, measured = result.throughput_samples_per_s, statistics.fmean(setting.throughput)
     stale = setting.staleness
     return Beside(

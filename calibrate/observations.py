@@ -1,0 +1,308 @@
+"""Turns what people have observed of a training into a scenario: what a count counts, whose samples a step has, which unit is meant.
+
+``paceline why``, ``watch``, ``validate --measured``, ``report --measured`` and ``refit`` all read observations here, so that the same
+figure means the same to each of them. Whether a measured step is as predicted is decided in :mod:`calibrate.judging`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import Field
+
+from calibrate.recorded.run import RecordedRun
+from simulator.base.errors import InputError
+from simulator.base.spec import Spec
+from simulator.base.text import counted, format_number, format_seconds
+from simulator.results.results import Result
+from simulator.results.what_if import changed
+from simulator.scenario import Scenario
+from simulator.spec.workload import Workload
+
+__all__ = [
+    "Figure", "Observed", "Quantity", "alone_step_of", "another_model", "check_units", "differences", "observed_at", "samples_of_step",
+    "thousand_times", "throughput_of",
+]  # fmt: skip
+
+Quantity = Literal["throughput", "steps_per_s", "step_time_s", "epoch_s"]
+"""How the speed of a training is said: samples/s of all workers together, steps/s, seconds of a step, seconds of an epoch."""
+
+_COUNT = re.compile(r"(\d{1,7})\s*(|workers?|replicas?|devices?|gpus?)", re.IGNORECASE | re.ASCII)
+_PARAMETER_BYTES = (4.0, 2.0, 8.0)
+"""Of a parameter, as a gradient or a variable may hold it."""
+_SAME_MODEL = 0.02
+"""How far numbers of parameters of the same model may differ, as a logarithm."""
+_NO_STEP_S = 3600.0
+"""No step of a training takes this long."""
+_THOUSAND = (300.0, 3000.0)
+"""Times that are mistaken for others a thousand times as long lie within."""
+_WRONG, _RIGHT = math.log(6.0), math.log(2.5)
+"""Factors, as logarithms: from the first on a figure may be in another unit, which it is where the other brings it within the second."""
+
+
+class Observed(Spec):
+    """One training that was observed: how many workers and servers it had, and which batch."""
+
+    workers: int = Field(ge=1, description="workers, or replicas where one process drives all")
+    servers: int | None = Field(default=None, ge=0, description="parameter servers; null: as the scenario has them")
+    devices: int | None = Field(
+        default=None, ge=1, description="devices of all workers together; 1: one device alone, without servers; null: as the scenario has"
+    )
+    batch: int | None = Field(
+        default=None, ge=1, description="samples that each replica takes a step, or all together where the scenario has global_batch; "
+        "null: as the scenario has it",
+    )  # fmt: skip
+
+    @property
+    def alone(self) -> bool:
+        """Whether it is one device by itself."""
+        return self.devices == 1
+
+    @property
+    def name(self) -> str:
+        """In words: ``8 workers, 2 servers, batch 64``."""
+        parts = ["1 device" if self.alone else counted(self.workers, "worker")]
+        if self.devices is not None and not self.alone:
+            parts.append(counted(self.devices, "device"))
+        if self.servers:
+            parts.append(counted(self.servers, "server"))
+        if self.batch is not None:
+            parts.append(f"batch {self.batch:,}")
+        return ", ".join(parts)
+
+    def scenario_of(self, told: Scenario, where: str = "what was observed") -> Scenario:
+        """A scenario with workers, servers, devices and batch as they were.
+
+        Parameters
+        ----------
+        told
+            What is told of the training.
+        where
+            What errors name.
+
+        Raises
+        ------
+        InputError
+            The scenario has no such number of workers or servers.
+        ScenarioError
+            The numbers break a rule of it.
+        """
+        strategy, load = told.strategy, told.workload
+        if not strategy.count_key and self.workers != 1:
+            raise InputError(
+                f'{where}: workers: {self.workers:,} must be 1, since the scenario\'s strategy.kind is "{strategy.kind}"; '
+                "give the scenario that was measured"
+            )
+        if self.servers and not strategy.has_servers:
+            raise InputError(
+                f"{where}: servers: {self.servers:,} must be 0 or empty, since strategy.kind {strategy.kind!r} has no parameter servers; "
+                "give the scenario that was measured"
+            )
+        strategy = strategy.with_count(self.workers)
+        if self.servers is not None:
+            strategy = strategy.with_servers(self.servers)
+        if self.devices is not None and "replicas_per_worker" in type(strategy).model_fields:
+            strategy = strategy.model_copy(update={"replicas_per_worker": max(self.devices // self.workers, 1)})
+        if self.batch is not None:
+            key = "batch_per_replica" if load.batch_per_replica is not None else "global_batch"
+            load = load.model_copy(update={key: self.batch})
+        cluster = told.cluster.with_room_for(strategy.layout(told.cluster).nodes)
+        return changed(told, where, workload=load, strategy=strategy, cluster=cluster)
+
+
+def observed_at(count: int | str, told: Scenario, option: str = "a count") -> Observed:
+    """What a count stands for: ``8`` or ``8 workers``, as the scenario counts them, ``16 devices``; ``1`` is one device alone.
+
+    A plain number that is more than the workers that the scenario's nodes have room for counts devices, where workers have several.
+
+    Raises
+    ------
+    InputError
+        It is no count, or no number of devices that the scenario's workers can have.
+    """
+    match = _COUNT.fullmatch(str(count).strip())
+    number = int(match[1]) if match else 0
+    if match is None or not number:
+        raise InputError(f"{option}: {count!r} must be a number of workers from 1 on, such as 8, or of devices, such as '16 devices'")
+    unit = match[2].lower()
+    per_worker = max(told.ranks // told.workers, 1)
+    if number == 1 and not unit.startswith(("worker", "replica")):
+        return Observed(workers=1, devices=1)
+    room = told.cluster.room
+    beyond = room is not None and number > room * max(told.cluster.replicas_per_node // per_worker, 1)
+    if not unit.startswith(("device", "gpu")) and not (not unit and per_worker > 1 and beyond):
+        return Observed(workers=number)
+    if number % per_worker == 0:
+        return Observed(workers=number // per_worker)
+    if number < per_worker and "replicas_per_worker" in type(told.strategy).model_fields:
+        return Observed(workers=1, devices=number)
+    raise InputError(f"{option}: {number:,} devices are not those of whole workers of {counted(per_worker, 'device')}; give workers")
+
+
+def samples_of_step(observed: Observed, told: Scenario) -> int:
+    """Samples of a step of all workers together, or of one device alone: which with a global batch are those of all."""
+    load = told.workload
+    if load.global_batch is not None:
+        return observed.batch or load.global_batch
+    replicas = 1 if observed.alone else observed.scenario_of(told).replicas
+    return replicas * (observed.batch or told.batch)
+
+
+def throughput_of(quantity: Quantity, value: float, observed: Observed, told: Scenario) -> float:
+    """Samples/s of all workers together, from a speed that is said in another way.
+
+    Raises
+    ------
+    InputError
+        It is the time of an epoch, and the scenario does not say how many samples that has.
+    """
+    if quantity == "throughput":
+        return value
+    if quantity == "epoch_s":
+        if told.job is None:
+            raise InputError(f"{observed.name}: the time of an epoch needs the samples of the data set; give job.dataset_size")
+        return told.job.epoch_samples / value
+    samples = samples_of_step(observed, told)
+    return samples * value if quantity == "steps_per_s" else samples / value
+
+
+# -- figures that mean something else ----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure beside its prediction.
+
+    Attributes
+    ----------
+    said
+        As it was typed, or where it stands, for messages.
+    quantity
+        What it is said to be.
+    measured_s, predicted_s
+        Seconds of a step: by the figure, and predicted.
+    samples, workers
+        Samples of that step of all workers together, and how many there are.
+    """
+
+    said: str
+    quantity: Quantity
+    measured_s: float
+    predicted_s: float
+    samples: int
+    workers: int
+
+
+def check_units(figures: Sequence[Figure], steps_per_s: str = "--steps-per-s", epoch: str = "--epoch") -> Iterator[str]:
+    """Ask where figures seem to be in another unit.
+
+    Parameters
+    ----------
+    figures
+        All that were given.
+    steps_per_s, epoch
+        How steps/s, and times of an epoch, are given there.
+
+    Yields
+    ------
+    str
+        A question: what a figure may be instead, where it may also be right.
+
+    Raises
+    ------
+    InputError
+        A step of an hour and more; or samples/s that are too few by the samples of a step, at every count.
+    """
+    for figure in figures:
+        if figure.quantity in ("step_time_s", "throughput") and figure.measured_s >= max(_NO_STEP_S, 30.0 * figure.predicted_s):
+            raise InputError(
+                f"{figure.said}: a step of {format_seconds(figure.measured_s)} is none (predicted are "
+                f"{format_seconds(figure.predicted_s)}): is it the time of an epoch? Then give {epoch}"
+            )
+    rates = [figure for figure in figures if figure.quantity == "throughput" and figure.samples > 1]
+    if rates and all(_explains(figure, math.log(figure.samples)) for figure in rates):
+        figure = rates[0]
+        raise InputError(
+            f"{figure.said}: read as samples/s, a step takes {format_seconds(figure.measured_s)} where "
+            f"{format_seconds(figure.predicted_s)} are predicted, {format_number(figure.measured_s / figure.predicted_s)} times as long, "
+            f"and has {figure.samples:,} samples: are they steps/s? Then give {steps_per_s}"
+        )
+    for figure in figures:
+        ratio = figure.measured_s / figure.predicted_s
+        if (unit := thousand_times(ratio)) is not None and figure.quantity == "step_time_s":
+            yield (
+                f"{figure.said}: a step takes {format_seconds(figure.measured_s)}, and {format_seconds(figure.predicted_s)} are "
+                f"predicted: {unit}? Write times with their unit, such as 60ms"
+            )
+        elif figure.workers > 3 and figure.quantity == "throughput" and abs(math.log(ratio / figure.workers)) < 0.1:
+            yield f"{figure.said}: is {figure.workers:,} times less than predicted: is it the throughput of one worker, not of all?"
+
+
+def _explains(figure: Figure, factor: float) -> bool:
+    """Whether a factor, as a logarithm, brings a figure that is far from its prediction near to it."""
+    ratio = math.log(figure.measured_s / figure.predicted_s)
+    return ratio > _WRONG and abs(ratio - factor) < min(_RIGHT, ratio / 2.0)
+
+
+def thousand_times(ratio: float) -> str | None:
+    """Ask, of times that are so many times those expected, whether they are of another unit; None where they are not."""
+    least, most = _THOUSAND
+    if least <= ratio <= most:
+        return "are they milliseconds that are read as seconds"
+    if least <= 1 / ratio <= most:
+        return "are they seconds that are read as milliseconds"
+    return None
+
+
+# -- records of something else -----------------------------------------------------------------------
+
+
+def differences(run: RecordedRun, scenario: Scenario) -> Iterator[str]:
+    """Say in what a record is of another training than a scenario: workers, devices, batch, precision, model; a sentence each."""
+    facts = run.facts
+    if facts.workers is not None and facts.workers not in (scenario.workers, scenario.processes):
+        yield (
+            f"{run.name}: was recorded with {facts.workers:,} workers, and the scenario has {scenario.workers:,}; predict with "
+            f"strategy.{scenario.strategy.count_key or 'workers'}={facts.workers}"
+        )
+    if facts.devices_in_all is not None and facts.devices_in_all != scenario.ranks:
+        yield f"{run.name}: was recorded on {counted(facts.devices_in_all, 'device')}, and the scenario has {scenario.ranks:,}"
+    batch, together = scenario.batch * scenario.replicas // scenario.processes, scenario.batch * scenario.replicas
+    if facts.global_batch is not None:
+        if facts.global_batch != together:
+            yield (
+                f"{run.name}: this record is of another batch: {facts.global_batch:,} samples a step of all workers together, and the "
+                f"scenario has {together:,}"
+            )
+    elif facts.batch is not None and facts.batch not in (batch, scenario.batch):
+        yield f"{run.name}: was recorded with {facts.batch:,} samples per worker and step, and the scenario has {batch:,}"
+    precision = scenario.training.precision
+    if facts.precision and precision is not None and ("16" in facts.precision) != ("16" in precision):
+        yield f"{run.name}: was recorded in {facts.precision}, and the scenario trains in {precision}"
+    if (doubt := another_model(run, scenario.workload)) is not None:
+        yield doubt
+
+
+def another_model(run: RecordedRun, load: Workload) -> str | None:
+    """Why a run is of another model than a workload, a sentence; None where nothing says so."""
+    parameters = run.facts.parameters
+    if not parameters or not load.parameter_bytes:
+        return None
+    each_bytes = load.parameter_bytes / parameters
+    if min(abs(math.log(each_bytes / size)) for size in _PARAMETER_BYTES) <= _SAME_MODEL:
+        return None
+    return (
+        f"{run.name}: is of a model of {parameters:,} parameters, and the workload {load.name} has "
+        f"{load.parameter_bytes / _PARAMETER_BYTES[0]:,.0f} of four bytes: is it another model?"
+    )
+
+
+def alone_step_of(result: Result) -> float:
+    """Seconds of a step of one device alone as predicted: of the replica's batch, or of the whole global batch."""
+    scenario = result.scenario
+    samples = scenario.batch if scenario.workload.global_batch is None else scenario.batch * scenario.replicas
+    return samples * result.speedup.mean / result.throughput_samples_per_s.mean
