@@ -80,7 +80,8 @@ def effort_s(scenario: Resolved, engine: Engine | None = None) -> float:
     engine = likely_engine(scenario) if engine is None else engine
     lone_steps = run.steps if run.job_steps is None else -(-run.job_steps // scenario.ranks)
     each_s = _REPLICATION_S + _replication_s(scenario, engine) + lone_steps * _LONE_STEP_S
-    tries_s = _TRIES * (_REPLICATION_S + _replication_s(tried(scenario), engine)) if scenario.ranks > 1 else 0.0
+    replications, each = tried(scenario)
+    tries_s = _TRIES * replications * (_REPLICATION_S + _replication_s(each, engine)) if scenario.ranks > 1 else 0.0
     return (run.replications * each_s + tries_s) * _windows(scenario)
 
 

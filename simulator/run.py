@@ -156,7 +156,7 @@ def _of_steps(asked: Asked, observer: Observer | None, progress: Progress | None
         if progress is not None:
             progress(replication + 1, count)
     windows = tuple(map(Window.of, runs)) if alone == scenario else _windows(_SingleReplica(alone), count, engine)
-    return summarise(asked, runs, windows, lambda its: replicate(its, 0, engine=engine))
+    return summarise(asked, runs, windows, lambda its, number: replicate(its, number, engine=engine))
 
 
 def _tell(progress: Progress, done: int, count: int, share: float) -> None:

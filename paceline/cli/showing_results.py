@@ -253,7 +253,8 @@ def _print_lines(console: Console, lines: Iterable[tuple[str, str]]) -> None:
 
 def _answer(result: Result) -> Iterator[tuple[str, str]]:
     """What limits it, what it costs, and what to beware of."""
-    yield "limit", result.bottleneck.text
+    limit = result.bottleneck
+    yield "limit", f"{limit.text} {limit.tried}".rstrip()
     if (cost := cost_in_words(result)) is not None:
         yield "cost", cost
     if measure := measure_next_in_words(result):

@@ -124,8 +124,8 @@ def _by_gains(limit: Bottleneck, gains: Gains, share_of: Callable[[Part], float]
     held_up = alone[first] < _HALF * share / (2.0 - share) or both > _TOGETHER * (alone[first] + alone[second])
     if (held_up or alone[second] >= alone[first] / _BALANCED) and one.name != other.name:
         begins = f"{CHANGES[first].words} and {CHANGES[second].words} limit together, and neither alone"
-        return Bottleneck(name=one.name, balance=other.name, text=f"{begins[0].upper()}{begins[1:]}. {tried}")
-    return Bottleneck(name=one.name, text=f"{one.text} {tried}")
+        return Bottleneck(name=one.name, balance=other.name, text=f"{begins[0].upper()}{begins[1:]}.", tried=tried)
+    return Bottleneck(name=one.name, text=one.text, tried=tried)
 
 
 def _limit_of(part: Part, scenario: Scenario, parts: Breakdown, use: Utilisation, busiest: PortName | None, cut: _Cut) -> Bottleneck:

@@ -27,7 +27,7 @@ from simulator.results.cost import placement_of
 from simulator.results.evidence import coverage
 from simulator.results.inadequacy import applied_discrepancy
 from simulator.results.intervals import around, prediction_interval
-from simulator.results.next_change import Gains, contested, gains_of
+from simulator.results.next_change import Gains, contested, gains_of, typical
 from simulator.results.results import Result
 from simulator.results.variance import decomposed
 from simulator.results.warnings import warnings_of
@@ -65,7 +65,7 @@ class Window(NamedTuple):
 
 
 def summarise(
-    asked: Asked, runs: Sequence[Measured], alone: Sequence[Window], again: Callable[[Resolved], Measured] | None = None
+    asked: Asked, runs: Sequence[Measured], alone: Sequence[Window], again: Callable[[Resolved, int], Measured] | None = None
 ) -> Result:
     """The result of a scenario.
 
@@ -79,7 +79,7 @@ def summarise(
         Of as many replications of one replica alone with the same random streams, for the
         speed-up.
     again
-        Simulates one replication of a scenario, resolved, to tell what limits where several parts may;
+        Simulates the replication of this number of a scenario, resolved, to tell what limits where several parts may;
         None: shares of a step tell.
 
     Raises
@@ -114,7 +114,7 @@ def summarise(
     exposed = breakdown.exposed_communication / step_time.mean
     gains: Gains | None = None
     if again is not None and (parts := contested(achieved, breakdown, hidden_s, utilisation)):
-        gains = gains_of(scenario, parts, lambda its: _rate(again(its)))
+        gains = gains_of(scenario, parts, typical(scenario, samples_per_s), lambda its, number: _rate(again(its, number)))
     exchanges = achieved.strategy.model_parallel(achieved).exchanges(Streams(scenario.run.seed, 0))
     return Result(
         scenario_hash=asked.given.hash,

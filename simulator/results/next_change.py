@@ -11,7 +11,8 @@ them twice as fast.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Literal, NamedTuple
 
@@ -22,13 +23,13 @@ from simulator.scenario import Resolved, Scenario
 from simulator.spec.figures import Breakdown, Utilisation
 from simulator.strategies.pipelines import batch_s
 
-__all__ = ["CHANGES", "Gains", "Part", "contested", "gains_of", "tried"]
+__all__ = ["CHANGES", "Gains", "Part", "contested", "gains_of", "tried", "typical"]
 
 Part = Literal["compute", "communication", "server", "input"]
 
 
 class Gains(NamedTuple):
-    """Throughput over what it is, less 1; at least 0, since a faster part never does harm.
+    """Throughput over what it is, less 1, the mean over replications; at least 0, since a faster part never does harm.
 
     Attributes
     ----------
@@ -67,6 +68,8 @@ _NOISE = 0.05
 _FEWEST_STEPS = 10
 _TRIES_ARE_ONE_OF = 40
 """A change is tried for this part of all steps of all replications, so that trying each of four costs an eighth more."""
+_MOST_REPLICATIONS = 3
+"""A change is tried in as many, since what limits one draw of what is uncertain need not limit others."""
 _MOST_RANKS = 10_000
 """Beyond it another replication takes long, and shares are all there is."""
 
@@ -102,16 +105,28 @@ def contested(scenario: Resolved, parts: Breakdown, hidden_s: float, use: Utilis
     return [part for part, seconds in lasts.items() if seconds] if several else []
 
 
-def tried(scenario: Resolved) -> Resolved:
-    """The scenario with the steps in which changes are tried."""
-    if scenario.run.start_spread_s is not None:
-        return scenario
-    all_of_each = scenario.run.total_steps(scenario.ranks) // scenario.ranks
-    steps = max(_FEWEST_STEPS, all_of_each * scenario.run.replications // _TRIES_ARE_ONE_OF)
-    return scenario.shortened(steps, steps // 2) if steps < all_of_each else scenario
+def tried(scenario: Resolved) -> tuple[int, Resolved]:
+    """In how many replications changes are tried, and the scenario with the steps of each."""
+    run = scenario.run
+    if run.start_spread_s is not None:
+        return 1, scenario
+    all_of_each = run.total_steps(scenario.ranks) // scenario.ranks
+    steps = max(_FEWEST_STEPS, all_of_each * run.replications // _TRIES_ARE_ONE_OF)
+    count = min(_MOST_REPLICATIONS, run.replications, steps // _FEWEST_STEPS)
+    steps //= count
+    return count, scenario.shortened(steps, steps // 2) if steps < all_of_each else scenario
 
 
-def gains_of(scenario: Resolved, parts: list[Part], simulated: Callable[[Resolved], float]) -> Gains | None:
+def typical(scenario: Resolved, rates: Sequence[float]) -> list[int]:
+    """Numbers of the replications in which changes are tried, by the throughput of each: the middling one, or slow and fast ones too."""
+    count, _ = tried(scenario)
+    ordered = sorted(range(len(rates)), key=lambda number: rates[number])
+    return [ordered[(2 * place + 1) * len(ordered) // (2 * count)] for place in range(count)]
+
+
+def gains_of(
+    scenario: Resolved, parts: list[Part], replications: Sequence[int], simulated: Callable[[Resolved, int], float]
+) -> Gains | None:
     """What each part brings if it is twice as fast, in a run of fewer steps: they are all alike, and the draws the same.
 
     Parameters
@@ -120,22 +135,26 @@ def gains_of(scenario: Resolved, parts: list[Part], simulated: Callable[[Resolve
         What was simulated, resolved.
     parts
         Those to try.
+    replications
+        Numbers of those to try them in, such as :func:`typical` ones.
     simulated
-        The throughput of one replication of a scenario, resolved; with the same draws whatever the scenario.
+        The throughput of a replication of a scenario, resolved; with the same draws whatever the scenario.
 
     Returns
     -------
     Gains or None
         None where one of the changes breaks a rule, or cannot be simulated.
     """
-    scenario = tried(scenario)
-    rate = simulated(scenario)
+    _, scenario = tried(scenario)
+    rates = [simulated(scenario, number) for number in replications]
 
     def gain(*faster: Part) -> float:
         its: Scenario = scenario
         for part in faster:
             its = CHANGES[part].made(its)
-        return max(simulated(resolve(its)) / rate - 1.0, 0.0)
+        faster_one = resolve(its)
+        ratios = (simulated(faster_one, number) / rate for number, rate in zip(replications, rates, strict=True))
+        return max(statistics.fmean(ratios) - 1.0, 0.0)
 
     try:
         alone = {part: gain(part) for part in parts}

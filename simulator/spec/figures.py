@@ -341,6 +341,10 @@ class Bottleneck(Spec):
     name: Limit = Field(description="what limits, in a word or two, to sort by")
     balance: Limit | None = Field(default=None, description="what takes nearly as much of a step, so that neither alone is the limit")
     text: str = Field(description="what limits, in a sentence")
+    tried: str = Field(
+        default="",
+        description="what each part brought in a short trial if it was twice as fast, in a sentence; empty: shares of a step told",
+    )
 
     @property
     def label(self) -> str:

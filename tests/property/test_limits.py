@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from statistics import fmean
+
 import pytest
 from support.random_scenarios import seeded_scenarios
 from support.sampling import SHARE
@@ -9,8 +11,9 @@ from support.scenarios import scenario_table
 
 from simulator import load_scenario, scenario_from_table, simulate
 from simulator.base.errors import PacelineError
+from simulator.resolve.resolve import resolve
 from simulator.results.bottleneck import FAMILY
-from simulator.results.next_change import CHANGES, Part
+from simulator.results.next_change import CHANGES, Part, typical
 from simulator.scenario import Scenario
 
 _NEARLY = 0.05
@@ -18,12 +21,14 @@ _NEARLY = 0.05
 
 
 def gains(scenario: Scenario) -> dict[Part, float]:
-    """What each part brings in the first replication, which the limit is told by."""
-    base = simulate(scenario).throughput_of_each_replication[0]
+    """What each part brings in the replications that the limit is told by."""
+    rates = simulate(scenario).throughput_of_each_replication
+    numbers = typical(resolve(scenario), rates)
     found: dict[Part, float] = {}
     for part, change in CHANGES.items():
         try:
-            found[part] = simulate(change.made(scenario)).throughput_of_each_replication[0] / base - 1
+            faster = simulate(change.made(scenario)).throughput_of_each_replication
+            found[part] = fmean(faster[number] / rates[number] for number in numbers) - 1
         except PacelineError:
             continue
     return found

@@ -235,6 +235,22 @@ def test_what_would_reach_a_goal_alone_is_named(times: float, said: str) -> None
     assert sum(said in text for text in answer.sentences) == 1
 
 
+@pytest.mark.parametrize("bandwidth", ["1 Gbit/s", "2 Gbit/s", "4 Gbit/s"])
+def test_what_a_change_brings_is_told_by_one_number(bandwidth: str) -> None:
+    draws = [[per_sample_s] for per_sample_s in (1e-4, 3e-4, 9e-4) * 7]
+    load = {"uncertainty": {"parameters": ["backward.per_sample_s"], "draws": draws}}
+    space = space_of(table(RING, workload=load, cluster={"inter_node": {"bandwidth": bandwidth, "latency": "20 us"}}), workers="4")
+    answer = planned(space, goal_of(target_throughput=100.0))
+    limit, text = answer.chosen.result.bottleneck, " ".join(answer.sentences)
+    assert limit.tried, "a short trial told the limit"
+    assert limit.text in text
+    assert "twice as fast" not in text
+    gained = [one for one in answer.improvements if f"{one.name} helps most" in text]
+    assert gained or bandwidth != "4 Gbit/s"
+    changes = re.findall(r"throughput ([+−]\d\S*%)", text)
+    assert changes == [written(one.gain, "change") for one in gained]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("replications", "asked", "target", "said"),
