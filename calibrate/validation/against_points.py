@@ -24,10 +24,11 @@ from calibrate.validation.validation import Outline, Score, Validation, scores_o
 from simulator.base.outputs import EDITED, Output
 from simulator.base.short import Short
 from simulator.base.table import Column, Table
-from simulator.base.text import Kind, format_interval, format_number, format_share
+from simulator.base.text import Kind, format_interval, format_number, format_rate, format_share
 from simulator.resolve.resolve import resolve
 from simulator.results.results import Result
 from simulator.scenario import Scenario
+from simulator.spec.accelerator import accelerator_named
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -277,7 +278,8 @@ def refit_to_points(
     about = f"fitted to {case.points.name}" + (f" by {command}" if command else "")
 
     def table_of(fitted: Fitted) -> dict[str, Any]:
-        return refitted_table(case.table, case.base, fitted, about=about, beside=case.beside)
+        beyond = [text for moved, factor in zip(fitted.moved, fitted.factors, strict=True) for text in _beyond(case.base, moved, factor)]
+        return refitted_table(case.table, case.base, fitted, about="; ".join([about, *beyond]), beside=case.beside)
 
     final = table_of(found.fitted)
     alone = [
@@ -289,7 +291,7 @@ def refit_to_points(
     rows = compared(case.settings, as_given, case.unit, group=AS_GIVEN)
     if found.fitted.moved:
         rows += compared(case.settings, results[: len(as_given)], case.unit, group=REFITTED, fitted=True)
-    notes = [*asked, *_about(found, case.settings)]
+    notes = [*asked, *_about(found, case.base, case.settings)]
     if alone:
         left_out = compared(case.settings, results[-len(alone) :], case.unit, group=LEFT_OUT)
         rows += left_out
@@ -356,7 +358,7 @@ def _tables(found: Refit, base: Scenario, settings: Sequence[Setting]) -> Iterat
 _NAMES: dict[Kind, str] = {"seconds": "times", "rate": "bandwidths"}
 
 
-def _about(found: Refit, settings: Sequence[Setting]) -> Iterator[str]:
+def _about(found: Refit, base: Scenario, settings: Sequence[Setting]) -> Iterator[str]:
     """What a reader must know of a refit."""
     fitted = found.fitted
     if not fitted.moved:
@@ -371,10 +373,34 @@ def _about(found: Refit, settings: Sequence[Setting]) -> Iterator[str]:
                 f"{candidate.name}: the points ask for more than a factor of {BOUND:g}; the scenario describes another machine or "
                 "another unit."
             )
+        yield from _beyond(base, candidate, fitted.factors[index])
     if fitted.scatter > _MUCH_SCATTER:
         yield (
             f"After the refit the points still differ from the predictions by {fitted.scatter:.1f} times their noise: "
             "something happens in these runs that the scenario does not have; no other value of these quantities explains it."
+        )
+
+
+def _beyond(base: Scenario, candidate: Candidate, factor: float) -> Iterator[str]:
+    """That a fit makes a part faster than it can be: a link than its port, a device than its peak."""
+    _, before, kind = _measure(base, candidate)
+    load, cluster, path = base.workload, base.cluster, candidate.paths[0]
+    fit = limit = ""
+    if kind == "rate" and factor > 1.0:
+        nominal = getattr(cluster, candidate.targets[0].partition(".")[0]).sort != "given"
+        fit = format_rate(before * factor)
+        if nominal or cluster.basis != "measured":
+            limit = f"a port of {format_rate(before)} can carry" + ("" if nominal else ", if that is the rate of one")
+    elif path.startswith(("workload.forward", "workload.backward")) and load.counted is not None:
+        device = accelerator_named(cluster.device or load.device)
+        peak = None if device is None else device.peak(load.precision)
+        flops_per_s = load.counted.flops(base.batch) / (load.compute_s(base.batch) * factor)
+        if device is not None and peak is not None and flops_per_s > peak:
+            fit, limit = f"{flops_per_s / 1e12:.3g} TFLOP/s", f"the {peak / 1e12:.3g} TFLOP/s of {device.name}'s peak"
+    if limit:
+        yield (
+            f"{candidate.name}: the fit gives {fit}, more than {limit}. So it stands for something else: check the unit of the points, and "
+            "what the scenario says of sizes and of the machines."
         )
 
 

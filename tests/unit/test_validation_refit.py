@@ -9,6 +9,7 @@ import pytest
 import tomlkit
 from support.scenarios import scenario_table
 
+from calibrate.validation.against_points import PointsCase, refit_to_points
 from calibrate.validation.candidates import candidates_of, value_at, with_factors
 from calibrate.validation.points import Setting, base_scenario, compared, scenarios_at
 from calibrate.validation.refit import BOUND, noise_of, refit, refitted_table
@@ -69,6 +70,28 @@ def test_it_finds_what_the_points_were_made_with():
     table = refitted_table(given(), base_of(given()), found.fitted)
     (row,) = compared([wide], [simulate(scenario) for scenario in at(table, [wide])])
     assert abs(row.error) < 0.03
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"cluster.inter_node.bandwidth": "14.5 Gbit/s"}, "bandwidth between nodes: the fit gives 1"),
+        ({key: SLOWER[key] for key in ("workload.forward", "workload.backward")}, ""),
+        ({"workload.forward.per_sample": "10 us", "workload.backward.per_sample": "20 us"}, "compute: the fit gives "),
+    ],
+)
+def test_a_part_that_would_be_faster_than_it_can_be_is_told(changes, told, tmp_path):
+    link = {"bandwidth": "10 Gbit/s", "latency": "100 ns", "sort": "ethernet"}
+    counted = {"counted": {"flops_per_sample": 4e9}, "forward": {"base": "0 s", "per_sample": "100 us"},
+               "backward": {"base": "0 s", "per_sample": "200 us"}}  # fmt: skip
+    table = given(cluster={"inter_node": link, "device": "Tesla V100-SXM2"}, workload={"jitter": JITTER, **counted})
+    settings = tuple(measured(table, changes, (1, 2, 4, 8)))
+    case = PointsCase(table, "s.toml", None, tmp_path / "points.csv", settings, "samples/s")
+    done = refit_to_points(case, lambda scenarios: [simulate(scenario) for scenario in scenarios])
+    beyond = [note for note in done.validation.notes if "more than" in note and "stands for something else" in note]
+    assert [note.startswith(told) for note in beyond] == [True] * bool(told)
+    section = done.table["workload" if told.startswith("compute") else "cluster"]
+    assert all(note in str(section["provenance"]) for note in beyond)
 
 
 def test_each_point_is_predicted_from_the_others_alone():
