@@ -30,9 +30,9 @@ _KNOWN = 0.1
 _STANDS = {
     "unclear": "cannot tell yet whether that is as predicted",
     "inside": "inside its 90% interval",
-    "beyond": "outside its 90% interval, by no more than a run that goes as predicted may be ({wide} of runs)",
-    "slower": "slower than predicted ({wide} of runs as predicted are not)",
-    "faster": "faster than predicted ({wide} of runs as predicted are not)",
+    "beyond": "outside its 90% interval, as one run in ten is that goes as predicted",
+    "slower": "slower than {wide} of runs that go as predicted",
+    "faster": "faster than {wide} of runs that go as predicted",
 }
 
 

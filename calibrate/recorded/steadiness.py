@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Literal
 
@@ -18,9 +18,9 @@ from scipy import stats
 from calibrate.fit.estimators import Persistence, variance_of_mean
 from calibrate.recorded.levels import Level, levels_of
 from calibrate.recorded.run import RecordedRun
-from simulator.base.text import counted, format_seconds
+from simulator.base.text import counted, format_seconds, listed
 
-__all__ = ["FEWEST_STEADY", "Apart", "Periodic", "Steadiness", "Why", "steadiness_of", "thousand_times"]
+__all__ = ["FEWEST_STEADY", "Apart", "Periodic", "Rare", "Steadiness", "Why", "steadiness_of", "thousand_times"]
 
 Array = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -28,8 +28,9 @@ Bools = NDArray[np.bool_]
 FEWEST_STEADY = 10
 """Rows of a steady part."""
 
-Why = Literal["first", "epoch", "clock", "pause", "periodic"]
-"""Why a row is no part of the steady steps: the run's first, or an epoch's; its time is none; a standstill; what comes every so often."""
+Why = Literal["first", "epoch", "clock", "pause", "periodic", "rare"]
+"""Why a row is no part of the steady steps: the run's first, or an epoch's; its time is none; a standstill; what comes every so often; a
+kind of its own that is far longer and comes at no regular distance."""
 
 _STEADY_SHARE = 0.25
 """Of all rows that count, what a steady part has at least."""
@@ -43,10 +44,17 @@ _TREND, _TRENDING = 1.5, 0.9
 _MOST_FIRST = 10
 _ROUND = 51
 """Rows around a row whose medians it is compared with."""
+_GAP, _GAP_DEVIATIONS, _RARE = 1.5, 3.0, 0.4
+"""Factor between the steps of a level and those of a rare kind, with none between, also as robust standard deviations of logarithms; and
+the share of steps that such a kind may have."""
+_ALIKE, _EARLY, _INPUT = 0.1, 0.1, 0.5
+"""Spread of what looks alike; share of a run that is its beginning; share of extra time that is waiting for input."""
+_MOST_NAMED = 5
 _HIT, _OF_LONG, _CHANCE = 0.8, 0.5, 0.01
 _THOUSAND = (300.0, 3000.0)
 """Times that are mistaken for others a thousand times as long lie within."""
 _STRETCH = 30
+_NOTHING = 1e-9
 _MOST_STRETCHES = 200
 
 
@@ -111,6 +119,38 @@ class Periodic:
 
 
 @dataclass(frozen=True)
+class Rare:
+    """Steps that are of another kind than those around them: far longer, with none between, at no regular distance.
+
+    Attributes
+    ----------
+    rows
+        Their indices, ascending, shape (n,).
+    extras_s
+        What each takes beyond the median of the steps around it, shape (n,).
+    among
+        Steps that were looked at, these among them.
+    text
+        Which they are, and what they look like, a sentence.
+    """
+
+    rows: NDArray[np.int64]
+    extras_s: Array
+    among: int
+    text: str
+
+    @property
+    def extra_s(self) -> float:
+        """What each takes beyond a step: the mean."""
+        return float(self.extras_s.mean())
+
+    @property
+    def per_step_s(self) -> float:
+        """What they add to a step in the mean."""
+        return float(self.extras_s.sum()) / self.among
+
+
+@dataclass(frozen=True)
 class Steadiness:
     """What a recorded run tells of a steady step.
 
@@ -128,6 +168,8 @@ class Steadiness:
         Why there is none, as a clause; "" where there is one.
     periodic
         What comes every so many steps.
+    rare
+        Long steps of a kind of their own, of the whole run; None where there are none.
     persistence
         Autocorrelation of successive steps within levels, where it is more than chance; 0 for means of several steps.
     doubts
@@ -140,6 +182,7 @@ class Steadiness:
     steady: Level | None
     why_not: str
     periodic: tuple[Periodic, ...]
+    rare: Rare | None
     persistence: float
     doubts: tuple[str, ...]
 
@@ -154,6 +197,13 @@ class Steadiness:
     def rows_of(self, level: Level) -> NDArray[np.int64]:
         """Indices of the rows of a level that count."""
         return level.first + np.flatnonzero(self.counts[level.first : level.end])
+
+    def rare_per_step_s(self, level: Level) -> float:
+        """What the rare kind adds to a step of a level in the mean."""
+        if self.rare is None:
+            return 0.0
+        inside = (self.rare.rows >= level.first) & (self.rare.rows < level.end)
+        return float(self.rare.extras_s[inside].sum()) / max(level.rows + int(inside.sum()), 1)
 
     def mean_s(self, level: Level) -> float:
         """Mean seconds per step of a level."""
@@ -188,6 +238,8 @@ class Steadiness:
                 yield f"{counted(len(apart.rows), self.run.each)} {names[apart.why]}{extra}: left out"
         for periodic in self.periodic:
             yield f"{periodic.what} every {periodic.every:,} steps, each of {format_seconds(periodic.extra_s)} beyond a step: told apart"
+        if self.rare is not None:
+            yield f"{self.rare.text}: told apart"
 
 
 def steadiness_of(run: RecordedRun, expected_s: float | None = None) -> Steadiness:
@@ -205,7 +257,7 @@ def steadiness_of(run: RecordedRun, expected_s: float | None = None) -> Steadine
     clock = ~usable | _turned_back(run)
     if not (~clock).any():
         apart = (Apart("clock", np.flatnonzero(clock), 0.0),)
-        return Steadiness(run, apart, (), None, "no step has a time above zero", (), 0.0, ())
+        return Steadiness(run, apart, (), None, "no step has a time above zero", (), None, 0.0, ())
     first = _first(run, ~clock)
     epochs = _after_epochs(run) & ~first & ~clock
     kept = ~(clock | first | epochs)
@@ -222,8 +274,14 @@ def steadiness_of(run: RecordedRun, expected_s: float | None = None) -> Steadine
             beyond = 0.0 if why == "clock" else float(np.sum((times[rows] - median) * run.counts[rows]))
             found.append(Apart(why, np.flatnonzero(rows), max(beyond, 0.0)))  # type: ignore[arg-type]
     counting = np.flatnonzero(~(clock | first | epochs | pause | hits))
-    persistence = _persistence(run, counting) if run.each == "step" else 0.0
+    persistence = _persistence(run, counting, long) if run.each == "step" else 0.0
     levels = levels_of(times[counting], counting, persistence, len(run))
+    rare = None
+    if run.each == "step":
+        levels, rare = _rare(run, levels, counting)
+    if rare is not None:
+        counting = np.setdiff1d(counting, rare.rows)
+        found.append(Apart("rare", rare.rows, float(rare.extras_s.sum())))
     steady, why_not = _steady(levels, times, counting)
     return Steadiness(
         run,
@@ -232,9 +290,56 @@ def steadiness_of(run: RecordedRun, expected_s: float | None = None) -> Steadine
         steady,
         why_not,
         (*(() if period is None else (period[0],)), *_periodic_marks(run)),
+        rare,
         persistence,
         tuple(_doubts(run, times, ~clock, expected_s)),
     )
+
+
+def _rare(run: RecordedRun, levels: tuple[Level, ...], counting: NDArray[np.int64]) -> tuple[tuple[Level, ...], Rare | None]:
+    """The levels without steps of a rare kind, and these."""
+    common: list[Level] = []
+    rows: list[NDArray[np.int64]] = []
+    extras_s: list[Array] = []
+    for level in levels:
+        own = counting[(counting >= level.first) & (counting < level.end)]
+        logs = np.log(run.duration_s[own])
+        middle = float(np.median(logs))
+        spread = _SD * float(np.median(np.abs(logs - middle)))
+        order = np.sort(logs)
+        gaps = np.where(order[:-1] >= middle, np.diff(order), 0.0)
+        widest = int(np.argmax(gaps)) if len(gaps) else 0
+        if len(gaps) and gaps[widest] >= max(math.log(_GAP), _GAP_DEVIATIONS * spread) and len(gaps) - widest <= _RARE * len(own):
+            longer = logs > order[widest]
+            median_s = float(np.median(run.duration_s[own[~longer]]))
+            rows.append(own[longer])
+            extras_s.append(run.duration_s[own[longer]] - median_s)
+            level = replace(level, rows=int((~longer).sum()), median_s=median_s)
+        common.append(level)
+    if not rows:
+        return levels, None
+    apart, each_s = np.concatenate(rows), np.concatenate(extras_s)
+    return tuple(common), Rare(apart, each_s, len(counting), _looks(run, apart, each_s, len(counting)))
+
+
+def _looks(run: RecordedRun, rows: NDArray[np.int64], extras_s: Array, among: int) -> str:
+    """Which steps of a rare kind there are, and what they look like by size, place and what else was recorded of them."""
+    named = [f"{step:,}" for step in run.steps[rows[:_MOST_NAMED]].tolist()]
+    more = [f"{len(rows) - _MOST_NAMED:,} more"] if len(rows) > _MOST_NAMED else []
+    which = listed(named + more)
+    waited = run.input_s[rows] - float(np.nanmedian(run.input_s)) if np.isfinite(run.input_s).any() else np.zeros(len(rows))
+    if float(np.nansum(waited)) > _INPUT * float(extras_s.sum()):
+        looks = "they wait for input"
+    elif rows[-1] < max(_EARLY * len(run), _MOST_FIRST):
+        looks = "all at the beginning, as where shapes that are new are traced"
+    elif len(rows) > 1 and float(np.std(extras_s)) < _ALIKE * float(extras_s.mean()):
+        looks = "all about as long, as checkpoints or evaluations by the clock are"
+    else:
+        looks = "of different lengths, as where shapes that are new are traced or input is late"
+    if len(rows) == 1:
+        return f"1 step of {among:,} ({which}) takes {format_seconds(float(extras_s[0]))} longer than those around it"
+    each = format_seconds(float(extras_s.mean()))
+    return f"{len(rows):,} steps of {among:,} ({which}) take {each} longer than those around them, {looks}"
 
 
 def _turned_back(run: RecordedRun) -> Bools:
@@ -258,7 +363,9 @@ def _first(run: RecordedRun, usable: Bools) -> Bools:
     median = float(np.median(run.duration_s[usable]))
     for begin in _begins(run):
         for row in range(begin, min(begin + _MOST_FIRST, len(run))):
-            if run.duration_s[row] <= _LONG * median and not (row == begin and run.each == "step"):
+            # behind a first step that is no longer than others nothing is of the beginning
+            if run.duration_s[row] <= _LONG * median:
+                first[row] = usable[row] and row == begin and run.each == "step"
                 break
             first[row] = usable[row]
     # a run that is all beginning tells more with it than without
@@ -321,16 +428,17 @@ def _periodic_marks(run: RecordedRun) -> Iterator[Periodic]:
             yield Periodic.of(what, every, np.array(known), int(steps[0]))
 
 
-def _persistence(run: RecordedRun, rows: NDArray[np.int64]) -> float:
-    """Of rows that followed each other, in stretches that are short enough to have one level."""
+def _persistence(run: RecordedRun, rows: NDArray[np.int64], long: Bools) -> float:
+    """Of rows that followed each other, in stretches that are short enough to have one level, without long ones."""
     breaks = np.flatnonzero(np.diff(rows) > 1) + 1
-    short = [part for one in np.split(rows, breaks) for part in np.array_split(one, -(-len(one) // _STRETCH)) if len(part) >= FEWEST_STEADY]
+    whole = [part[~long[part]] for part in np.split(rows, breaks)]
+    short = [part for own in whole for part in np.array_split(own, -(-len(own) // _STRETCH) or 1) if len(part) >= FEWEST_STEADY]
     if not short:
         return 0.0
     scale = float(np.median(run.duration_s[rows]))
     # a wild value would hide all else, and so would a stretch in which the level changes: each counts as much as another
     clipped = [np.clip(run.duration_s[part] / scale, 0.0, 3.0) for part in short[-_MOST_STRETCHES:]]
-    stretches = [values / np.std(values) for values in clipped if np.std(values) > 0]
+    stretches = [values / np.std(values) for values in clipped if np.std(values) > _NOTHING]
     if not stretches:
         return 0.0
     seen = Persistence(significance=1).fit(stretches).seen_

@@ -74,7 +74,10 @@ def reasons_of(scenario: Scenario, predicted: Predicted, verdict: Verdict, all_o
     if since.state == "faster":
         faster = f"steps take {format_seconds(now.mean_s)}, {format_share(1 - now.mean_s / predicted.mean_s)} less than predicted"
         return (Reason("faster", faster, None, "the scenario is too slow for this run: fit it with --out-scenario, or calibrate again"),)
-    found = [*_of_workers(scenario, verdict, all_of_them), *_between(verdict)]
+    rare = list(_rare(verdict, now))
+    if now.by == "rare":
+        return tuple(rare)
+    found = [*rare, *_of_workers(scenario, verdict, all_of_them), *_between(verdict)]
     found += _since(scenario, verdict, before, now) if before is not None else _all_along(scenario, predicted, verdict, now)
     # what was measured itself before what is concluded
     return tuple(sorted(found, key=lambda its: -(its.cost_s or 0.0)))
@@ -88,6 +91,17 @@ def _of_workers(scenario: Scenario, verdict: Verdict, all_of_them: Sequence[Verd
             f"worker {verdict.run.worker or verdict.run.source} alone is slower; {len(others)} others are as predicted",
             None,
             "look for what else runs on that machine, its clock and its temperature",
+        )
+
+
+def _rare(verdict: Verdict, now: Stretch) -> Iterator[Reason]:
+    """What long steps of a kind of their own cost; the others are explained without them."""
+    if verdict.found.rare is not None and now.rare_s > _WORTH * now.mean_s:
+        yield Reason(
+            "between-steps",
+            verdict.found.rare.text,
+            now.rare_s,
+            "see what the script does at these steps, such as saving, evaluating, or tracing a new shape, and do it less often or apart",
         )
 
 

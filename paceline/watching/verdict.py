@@ -1,7 +1,10 @@
-"""Holds what was recorded of a run against its prediction: stretches of one level against the interval of a run's mean step.
+"""Holds what was recorded of a run against its prediction, and each level of its steps against those before.
 
 A single step may lie anywhere in the distribution of steps, so it proves nothing. The mean over a stretch of steps is what the
-prediction has an interval for, and :mod:`calibrate.judging` says where it lies; its error counts the persistence of steps.
+prediction has an interval for, and :mod:`calibrate.judging` says where it lies; its error counts the persistence of steps. That
+interval is what runs differ by. Within a run nothing of it changes, so a level that is longer than one before is *slower* wherever the
+interval ends: :mod:`calibrate.recorded.levels` splits only what the run's own variation does not explain. Long steps of a kind of their
+own are judged by what they cost: the others are compared without them.
 """
 
 from __future__ import annotations
@@ -9,19 +12,24 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calibrate.judging import Predicted, State, half_width_s
+from calibrate.observations import differences
+from calibrate.recorded.levels import LEAST_CHANGE, Level
 from calibrate.recorded.run import RecordedRun
 from calibrate.recorded.steadiness import FEWEST_STEADY, Steadiness, steadiness_of
-from paceline.diagnosing import another_model
 from simulator.results.results import Result
 
 __all__ = ["Stretch", "Verdict", "verdict_of"]
 
+By = Literal["interval", "change", "rare"]
+"""What tells how a stretch goes: where its mean lies, a stretch before it, or what its rare long steps cost."""
+
+_OUTSIDE = ("slower", "faster")
 _FEWEST_MEANS = 3
 """Rows of a stretch where each is the mean of several steps."""
 
@@ -38,8 +46,12 @@ class Stretch:
         Indices of the rows of the run that count, shape (n,).
     mean_s, half_s
         Mean seconds of a step, and how far it is known on each side.
+    rare_s
+        What long steps of a kind of their own add to a step in the mean.
     state
-        Where that lies.
+        How it goes.
+    by
+        What tells that.
     """
 
     first_step: int
@@ -47,12 +59,14 @@ class Stretch:
     rows: NDArray[np.int64] = field(repr=False, compare=False)
     mean_s: float
     half_s: float
+    rare_s: float
     state: State
+    by: By
 
     @property
     def outside(self) -> bool:
         """Whether it is outside the interval."""
-        return self.state in ("slower", "faster")
+        return self.state in _OUTSIDE
 
 
 @dataclass(frozen=True)
@@ -130,7 +144,7 @@ class Verdict:
         """Mean time of a step with all that lies between steps, and without the first ones; nan where nothing counts."""
         run, counts = self.run, self.found.counts.copy()
         for apart in self.found.apart:
-            if apart.why == "periodic":
+            if apart.why in ("periodic", "rare"):
                 counts[apart.rows] = True
         steps = int(run.counts[counts].sum())
         if not steps:
@@ -157,6 +171,8 @@ class Verdict:
             "p50_s": self.p50_s,
             "p95_s": self.p95_s,
             "with_all_between_s": None if math.isnan(self.whole_s) else self.whole_s,
+            "told_by": None if now is None else now.by,
+            "rare_s": None if now is None else now.rare_s,
             "level_since_step": None if now is None else now.first_step,
             "outside_since_step": None if since is None else since.first_step,
             "persistence": self.found.persistence,
@@ -168,32 +184,40 @@ class Verdict:
 def verdict_of(run: RecordedRun, result: Result, predicted: Predicted) -> Verdict:
     """Hold a run, with at least one row, against a prediction."""
     found = steadiness_of(run, predicted.mean_s)
-    return Verdict(found, tuple(_stretches(found, predicted)), (*found.doubts, *_others(run, result)))
+    return Verdict(found, tuple(_stretches(found, predicted)), (*found.doubts, *differences(run, result.scenario)))
 
 
 def _stretches(found: Steadiness, predicted: Predicted) -> Iterator[Stretch]:
-    run = found.run
+    run, fewest = found.run, FEWEST_STEADY if found.run.each == "step" else _FEWEST_MEANS
+    usual: Stretch | None = None
+    last: Stretch | None = None
     for level in found.levels:
         rows = found.rows_of(level)
-        if len(rows) < (FEWEST_STEADY if run.each == "step" else _FEWEST_MEANS):
+        if not len(rows):
             continue
-        mean_s = found.mean_s(level)
-        half_s = half_width_s(found.error_s(level), len(rows))
-        state = predicted.state(mean_s, half_s)
-        yield Stretch(int(run.steps[rows[0]]), int(run.steps[rows[-1]]), rows, mean_s, half_s, state)
+        mean_s, half_s, rare_s = found.mean_s(level), half_width_s(found.error_s(level), len(rows)), found.rare_per_step_s(level)
+        state = predicted.state(mean_s, half_s) if len(rows) >= fewest else "unclear"
+        by: By = "interval"
+        if state not in _OUTSIDE:
+            if usual is not None and _is_longer(mean_s, half_s, usual, is_next=usual is last):
+                state, by = "slower", "change"
+            elif rare_s and predicted.state(*_with_rare(found, level)) == "slower":
+                state, by = "slower", "rare"
+        last = Stretch(int(run.steps[rows[0]]), int(run.steps[rows[-1]]), rows, mean_s, half_s, rare_s, state, by)
+        if not last.outside:
+            usual = last
+        yield last
 
 
-def _others(run: RecordedRun, result: Result) -> Iterator[str]:
-    """What the source says of its run that the scenario says otherwise."""
-    facts, scenario = run.facts, result.scenario
-    if facts.workers is not None and facts.workers != scenario.workers:
-        yield (
-            f"{run.name}: was recorded with {facts.workers:,} workers, and the scenario has {scenario.workers:,}; predict with "
-            f"strategy.{scenario.strategy.count_key or 'workers'}={facts.workers}"
-        )
-    batch = scenario.batch if run.kind == "steps file" else None
-    if facts.batch is not None and batch is not None and facts.batch != batch:
-        yield f"{run.name}: was recorded with {facts.batch:,} samples per worker and step, and the scenario has {batch:,}"
-    doubt = another_model(run, scenario.workload)
-    if doubt is not None:
-        yield doubt
+def _is_longer(mean_s: float, half_s: float, usual: Stretch, *, is_next: bool) -> bool:
+    """Whether a level is surely longer than one before: levels next to each other are apart, others where their errors say so."""
+    least_s = mean_s if is_next else mean_s - math.hypot(half_s, usual.half_s)
+    return least_s > usual.mean_s and mean_s > (1 + LEAST_CHANGE) * usual.mean_s
+
+
+def _with_rare(found: Steadiness, level: Level) -> tuple[float, float]:
+    """Mean of all steps of a level, those of a rare kind too, and how far it is known on each side."""
+    assert found.rare is not None
+    inside = found.rare.rows[(found.rare.rows >= level.first) & (found.rare.rows < level.end)]
+    times = found.run.duration_s[np.concatenate([found.rows_of(level), inside])]
+    return float(times.mean()), half_width_s(float(np.std(times, ddof=1)) / math.sqrt(len(times)), len(times))

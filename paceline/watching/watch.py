@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 from calibrate.judging import Predicted, State
+from calibrate.recorded.levels import LEAST_CHANGE
 from calibrate.recorded.log import Log
 from calibrate.recorded.reading import Reader, reader_of
 from calibrate.recorded.run import RecordedRun
+from calibrate.recorded.steadiness import FEWEST_STEADY
 from paceline.watching.explaining import explained
 from paceline.watching.journal import WatchJournal
 from paceline.watching.reasons import TELLING, Reason, reasons_of
@@ -20,12 +23,12 @@ from paceline.watching.verdict import Verdict, verdict_of
 from simulator.base.errors import InputError
 from simulator.base.short import Short
 from simulator.base.table import Column, Table
-from simulator.base.text import format_interval, format_seconds, format_share
+from simulator.base.text import format_interval, format_seconds, format_share, listed
 from simulator.results.results import Result
 
 __all__ = ["Update", "Watch", "Watched"]
 
-_ORDER: tuple[State, ...] = ("slower", "faster", "beyond", "unclear", "inside")
+_ORDER: tuple[State, ...] = ("slower", "faster", "unclear", "beyond", "inside")
 """Of several workers the first of these counts."""
 
 
@@ -75,13 +78,16 @@ class Update:
 
     @property
     def sentence(self) -> str:
-        """How it stands, in words."""
-        predicted = self.predicted
+        """How it stands, in words: of all workers, or of those that stand worst."""
+        least = next((verdict.found.why_not for verdict in self.verdicts if verdict.found.why_not), "")
+        because = f" ({least})" if least and self.state == "unclear" else ""
         if math.isnan(self.mean_s):
-            least = next((its.found.why_not for its in self.verdicts if its.found.why_not), "")
-            return f"too few steps to tell{f': {least}' if least else ''}"
-        text = f"{format_seconds(self.mean_s)} per step at step {self.step:,}, {format_seconds(predicted.mean_s)} predicted"
-        return f"{text}; {predicted.stands(self.state)}"
+            return f"too few steps to tell{because}"
+        worst = [verdict for verdict in self.verdicts if verdict.state == self.state and verdict.now is not None]
+        mean_s = math.fsum(verdict.now.mean_s for verdict in worst if verdict.now is not None) / len(worst)
+        who = f"{_who(worst, self.verdicts)}: " if len(worst) < len(self.verdicts) else ""
+        text = f"{who}{format_seconds(mean_s)} per step at step {self.step:,}, {format_seconds(self.predicted.mean_s)} predicted"
+        return f"{text}; {_how(worst[0], self.predicted)}{because}"
 
     def to_dict(self) -> dict[str, Any]:
         """For a line of JSON."""
@@ -104,26 +110,37 @@ class Update:
     def table(self) -> Table:
         """Measured beside predicted, a row for each figure and worker."""
         predicted = self.predicted
-        rows: list[tuple[str, str, float | None, float | None, str, str]] = []
+        rows: list[tuple[str, str, int | None, float | None, float | None, str, str]] = []
         for its in self.verdicts:
             now = its.now
             name = f"worker {its.run.worker}" if its.run.worker else Path(its.run.source).name
             ends = format_interval(predicted.low_s, predicted.high_s, "seconds")
+            since, first = (None, None) if now is None else (now.first_step, its.stretches[0].first_step)
+            by_rare = now is not None and now.by == "rare"
             rows += [
-                (name, "step, mean", None if now is None else now.mean_s, predicted.mean_s, ends, its.state),
-                (name, "step, median", its.p50_s, predicted.p50_s, "", ""),
-                (name, "step, 95% below", its.p95_s, predicted.p95_s, "", ""),
-                (name, "with all between steps", None if math.isnan(its.whole_s) else its.whole_s, None, "", ""),
+                (name, "step, mean", since, None if now is None else now.mean_s, predicted.mean_s, ends, "" if by_rare else its.state),
+                (name, "step, median", since, its.p50_s, predicted.p50_s, "", ""),
+                (name, "step, 95% below", since, its.p95_s, predicted.p95_s, "", ""),
+                (
+                    name,
+                    "with all between steps",
+                    first,
+                    None if math.isnan(its.whole_s) else its.whole_s,
+                    None,
+                    "",
+                    its.state if by_rare else "",
+                ),
             ]
         columns = (
             Column("worker", "text"),
             Column("figure", "text"),
+            Column("since_step", "count", "since"),
             Column("measured_s", "seconds", "measured"),
             Column("predicted_s", "seconds", "predicted"),
             Column("interval", "text", "90%", left=False),
             Column("state", "text"),
         )
-        kept = tuple(row for row in rows if row[2] is not None or row[1] == "step, mean")
+        kept = tuple(row for row in rows if row[3] is not None or row[1] == "step, mean")
         return Table(f"Step {self.step:,}", columns, kept, "watch")
 
 
@@ -134,8 +151,7 @@ class Watched(Update, Short):
 
     def _in_short(self) -> Iterator[str]:
         yield self.sentence
-        for reasons in self.reasons.values():
-            yield from (reason.text for reason in reasons)
+        yield from dict.fromkeys(reason.text for reasons in self.reasons.values() for reason in reasons)
 
 
 class Watch:
@@ -197,7 +213,7 @@ class Watch:
         """
         runs = [run for source in self._sources for run in self._runs(source)]
         verdicts = tuple(self._verdict(run) for run in runs if len(run))
-        events = [event for verdict in verdicts for event in self._news(verdict, verdicts)]
+        events = [*self._doubts(verdicts), *self._news(verdicts)]
         left = any(its.left for its in verdicts) or any(event["event"] == "left" for event in self._journal.events)
         ended = bool(runs) and len(self._readers) == len(self._sources) and all(run.ended for run in runs)
         reasons = {its.run.name: self._reasons[its.run.name] for its in verdicts if its.since is not None and its.run.name in self._reasons}
@@ -239,51 +255,115 @@ class Watch:
             known = self._verdicts[run.name] = size, verdict_of(run, self._result, self._predicted)
         return known[1]
 
-    def _news(self, verdict: Verdict, verdicts: Sequence[Verdict]) -> Iterator[str]:
-        """What has not been said of a run."""
-        name = verdict.run.name
-        said = self._journal.said_of(name)
-        for doubt in verdict.doubts:
-            if not any(event.get("text") == doubt for event in said):
-                self._journal.say({"run": name, "event": "doubt", "text": doubt})
-                yield doubt
+    def _doubts(self, verdicts: Sequence[Verdict]) -> Iterator[str]:
+        """What looks wrong and has not been said."""
+        for verdict in verdicts:
+            name = verdict.run.name
+            said = {event.get("text") for event in self._journal.said_of(name)}
+            for doubt in verdict.doubts:
+                if doubt not in said:
+                    self._journal.say({"run": name, "event": "doubt", "text": doubt})
+                    yield doubt
+
+    def _news(self, verdicts: Sequence[Verdict]) -> Iterator[str]:
+        """What has not been said of how runs go; of workers that go alike once."""
+        explain = functools.cache(lambda: explained(self._result.scenario, verdicts, self._jobs))
+        new = {verdict.run.name: event for verdict in verdicts if (event := self._event(verdict))}
+        for group in _alike(verdict for verdict in verdicts if verdict.since is not None):
+            told = [verdict for verdict in group if verdict.run.name in new]
+            if told or any(verdict.run.name not in self._reasons for verdict in group):
+                reasons = self._why(group[0], verdicts, explain)
+                self._reasons.update((verdict.run.name, reasons) for verdict in group)
+            if told:
+                yield self._say("left", told, verdicts)
+        back = [verdict for verdict in verdicts if new.get(verdict.run.name) == "back"]
+        for verdict in back:
+            self._reasons.pop(verdict.run.name, None)
+            yield self._say("back", [verdict], verdicts)
+
+    def _event(self, verdict: Verdict) -> str | None:
+        """What is new of a run: that it left, left for another level, or is back; None where nothing is."""
+        said = self._journal.said_of(verdict.run.name)
         was = next((event for event in reversed(said) if event["event"] in ("left", "back")), None)
         outside = was is not None and was["event"] == "left"
-        since = verdict.since
-        if since is not None:
-            if name not in self._reasons or not outside:
-                self._reasons[name] = self._why(verdict, verdicts)
-            if not outside or (was is not None and was["state"] != since.state):
-                yield self._say(verdict, "left")
-        elif outside and was is not None and verdict.now is not None and verdict.now.first_step > was["step"] and not verdict.now.outside:
-            self._reasons.pop(name, None)
-            yield self._say(verdict, "back")
+        now = verdict.now
+        if now is None:
+            return None
+        if now.outside:
+            is_new = was is None or not outside or was["state"] != now.state or now.first_step > was.get("at", math.inf)
+            return "left" if is_new else None
+        return "back" if was is not None and outside and now.first_step > was["step"] and now.state in ("inside", "beyond") else None
 
-    def _why(self, verdict: Verdict, verdicts: Sequence[Verdict]) -> tuple[Reason, ...]:
+    def _why(self, verdict: Verdict, verdicts: Sequence[Verdict], explain: Callable[[], tuple[Reason, ...]]) -> tuple[Reason, ...]:
         """What the record shows; where that is not enough, what simulations find besides."""
         shown = reasons_of(self._result.scenario, self._predicted, verdict, verdicts)
-        if verdict.doubts or verdict.state != "slower" or any(reason.key in TELLING for reason in shown):
+        by_rare = verdict.now is not None and verdict.now.by == "rare"
+        if verdict.doubts or verdict.state != "slower" or by_rare or any(reason.key in TELLING for reason in shown):
             return shown
         # what costs a known time before what only says where the record ends
-        found = (*shown, *explained(self._result.scenario, verdicts, self._jobs))
-        return tuple(sorted(found, key=lambda reason: reason.cost_s is None))
+        return tuple(sorted((*shown, *explain()), key=lambda reason: reason.cost_s is None))
 
-    def _say(self, verdict: Verdict, event: str) -> str:
-        now, since = verdict.now, verdict.since
+    def _say(self, event: str, told: Sequence[Verdict], verdicts: Sequence[Verdict]) -> str:
+        """Keep what is said of runs that go alike, and return it."""
+        now, since, before = told[0].now, told[0].since, told[0].before
         assert now is not None
-        name, predicted = verdict.run.name, self._predicted
+        predicted = self._predicted
         if since is not None:
             ends = format_interval(predicted.least_s, predicted.most_s, "seconds")
-            begun = "from its first steps on" if verdict.before is None else f"since step {since.first_step:,}"
-            text = (
-                f"{name}: left its interval {begun}: {format_seconds(now.mean_s)} per step where {format_seconds(predicted.mean_s)} are "
-                f"predicted ({format_share(predicted.coverage)} of runs as predicted: {ends})"
+            were = f", {format_seconds(before.mean_s)} before" if before is not None else " from its first steps on"
+            how = (
+                f"{_how(told[0], predicted)}: {format_seconds(now.mean_s)} per step{were}, {format_seconds(predicted.mean_s)} predicted "
+                f"({format_share(predicted.coverage)} of runs: {ends})"
             )
         else:
-            text = f"{name}: is back in its interval since step {now.first_step:,}: {format_seconds(now.mean_s)} per step"
-        causes = [reason.text for reason in self._reasons.get(name, ())] if since is not None else []
-        step = (since or now).first_step
-        self._journal.say(
-            {"run": name, "event": event, "state": now.state, "step": step, "mean_s": now.mean_s, "text": text, "causes": causes}
-        )
+            how = f"as predicted again since step {now.first_step:,}: {format_seconds(now.mean_s)} per step"
+        text = f"{_who(told, verdicts)}: {how}"
+        for verdict in told:
+            name, own = verdict.run.name, verdict.now
+            assert own is not None
+            line = {"state": own.state, "step": (verdict.since or own).first_step, "at": own.last_step, "mean_s": own.mean_s, "text": text}
+            causes = [reason.text for reason in self._reasons.get(name, ())] if since is not None else []
+            self._journal.say({"run": name, "event": event, **line, "causes": causes})
         return text
+
+
+def _who(some: Sequence[Verdict], verdicts: Sequence[Verdict]) -> str:
+    """Runs in words, of all that there are."""
+    if len(some) == len(verdicts) > 1:
+        return f"all {len(some):,} workers"
+    return listed([verdict.run.name for verdict in some])
+
+
+def _how(verdict: Verdict, predicted: Predicted) -> str:
+    """How a run with a present stretch goes, as a clause."""
+    now, since, before = verdict.now, verdict.since, verdict.before
+    assert now is not None
+    if now.by == "rare":
+        with_them = f"{format_seconds(now.mean_s + now.rare_s)} with the long steps among them"
+        return f"{with_them}, {predicted.stands(now.state)}"
+    if since is None or before is None:
+        return predicted.stands(now.state)
+    return f"since step {since.first_step:,}, {format_share(abs(now.mean_s / before.mean_s - 1))} {now.state} than before"
+
+
+def _alike(verdicts: Iterable[Verdict]) -> list[list[Verdict]]:
+    """Runs of which the same is to be said: as much slower, since about the same step, told by the same."""
+    groups: list[list[Verdict]] = []
+    for verdict in verdicts:
+        group = next((group for group in groups if _is_alike(group[0], verdict)), None)
+        if group is None:
+            groups.append([verdict])
+        else:
+            group.append(verdict)
+    return groups
+
+
+def _is_alike(one: Verdict, other: Verdict) -> bool:
+    if one.now is None or other.now is None or one.since is None or other.since is None:
+        return False
+    if (one.state, one.now.by, one.doubts != ()) != (other.state, other.now.by, other.doubts != ()):
+        return False
+    if abs(one.since.first_step - other.since.first_step) > FEWEST_STEADY:
+        return False
+    ratios = [verdict.now.mean_s / (verdict.before.mean_s if verdict.before else 1.0) for verdict in (one, other) if verdict.now]
+    return (one.before is None) == (other.before is None) and abs(math.log(ratios[0] / ratios[1])) <= math.log1p(LEAST_CHANGE)

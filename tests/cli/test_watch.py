@@ -97,7 +97,7 @@ def test_a_run_as_predicted_ends_well_and_a_slow_one_does_not(scenario: Path, pa
     steps_file(Path("x.csv"), around(0.050))
     answer = paceline("watch", "s.toml", "x.csv", "--once")
     assert answer.code == 3
-    assert "x.csv: left its interval" in answer.stderr
+    assert "x.csv: slower than 99% of runs that go as predicted" in answer.stderr
 
 
 def test_lines_of_json_for_a_dashboard(scenario: Path, paceline: Runner) -> None:

@@ -14,7 +14,7 @@ import pytest
 import paceline
 from calibrate.judging import Predicted, half_width_s
 from calibrate.recorded.run import Facts, Growing, RecordedRun
-from paceline.diagnosing.causes import SHARES
+from paceline.diagnosing.causes import FOUND, OUTSIDE
 from paceline.watching import Reason, Update, Watch
 from paceline.watching.explaining import seen_now
 from paceline.watching.journal import WatchJournal
@@ -201,7 +201,7 @@ def test_what_a_record_does_not_show_is_fitted(result: Result, predicted: Predic
     found = update.reasons[str(path)]
     assert found
     assert all("chance" in reason.text and reason.cost_s is not None for reason in found)
-    assert {reason.key for reason in found} <= SHARES.keys()
+    assert {reason.key for reason in found} <= {*FOUND, OUTSIDE.key}
 
 
 def test_what_is_seen_at_present_is_the_last_level(result: Result, predicted: Predicted) -> None:
@@ -231,14 +231,14 @@ def test_a_watch_that_is_begun_again_does_not_say_it_again(result: Result, predi
     write_steps(path, times[:300])
     first = looked(result, path, journal)
     assert len(first.events) == 1
-    assert "left its interval since step 20" in first.events[0]
+    assert "since step 20" in first.events[0]
     assert first.left
     again = looked(result, path, journal)
     assert (again.events, again.left, again.state) == ((), True, "slower")
     assert again.reasons
     write_steps(path, times)
     (back,) = looked(result, path, journal).events
-    assert "is back in its interval since step 40" in back
+    assert "as predicted again since step 40" in back
     last = looked(result, path, journal)
     assert (last.events, last.left, last.state) == ((), True, "inside")
     kinds = [json.loads(line).get("event") for line in journal.read_text().splitlines()]

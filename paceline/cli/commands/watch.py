@@ -128,9 +128,8 @@ def _screen(update: Update, events: list[str]) -> Group:
 
     lines: list[Any] = [update.table().to_rich()]
     lines += [Text(event, style="bold") for event in events[-_MOST_EVENTS:]]
-    for verdict in update.verdicts:
-        for reason in update.reasons.get(verdict.run.name, ()):
-            lines += [Text(f"why: {reason.text}"), Padding(Text(reason.remedy), (0, 0, 0, 5))]
+    for reason in dict.fromkeys(reason for reasons in update.reasons.values() for reason in reasons):
+        lines += [Text(f"why: {reason.text}"), Padding(Text(reason.remedy), (0, 0, 0, 5))]
     remarks = dict.fromkeys(text for its in update.verdicts for text in (*its.run.remarks, *its.found.remarks))
     lines += [Text(text, style="dim") for text in remarks]
     return Group(*lines)
