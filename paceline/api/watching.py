@@ -5,7 +5,6 @@ Parameters, defaults and docstring are also the options and the help of ``paceli
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -191,7 +190,7 @@ def _write_refitted(scenario: Any, settings: Any, result: Result, update: Update
 
     if doubt := next((doubt for its in update.verdicts for doubt in its.doubts), ""):
         raise InputError(f"`out_scenario`: nothing is fitted to figures that may mean something else: {doubt}")
-    if math.isnan(update.mean_s):
+    if update.state == "unclear":
         raise InputError(f"`out_scenario`: {update.sentence}; go on watching")
     table, source, beside = table_of(scenario, settings)
     seen = Setting(workers=result.scenario.workers, throughput=(update.predicted.samples / update.mean_s,), line=1)
