@@ -237,10 +237,21 @@ class ChainSlope:
                 if long > short:
                     costs.append(float(np.median(t[here & (k == long)]) - np.median(t[here & (k == short)])) / (long - short))
             if costs:
-                self.costs_[float(size)] = each = np.array(costs)
-                distance = float(np.median(np.abs(each - np.median(each))))
-                self.errors_[float(size)] = _OF_MEDIAN * _SD * distance / math.sqrt(len(each))
+                self._keep(float(size), np.array(costs))
         return self
+
+    def fit_single(self, sizes: ArrayLike, seconds: ArrayLike) -> ChainSlope:
+        """Learn from messages that were timed one by one: sizes and seconds, each of shape (n,)."""
+        x, t = np.asarray(sizes, float), np.asarray(seconds, float)
+        self.costs_, self.errors_ = {}, {}
+        for size in np.unique(x):
+            self._keep(float(size), t[x == size])
+        return self
+
+    def _keep(self, size: float, costs: Array) -> None:
+        self.costs_[size] = costs
+        distance = float(np.median(np.abs(costs - np.median(costs))))
+        self.errors_[size] = _OF_MEDIAN * _SD * distance / math.sqrt(len(costs))
 
     def points(self) -> tuple[Array, Array, Array]:
         """Sizes, the median cost of each, in seconds, and its relative error; sizes whose median noise put below zero are left out."""
@@ -254,6 +265,15 @@ class ChainSlope:
         copy = ChainSlope()
         copy.errors_ = self.errors_  # a few rounds drawn again and again would seem to agree
         copy.costs_ = {size: rng.choice(costs, len(costs)) for size, costs in self.costs_.items()}
+        return copy
+
+    def around(self, line: AffineCost, rng: np.random.Generator) -> ChainSlope:
+        """A bootstrap copy: each cost at the line, with how far another, drawn, lies from it (Efron 1979, of residuals)."""
+        lines = {size: line.base_ + line.slope_ * size for size in self.costs_}
+        apart = np.concatenate([np.log(costs / lines[size]) for size, costs in self.costs_.items()])
+        copy = ChainSlope()
+        copy.errors_ = self.errors_
+        copy.costs_ = {size: lines[size] * np.exp(rng.choice(apart, len(costs))) for size, costs in self.costs_.items()}
         return copy
 
 

@@ -12,16 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrate.fit.estimators import AffineCost, ChainSlope
-from calibrate.fit.intervals import bootstrapped, digits, drawn, intervals_90, quantiles
-from calibrate.fit.writing import provenance
+from calibrate.fit.intervals import DRAWS, bootstrapped, digits, drawn, intervals_90, quantiles
+from calibrate.fit.writing import provenance, provenance_of_table
+from calibrate.link_tables import read_link_table
 from calibrate.measurements import Measurements, read_measurements
 from calibrate.records import Transfer
-from simulator.base.errors import CalibrationError
+from simulator.base.errors import CalibrationError, InputError
 from simulator.base.text import format_rate, format_seconds, format_share
 from simulator.spec.cluster import CalibrationFitLink, Cluster, ClusterRange, Link, LinkPoint
 from simulator.spec.transport import Transport
 
-__all__ = ["fit_link"]
+__all__ = ["fit_link", "fit_link_table"]
 
 Array = NDArray[np.float64]
 
@@ -73,20 +74,75 @@ def fit_link(measurements: Path, name: str, command: str = "", seed: int = 0) ->
     draws = bootstrapped(lambda: _link_of(chain.resampled(rng))[0], "the transfers")
     work = _work_of_hosts(measured, network)
     whole, center, draws = center, _on_the_wire(center, work), np.apply_along_axis(_on_the_wire, 1, draws, work)
-    bandwidths = np.append(np.quantile(draws[:, 1], [0.05, 0.95]), center[1])
-    sizes, *_ = chain.points()
     notes = provenance([measured], command)
     inside, remark = _inside(measured)
     notes.update(remark)
     on_device = _on_device(measured)
-    cluster = Cluster(
+    description = f"{_NETWORKS[network]}: {_in_words(whole)}"
+    cluster = _cluster(name, description, center, draws, residual, chain, notes)
+    transport = None
+    if any(work):
+        transport = Transport(software="given", cpu_per_message_s=digits(work[0] / 2), copy_per_byte_s=digits(work[1] / 2))
+    found = {"intra_node": inside, "intra_device": on_device, "transport": transport}
+    return cluster.model_copy(update={name: link for name, link in found.items() if link is not None})
+
+
+def fit_link_table(path: Path, name: str, command: str = "", seed: int = 0, ranks: int | None = None) -> Cluster:
+    """Fit latency and bandwidth of a link to what another tool printed of it.
+
+    Parameters
+    ----------
+    path, ranks
+        As for :func:`calibrate.link_tables.read_link_table`.
+    name, command, seed
+        As for :func:`fit_link`.
+
+    Returns
+    -------
+    Cluster
+        ``inter_node``, as :func:`fit_link` gives it. The interval is from how far what was measured lies from the line; of a stream,
+        from how its intervals differ.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, is of no tool that is known, or holds too little to be fitted.
+    """
+    table, rng = read_link_table(path, ranks), np.random.default_rng(seed)
+    notes = provenance_of_table(path, table, command)
+    if table.messages:
+        chain = ChainSlope().fit_single(*zip(*table.messages, strict=True))
+        try:
+            center, residual = _link_of(chain)
+        except CalibrationError as error:
+            raise InputError(f"{path}: {table.tool}: {error}") from None
+        line = AffineCost(_TOLERANCE).fit(*chain.points())
+        draws = bootstrapped(lambda: _link_of(chain.around(line, rng))[0], f"{path}: the times of {table.tool}")
+    else:
+        rates, chain = np.array(table.rates_bytes_per_s), ChainSlope()
+        center, residual = np.array([table.latency_s or 0.0, rates.mean()]), float(np.max(np.abs(rates / rates.mean() - 1.0)))
+        draws = np.array([[center[0], rng.choice(rates, len(rates)).mean()] for _ in range(DRAWS)])
+    return _cluster(name, f"{table.tool}: {_in_words(center)}", center, draws, residual, chain, notes, ranks=table.ranks)
+
+
+def _in_words(link: Array) -> str:
+    return f"{format_rate(link[1])}, {format_seconds(link[0])} per message"
+
+
+def _cluster(
+    name: str, description: str, center: Array, draws: Array, residual: float, chain: ChainSlope, notes: dict[str, str], ranks: int = 2
+) -> Cluster:
+    """A cluster whose nodes are joined by a link with this latency and bandwidth, and these draws of both, shape (draws, 2)."""
+    bandwidths = np.append(np.quantile(draws[:, 1], [0.05, 0.95]), center[1])
+    sizes, *_ = chain.points()
+    return Cluster(
         name=name,
-        description=f"{_NETWORKS[network]}: {format_rate(whole[1])}, {format_seconds(whole[0])} per message",
+        description=description,
         basis="measured",
         inter_node=Link(latency_s=digits(center[0]), bandwidth_bytes_per_s=digits(center[1])),
         calibrated=ClusterRange(
-            message_bytes=(float(sizes[0]), float(sizes[-1])),
-            nodes=(1, 2),
+            message_bytes=(float(sizes[0]), float(sizes[-1])) if len(sizes) else None,
+            nodes=(1, ranks),
             bandwidth_bytes_per_s=(digits(np.min(bandwidths)), digits(np.max(bandwidths))),
         ),
         uncertainty=drawn(_PARAMETERS, draws),
@@ -97,11 +153,6 @@ def fit_link(measurements: Path, name: str, command: str = "", seed: int = 0) ->
         ),
         provenance=notes,
     )
-    transport = None
-    if any(work):
-        transport = Transport(software="given", cpu_per_message_s=digits(work[0] / 2), copy_per_byte_s=digits(work[1] / 2))
-    found = {"intra_node": inside, "intra_device": on_device, "transport": transport}
-    return cluster.model_copy(update={name: link for name, link in found.items() if link is not None})
 
 
 def _chain(measured: Measurements, path: str) -> ChainSlope:

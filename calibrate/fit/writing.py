@@ -16,6 +16,7 @@ from typing import Any
 import tomlkit
 from tomlkit.items import Array, Table
 
+from calibrate.link_tables import LinkTable
 from calibrate.measurements import Measurements
 from calibrate.records import FRAMEWORKS, Note, Ready, WarmUp
 from calibrate.xplane.steps import StepsOfProfile
@@ -33,6 +34,7 @@ __all__ = [
     "input_text",
     "provenance",
     "provenance_of_profiles",
+    "provenance_of_table",
     "workload_text",
     "write_cluster",
     "write_input",
@@ -269,6 +271,22 @@ def provenance_of_profiles(profiles: Sequence[StepsOfProfile], runs: int, variab
         "variables": variables,
     }
     return {key: value for key, value in facts.items() if value}
+
+
+def provenance_of_table(path: Path, table: LinkTable, command: str) -> dict[str, str]:
+    """What a reader needs to find the output of another tool again, and to repeat the fit.
+
+    Parameters
+    ----------
+    path, table
+        The file, and what was read from it.
+    command
+        The command line, or "" from Python.
+    """
+    facts = {**_made(command), "measurements": str(path), "measurements_sha256": table.sha256, "tool": table.tool}
+    if not table.messages and table.latency_s is None:
+        facts["no_latency"] = f"{table.tool} does not tell the latency of a message, which is taken as 0"
+    return facts
 
 
 def _made(command: str) -> dict[str, str]:

@@ -50,6 +50,7 @@ _HINTS = {
     "warning": "install the CUDA libraries (`pip install 'paceline[tensorflow-cuda]'`), or check the driver with nvidia-smi",
     "disturbed": "stop what else runs here, and calibrate again",
     "weak": "badly determined: measure more `rounds`, on a quiet machine",
+    "no_latency": "give cluster.inter_node.latency, half of what `ping` shows, or take a table of message sizes, such as osu_latency's",
     "unmeasured": "the workload has none of it; a scenario may give it in [job]",
 }
 """What to do about the parts of a provenance that are warned about."""
@@ -447,6 +448,8 @@ def calibrate_link(
     name: Name,
     *,
     peer: Address | None = None,
+    from_table: Annotated[File | None, Typed("--from", metavar="FILE")] = None,
+    ranks: Annotated[int, MustBe("a whole number from 2 on", least=2)] | None = None,
     sizes: Annotated[Numbers, MustBe("a list of message sizes in bytes, such as [1024, 1048576]"), Typed(example="1024,65536,1048576")]
     | None = None,
     rounds: Annotated[int, MustBe("a whole number from 2 on", least=2)] = 7,
@@ -472,6 +475,11 @@ def calibrate_link(
 
         :func:`serve_link` serves. Processes of this machine are in a network namespace that nobody else can reach; with GPUs also
         copies between host and device, and all-reduces, are measured.
+    from_table
+        Fit what another tool printed, in place of measuring: nccl-tests, osu_latency, osu_bw or osu_allreduce, gloo's benchmark, iperf3
+        (with or without --json).
+    ranks
+        Processes of the collective in that file, where it does not say how many: of osu_allreduce.
     sizes
         Message sizes in bytes, at least two, such as ``1024,65536,1048576``; left out: 1 KiB to 64 MiB in nine steps.
     rounds
@@ -510,6 +518,7 @@ def calibrate_link(
 
     Examples
     --------
+    >>> calibrate_link("lab", from_table="all_reduce.txt")  # doctest: +SKIP
     >>> calibrate_link("lab", peer="10.0.0.2")
     Traceback (most recent call last):
         ...
@@ -520,11 +529,22 @@ def calibrate_link(
     from calibrate.profiling import DEFAULT_SIZES
 
     output = _target(out, CLUSTER, force=force)
-    cluster = measure(
-        name, peer=peer, sizes=sizes or DEFAULT_SIZES, rounds=rounds, logical_devices=logical_devices or 0,
-        carrier=carrier, python=python, timeout_s=timeout_s, folder=Path(measurements), progress=progress,
-        command=command or f"paceline.calibrate_link({name!r})",
-    )  # fmt: skip
+    if from_table is not None:
+        from calibrate.fit.link import fit_link_table
+
+        measuring = {"peer": peer, "sizes": sizes, "logical_devices": logical_devices}
+        if idle := next((key for key, value in measuring.items() if value is not None), None):
+            raise InputError(f"`{idle}`: nothing is measured where `from_table` is given; leave it out")
+        made_by = command or f"paceline.calibrate_link({name!r}, from_table={str(from_table)!r})"
+        cluster = fit_link_table(Path(from_table), name, made_by, ranks=ranks)
+    elif ranks is not None:
+        raise InputError("`ranks` is of a collective that another tool timed: give `from_table` too")
+    else:
+        cluster = measure(
+            name, peer=peer, sizes=sizes or DEFAULT_SIZES, rounds=rounds, logical_devices=logical_devices or 0,
+            carrier=carrier, python=python, timeout_s=timeout_s, folder=Path(measurements), progress=progress,
+            command=command or f"paceline.calibrate_link({name!r})",
+        )  # fmt: skip
     _warn_of_measurements(cluster.provenance)
     if output is not None:
         output.write(cluster_text(cluster))

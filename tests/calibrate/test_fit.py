@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +13,10 @@ from support.measurements import gamma_of, persistent
 
 import calibrate
 from calibrate.fit.estimators import Persistence
+from calibrate.fit.link import fit_link_table
 from calibrate.fit.step_times import StepTable
 from calibrate.measurements import read_measurements
-from simulator.base.errors import CalibrationError
+from simulator.base.errors import CalibrationError, InputError
 from simulator.catalogue.loading import load_cluster, load_workload
 from simulator.spec.distributions import Gamma, LogNormal, Normal, ShiftedExponential
 
@@ -219,6 +222,127 @@ def test_copies_between_host_and_device_become_the_link_inside(synthetic: Any) -
     cluster = calibrate.fit_link(synthetic.lines([*records[:-1], *inside, records[-1]]), "gpu")
     assert cluster.intra_node.bandwidth_bytes_per_s == pytest.approx(16e9, rel=0.1)
     assert "Gbit/s" in cluster.provenance["host-to-device"]
+
+
+NCCL = """# nThread 1 nGpus 1 minBytes 1048576 maxBytes 8589934592 step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1 validation: 1
+{ranks}#                                                              out-of-place                       in-place
+#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
+#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
+{rows}# Out of bounds values : 0 OK
+# Avg bus bandwidth    : 12.434
+"""
+OSU = "# OSU MPI {test} Test v7.3\n# Size       {column}\n"
+GLOO = """Device:      tcp, pci=0000:00:05.0, iface=ens5, speed=-1, addr=[172.31.49.113]
+Algorithm:   {name}
+Options:     processes=4, inputs=1, threads=1
+
+   elements   min (us)   p50 (us)   p99 (us)   max (us)   avg (GB/s)    samples
+"""
+IPERF = """Connecting to host 10.0.37.71, port 5201
+[  5] local 10.0.15.0 port 46464 connected to 10.0.37.71 port 5201
+[ ID] Interval           Transfer     Bitrate         Retr  Cwnd
+[  5]   0.00-1.00   sec  1.11 GBytes  9.50 Gbits/sec  107   1.66 MBytes
+[  5]   1.00-2.00   sec  1.11 GBytes  9.60 Gbits/sec  230   1.19 MBytes
+[  5]   2.00-3.00   sec  1.11 GBytes  9.40 Gbits/sec   70   1.17 MBytes
+[  5]   3.00-3.04   sec   1.1 MBytes  0.20 Gbits/sec   70   1.17 MBytes
+- - - - - - - - - - - - - - - - - - - - - - - - -
+[  5]   0.00-3.04  sec  3.33 GBytes  9.49 Gbits/sec    0             sender
+[  5]   0.00-3.04  sec  3.33 GBytes  9.44 Gbits/sec                  receiver
+"""
+LATENCY_S, RATE = 20e-6, 10e9
+BYTES = [2.0**power for power in range(12, 28, 3)]
+
+
+def of_messages(turns: float, parts: float) -> list[tuple[int, float]]:
+    """Sizes of buffers, and microseconds in which so many turns pass on so many parts of each."""
+    return [(int(size), 1e6 * turns * (LATENCY_S + size / parts / RATE)) for size in BYTES]
+
+
+def nccl(ranks: int, *, said: bool = True, name: str = "all_reduce") -> str:
+    turns, operation = (max(2 * (ranks - 1), 1), "sum") if name == "all_reduce" else (ranks - 1, "none")
+    timed = [(f"{us:.2f} {size / us / 1e3:.2f} {size * turns / ranks / us / 1e3:.2f}", size) for size, us in of_messages(turns, ranks)]
+    rows = "".join(f"  {size}  {size // 4}  float  {operation}  -1  {each}  0  {each}  N/A\n" for each, size in timed)
+    listed = "".join(f"#  Rank {rank} Group  0 Pid  {rank} on host-{rank // 4} device  0 [0x0f] A100\n" for rank in range(ranks))
+    return f"# Collective test starting: {name}_perf\n" + NCCL.format(ranks=listed if said else "", rows=rows)
+
+
+def osu(test: str, column: str, rows: list[tuple[int, float]]) -> str:
+    return OSU.format(test=test, column=column) + "".join(f"{size}    {value:.2f}\n" for size, value in rows)
+
+
+def gloo(name: str, turns: float, parts: float) -> str:
+    rows = [(size // 4, us, size / 2**30 / us * 1e6) for size, us in of_messages(turns, parts)]
+    return GLOO.format(name=name) + "".join(f"{size} {us:.0f} {us:.0f} {us:.0f} {us:.0f} {rate:.3f} 100\n" for size, us, rate in rows)
+
+
+def iperf_json(**sender: float) -> str:
+    intervals = [{"sum": {"seconds": 1.0, "bits_per_second": rate, "omitted": False}} for rate in (79e9, 80e9, 81e9)]
+    streams = [{"sender": {"bits_per_second": 80e9, **sender}, "receiver": {"bits_per_second": 80e9}}]
+    return json.dumps({"start": {}, "intervals": intervals, "end": {"streams": streams, "sum_received": {"bits_per_second": 80e9}}})
+
+
+@pytest.mark.parametrize(
+    ("text", "ranks", "tool", "latency_s"),
+    [
+        (nccl(8), None, "nccl-tests (all_reduce_perf, 8 ranks on 2 hosts)", LATENCY_S),
+        (nccl(16, said=False), None, "nccl-tests (all_reduce_perf, 16 ranks)", LATENCY_S),
+        (nccl(2), None, "nccl-tests (all_reduce_perf, 2 ranks on 1 host)", LATENCY_S),
+        (nccl(8, name="all_gather"), None, "nccl-tests (all_gather_perf, 8 ranks on 2 hosts)", LATENCY_S),
+        (osu("Latency", "Latency (us)", [(0, 1.0), *of_messages(1, 1)]), None, "osu_latency", LATENCY_S),
+        (osu("Bandwidth", "Bandwidth (MB/s)", [(1, 2.0), (1048576, 9990.0), (4194304, 10010.0)]), None, "osu_bw", 0.0),
+        (osu("Allreduce Latency", "Avg Latency(us)", of_messages(6, 4)), 4, "osu_allreduce (4 ranks)", LATENCY_S),
+        (gloo("allreduce_ring_chunked", 6, 4), None, "gloo's benchmark (allreduce_ring_chunked, 4 ranks)", LATENCY_S),
+        (gloo("allreduce_ring", 3, 1), None, "gloo's benchmark (allreduce_ring, 4 ranks)", LATENCY_S),
+        (gloo("allreduce_halving_doubling", 4, 8 / 3), None, "gloo's benchmark (allreduce_halving_doubling, 4 ranks)", LATENCY_S),
+        (iperf_json(min_rtt=40), None, "iperf3", LATENCY_S),
+        (iperf_json(), None, "iperf3", 0.0),
+        (IPERF.replace("9.", "80."), None, "iperf3", 0.0),
+    ],
+)  # fmt: skip
+def test_what_other_tools_print_of_a_link_is_fitted(text: str, ranks: int | None, tool: str, latency_s: float, tmp_path: Path) -> None:
+    (tmp_path / "link.txt").write_text(f"mpirun ...\n{text}", encoding="utf-8")
+    cluster = fit_link_table(tmp_path / "link.txt", "lab", ranks=ranks)
+    assert cluster.provenance["tool"] == tool
+    assert cluster.inter_node.bandwidth_bytes_per_s == pytest.approx(RATE, rel=0.01)
+    assert cluster.inter_node.latency_s == pytest.approx(latency_s, rel=0.02)
+    assert ("no_latency" in cluster.provenance) == (latency_s == 0)
+    low, high = cluster.fit.intervals_90["inter_node.bandwidth_bytes_per_s"]
+    assert low <= cluster.inter_node.bandwidth_bytes_per_s <= high
+    assert load_cluster(calibrate.write_cluster(cluster, tmp_path / "c.toml")) == cluster
+
+
+def test_the_further_rows_lie_from_a_line_the_wider_is_the_interval(tmp_path: Path) -> None:
+    widths = []
+    for scatter in (0.02, 0.2):
+        rows = [(size, us * (1 + scatter * (-1) ** place)) for place, (size, us) in enumerate(of_messages(1, 1))]
+        (tmp_path / "osu.txt").write_text(osu("Latency", "Latency (us)", rows), encoding="utf-8")
+        low, high = fit_link_table(tmp_path / "osu.txt", "lab").fit.intervals_90["inter_node.bandwidth_bytes_per_s"]
+        widths.append(high / low)
+    assert 1.01 < widths[0] < widths[1] / 1.1
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("hello", "has no table of nccl-tests"),
+        ("{}", "has no table of nccl-tests"),
+        (osu("Allreduce Latency", "Avg Latency(us)", of_messages(6, 4)), "give `ranks`"),
+        (osu("Bi-Directional Bandwidth", "Bandwidth (MB/s)", [(1, 2.0)]), "not Bi-Directional Bandwidth"),
+        (osu("Latency", "Latency (us)", [(1024, 2.0)]), "a fit needs at least 2"),
+        (NCCL.format(ranks="", rows=""), "has no rows"),
+        (nccl(1), "one process alone"),
+        (gloo("pairwise_exchange", 1, 1), "all-reduces are read, not pairwise_exchange"),
+        ('{"intervals": [], "end": {}, "error": "unable to connect"}', "unable to connect"),
+        ('{"intervals": 3, "end": {}}', "looks like iperf3's JSON"),
+        (IPERF.splitlines()[3] + "\n", "tells one bitrate"),
+    ],
+)
+def test_tables_that_tell_too_little_are_refused_in_one_line(text: str, says: str, tmp_path: Path) -> None:
+    (tmp_path / "link.txt").write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=re.escape(says)) as told:
+        fit_link_table(tmp_path / "link.txt", "lab")
+    assert str(told.value).startswith(str(tmp_path / "link.txt"))
+    assert "\n" not in str(told.value)
 
 
 def test_the_two_kinds_of_files_are_not_mixed_up(synthetic: Any) -> None:

@@ -44,6 +44,7 @@ def calibrate_link(
     It sends messages through TensorFlow's own gRPC transport, and fits latency and bandwidth.
     Without --peer it measures between two processes of this machine, in a network namespace that
     nobody else can reach; on a machine with GPUs also copies between host and device, and all-reduce.
+    With --from it reads what nccl-tests, OSU micro-benchmarks, gloo's benchmark or iperf3 printed.
     With --carrier gloo, on both hosts, it all-reduces over PyTorch's gloo instead, as DDP on CPUs does.
     """
     from paceline import api
@@ -59,7 +60,8 @@ def calibrate_link(
     result = given.get("out") or Path("models/clusters") / f"{given['name']}.toml"
     with measuring() as progress:
         cluster = api.calibrate_link(**{**given, "out": result}, command=command_line(), progress=progress)
-    _show(cluster, result, given["measurements"] / cluster.provenance["measurements"], as_json=json)
+    raw = given.get("from_table") or given["measurements"] / cluster.provenance["measurements"]
+    _show(cluster, result, raw, as_json=json)
 
 
 def _serve(address: str, python: str | None, carrier: Carrying) -> None:
