@@ -74,7 +74,7 @@ def read_link_table(path: Path, ranks: int | None = None) -> LinkTable:
             return table._replace(sha256=hashlib.sha256(raw).hexdigest())
     raise InputError(
         f"{path}: has no table of nccl-tests, of osu_latency, osu_bw or osu_allreduce, of gloo's benchmark or of iperf3 (as it is or "
-        f"with --json): save all that one of them prints, such as `all_reduce_perf -b 8 -e 1G -f 2 > {path.name}`"
+        f"with --json): save all that one of them prints, such as `all_reduce_perf -b 8 -e 1G -f 2 > link.txt`"
     )
 
 

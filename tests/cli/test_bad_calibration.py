@@ -61,10 +61,6 @@ def number():
         ("calibrate-link --name x --peer nowhere", ("--peer 'nowhere'",)),
         ("calibrate-link --name x --sizes 1,x", ("--sizes '1,x'", "1024,65536")),
         ("calibrate-link --name x --out model.py", ("--out 'model.py'",)),
-        ("calibrate-link --name x --from none.txt", ("none.txt", "cannot be read")),
-        ("calibrate-link --name x --from model.py", ("model.py", "nccl-tests", "iperf3")),
-        ("calibrate-link --name x --from model.py --peer a:1", ("--peer", "--from")),
-        ("calibrate-link --name x --ranks 4", ("--ranks", "--from")),
         ("calibrate-server", ("'--name'",)),
         ("calibrate-server --name x", ("--cluster", "models/clusters/x.toml", "--name")),
         ("calibrate-server --name x --cluster ethernet-11g", ("--cluster", "'ethernet-11g'")),
@@ -77,6 +73,10 @@ def number():
         ("calibrate-server --name x --cluster ethernet-10g --out model.py", ("--out 'model.py'",)),
         ("calibrate-server --name x --cluster ethernet-10g --timeout 0", ("--timeout: 0.0",)),
         ("calibrate model.py:number --name x --out model.py", ("--out 'model.py'",)),
+        ("calibrate-link --name x --from none.txt", ("none.txt", "cannot be read")),
+        ("calibrate-link --name x --from model.py", ("model.py", "nccl-tests", "iperf3")),
+        ("calibrate-link --name x --from model.py --peer a:1", ("--peer", "--from")),
+        ("calibrate-link --name x --ranks 4", ("--ranks", "--from")),
     ],
 )
 def test_what_needs_no_tensorflow_to_be_refused(folder: Path, refusal: Callable[..., None], command: str, names: tuple[str, ...]) -> None:
