@@ -15,7 +15,7 @@ MOST_BYTES = 2 * 2**30
 """Of one file."""
 _AT_ONCE = 2**24
 _LONGEST_LINE = 2**20
-_ENDS = re.compile(rb"\r\n|\n|\r")
+_ENDS = re.compile(rb"\r\n|\n|\r|\x08+")
 
 
 class GrowingFile:
@@ -66,7 +66,7 @@ class Lines:
     path
         The file.
     returns
-        Whether a carriage return ends a line too, as where a progress bar is drawn anew.
+        Whether a carriage return or backspaces end a line too, as where a progress bar is drawn anew.
 
     Attributes
     ----------

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
 from calibrate.recorded.event_files import EventFiles, is_event_file
-from calibrate.recorded.log import Log, Pattern, compiled
+from calibrate.recorded.log import Log, Pattern, compiled, fits_a_pattern
 from calibrate.recorded.profile import ProfiledSteps
 from calibrate.recorded.run import RecordedRun
-from calibrate.recorded.steps_file import FORMAT, StepsFile
+from calibrate.recorded.steps_file import StepsFile, is_steps_line
 from calibrate.recorded.table import StepsTable, is_table
+from calibrate.recorded.traces import JsonRecord
 from simulator.base.errors import InputError
 from simulator.base.nearest import no_such_file
 
-__all__ = ["Reader", "read_recorded", "reader_of"]
+__all__ = ["Reader", "file_and_run", "read_recorded", "reader_of"]
 
 _FIRST_BYTES = 2**16
+_JSON = re.compile(r"\s*(\{(?!')|\[\s*(\{|$))")
+_CHOSEN = re.compile(r"(?P<path>.+)#(?P<number>\d{1,9})", re.DOTALL)
 
 
 class Reader(Protocol):
@@ -39,18 +42,19 @@ def read_recorded(
     Parameters
     ----------
     sources
-        Files and folders: of the Keras callback, tables, TensorBoard's event files, logs, profiles.
+        Files and folders: of the Keras callback, tables, TensorBoard's event files, logs, profiles, Chrome traces. Of a log of several
+        runs, ``#3`` behind the name chooses the third.
     pattern
         A regular expression with named groups by which the lines of logs tell steps; None: one of those that are known.
     samples
-        Samples of a step of all workers together, where a source tells throughput; None: not known.
+        Samples of a step of all workers together, where a source tells throughput and not them; None: not known.
     python
         A Python that has TensorFlow, which reads profiles; this one, if None.
 
     Raises
     ------
     InputError
-        A source is not there, is none of these, or is damaged; or it holds no steps.
+        A source is not there, is none of these, or is damaged; or it holds no steps, or several runs.
     CalibrationError
         A profile has no steps.
     """
@@ -76,24 +80,43 @@ def reader_of(path: Path, *, pattern: str | None = None, samples: int | None = N
         It is not there, is empty, or is nothing that steps are read from.
     """
     chosen = None if pattern is None else compiled(pattern)
+    path, number = file_and_run(path)
+    reader = _reader(path, chosen, samples, python, number)
+    if number is not None and not isinstance(reader, Log):
+        raise InputError(f"{path}#{number}: chooses one of several runs, and only a log holds several; leave #{number} out")
+    return reader
+
+
+def file_and_run(source: Path) -> tuple[Path, int | None]:
+    """The file of a source, and which of its runs ``#3`` behind the name chooses; None: it chooses none."""
+    several = _CHOSEN.fullmatch(str(source))
+    if several is None or source.exists():
+        return source, None
+    return Path(several["path"]), int(several["number"])
+
+
+def _reader(path: Path, chosen: Pattern | None, samples: int | None, python: str | None, number: int | None) -> Reader:
     if path.is_dir():
         return _of_folder(path, chosen, python)
     if path.name.endswith(".xplane.pb"):
         _no_pattern(path, chosen)
         return ProfiledSteps(path, python)
+    if path.name.endswith(".json.gz"):
+        _no_pattern(path, chosen)
+        return JsonRecord(path)
     if is_event_file(path):
         _no_pattern(path, chosen)
         return EventFiles(path)
     first = _first_line(path)
     if chosen is not None:
-        return Log(path, chosen, samples)
-    if _is_steps_file(first):
+        return Log(path, chosen, samples, number)
+    if is_steps_line(first):
         return StepsFile(path)
     if path.suffix.lower() in (".csv", ".tsv") or is_table(first):
         return StepsTable(path, samples)
-    if first.lstrip().startswith("{"):
-        return StepsFile(path)  # which says what else it is
-    return Log(path, None, samples)
+    if _JSON.match(first) and not fits_a_pattern(first):
+        return JsonRecord(path)
+    return Log(path, None, samples, number)
 
 
 def _of_folder(path: Path, pattern: Pattern | None, python: str | None) -> Reader:
@@ -124,11 +147,3 @@ def _first_line(path: Path) -> str:
     if b"\0" in content:
         raise InputError(f"{path}: is no text; give a file of the callback, a table, a log, or TensorBoard's folder")
     return next((line for line in content.decode("utf-8-sig", "replace").splitlines() if line.strip() and not line.startswith("#")), "")
-
-
-def _is_steps_file(first: str) -> bool:
-    try:
-        data = json.loads(first)
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(data, dict) and data.get("format") == FORMAT

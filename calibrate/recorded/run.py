@@ -34,24 +34,31 @@ class Facts:
     ----------
     workers
         Worker processes of the training.
-    batch
-        Samples that each takes per step.
+    batch, global_batch
+        Samples that each takes per step, and that all take together.
+    devices_in_all
+        Devices of all workers together (the world size).
     hostname, cpu, devices, cores
         Of the machine: its name, its processor, its accelerators, and processor cores that the process may use.
     model, parameters
         The name of the model, and how many numbers of it are trained.
+    precision
+        In which it is computed, such as ``float16``.
     tensorflow, started
         TensorFlow's version; when the run began, as ISO 8601.
     """
 
     workers: int | None = None
     batch: int | None = None
+    global_batch: int | None = None
+    devices_in_all: int | None = None
     hostname: str = ""
     cpu: str = ""
     devices: tuple[str, ...] = ()
     cores: int | None = None
     model: str = ""
     parameters: int | None = None
+    precision: str = ""
     tensorflow: str = ""
     started: str = ""
 
@@ -84,7 +91,7 @@ class RecordedRun:
     source, kind
         The file or folder, and what it is.
     worker
-        Its name where the source tells several apart, else "".
+        Its name or rank where the source tells it, else "".
     facts
         What is known of the run.
     each
@@ -207,6 +214,14 @@ class Growing:
         values = (duration_s, end_s, cpu_s, sent_bytes, received_bytes, compute_s, input_s, np.nan)
         for name, value in zip(_NUMBERS, values, strict=True):
             self._numbers[name].append(value)
+
+    def amend(self, step: int, duration_s: float | None = None, *, count: int | None = None) -> None:
+        """The last row ends with another step; None: its mean, or the steps that this is of, stay."""
+        self._wholes["steps"][-1] = step
+        if count is not None:
+            self._wholes["counts"][-1] = count
+        if duration_s is not None:
+            self._numbers["duration_s"][-1] = duration_s
 
     def others(self, taken_s: float) -> None:
         """Others took so much processor time since this was said last."""

@@ -15,7 +15,7 @@ from simulator.base.errors import InputError
 from simulator.base.file_kinds import mistaken
 from simulator.base.validation_errors import quoted, rule_of
 
-__all__ = ["FORMAT", "SCHEMA_VERSION", "StepsFile"]
+__all__ = ["FORMAT", "SCHEMA_VERSION", "StepsFile", "is_steps_line"]
 
 FORMAT = "paceline-steps"
 SCHEMA_VERSION = 1
@@ -71,6 +71,15 @@ class _End(_Line):
 
 
 _OF_KIND: dict[str, type[_Line]] = {"header": _Header, "step": _Step, "machine": _Machine, "mark": _Mark, "end": _End}
+
+
+def is_steps_line(line: str) -> bool:
+    """Whether a line is one of the callback's, or meant to be."""
+    try:
+        data = json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(data, dict) and (data.get("format") == FORMAT or (data.get("kind") in _OF_KIND and "probe" not in data))
 
 
 class StepsFile:

@@ -42,6 +42,8 @@ _WITHOUT_UNIT = ("time", "step_time", "duration", "seconds", "ms", "s", "duratio
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)
 _EXAMPLE = "step,step_time_s"
 _MOST_WORKERS = 10_000
+_LIGHTNING = re.compile(r"(train[/|])?device[/|]batches_per_sec")
+"""Of ThroughputMonitor: a mean over its last steps."""
 
 
 class StepsTable:
@@ -60,6 +62,7 @@ class StepsTable:
         self._path, self._samples = path, samples
         self._names: list[str] = []
         self._separator = ","
+        self._sparse = False
         self._runs: dict[str, Growing] = {}
 
     def more(self) -> None:
@@ -92,14 +95,16 @@ class StepsTable:
             )
         if "throughput" in names and "workers" in names:
             raise InputError(f"{self._path}: {mistaken(self._path) or 'is a table of whole runs, not of steps'}")
+        if "epoch" in names and not any(name in _TIMES for name in names):
+            names = self._of_logger(where, names)
         for name in names:
-            if name in COLUMNS:
+            if name in COLUMNS or (self._sparse and not name):
                 continue
             if name in _WITHOUT_UNIT:
                 raise InputError(f"{where}: the column {name}: call it step_time_s or step_time_ms, as its unit is")
             known = did_you_mean(name, COLUMNS, f"known are {', '.join(COLUMNS)}")
             raise InputError(f"{where}: {quoted(name)} is no column of steps; {known}")
-        if double := next((name for name in names if names.count(name) > 1), ""):
+        if double := next((name for name in names if name and names.count(name) > 1), ""):
             raise InputError(f"{where}: names the column {double} twice; keep one")
         times = [name for name in _TIMES if name in names]
         if len(times) != 1:
@@ -110,6 +115,18 @@ class StepsTable:
                 f"{where}: throughput: is a step's time only with the samples of a step, which are not known; give step_time_s"
             )
         self._names = names
+
+    def _of_logger(self, where: str, names: list[str]) -> list[str]:
+        """The columns of Lightning's CSVLogger, of which those that tell no steps are called ""; Keras' tells no times."""
+        column = next((name for name in names if _LIGHTNING.fullmatch(name)), None)
+        if column is None and "step" in names:
+            raise InputError(
+                f"{where}: Lightning's CSVLogger has no times here; add its callback ThroughputMonitor (device/batches_per_sec)"
+            )
+        if column is None:
+            raise InputError(f"{where}: CSVLogger has no times; add paceline.keras_callback.RecordSteps to the callbacks beside it")
+        self._sparse = True
+        return ["steps_per_s" if name == column else name if name == "step" else "" for name in names]
 
     def _cells(self, where: str, text: str) -> list[str]:
         try:
@@ -125,18 +142,21 @@ class StepsTable:
         row = dict(zip(self._names, cells, strict=True))
         run = self._run(where, row.get("worker", ""))
         name = next(name for name in _TIMES if name in row)
+        if self._sparse and not row[name]:
+            return
         duration_s = _INTO_S[name](_number(where, name, row[name]), self._samples or 1)
         step = _number(where, "step", row["step"]) if "step" in row else run.last_step + 1
         if not float(step).is_integer() or not 0 <= step <= 10**15:
             raise InputError(f"{where}: step: {row['step'][:30]} must be a whole number from 0 on")
         beside: dict[str, Any] = {key: _number(where, key, row[key]) for key in _BESIDE if row.get(key)}
-        run.add(int(step), duration_s, **beside)
+        count = int(step) - run.last_step if self._sparse and 0 < run.last_step < step else 1
+        run.add(int(step), duration_s, count=count, **beside)
 
     def _run(self, where: str, worker: str) -> Growing:
         if worker not in self._runs:
             if len(self._runs) >= _MOST_WORKERS:
                 raise InputError(f"{where}: is the row of more than {_MOST_WORKERS:,} workers; does the column worker hold workers?")
-            self._runs[worker] = Growing(str(self._path), "table", worker[:80], Facts())
+            self._runs[worker] = Growing(str(self._path), "table", worker[:80], Facts(), each="interval" if self._sparse else "step")
         return self._runs[worker]
 
 

@@ -156,21 +156,28 @@ def steps_of(profile: Profile) -> StepsOfProfile:
     """Find the steps of a profile and split them.
 
     Times are those of the first GPU or TPU that did something; where there is none, of the
-    host's threads.
+    host's threads. A device's own line of steps needs no marks of the host.
 
     Raises
     ------
     CalibrationError
         There are no steps.
     """
-    marks = _host_marks(profile)
+    device = profile.devices[0] if profile.devices else ""
+    own = _own_windows(profile, device)
+    try:
+        marks = _host_marks(profile)
+    except CalibrationError:
+        if not own:
+            raise
+        marks = Marks(_STEP_LINE, own, 0, 0)
     fetches = _fetches(profile.host_lines)
     pipeline = _pipeline(profile.host_lines, marks, fetches)
     # where nothing is prefetched, preparing the input is a part of the step
     waits = fetches if pipeline.prefetched else []
-    if profile.devices:
-        device = profile.devices[0]
-        owned = _device_windows(profile, device, marks, device_ops(line for line in profile.timelines if line.plane == device))
+    if device:
+        ops = device_ops(line for line in profile.timelines if line.plane == device)
+        owned = _by_time(own, ops) if own else _launched_windows(profile, device, marks, ops)
         steps = tuple(_on_device(window, ops, waits) for window, ops in owned.items())
         return StepsOfProfile(profile, marks, device, steps, pipeline)
     everything = host_ops(profile.host_lines)
@@ -202,22 +209,24 @@ def _host_marks(profile: Profile) -> Marks:
     return Marks(name, kept, len(windows) - len(kept), pauses)
 
 
-def _device_windows(profile: Profile, device: str, marks: Marks, ops: Sequence[Op]) -> dict[Window, list[Op]]:
+def _own_windows(profile: Profile, device: str) -> tuple[Window, ...]:
+    """The steps of a device's own line of steps; () where it has none."""
+    lines = [line for line in profile.timelines if line.plane == device and line.name == _STEP_LINE]
+    events = lines[0].events if lines else ()
+    return tuple(_windows([(_number(event, turn), event.start_s, event.end_s) for turn, event in enumerate(events)])[0])
+
+
+def _launched_windows(profile: Profile, device: str, marks: Marks, ops: Sequence[Op]) -> dict[Window, list[Op]]:
     """The steps of a device, and what it did in each.
 
-    Taken from the device's own line of steps where it has one. Else a kernel belongs to the
-    step in which the host launched it (they share a correlation number), and a step lasts
-    from its first kernel to the first of the next.
+    A kernel belongs to the step in which the host launched it (they share a correlation number),
+    and a step lasts from its first kernel to the first of the next.
 
     Raises
     ------
     CalibrationError
         Nothing on the device can be assigned to a step.
     """
-    lines = [line for line in profile.timelines if line.plane == device and line.name == _STEP_LINE]
-    if lines:
-        windows, _ = _windows([(_number(event, turn), event.start_s, event.end_s) for turn, event in enumerate(lines[0].events)])
-        return _by_time(windows, ops)
     launched = {
         number: event.start_s
         for line in profile.host_lines

@@ -133,6 +133,7 @@ def watch(
     >>> seen.state, seen.left
     ('slower', True)
     """
+    from calibrate.recorded.reading import file_and_run
     from paceline.api.predicting import simulate
     from paceline.watching import Watch
     from simulator.base.errors import InputError
@@ -143,7 +144,7 @@ def watch(
     given = [Path(source) for source in sources]
     if double := next((source for place, source in enumerate(given) if source in given[:place]), None):
         raise InputError(f"`sources`: {str(double)!r}: is given twice; keep one")
-    missing = next((source for source in given if not source.exists()), None)
+    missing = next((file for file, _ in map(file_and_run, given) if not file.exists()), None)
     if missing is not None:
         from simulator.base.nearest import no_such_file
 

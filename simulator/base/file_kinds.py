@@ -30,6 +30,8 @@ Is: TypeAlias = Literal[
     "learned",
     "measurements",
     "steps",
+    "keras-model",
+    "package",
 ]
 
 
@@ -84,6 +86,10 @@ def _is_steps(table: Mapping[str, Any]) -> bool:
     return table.get("format") == "paceline-steps"
 
 
+def _is_package(table: Mapping[str, Any]) -> bool:
+    return "name" in table and any(isinstance(table.get(key), Mapping) for key in ("dependencies", "devDependencies", "scripts"))
+
+
 def _is_setting(table: Mapping[str, Any]) -> bool:
     return "mode" in table and ("workers" in table or "model" in table)
 
@@ -110,6 +116,8 @@ _IN_JSON: dict[Is, FileKind] = {
     "plan": FileKind(
         "the answer of a plan", "draw it with its results: `paceline report RESULTS.ndjson --plan {}`", _every("goal", "chosen")
     ),
+    "keras-model": FileKind("the configuration of a Keras model", "", _every("class_name", "config")),
+    "package": FileKind("a package.json of Node.js", "", _is_package),
 }
 _WITH_MEASUREMENTS: Mapping[str, str] = {
     "step": "fit them with `paceline calibrate --from-measurements {}`",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from support.needs import needs_tensorflow
-from support.profiles import gpu_sample, host_sample
+from support.profiles import Sample, gpu_sample, host_sample
 
 from calibrate.recorded.reading import read_recorded
 from simulator.base.errors import InputError
@@ -25,6 +25,16 @@ def test_steps_of_a_host_and_of_a_device(tmp_path: Path) -> None:
     assert gpu.compute_s[0] == pytest.approx(0.9e-3)  # 100 microseconds of the collective are beside no kernel
     assert (host.kind, host.each, host.ended, gpu.facts.hostname) == ("profile", "step", True, "lab")
     assert "recording takes time" in host.remarks[0]
+
+
+def test_a_devices_own_line_of_steps_needs_no_marks_of_the_host_and_may_have_one_step(tmp_path: Path) -> None:
+    sample = Sample()
+    sample.add(("/device:TPU:0", "Steps"), "7", 0.0, 900.0)
+    sample.add(("/device:TPU:0", "XLA Ops"), "fusion", 0.0, 800.0)
+    (run,) = read_recorded([sample.write(tmp_path / "tpu.xplane.pb")])
+    assert (run.steps.tolist(), run.duration_s.tolist()) == ([7], [pytest.approx(0.9e-3)])
+    (run,) = read_recorded([host_sample(1).write(tmp_path / "host.xplane.pb")])
+    assert run.duration_s.tolist() == [pytest.approx(0.98e-3)]
 
 
 def test_what_is_no_profile_is_told_in_one_line(tmp_path: Path) -> None:
