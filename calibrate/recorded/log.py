@@ -122,8 +122,8 @@ _FAIRSEQ = (
     re.compile(r"['\"]?\b(?P<precision>fp16|bf16)['\"]?[=:] ?True"),
 )
 _UPDATES = (
-    r"(?:\bwps\W+(?P<throughput>[\d.]+).*?)?\bups\W+(?P<rate>[\d.]+)(?:.*?\bwpb\W+(?P<samples>[\d.]+))?"
-    r"(?:.*?\bbsz\W+(?P<global_batch>[\d.]+))?(?:.*?\bnum_updates\W+(?P<step>\d+))?"
+    r"(?:\bwps\W+(?P<throughput>\d+\.?\d*).*?)?\bups\W+(?P<rate>\d+\.?\d*)(?:.*?\bwpb\W+(?P<samples>\d+\.?\d*))?"
+    r"(?:.*?\bbsz\W+(?P<global_batch>\d+\.?\d*))?(?:.*?\bnum_updates\W+(?P<step>\d+))?"
 )
 _FAIRSEQ_HEADER = re.compile(r"fairseq_cli\.train \| (?:Namespace\(|\{)")
 _MLPERF = (
@@ -145,7 +145,7 @@ def _mlperf_spans(span: str) -> re.Pattern[str]:
 PATTERNS = (
     Pattern(
         "tf_cnn_benchmarks",
-        re.compile(r"^\s*(?P<step>\d+)\s+images/sec: (?P<throughput>[\d.]+) \+/- "),
+        re.compile(r"^\s*(?P<step>\d+)\s+images/sec: (?P<throughput>\d+\.?\d*) \+/- "),
         "interval",
         cumulative=True,
         header=re.compile(r"^TensorFlow:\s+\d"),
@@ -159,10 +159,10 @@ PATTERNS = (
         ),
         derive=_of_tf_cnn,
     ),
-    Pattern("tf.estimator", re.compile(r"global_step/sec: (?P<rate>[\d.]+)(?:.*step = (?P<step>\d+))?"), "interval", numbers=_NUMBERED),
+    Pattern("tf.estimator", re.compile(r"global_step/sec: (?P<rate>\d+\.?\d*)(?:.*step = (?P<step>\d+))?"), "interval", numbers=_NUMBERED),
     Pattern(
         "tf.estimator",
-        re.compile(r"\bloss = .*\bstep = (?P<step>\d+) \((?P<total_s>[\d.]+) sec\)"),
+        re.compile(r"\bloss = .*\bstep = (?P<step>\d+) \((?P<total_s>\d+\.?\d*) sec\)"),
         "interval",
         numbers=_NUMBERED,
     ),
@@ -185,7 +185,7 @@ PATTERNS = (
     Pattern(
         "TimeHistory of TensorFlow's official models",
         re.compile(
-            r"TimeHistory: (?P<total_s>[\d.]+) seconds, (?P<throughput>[\d.]+) examples/second "
+            r"TimeHistory: (?P<total_s>\d+\.?\d*) seconds, (?P<throughput>\d+\.?\d*) examples/second "
             r"between steps (?P<before>\d+) and (?P<step>\d+)"
         ),
         "interval",
@@ -193,15 +193,15 @@ PATTERNS = (
     Pattern(
         "TimeHistory of TensorFlow's official models",
         re.compile(
-            r"\b(?:global step|num_batches|step)\W{1,4}(?P<step>\d+),\s*'?time_taken\W{1,4}(?P<total_s>[\d.]+),"
-            r"\s*'?(?:examples|images)_per_second\W{1,4}(?P<throughput>[\d.]+)"
+            r"\b(?:global step|num_batches|step)\W{1,4}(?P<step>\d+),\s*'?time_taken\W{1,4}(?P<total_s>\d+\.?\d*),"
+            r"\s*'?(?:examples|images)_per_second\W{1,4}(?P<throughput>\d+\.?\d*)"
         ),
         "interval",
     ),
     Pattern(
         "Megatron-LM",
         re.compile(
-            r"\biteration\s+(?P<step>\d+)/\s*\d+ \|.*elapsed time per iteration \(ms\): *(?P<time_ms>[\d.]+)"
+            r"\biteration\s+(?P<step>\d+)/\s*\d+ \|.*elapsed time per iteration \(ms\): *(?P<time_ms>\d+\.?\d*)"
             r"(?:.*global batch size: *(?P<global_batch>\d+))?"
         ),
         "interval",
@@ -221,14 +221,14 @@ PATTERNS = (
     Pattern("fairseq", re.compile(rf"\| train \|.*?{_UPDATES}"), "epoch", facts=_FAIRSEQ, header=_FAIRSEQ_HEADER),
     Pattern(
         "DLRM",
-        re.compile(r"Finished training it (?P<step>\d+)/(?P<target>\d+) of epoch (?P<epoch>\d+), (?P<time_ms>[\d.]+) ms/it"),
+        re.compile(r"Finished training it (?P<step>\d+)/(?P<target>\d+) of epoch (?P<epoch>\d+), (?P<time_ms>\d+\.?\d*) ms/it"),
         "interval",
         facts=(re.compile(r"mini[-_]batch[-_]size[=:\s]+(?P<global_batch>\d+)"), re.compile(r"Running on (?P<devices_in_all>\d+) ranks")),
     ),
     # its "step" may count samples or tokens
     Pattern(
         "MLPerf",
-        re.compile(r':::MLLOG .*"key": "(?:throughput|tracked_stats)", "value": (?:\{[^}]*?"throughput": )?(?P<throughput>[\d.]+)'),
+        re.compile(r':::MLLOG .*"key": "(?:throughput|tracked_stats)", "value": (?:\{[^}]*?"throughput": )?(?P<throughput>\d+\.?\d*)'),
         "interval",
         facts=_MLPERF,
         header=_MLPERF_HEADER,
@@ -238,8 +238,8 @@ PATTERNS = (
     Pattern(
         "Hugging Face's Trainer",
         re.compile(
-            r"'train_runtime': '?(?P<total_s>[\d.]+)'?, 'train_samples_per_second': '?(?P<throughput>[\d.]+)'?, "
-            r"'train_steps_per_second': '?(?P<rate>[\d.]+)"
+            r"'train_runtime': '?(?P<total_s>\d+\.?\d*)'?, 'train_samples_per_second': '?(?P<throughput>\d+\.?\d*)'?, "
+            r"'train_steps_per_second': '?(?P<rate>\d+\.?\d*)"
             r"|^\s*\{'(?:loss|grad_norm|eval_loss)': "
         ),
         "interval",
@@ -496,7 +496,11 @@ class Log:
         """
         for number, text in self._lines.new():
             line = _ESCAPES.sub("", text)
-            any(self._tells(f"{self._path}:{number}", rank, rest) for rank, rest in _readings(line, doubtful=not self._of_the_user))
+            where = f"{self._path}:{number}"
+            try:
+                any(self._tells(where, rank, rest) for rank, rest in _readings(line, doubtful=not self._of_the_user))
+            except (ArithmeticError, ValueError):
+                raise InputError(f"{where}: has a number that is none of steps ({quoted(line.strip())}); delete the line") from None
             if self._pattern is None and number > _LOOKED_AT:
                 self.check()
 

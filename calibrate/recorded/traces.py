@@ -61,7 +61,7 @@ class JsonRecord:
                 self._run = self._of_trace(data if isinstance(data, dict) else {}, events)
             elif isinstance(data, dict) and isinstance(data.get("log_history"), list):
                 self._run = self._of_trainer(data)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             raise InputError(f"{self._path}: is damaged, or no trace of a kind that is known ({error!r:.80}); known are {_KNOWN}") from None
         if self._run is None:
             raise InputError(f"{self._path}: {mistaken(self._path) or f'is JSON, but no record of steps; known are {_KNOWN}'}")

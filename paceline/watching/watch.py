@@ -201,7 +201,7 @@ class Watch:
         watched = {"scenario_hash": result.scenario_hash, "sources": [str(source) for source in self._sources]}
         self._journal = WatchJournal(journal, watched, tuple(self._sources))
         self._reasons: dict[str, tuple[Reason, ...]] = {}
-        self._verdicts: dict[str, tuple[tuple[int, int], Verdict]] = {}
+        self._verdicts: dict[str, tuple[tuple[int, ...], Verdict]] = {}
 
     def look(self) -> Update:
         """Read what is new, and say how it stands.
@@ -249,7 +249,7 @@ class Watch:
 
     def _verdict(self, run: RecordedRun) -> Verdict:
         """What is known of a run, made anew where it has grown."""
-        size = len(run), len(run.marks)
+        size = len(run), len(run.marks), int(run.steps[-1])  # the last row may take later steps in
         known = self._verdicts.get(run.name)
         if known is None or known[0] != size:
             known = self._verdicts[run.name] = size, verdict_of(run, self._result, self._predicted)

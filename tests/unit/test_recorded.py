@@ -407,6 +407,33 @@ def test_a_progress_bar_is_read_to_its_last_step(tmp_path: Path, between: str, m
     assert [(mark.what, mark.row) for mark in run.marks] == [("epoch", rows)]
 
 
+def test_a_progress_bar_that_grows_is_at_its_last_whole_line(tmp_path: Path) -> None:
+    path = tmp_path / "log.txt"
+    path.write_text(f"{ms_bar(20, 25)}\r{ms_bar(38, 25)}\r")
+    reader = reader_of(path)
+    seen = []
+    for step in (90, 160):
+        reader.more()
+        seen.append((reader.runs()[0].steps.tolist(), reader.runs()[0].counts.tolist()))
+        with path.open("a") as file:
+            file.write(f"{ms_bar(step, 25)}\r")
+    reader.more()
+    assert [*seen, (reader.runs()[0].steps.tolist(), reader.runs()[0].counts.tolist())] == [([38], [37]), ([90], [89]), ([160], [159])]
+
+
+def test_numbers_that_are_none_of_steps_are_told_in_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "log.txt"
+    for line in (
+        f"{'9' * 400}\timages/sec: 1 +/- 0",
+        f"{'9' * 30}/9 - 3s 1ms/step",
+        "TimeHistory: 0.0 seconds, 0.0 examples/second between steps 5 and 5",
+    ):
+        path.write_text(f"Batch size:  32 global\n{line}\n")
+        with pytest.raises(InputError, match=r"^\S*log.txt.*") as raised:
+            read_recorded([path])
+        assert "\n" not in str(raised.value)
+
+
 def test_the_last_line_of_a_bar_with_an_evaluation_has_the_last_step_and_no_time(tmp_path: Path) -> None:
     path = tmp_path / "log.txt"
     path.write_text(f"{ms_bar(20, 25)}\r{ms_bar(157, 25)}\r160/160 - 9s - 55ms/step - loss: 0.5 - val_loss: 1\n".replace("- 9s -", "9s"))
