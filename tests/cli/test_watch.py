@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -98,6 +99,39 @@ def test_a_run_as_predicted_ends_well_and_a_slow_one_does_not(scenario: Path, pa
     answer = paceline("watch", "s.toml", "x.csv", "--once")
     assert answer.code == 3
     assert "x.csv: slower than 99% of runs that go as predicted" in answer.stderr
+
+
+def test_what_changes_within_a_run_is_told_in_one_line_for_all_workers(scenario: Path, paceline: Runner) -> None:
+    names = [f"w{place}.csv" for place in range(4)]
+    for place, name in enumerate(names):
+        times = np.random.default_rng(place).gamma(100, 0.024 / 100, 400)
+        times[200:] *= 150 / 84
+        steps_file(Path(name), times)
+    answer = paceline("watch", "s.toml", *names, "--once")
+    assert answer.code == 3
+    (event,) = answer.stderr.splitlines()
+    assert re.match(r"all 4 workers: since step 20[01], (7\d|80)% slower than before: .* per step, .* before, .* predicted", event)
+    assert answer.stdout.count("\nwhy: ") <= 1
+    assert "slower than before" in answer.stdout.splitlines()[-1]
+
+
+def test_steps_of_two_kinds_are_named_and_too_few_are_not_judged(scenario: Path, paceline: Runner) -> None:
+    mixed = [0.66, 16, 0.66, 0.65, 16, 0.66, 0.66, 0.65, 0.66, 0.65, 16, 0.66]
+    steps_file(Path("x.csv"), mixed)
+    faster = ("--set", "workload.forward.base='684 ms'")
+    answer = paceline("watch", "s.toml", "x.csv", "--once", *faster)
+    said = " ".join(answer.stdout.split())
+    assert answer.code == 0
+    assert "3 steps of 11 (2, 5 and 11) take 15.3 s longer" in said
+    assert re.search(r"656 ms per step at step 12, 70\d ms predicted; cannot tell yet", said)
+    assert "inside" not in said
+    times = np.random.default_rng(3).gamma(100, 0.7 / 100, 400)
+    times[np.random.default_rng(4).random(400) < 0.2] = 16
+    steps_file(Path("x.csv"), times)
+    answer = paceline("watch", "s.toml", "x.csv", "--once", *faster)
+    assert answer.code == 3
+    assert re.search(r"with the long steps among them, slower than", answer.stderr)
+    assert answer.stdout.count("\nwhy: ") == 1
 
 
 def test_lines_of_json_for_a_dashboard(scenario: Path, paceline: Runner) -> None:
@@ -207,7 +241,7 @@ def test_training_and_watch_are_killed_and_gone_on_with(scenario: Path) -> None:
         assert trained(path, 60, 60).wait(timeout=PATIENCE_S) == 0
         _, said = again.communicate(timeout=PATIENCE_S)
         assert again.returncode == 3
-        assert "left its interval" not in said
+        assert "predicted" not in said
         assert journal.read_text().count('"left"') == 1
         lines = [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
         assert sum(line["kind"] == "step" for line in lines) == pytest.approx(before + 60, abs=2)

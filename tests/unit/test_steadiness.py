@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
@@ -76,6 +76,11 @@ def test_where_the_level_changes_is_found(persistence: float) -> None:
     assert second.median_s / first.median_s == pytest.approx(1.4, rel=0.08)
 
 
+def test_steps_without_any_variation_change_where_they_change() -> None:
+    assert [level.first for level in steadiness_of(run_of([0.084] * 200 + [0.15] * 200)).levels] == [0, 200]
+    assert len(steadiness_of(run_of([0.084] * 400)).levels) == 1
+
+
 @pytest.mark.parametrize("behind", [30, 45, 60, 100, 138])
 def test_a_great_change_is_found_wherever_it_lies(behind: int) -> None:
     """Also where few steps are behind it, and a stretch that holds it seems to persist."""
@@ -114,13 +119,68 @@ def test_a_checkpoint_every_fifty_steps_is_found_and_told_apart() -> None:
 
 
 @pytest.mark.slow
-def test_long_steps_at_random_have_no_period() -> None:
+def test_long_steps_at_random_have_no_period_and_are_a_kind_of_their_own() -> None:
     hits = 0
     for seed in range(100):
         times = steady_times(500, seed)
-        times[np.random.default_rng(1000 + seed).choice(500, 12, replace=False)] += 1.5
-        hits += bool(steadiness_of(run_of(times)).periodic)
+        long = np.sort(1 + np.random.default_rng(1000 + seed).choice(499, 12, replace=False))
+        times[long] += 1.5
+        found = steadiness_of(run_of(times))
+        hits += bool(found.periodic)
+        if not found.periodic:
+            assert found.rare is not None
+            assert found.rare.rows.tolist() == long.tolist()
+            assert found.rare.per_step_s == pytest.approx(12 * 1.5 / 499, rel=0.02)
     assert hits <= 1
+
+
+MIXED = [0.66, 16, 0.66, 0.65, 16, 0.66, 0.66, 0.65, 0.66, 0.65, 16, 0.66]
+
+
+def test_a_rare_kind_of_steps_is_told_apart_with_its_cost() -> None:
+    found = steadiness_of(run_of(MIXED))
+    (level,) = found.levels
+    assert (rows(found, "first"), rows(found, "rare")) == ([0], [1, 4, 10])
+    assert found.mean_s(level) == pytest.approx(0.656, abs=0.001)
+    assert found.error_s(level) < 0.003
+    assert found.rare is not None
+    assert found.rare.extra_s == pytest.approx(15.34)
+    assert found.rare.per_step_s == found.rare_per_step_s(level) == pytest.approx(3 * 15.34 / 11)
+    assert found.rare.text.startswith("3 steps of 11 (2, 5 and 11) take 15.3 s longer than those around them, all about as long")
+    assert f"{found.rare.text}: told apart" in found.remarks
+
+
+@pytest.mark.parametrize(
+    ("places", "extras_s", "looks"),
+    [
+        ([3, 9, 14], [2.0, 1.0, 0.5], "at the beginning"),
+        ([33, 91, 140, 163], [2.0, 2.0, 2.01, 1.99], "all about as long"),
+        ([33, 91, 140, 163], [2.0, 0.5, 4.0, 1.0], "of different lengths"),
+    ],
+)
+def test_what_rare_steps_look_like(places: list[int], extras_s: list[float], looks: str) -> None:
+    times = steady_times(200)
+    times[places] += extras_s
+    rare = steadiness_of(run_of(times)).rare
+    assert rare is not None
+    assert looks in rare.text
+
+
+def test_rare_steps_that_wait_for_input_are_told_by_it() -> None:
+    times, growing = steady_times(200), Growing("run", "table")
+    times[[33, 91, 140]] += 2.0, 0.5, 4.0
+    for place, time_s in enumerate(times.tolist()):
+        growing.add(place + 1, time_s, input_s=max(time_s - 0.2, 0.001))
+    rare = steadiness_of(growing.run()).rare
+    assert rare is not None
+    assert "wait for input" in rare.text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("law", [lambda rng, count: rng.lognormal(-2.0, 0.5, count), lambda rng, count: 0.01 + rng.exponential(0.1, count)])
+def test_the_tail_of_one_law_is_no_rare_kind(law: Callable[[np.random.Generator, int], Array]) -> None:
+    runs = [steadiness_of(run_of(law(np.random.default_rng(seed), (30, 100, 600)[seed % 3]))) for seed in range(60)]
+    assert sum(found.rare is not None for found in runs) <= 1
 
 
 def test_what_a_source_marks_is_periodic_by_its_name() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -288,3 +289,96 @@ def test_what_lies_between_steps_is_told_beside_their_mean(result: Result, predi
     assert verdict.state == "inside"
     assert verdict.whole_s == pytest.approx(predicted.mean_s + 1 / 20, rel=0.01)
     assert verdict.to_dict()["periodic"][0]["every"] == 20
+
+
+def wide(predicted: Predicted) -> Predicted:
+    """As of an assumed network."""
+    low_s, high_s = predicted.mean_s / 3, predicted.mean_s * 3
+    return replace(predicted, low_s=low_s, high_s=high_s, least_s=low_s, most_s=high_s)
+
+
+def test_a_change_within_a_run_is_told_whatever_the_interval(result: Result, predicted: Predicted) -> None:
+    times = times_around(predicted.mean_s, 2000)
+    assert verdict_of(run_of(times), result, wide(predicted)).state == "inside"
+    times[1000:] *= 1.5
+    verdict = verdict_of(run_of(times), result, wide(predicted))
+    assert verdict.since is not None
+    assert (verdict.state, verdict.since.by, verdict.since.first_step) == ("slower", "change", pytest.approx(1001, abs=2))
+    assert verdict.to_dict()["told_by"] == "change"
+    # what became shorter within the interval is no fault, and what becomes as long again as the first steps is one beside those before
+    times[1000:] /= 1.5**2
+    assert [each.state for each in verdict_of(run_of(times), result, wide(predicted)).stretches] == ["inside", "inside"]
+
+
+def test_a_level_is_held_against_those_that_went_well(result: Result, predicted: Predicted) -> None:
+    times = times_around(predicted.mean_s, 900)
+    times[300:600] *= 1.5
+    verdict = verdict_of(run_of(times), result, wide(predicted))
+    assert [(each.state, each.by) for each in verdict.stretches] == [("inside", "interval"), ("slower", "change"), ("inside", "interval")]
+    assert verdict.left
+    assert verdict.since is None
+
+
+def test_workers_that_go_alike_are_told_together_and_their_causes_once(result: Result, predicted: Predicted, tmp_path: Path) -> None:
+    paths = [tmp_path / f"worker-{place}.csv" for place in range(4)]
+    journal = tmp_path / "said.ndjson"
+    for place, path in enumerate(paths):
+        times = times_around(predicted.mean_s, 400, seed=place)
+        times[200:] *= 150 / 84
+        write_steps(path, times)
+    update = Watch(result, paths, coverage=0.99, journal=journal).look()
+    (event,) = update.events
+    assert re.match(r"all 4 workers: since step 20[0-3], (7\d|8\d)% slower than before: ", event)
+    assert len({update.reasons[str(path)] for path in paths}) == 1
+    assert re.search(r"predicted; since step 20[0-3], .* slower than before$", update.sentence)
+    assert [json.loads(line).get("run") for line in journal.read_text().splitlines()] == [None, *map(str, paths)]
+    assert Watch(result, paths, coverage=0.99, journal=journal).look().events == ()
+    # one goes on becoming slower, which is new of it alone
+    times = np.concatenate([times, times_around(predicted.mean_s * 3, 200)])
+    write_steps(paths[3], times)
+    (event,) = Watch(result, paths, coverage=0.99, journal=journal).look().events
+    assert event.startswith(f"{paths[3]}: ")
+
+
+MIXED_S = [0.66, 16, 0.66, 0.65, 16, 0.66, 0.66, 0.65, 0.66, 0.65, 16, 0.66]
+
+
+def test_few_steps_of_two_kinds_cannot_be_judged(result: Result, predicted: Predicted, tmp_path: Path) -> None:
+    path = tmp_path / "steps.csv"
+    write_steps(path, np.array(MIXED_S) * predicted.mean_s / 0.711)
+    update = looked(result, path)
+    assert (update.state, update.left) == ("unclear", False)
+    assert update.mean_s == pytest.approx(0.656 / 0.711 * predicted.mean_s, rel=0.01)
+    assert "8 steps, and 10 are needed" in update.sentence
+    assert any("(2, 5 and 11)" in remark for remark in update.verdicts[0].found.remarks)
+
+
+def test_long_steps_at_random_are_their_own_cause_and_the_others_are_as_predicted(
+    result: Result, predicted: Predicted, tmp_path: Path
+) -> None:
+    path = tmp_path / "steps.csv"
+    times = times_around(predicted.mean_s)
+    long = np.random.default_rng(7).random(len(times)) < 0.2
+    times[long] = 22 * predicted.mean_s
+    write_steps(path, times)
+    update = looked(result, path)
+    (verdict,) = update.verdicts
+    assert verdict.now is not None
+    assert (update.state, verdict.now.by, update.left) == ("slower", "rare", True)
+    (reason,) = update.reasons[str(path)]
+    assert reason.key == "between-steps"
+    assert reason.cost_s == pytest.approx(21 * predicted.mean_s * long.mean(), rel=0.05)
+    assert seen_now(result.scenario, [verdict]).step_s == pytest.approx(predicted.mean_s, rel=0.02)
+    assert "with the long steps among them" in update.sentence
+    states = {row[1]: row[-1] for row in update.table().rows}
+    assert (states["step, mean"], states["with all between steps"]) == ("", "slower")
+
+
+def test_a_figure_says_since_which_step_it_holds(result: Result, predicted: Predicted, tmp_path: Path) -> None:
+    path = tmp_path / "steps.csv"
+    times = times_around(predicted.mean_s)
+    times[200:] *= 1.6
+    write_steps(path, times)
+    since = {row[1]: row[2] for row in looked(result, path).table().rows}
+    assert since["step, mean"] == since["step, 95% below"] == pytest.approx(201, abs=3)
+    assert since["with all between steps"] == 2

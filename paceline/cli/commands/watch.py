@@ -42,7 +42,7 @@ def watch(
 
     The watch ends with the training, or with Ctrl-C. It may be stopped and begun again.
 
-    Exit code 3 if the run left its interval.
+    Exit code 3 if the run left its interval, or became slower within it.
 
     Example: [bold]paceline watch mine.toml run.ndjson[/bold]
 
