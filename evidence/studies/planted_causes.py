@@ -333,8 +333,9 @@ def seen_of(case: Planting, run: RunSeen, *, alone: bool, only_steps: bool = Fal
     if only_steps:
         mean_s = statistics.fmean(value for steps_s in run.steps_s for value in steps_s[1:])
         return Seen(workers=setting.workers, servers=servers, step_s=mean_s, is_average=True)
-    (found,), _ = seen_in_runs([(setting.workers, recorded) for recorded in _recorded(run)], told(case, run))
-    return found.model_copy(update={"servers": servers})
+    counted = f"{setting.workers} workers"
+    (recorded,), _ = seen_in_runs([(counted, own) for own in _recorded(run)], told(case, run))
+    return recorded.model_copy(update={"servers": servers})
 
 
 def _recorded(run: RunSeen) -> Iterator[RecordedRun]:

@@ -10,16 +10,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from paceline.arguments import Jobs, MustBe, Progress, Python, Quantity, Settings, Source, Text, Typed, checked
+from paceline.arguments import Amount, Jobs, MustBe, Progress, Python, Quantity, Settings, Source, Text, Typed, checked
 
 if TYPE_CHECKING:
+    from calibrate.observations import Observed
+    from calibrate.observations import Quantity as Said
     from paceline.diagnosing import Diagnosis, Seen
     from simulator.scenario import Scenario
 
 __all__ = ["positive", "why"]
 
 ByWorkers = Annotated[
-    Mapping[int, Quantity], MustBe("times by numbers of workers, such as {1: '60 ms', 8: '170 ms'}"), Typed(reads="by workers")
+    Mapping[Any, Quantity], MustBe("values by numbers of workers, such as {1: '60 ms', 8: '170 ms'}"), Typed(reads="by workers")
 ]
 """A value for each number of workers."""
 
@@ -39,6 +41,10 @@ def why(
     step: Annotated[ByWorkers, Typed("--step", metavar="N=TIME", reads="by workers", example="--step 1=60ms --step 8=170ms")] | None = None,
     throughput: Annotated[ByWorkers, Typed("--throughput", metavar="N=RATE", reads="by workers", example="--throughput 8=1500")]
     | None = None,
+    steps_per_s: Annotated[ByWorkers, Typed("--steps-per-s", metavar="N=RATE", reads="by workers", example="--steps-per-s 8=5.9")]
+    | None = None,
+    epoch: Annotated[ByWorkers, Typed("--epoch", metavar="N=TIME", reads="by workers", example="--epoch 1=21h --epoch 4=9h")] | None = None,
+    dataset_size: Amount | None = None,
     run: Annotated[RunFiles, Typed("--run", metavar="[N=]FILE", reads="run files")] = (),
     pattern: Text | None = None,
     python: Python = None,
@@ -54,11 +60,19 @@ def why(
 
         What is told of the training: its model, cluster and strategy. How many workers it has does not matter.
     step
-        Time of a step by the number of workers: of one device alone, and of several. Without a scenario each worker has one device.
+        Time of a step by the number of workers, as the scenario counts them; 1: of one device alone. ``16 devices=TIME`` counts devices.
+        Without a scenario each worker has one device.
 
-        Such as ``{1: "60 ms", 8: "170 ms"}``.
+        Such as ``{1: "60 ms", 8: "170 ms"}``, or ``{"1 device": "60 ms", "16 devices": "170 ms"}``; ``"1 worker"`` has all its devices
+        and servers. With a global batch one device alone takes all of it.
     throughput
         Samples/s of all workers together by their number, in place of times.
+    steps_per_s
+        Steps/s by their number, in place of times.
+    epoch
+        Time of an epoch by their number, in place of times of steps.
+    dataset_size
+        Samples of that epoch; left out: the scenario's, or as many as make the smallest run as fast as predicted.
     run
         Files in which steps were recorded: of Paceline's Keras callback, CSV, TensorBoard's event files, logs, XPlane profiles; or a
         table of whole runs, with the columns workers and throughput. The number of workers stands before a file that does not tell it.
@@ -105,55 +119,85 @@ def why(
     from paceline.sweeping import Runner, Simulations
 
     told = load(scenario, settings)
-    seen, remarks = _seen(told, step or {}, throughput or {}, run, pattern, python)
     with Runner(jobs=jobs) as runner:
-        return diagnose(told, seen, Simulations(runner, progress=progress), remarks)
+        simulate = Simulations(runner, progress=progress)
+        seen, remarks = _typed(told, step or {}, throughput or {}, steps_per_s or {})
+        for more, said in (_epochs(told, epoch or {}, dataset_size, simulate), _recorded(told, run, pattern, python)):
+            seen, remarks = [*seen, *more], [*remarks, *said]
+        return diagnose(told, seen, simulate, remarks)
 
 
-def _seen(
-    told: Scenario, step: Mapping[int, Any], throughput: Mapping[int, Any], run: Sequence[Any], pattern: str | None, python: str | None
+def _typed(
+    told: Scenario, step: Mapping[Any, Any], throughput: Mapping[Any, Any], steps_per_s: Mapping[Any, Any]
 ) -> tuple[list[Seen], list[str]]:
-    """All that was seen, in order, and what is to be said of it."""
+    """What was typed of steps."""
+    from paceline.diagnosing import seen_in_figures
+
+    typed: Mapping[Said, tuple[str, Mapping[Any, Any]]] = {
+        "step_time_s": ("step", step), "throughput": ("throughput", throughput), "steps_per_s": ("steps_per_s", steps_per_s),
+    }  # fmt: skip
+    seen = []
+    for quantity, (option, values) in typed.items():
+        seen += seen_in_figures(quantity, {count: positive(option, count, value) for count, value in values.items()}, told)
+    each = told.ranks // told.workers
+    counts = [own for own in seen if not own.alone]
+    remarks = []
+    if each > 1 and counts:
+        remarks = [f"counts are of workers of {each} devices each, such as {counts[-1].workers} for {counts[-1].workers * each} devices"]
+    return seen, remarks
+
+
+def _epochs(told: Scenario, epoch: Mapping[Any, Any], dataset_size: float | None, simulate: Any) -> tuple[list[Seen], list[str]]:
+    """What was typed of epochs."""
+    from calibrate.observations import alone_step_of
+    from paceline.diagnosing import seen_in_epochs
+    from paceline.diagnosing.fitting import step_of
+
+    def predicted_s(observed: Observed) -> float:
+        (result,) = simulate([told if observed.alone else observed.scenario_of(told)])
+        return alone_step_of(result) if observed.alone else step_of(result)
+
+    return seen_in_epochs({count: positive("epoch", count, value) for count, value in epoch.items()}, told, dataset_size, predicted_s)
+
+
+def _recorded(told: Scenario, run: Sequence[Any], pattern: str | None, python: str | None) -> tuple[list[Seen], list[str]]:
+    """What is in files, in order, and what is to be said of it."""
+    from calibrate.observations import observed_at, samples_of_step
     from calibrate.recorded.reading import read_recorded
     from calibrate.validation.points import is_points, read_points
-    from paceline.diagnosing import seen_in_points, seen_in_runs, seen_in_steps, seen_in_throughputs
+    from paceline.diagnosing import seen_in_points, seen_in_runs
 
-    steps_s = {workers: positive("step", workers, value, time=True) for workers, value in step.items()}
-    rates = {workers: positive("throughput", workers, value, time=False) for workers, value in throughput.items()}
-    found = [*seen_in_steps(steps_s), *seen_in_throughputs(rates, told)]
-    recorded = []
+    seen, recorded = [], []
     for each in run:
-        workers, file = each if isinstance(each, tuple) else (None, each)
+        count, file = each if isinstance(each, tuple) else (None, each)
         path = Path(file)
         if is_points(path):
-            found += seen_in_points(read_points(path), told, path.name)
+            seen += seen_in_points(read_points(path), told, path.name)
         else:
-            samples = None if workers is None else workers * told.batch
-            recorded += [(workers, one) for one in read_recorded([path], pattern=pattern, samples=samples, python=python)]
+            samples = None if count is None else samples_of_step(observed_at(count, told, "--run"), told)
+            recorded += [(count, record) for record in read_recorded([path], pattern=pattern, samples=samples, python=python)]
     more, remarks = seen_in_runs(recorded, told)
-    return [*found, *more], remarks
+    return [*seen, *more], remarks
 
 
-def positive(name: str, workers: Any, value: Any, *, time: bool) -> float:
-    """What was typed for a number of workers: a time in seconds, or a rate in samples/s.
+def positive(name: str, count: Any, value: Any) -> float:
+    """What was typed for a count: a time in seconds, or a rate.
 
     Raises
     ------
     InputError
-        It is none above 0, or the number of workers is none.
+        It is none above 0.
     """
     from paceline.scenario_text import quantity_of
     from simulator.base.errors import InputError, UnitError
     from simulator.base.units import number_of
 
-    if not isinstance(workers, int) or isinstance(workers, bool) or workers < 1:
-        raise InputError(f"`{name}`: {workers!r} must be a whole number of workers from 1 on, such as 8")
-    if time:
-        return quantity_of(value, "time", f"{name} {workers}")
+    if name in ("step", "epoch"):
+        return quantity_of(value, "time", f"{name} {count}")
     try:
         rate = number_of(value, repr(value[:40])) if isinstance(value, str) else float(value)
     except UnitError as error:
-        raise InputError(f"`{name} {workers}`: {error}") from None
+        raise InputError(f"`{name} {count}`: {error}") from None
     if not 0.0 < rate < 1e15:
-        raise InputError(f"`{name} {workers}`: {value!r} must be above 0, such as 1500 (samples/s of all workers together)")
+        raise InputError(f"`{name} {count}`: {value!r} must be above 0, such as 1500 (samples/s of all workers together)")
     return rate

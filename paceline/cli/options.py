@@ -343,8 +343,8 @@ def prices_of(texts: Iterable[str] | None) -> dict[str, str] | None:
     return found or None
 
 
-def by_workers_of(texts: Iterable[str], option: str) -> dict[int, str]:
-    """``N=VALUE``, as often as given, or several separated by commas.
+def by_workers_of(texts: Iterable[str], option: str) -> dict[int | str, str]:
+    """``N=VALUE``, as often as given, or several separated by commas; N is a number, or one with its unit, such as ``16 devices``.
 
     >>> by_workers_of(["1=60ms,8=170ms"], "--step")
     {1: '60ms', 8: '170ms'}
@@ -354,28 +354,32 @@ def by_workers_of(texts: Iterable[str], option: str) -> dict[int, str]:
     InputError
         There is no number of workers, or one is given twice.
     """
-    found: dict[int, str] = {}
+    values: dict[int | str, str] = {}
     for part in (part for text in texts for part in text.split(",")):
-        workers, equals, value = part.partition("=")
-        if not equals or not _is_count(workers):
+        count, equals, value = part.partition("=")
+        if not equals or not count.strip():
             raise InputError(f"{option} {part[:80]!r}: must be N=VALUE with a number of workers, such as {option} 8=170ms")
-        if int(workers) in found:
-            raise InputError(f"{option} {int(workers)}: is given twice; keep one, or put repeats into a table of workers and throughput")
-        found[int(workers)] = value.strip()
-    return found
+        key = int(count) if _is_count(count) else count.strip()
+        if key in values:
+            raise InputError(f"{option} {key}: is given twice; keep one, or put repeats into a table of workers and throughput")
+        values[key] = value.strip()
+    return values
 
 
 def run_files_of(texts: Iterable[str]) -> list[Any]:
     """``[N=]FILE``, as often as given; a file that is there under the whole name is that.
 
-    >>> run_files_of(["one.ndjson", "8=eight.csv"])
-    [PosixPath('one.ndjson'), (8, PosixPath('eight.csv'))]
+    >>> run_files_of(["one.ndjson", "8=eight.csv", "16 devices=both.csv"])
+    [PosixPath('one.ndjson'), (8, PosixPath('eight.csv')), ('16 devices', PosixPath('both.csv'))]
     """
-    found: list[Any] = []
+    files: list[Any] = []
     for text in texts:
-        workers, equals, file = text.partition("=")
-        found.append((int(workers), Path(file)) if equals and _is_count(workers) and not Path(text).exists() else Path(text))
-    return found
+        count, equals, file = text.partition("=")
+        if equals and count.strip()[:1].isdigit() and not Path(text).exists():
+            files.append((int(count) if _is_count(count) else count.strip(), Path(file)))
+        else:
+            files.append(Path(text))
+    return files
 
 
 def _is_count(text: str) -> bool:

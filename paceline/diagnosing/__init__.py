@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from paceline.diagnosing.diagnosis import Cause, Diagnosis, diagnose
-from paceline.diagnosing.seen import Seen, another_model, seen_in_points, seen_in_runs, seen_in_steps, seen_in_throughputs
+from paceline.diagnosing.seen import Seen, seen_in_epochs, seen_in_figures, seen_in_points, seen_in_runs
 
-__all__ = [
-    "Cause", "Diagnosis", "Seen", "another_model", "diagnose", "seen_in_points", "seen_in_runs", "seen_in_steps", "seen_in_throughputs",
-]  # fmt: skip
+__all__ = ["Cause", "Diagnosis", "Seen", "diagnose", "seen_in_epochs", "seen_in_figures", "seen_in_points", "seen_in_runs"]

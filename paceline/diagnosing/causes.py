@@ -24,9 +24,10 @@ from simulator.results.what_if import (
 )
 from simulator.scenario import Scenario
 from simulator.spec.distributions import Constant
+from simulator.spec.input_pipeline import InputPipeline, InputWork
 from simulator.spec.workload import Affine
 
-__all__ = ["FOUND", "OUTSIDE", "SHARES", "STANDING", "Found", "Standing"]
+__all__ = ["FOUND", "OUTSIDE", "STANDING", "Found", "Standing"]
 
 _LATENCY_S = 10e-6
 _NONE_AT_ALL = 1e-6
@@ -107,25 +108,38 @@ def _slow_worker(scenario: Scenario, strength: float, worker: int) -> Scenario:
 
 
 def _input(scenario: Scenario, strength: float, _: int) -> Scenario:
+    """Input that takes as long as the step takes without it, and longer; replicas that one process drives share its pipeline."""
+    if not strength:
+        return scenario
     if scenario.input is not None or scenario.workload.input.base_s + scenario.workload.input.per_sample_s > 0:
         return with_input_times(scenario, math.exp(strength))
-    load = scenario.workload
-    # one that takes as long as the step takes without it, and then longer
-    needs_s = load.forward(scenario.batch) + load.backward(scenario.batch)
-    late = Affine(base_s=0.0, per_sample_s=needs_s * math.exp(strength) / scenario.batch)
-    return changed(scenario, workload=load.model_copy(update={"input": late})) if strength else scenario
+    load, layout = scenario.workload, scenario.layout
+    needs_s = (load.forward(scenario.batch) + load.backward(scenario.batch)) / scenario.batch
+    # whatever the number of replicas that share it: a strength is one time of a sample
+    sharing = 1 if layout.client else scenario.cluster.replicas_per_node if layout.one_process else layout.replicas_per_process
+    late = Affine(base_s=0.0, per_sample_s=needs_s / sharing * math.exp(strength))
+    if sharing > 1:
+        return changed(scenario, input=InputPipeline(work=InputWork(serial=late)))
+    return changed(scenario, workload=load.model_copy(update={"input": late}))
 
 
-def _smaller_batch(scenario: Scenario, strength: float, _: int) -> Scenario:
-    batch = max(round(scenario.batch * math.exp(-strength)), 1)
+def _input_said(scenario: Scenario, strength: float, _: int) -> str:
+    slow = _input(scenario, strength, _)
+    if scenario.input is None and slow.input is not None:
+        return f"one pipeline for all replicas of a process takes {format_seconds(slow.input.work.serial.per_sample_s)} for a sample"
+    return f"a batch of input takes {math.exp(strength):.3g} times as long as the device computes on it"
+
+
+def _global_batch(scenario: Scenario, strength: float, _: int) -> Scenario:
+    """Batches that are that of all workers together, each taking its part; strengths below 1: a part of that, as logarithms."""
+    batch = max(round(scenario.batch * scenario.replicas ** -min(strength, 1.0)), 1)
     return changed(scenario, workload=scenario.workload.model_copy(update={"batch_per_replica": batch}))
 
 
-def _smaller_batch_said(scenario: Scenario, strength: float, _: int) -> str:
-    batch = max(round(scenario.batch * math.exp(-strength)), 1)
+def _global_batch_said(scenario: Scenario, strength: float, worker: int) -> str:
+    batch = _global_batch(scenario, strength, worker).batch
     text = f"each worker does as if it took {batch:,} samples per step in place of {scenario.batch:,}"
-    shared = scenario.batch / scenario.replicas
-    return f"{text}, about its part of a batch of all workers together" if 0.7 < batch / shared < 1.4 else text
+    return f"{text}, its part of a batch of all workers together" if strength > 0.8 else text
 
 
 def _between_nodes(scenario: Scenario) -> bool:
@@ -185,19 +199,18 @@ FOUND: Mapping[str, Found] = {
             strongest=3.0,
         ),
         Found(
-            "input", "workers wait for their input", _input, lambda _: True,
-            lambda _, strength, __: f"a batch of input takes {math.exp(strength):.3g} times as long as the device computes on it",
-            0.2,
+            "input", "workers wait for their input", _input, lambda _: True, _input_said, 0.2,
             "prepare input in parallel and ahead (num_parallel_calls, prefetch, cache), or read it from nearer storage",
             "the same run on one batch kept in memory (dataset.take(1).cache().repeat())",
             strongest=3.0,
         ),
         Found(
-            "smaller-batch", "workers take smaller batches than told: strong scaling, not weak", _smaller_batch,
-            lambda scenario: scenario.workload.batch_per_replica is not None and scenario.batch > 1,
-            _smaller_batch_said, 0.05,
+            "smaller-batch", "workers take smaller batches than told: strong scaling, not weak", _global_batch,
+            lambda scenario: scenario.workload.batch_per_replica is not None and scenario.batch > 1 and scenario.replicas > 1,
+            _global_batch_said, 0.05,
             "say of what the batch is: `global_batch` is that of all workers together, and Keras' `batch_size` is so under a strategy",
             "the samples of a step, or the steps of an epoch",
+            strongest=1.0,
         ),
     )
 }  # fmt: skip
@@ -214,8 +227,6 @@ OUTSIDE = Found(
     strongest=3.0,
 )  # fmt: skip
 """Of a run of which an average is known alone: it makes the time longer, not the scenario's step."""
-
-SHARES = {**{key: its.share for key, its in FOUND.items()}, OUTSIDE.key: OUTSIDE.share}
 
 
 @dataclass(frozen=True)
@@ -246,7 +257,7 @@ def _more_servers(scenario: Scenario) -> list[Scenario]:
 
 def _even(scenario: Scenario) -> list[Scenario]:
     cluster, load = scenario.cluster, scenario.workload
-    steady = load.model_copy(update={"jitter": Constant()})
+    steady = load.model_copy(update={"jitter": Constant(), "jitter_draws": (), "run_to_run_cv": 0.0})
     even = cluster.model_copy(update={"node_speed": (), "slowdown": None, "slow_nodes": None})
     return [changed(scenario, workload=steady, cluster=even)] if (steady, even) != (load, cluster) else []
 

@@ -6,18 +6,22 @@ Causes are in causes.py, and fitted in fitting.py. What the scenario has anyway 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from statistics import NormalDist
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
 
-from calibrate.recorded.steadiness import thousand_times
+from calibrate.judging import Predicted, State
+from calibrate.observations import Figure, Observed, alone_step_of, check_units, samples_of_step, thousand_times
 from paceline.comparing import compare
 from paceline.diagnosing.causes import FOUND, OUTSIDE, STANDING, Found
 from paceline.diagnosing.fitting import Explanation, Runs, explanations, spread_of, step_of, told_as
-from paceline.diagnosing.seen import Seen, as_settings
+from paceline.diagnosing.seen import Seen, check_seen
 from paceline.planning.answer import Improvement
 from paceline.planning.improvements import improved
+from paceline.planning.tuning import with_buckets
 from paceline.sweeping import Simulate
 from simulator.base.errors import ScenarioError, SimulationError
 from simulator.base.short import Short
@@ -38,10 +42,12 @@ __all__ = ["Cause", "Diagnosis", "diagnose"]
 
 _TRIED = {"steps": 20, "replications": 2}
 """Runs in which strengths are fitted: with the same draws for all, so that what differs are the causes."""
-_SAID = {"replications": 19}
-"""Runs of what is told: the fewest for an interval without assumptions on its shape."""
+_COMPARED = {"replications": 4}
+"""Runs of what is compared with each other, by the same draws."""
 _MOST_STEPS = 60
-_99 = 2.5758293035489004
+"""Of runs that are compared; what is told is simulated as the scenario says, so that it is what ``paceline simulate`` tells."""
+_COVERAGE = 0.99
+"""Share of runs as told that are not to be called slower or faster."""
 _LIKELY, _EVEN, _SURE = 0.1, 0.5, 0.95
 """Chances from which on a cause is told, an explanation is the one to go by, and a cause is taken to be there."""
 _RIVAL = 0.2
@@ -60,6 +66,15 @@ _OF_REST = 0.02
 """Standard error of what a prediction has besides what is sent, as a share of a step, where one device was seen."""
 _OF_A_RUN = 0.04
 """Standard error of a step time that is measured again, as a share."""
+_HIDDEN = 0.005
+"""Share of a step below which a cause beside a larger one is hidden by that."""
+_PERFECT = 1.05
+"""Share of perfect scaling beyond which it is asked whether one device was measured as the others were."""
+_STATES: Mapping[State, str] = {
+    "slower": "slower than predicted", "faster": "faster than predicted", "inside": "as predicted",
+    "beyond": "outside that interval, as one run in ten is that goes as predicted",
+    "unclear": "known too badly to tell",
+}  # fmt: skip
 
 
 class Cause(Spec):
@@ -77,6 +92,17 @@ class Cause(Spec):
     remedy: str = Field(description="what can be done about it")
 
 
+class Compared(Spec):
+    """One run that was seen, beside its prediction."""
+
+    name: str = Field(description="the run")
+    step_s: float = Field(description="step as it was seen, in seconds")
+    told_s: Estimate = Field(description="step as the scenario tells, with 90% interval")
+    efficiency: float = Field(description="share of perfect scaling: throughput over that of as many devices, each as fast as one alone")
+    state: State = Field(description="slower, faster; inside: as predicted; beyond: outside the 90% interval, as one run in ten is")
+    explained_s: float = Field(description="step with the causes that were found")
+
+
 class Diagnosis(Short, Spec):
     """Why the largest of the runs that were seen takes as long as it does."""
 
@@ -87,7 +113,10 @@ class Diagnosis(Short, Spec):
     told_s: Estimate = Field(description="step as the scenario tells, with 90% interval")
     explained_s: float = Field(description="step with the causes that were found")
     unexplained_s: float = Field(description="what was seen beyond that; below 0: it is faster")
-    as_told: bool = Field(description="whether nothing but what the scenario has is needed to explain the run")
+    as_told: bool = Field(description="whether nothing but what the scenario has is needed to explain all runs")
+    runs: tuple[Compared, ...] = Field(description="every run of more than one device, the fewest workers first")
+    own_error: float = Field(ge=0, le=1, description="chance that the prediction's own error is the reason, and no cause")
+    unknown: float = Field(ge=0, le=1, description="chance that something is the reason that is no known cause")
     causes: tuple[Cause, ...] = Field(description="what costs most first")
     changes: tuple[Improvement, ...] = Field(description="changes of the configuration, the greatest gain first")
     measure: str | None = Field(description="the one measurement that tells the two likeliest explanations apart; null: there is one")
@@ -148,88 +177,109 @@ def diagnose(scenario: Scenario, seen: Sequence[Seen], run: Simulate, remarks: S
     SimulationError
         It cannot be simulated.
     """
-    as_settings(seen, scenario)
+    check_seen(seen, scenario)
     told = _Told.of(scenario, seen, run)
-    found = explanations(told.runs, run)
-    return _Answer(told, found, run, [*remarks, *told.remarks]).diagnosis()
+    return _Answer(told, explanations(told.runs, run), run, [*remarks, *told.remarks]).diagnosis()
 
 
 class _Told:
     """The runs that are explained, beside what is told of them."""
 
-    def __init__(self, runs: Runs, results: list[Result], one_device_s: float, remarks: list[str]) -> None:
-        self.runs = runs
-        self.results = results
-        self.one_device_s = one_device_s
-        self.remarks = remarks
+    def __init__(self, runs: Runs, results: list[Result], alone_s: float, alone_samples: int, remarks: list[str]) -> None:
+        self.runs, self.results, self.remarks = runs, results, remarks
+        self.alone_s, self.alone_samples = alone_s, alone_samples
 
     @classmethod
     def of(cls, scenario: Scenario, seen: Sequence[Seen], run: Simulate) -> _Told:
-        alone = next((its for its in seen if its.workers == 1), None)
-        several = sorted((its for its in seen if its.workers > 1), key=lambda its: its.workers)
-        said = {**_SAID, "steps": min(scenario.run.steps, _MOST_STEPS)}
-        first = _simulated(run, told_as(scenario, several, 1.0, **said))
-        one_s, computes_s = _alone_s(first[0]), first[0].breakdown_s.compute
-        if alone is not None and alone.servers:  # one worker with servers
-            (own,) = _simulated(run, told_as(scenario, [alone], 1.0, **said))
+        ordered = sorted(seen, key=lambda own: (own.workers, not own.alone))
+        alone = ordered[0] if ordered[0].alone or (ordered[0].workers == 1 and len(ordered) > 1) else None
+        several = ordered if alone is None else ordered[1:]
+        tried_steps = min(scenario.run.steps, _TRIED["steps"])
+        first = _simulated(run, told_as(scenario, several, 1.0))
+        if alone is None or alone.alone:
+            one_s, computes_s = _alone_s(first[0], alone), first[0].breakdown_s.compute
+            if scenario.workload.global_batch is not None:
+                computes_s = one_s
+        else:  # one worker with its servers, or with all its devices
+            (own,) = _simulated(run, told_as(scenario, [alone], 1.0))
             one_s, computes_s = step_of(own), own.breakdown_s.compute
-        factor, remarks = 1.0, []
+        factor, remarks = 1.0, list(_asked(scenario, alone, several, one_s, first))
         if alone is not None:
             rest_s = one_s - computes_s if not alone.compute_s else 0.0
             seen_s = math.fsum(alone.compute_s) / len(alone.compute_s) if alone.compute_s else alone.step_s - max((0.0, *alone.input_s))
             factor = max(seen_s - rest_s, 0.02 * seen_s) / computes_s
-            remarks = _alone_remarks(first[0], alone, one_s)
-        results = first if factor == 1.0 else _simulated(run, told_as(scenario, several, factor, **said))
-        spread = tuple(spread_of(its, given_alone=alone is not None) for its in results)
+            remarks += _alone_remarks(first[0], alone, one_s)
+        factor = 1.0 if abs(factor - 1.0) < 1e-6 else factor
+        results = first if factor == 1.0 else _simulated(run, told_as(scenario, several, factor))
+        spread = tuple(spread_of(result, given_alone=alone is not None) for result in results)
         # workers that do not wait for each other take long to get out of step, so that how long a run is matters
-        steps = said["steps"] if scenario.strategy.pace.asynchronous else min(scenario.run.steps, _TRIED["steps"])
+        steps = min(scenario.run.steps, _MOST_STEPS) if scenario.strategy.pace.asynchronous else tried_steps
         tried = told_as(scenario, several, factor, **{**_TRIED, "steps": steps})
-        for its, result in zip(several, results, strict=True):
-            if asked := _unit(its.step_s / step_of(result)):
-                remarks.append(
-                    sentence(f"{its.name}: a step takes {format_seconds(its.step_s)}, and {format_seconds(step_of(result))} as told{asked}")
-                )
         runs = Runs(tuple(several), tuple(tried), alone, spread)
-        return cls(runs, results, alone.step_s if alone is not None else one_s, remarks)
+        if alone is not None and alone.alone:
+            return cls(runs, results, alone.step_s, samples_of_step(alone, scenario), remarks)
+        samples = samples_of_step(Observed(workers=1, devices=1), scenario)
+        return cls(runs, results, _alone_s(results[0], None), samples, remarks)
+
+    def efficiency(self, place: int) -> float:
+        """Share of perfect scaling of a run: its samples/s over those of as many devices alone."""
+        scenario = self.results[place].scenario
+        rate = scenario.batch * scenario.replicas / self.runs.seen[place].step_s
+        return rate / (scenario.ranks * self.alone_samples / self.alone_s)
+
+    def state(self, place: int) -> State:
+        """Whether a run is as told, by its own step."""
+        mean_s, (low_s, high_s) = step_of(self.results[place]), self.interval(place)
+        wider = NormalDist().inv_cdf(0.5 + _COVERAGE / 2) * self.runs.spread[place]
+        predicted = Predicted(mean_s, low_s, high_s, mean_s * math.exp(-wider), mean_s * math.exp(wider), mean_s, mean_s, _COVERAGE, 1)
+        seen = self.runs.seen[place]
+        # of an average of which nothing is known but itself no error is known either
+        return predicted.state(seen.step_s, 0.0 if seen.is_average else Z_90 * seen.error * seen.step_s)
+
+    def interval(self, place: int) -> tuple[float, float]:
+        """Of the step of a run as it is told, in seconds."""
+        return _interval(step_of(self.results[place]), self.runs.spread[place])
 
 
 class _Answer:
     """Puts the answer together."""
 
-    def __init__(self, told: _Told, found: list[Explanation], run: Simulate, remarks: list[str]) -> None:
-        self._told = told
-        self._run = run
-        self._remarks = remarks
+    def __init__(self, told: _Told, weighed: list[Explanation], run: Simulate, remarks: list[str]) -> None:
+        self._told, self._run, self._remarks = told, run, remarks
         self._seen = told.runs.seen[-1]
-        least = found[0].loss
-        weights = [math.exp(least - its.loss) for its in found]
-        self._found = found
-        self._chances = [weight / math.fsum(weights) for weight in weights]
-        self._said = {"replications": _SAID["replications"], "steps": told.results[-1].scenario.run.steps}
+        weights = [math.exp(own.weight - weighed[0].weight) for own in weighed]
+        self._sets = list(zip(weighed, (weight / math.fsum(weights) for weight in weights), strict=True))
+        self._best, self._chance = next(pair for pair in self._sets if not pair[0].unknown)
+        self._scale = 1.0
+        self._compared = {**_COMPARED, "steps": min(told.results[-1].scenario.run.steps, _MOST_STEPS)}
 
     def diagnosis(self) -> Diagnosis:
         """The answer."""
-        best, seen = self._found[0], self._seen
-        outside = best.strengths.get(OUTSIDE.key, 0.0)
-        fitted, *_ = self._simulated([best.scenario])
-        told = self._told.results[-1]
-        told_s, low, high = step_of(told), *_interval(step_of(told), self._told.runs.spread[-1])
-        fitted_s = step_of(fitted) * math.exp(outside)
-        ranked = [*((its, 0.0) for its in (*self._measured(), *self._fitted())), *self._standing()]
+        best, seen, told = self._best, self._seen, self._told.results[-1]
+        base, fitted = self._simulated([self._told.runs.told[-1], best.scenario])
+        # by the same draws, so that few are enough: what causes add to the step that is told
+        self._scale = step_of(told) / step_of(base)
+        fitted_s = step_of(fitted) * self._scale * math.exp(best.strengths.get(OUTSIDE.key, 0.0))
+        ranked = [*((cause, 0.0) for cause in (*self._measured(), *self._fitted())), *self._standing(base)]
         ranked.sort(key=lambda pair: -(pair[0].cost_s.mean - pair[1]) * pair[0].probability)
         # where the likeliest explanation is one of several, changes are those of what is told
-        base = fitted if self._chances[0] >= _EVEN else told
-        changes = tuple(its for _, its in improved(base.scenario, base, self._run) if its.gain is not None)
-        measure = self._measure()
+        better = fitted if self._chance >= _EVEN else base
+        levers = improved(better.scenario, better, self._run)
+        changes = tuple(change for key, change in levers if change.gain is not None and not (key == "buckets" and self._fused_already))
+        measure = None if self._as_told else self._measure()
         self._remarks += self._of_memory(fitted.scenario)
+        low_s, high_s = self._told.interval(-1)
         answer = Diagnosis(
             run=seen,
-            one_device_s=self._told.one_device_s,
-            told_s=Estimate(mean=told_s, low=low, high=high),
+            one_device_s=self._told.alone_s,
+            told_s=Estimate(mean=step_of(told), low=low_s, high=high_s),
             explained_s=fitted_s,
             unexplained_s=seen.step_s - fitted_s,
             as_told=self._as_told,
-            causes=tuple(its for its, _ in ranked),
+            runs=tuple(self._runs()),
+            own_error=next(chance for own, chance in self._sets if not own.strengths and not own.unknown),
+            unknown=next(chance for own, chance in self._sets if own.unknown),
+            causes=tuple(cause for cause, _ in ranked),
             changes=changes,
             measure=measure,
             remarks=tuple(self._remarks),
@@ -237,14 +287,25 @@ class _Answer:
         )
         return answer.model_copy(update={"sentences": tuple(_sentences(answer))})
 
+    def _runs(self) -> Iterator[Compared]:
+        none = next(own for own, _ in self._sets if not own.strengths and not own.unknown)
+        for place, seen in enumerate(self._told.runs.seen):
+            mean_s, (low_s, high_s) = step_of(self._told.results[place]), self._told.interval(place)
+            yield Compared(
+                name=seen.name, step_s=seen.step_s, told_s=Estimate(mean=mean_s, low=low_s, high=high_s),
+                efficiency=self._told.efficiency(place), state=self._told.state(place),
+                explained_s=mean_s * self._best.steps_s[place] / none.steps_s[place],
+            )  # fmt: skip
+
     @property
     def _as_told(self) -> bool:
-        """Whether the run lies within 99% of runs as they are told, and no cause explains it better."""
-        apart = math.log(self._seen.step_s / step_of(self._told.results[-1]))
-        return not self._found[0].strengths and abs(apart) <= _99 * math.hypot(self._told.runs.spread[-1], self._seen.error)
+        """Whether every run is as told, and no cause explains them better."""
+        states = {self._told.state(place) for place in range(len(self._told.results))}
+        return states <= {"inside", "beyond", "unclear"} and not self._sets[0][0].strengths and not self._sets[0][0].unknown
 
     def _simulated(self, scenarios: Sequence[Scenario | None]) -> list[Result]:
-        return _simulated(self._run, [changed(its, run=its.run.model_copy(update=self._said)) for its in scenarios if its is not None])
+        wanted = [changed(scenario, run=scenario.run.model_copy(update=self._compared)) for scenario in scenarios if scenario is not None]
+        return _simulated(self._run, wanted)
 
     # -- causes ---------------------------------------------------------------------------
 
@@ -274,116 +335,144 @@ class _Answer:
         """What was found, with its chance: that of all explanations that have it."""
         chances: dict[str, float] = {}
         best: dict[str, Explanation] = {}
-        for its, chance in zip(self._found, self._chances, strict=True):
-            for key in its.strengths:
-                chances[key] = chances.get(key, 0.0) + chance
-                best.setdefault(key, its)
+        for own, chance in self._sets:
+            for key in own.strengths:
+                chances[key] = min(chances.get(key, 0.0) + chance, 1.0)
+                best.setdefault(key, own)
         likely = [key for key, chance in chances.items() if chance >= _LIKELY]
-        scenario = self._told.runs.told[-1]
+        scenario, seen, spread = self._told.runs.told[-1], self._seen, self._told.runs.spread[-1]
         with_it = self._simulated([best[key].scenario for key in likely])
         without = self._simulated([self._without(best[key], key) for key in likely])
         for key, slow, fast in zip(likely, with_it, without, strict=True):
-            its, cause = best[key], _cause(key)
-            strength = its.strengths[key]
-            slow_s = step_of(slow) * math.exp(its.strengths.get(OUTSIDE.key, 0.0))
-            fast_s = step_of(fast) * math.exp(0.0 if key == OUTSIDE.key else its.strengths.get(OUTSIDE.key, 0.0))
-            cost_s = slow_s - fast_s
-            if cost_s <= 0.0:
-                said = f"chance {format_share(min(chances[key], 1.0))}; {cause.said(scenario, strength, self._seen.slowest)}"
-                self._remarks.append(sentence(f"what makes steps shorter than told: {cause.title} ({said})"))
+            own, cause = best[key], _cause(key)
+            outside = own.strengths.get(OUTSIDE.key, 0.0)
+            slow_s = step_of(slow) * self._scale * math.exp(outside)
+            fast_s = step_of(fast) * self._scale * math.exp(0.0 if key == OUTSIDE.key else outside)
+            text = cause.said(scenario, own.strengths[key], seen.slowest)
+            if slow_s - fast_s <= _HIDDEN * slow_s:
+                if len(own.strengths) > 1 and chances[key] >= _EVEN:
+                    self._hidden(key, own, text, chances[key], slow_s)
                 continue
-            error_s = math.hypot(
-                slow_s * its.slopes[key] * its.errors[key], self._told.runs.spread[-1] * cost_s, math.sqrt(2.0) * self._seen.error * fast_s
-            )
-            low = max(cost_s - Z_90 * error_s, 0.0) if chances[key] >= _SURE else 0.0
+            cost_s = min(slow_s - fast_s, seen.step_s)
+            error_s = math.hypot(own.error_s[key], spread * cost_s, math.sqrt(2.0) * seen.error * fast_s)
             # without it a step takes no less than is told, at its best
-            most = max(self._seen.step_s - _interval(fast_s, self._told.runs.spread[-1])[0], cost_s)
+            most = max(seen.step_s - _interval(fast_s, spread)[0], cost_s)
+            low = max(cost_s - Z_90 * error_s, 0.0) if chances[key] >= _SURE else 0.0
             cost = Estimate(mean=cost_s, low=low, high=min(cost_s + Z_90 * error_s, most))
-            gain = _gain(self._seen.whole_s, cost, math.sqrt(2.0) * Z_90 * self._seen.between_error_s)
             yield Cause(
-                key=key, title=cause.title, text=cause.said(scenario, strength, self._seen.slowest), known="found", cost_s=cost,
-                probability=min(chances[key], 1.0), gain=gain, remedy=cause.remedy,
+                key=key, title=cause.title, text=text, known="found", cost_s=cost, probability=chances[key],
+                gain=_gain(seen.whole_s, cost, math.sqrt(2.0) * Z_90 * seen.between_error_s), remedy=cause.remedy,
             )  # fmt: skip
 
-    def _without(self, its: Explanation, key: str) -> Scenario:
+    def _hidden(self, key: str, own: Explanation, text: str, chance: float, slow_s: float) -> None:
+        """Say of a cause that costs nothing beside a larger one what both would gain together."""
+        (none,) = self._simulated([self._told.runs.told[-1]])
+        other = next(name for name in own.strengths if name != key)
+        gain = format_change(slow_s / (step_of(none) * self._scale) - 1.0)
+        self._remarks.append(
+            sentence(
+                f"hidden now, and felt once it is no longer so that {_cause(other).title}: {_cause(key).title} (chance "
+                f"{format_share(chance)}; {text}). Without both, throughput changes by {gain}"
+            )
+        )
+
+    def _without(self, own: Explanation, key: str) -> Scenario:
         """The scenario of an explanation without one of its causes."""
         scenario = self._told.runs.told[-1]
-        for name, strength in its.strengths.items():
+        for name, strength in own.strengths.items():
             if name not in (key, OUTSIDE.key):
                 scenario = FOUND[name].made(scenario, strength, self._seen.slowest)
         return scenario
 
-    def _standing(self) -> Iterator[tuple[Cause, float]]:
+    def _standing(self, told: Result) -> Iterator[tuple[Cause, float]]:
         """What the scenario has anyway, by what a step gains without it, and what of that is a more particular cause's, in seconds."""
-        told = self._told.results[-1]
-        before_s, named_s = step_of(told), 0.0
+        before_s, named_s = step_of(self._told.results[-1]), 0.0
         # where nothing but the prediction's own error explains the run, that is one of what sends, and sending costs as much more
         step_s = self._seen.step_s if self._as_told else before_s
         idle_s = before_s * (1.0 - told.breakdown_s.exposed_communication / told.step_time_s.mean)
         share = max(1.0 - (_OF_REST / self._told.runs.spread[-1]) ** 2, 0.0)
         more = max(1.0 + share * (step_s - before_s) / max(before_s - idle_s, 1e-3 * before_s), 0.0)
+        # what is waited for costs no more than a step takes beyond what its device computes, of the run as it was seen
+        beyond_s = max(self._seen.step_s - told.breakdown_s.compute, 0.0)
         wanted = []
-        for its in STANDING:
+        for standing in STANDING:
             try:
-                wanted.append((its, its.gone(told.scenario)))
+                wanted.append((standing, standing.gone(told.scenario)))
             except ScenarioError:
                 continue
         outcomes = iter(self._run([scenario for _, scenarios in wanted for scenario in scenarios]))
-        for its, scenarios in wanted:
-            results = [one for one in (next(outcomes) for _ in scenarios) if isinstance(one, Result)]
-            if not results:
+        for standing, scenarios in wanted:
+            results = [outcome for outcome in (next(outcomes) for _ in scenarios) if isinstance(outcome, Result)]
+            if not results or (standing.key == "buckets" and self._fused_already):
                 continue
-            ratio = max((compare(one, told).ratio for one in results), key=lambda one: one.mean)
-            each_s = [before_s * (1.0 - 1.0 / max(one, 1.0)) * (more if its.sends else 1.0) for one in (ratio.mean, ratio.low, ratio.high)]
+            ratio = max((compare(result, told).ratio for result in results), key=lambda each: each.mean)
+            scale, most_s = (more if standing.sends else 1.0), (beyond_s if standing.key != "batch" else before_s)
+            each_s = [min(before_s * (1.0 - 1.0 / max(end, 1.0)) * scale, most_s) for end in (ratio.mean, ratio.low, ratio.high)]
             cost = Estimate(mean=each_s[0], low=each_s[1], high=each_s[2])
-            general = its.key in ("network", "latency") and named_s > 0.0
+            general = standing.key in ("network", "latency") and named_s > 0.0
             if cost.mean < _WORTH * step_s or (general and cost.mean < 1.25 * named_s):
                 continue
             text, particular_s = f"as predicted; the limit is {told.bottleneck.label}", 0.0
-            if its.key == "servers":
+            if standing.key == "servers":
                 named_s = cost.mean
                 text += f"; this is what {counted(scenarios[0].servers, 'server')} would save"
             elif general:
                 particular_s = min(named_s, cost.mean)
                 text += f"; {format_seconds(particular_s)} of it could be saved by more servers too"
-            found = Cause(
-                key=its.key, title=its.title, text=text, known="told", cost_s=cost,
-                probability=1.0, gain=_gain(step_s, cost), remedy=its.remedy,
+            cause = Cause(
+                key=standing.key, title=standing.title, text=text, known="told", cost_s=cost,
+                probability=1.0, gain=_gain(max(step_s, self._seen.step_s) if standing.sends else step_s, cost), remedy=standing.remedy,
             )  # fmt: skip
-            yield found, particular_s
+            yield cause, particular_s
+
+    @cached_property
+    def _fused_already(self) -> bool:
+        """Whether a number that was seen contradicts other buckets as a cure: a run about as fast as with them has them already."""
+        for seen, scenario in zip(self._told.runs.seen, self._told.runs.told, strict=True):
+            without_s, *with_s = [step_of(each) for each in self._run([scenario, *with_buckets(scenario)]) if isinstance(each, Result)]
+            best_s = min(with_s, default=without_s)
+            if best_s < (1.0 - _LEFT) * without_s and seen.step_s < math.sqrt(without_s * best_s):
+                faster = f"{seen.name} are about as fast as the scenario predicts with other buckets ({format_seconds(best_s)})"
+                self._remarks.append(sentence(f"{faster}: the run overlaps more than the scenario says, and buckets are no cure"))
+                return True
+        return False
 
     # -- what would tell ----------------------------------------------------------------------
 
     def _measure(self) -> str | None:
         """The measurement that tells the two likeliest explanations apart; None where the first has no rival."""
-        if len(self._found) < 2 or self._chances[1] < _RIVAL * self._chances[0]:
+        likeliest = self._best.strengths.keys()
+        # one more cause beside those of the likeliest set is no rival of these
+        rivals = [pair for pair in self._sets if not pair[0].unknown and (not likeliest or not pair[0].strengths.keys() > likeliest)]
+        known = [(self._best, self._chance), *(pair for pair in rivals if pair[0] is not self._best)]
+        if len(known) < 2 or known[1][1] < _RIVAL * known[0][1]:
             return None
-        one, other = self._found[:2]
-        differ = sorted(set(one.strengths) ^ set(other.strengths), key=lambda key: key not in one.strengths)
-        if not differ:
-            return None
-        if (again := self._again(one, other)) is not None:
+        rival = known[1][0]
+        differ = sorted(likeliest ^ rival.strengths.keys(), key=lambda key: key not in likeliest)
+        if (again := self._again(self._best, rival)) is not None:
             return again
         first = _cause(differ[0])
         return f"{first.measure}; it tells whether {first.title}"
 
-    def _again(self, one: Explanation, other: Explanation) -> str | None:
+    def _again(self, likeliest: Explanation, rival: Explanation) -> str | None:
         """A run of the same program that both explanations predict differently, with what each predicts."""
-        tried: list[tuple[str, list[Scenario]]] = []
-        for words, change in (("half as many workers", _with_half), ("twice the batch of each worker", lambda its: with_batch(its, 2))):
+        pair = [own for own in (likeliest, rival) if own.scenario is not None]
+        best: tuple[float, str] | None = None
+        for words, change in (
+            ("half as many workers", _with_half),
+            ("twice the batch of each worker", lambda scenario: with_batch(scenario, 2)),
+        ):
             try:
-                tried.append((words, [change(its.scenario) for its in (one, other) if its.scenario is not None]))
+                scenarios = [change(own.scenario) for own in pair if own.scenario is not None]
             except ScenarioError:
                 continue
-        best: tuple[float, str] | None = None
-        for words, scenarios in tried:
-            outcomes = [its for its in self._run(scenarios) if isinstance(its, Result)]
+            outcomes = [outcome for outcome in self._run(scenarios) if isinstance(outcome, Result)]
             if len(outcomes) != 2:
                 continue
-            steps = [step_of(its) * math.exp(own.strengths.get(OUTSIDE.key, 0.0)) for its, own in zip(outcomes, (one, other), strict=True)]
+            steps = [step_of(result) * math.exp(own.strengths.get(OUTSIDE.key, 0.0)) for result, own in zip(outcomes, pair, strict=True)]
             apart = abs(math.log(steps[0] / steps[1])) / _OF_A_RUN
             if apart >= _TELLS and (best is None or apart > best[0]):
-                names = [" and ".join(_cause(key).title for key in own.strengths) or "all is as told" for own in (one, other)]
+                names = [" and ".join(_cause(key).title for key in own.strengths) or "all is as told" for own in pair]
                 text = f"the same training with {words}: a step would take {format_seconds(steps[0])} if {names[0]}, "
                 best = apart, f"{text}and {format_seconds(steps[1])} if {names[1]}"
         return best[1] if best is not None else None
@@ -426,10 +515,33 @@ def _simulated(run: Simulate, scenarios: Sequence[Scenario]) -> list[Result]:
     return found
 
 
-def _alone_s(result: Result) -> float:
-    """Step of one device alone, as predicted."""
-    its = result.scenario
-    return its.batch * result.speedup.mean / result.throughput_samples_per_s.mean
+def _alone_s(result: Result, alone: Seen | None) -> float:
+    """Step of one device alone, as predicted; of its own batch where it had another."""
+    step_s, load = alone_step_of(result), result.scenario.workload
+    if alone is None or alone.batch is None:
+        return step_s
+    own, usual = (load.forward(batch) + load.backward(batch) for batch in (alone.batch, load.global_batch or result.scenario.batch))
+    return step_s * own / usual
+
+
+def _asked(scenario: Scenario, alone: Seen | None, several: Sequence[Seen], one_s: float, first: Sequence[Result]) -> Iterator[str]:
+    """What figures that were typed may mean in place of what they say.
+
+    Raises
+    ------
+    InputError
+        They are in another unit, as far as predictions can tell.
+    """
+    pairs = [*([] if alone is None else [(alone, one_s)]), *zip(several, map(step_of, first), strict=True)]
+    figures = [
+        Figure(seen.source, seen.quantity, seen.step_s, predicted_s, samples_of_step(seen, scenario), seen.workers)
+        for seen, predicted_s in pairs
+        if seen.quantity is not None
+    ]
+    yield from map(sentence, check_units(figures))
+    for seen, predicted_s in pairs:
+        if seen.quantity is None and (unit := thousand_times(seen.step_s / predicted_s)) is not None and not seen.alone:
+            yield sentence(f"{seen.name}: a step takes {format_seconds(seen.step_s)}, and {format_seconds(predicted_s)} as told; {unit}?")
 
 
 def _alone_remarks(told: Result, alone: Seen, predicted_s: float) -> list[str]:
@@ -440,13 +552,7 @@ def _alone_remarks(told: Result, alone: Seen, predicted_s: float) -> list[str]:
         return []
     how = "longer than" if apart > 0 else "less than"
     many = f"one device takes {format_seconds(alone.step_s)} for a step, {how} the {format_seconds(predicted_s)} that the scenario tells"
-    return [sentence(f"{many}; devices are taken to be as fast as the one that was seen{_unit(alone.step_s / predicted_s)}")]
-
-
-def _unit(ratio: float) -> str:
-    """What is asked where a step is so many times as long as told."""
-    asked = thousand_times(ratio)
-    return "" if asked is None else f"; {asked}? Write times with their unit, such as 60ms"
+    return [sentence(f"{many}; devices are taken to be as fast as the one that was seen")]
 
 
 def _interval(mean: float, spread: float) -> tuple[float, float]:
@@ -462,36 +568,51 @@ def _gain(step_s: float, cost: Estimate, beside_s: float = 0.0) -> Estimate:
     return Estimate(mean=of(cost.mean), low=of(max(cost.low - beside_s, 0.0)), high=of(cost.high + beside_s))
 
 
-def _sentences(its: Diagnosis) -> Iterator[str]:
-    seen = its.run
-    efficiency = its.one_device_s / seen.step_s
+def _sentences(answer: Diagnosis) -> Iterator[str]:
+    seen, last = answer.run, answer.runs[-1]
+    told = f"{format_seconds(last.told_s.mean)} (90%: {format_interval(last.told_s.low, last.told_s.high, 'seconds')})"
     yield sentence(
-        f"a step takes {format_seconds(seen.step_s)} on {seen.name} and {format_seconds(its.one_device_s)} on one device alone: "
-        f"{format_share(efficiency)} of perfect scaling. The scenario predicts {format_seconds(its.told_s.mean)} "
-        f"(90%: {format_interval(its.told_s.low, its.told_s.high, 'seconds')})"
+        f"a step takes {format_seconds(seen.step_s)} on {seen.name} and {format_seconds(answer.one_device_s)} on one device alone: "
+        f"{format_share(last.efficiency)} of perfect scaling. The scenario predicts {told}: {_STATES[last.state]}"
     )
-    chosen = any(cause.known == "found" and cause.probability >= _EVEN for cause in its.causes)
-    if its.as_told:
+    for run in answer.runs[:-1]:
+        yield sentence(
+            f"{run.name}: {format_seconds(run.step_s)}, {format_share(run.efficiency)} of perfect; {format_seconds(run.told_s.mean)} "
+            f"predicted ({format_interval(run.told_s.low, run.told_s.high, 'seconds')}): {_STATES[run.state]}"
+        )
+    if (most := max(answer.runs, key=lambda run: run.efficiency)).efficiency > _PERFECT:
+        yield (
+            f"More than perfect scaling ({most.name}): was one device measured with the same batch, and are these times of steps? Times of "
+            "epochs go to --epoch, samples/s of all workers to --throughput."
+        )
+    if answer.as_told:
         yield "It runs as predicted: nothing but what the scenario has is needed to explain it."
-    else:
-        how = "slower" if seen.step_s > its.told_s.mean else "faster"
-        yield sentence(f"It is {how} than predicted{'' if chosen else ', and no one cause explains that much better than others'}")
-    sure = [cause for cause in its.causes if cause.probability >= _EVEN and cause.cost_s.mean > _WORTH * seen.step_s]
+    elif answer.own_error >= _EVEN:
+        yield sentence(f"the prediction's own error explains that (chance {format_share(answer.own_error)}) better than any cause")
+    elif answer.unknown >= _EVEN:
+        yield sentence(f"no cause that is known here explains it (chance {format_share(answer.unknown)} of another)")
+    sure = [cause for cause in answer.causes if cause.probability >= _EVEN and cause.cost_s.mean > _WORTH * seen.step_s]
     for cause in sure[:_MOST_SAID]:
         chance = "" if cause.probability >= _SURE else f", with a chance of {format_share(cause.probability)}"
         costs = f"{format_seconds(cause.cost_s.mean)} ({format_interval(cause.cost_s.low, cause.cost_s.high, 'seconds')})"
         yield sentence(f"{cause.title}{chance}: this costs {costs} of each step; {cause.text}. What helps: {cause.remedy}")
-    if doubtful := sorted((cause for cause in its.causes if cause.probability < _EVEN), key=lambda cause: -cause.probability):
+    doubtful = sorted((cause for cause in answer.causes if cause.probability < _EVEN), key=lambda cause: -cause.probability)
+    if doubtful:
         each = [f"{cause.title} ({format_share(cause.probability)})" for cause in doubtful]
-        yield sentence(f"what was seen does not tell which of these it is: {listed(each, 'or')}")
-    if abs(its.unexplained_s) > _LEFT * seen.step_s:
-        how = "more" if its.unexplained_s > 0 else "less"
-        yield sentence(f"not explained: {format_seconds(abs(its.unexplained_s))} of a step, {how} than predicted")
-    if its.changes and (best := its.changes[0]).gain is not None and best.gain > _WORTH:
+        each += [
+            f"{words} ({format_share(chance)})"
+            for words, chance in (("the prediction's own error", answer.own_error), ("something else", answer.unknown))
+            if chance >= _LIKELY
+        ]
+        yield sentence(f"what was seen does not tell which of these it is: {listed(each, 'or')}" if len(each) > 1 else f"perhaps {each[0]}")
+    if not answer.as_told and answer.own_error < _EVEN and abs(answer.unexplained_s) > _LEFT * seen.step_s:
+        how = "more" if answer.unexplained_s > 0 else "less"
+        yield sentence(f"not explained: {format_seconds(abs(answer.unexplained_s))} of a step, {how} than predicted")
+    if answer.changes and (best := answer.changes[0]).gain is not None and best.gain > _WORTH:
         low, high = best.gain_low or 0.0, best.gain_high or 0.0
         yield sentence(
             f"of changes to the configuration {best.name} would bring most: {format_change(best.gain)} "
             f"({format_change(low)} to {format_change(high)}); {best.text}"
         )
-    if its.measure is not None:
-        yield sentence(f"what to measure next: {its.measure}")
+    if answer.measure is not None:
+        yield sentence(f"what to measure next: {answer.measure}")

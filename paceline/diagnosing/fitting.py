@@ -1,24 +1,25 @@
-"""Finds which causes, and how strong, make a scenario do what was seen: every set of a few, weighed by how well it does.
+"""Finds which causes, and how strong, make a scenario do what was seen: every set of at most two, weighed by Bayes' rule.
 
-What was seen of each run is a few logarithms with standard errors (:func:`evidence_of`); a scenario with causes predicts the same. For
-one cause the simulated step is known at a few strengths and interpolated between them, and then simulated where it fits. The weight of a
-set is that of Bayes: how often its causes are the reason, times how well it predicts what was seen at its most probable strengths, which
-are held to be moderate.
+What was seen are a few logarithms with standard errors (:class:`Evidence`), of which a scenario with causes predicts the same. For one
+cause these are simulated at a few strengths and interpolated; of two, what each adds to a step is added, and the likeliest sets are
+simulated where they fit best. The weight of a set is how often its causes are the reason, times the mean likelihood of what was seen
+over the strengths that causes have (half-normal ones). Two more sets compete: no cause at all, and something that is none of these.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from operator import truediv
 
 import numpy as np
 from numpy.typing import NDArray
 
-from paceline.diagnosing.causes import FOUND, OUTSIDE, SHARES
-from paceline.diagnosing.seen import Seen, scenario_of
+from calibrate.observations import Observed
+from paceline.diagnosing.causes import FOUND, OUTSIDE
+from paceline.diagnosing.seen import Seen
 from paceline.sweeping import Simulate
 from simulator.base.errors import ScenarioError, SimulationError
 from simulator.results.results import Failure, Result
@@ -28,18 +29,25 @@ from simulator.spec.discrepancy import Z_90
 
 __all__ = ["Evidence", "Explanation", "Runs", "explanations", "spread_of", "step_of", "told_as"]
 
-_GRID = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
+Array = NDArray[np.float64]
+
+_SIMULATED = (0.5, 1.0, 2.0, 4.0)
 """Strengths at which a cause is simulated, as far as it may be so strong."""
-_MODERATE = 2.5
-"""Standard deviation of a strength before anything is seen: a factor of 12."""
-_EACH = 1.0
-"""What each further cause costs besides its share, as the logarithm of a chance."""
+_POINTS = {1: 301, 2: 61}
+"""Strengths of each cause over which likelihoods are averaged, by the number of causes."""
+_MODERATE = 2.0
+"""Standard deviation of a strength before anything is seen: a factor of 7."""
 _BEST = 3
 """Causes of which pairs are tried: those that explain most alone."""
+_PAIRS = 4
+"""Pairs that are simulated: those that explain most by what single causes do."""
 _COMPUTE, _UNEVEN, _WAIT, _BUSY = 0.04, 0.04, 0.02, 0.12
 """Standard errors: of what devices compute, of how they differ, and of processor time, as logarithms; of waiting, as a share."""
-_ENOUGH = 3.0
-"""Sum of squares, in standard errors, up to which what was seen needs no further cause."""
+_IN_COMMON = 0.5
+"""Correlation of what predictions of one scenario are off by at two numbers of workers."""
+_UNKNOWN, _ANYTHING = 0.02, 1.0
+"""How often none of the known causes is the reason, and how far each figure then is from the prediction: standard deviation of its
+logarithm."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +65,7 @@ class Runs:
     Attributes
     ----------
     seen
-        Runs of more than one worker, the fewest workers first.
+        Runs of more than one device, the fewest workers first.
     told
         Their scenarios, with devices as fast as the one that was seen alone.
     alone
@@ -80,36 +88,38 @@ class Explanation:
     ----------
     strengths
         By key; empty: as told.
-    loss
-        Minus the logarithm of its weight.
+    weight
+        Logarithm of its weight beside other sets'.
+    unknown
+        Whether it is what none of the known causes explains.
     misfit
         Sum of squares of what it does not explain, in standard errors.
-    slopes
-        By how much the logarithm of the last run's step rises with each strength.
-    errors
-        Standard deviation of each strength.
+    steps_s
+        Step of each run with it.
+    error_s
+        By key, the standard deviation of what that cause adds to the last run's step.
     scenario
-        That of the last run with them.
+        That of the last run with it.
     """
 
     strengths: dict[str, float]
-    loss: float
-    misfit: float
-    slopes: dict[str, float] = field(default_factory=dict)
-    errors: dict[str, float] = field(default_factory=dict)
+    weight: float
+    unknown: bool = False
+    misfit: float = 0.0
+    steps_s: tuple[float, ...] = ()
+    error_s: dict[str, float] = field(default_factory=dict)
     scenario: Scenario | None = None
 
 
 def step_of(result: Result) -> float:
     """Time of a step of every worker, as the throughput tells it."""
-    its = result.scenario
-    return its.batch * its.replicas / result.throughput_samples_per_s.mean
+    return result.scenario.batch * result.scenario.replicas / result.throughput_samples_per_s.mean
 
 
 def spread_of(result: Result, *, given_alone: bool) -> float:
     """Standard deviation of the logarithm of a prediction: of the throughput, or of how much more that is than what one device does."""
-    its = result.speedup if given_alone else result.throughput_samples_per_s
-    low, high = max(its.low, 1e-3 * its.mean), max(its.high, its.mean)
+    rate = result.speedup if given_alone else result.throughput_samples_per_s
+    low, high = max(rate.low, 1e-3 * rate.mean), max(rate.high, rate.mean)
     return max(math.log(high / low) / (2.0 * Z_90), 0.01)
 
 
@@ -117,58 +127,66 @@ def evidence_of(seen: Seen, alone: Seen | None, spread: float) -> Evidence:
     """What was seen, as numbers that a scenario predicts."""
     values, errors = {"step": math.log(seen.step_s)}, {"step": math.hypot(spread, seen.error)}
     if seen.compute_s:
-        values["compute"], errors["compute"] = math.log(_mean(seen.compute_s)), _COMPUTE
+        values["compute"], errors["compute"] = math.log(statistics.fmean(seen.compute_s)), _COMPUTE
     if seen.uneven is not None:
         values["uneven"], errors["uneven"] = math.log(seen.uneven), _UNEVEN
     if seen.input_s:
         # all wait for the one that is last
         values["input"], errors["input"] = max(seen.input_s) / seen.step_s, _WAIT
     if seen.cpu_s and seen.compute_s and alone is not None and alone.cpu_s and alone.compute_s:
-        # where a core is shared, processor time does not grow with the wall clock's; the median, since one worker may do other things
-        # beside, such as checkpoints
-        own = statistics.median(map(truediv, seen.cpu_s, seen.compute_s)) / (_mean(alone.cpu_s) / _mean(alone.compute_s))
-        values["busy"], errors["busy"] = math.log(own), _BUSY
+        # where a core is shared, processor time does not grow with the wall clock's; more of it than alone is that of waiting and
+        # sending. The median, since one worker may do other things beside, such as checkpoints
+        own = statistics.median(map(truediv, seen.cpu_s, seen.compute_s))
+        busy = own / (statistics.fmean(alone.cpu_s) / statistics.fmean(alone.compute_s))
+        values["busy"], errors["busy"] = min(math.log(busy), 0.0), _BUSY
     return Evidence(values, errors)
 
 
 def explanations(runs: Runs, run: Simulate) -> list[Explanation]:
-    """All sets of causes that were tried, the most probable first."""
-    return _Search(runs, run).found()
+    """All sets of causes that were weighed, the most probable first."""
+    return _Search(runs, run).weighed()
 
 
 class _Search:
-    """Fits sets of causes, and simulates each scenario once."""
+    """Weighs sets of causes, and simulates each scenario once."""
 
     def __init__(self, runs: Runs, run: Simulate) -> None:
-        self._runs = runs
-        self._run = run
-        self._evidence = [evidence_of(one, runs.alone, spread) for one, spread in zip(runs.seen, runs.spread, strict=True)]
+        self._runs, self._run = runs, run
+        evidence = [evidence_of(seen, runs.alone, spread) for seen, spread in zip(runs.seen, runs.spread, strict=True)]
+        self._entries = [(place, name) for place, own in enumerate(evidence) for name in own.values]
+        """Run and name of each figure; those named ``step`` are added up where causes meet."""
+        self._steps = np.array([name == "step" for _, name in self._entries])
+        self._values = np.array([evidence[place].values[name] for place, name in self._entries])
+        errors = np.array([evidence[place].errors[name] for place, name in self._entries])
+        covariance = np.diag(errors**2)
+        shared = np.array([runs.spread[place] if name == "step" else 0.0 for place, name in self._entries])
+        common = _IN_COMMON * np.outer(shared, shared)
+        covariance += common - np.diag(np.diag(common))
+        self._whiten = np.linalg.inv(np.linalg.cholesky(covariance))
+        self._errors = errors
         self._known: dict[tuple[tuple[tuple[str, float], ...], int], dict[str, float] | None] = {}
 
-    def found(self) -> list[Explanation]:
+    def weighed(self) -> list[Explanation]:
         """The sets, the most probable first."""
-        possible = [key for key, its in FOUND.items() if its.possible(self._runs.told[-1])]
-        if all(one.is_average for one in self._runs.seen):
+        possible = [key for key, cause in FOUND.items() if cause.possible(self._runs.told[-1])]
+        if all(seen.is_average for seen in self._runs.seen):
             possible.append(OUTSIDE.key)
-        self._simulate([{}, *({key: at} for key in possible for at in self._strengths(key))])
-        none = self._weighed({})
-        if none is None:
+        self._simulate([{}, *({key: at} for key in possible for at in _strengths(key))])
+        base = self._figures({})
+        if base is None:
             raise SimulationError("the scenario cannot be simulated as it was run")
-        curves = {key: curve for key in possible if (curve := self._curve(key)) is not None}
-        singles = self._fitted([(key,) for key in curves], curves)
-        found = [none, *singles]
-        best = sorted(singles, key=lambda its: its.loss)[:_BEST]
-        if best and best[0].misfit > _ENOUGH:
-            first = [next(iter(its.strengths)) for its in best]
-            pairs = dict.fromkeys(tuple(sorted((one, other))) for one in first for other in curves if one != other)
-            found += self._fitted(list(pairs), curves)
-        return sorted(found, key=lambda its: its.loss)
+        curves = {key: curve for key in possible if (curve := self._curve(key, base)) is not None}
+        none = Explanation({}, -0.5 * self._misfit(base), misfit=self._misfit(base), steps_s=self._steps_s(base))
+        none.scenario = self._runs.told[-1]
+        sets = [none, self._unknown(base), *self._fitted([(key,) for key in curves], curves, base)]
+        singles = sorted((own for own in sets if len(own.strengths) == 1), key=lambda own: -own.weight)
+        first = [next(iter(own.strengths)) for own in singles[:_BEST]]
+        pairs = dict.fromkeys(tuple(sorted((key, other))) for key in first for other in curves if key != other)
+        likely = sorted(pairs, key=lambda names: -self._averaged(names, curves, base, None).weight)[:_PAIRS]
+        sets += self._fitted(likely, curves, base)
+        return sorted(sets, key=lambda own: -own.weight)
 
     # -- what scenarios predict -------------------------------------------------------------
-
-    def _strengths(self, key: str) -> list[float]:
-        most = OUTSIDE.strongest if key == OUTSIDE.key else FOUND[key].strongest
-        return [at for at in _GRID if 0.0 < at <= most]
 
     def scenario(self, strengths: Mapping[str, float], place: int) -> Scenario | None:
         """The scenario of a run with causes; None where it breaks a rule."""
@@ -183,7 +201,7 @@ class _Search:
 
     def _simulate(self, sets: Iterable[Mapping[str, float]]) -> None:
         """Predict what sets of causes make of every run, in one go."""
-        wanted, scenarios = [], []
+        wanted: dict[tuple[tuple[tuple[str, float], ...], int], Scenario] = {}
         for strengths in sets:
             for place in range(len(self._runs.seen)):
                 key = tuple(sorted(strengths.items())), place
@@ -193,159 +211,146 @@ class _Search:
                 if scenario is None:
                     self._known[key] = None
                 else:
-                    wanted.append(key)
-                    scenarios.append(scenario)
-        for key, outcome in zip(wanted, self._run(scenarios), strict=True):
-            self._known[key] = None if isinstance(outcome, Failure) else self._predicted(dict(key[0]), outcome)
+                    wanted[key] = scenario
+        for key, outcome in zip(wanted, self._run(list(wanted.values())), strict=True):
+            self._known[key] = None if isinstance(outcome, Failure) else _predicted(dict(key[0]), outcome)
 
-    def _predicted(self, strengths: Mapping[str, float], outcome: object) -> dict[str, float]:
-        assert isinstance(outcome, Result)
-        parts, step_s = outcome.breakdown_s, step_of(outcome)
-        return {
-            "step": math.log(step_s) + strengths.get(OUTSIDE.key, 0.0),
-            "compute": math.log(max(parts.compute, 1e-12)),
-            "uneven": strengths.get("slow-worker", 0.0),
-            "input": parts.input / step_s,
-            "busy": -strengths.get("compute", 0.0),
-        }
-
-    def _of(self, strengths: Mapping[str, float]) -> list[dict[str, float]] | None:
-        """What was predicted of every run; None where one cannot be."""
-        found = [self._known.get((tuple(sorted(strengths.items())), place)) for place in range(len(self._runs.seen))]
-        return None if any(its is None for its in found) else [its for its in found if its is not None]
-
-    # -- fitting ----------------------------------------------------------------------------
-
-    def _curve(self, key: str) -> _Curve | None:
-        """How predictions change with the strength of a cause; None where none does."""
-        base = self._of({})
-        points = [(at, its) for at in self._strengths(key) if (its := self._of({key: at})) is not None]
-        if base is None or not points:
+    def _figures(self, strengths: Mapping[str, float]) -> Array | None:
+        """What was predicted of every figure that was seen; None where a run cannot be simulated."""
+        predicted = [self._known.get((tuple(sorted(strengths.items())), place)) for place in range(len(self._runs.seen))]
+        if any(own is None for own in predicted):
             return None
-        curve = _Curve([0.0, *(at for at, _ in points)], [base, *(its for _, its in points)])
-        return curve if any(abs(own["step"] - before["step"]) > 0.01 for own, before in zip(points[-1][1], base, strict=True)) else None
+        return np.array([own[name] for place, name in self._entries if (own := predicted[place]) is not None])
 
-    def _fitted(self, sets: Sequence[tuple[str, ...]], curves: Mapping[str, _Curve]) -> list[Explanation]:
-        """Each set at its best strengths, by curves first, then by what is simulated there, twice."""
-        at = {names: self._best(names, curves, None) for names in sets}
-        offsets: dict[tuple[str, ...], list[dict[str, float]] | None] = {}
-        for _ in range(2):
-            self._simulate(at.values())
-            for names, strengths in at.items():
-                offsets[names] = self._offsets(names, strengths, curves)
-                at[names] = self._best(names, curves, offsets[names])
-        self._simulate(at.values())
-        found = []
-        for names, strengths in at.items():
-            its = self._weighed(strengths)
-            if its is not None:
-                found.append(self._with_errors(its, names, curves))
-        return found
+    def _steps_s(self, figures: Array) -> tuple[float, ...]:
+        return tuple(np.exp(figures[self._steps]).tolist())
 
-    def _by_curves(self, strengths: Mapping[str, float], curves: Mapping[str, _Curve]) -> list[dict[str, float]]:
-        """What several causes predict together, as if what each adds to a step were added."""
-        base = self._of({})
-        assert base is not None
-        found = []
-        for place, own in enumerate(base):
-            each = [curves[key].at(strength, place) for key, strength in strengths.items()]
-            summed = {name: value + math.fsum(its[name] - value for its in each) for name, value in own.items()}
-            before_s = math.exp(own["step"])
-            summed["step"] = math.log(before_s + math.fsum(math.exp(its["step"]) - before_s for its in each))
-            found.append(summed)
-        return found
+    # -- weighing ---------------------------------------------------------------------------
 
-    def _offsets(
-        self, names: tuple[str, ...], strengths: Mapping[str, float], curves: Mapping[str, _Curve]
-    ) -> list[dict[str, float]] | None:
-        """What was simulated beyond what the curves say, at some strengths."""
-        simulated = self._of(strengths)
-        if simulated is None:
+    def _misfit(self, figures: Array) -> float:
+        return float(((self._whiten @ (self._values - figures)) ** 2).sum())
+
+    def _unknown(self, base: Array) -> Explanation:
+        """What none of the causes explains: every figure by itself may lie anywhere around its prediction."""
+        variances = self._errors**2 + _ANYTHING**2
+        likelihood = np.log(self._errors) - 0.5 * np.log(variances) - 0.5 * (self._values - base) ** 2 / variances
+        return Explanation({}, math.log(_UNKNOWN) + float(likelihood.sum()), unknown=True, scenario=self._runs.told[-1])
+
+    def _curve(self, key: str, base: Array) -> _Curve | None:
+        """How figures change with the strength of a cause; None where no step does."""
+        points = [(at, figures) for at in _strengths(key) if (figures := self._figures({key: at})) is not None]
+        if not points or float(np.abs(points[-1][1] - base)[self._steps].max()) <= 0.01:
             return None
-        by_curves = self._by_curves({key: strengths.get(key, 0.0) for key in names}, curves)
-        return [{name: value - guess[name] for name, value in own.items()} for own, guess in zip(simulated, by_curves, strict=True)]
+        return _Curve([0.0, *(at for at, _ in points)], [base, *(figures for _, figures in points)])
 
-    def _best(self, names: tuple[str, ...], curves: Mapping[str, _Curve], offsets: list[dict[str, float]] | None) -> dict[str, float]:
-        from scipy.optimize import minimize
+    def _fitted(self, sets: Sequence[tuple[str, ...]], curves: Mapping[str, _Curve], base: Array) -> list[Explanation]:
+        """Each set by its curves first, then by what is simulated where it fits best."""
+        rough = {names: self._averaged(names, curves, base, None) for names in sets}
+        self._simulate(own.strengths for own in rough.values())
+        better = {}
+        for names, own in rough.items():
+            simulated = self._figures(own.strengths)
+            if simulated is not None:
+                guess = self._added([curves[key].at(np.array([own.strengths[key]])) for key in names], base)
+                better[names] = self._averaged(names, curves, base, simulated - guess.reshape(-1))
+        self._simulate(own.strengths for own in better.values())
+        final = []
+        for own in better.values():
+            simulated = self._figures(own.strengths)
+            if simulated is None:
+                continue
+            own.weight -= 0.5 * (self._misfit(simulated) - own.misfit)
+            own.misfit, own.steps_s = self._misfit(simulated), self._steps_s(simulated)
+            own.scenario = self.scenario(own.strengths, len(self._runs.seen) - 1)
+            final.append(own)
+        return final
 
-        def loss(given: NDArray[np.float64]) -> float:
-            strengths = dict(zip(names, given.tolist(), strict=True))
-            guess = self._by_curves(strengths, curves)
-            if offsets is not None:
-                guess = [{name: value + more[name] for name, value in own.items()} for own, more in zip(guess, offsets, strict=True)]
-            return self._loss(strengths, guess)[0]
+    def _added(self, each: Sequence[Array], base: Array) -> Array:
+        """Figures of several causes together, as if what each adds to a step were added; one axis for each, then figures."""
+        total = base.copy()
+        added_s = np.zeros(int(self._steps.sum()))
+        before_s = np.exp(base[self._steps])
+        for place, figures in enumerate(each):
+            shape = [1] * len(each) + [figures.shape[-1]]
+            shape[place] = len(figures)
+            spread = figures.reshape(shape)
+            total = total + (spread - base)
+            added_s = added_s + (np.exp(spread[..., self._steps]) - before_s)
+        total = np.array(np.broadcast_to(total, np.broadcast_shapes(total.shape)))
+        total[..., self._steps] = np.log(before_s + added_s)
+        return total
 
-        bounds = [(0.0, curves[key].most) for key in names]
-        starts = [np.array([share * most for _, most in bounds]) for share in (0.02, 0.1, 0.3, 0.6)]
-        for one in range(len(names)) if len(names) > 1 else ():
-            starts += [np.array([0.3 * most if place == one else 0.02 for place, (_, most) in enumerate(bounds)])]
-        tried = [minimize(loss, start, method="Nelder-Mead", bounds=bounds, options={"xatol": 1e-3, "fatol": 1e-4}) for start in starts]
-        best = min(tried, key=lambda its: float(its.fun))
-        return {key: round(float(value), 4) for key, value in zip(names, best.x, strict=True)}
-
-    def _loss(self, strengths: Mapping[str, float], predicted: Sequence[Mapping[str, float]]) -> tuple[float, float]:
-        """Minus the logarithm of a set's weight, and its misfit."""
-        misfit = 0.0
-        for evidence, own in zip(self._evidence, predicted, strict=True):
-            misfit += math.fsum(((value - own[name]) / evidence.errors[name]) ** 2 for name, value in evidence.values.items())
-        before = math.fsum(_EACH - math.log(SHARES[key]) + 0.5 * (strength / _MODERATE) ** 2 for key, strength in strengths.items())
-        return 0.5 * misfit + before, misfit
-
-    def _weighed(self, strengths: dict[str, float]) -> Explanation | None:
-        predicted = self._of(strengths)
-        if predicted is None:
-            return None
-        loss, misfit = self._loss(strengths, predicted)
-        return Explanation(strengths, loss, misfit, scenario=self.scenario(strengths, len(self._runs.seen) - 1))
-
-    def _with_errors(self, its: Explanation, names: tuple[str, ...], curves: Mapping[str, _Curve]) -> Explanation:
-        """With slopes and standard deviations: those of the normal law that touches the weight at its top (Laplace)."""
-        here, width = {key: its.strengths.get(key, 0.0) for key in names}, 0.02
-        rows, last = [], {}
-        for key in names:
-            above = {**here, key: here[key] + width}
-            below = {**here, key: max(here[key] - width, 0.0)}
-            one, other = self._by_curves(above, curves), self._by_curves(below, curves)
-            steps = above[key] - below[key]
-            last[key] = (one[-1]["step"] - other[-1]["step"]) / steps
-            rows.append([
-                (one[place][name] - other[place][name]) / steps / evidence.errors[name]
-                for place, evidence in enumerate(self._evidence)
-                for name in evidence.values
-            ])  # fmt: skip
-        jacobian = np.array(rows)
-        precision = jacobian @ jacobian.T + np.eye(len(names)) / _MODERATE**2
-        deviations = np.sqrt(np.diag(np.linalg.inv(precision)))
-        return replace(its, slopes=last, errors=dict(zip(names, deviations.tolist(), strict=True)))
+    def _averaged(self, names: tuple[str, ...], curves: Mapping[str, _Curve], base: Array, offsets: Array | None) -> Explanation:
+        """A set with the mean of its likelihood over all strengths, and the strengths at which it is largest."""
+        grids = [np.linspace(0.0, curves[key].most, _POINTS[len(names)]) for key in names]
+        figures = self._added([curves[key].at(grid) for key, grid in zip(names, grids, strict=True)], base)
+        if offsets is not None:
+            figures = figures + offsets
+        misfit = ((self._whiten @ (self._values - figures)[..., None])[..., 0] ** 2).sum(axis=-1)
+        prior = np.zeros(misfit.shape)
+        for place, grid in enumerate(grids):
+            density = -0.5 * (grid / _MODERATE) ** 2
+            shape = [1] * len(grids)
+            shape[place] = len(grid)
+            prior = prior + (density - np.log(np.exp(density).sum())).reshape(shape)
+        logs = prior - 0.5 * misfit
+        best = np.unravel_index(int(np.argmax(logs)), logs.shape)
+        top = float(logs[best])
+        weights = np.exp(logs - top)
+        share = math.fsum(math.log(_share(key)) for key in names)
+        explanation = Explanation(
+            {key: round(float(grid[at]), 4) for key, grid, at in zip(names, grids, best, strict=True)},
+            share + top + math.log(float(weights.sum())),
+            misfit=float(misfit[best]),
+        )
+        for place, key in enumerate(names):
+            own = weights.sum(axis=tuple(other for other in range(len(names)) if other != place))
+            added_s = np.exp(curves[key].at(grids[place])[:, self._steps][:, -1])
+            mean_s = float(np.average(added_s, weights=own))
+            explanation.error_s[key] = math.sqrt(float(np.average((added_s - mean_s) ** 2, weights=own)))
+        return explanation
 
 
 class _Curve:
-    """What is predicted of every run by the strength of one cause, between strengths that were simulated."""
+    """Figures by the strength of one cause, between strengths that were simulated; shape (strengths, figures)."""
 
-    def __init__(self, strengths: Sequence[float], predicted: Sequence[Sequence[Mapping[str, float]]]) -> None:
+    def __init__(self, strengths: Sequence[float], figures: Sequence[Array]) -> None:
         from scipy.interpolate import PchipInterpolator
 
         self.most = strengths[-1]
-        self._of: list[dict[str, Callable[[float], float]]] = [
-            {name: PchipInterpolator(strengths, [own[place][name] for own in predicted]) for name in predicted[0][place]}
-            for place in range(len(predicted[0]))
-        ]
+        self._between = PchipInterpolator(strengths, np.array(figures), axis=0)
 
-    def at(self, strength: float, place: int) -> dict[str, float]:
-        """Of one run."""
-        here = min(max(strength, 0.0), self.most)
-        return {name: float(curve(here)) for name, curve in self._of[place].items()}
+    def at(self, strengths: Array) -> Array:
+        """At several strengths, shape (n,): shape (n, figures)."""
+        return np.asarray(self._between(np.clip(strengths, 0.0, self.most)))
 
 
-def told_as(scenario: Scenario, seen: Sequence[Seen], factor: float, **run: int) -> list[Scenario]:
+def _strengths(key: str) -> list[float]:
+    most = OUTSIDE.strongest if key == OUTSIDE.key else FOUND[key].strongest
+    return [*(at for at in _SIMULATED if at < most), most]
+
+
+def _share(key: str) -> float:
+    return OUTSIDE.share if key == OUTSIDE.key else FOUND[key].share
+
+
+def _predicted(strengths: Mapping[str, float], outcome: object) -> dict[str, float]:
+    assert isinstance(outcome, Result)
+    parts, step_s = outcome.breakdown_s, step_of(outcome)
+    return {
+        "step": math.log(step_s) + strengths.get(OUTSIDE.key, 0.0),
+        "compute": math.log(max(parts.compute, 1e-12)),
+        "uneven": strengths.get("slow-worker", 0.0),
+        "input": parts.input / step_s,
+        "busy": -strengths.get("compute", 0.0),
+    }
+
+
+def told_as(scenario: Scenario, observed: Sequence[Observed], factor: float, **run: int) -> list[Scenario]:
     """The scenario of each run, with devices that take so many times as long, and with keys of ``run``."""
-    found = []
-    for its in seen:
-        own = scenario_of(scenario, its)
-        own = with_compute(own, factor) if factor != 1.0 else own
-        found.append(changed(own, run=own.run.model_copy(update=run)) if run else own)
-    return found
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
+    told = []
+    for own in observed:
+        each = own.scenario_of(scenario)
+        each = with_compute(each, factor) if factor != 1.0 else each
+        told.append(changed(each, run=each.run.model_copy(update=run)) if run else each)
+    return told

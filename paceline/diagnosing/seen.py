@@ -5,24 +5,21 @@ from __future__ import annotations
 import math
 import statistics
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
 from calibrate.fit.estimators import variance_of_mean
-from calibrate.recorded.run import RecordedRun
+from calibrate.observations import Observed, Quantity, differences, observed_at, samples_of_step, throughput_of
+from calibrate.recorded.run import Facts, RecordedRun
 from calibrate.recorded.steadiness import Steadiness, steadiness_of
 from calibrate.validation.points import Setting
 from simulator.base.errors import InputError, ReadingWarning
-from simulator.base.spec import Spec
-from simulator.base.text import counted
-from simulator.results.what_if import changed, with_strategy
 from simulator.scenario import Scenario
-from simulator.spec.workload import Workload
 
-__all__ = ["Seen", "another_model", "as_settings", "scenario_of", "seen_in_points", "seen_in_runs", "seen_in_steps", "seen_in_throughputs"]
+__all__ = ["Seen", "check_seen", "seen_in_epochs", "seen_in_figures", "seen_in_points", "seen_in_runs"]
 
 _STANDS_OUT = 3.0
 """A step that takes so many medians is no step like the others."""
@@ -30,22 +27,15 @@ _OF_A_NUMBER = 0.03
 """Standard error, as a share, of a step time of which nothing is known but itself."""
 _LEAST = 0.005
 """The least of one that was measured several times: two processes differ that much on the quietest machines."""
-_PARAMETERS = 0.02
-"""How far numbers of parameters may differ, as a logarithm, that are of one model."""
-_BYTES = (4.0, 2.0, 8.0)
-"""Of a parameter, as a gradient or a variable may hold it."""
 
 
-class Seen(Spec):
+class Seen(Observed):
     """One run, or several alike, with one number of workers.
 
     Times are those of a step, in seconds: the mean over the steady steps, without what stands between steps where that is known.
     What lists workers has one value for each of them, in their order; an empty list was not measured.
     """
 
-    workers: int = Field(ge=1, description="workers, or replicas where one process drives all")
-    servers: int | None = Field(default=None, ge=0, description="parameter servers; null: as the scenario has them")
-    batch: int | None = Field(default=None, ge=1, description="samples of a worker's step; null: as the scenario has it")
     step_s: float = Field(gt=0, description="time of a step")
     error: float = Field(default=_OF_A_NUMBER, gt=0, description="standard error of it, as a share")
     is_average: bool = Field(default=False, description="a number that may hold start-up, checkpoints and evaluations")
@@ -58,17 +48,13 @@ class Seen(Spec):
     input_s: tuple[float, ...] = Field(default=(), description="for how long each worker waits for its input")
     cpu_s: tuple[float, ...] = Field(default=(), description="processor time of each worker's process")
     source: str = Field(default="", description="where it comes from, in words")
+    quantity: Quantity | None = Field(default=None, description="how it was typed; null: it was recorded")
 
     @field_validator("compute_s", "cpu_s")
     @classmethod
     def _is_measured(cls, value: tuple[float, ...]) -> tuple[float, ...]:
         """Nothing computes for no time: such columns are there and not filled."""
         return value if all(each > 0.0 for each in value) else ()
-
-    @property
-    def name(self) -> str:
-        """In words, such as ``8 workers``."""
-        return counted(self.workers, "worker")
 
     @property
     def whole_s(self) -> float:
@@ -88,54 +74,97 @@ class Seen(Spec):
         return max(range(len(each)), key=each.__getitem__) if len(each) > 1 else 0
 
 
-def scenario_of(scenario: Scenario, seen: Seen) -> Scenario:
-    """The scenario with workers, servers and batch as they were.
+def seen_in_figures(quantity: Quantity, values: Mapping[int | str, float], told: Scenario) -> list[Seen]:
+    """Figures of one kind by their counts, as somebody types them (:func:`calibrate.observations.observed_at`).
 
     Raises
     ------
-    ScenarioError
-        They break a rule of it.
+    InputError
+        A count is none, or there is nothing else than one device alone without servers.
     """
-    strategy = scenario.strategy.with_count(seen.workers)
-    if seen.servers is not None:
-        strategy = strategy.with_servers(seen.servers)
-    load = scenario.workload
-    if seen.batch is not None and load.batch_per_replica is not None:
-        load = load.model_copy(update={"batch_per_replica": seen.batch})
-    return with_strategy(changed(scenario, workload=load) if load is not scenario.workload else scenario, strategy)
+    seen = []
+    for count, value in values.items():
+        observed = observed_at(count, told, f"--{_OPTIONS[quantity]} {count}")
+        if len(values) == 1 and observed.alone and told.servers:  # one worker with servers, which is what people try first
+            observed = Observed(workers=1)
+        step_s = samples_of_step(observed, told) / throughput_of(quantity, value, observed, told)
+        seen.append(Seen(**dict(observed), step_s=step_s, is_average=True, source=f"--{_OPTIONS[quantity]} {count}", quantity=quantity))
+    return seen
 
 
-def seen_in_steps(steps_s: Mapping[int, float]) -> list[Seen]:
-    """Step times by the number of workers, as somebody types them."""
-    return [Seen(workers=workers, step_s=value, is_average=True, source="given") for workers, value in sorted(steps_s.items())]
+_OPTIONS: Mapping[Quantity, str] = {
+    "step_time_s": "step", "throughput": "throughput", "steps_per_s": "steps-per-s", "epoch_s": "epoch",
+}  # fmt: skip
 
 
-def seen_in_throughputs(rates: Mapping[int, float], scenario: Scenario) -> list[Seen]:
-    """Throughputs in samples/s of all workers together, by their number."""
-    return [
-        Seen(workers=workers, step_s=_step_s(scenario, workers, rate), is_average=True, source="given")
-        for workers, rate in sorted(rates.items())
-    ]
+def seen_in_epochs(
+    values: Mapping[int | str, float], told: Scenario, dataset_size: float | None, predicted_s: Callable[[Observed], float]
+) -> tuple[list[Seen], list[str]]:
+    """Times of epochs by their counts, in seconds, and what had to be taken for granted.
+
+    Parameters
+    ----------
+    values
+        Seconds of an epoch.
+    told
+        The scenario, whose ``job.dataset_size`` says how many samples an epoch has.
+    dataset_size
+        The same, in its place; None, with none in the scenario either: the smallest run is as fast as predicted.
+    predicted_s
+        The predicted step of a run, in seconds.
+    """
+    remarks: list[str] = []
+    if not values:
+        return [], remarks
+    observed = {count: observed_at(count, told, f"--epoch {count}") for count in values}
+    if dataset_size is None and told.job is not None:
+        dataset_size = told.job.epoch_samples
+    if dataset_size is None:
+        first = min(observed, key=lambda count: (observed[count].workers, not observed[count].alone))
+        dataset_size = samples_of_step(observed[first], told) * values[first] / predicted_s(observed[first])
+        remarks.append(
+            f"how many samples an epoch has is not known; {dataset_size:,.0f} are those with which {observed[first].name} would be as "
+            "fast as predicted (give the data set's size with --dataset-size)"
+        )
+    seen = [
+        Seen(
+            **dict(observed[count]), step_s=value * samples_of_step(observed[count], told) / dataset_size, is_average=True,
+            source=f"--epoch {count}", quantity="epoch_s",
+        )
+        for count, value in values.items()
+    ]  # fmt: skip
+    return seen, remarks
 
 
-def seen_in_points(settings: Iterable[Setting], scenario: Scenario, source: str) -> list[Seen]:
-    """Throughputs of a file of measured points; rows of the same setting are repeats."""
-    found = []
-    for its in settings:
-        batch = its.batch if scenario.workload.batch_per_replica is not None else None
-        steps = [_step_s(scenario, its.workers, rate, batch) for rate in its.throughput]
-        own = Seen(
-            workers=its.workers, servers=its.servers, batch=batch, step_s=statistics.fmean(steps), error=_error(steps),
-            is_average=True, source=source,
+def seen_in_points(settings: Iterable[Setting], told: Scenario, source: str) -> list[Seen]:
+    """Speeds of a file of measured points; rows of the same setting are repeats."""
+    seen = []
+    for setting in settings:
+        observed = _alone_if_it_is(Observed(workers=setting.workers, servers=setting.servers, batch=setting.batch), told)
+        samples = samples_of_step(observed, told)
+        steps_s = [samples / rate for rate in setting.as_throughput(told).throughput]
+        seen.append(
+            Seen(
+                **dict(observed), step_s=statistics.fmean(steps_s), error=_error(steps_s), is_average=True,
+                source=f"{source}:{setting.line}", quantity=setting.quantity,
+            )
         )  # fmt: skip
-        found.append(own)
-    return found
+    return seen
 
 
-def seen_in_runs(runs: Sequence[tuple[int | None, RecordedRun]], scenario: Scenario) -> tuple[list[Seen], list[str]]:
-    """What was recorded of the steps of runs, each of one worker, with the number of workers where the file does not tell it.
+def _alone_if_it_is(observed: Observed, told: Scenario) -> Observed:
+    """A run of one worker as that of one device alone, where it is nothing else."""
+    if observed.workers > 1 or observed.servers:
+        return observed
+    scenario = observed.scenario_of(told)
+    return observed.model_copy(update={"devices": 1}) if scenario.ranks == 1 and not scenario.servers else observed
+
+
+def seen_in_runs(runs: Sequence[tuple[int | str | None, RecordedRun]], told: Scenario) -> tuple[list[Seen], list[str]]:
+    """What was recorded of the steps of runs, each of one worker, with its count where the file does not tell it.
 
     Runs of as many workers are the workers of one training. What is not steady does not count; what is said of it is returned beside.
+    The batch that a record tells is that of its run, whatever the scenario's is.
 
     Raises
     ------
@@ -146,50 +175,65 @@ def seen_in_runs(runs: Sequence[tuple[int | None, RecordedRun]], scenario: Scena
     Warns
     -----
     ReadingWarning
-        A file's figures look wrong, or are of another model.
+        A file's figures look wrong, or are of another training.
     """
-    together: dict[int, list[Steadiness]] = {}
+    together: dict[Observed, list[Steadiness]] = {}
     remarks: list[str] = []
-    for workers, run in runs:
-        facts = run.facts
-        count = workers if workers is not None else facts.workers
-        if count is None:
-            raise InputError(f"{run.name}: does not say of how many workers it is; say it, such as --run 8={run.source}")
-        # one process may drive all replicas
-        if (facts.workers or 1) > 1 and facts.workers != count:
+    for count, run in runs:
+        observed = _observed_in(count, run, told)
+        record = steadiness_of(run)
+        if record.steady is None:
             raise InputError(
-                f"{run.name}: was recorded with {facts.workers:,} workers, not {count:,}; say --run {facts.workers}={run.source}"
+                f"{run.name}: {record.why_not}; record more steps, or give the time of a step with --step {observed.workers}=TIME"
             )
-        its = steadiness_of(run)
-        if its.steady is None:
-            raise InputError(f"{run.name}: {its.why_not}; record more steps, or give the time of a step with --step {count}=TIME")
-        for doubt in (*its.doubts, *filter(None, [another_model(run, scenario.workload)])):
+        for doubt in (*record.doubts, *differences(run, observed.model_copy(update={"batch": None}).scenario_of(told))):
             warnings.warn(doubt, ReadingWarning, stacklevel=2)
-        remarks += [f"{run.name}: {remark}" for remark in its.remarks]
-        together.setdefault(count, []).append(its)
-    found = []
-    for count, each in sorted(together.items()):
-        if len(each) > count:
-            raise InputError(f"{each[-1].run.name}: is the record of worker {len(each)} of {count}; say of how many workers each file is")
-        found.append(_seen_together(count, each, waits=not scenario.strategy.pace.asynchronous))
-    return found, remarks
+        remarks += [f"{run.name}: {remark}" for remark in record.remarks]
+        together.setdefault(observed, []).append(record)
+    seen = []
+    for observed, records in sorted(together.items(), key=lambda pair: pair[0].workers):
+        if len(records) > observed.workers:
+            raise InputError(
+                f"{records[-1].run.name}: is the record of worker {len(records)} of {observed.workers}; say of how many workers each file "
+                "is"
+            )
+        seen.append(_seen_together(observed, records, waits=not told.strategy.pace.asynchronous))
+    return seen, remarks
 
 
-def another_model(run: RecordedRun, load: Workload) -> str | None:
-    """In words, why a run is of another model than a workload; None where nothing says so."""
-    parameters = run.facts.parameters
-    if not parameters or not load.parameter_bytes:
+def _observed_in(count: int | str | None, run: RecordedRun, told: Scenario) -> Observed:
+    """Of how many workers a record is, and of which batch."""
+    facts = run.facts
+    if count is None and facts.workers is None and facts.devices_in_all is not None:
+        count = f"{facts.devices_in_all} devices"
+    if count is None:
+        count = facts.workers
+    if count is None:
+        raise InputError(f"{run.name}: does not say of how many workers it is; say it, such as --run 8={run.source}")
+    observed = _alone_if_it_is(observed_at(count, told, f"--run {count}"), told)
+    # one process may drive all replicas
+    if (facts.workers or 1) > 1 and facts.workers != observed.workers:
+        raise InputError(
+            f"{run.name}: was recorded with {facts.workers:,} workers, not {observed.workers:,}; say --run {facts.workers}={run.source}"
+        )
+    return observed.model_copy(update={"batch": _batch_in(facts, observed, told)})
+
+
+def _batch_in(facts: Facts, observed: Observed, told: Scenario) -> int | None:
+    """The batch of a record, as :class:`Observed` has it; None where the record tells none, or the scenario's."""
+    scenario = observed.scenario_of(told)
+    replicas = 1 if observed.alone else scenario.replicas
+    together = facts.global_batch
+    if together is None and facts.batch is not None:
+        together = facts.batch * (scenario.replicas if scenario.layout.one_process else scenario.workers)
+    if together is None or together % replicas:
         return None
-    each = load.parameter_bytes / parameters
-    if min(abs(math.log(each / size)) for size in _BYTES) <= _PARAMETERS:
-        return None
-    return (
-        f"{run.name}: is of a model of {parameters:,} parameters, and the workload {load.name} has "
-        f"{load.parameter_bytes / _BYTES[0]:,.0f} of four bytes: is it another model?"
-    )
+    own = together if told.workload.global_batch is not None else together // replicas
+    usual = told.workload.global_batch if told.workload.global_batch is not None else told.batch
+    return None if own == usual else own
 
 
-def _seen_together(workers: int, each: Sequence[Steadiness], *, waits: bool) -> Seen:
+def _seen_together(observed: Observed, each: Sequence[Steadiness], *, waits: bool) -> Seen:
     """One training, of which some workers were recorded."""
     rare = [_rare_s(its) for its in each]
     steps = [its.mean_s(its.steady) - own for its, own in zip(each, rare, strict=True) if its.steady is not None]
@@ -201,15 +245,13 @@ def _seen_together(workers: int, each: Sequence[Steadiness], *, waits: bool) -> 
     whole = [step + more for step, more in zip(steps, beside, strict=True)]
     between_s = max(beside) if waits else statistics.harmonic_mean(whole) - step_s
     every = next((periodic.every for its in each for periodic in its.periodic), None)
-    batches = {its.run.facts.batch for its in each} - {None}
 
     def means(name: str) -> tuple[float, ...]:
         found = tuple(_steady_mean(its, name) for its in each)
         return found if all(math.isfinite(one) for one in found) else ()
 
     return Seen(
-        workers=workers,
-        batch=batches.pop() if len(batches) == 1 else None,
+        **dict(observed),
         step_s=step_s,
         error=max(statistics.fmean(errors), _LEAST),
         between_s=max(between_s, 0.0),
@@ -259,31 +301,24 @@ def _start_s(its: Steadiness) -> float:
     return beyond_s / max(int(its.run.counts.sum()), 1)
 
 
-def as_settings(seen: Sequence[Seen], scenario: Scenario) -> None:
+def check_seen(seen: Sequence[Seen], told: Scenario) -> None:
     """Check that what was seen can be compared.
 
     Raises
     ------
     InputError
-        There is nothing, or nothing of more than one worker; or the same setting twice.
+        There is nothing, or nothing but one device alone; or the same setting twice.
     """
     if not seen:
         raise InputError("nothing was seen; give step times such as --step 1=60ms --step 8=170ms, or files with --run")
-    if max(its.workers for its in seen) < 2:
+    if not told.strategy.count_key:
+        raise InputError(f'strategy.kind = "{told.strategy.kind}" has one device; give the scenario of the run on several')
+    if all(own.alone for own in seen):
         raise InputError(f"only {seen[0].name} was seen; give the step time of several workers too, such as --step 8=170ms")
-    if not scenario.strategy.count_key:
-        raise InputError(f'strategy.kind = "{scenario.strategy.kind}" has one device; give the scenario of the run on several')
-    keys = [(its.workers, its.servers, its.batch) for its in seen]
+    keys = [(own.workers, own.devices, own.servers, own.batch) for own in seen]
     for place, key in enumerate(keys):
         if key in keys[:place]:
             raise InputError(f"{seen[place].name}: is given twice; keep one, or put repeats into a file for --run")
-
-
-def _step_s(scenario: Scenario, workers: int, rate: float, batch: int | None = None) -> float:
-    """Time of a worker's step at a throughput."""
-    load = scenario.workload
-    together = load.global_batch if load.global_batch is not None else workers * (batch or load.batch_per_replica or 1)
-    return together / rate
 
 
 def _error(repeats: Sequence[float]) -> float:

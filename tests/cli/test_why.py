@@ -68,7 +68,7 @@ def test_numbers_are_those_of_devices(paceline) -> None:
 
 def test_wrong_input_is_one_line(paceline, tmp_path) -> None:
     refused(paceline("why", "ring", *QUICK), "--step")
-    refused(paceline("why", "ring", "--step", "1=9ms", *QUICK), "1 worker")
+    refused(paceline("why", "ring", "--step", "1=9ms", *QUICK), "1 device")
     refused(paceline("why", "ring", "--step", "eight=9ms", *QUICK), "--step", "eight")
     refused(paceline("why", "ring", "--step", "1=9ms,1=10ms", *QUICK), "--step 1")
     refused(paceline("why", "ring", "--step", "8=9 parsecs", *QUICK), "step 8", "parsecs")

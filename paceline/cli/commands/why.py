@@ -5,6 +5,7 @@ It calls ``paceline.api.why``, of a scenario, or of one that ``paceline.api.new_
 
 from __future__ import annotations
 
+import re
 import sys
 from inspect import signature
 from typing import TYPE_CHECKING, Annotated, Any
@@ -27,6 +28,8 @@ _OWN = (
     "sort", "strategy", "servers",
 )  # fmt: skip
 """Options in place of a scenario."""
+_SEEN = ("step", "throughput", "steps_per_s", "epoch", "dataset_size", "run", "pattern", "python")
+"""Options that say what was seen."""
 _SHOWN = {
     "title": "cause",
     "cost_s": "per step",
@@ -43,9 +46,9 @@ _SHOWN = {
     "why",
     "new_scenario",
     optional=("scenario",),
-    without=("out", "force", "epochs", "dataset_size", "price", "workers"),
+    without=("out", "force", "epochs", "price", "workers"),
     panels={
-        "What was seen": ("step", "throughput", "run", "pattern", "python"),
+        "What was seen": _SEEN,
         "In place of a scenario": _OWN,
     },
     left_out={"strategy": "ring"},
@@ -68,7 +71,7 @@ def why(given: Given, *, json: Annotated[bool, typer.Option("--json", help="Prin
     from paceline import api
     from paceline.cli.terminal import progress_bar
 
-    seen = {name: given[name] for name in ("step", "throughput", "run", "pattern", "python", "jobs", "settings") if name in given}
+    seen = {name: given[name] for name in (*_SEEN, "jobs", "settings") if name in given}
     scenario: Any = given.get("scenario")
     if scenario is not None:
         given.useless("a scenario", _OWN)
@@ -85,11 +88,12 @@ def why(given: Given, *, json: Annotated[bool, typer.Option("--json", help="Prin
 def _own(given: Given, seen: dict[str, Any]) -> Scenario:
     """A scenario from options, or from answers at the terminal, with as many workers as were seen, one for each device."""
     from paceline import api
-    from paceline.api.diagnosing import positive
     from paceline.cli.questions import figures_asked
     from simulator.base.errors import InputError
 
-    counts = [*seen.get("step", ()), *seen.get("throughput", ()), *(each[0] for each in seen.get("run", ()) if isinstance(each, tuple))]
+    counts = [count for name in ("step", "throughput", "steps_per_s", "epoch") for count in seen.get(name, ())]
+    numbers = [int(match[0]) for count in (*counts, *(each[0] for each in seen.get("run", ()) if isinstance(each, tuple)))
+               if (match := re.match(r"\d+", str(count))) is not None]  # fmt: skip
     usual = signature(api.new_scenario).parameters
     figures = {name: given.get(name, usual[name].default) for name in _OWN}
     if not any(given.is_typed(name) for name in _OWN):
@@ -98,12 +102,9 @@ def _own(given: Given, seen: dict[str, Any]) -> Scenario:
                 "why: nobody can be asked here what was trained; give SCENARIO.toml, or --parameters and --strategy (paceline why --help)"
             )
         figures = figures_asked({**figures, "price": None, "epochs": None})
-    alone, rate = seen.get("step", {}).get(1), seen.get("throughput", {}).get(1)
-    if alone is None and rate is not None:
-        alone = figures["batch"] / positive("throughput", 1, rate, time=False)
-    if figures.get("workload") is None and figures.get("step_time") is None and alone is not None:
-        figures["step_time"] = alone
-    most = max(counts, default=2)
+    if figures.get("workload") is None and figures.get("step_time") is None:
+        figures["step_time"] = _step_alone(seen, figures["batch"])
+    most = max(numbers, default=2)
     if figures["strategy"] == "mirrored" and figures["devices"] == usual["devices"].default:
         figures["devices"] = most
     for name in ("price", "epochs", "dataset_size"):
@@ -118,6 +119,24 @@ def _own(given: Given, seen: dict[str, Any]) -> Scenario:
     scenario = api.new_scenario(**{**figures, "nodes": None}, workers=max(2, -(-most // each)))
     available = {} if figures.get("nodes") is None else {"cluster.available": figures["nodes"]}
     return api.load(scenario, {"strategy.replicas_per_worker": 1, "strategy.workers": most, **available})
+
+
+def _step_alone(seen: dict[str, Any], batch: int) -> Any:
+    """The step of one device alone, where something that was typed tells it."""
+    from paceline.api.diagnosing import positive
+
+    rates = {"throughput": batch, "steps_per_s": 1, "epoch": None, "step": None}
+    for name, samples in rates.items():
+        value = next((value for count, value in seen.get(name, {}).items() if str(count) in ("1", "1 device")), None)
+        if value is None:
+            continue
+        if name == "step":
+            return value
+        if samples is not None:
+            return samples / positive(name, 1, value)
+        if "dataset_size" in seen:
+            return positive(name, 1, value) * batch / seen["dataset_size"]
+    return None
 
 
 def _show(found: Diagnosis) -> None:
