@@ -95,7 +95,12 @@ class Watching:
         steps = drawn(kind, _BEFORE + WITHIN, seed)
         steps[_BEFORE:] *= factor
         looks = range(_BETWEEN_LOOKS, WITHIN + 1, _BETWEEN_LOOKS)
-        return next((behind for behind in looks if self.verdict(steps[: _BEFORE + behind]).since is not None), None)
+        return next((behind for behind in looks if self._is_told(steps[: _BEFORE + behind])), None)
+
+    def _is_told(self, steps: Array) -> bool:
+        """Whether a run is called slower since about where it became so."""
+        since = self.verdict(steps).since
+        return since is not None and since.first_step > _BEFORE - WITHIN
 
 
 def row(watching: Watching, kind: Kind, runs: int) -> str:

@@ -28,7 +28,7 @@ from simulator.results.results import Result
 
 __all__ = ["Update", "Watch", "Watched"]
 
-_ORDER: tuple[State, ...] = ("slower", "faster", "unclear", "beyond", "inside")
+_ORDER: tuple[State, ...] = ("slower", "faster", "beyond", "unclear", "inside")
 """Of several workers the first of these counts."""
 
 
