@@ -19,7 +19,7 @@ from calibrate.recorded.steadiness import FEWEST_STEADY
 from paceline.watching.explaining import explained
 from paceline.watching.journal import WatchJournal
 from paceline.watching.reasons import TELLING, Reason, reasons_of
-from paceline.watching.verdict import Verdict, verdict_of
+from paceline.watching.verdict import Stretch, Verdict, verdict_of
 from simulator.base.errors import InputError
 from simulator.base.short import Short
 from simulator.base.table import Column, Table
@@ -290,7 +290,8 @@ class Watch:
         if now is None:
             return None
         if now.outside:
-            is_new = was is None or not outside or was["state"] != now.state or now.first_step > was.get("at", math.inf)
+            worse = was is not None and now.first_step > was.get("at", math.inf) and now.mean_s > (1 + LEAST_CHANGE) * was["mean_s"]
+            is_new = was is None or not outside or was["state"] != now.state or worse
             return "left" if is_new else None
         return "back" if was is not None and outside and now.first_step > was["step"] and now.state in ("inside", "beyond") else None
 
@@ -305,12 +306,12 @@ class Watch:
 
     def _say(self, event: str, told: Sequence[Verdict], verdicts: Sequence[Verdict]) -> str:
         """Keep what is said of runs that go alike, and return it."""
-        now, since, before = told[0].now, told[0].since, told[0].before
+        now, since, turn = told[0].now, told[0].since, _turn(told[0])
         assert now is not None
         predicted = self._predicted
         if since is not None:
             ends = format_interval(predicted.least_s, predicted.most_s, "seconds")
-            were = f", {format_seconds(before.mean_s)} before" if before is not None else " from its first steps on"
+            were = f", {format_seconds(turn[1].mean_s)} before" if turn is not None else " from its first steps on"
             how = (
                 f"{_how(told[0], predicted)}: {format_seconds(now.mean_s)} per step{were}, {format_seconds(predicted.mean_s)} predicted "
                 f"({format_share(predicted.coverage)} of runs: {ends})"
@@ -336,14 +337,25 @@ def _who(some: Sequence[Verdict], verdicts: Sequence[Verdict]) -> str:
 
 def _how(verdict: Verdict, predicted: Predicted) -> str:
     """How a run with a present stretch goes, as a clause."""
-    now, since, before = verdict.now, verdict.since, verdict.before
+    now = verdict.now
     assert now is not None
     if now.by == "rare":
         with_them = f"{format_seconds(now.mean_s + now.rare_s)} with the long steps among them"
         return f"{with_them}, {predicted.stands(now.state)}"
-    if since is None or before is None:
+    turn = _turn(verdict)
+    if turn is None:
         return predicted.stands(now.state)
-    return f"since step {since.first_step:,}, {format_share(abs(now.mean_s / before.mean_s - 1))} {now.state} than before"
+    return f"since step {turn[0]:,}, {format_share(abs(now.mean_s / turn[1].mean_s - 1))} {now.state} than before"
+
+
+def _turn(verdict: Verdict) -> tuple[int, Stretch] | None:
+    """Since which step a run goes as it does, and the stretch before; None where it went so from its first steps on."""
+    now, since, before = verdict.now, verdict.since, verdict.before
+    if now is None or since is None:
+        return None
+    if before is not None:
+        return since.first_step, before
+    return (now.first_step, since) if now.state == "slower" and now.mean_s > (1 + LEAST_CHANGE) * since.mean_s else None
 
 
 def _alike(verdicts: Iterable[Verdict]) -> list[list[Verdict]]:
@@ -363,7 +375,8 @@ def _is_alike(one: Verdict, other: Verdict) -> bool:
         return False
     if (one.state, one.now.by, one.doubts != ()) != (other.state, other.now.by, other.doubts != ()):
         return False
-    if abs(one.since.first_step - other.since.first_step) > FEWEST_STEADY:
-        return False
-    ratios = [verdict.now.mean_s / (verdict.before.mean_s if verdict.before else 1.0) for verdict in (one, other) if verdict.now]
-    return (one.before is None) == (other.before is None) and abs(math.log(ratios[0] / ratios[1])) <= math.log1p(LEAST_CHANGE)
+    turns = _turn(one), _turn(other)
+    if turns[0] is None or turns[1] is None:
+        return turns[0] is turns[1] and abs(math.log(one.now.mean_s / other.now.mean_s)) <= math.log1p(LEAST_CHANGE)
+    factors = one.now.mean_s / turns[0][1].mean_s, other.now.mean_s / turns[1][1].mean_s
+    return abs(turns[0][0] - turns[1][0]) <= FEWEST_STEADY and abs(math.log(factors[0] / factors[1])) <= math.log1p(LEAST_CHANGE)

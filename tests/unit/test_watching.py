@@ -310,6 +310,20 @@ def test_a_change_within_a_run_is_told_whatever_the_interval(result: Result, pre
     assert [each.state for each in verdict_of(run_of(times), result, wide(predicted)).stretches] == ["inside", "inside"]
 
 
+def test_a_run_that_was_slow_from_the_first_and_becomes_slower_is_told_again(result: Result, predicted: Predicted, tmp_path: Path) -> None:
+    path, journal = tmp_path / "steps.csv", tmp_path / "said.ndjson"
+    times = times_around(predicted.mean_s * 1.6, 600)
+    times[200:] *= 1.5
+    write_steps(path, times[:150])
+    assert "from its first steps on" in looked(result, path, journal).events[0]
+    write_steps(path, times[:400])
+    (event,) = looked(result, path, journal).events
+    assert re.search(r"since step 20[0-2], 5\d% slower than before", event)
+    times[400:] /= 1.5  # better than it was said to be, and still slower: no news
+    write_steps(path, times)
+    assert looked(result, path, journal).events == ()
+
+
 def test_a_level_is_held_against_those_that_went_well(result: Result, predicted: Predicted) -> None:
     times = times_around(predicted.mean_s, 900)
     times[300:600] *= 1.5
