@@ -237,6 +237,7 @@ def _workload(figures: Figures) -> Iterator[Line]:
         per_sample = {"base": "0 s", "per_sample": f"{step_s * share / figures.batch * 1e6:.6g} us"}
         words = "a third of the step; its time is base + per_sample x samples" if part == "forward" else "two thirds"
         yield _key(part, per_sample, words)
+    yield _key("calibrated", {"batch": [figures.batch, figures.batch]}, "fewest and most samples that a step was timed with")
     scatter = constants()["straggler_cv"].value
     yield _key(
         "jitter",

@@ -144,8 +144,10 @@ def _other_batch(scenario: Scenario, better: bool) -> Scenario | None:
     if better:
         return with_batch(scenario, 2)
     load = scenario.workload
-    key = "batch_per_replica" if load.batch_per_replica is not None else "global_batch"
-    half = load.model_copy(update={key: getattr(load, key) // 2})
+    if load.global_batch is None:
+        half = load.model_copy(update={"batch_per_replica": scenario.batch // 2})
+    else:
+        half = load.timed_at(load.global_batch).model_copy(update={"global_batch": load.global_batch // 2})
     return changed(scenario, workload=half) if scenario.batch % 2 == 0 else None
 
 

@@ -625,9 +625,10 @@ def _scaled(workload: Workload, scaling: Scaling, base_replicas: int) -> Workloa
     """A workload with the batch of a replica fixed, or with that of all: the scenario's own batch times, or over, its own replicas."""
     each, together = workload.batch_per_replica, workload.global_batch
     if scaling == "strong" and each is not None:
-        return workload.model_copy(update={"batch_per_replica": None, "global_batch": each * base_replicas})
+        return workload.timed_at(each).model_copy(update={"batch_per_replica": None, "global_batch": each * base_replicas})
     if scaling == "weak" and together is not None:
-        return workload.model_copy(update={"batch_per_replica": max(together // base_replicas, 1), "global_batch": None})
+        own = max(together // base_replicas, 1)
+        return workload.timed_at(together).model_copy(update={"batch_per_replica": own, "global_batch": None})
     return workload
 
 

@@ -66,6 +66,7 @@ OF_CONSTANTS: Mapping[str, str] = {
     "overlap_cost": "compute beside collectives",
     "straggler_cv": JITTER,
     "crowding": "compute beside other devices",
+    "fixed_part": COMPUTE,
     "grpc_tensor_s": HOSTS[0],
     "grpc_byte_s": HOSTS[1],
     "coordinator_dispatch_s": "coordinator",

@@ -24,7 +24,7 @@ from simulator.spec.constants import Known, constants, drawn_values, nominal_val
 from simulator.spec.distributions import Normal
 from simulator.spec.figures import Assumed
 from simulator.spec.transport import Transport
-from simulator.spec.workload import Workload
+from simulator.spec.workload import Affine, Workload
 
 __all__ = [
     "assumed_in_practice",
@@ -35,6 +35,7 @@ __all__ = [
     "in_practice",
     "is_carried",
     "is_nominal",
+    "is_timed_larger",
     "nominally_in_practice",
 ]
 
@@ -80,6 +81,7 @@ _OF_PLACES = {
     "overlap_cost": "workload.forward and workload.backward, where parameters are shared out",
     "straggler_cv": "workload.jitter",
     "crowding": "workload.forward and workload.backward",
+    "fixed_part": "workload.forward and workload.backward",
     "grpc_tensor_s": "cluster.transport",
     "grpc_byte_s": "cluster.transport",
     "coordinator_dispatch_s": "strategy.coordinator",
@@ -132,7 +134,30 @@ def in_practice(scenario: Resolved, values: Mapping[str, float]) -> Resolved:
         One whose links are all of the sort ``given``, and its transport's software too, so that nothing is applied to it a
         second time; the scenario itself where they were before.
     """
-    return _with_hosts(_with_shares(scenario, values), values)
+    return _with_hosts(_with_shares(_with_fixed_part(scenario, values), values), values)
+
+
+def is_timed_larger(scenario: Scenario) -> bool:
+    """Whether the only step that was timed is of more samples than a pass has, so that what does not shrink with the batch is not known."""
+    timed = scenario.workload.timed_batch
+    return timed is not None and scenario.batch / scenario.training.micro_batches < timed
+
+
+def _with_fixed_part(scenario: Resolved, values: Mapping[str, float]) -> Resolved:
+    """With passes of which a part stays however small the batch is, and which take as long as before with the batch that was timed."""
+    if not is_timed_larger(scenario):
+        return scenario
+    load, fixed = scenario.workload, min(values["fixed_part"], _MOST_FIXED)
+    timed = load.timed_batch or 0.0
+
+    def cut(its: Affine) -> Affine:
+        return Affine(base_s=fixed * its.per_sample_s * timed, per_sample_s=(1.0 - fixed) * its.per_sample_s)
+
+    passes = {"forward": cut(load.forward), "backward": cut(load.backward)}
+    return scenario.model_copy(update={"workload": load.model_copy(update=passes)})
+
+
+_MOST_FIXED = 0.95
 
 
 def _with_shares(scenario: Resolved, values: Mapping[str, float]) -> Resolved:
@@ -190,7 +215,7 @@ def is_carried(scenario: Scenario) -> bool:
 
 
 def _is_felt(scenario: Scenario) -> bool:
-    return is_nominal(scenario.cluster) or is_carried(scenario)
+    return is_nominal(scenario.cluster) or is_carried(scenario) or is_timed_larger(scenario)
 
 
 def is_nominal(cluster: Cluster) -> bool:

@@ -33,17 +33,13 @@ def as_trained(scenario: Scenario) -> Scenario:
     Raises
     ------
     ScenarioError
-        Nothing says how fast the workload is in that precision, or gradients of 16 bits are to be compressed.
+        Nothing says how fast the workload is in that precision.
     """
     training, load = scenario.training, scenario.workload
     found = load
     if training.precision is not None and training.precision != load.precision:
         device = scenario.cluster.device or load.device
         found = _in_precision(Itself(load), training.precision, training.precision_factor, training.precision_source, device)
-    if found.precision == "bfloat16" and getattr(scenario.strategy, "compression", None) is not None:
-        raise ScenarioError(
-            "strategy.compression is of float32 gradients, and those of a training in bfloat16 have 2 bytes a value already: leave it out"
-        )
     passes = None
     if not scenario.strategy.cuts_batches and (training.micro_batches > 1 or training.recompute != "none"):
         passes = Passes(micro_batches=training.micro_batches, recomputed=recomputed_share(training, load.layers))

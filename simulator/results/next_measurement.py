@@ -276,9 +276,9 @@ def _calibrate(scenario: Resolved, spreads: Mapping[str, float]) -> Iterator[Com
     options += f" --precision {load.precision}" if load.precision == "mixed_float16" else ""
     options += f" --keras-backend {load.backend}" if load.backend != "tensorflow" else ""
     line = f"paceline calibrate MODEL.py:FUNCTION{options}"
-    if load.uncertainty is None or not (COMPUTE in spreads or JITTER in spreads):
+    if not (COMPUTE in spreads or (load.uncertainty is not None and JITTER in spreads)):
         return
-    if load.is_computed or load.moved is not None:
+    if load.is_computed or load.moved is not None or load.uncertainty is None:
         yield Command(line, _from_fits((COMPUTE, JITTER), spreads), scenario, _fits((COMPUTE, JITTER)))
     else:
         runs = int(load.provenance["runs"]) if load.provenance.get("runs", "").isdigit() else _RUNS

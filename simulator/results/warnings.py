@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from simulator.base.text import format_bytes, format_number, format_rate, format_seconds, format_share
 from simulator.resolve.defaults import start_of
-from simulator.resolve.practice import felt_by, nominally_in_practice
+from simulator.resolve.practice import felt_by, is_timed_larger, nominally_in_practice
 from simulator.resolve.published_throughputs import same_device
 from simulator.resolve.resolve import Asked
 from simulator.results.evidence import coverage
@@ -181,6 +181,7 @@ def _on_the_workload(scenario: Resolved) -> Iterator[Warned]:
     if load.overridden:
         yield _overridden("workload", load.overridden, load.uncertainty)
     yield from _on_the_tail(scenario)
+    yield from _on_the_timed_batch(scenario)
     known = load.calibrated
     if load.computed is not None and load.is_computed:
         text = (
@@ -204,6 +205,22 @@ def _on_the_workload(scenario: Resolved) -> Iterator[Warned]:
     if known.tensor_bytes is not None and scenario.servers:
         sizes = [variable.gradient_bytes(scenario.batch) for variable in load.variables]
         yield from _outside("workload.variables", max(sizes), known.tensor_bytes, "bytes of the largest gradient")
+
+
+def _on_the_timed_batch(scenario: Resolved) -> Iterator[Warned]:
+    """Where a smaller batch is computed than the only one that was timed."""
+    load = scenario.workload
+    if not is_timed_larger(scenario) or load.timed_batch is None:
+        return
+    batch = scenario.batch / scenario.training.micro_batches
+    share = scenario.practice.get("fixed_part", constants()["fixed_part"])
+    yield Warned(
+        code="one-batch", path="workload.forward.base_s", value=batch, range=(load.timed_batch, load.timed_batch),
+        text=f"forward and backward pass were timed with one batch, of {load.timed_batch:,.15g} samples, and take {batch:,.3g} here: "
+        f"what of a step does not shrink with its batch is not known, and taken to be {format_share(share.value)} "
+        f"({format_share(share.low)} to {format_share(share.high)}) of the step that was timed; measure it with `paceline calibrate "
+        f"MODEL.py:FUNCTION --batch {math.ceil(batch)},{load.timed_batch:.15g}`",
+    )  # fmt: skip
 
 
 def _on_the_tail(scenario: Resolved) -> Iterator[Warned]:
@@ -282,7 +299,7 @@ def _on_the_cluster(scenario: Resolved) -> Iterator[Warned]:
             value=cluster.name,
             text=f"the network {cluster.name!r} is an assumption, not a measurement",
         )
-    elif cluster.uncertainty is None and not felt_by([scenario]):
+    elif cluster.uncertainty is None and not {*felt_by([scenario])} - {"fixed_part"}:
         yield Warned(
             code="no-uncertainty",
             path="cluster.uncertainty",

@@ -134,8 +134,11 @@ def with_compute(scenario: Scenario, factor: float) -> Scenario:
 
 def with_batch(scenario: Scenario, factor: int) -> Scenario:
     """The batch times a factor: that of each replica or that of all together, whichever the scenario gives."""
-    key = "global_batch" if scenario.workload.batch_per_replica is None else "batch_per_replica"
-    return changed(scenario, workload=scenario.workload.model_copy(update={key: getattr(scenario.workload, key) * factor}))
+    load = scenario.workload
+    if load.global_batch is None:
+        return changed(scenario, workload=load.model_copy(update={"batch_per_replica": scenario.batch * factor}))
+    larger = load.timed_at(load.global_batch).model_copy(update={"global_batch": load.global_batch * factor})
+    return changed(scenario, workload=larger)
 
 
 def with_micro_batches(scenario: Scenario, factor: int) -> Scenario:

@@ -489,6 +489,11 @@ WARNINGS: Mapping[str, WarningKind] = {
         "workload or cluster does not say how uncertain its figures are, so intervals do not hold that",
         "use one that paceline calibrate or paceline calibrate-link has written",
     ),
+    "one-batch": WarningKind(
+        "A smaller batch than the one that was timed",
+        "what of a step does not shrink with its batch follows from no time of one batch, so that it is drawn from published pairs",
+        "time two batches at least: paceline calibrate --batch A,B, or give forward.base and backward.base",
+    ),
     "not-calibrated": WarningKind(
         "What was measured is not recorded",
         "the workload does not say which batches it was measured with, so nobody is warned of an extrapolation",

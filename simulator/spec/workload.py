@@ -487,6 +487,32 @@ class Workload(Short, Spec):
         return self.computed is not None and self.computed.timed
 
     @property
+    def _in_proportion(self) -> bool:
+        """Whether its passes are taken to be in proportion to the batch; a step with servers holds more than passes."""
+        fitted = self.uncertainty is not None and any(name.endswith(".base_s") for name in self.uncertainty.parameters)
+        fixed = any(each.base_s or each.least_s for each in (self.forward, self.backward))
+        return not (self.is_computed or fitted or fixed or self.measured_with == "servers")
+
+    @property
+    def timed_batch(self) -> float | None:
+        """The one batch that passes in proportion to it were timed with; None where more is known of them, or nothing.
+
+        It is the only one that ``calibrated`` has, or else ``global_batch``, which the one replica that speed-up is counted against has.
+        """
+        known = self.calibrated
+        if not self._in_proportion or (known is not None and known.batch[0] < known.batch[1]):
+            return None
+        if known is not None:
+            return float(known.batch[0])
+        return None if self.global_batch is None else float(self.global_batch)
+
+    def timed_at(self, batch: int) -> Workload:
+        """Itself, or with this as the one batch that passes in proportion to it were timed with, where it does not say which."""
+        if self.calibrated is not None or not self._in_proportion:
+            return self
+        return self.model_copy(update={"calibrated": WorkloadRange(batch=(float(batch), float(batch)))})
+
+    @property
     def device(self) -> str:
         """That its times are of, measured or computed; empty where it does not say."""
         if self.moved is not None and self.moved.applied:

@@ -205,7 +205,7 @@ def _training(pick: Pick) -> Table:
     table: Table = {"micro_batches": pick((2, 4, 1)), "recompute": pick(("none", "full"))}
     if pick((False, True)):
         table |= {
-            "precision": pick(("mixed_float16", "mixed_bfloat16", "float32")),
+            "precision": pick(("mixed_float16", "mixed_bfloat16", "bfloat16", "float32")),
             "precision_factor": [0.5, 0.75],
             "precision_source": "made up",
         }

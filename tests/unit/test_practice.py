@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from statistics import geometric_mean
 
 import numpy as np
 import pytest
@@ -15,8 +16,10 @@ from simulator.base.rng import Streams
 from simulator.checks.invariants import audit
 from simulator.preview import preview
 from simulator.resolve.practice import assumed_in_practice, felt_by, in_practice, nominally_in_practice
+from simulator.resolve.published_throughputs import load_published_throughputs
 from simulator.resolve.resolve import resolve
 from simulator.results.metrics import alone_scenario
+from simulator.results.next_measurement import width_of
 from simulator.spec.constants import Known, constants, drawn_values, nominal_values
 
 LOAD = {
@@ -190,6 +193,81 @@ def test_undetermined_constants_have_their_priors():
         prior = constant.prior
         if not constant.determined:
             assert (constant.value, constant.low, constant.high) == (prior.value, prior.low, prior.high)
+
+
+# -- a step that was timed with one batch --------------------------------------------------------
+
+ONE_BATCH = {**LOAD, "batch_per_replica": None, "global_batch": 1920, "jitter": {"kind": "lognormal", "sigma": 0.02},
+             "forward": {"base": "0 s", "per_sample": "1 ms"}, "backward": {"base": "0 s", "per_sample": "2 ms"}}  # fmt: skip
+
+
+def strong(workers: int, load: dict | None = None, **sections: object) -> Scenario:
+    link = {"inter_node": {"bandwidth": "100 Gbit/s", "latency": "5 us"}}
+    ring = {"kind": "multi-worker-mirrored", "workers": workers}
+    return scenario(link, ring, load or ONE_BATCH, **({"discrepancy": "none", "run": {"replications": 19, "steps": 4}} | sections))
+
+
+def test_what_does_not_shrink_with_the_batch_is_that_of_published_pairs():
+    rates: dict[tuple[str, ...], dict[int, list[float]]] = {}
+    for row in load_published_throughputs().rows:
+        if row.devices == 1 and row.batch is not None:
+            key = (row.source, row.software, row.model, row.precision, row.device, row.setting)
+            rates.setdefault(key, {}).setdefault(row.batch, []).append(row.throughput)
+    fixed = []
+    for by_batch in rates.values():
+        small, large = min(by_batch), max(by_batch)
+        if large >= 4 * small:
+            small_s, large_s = (batch / geometric_mean(by_batch[batch]) for batch in (small, large))
+            fixed.append((small_s * large - large_s * small) / (large - small) / large_s)
+    known = constants()["fixed_part"]
+    assert len(fixed) == 18
+    (low, high), mean = np.quantile(fixed, [0.05, 0.95]), float(np.mean(fixed))
+    assert (known.low, known.value, known.high) == pytest.approx((low, mean, high), rel=0.01)
+
+
+def test_the_further_the_batch_from_the_one_that_was_timed_the_wider_the_interval():
+    widths = []
+    for workers in (1, 2, 8, 60):
+        found = simulate(strong(workers))
+        widths.append(math.log(found.throughput_samples_per_s.high / found.throughput_samples_per_s.low))
+        assert {each.code for each in found.warnings if each.code == "one-batch"} == ({"one-batch"} if workers > 1 else set())
+    assert widths == sorted(widths)
+    assert widths[0] < 0.05 < 0.1 < widths[1] < widths[2] < 1.5 < widths[3]
+    # a machine on which 1.6% of the step at 1,920 samples stays: in proportion to the batch, 32 would be 98% too fast
+    stays = {"forward": {"base": "32 ms", "per_sample": "983 us"}, "backward": {"base": "64 ms", "per_sample": "1967 us"}}
+    none = {"forward": {"base": "1 ns", "per_sample": "1 ms"}, "backward": {"base": "1 ns", "per_sample": "2 ms"}}
+    true, proportional = (simulate(strong(60, {**ONE_BATCH, **passes})).throughput_samples_per_s.mean for passes in (stays, none))
+    assert proportional / true == pytest.approx(1.98, abs=0.03)
+    told = simulate(strong(60, discrepancy=None)).throughput_samples_per_s  # with what predictions are off by
+    assert told.low < true < told.high < proportional
+    (warned,) = (each for each in found.warnings if each.code == "one-batch")
+    assert "paceline calibrate MODEL.py:FUNCTION --batch 32,1920" in warned.text
+    assert "paceline calibrate MODEL.py:FUNCTION" in width_of(found).measure_next[0].command
+    assert audit(strong(60, run={"replications": 2, "steps": 4}))
+
+
+@pytest.mark.parametrize(
+    ("more", "is_open"),
+    [
+        ({}, True),
+        ({"calibrated": {"batch": [64, 64]}}, True),
+        ({"calibrated": {"batch": [16, 16]}}, False),
+        ({"calibrated": {"batch": [16, 64]}}, False),
+        ({"forward": {"base": "1 ms", "per_sample": "1 ms"}}, False),
+        ({"measured_with": "servers"}, False),
+        ({"global_batch": None, "batch_per_replica": 32}, False),
+        ({"global_batch": None, "batch_per_replica": 32, "calibrated": {"batch": [64, 64]}}, True),
+    ],
+)
+def test_only_a_smaller_batch_than_the_one_that_was_timed_leaves_it_open(more, is_open):
+    resolved = resolve(strong(60, {**ONE_BATCH, **more}))
+    assert ("fixed_part" in felt_by([resolved])) == is_open
+    nominal = nominally_in_practice(resolved)
+    assert nominally_in_practice(nominal) == nominal
+    assert (nominal.workload.compute_s(32) > resolved.workload.compute_s(32)) == is_open
+    if is_open:
+        timed = resolved.workload.timed_batch
+        assert nominal.workload.compute_s(timed) == pytest.approx(resolved.workload.compute_s(timed))
 
 
 @pytest.mark.parametrize("cluster", ["p3.16xlarge", "gtx980-1g", "nd96asr_v4"])
