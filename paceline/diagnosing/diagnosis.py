@@ -143,7 +143,7 @@ class Diagnosis(Short, Spec):
             (its.title, its.cost_s.mean, its.cost_s.low, its.cost_s.high, its.probability, its.gain.mean - 1.0, its.known, its.text)
             for its in self.causes
         ]
-        return Table(f"What {self.run.name} wait for", columns, tuple(rows), "causes")
+        return Table(f"Where the time of {self.run.name} goes", columns, tuple(rows), "causes")
 
     def to_frame(self) -> pd.DataFrame:
         """The table for pandas."""
@@ -262,11 +262,9 @@ class _Answer:
         fitted_s = step_of(fitted) * self._scale * math.exp(best.strengths.get(OUTSIDE.key, 0.0))
         ranked = [*((cause, 0.0) for cause in (*self._measured(), *self._fitted())), *self._standing(base)]
         ranked.sort(key=lambda pair: -(pair[0].cost_s.mean - pair[1]) * pair[0].probability)
-        # where the likeliest explanation is one of several, changes are those of what is told
-        better = fitted if self._chance >= _EVEN else base
-        levers = improved(better.scenario, better, self._run)
-        changes = tuple(change for key, change in levers if change.gain is not None and not (key == "buckets" and self._fused_already))
-        measure = None if self._as_told else self._measure()
+        changes = tuple(self._changes(fitted)) if self._as_told or self._chance >= _EVEN else ()
+        unknown = next(chance for own, chance in self._sets if own.unknown)
+        measure = None if self._as_told or unknown >= _EVEN else self._measure()
         self._remarks += self._of_memory(fitted.scenario)
         low_s, high_s = self._told.interval(-1)
         answer = Diagnosis(
@@ -277,8 +275,8 @@ class _Answer:
             unexplained_s=seen.step_s - fitted_s,
             as_told=self._as_told,
             runs=tuple(self._runs()),
-            own_error=next(chance for own, chance in self._sets if not own.strengths and not own.unknown),
-            unknown=next(chance for own, chance in self._sets if own.unknown),
+            own_error=self._own_error,
+            unknown=unknown,
             causes=tuple(cause for cause, _ in ranked),
             changes=changes,
             measure=measure,
@@ -286,6 +284,12 @@ class _Answer:
             sentences=(),
         )
         return answer.model_copy(update={"sentences": tuple(_sentences(answer))})
+
+    def _changes(self, fitted: Result) -> Iterator[Improvement]:
+        """What changes to the configuration bring, of a run that is explained: no more than the devices' own speed allows."""
+        for key, change in improved(fitted.scenario, fitted, self._run):
+            if change.gain is not None and not (key == "buckets" and self._fused_already):
+                yield change
 
     def _runs(self) -> Iterator[Compared]:
         none = next(own for own, _ in self._sets if not own.strengths and not own.unknown)
@@ -297,11 +301,16 @@ class _Answer:
                 explained_s=mean_s * self._best.steps_s[place] / none.steps_s[place],
             )  # fmt: skip
 
-    @property
+    @cached_property
     def _as_told(self) -> bool:
         """Whether every run is as told, and no cause explains them better."""
         states = {self._told.state(place) for place in range(len(self._told.results))}
-        return states <= {"inside", "beyond", "unclear"} and not self._sets[0][0].strengths and not self._sets[0][0].unknown
+        return states <= {"inside", "unclear", "beyond"} and self._own_error >= _EVEN
+
+    @cached_property
+    def _own_error(self) -> float:
+        """Chance that no cause is needed."""
+        return next(chance for own, chance in self._sets if not own.strengths and not own.unknown)
 
     def _simulated(self, scenarios: Sequence[Scenario | None]) -> list[Result]:
         wanted = [changed(scenario, run=scenario.run.model_copy(update=self._compared)) for scenario in scenarios if scenario is not None]
@@ -339,7 +348,8 @@ class _Answer:
             for key in own.strengths:
                 chances[key] = min(chances.get(key, 0.0) + chance, 1.0)
                 best.setdefault(key, own)
-        likely = [key for key, chance in chances.items() if chance >= _LIKELY]
+        least = _EVEN if self._as_told else _LIKELY
+        likely = [key for key, chance in chances.items() if chance >= least]
         scenario, seen, spread = self._told.runs.told[-1], self._seen, self._told.runs.spread[-1]
         with_it = self._simulated([best[key].scenario for key in likely])
         without = self._simulated([self._without(best[key], key) for key in likely])
@@ -388,7 +398,7 @@ class _Answer:
         """What the scenario has anyway, by what a step gains without it, and what of that is a more particular cause's, in seconds."""
         before_s, named_s = step_of(self._told.results[-1]), 0.0
         # where nothing but the prediction's own error explains the run, that is one of what sends, and sending costs as much more
-        step_s = self._seen.step_s if self._as_told else before_s
+        step_s = self._seen.step_s if self._as_told else min(before_s, self._seen.step_s)
         idle_s = before_s * (1.0 - told.breakdown_s.exposed_communication / told.step_time_s.mean)
         share = max(1.0 - (_OF_REST / self._told.runs.spread[-1]) ** 2, 0.0)
         more = max(1.0 + share * (step_s - before_s) / max(before_s - idle_s, 1e-3 * before_s), 0.0)
@@ -403,16 +413,20 @@ class _Answer:
         outcomes = iter(self._run([scenario for _, scenarios in wanted for scenario in scenarios]))
         for standing, scenarios in wanted:
             results = [outcome for outcome in (next(outcomes) for _ in scenarios) if isinstance(outcome, Result)]
-            if not results or (standing.key == "buckets" and self._fused_already):
+            if not results:
                 continue
             ratio = max((compare(result, told).ratio for result in results), key=lambda each: each.mean)
             scale, most_s = (more if standing.sends else 1.0), (beyond_s if standing.key != "batch" else before_s)
-            each_s = [min(before_s * (1.0 - 1.0 / max(end, 1.0)) * scale, most_s) for end in (ratio.mean, ratio.low, ratio.high)]
+            each_s = [before_s * (1.0 - 1.0 / max(end, 1.0)) * scale for end in (ratio.mean, ratio.low, ratio.high)]
+            # a run that is faster than that has less of it
+            each_s = [min(end * min(1.0, most_s / max(each_s[0], most_s, 1e-12)), most_s) for end in each_s]
             cost = Estimate(mean=each_s[0], low=each_s[1], high=each_s[2])
             general = standing.key in ("network", "latency") and named_s > 0.0
             if cost.mean < _WORTH * step_s or (general and cost.mean < 1.25 * named_s):
                 continue
-            text, particular_s = f"as predicted; the limit is {told.bottleneck.label}", 0.0
+            if standing.key == "buckets" and self._fused_already:
+                continue
+            text, particular_s = f"as the scenario has it; the limit is {told.bottleneck.label}", 0.0
             if standing.key == "servers":
                 named_s = cost.mean
                 text += f"; this is what {counted(scenarios[0].servers, 'server')} would save"
@@ -421,7 +435,7 @@ class _Answer:
                 text += f"; {format_seconds(particular_s)} of it could be saved by more servers too"
             cause = Cause(
                 key=standing.key, title=standing.title, text=text, known="told", cost_s=cost,
-                probability=1.0, gain=_gain(max(step_s, self._seen.step_s) if standing.sends else step_s, cost), remedy=standing.remedy,
+                probability=1.0, gain=_gain(step_s, cost), remedy=standing.remedy,
             )  # fmt: skip
             yield cause, particular_s
 
@@ -459,7 +473,7 @@ class _Answer:
         pair = [own for own in (likeliest, rival) if own.scenario is not None]
         best: tuple[float, str] | None = None
         for words, change in (
-            ("half as many workers", _with_half),
+            *([("half as many workers", _with_half)] if self._seen.workers > 1 else []),
             ("twice the batch of each worker", lambda scenario: with_batch(scenario, 2)),
         ):
             try:

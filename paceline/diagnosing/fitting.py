@@ -31,8 +31,8 @@ __all__ = ["Evidence", "Explanation", "Runs", "explanations", "spread_of", "step
 
 Array = NDArray[np.float64]
 
-_SIMULATED = (0.5, 1.0, 2.0, 4.0)
-"""Strengths at which a cause is simulated, as far as it may be so strong."""
+_SIMULATED = (0.7, 2.0)
+"""Strengths at which a cause is simulated, besides the greatest that it may have."""
 _POINTS = {1: 301, 2: 61}
 """Strengths of each cause over which likelihoods are averaged, by the number of causes."""
 _MODERATE = 2.0

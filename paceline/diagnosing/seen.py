@@ -7,11 +7,8 @@ import statistics
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
-from calibrate.fit.estimators import variance_of_mean
 from calibrate.observations import Observed, Quantity, differences, observed_at, samples_of_step, throughput_of
 from calibrate.recorded.run import Facts, RecordedRun
 from calibrate.recorded.steadiness import Steadiness, steadiness_of
@@ -21,8 +18,6 @@ from simulator.scenario import Scenario
 
 __all__ = ["Seen", "check_seen", "seen_in_epochs", "seen_in_figures", "seen_in_points", "seen_in_runs"]
 
-_STANDS_OUT = 3.0
-"""A step that takes so many medians is no step like the others."""
 _OF_A_NUMBER = 0.03
 """Standard error, as a share, of a step time of which nothing is known but itself."""
 _LEAST = 0.005
@@ -233,58 +228,38 @@ def _batch_in(facts: Facts, observed: Observed, told: Scenario) -> int | None:
     return None if own == usual else own
 
 
-def _seen_together(observed: Observed, each: Sequence[Steadiness], *, waits: bool) -> Seen:
+def _seen_together(observed: Observed, records: Sequence[Steadiness], *, waits: bool) -> Seen:
     """One training, of which some workers were recorded."""
-    rare = [_rare_s(its) for its in each]
-    steps = [its.mean_s(its.steady) - own for its, own in zip(each, rare, strict=True) if its.steady is not None]
-    errors = [_error_without(its) for its in each]
-    beside_errors = [math.hypot(*(periodic.error_s / periodic.every for periodic in its.periodic)) for its in each]
-    beside = [own + math.fsum(periodic.per_step_s for periodic in its.periodic) for its, own in zip(each, rare, strict=True)]
+    levels = [record.steady for record in records]
+    rare = [record.rare_per_step_s(level) for record, level in zip(records, levels, strict=True) if level is not None]
+    steps = [record.mean_s(level) for record, level in zip(records, levels, strict=True) if level is not None]
+    errors = [record.error_s(level) / step for record, level, step in zip(records, levels, steps, strict=True) if level is not None]
+    beside_errors = [math.hypot(*(periodic.error_s / periodic.every for periodic in record.periodic)) for record in records]
+    beside = [own + math.fsum(periodic.per_step_s for periodic in record.periodic) for record, own in zip(records, rare, strict=True)]
     step_s = statistics.fmean(steps) if waits else statistics.harmonic_mean(steps)
     # workers that wait for each other wait for what holds up one of them; of others, each makes its own throughput less
     whole = [step + more for step, more in zip(steps, beside, strict=True)]
     between_s = max(beside) if waits else statistics.harmonic_mean(whole) - step_s
-    every = next((periodic.every for its in each for periodic in its.periodic), None)
+    every = next((periodic.every for record in records for periodic in record.periodic), None)
 
     def means(name: str) -> tuple[float, ...]:
-        found = tuple(_steady_mean(its, name) for its in each)
-        return found if all(math.isfinite(one) for one in found) else ()
+        values = tuple(_steady_mean(record, name) for record in records)
+        return values if all(math.isfinite(value) for value in values) else ()
 
     return Seen(
         **dict(observed),
         step_s=step_s,
         error=max(statistics.fmean(errors), _LEAST),
         between_s=max(between_s, 0.0),
-        between_error_s=max(beside_errors) if waits else math.hypot(*beside_errors) / len(each),
+        between_error_s=max(beside_errors) if waits else math.hypot(*beside_errors) / len(records),
         between_every=every if not any(rare) else None,
-        start_s=max(_start_s(its) for its in each),
+        start_s=max(_start_s(record) for record in records),
         own_step_s=() if waits else tuple(steps),
         compute_s=means("compute_s"),
         input_s=means("input_s"),
         cpu_s=means("cpu_s"),
-        source=", ".join(dict.fromkeys(its.run.source for its in each)),
+        source=", ".join(dict.fromkeys(record.run.source for record in records)),
     )
-
-
-def _long(its: Steadiness) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Times of the steady steps, and which of them stand out."""
-    assert its.steady is not None
-    times = its.run.duration_s[its.rows_of(its.steady)]
-    return times, times > _STANDS_OUT * float(np.median(times))
-
-
-def _rare_s(its: Steadiness) -> float:
-    """What steps that stand out, at no regular interval, take beyond the median, for each step."""
-    times, long = _long(its)
-    return float(np.sum(times[long] - np.median(times)) / len(times))
-
-
-def _error_without(its: Steadiness) -> float:
-    """Standard error of the mean of the other steps, as a share."""
-    times, long = _long(its)
-    rest = times[~long]
-    deviation = float(np.std(rest, ddof=1)) if len(rest) > 1 else 0.0
-    return deviation / float(rest.mean()) * math.sqrt(variance_of_mean(max(len(rest), 2), its.persistence))
 
 
 def _steady_mean(its: Steadiness, name: str) -> float:

@@ -5,15 +5,20 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from support.scenarios import scenario_table
 
+from calibrate.observations import alone_step_of
+from calibrate.recorded.reading import read_recorded
 from calibrate.recorded.run import Facts, Growing, RecordedRun
+from paceline import load, new_scenario, why
 from paceline.diagnosing import Diagnosis, Seen, diagnose, seen_in_figures, seen_in_runs
-from paceline.diagnosing.causes import FOUND, OUTSIDE
+from paceline.diagnosing.causes import FOUND, OUTSIDE, STANDING
 from paceline.diagnosing.fitting import step_of
 from paceline.sweeping import Runner, Simulations
-from simulator import load_scenario, simulate
+from simulator import load_scenario, scenario_from_table, simulate
 from simulator.base.errors import InputError, ReadingWarning
 from simulator.scenario import Scenario
 
@@ -125,6 +130,208 @@ def test_milliseconds_taken_for_seconds_are_said(told: Scenario, run: Simulation
     assert sum("milliseconds" in remark for remark in found.remarks) == 1, "of the one alone, on which the others follow"
     found = diagnose(told, seen_in_figures("step_time_s", {1: 9e-3, 4: 12.0}, told), run)
     assert any("4: a step takes 12.0 s" in remark and "milliseconds" in remark for remark in found.remarks)
+
+
+def small(**parts: object) -> Scenario:
+    """Four devices of one machine, or as given, with no more than two runs of ten steps."""
+    cluster = {"devices_per_node": 8, "intra_node": {"bandwidth": "10 GB/s", "latency": "10 us"}}
+    run = {"steps": 10, "warmup_steps": 2, "replications": 2}
+    given = {"cluster": cluster, "run": run, "strategy": {"kind": "mirrored", "replicas": 4}, **parts}
+    return scenario_from_table(scenario_table(**given), "test")
+
+
+def global_batch() -> Scenario:
+    table = scenario_table(
+        workload={"global_batch": 256, "forward": {"base": "0 s", "per_sample": "1 ms"}, "backward": {"base": "0 s", "per_sample": "2 ms"},
+                  "apply": "0 s", "variables": [{"name": "all", "size": "40 MB", "creation_index": 0, "ready": 1.0}]},
+        cluster={"devices_per_node": 8, "intra_node": {"bandwidth": "10 GB/s", "latency": "10 us"}},
+        strategy={"kind": "mirrored", "replicas": 4},
+        run={"steps": 10, "warmup_steps": 2, "replications": 2},
+    )  # fmt: skip
+    del table["workload"]["batch_per_replica"]
+    return scenario_from_table(table, "test")
+
+
+@pytest.mark.slow
+def test_one_device_alone_takes_all_of_a_global_batch() -> None:
+    answer = why(global_batch(), step={1: "768ms", 4: "400ms"}, jobs=1)
+    (run,) = answer.runs
+    assert (answer.one_device_s, run.state) == (0.768, "slower")
+    assert run.efficiency == pytest.approx(0.48)
+    assert run.told_s.mean == pytest.approx(step_of(simulate(global_batch())), rel=1e-6)
+    assert run.told_s.mean == pytest.approx(0.198, rel=0.01)
+
+
+@pytest.mark.slow
+def test_workers_of_several_devices_are_counted_as_the_scenario_counts_them() -> None:
+    told = new_scenario(parameters=25e6, batch=32, step_time="96ms", devices=8, nodes=2)
+    told = load(told, {"run.steps": 10, "run.replications": 2})
+    by_rate = why(told, throughput={1: 333, 2: 3500}, jobs=1)
+    by_step = why(told, step={"1 device": "96.1ms", "16 devices": "146.3ms"}, jobs=1)
+    for answer in (by_rate, by_step):
+        assert answer.run.step_s == pytest.approx(16 * 32 / 3500, rel=1e-3)
+        assert answer.runs[0].efficiency == pytest.approx(0.66, abs=0.005)
+
+
+@pytest.mark.slow
+def test_a_flat_throughput_of_one_process_is_one_input_pipeline() -> None:
+    told = new_scenario(parameters=0.31e6, tensors=12, batch=32, step_time="40ms", devices=4, nodes=1, strategy="mirrored", workers=4)
+    for inner in ({}, {"cluster.intra_node.bandwidth": "10 GB/s"}):
+        own = load(told, {"run.steps": 10, "run.replications": 2, **inner})
+        answer = why(own, throughput={1: 800, 2: 1450, 3: 1941, 4: 1950}, jobs=1)
+        first = answer.causes[0]
+        assert (first.key, first.known) == ("input", "found")
+        assert first.probability > 0.9
+        assert first.gain.low < 1.63 < first.gain.high
+        assert "one pipeline for all replicas" in first.text
+        assert answer.runs[0].state in ("inside", "beyond")
+        assert [run.state for run in answer.runs[1:]] == ["slower", "slower"]
+
+
+def test_a_record_of_another_batch_is_read_with_its_own(tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    lines = "".join(f"{step}\timages/sec: 47.5 +/- 0.3 (jitter = 2.2)\t7.{step % 10}\n" for step in range(10, 210, 10))
+    log.write_text("Batch size:  32 global\n             16 per device\n" + lines)
+    told = small(workload={"batch_per_replica": 32}, strategy={"kind": "mirrored", "replicas": 2})
+    with pytest.warns(ReadingWarning, match="another batch: 32 samples.*scenario has 64"):
+        (seen,), _ = seen_in_runs([(2, run) for run in read_recorded([log], samples=64)], told)
+    assert seen.step_s == pytest.approx(32 / 47.5, rel=1e-3)
+    assert seen.batch == 16
+    assert seen.scenario_of(told).batch == 16
+
+
+@pytest.mark.slow
+def test_times_of_epochs_are_told_from_those_of_steps() -> None:
+    told = small(strategy={"kind": "multi-worker-mirrored", "workers": 6}, cluster={"devices_per_node": 3})
+    with pytest.raises(InputError, match=r"--step 1: no step .* 21\.0 h: is it the time of an epoch\? Then give --epoch"):
+        why(told, step={1: "21h", 4: "9h", 6: "22h"}, jobs=1)
+    for size in (None, 1.28e6):
+        answer = why(told, epoch={1: "21h", 4: "9h", 6: "22h"}, dataset_size=size, jobs=1)
+        assert [run.efficiency for run in answer.runs] == pytest.approx([21 / 9 / 4, 21 / 22 / 6])
+    assert any("25,200,000" not in remark for remark in answer.remarks) or not answer.remarks
+
+
+@pytest.mark.slow
+def test_more_than_perfect_scaling_is_questioned() -> None:
+    answer = why(small(), step={1: "6.5ms", 4: "3ms"}, jobs=1)
+    assert answer.runs[0].efficiency > 2
+    assert any("More than perfect scaling (4 workers)" in sentence for sentence in answer.sentences)
+
+
+@pytest.mark.slow
+def test_a_verdict_follows_from_the_interval_and_every_number_has_one() -> None:
+    told = small()
+    predicted_s = {count: step_of(simulate(load(told, {"strategy.replicas": count}))) for count in (2, 4)}
+    answer = why(told, step={2: 1.3 * predicted_s[2], 4: 0.999 * predicted_s[4]}, jobs=1)
+    assert [run.state for run in answer.runs] == ["slower", "inside"]
+    assert not answer.as_told
+    assert "as predicted" in answer.sentences[0]
+    assert "slower than predicted" in answer.sentences[1]
+    assert not any("runs as predicted" in sentence for sentence in answer.sentences)
+
+
+@pytest.mark.parametrize("key", FOUND)
+def test_a_cause_changes_what_it_names(key: str) -> None:
+    variables = [{"name": f"v{part}", "size": "1 MB", "creation_index": 3 - part, "ready": (part + 1) / 4} for part in range(4)]
+    kind: dict[str, object] = {"kind": "multi-worker-mirrored", "workers": 4}
+    cluster: dict[str, object] = {"transport": {"software": "given", "cpu_per_message": "1 ms"}} if key == "host-costs" else {}
+    if key == "links-in-a-node":
+        kind, cluster = {"kind": "mirrored", "replicas": 4}, {"devices_per_node": 4}
+    told = small(workload={"variables": variables}, strategy=kind, cluster=cluster)
+    assert FOUND[key].possible(told)
+    one, other = simulate(told), simulate(FOUND[key].made(told, 1.0, 0))
+    if key == "smaller-batch":
+        assert other.scenario.batch == max(round(told.batch / 4), 1)
+        return
+    part = {"compute": "compute", "slow-worker": "compute", "input": "input"}.get(key, "exposed_communication")
+    assert step_of(other) > 1.01 * step_of(one)
+    if key != "slow-worker":
+        assert getattr(other.breakdown_s, part) > 1.01 * getattr(one.breakdown_s, part)
+
+
+def test_what_is_removed_is_removed_of_every_draw() -> None:
+    jitter = {"kind": "lognormal", "sigma": 0.4}
+    told = small(workload={"jitter": jitter, "jitter_draws": [jitter, {"kind": "lognormal", "sigma": 0.5}], "run_to_run_cv": 0.1})
+    (stragglers,) = (standing for standing in STANDING if standing.key == "stragglers")
+    (even,) = stragglers.gone(told)
+    waits_s = [simulate(own).breakdown_s.waiting + simulate(own).breakdown_s.exposed_communication for own in (told, even)]
+    assert step_of(simulate(told)) > 1.1 * step_of(simulate(even))
+    assert waits_s[0] > 3.0 * waits_s[1]
+    assert not stragglers.gone(even)
+
+
+@pytest.mark.slow
+def test_no_cause_costs_more_than_a_step_takes_beyond_its_compute() -> None:
+    told = load(new_scenario(parameters=25.6e6, batch=32, step_time="60ms", nodes=8), {"run.steps": 10, "run.replications": 2})
+    answer = why(told, step={1: "60ms", 8: "65.6ms"}, jobs=1)
+    assert answer.runs[0].state == "faster"
+    assert answer.causes
+    for cause in answer.causes:
+        assert cause.cost_s.high <= 5.7e-3
+        assert cause.gain.mean <= 1.095
+    assert not answer.changes, "of a run that nothing here explains"
+
+
+@pytest.mark.slow
+def test_a_batch_of_all_workers_together_is_one_cause_at_every_number() -> None:
+    told = small(workload={"batch_per_replica": 32}, strategy={"kind": "multi-worker-mirrored", "workers": 8})
+    real = {1: told, 2: told, 4: told, 8: told}
+    steps_s = {
+        count: step_of(simulate(load(own, {"strategy.workers": count, "workload.batch_per_replica": 32 // count})))
+        for count, own in real.items()
+        if count > 1
+    }
+    alone = simulate(told)
+    answer = why(told, step={1: alone_step_of(alone), **steps_s}, jobs=1)
+    (cause, *_) = (own for own in answer.causes if own.known == "found") if any(own.known == "found" for own in answer.causes) else (None,)
+    shorter = [remark for remark in answer.remarks if "shorter" in remark]
+    assert cause is None, "a smaller batch makes steps shorter: it costs nothing"
+    assert not shorter
+    assert answer.explained_s == pytest.approx(steps_s[8], rel=0.05)
+
+
+@pytest.mark.slow
+def test_a_cure_that_a_number_contradicts_is_not_named() -> None:
+    variables = [{"name": f"v{place}", "size": "4 MB", "creation_index": 7 - place, "ready": (place + 1) / 8} for place in range(8)]
+    compute = {"forward": {"base": "4 ms", "per_sample": "0 s"}, "backward": {"base": "12 ms", "per_sample": "0 s"}, "apply": "0 s"}
+    told = small(workload={"variables": variables, **compute}, strategy={"kind": "multi-worker-mirrored", "workers": 4},
+                 cluster={"inter_node": {"bandwidth": "2 GB/s", "latency": "0 s"}}, discrepancy={"communication": {"at": 0.3}})  # fmt: skip
+    overlapping = load(told, {"strategy.bucket_size": "4 MB"})
+    steps_s = {count: step_of(simulate(load(overlapping, {"strategy.workers": count}))) for count in (2, 4)}
+    answer = why(told, step={1: "16ms", **steps_s}, jobs=1)
+    assert "buckets" not in {cause.key for cause in answer.causes}
+    assert not any(change.name == "other buckets" for change in answer.changes)
+    assert any("overlaps more than the scenario says" in remark for remark in answer.remarks)
+
+
+@pytest.mark.slow
+def test_steps_a_second_are_not_taken_for_samples() -> None:
+    told = small(workload={"batch_per_replica": 64})
+    with pytest.raises(InputError, match=r"--throughput 1: .* has 64 samples: are they steps/s\? Then give --steps-per-s"):
+        why(told, throughput={1: 43.0, 2: 42.0, 4: 40.0}, jobs=1)
+    answer = why(told, steps_per_s={1: 43.0, 4: 40.0}, jobs=1)
+    assert answer.run.step_s == pytest.approx(1 / 40.0)
+
+
+@pytest.mark.slow
+def test_a_single_worker_with_its_server_is_explained() -> None:
+    told = small(strategy={"kind": "parameter-server", "mode": "sync", "workers": 1, "servers": 1}, cluster={})
+    answer = why(told, step={1: 2.0 * step_of(simulate(told))}, jobs=1)
+    assert answer.runs[0].told_s.mean == pytest.approx(step_of(simulate(told)), rel=1e-6)
+    assert answer.one_device_s < answer.runs[0].told_s.mean
+    assert answer.runs[0].state == "slower"
+
+
+@pytest.mark.slow
+def test_chances_are_told_whole() -> None:
+    answer = why(small(), step={1: "6.5ms", 4: "8ms"}, jobs=1)
+    assert answer.own_error + answer.unknown <= 1.0
+    (doubt,) = (
+        (sentence for sentence in answer.sentences if "does not tell which" in sentence)
+        if any("does not tell which" in sentence for sentence in answer.sentences)
+        else ("does not tell which: , or ",)
+    )
+    assert "or" in doubt
 
 
 def recorded(facts: Facts) -> RecordedRun:
