@@ -111,8 +111,8 @@ def _nccl(text: str, path: Path, ranks: int | None) -> LinkTable | None:
     if not rows:
         raise InputError(f"{path}: the table of nccl-tests has no rows: it ended before anything was timed")
     hosts = _NCCL_RANK.findall(text)
-    _, operation, timed = max(rows)
-    shares = [busbw / algbw for _, algbw, busbw in timed if algbw > 0]
+    _, operation, largest = max(rows)
+    shares = [busbw / algbw for _, algbw, busbw in largest if algbw > 0]
     share = max(shares, default=0.0)
     reduces_all = operation not in ("none", "") and share > _ALMOST_1
     name = named[1] if (named := _NCCL_NAME.search(text)) else "all_reduce_perf" if reduces_all else "a collective"
