@@ -27,6 +27,8 @@ _SURE = 0.99865
 """Three standard deviations of a normal law, on one side."""
 _KNOWN = 0.1
 """A mean that is known to such a share of the predicted one can be judged, however narrow the interval."""
+_DIGITS = 1e-6
+"""Nobody writes a time with more digits than that, as a share."""
 _STANDS = {
     "unclear": "cannot tell yet whether that is as predicted",
     "inside": "inside its 90% interval",
@@ -90,13 +92,15 @@ class Predicted:
 
     def state(self, mean_s: float, half_s: float) -> State:
         """Where a measured mean lies that is known to ``half_s`` on each side; 0 where its error is not known."""
+        half_s = max(half_s, _DIGITS * self.mean_s)
         if mean_s - half_s > self.most_s:
             return "slower"
         if mean_s + half_s < self.least_s:
             return "faster"
         if not half_s <= max(_KNOWN * self.mean_s, self.most_s - self.mean_s):
             return "unclear"
-        return "inside" if self.low_s <= mean_s <= self.high_s else "beyond"
+        rounded_s = _DIGITS * self.mean_s
+        return "inside" if self.low_s - rounded_s <= mean_s <= self.high_s + rounded_s else "beyond"
 
     def stands(self, state: State) -> str:
         """A state in words, as a clause behind the measured figure."""

@@ -50,6 +50,8 @@ _COVERAGE = 0.99
 """Share of runs as told that are not to be called slower or faster."""
 _LIKELY, _EVEN, _SURE = 0.1, 0.5, 0.95
 """Chances from which on a cause is told, an explanation is the one to go by, and a cause is taken to be there."""
+_NAMED = 0.6
+"""Chance from which on a cause is told by itself: others may have the very same effect, and share the chance."""
 _RIVAL = 0.2
 """Part of the best explanation's chance from which on another one is a rival."""
 _WORTH = 0.02
@@ -262,7 +264,9 @@ class _Answer:
         fitted_s = step_of(fitted) * self._scale * math.exp(best.strengths.get(OUTSIDE.key, 0.0))
         ranked = [*((cause, 0.0) for cause in (*self._measured(), *self._fitted())), *self._standing(base)]
         ranked.sort(key=lambda pair: -(pair[0].cost_s.mean - pair[1]) * pair[0].probability)
-        changes = tuple(self._changes(fitted)) if self._as_told or self._chance >= _EVEN else ()
+        # of a run that nothing here reproduces nobody knows what changes bring
+        likeliest = fitted if self._chance >= _EVEN else base if self._told.state(-1) not in ("slower", "faster") else None
+        changes = () if likeliest is None else tuple(self._changes(likeliest))
         unknown = next(chance for own, chance in self._sets if own.unknown)
         measure = None if self._as_told or unknown >= _EVEN else self._measure()
         self._remarks += self._of_memory(fitted.scenario)
@@ -285,9 +289,9 @@ class _Answer:
         )
         return answer.model_copy(update={"sentences": tuple(_sentences(answer))})
 
-    def _changes(self, fitted: Result) -> Iterator[Improvement]:
-        """What changes to the configuration bring, of a run that is explained: no more than the devices' own speed allows."""
-        for key, change in improved(fitted.scenario, fitted, self._run):
+    def _changes(self, base: Result) -> Iterator[Improvement]:
+        """What changes to the configuration bring to a scenario that reproduces the run."""
+        for key, change in improved(base.scenario, base, self._run):
             if change.gain is not None and not (key == "buckets" and self._fused_already):
                 yield change
 
@@ -360,8 +364,7 @@ class _Answer:
             fast_s = step_of(fast) * self._scale * math.exp(0.0 if key == OUTSIDE.key else outside)
             text = cause.said(scenario, own.strengths[key], seen.slowest)
             if slow_s - fast_s <= _HIDDEN * slow_s:
-                if len(own.strengths) > 1 and chances[key] >= _EVEN:
-                    self._hidden(key, own, text, chances[key], slow_s)
+                self._hidden(key, own, text, chances[key], slow_s)
                 continue
             cost_s = min(slow_s - fast_s, seen.step_s)
             error_s = math.hypot(own.error_s[key], spread * cost_s, math.sqrt(2.0) * seen.error * fast_s)
@@ -375,16 +378,16 @@ class _Answer:
             )  # fmt: skip
 
     def _hidden(self, key: str, own: Explanation, text: str, chance: float, slow_s: float) -> None:
-        """Say of a cause that costs nothing beside a larger one what both would gain together."""
-        (none,) = self._simulated([self._told.runs.told[-1]])
-        other = next(name for name in own.strengths if name != key)
-        gain = format_change(slow_s / (step_of(none) * self._scale) - 1.0)
-        self._remarks.append(
-            sentence(
-                f"hidden now, and felt once it is no longer so that {_cause(other).title}: {_cause(key).title} (chance "
-                f"{format_share(chance)}; {text}). Without both, throughput changes by {gain}"
-            )
-        )
+        """Say of a cause that costs the largest run nothing what it would gain beside others, or that smaller runs alone feel it."""
+        what = f"{_cause(key).title} (chance {format_share(chance)}; {text})"
+        other = next((name for name in own.strengths if name != key), None)
+        if other is None:
+            self._remarks.append(sentence(f"felt with fewer workers alone: {what}"))
+        elif chance >= _EVEN:
+            (none,) = self._simulated([self._told.runs.told[-1]])
+            gain = format_change(slow_s / (step_of(none) * self._scale) - 1.0)
+            hidden = f"hidden now, and felt once it is no longer so that {_cause(other).title}: {what}"
+            self._remarks.append(sentence(f"{hidden}. Without both, throughput changes by {gain}"))
 
     def _without(self, own: Explanation, key: str) -> Scenario:
         """The scenario of an explanation without one of its causes."""
@@ -398,7 +401,8 @@ class _Answer:
         """What the scenario has anyway, by what a step gains without it, and what of that is a more particular cause's, in seconds."""
         before_s, named_s = step_of(self._told.results[-1]), 0.0
         # where nothing but the prediction's own error explains the run, that is one of what sends, and sending costs as much more
-        step_s = self._seen.step_s if self._as_told else min(before_s, self._seen.step_s)
+        likeliest = self._sets[0][0]
+        step_s = self._seen.step_s if not likeliest.strengths and not likeliest.unknown else min(before_s, self._seen.step_s)
         idle_s = before_s * (1.0 - told.breakdown_s.exposed_communication / told.step_time_s.mean)
         share = max(1.0 - (_OF_REST / self._told.runs.spread[-1]) ** 2, 0.0)
         more = max(1.0 + share * (step_s - before_s) / max(before_s - idle_s, 1e-3 * before_s), 0.0)
@@ -605,12 +609,12 @@ def _sentences(answer: Diagnosis) -> Iterator[str]:
         yield sentence(f"the prediction's own error explains that (chance {format_share(answer.own_error)}) better than any cause")
     elif answer.unknown >= _EVEN:
         yield sentence(f"no cause that is known here explains it (chance {format_share(answer.unknown)} of another)")
-    sure = [cause for cause in answer.causes if cause.probability >= _EVEN and cause.cost_s.mean > _WORTH * seen.step_s]
+    sure = [cause for cause in answer.causes if cause.probability >= _NAMED and cause.cost_s.mean > _WORTH * seen.step_s]
     for cause in sure[:_MOST_SAID]:
         chance = "" if cause.probability >= _SURE else f", with a chance of {format_share(cause.probability)}"
         costs = f"{format_seconds(cause.cost_s.mean)} ({format_interval(cause.cost_s.low, cause.cost_s.high, 'seconds')})"
         yield sentence(f"{cause.title}{chance}: this costs {costs} of each step; {cause.text}. What helps: {cause.remedy}")
-    doubtful = sorted((cause for cause in answer.causes if cause.probability < _EVEN), key=lambda cause: -cause.probability)
+    doubtful = sorted((cause for cause in answer.causes if cause.probability < _NAMED), key=lambda cause: -cause.probability)
     if doubtful:
         each = [f"{cause.title} ({format_share(cause.probability)})" for cause in doubtful]
         each += [

@@ -41,6 +41,8 @@ _BEST = 3
 """Causes of which pairs are tried: those that explain most alone."""
 _PAIRS = 4
 """Pairs that are simulated: those that explain most by what single causes do."""
+_ROUNDS, _FITS = 3, 0.1
+"""How often a set is fitted anew to what is simulated, and from which misfit on beyond the one expected."""
 _COMPUTE, _UNEVEN, _WAIT, _BUSY = 0.04, 0.04, 0.02, 0.12
 """Standard errors: of what devices compute, of how they differ, and of processor time, as logarithms; of waiting, as a share."""
 _IN_COMMON = 0.5
@@ -244,18 +246,18 @@ class _Search:
         return _Curve([0.0, *(at for at, _ in points)], [base, *(figures for _, figures in points)])
 
     def _fitted(self, sets: Sequence[tuple[str, ...]], curves: Mapping[str, _Curve], base: Array) -> list[Explanation]:
-        """Each set by its curves first, then by what is simulated where it fits best."""
-        rough = {names: self._averaged(names, curves, base, None) for names in sets}
-        self._simulate(own.strengths for own in rough.values())
-        better = {}
-        for names, own in rough.items():
-            simulated = self._figures(own.strengths)
-            if simulated is not None:
-                guess = self._added([curves[key].at(np.array([own.strengths[key]])) for key in names], base)
-                better[names] = self._averaged(names, curves, base, simulated - guess.reshape(-1))
-        self._simulate(own.strengths for own in better.values())
+        """Each set by its curves first, then by what is simulated where it fits best, and again where that is somewhere else."""
+        fits = {names: self._averaged(names, curves, base, None) for names in sets}
+        for _ in range(_ROUNDS):
+            self._simulate(own.strengths for own in fits.values())
+            for names, own in fits.items():
+                simulated = self._figures(own.strengths)
+                if simulated is not None and self._misfit(simulated) - own.misfit > _FITS:
+                    guess = self._added([curves[key].at(np.array([own.strengths[key]])) for key in names], base)
+                    fits[names] = self._averaged(names, curves, base, simulated - guess.reshape(-1))
+        self._simulate(own.strengths for own in fits.values())
         final = []
-        for own in better.values():
+        for own in fits.values():
             simulated = self._figures(own.strengths)
             if simulated is None:
                 continue

@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from support.examples import examples
 from support.scenarios import scenario_table
 
-from calibrate.observations import Observed, observed_at, samples_of_step
+from calibrate.observations import Observed, alone_step_of, observed_at, samples_of_step
 from calibrate.recorded.reading import read_recorded
 from calibrate.validation.against_points import PointsCase, validate_points
 from calibrate.validation.points import read_points
 from paceline.diagnosing import Seen, diagnose, seen_in_epochs, seen_in_figures, seen_in_points, seen_in_runs
+from paceline.diagnosing.causes import FOUND
 from paceline.diagnosing.fitting import step_of
 from paceline.reporting.measured import overlay_of
 from paceline.sweeping import Runner, Simulations
@@ -170,3 +171,42 @@ def test_a_count_counts_workers_unless_it_says_devices(count: str, workers: int,
     told = scenario_from_table(scenario_table(strategy=strategy, cluster={"devices_per_node": 8, "available": 2}), "test")
     assert observed_at(count, told) == Observed(workers=workers, devices=devices)
     assert observed_at("16", told) == Observed(workers=2), "more than there are machines for: devices"
+
+
+@st.composite
+def planted(draw: st.DrawFn) -> tuple[Scenario, str, float]:
+    """A training on two or four workers, a cause, and how strong it is: 1.6 to 7 times."""
+    kind = draw(st.sampled_from(["ring", "mirrored", "servers"]))
+    strategy: dict[str, Any] = {"kind": "multi-worker-mirrored", "workers": 4}
+    cluster: dict[str, Any] = {"inter_node": {"bandwidth": "1 GB/s", "latency": "20 us"}}
+    if kind == "mirrored":
+        strategy, cluster = {"kind": "mirrored", "replicas": 4}, {"devices_per_node": 4}
+    elif kind == "servers":
+        strategy = {"kind": "parameter-server", "mode": "sync", "workers": 4, "servers": 2}
+    variables = [{"name": f"v{part}", "size": "1 MB", "creation_index": 3 - part, "ready": (part + 1) / 4} for part in range(4)]
+    told = scenario_from_table(
+        scenario_table(
+            workload={"variables": variables}, strategy=strategy, cluster=cluster, discrepancy={"communication": {"at": 0.1}},
+            run={"steps": 10, "warmup_steps": 2, "replications": 2},
+        ),
+        "test",
+    )  # fmt: skip
+    key = draw(st.sampled_from([key for key, cause in FOUND.items() if key != "smaller-batch" and cause.possible(told)]))
+    return told, key, draw(st.sampled_from([0.5, 1.0, 2.0]))
+
+
+@pytest.mark.slow
+@given(case=planted())
+@examples(60, few=5)
+def test_a_planted_cause_is_found_or_undecided_and_never_another(case: tuple[Scenario, str, float]) -> None:
+    told, key, strength = case
+    runs = {}
+    for workers in (2, 4):
+        scenario = Observed(workers=workers).scenario_of(told)
+        runs[workers] = step_of(simulate(FOUND[key].made(scenario, strength, 0)))
+    with Runner(jobs=1) as runner:
+        answer = diagnose(told, seen_in_figures("step_time_s", {1: alone_step_of(simulate(told)), **runs}, told), Simulations(runner))
+    told_of = {cause.key: cause.probability for cause in answer.causes if cause.known == "found"}
+    assert [other for other, chance in told_of.items() if chance >= 0.6 and other != key] == [], (key, strength, told_of)
+    if told_of and all(chance < 0.6 for chance in told_of.values()):
+        assert key in told_of or any(FOUND[key].title in remark.lower() for remark in answer.remarks), (key, strength, told_of)
