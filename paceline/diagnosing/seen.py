@@ -11,9 +11,10 @@ from pydantic import Field, field_validator
 
 from calibrate.observations import Observed, Quantity, differences, observed_at, samples_of_step, throughput_of
 from calibrate.recorded.run import Facts, RecordedRun
-from calibrate.recorded.steadiness import Steadiness, steadiness_of
+from calibrate.recorded.steadiness import FEWEST_STEADY, Steadiness, steadiness_of
 from calibrate.validation.points import Setting
 from simulator.base.errors import InputError, ReadingWarning
+from simulator.base.text import counted
 from simulator.scenario import Scenario
 
 __all__ = ["Seen", "check_seen", "seen_in_epochs", "seen_in_figures", "seen_in_points", "seen_in_runs"]
@@ -173,19 +174,25 @@ def seen_in_runs(runs: Sequence[tuple[int | str | None, RecordedRun]], told: Sce
         A file's figures look wrong, or are of another training.
     """
     together: dict[Observed, list[Steadiness]] = {}
+    seen: list[Seen] = []
     remarks: list[str] = []
     for count, run in runs:
         observed = _observed_in(count, run, told)
         record = steadiness_of(run)
-        if record.steady is None:
+        # means of many steps, and what was traced, are few
+        few = record.steady is None and len(run) < FEWEST_STEADY and (run.each != "step" or run.kind == "profile")
+        if record.steady is None and not few:
             raise InputError(
                 f"{run.name}: {record.why_not}; record more steps, or give the time of a step with --step {observed.workers}=TIME"
             )
         for doubt in (*record.doubts, *differences(run, observed.model_copy(update={"batch": None}).scenario_of(told))):
             warnings.warn(doubt, ReadingWarning, stacklevel=2)
         remarks += [f"{run.name}: {remark}" for remark in record.remarks]
-        together.setdefault(observed, []).append(record)
-    seen = []
+        if few:
+            seen.append(_mean_of(observed, run))
+            remarks.append(f"{run.name}: holds {counted(len(run), 'mean' if run.each != 'step' else 'step')} only, taken as they are")
+        else:
+            together.setdefault(observed, []).append(record)
     for observed, records in sorted(together.items(), key=lambda pair: pair[0].workers):
         if len(records) > observed.workers:
             raise InputError(
@@ -226,6 +233,12 @@ def _batch_in(facts: Facts, observed: Observed, told: Scenario) -> int | None:
     own = together if told.workload.global_batch is not None else together // replicas
     usual = told.workload.global_batch if told.workload.global_batch is not None else told.batch
     return None if own == usual else own
+
+
+def _mean_of(observed: Observed, run: RecordedRun) -> Seen:
+    """A run of few rows as one average."""
+    weights = run.counts / run.counts.sum()
+    return Seen(**dict(observed), step_s=float((run.duration_s * weights).sum()), is_average=True, source=run.source)
 
 
 def _seen_together(observed: Observed, records: Sequence[Steadiness], *, waits: bool) -> Seen:

@@ -10,7 +10,7 @@ those in ``models/discrepancy.toml``, which ``evidence.discrepancy`` writes, and
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 
 from simulator.base.catalog import own_file
@@ -19,6 +19,7 @@ from simulator.base.spec import Spec
 from simulator.base.validation_errors import validated
 from simulator.resolve.practice import is_carried
 from simulator.scenario import Resolved, Scenario
+from simulator.spec.constants import constants
 from simulator.spec.discrepancy import Z_90, AppliedDiscrepancy, Discrepancy, Part, Regime, RegimeText
 from simulator.spec.figures import Breakdown, Utilisation
 
@@ -254,6 +255,14 @@ def applied_discrepancy(
             ends=(longer(*far), -longer(*(-end for end in far))),
         )
 
+    def of_small_batches() -> Iterator[Part]:
+        """Passes that are told to be in proportion to a batch may take longer with smaller ones, and not less."""
+        timed, batch = (simulated or scenario).workload.told_batch, scenario.batch / scenario.training.micro_batches
+        if timed is not None and batch < timed:
+            known = scenario.practice.get("fixed_part", constants()["fixed_part"])
+            usual, most = (longer(math.log1p(share * (timed / batch - 1.0)), 0.0) for share in (known.value, known.high))
+            yield Part(name="compute of small batches", slower=usual, faster=0.0, ends=(most, 0.0))
+
     compute, communication = _shares_of(factors)
     return AppliedDiscrepancy(
         regime=regime,
@@ -264,6 +273,7 @@ def applied_discrepancy(
         parts=(
             part("compute", of_compute, 0.0),
             part(f"communication: {regime} on {scenario.cluster.name}", 0.0, of_communication),
+            *of_small_batches(),
         ),
         staleness=own.staleness(reach),
         checked=own.checked,

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from simulator.base.text import format_bytes, format_number, format_rate, format_seconds, format_share
 from simulator.resolve.defaults import start_of
-from simulator.resolve.practice import felt_by, is_timed_larger, nominally_in_practice
+from simulator.resolve.practice import felt_by, nominally_in_practice
 from simulator.resolve.published_throughputs import same_device
 from simulator.resolve.resolve import Asked
 from simulator.results.evidence import coverage
@@ -208,18 +208,20 @@ def _on_the_workload(scenario: Resolved) -> Iterator[Warned]:
 
 
 def _on_the_timed_batch(scenario: Resolved) -> Iterator[Warned]:
-    """Where a smaller batch is computed than the only one that was timed."""
-    load = scenario.workload
-    if not is_timed_larger(scenario) or load.timed_batch is None:
+    """Where a smaller batch is computed than the only one that was timed, or told of."""
+    load, batch = scenario.workload, scenario.batch / scenario.training.micro_batches
+    timed = load.timed_batch or load.told_batch
+    if timed is None or batch >= timed:
         return
-    batch = scenario.batch / scenario.training.micro_batches
     share = scenario.practice.get("fixed_part", constants()["fixed_part"])
+    said = "were timed with one batch" if load.timed_batch is not None else "are told in proportion to the batch"
+    taken = "taken to be" if load.timed_batch is not None else "which intervals allow for, usually"
     yield Warned(
-        code="one-batch", path="workload.forward.base_s", value=batch, range=(load.timed_batch, load.timed_batch),
-        text=f"forward and backward pass were timed with one batch, of {load.timed_batch:,.15g} samples, and take {batch:,.3g} here: "
-        f"what of a step does not shrink with its batch is not known, and taken to be {format_share(share.value)} "
-        f"({format_share(share.low)} to {format_share(share.high)}) of the step that was timed; measure it with `paceline calibrate "
-        f"MODEL.py:FUNCTION --batch {math.ceil(batch)},{load.timed_batch:.15g}`",
+        code="one-batch", path="workload.forward.base_s", value=batch, range=(timed, timed),
+        text=f"forward and backward pass {said}, of {timed:,.15g} samples, and take {batch:,.3g} here: "
+        f"what of a step does not shrink with its batch is not known, {taken} {format_share(share.value)} "
+        f"({format_share(share.low)} to {format_share(share.high)}) of the step of {timed:,.15g} samples; measure it with `paceline "
+        f"calibrate MODEL.py:FUNCTION --batch {math.ceil(batch)},{timed:.15g}`",
     )  # fmt: skip
 
 

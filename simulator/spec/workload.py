@@ -487,7 +487,7 @@ class Workload(Short, Spec):
         return self.computed is not None and self.computed.timed
 
     @property
-    def _in_proportion(self) -> bool:
+    def is_in_proportion(self) -> bool:
         """Whether its passes are taken to be in proportion to the batch; a step with servers holds more than passes."""
         fitted = self.uncertainty is not None and any(name.endswith(".base_s") for name in self.uncertainty.parameters)
         fixed = any(each.base_s or each.least_s for each in (self.forward, self.backward))
@@ -495,20 +495,20 @@ class Workload(Short, Spec):
 
     @property
     def timed_batch(self) -> float | None:
-        """The one batch that passes in proportion to it were timed with; None where more is known of them, or nothing.
-
-        It is the only one that ``calibrated`` has, or else ``global_batch``, which the one replica that speed-up is counted against has.
-        """
+        """The one batch that passes in proportion to it were timed with, by ``calibrated``; None where more is known, or nothing."""
         known = self.calibrated
-        if not self._in_proportion or (known is not None and known.batch[0] < known.batch[1]):
+        if known is None or not self.is_in_proportion or known.batch[0] < known.batch[1]:
             return None
-        if known is not None:
-            return float(known.batch[0])
-        return None if self.global_batch is None else float(self.global_batch)
+        return float(known.batch[0])
+
+    @property
+    def told_batch(self) -> float | None:
+        """The global batch that passes are told to be in proportion to, where nothing says which batches were timed; else None."""
+        return float(self.global_batch) if self.global_batch and self.calibrated is None and self.is_in_proportion else None
 
     def timed_at(self, batch: int) -> Workload:
         """Itself, or with this as the one batch that passes in proportion to it were timed with, where it does not say which."""
-        if self.calibrated is not None or not self._in_proportion:
+        if self.calibrated is not None or not self.is_in_proportion:
             return self
         return self.model_copy(update={"calibrated": WorkloadRange(batch=(float(batch), float(batch)))})
 

@@ -334,6 +334,14 @@ def test_chances_are_told_whole() -> None:
     assert "or" in doubt
 
 
+def test_a_mean_of_many_steps_is_taken_as_it_is(tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    log.write_text("{'train_runtime': '120.0', 'train_samples_per_second': '80.0', 'train_steps_per_second': '2.5', 'epoch': '3.0'}\n")
+    (seen,), remarks = seen_in_runs([(4, run) for run in read_recorded([log])], small(workload={"batch_per_replica": 8}))
+    assert (seen.step_s, seen.is_average, seen.batch) == (pytest.approx(0.4), True, None)
+    assert any("1 mean only" in remark for remark in remarks)
+
+
 def recorded(facts: Facts) -> RecordedRun:
     growing = Growing("run.ndjson", "steps file", facts=facts)
     for step in range(1, 41):

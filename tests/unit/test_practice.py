@@ -197,8 +197,9 @@ def test_undetermined_constants_have_their_priors():
 
 # -- a step that was timed with one batch --------------------------------------------------------
 
-ONE_BATCH = {**LOAD, "batch_per_replica": None, "global_batch": 1920, "jitter": {"kind": "lognormal", "sigma": 0.02},
-             "forward": {"base": "0 s", "per_sample": "1 ms"}, "backward": {"base": "0 s", "per_sample": "2 ms"}}  # fmt: skip
+ONE_BATCH = {**LOAD, "batch_per_replica": None, "global_batch": 1920, "calibrated": {"batch": [1920, 1920]},
+             "jitter": {"kind": "lognormal", "sigma": 0.02}, "forward": {"base": "0 s", "per_sample": "1 ms"},
+             "backward": {"base": "0 s", "per_sample": "2 ms"}}  # fmt: skip
 
 
 def strong(workers: int, load: dict | None = None, **sections: object) -> Scenario:
@@ -246,16 +247,29 @@ def test_the_further_the_batch_from_the_one_that_was_timed_the_wider_the_interva
     assert audit(strong(60, run={"replications": 2, "steps": 4}))
 
 
+def test_passes_that_are_told_in_proportion_to_a_batch_are_so_and_may_take_longer():
+    told = {**ONE_BATCH, "calibrated": None, "jitter": {"kind": "constant"}}
+    results = {workers: simulate(strong(workers, told, discrepancy=None)) for workers in (1, 4, 60)}
+    for workers, result in results.items():
+        assert result.breakdown_s.compute == pytest.approx(1920 / workers * 3e-3)
+        assert ("one-batch" in {each.code for each in result.warnings}) == (workers > 1)
+    fixed = {name: {"base": "1 ns", "per_sample": told[name]["per_sample"]} for name in ("forward", "backward")}
+    rates, known = (simulate(strong(60, load, discrepancy=None)).throughput_samples_per_s for load in (told, {**told, **fixed}))
+    assert (rates.mean, rates.high) == pytest.approx((known.mean, known.high), rel=1e-3)
+    assert rates.low < 0.2 * rates.mean < known.low
+
+
 @pytest.mark.parametrize(
     ("more", "is_open"),
     [
         ({}, True),
+        ({"calibrated": None}, False),
         ({"calibrated": {"batch": [64, 64]}}, True),
         ({"calibrated": {"batch": [16, 16]}}, False),
         ({"calibrated": {"batch": [16, 64]}}, False),
         ({"forward": {"base": "1 ms", "per_sample": "1 ms"}}, False),
         ({"measured_with": "servers"}, False),
-        ({"global_batch": None, "batch_per_replica": 32}, False),
+        ({"global_batch": None, "batch_per_replica": 32, "calibrated": None}, False),
         ({"global_batch": None, "batch_per_replica": 32, "calibrated": {"batch": [64, 64]}}, True),
     ],
 )
