@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Protocol
 
 from calibrate.recorded.event_files import EventFiles, is_event_file
-from calibrate.recorded.log import Log, Pattern, compiled, fits_a_pattern
+from calibrate.recorded.log import Log
+from calibrate.recorded.log_formats import Pattern, compiled, fits_a_pattern
 from calibrate.recorded.profile import ProfiledSteps
 from calibrate.recorded.run import RecordedRun
 from calibrate.recorded.steps_file import StepsFile, is_steps_line

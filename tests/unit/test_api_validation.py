@@ -75,7 +75,7 @@ def test_a_refit_gives_the_scenario_its_factors_and_scores(points: Path, tmp_pat
     out = tmp_path / "refitted.toml"
     seen: list[str] = []
     found = paceline.refit(TABLE, points, out_scenario=out, progress=lambda _done, _total, what: seen.append(what))
-    assert list(dict.fromkeys(seen)) == ["fits", "settings"]
+    assert list(dict.fromkeys(seen)) == ["settings", "fits"]
     low, high = found.intervals_90["compute"]
     assert low < found.factors["compute"] < high
     assert found.to_frame().set_index("name").loc["compute", "factor"] == found.factors["compute"]

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from calibrate.recorded import steps_file
-from calibrate.recorded.log import Log, compiled
+from calibrate.recorded.log import Log
+from calibrate.recorded.log_formats import compiled
 from calibrate.recorded.reading import read_recorded, reader_of
 from calibrate.recorded.run import Facts, RecordedRun
 from calibrate.recorded.steps_file import StepsFile
