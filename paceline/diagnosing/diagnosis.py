@@ -623,7 +623,8 @@ def _sentences(answer: Diagnosis) -> Iterator[str]:
             if chance >= _LIKELY
         ]
         yield sentence(f"what was seen does not tell which of these it is: {listed(each, 'or')}" if len(each) > 1 else f"perhaps {each[0]}")
-    if not answer.as_told and answer.own_error < _EVEN and abs(answer.unexplained_s) > _LEFT * seen.step_s:
+    decided = any(cause.known == "found" for cause in sure)
+    if (decided or answer.unknown >= _EVEN) and abs(answer.unexplained_s) > _LEFT * seen.step_s:
         how = "more" if answer.unexplained_s > 0 else "less"
         yield sentence(f"not explained: {format_seconds(abs(answer.unexplained_s))} of a step, {how} than predicted")
     if answer.changes and (best := answer.changes[0]).gain is not None and best.gain > _WORTH:

@@ -45,8 +45,6 @@ _ROUNDS, _FITS = 3, 0.1
 """How often a set is fitted anew to what is simulated, and from which misfit on beyond the one expected."""
 _COMPUTE, _UNEVEN, _WAIT, _BUSY = 0.04, 0.04, 0.02, 0.12
 """Standard errors: of what devices compute, of how they differ, and of processor time, as logarithms; of waiting, as a share."""
-_IN_COMMON = 0.5
-"""Correlation of what predictions of one scenario are off by at two numbers of workers."""
 _UNKNOWN, _ANYTHING = 0.02, 1.0
 """How often none of the known causes is the reason, and how far each figure then is from the prediction: standard deviation of its
 logarithm."""
@@ -159,13 +157,7 @@ class _Search:
         """Run and name of each figure; those named ``step`` are added up where causes meet."""
         self._steps = np.array([name == "step" for _, name in self._entries])
         self._values = np.array([evidence[place].values[name] for place, name in self._entries])
-        errors = np.array([evidence[place].errors[name] for place, name in self._entries])
-        covariance = np.diag(errors**2)
-        shared = np.array([runs.spread[place] if name == "step" else 0.0 for place, name in self._entries])
-        common = _IN_COMMON * np.outer(shared, shared)
-        covariance += common - np.diag(np.diag(common))
-        self._whiten = np.linalg.inv(np.linalg.cholesky(covariance))
-        self._errors = errors
+        self._errors = np.array([evidence[place].errors[name] for place, name in self._entries])
         self._known: dict[tuple[tuple[tuple[str, float], ...], int], dict[str, float] | None] = {}
 
     def weighed(self) -> list[Explanation]:
@@ -178,8 +170,8 @@ class _Search:
         if base is None:
             raise SimulationError("the scenario cannot be simulated as it was run")
         curves = {key: curve for key in possible if (curve := self._curve(key, base)) is not None}
-        none = Explanation({}, -0.5 * self._misfit(base), misfit=self._misfit(base), steps_s=self._steps_s(base))
-        none.scenario = self._runs.told[-1]
+        misfit = self._misfit(base)
+        none = Explanation({}, -0.5 * misfit, misfit=misfit, steps_s=self._steps_s(base), scenario=self._runs.told[-1])
         sets = [none, self._unknown(base), *self._fitted([(key,) for key in curves], curves, base)]
         singles = sorted((own for own in sets if len(own.strengths) == 1), key=lambda own: -own.weight)
         first = [next(iter(own.strengths)) for own in singles[:_BEST]]
@@ -230,7 +222,7 @@ class _Search:
     # -- weighing ---------------------------------------------------------------------------
 
     def _misfit(self, figures: Array) -> float:
-        return float(((self._whiten @ (self._values - figures)) ** 2).sum())
+        return float((((self._values - figures) / self._errors) ** 2).sum())
 
     def _unknown(self, base: Array) -> Explanation:
         """What none of the causes explains: every figure by itself may lie anywhere around its prediction."""
@@ -288,7 +280,7 @@ class _Search:
         figures = self._added([curves[key].at(grid) for key, grid in zip(names, grids, strict=True)], base)
         if offsets is not None:
             figures = figures + offsets
-        misfit = ((self._whiten @ (self._values - figures)[..., None])[..., 0] ** 2).sum(axis=-1)
+        misfit = (((self._values - figures) / self._errors) ** 2).sum(axis=-1)
         prior = np.zeros(misfit.shape)
         for place, grid in enumerate(grids):
             density = -0.5 * (grid / _MODERATE) ** 2
