@@ -15,6 +15,7 @@ from typing import Literal
 from pydantic import Field
 
 from calibrate.recorded.run import RecordedRun
+from calibrate.recorded.steadiness import thousand_times
 from simulator.base.errors import InputError
 from simulator.base.spec import Spec
 from simulator.base.text import counted, format_number, format_seconds
@@ -25,7 +26,7 @@ from simulator.spec.workload import Workload
 
 __all__ = [
     "Figure", "Observed", "Quantity", "alone_step_of", "another_model", "check_units", "differences", "observed_at", "samples_of_step",
-    "thousand_times", "throughput_of",
+    "throughput_of",
 ]  # fmt: skip
 
 Quantity = Literal["throughput", "steps_per_s", "step_time_s", "epoch_s"]
@@ -38,9 +39,7 @@ _SAME_MODEL = 0.02
 """How far numbers of parameters of the same model may differ, as a logarithm."""
 _NO_STEP_S = 3600.0
 """No step of a training takes this long."""
-_THOUSAND = (300.0, 3000.0)
-"""Times that are mistaken for others a thousand times as long lie within."""
-_WRONG, _RIGHT = math.log(6.0), math.log(2.5)
+_WRONG, _RIGHT = math.log(6.0), math.log(2.0)
 """Factors, as logarithms: from the first on a figure may be in another unit, which it is where the other brings it within the second."""
 
 
@@ -215,7 +214,7 @@ def check_units(figures: Sequence[Figure], steps_per_s: str = "--steps-per-s", e
     Raises
     ------
     InputError
-        A step of an hour and more; or samples/s that are too few by the samples of a step, at every count.
+        A step of an hour and more; or samples/s that are too few by the samples of a step, of one worker or at every of several counts.
     """
     for figure in figures:
         if figure.quantity in ("step_time_s", "throughput") and figure.measured_s >= _NO_STEP_S:
@@ -226,11 +225,15 @@ def check_units(figures: Sequence[Figure], steps_per_s: str = "--steps-per-s", e
     rates = [figure for figure in figures if figure.quantity == "throughput" and figure.samples > 1]
     if rates and all(_explains(figure, math.log(figure.samples)) for figure in rates):
         figure = rates[0]
-        raise InputError(
+        asked = (
             f"{figure.said}: read as samples/s, a step takes {format_seconds(figure.measured_s)} where "
             f"{format_seconds(figure.predicted_s)} are predicted, {format_number(figure.measured_s / figure.predicted_s)} times as long, "
             f"and has {figure.samples:,} samples: are they steps/s? Then give {steps_per_s}"
         )
+        # many workers alone may be as slow as that
+        if len(rates) > 1 or figure.workers == 1:
+            raise InputError(asked)
+        yield asked
     units = {figure: unit for figure in figures if (unit := thousand_times(figure.measured_s / figure.predicted_s)) is not None}
     if units:
         figure, unit = next(iter(units.items()))
@@ -248,16 +251,6 @@ def _explains(figure: Figure, factor: float) -> bool:
     """Whether a factor, as a logarithm, brings a figure that is far from its prediction near to it."""
     ratio = math.log(figure.measured_s / figure.predicted_s)
     return ratio > _WRONG and abs(ratio - factor) < min(_RIGHT, ratio / 2.0)
-
-
-def thousand_times(ratio: float) -> str | None:
-    """Ask, of times that are so many times those expected, whether they are of another unit; None where they are not."""
-    least, most = _THOUSAND
-    if least <= ratio <= most:
-        return "are they milliseconds that are read as seconds"
-    if least <= 1 / ratio <= most:
-        return "are they seconds that are read as milliseconds"
-    return None
 
 
 # -- records of something else -----------------------------------------------------------------------

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import tomlkit
 
-from calibrate.observations import Figure, check_units
 from calibrate.validation.candidates import Candidate, Map, value_at
 from calibrate.validation.comparison import Compared
-from calibrate.validation.points import Setting, Unit, base_scenario, compared, scenarios_at
+from calibrate.validation.points import Setting, Unit, base_scenario, check_figures, compared, scenarios_at
 from calibrate.validation.refit import BOUND, Fitted, Refit, refit, refitted_table
 from calibrate.validation.validation import Outline, Score, Validation, scores_of
 from simulator.base.outputs import EDITED, Output
@@ -111,26 +110,6 @@ class PointsCase:
         chosen = self.settings if settings is None else settings
         return scenarios_at(table, chosen, source=self.source, points=self.points, beside=self.beside)
 
-    def asked(self, results: Sequence[Result]) -> tuple[str, ...]:
-        """What figures may mean in place of what they say, a question each.
-
-        Raises
-        ------
-        InputError
-            They are in another unit, as far as predictions can tell.
-        """
-        if self.unit != "samples/s":
-            return ()
-        figures = [
-            Figure(
-                f"{self.points}:{setting.line}: throughput {format_number(setting.throughput[0])}", "throughput",
-                samples / setting.throughput[0], samples / result.throughput_samples_per_s.mean, samples, setting.workers,
-            )
-            for setting, result in zip(self.settings, results, strict=True)
-            for samples in [result.scenario.batch * result.scenario.replicas]
-        ]  # fmt: skip
-        return tuple(check_units(figures, "a column steps_per_s", "a column epoch_s"))
-
     def validation(self, rows: Sequence[Compared], scores: Sequence[Score], results: Sequence[Result], **more: Any) -> Validation:
         """Rows and their scores with what must be known of them; ``more`` are further attributes of the validation."""
         run = self.base.run
@@ -176,7 +155,7 @@ def validate_points(case: PointsCase, simulate: Simulate) -> Validation:
         A prediction failed.
     """
     results = simulate(case.scenarios)
-    asked = case.asked(results)
+    asked = check_figures(case.points, case.settings, results) if case.unit == "samples/s" else ()
     rows = compared(case.settings, results, case.unit)
     return case.validation(rows, scores_of(rows), results, notes=asked)
 
@@ -273,7 +252,7 @@ def refit_to_points(
         A prediction failed.
     """
     as_given = simulate(case.scenarios)
-    asked = case.asked(as_given)
+    asked = check_figures(case.points, case.settings, as_given) if case.unit == "samples/s" else ()
     found = refit(case.settings, case.scenarios, case.unit, apply=apply, progress=progress)
     about = f"fitted to {case.points.name}" + (f" by {command}" if command else "")
 

@@ -17,18 +17,18 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from calibrate.observations import Observed, Quantity, throughput_of
+from calibrate.observations import Figure, Observed, Quantity, check_units, throughput_of
 from calibrate.validation.comparison import Compared, drawn_interval, reached_of
 from simulator.base.errors import InputError, ReadingWarning
 from simulator.base.nearest import did_you_mean, no_such_file
-from simulator.base.text import listed
+from simulator.base.text import format_number, listed
 from simulator.base.units import as_thousands, check_thousands, without_separators
 from simulator.catalogue.loading import scenario_from_table
 from simulator.results.results import Result
 from simulator.scenario import Scenario
 from simulator.strategies.catalogue import kind_of
 
-__all__ = ["COLUMNS", "Setting", "Unit", "base_scenario", "compared", "is_points", "read_points", "scenarios_at"]
+__all__ = ["COLUMNS", "Setting", "Unit", "base_scenario", "check_figures", "compared", "is_points", "read_points", "scenarios_at"]
 
 COLUMNS = {
     "workers": "worker processes that trained (replicas under MirroredStrategy)",
@@ -300,6 +300,23 @@ def base_scenario(table: Mapping[str, Any], settings: Sequence[Setting], *, sour
     if isinstance(strategy, Mapping) and key and key not in strategy:
         table = {**table, "strategy": {**strategy, key: settings[0].workers}}
     return scenario_from_table(table, source, beside)
+
+
+def check_figures(points: Path, settings: Sequence[Setting], results: Sequence[Result]) -> tuple[str, ...]:
+    """What throughputs in samples/s may mean in place of what they say, beside their predictions: a question each.
+
+    Raises
+    ------
+    InputError
+        They are in another unit, as far as predictions can tell.
+    """
+    figures = []
+    for setting, result in zip(settings, results, strict=True):
+        samples = result.scenario.batch * result.scenario.replicas
+        said = f"{points}:{setting.line}: throughput {format_number(setting.throughput[0])}"
+        predicted_s = samples / result.throughput_samples_per_s.mean
+        figures.append(Figure(said, "throughput", samples / setting.throughput[0], predicted_s, samples, setting.workers))
+    return tuple(check_units(figures, "a column steps_per_s", "a column epoch_s"))
 
 
 def compared(

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import Field
 
 from calibrate.judging import Predicted, State
-from calibrate.observations import Figure, Observed, alone_step_of, check_units, samples_of_step, thousand_times
+from calibrate.observations import Figure, Observed, alone_step_of, check_units, samples_of_step
+from calibrate.recorded.steadiness import thousand_times
 from paceline.comparing import compare
 from paceline.diagnosing.causes import FOUND, OUTSIDE, STANDING, Found
 from paceline.diagnosing.fitting import Explanation, Runs, explanations, spread_of, step_of, told_as

@@ -1,9 +1,9 @@
-"""Finds which causes, and how strong, make a scenario do what was seen: every set of at most two, weighed by Bayes' rule.
+"""Finds which causes, and how strong, make a scenario do what was seen: sets of at most two, weighed by Bayes' rule.
 
-What was seen are a few logarithms with standard errors (:class:`Evidence`), of which a scenario with causes predicts the same. For one
-cause these are simulated at a few strengths and interpolated; of two, what each adds to a step is added, and the likeliest sets are
-simulated where they fit best. The weight of a set is how often its causes are the reason, times the mean likelihood of what was seen
-over the strengths that causes have (half-normal ones). Two more sets compete: no cause at all, and something that is none of these.
+What was seen are a few logarithms with standard errors (:class:`Evidence`), of which a scenario with causes predicts the same. These
+are simulated at a few strengths and interpolated, and simulated where they fit best; of two causes where none is enough by itself. The
+weight of a set is how often its causes are the reason, times the mean likelihood of what was seen over the strengths that causes have
+(half-normal ones). Two more sets compete: no cause at all, and something that is none of these.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from operator import truediv
 
 import numpy as np
@@ -37,12 +38,16 @@ _POINTS = {1: 301, 2: 61}
 """Strengths of each cause over which likelihoods are averaged, by the number of causes."""
 _MODERATE = 2.0
 """Standard deviation of a strength before anything is seen: a factor of 7."""
+_ENOUGH = 3.0
+"""Sum of squares, in standard errors, up to which what was seen needs no second cause."""
 _BEST = 3
 """Causes of which pairs are tried: those that explain most alone."""
 _PAIRS = 4
 """Pairs that are simulated: those that explain most by what single causes do."""
 _ROUNDS, _FITS = 3, 0.1
 """How often a set is fitted anew to what is simulated, and from which misfit on beyond the one expected."""
+_TRIES, _APART, _FAR = 8, 0.05, 100.0
+"""How often two causes are tried near their best strengths, how far apart, as a share, and what counts for one that cannot be simulated."""
 _COMPUTE, _UNEVEN, _WAIT, _BUSY = 0.04, 0.04, 0.02, 0.12
 """Standard errors: of what devices compute, of how they differ, and of processor time, as logarithms; of waiting, as a share."""
 _UNKNOWN, _ANYTHING = 0.02, 1.0
@@ -172,12 +177,16 @@ class _Search:
         curves = {key: curve for key in possible if (curve := self._curve(key, base)) is not None}
         misfit = self._misfit(base)
         none = Explanation({}, -0.5 * misfit, misfit=misfit, steps_s=self._steps_s(base), scenario=self._runs.told[-1])
-        sets = [none, self._unknown(base), *self._fitted([(key,) for key in curves], curves, base)]
-        singles = sorted((own for own in sets if len(own.strengths) == 1), key=lambda own: -own.weight)
-        first = [next(iter(own.strengths)) for own in singles[:_BEST]]
-        pairs = dict.fromkeys(tuple(sorted((key, other))) for key in first for other in curves if key != other)
-        likely = sorted(pairs, key=lambda names: -self._averaged(names, curves, base, None).weight)[:_PAIRS]
-        sets += self._fitted(likely, curves, base)
+        singles = self._fitted({(key,): curve for key, curve in curves.items()})
+        sets = [none, self._unknown(base), *singles]
+        singles.sort(key=lambda own: -own.weight)
+        if singles and min(none.misfit, singles[0].misfit) > _ENOUGH:
+            first = [next(iter(own.strengths)) for own in singles[:_BEST]]
+            pairs = dict.fromkeys(tuple(sorted((key, other))) for key in first for other in curves if key != other)
+            rough = {names: self._averaged(names, _Added([curves[key] for key in names], base, self._steps), None) for names in pairs}
+            likely = sorted(rough, key=lambda names: -rough[names].weight)[:_PAIRS]
+            self._simulate(dict(zip(names, at, strict=True)) for names in likely for at in product(*map(_strengths, names)))
+            sets += self._fitted({names: surface for names in likely if (surface := self._surface(names)) is not None})
         return sorted(sets, key=lambda own: -own.weight)
 
     # -- what scenarios predict -------------------------------------------------------------
@@ -230,23 +239,34 @@ class _Search:
         likelihood = np.log(self._errors) - 0.5 * np.log(variances) - 0.5 * (self._values - base) ** 2 / variances
         return Explanation({}, math.log(_UNKNOWN) + float(likelihood.sum()), unknown=True, scenario=self._runs.told[-1])
 
-    def _curve(self, key: str, base: Array) -> _Curve | None:
+    def _curve(self, key: str, base: Array) -> _Surface | None:
         """How figures change with the strength of a cause; None where no step does."""
         points = [(at, figures) for at in _strengths(key) if (figures := self._figures({key: at})) is not None]
         if not points or float(np.abs(points[-1][1] - base)[self._steps].max()) <= 0.01:
             return None
-        return _Curve([0.0, *(at for at, _ in points)], [base, *(figures for _, figures in points)])
+        return _Surface([[0.0, *(at for at, _ in points)]], np.array([base, *(figures for _, figures in points)]))
 
-    def _fitted(self, sets: Sequence[tuple[str, ...]], curves: Mapping[str, _Curve], base: Array) -> list[Explanation]:
-        """Each set by its curves first, then by what is simulated where it fits best, and again where that is somewhere else."""
-        fits = {names: self._averaged(names, curves, base, None) for names in sets}
+    def _surface(self, names: tuple[str, ...]) -> _Surface | None:
+        """How figures change with the strengths of several causes; None where one of them cannot be simulated."""
+        axes = [[0.0, *_strengths(key)] for key in names]
+        figures = [self._figures({key: at for key, at in zip(names, each, strict=True) if at}) for each in product(*axes)]
+        if any(own is None for own in figures):
+            return None
+        return _Surface(axes, np.array(figures).reshape(*map(len, axes), -1))
+
+    def _fitted(self, surfaces: Mapping[tuple[str, ...], _Surface]) -> list[Explanation]:
+        """Each set by its figures between strengths that were simulated, then by what is simulated where it fits best, and again there."""
+        fits = {names: self._averaged(names, surface, None) for names, surface in surfaces.items()}
         for _ in range(_ROUNDS):
             self._simulate(own.strengths for own in fits.values())
             for names, own in fits.items():
                 simulated = self._figures(own.strengths)
                 if simulated is not None and self._misfit(simulated) - own.misfit > _FITS:
-                    guess = self._added([curves[key].at(np.array([own.strengths[key]])) for key in names], base)
-                    fits[names] = self._averaged(names, curves, base, simulated - guess.reshape(-1))
+                    guess = surfaces[names].at([np.array([own.strengths[key]]) for key in names])
+                    fits[names] = self._averaged(names, surfaces[names], simulated - guess.reshape(-1))
+        for names, own in fits.items():
+            if len(names) > 1:
+                own.strengths = self._nearest(own.strengths, surfaces[names].most)
         self._simulate(own.strengths for own in fits.values())
         final = []
         for own in fits.values():
@@ -259,34 +279,30 @@ class _Search:
             final.append(own)
         return final
 
-    def _added(self, each: Sequence[Array], base: Array) -> Array:
-        """Figures of several causes together, as if what each adds to a step were added; one axis for each, then figures."""
-        total = base.copy()
-        added_s = np.zeros(int(self._steps.sum()))
-        before_s = np.exp(base[self._steps])
-        for place, figures in enumerate(each):
-            shape = [1] * len(each) + [figures.shape[-1]]
-            shape[place] = len(figures)
-            spread = figures.reshape(shape)
-            total = total + (spread - base)
-            added_s = added_s + (np.exp(spread[..., self._steps]) - before_s)
-        total = np.array(np.broadcast_to(total, np.broadcast_shapes(total.shape)))
-        total[..., self._steps] = np.log(before_s + added_s)
-        return total
+    def _nearest(self, strengths: Mapping[str, float], most: Sequence[float]) -> dict[str, float]:
+        """The strengths near some with which what is simulated fits best: a cause hides another from some strength on, without a curve."""
+        from scipy.optimize import least_squares
 
-    def _averaged(self, names: tuple[str, ...], curves: Mapping[str, _Curve], base: Array, offsets: Array | None) -> Explanation:
+        def residuals(values: Array) -> Array:
+            here = dict(zip(strengths, np.round(values, 4).tolist(), strict=True))
+            self._simulate([here])
+            figures = self._figures(here)
+            apart = np.full(len(self._values), _FAR) if figures is None else (self._values - figures) / self._errors
+            return np.concatenate([apart, values / _MODERATE])
+
+        start = np.clip(list(strengths.values()), 0.01, np.array(most) - 0.01)
+        fit = least_squares(residuals, start, bounds=(0.0, most), diff_step=_APART, max_nfev=_TRIES)
+        return dict(zip(strengths, np.round(fit.x, 4).tolist(), strict=True))
+
+    def _averaged(self, names: tuple[str, ...], surface: _Surface | _Added, offsets: Array | None) -> Explanation:
         """A set with the mean of its likelihood over all strengths, and the strengths at which it is largest."""
-        grids = [np.linspace(0.0, curves[key].most, _POINTS[len(names)]) for key in names]
-        figures = self._added([curves[key].at(grid) for key, grid in zip(names, grids, strict=True)], base)
-        if offsets is not None:
-            figures = figures + offsets
+        grids = [np.linspace(0.0, most, _POINTS[len(names)]) for most in surface.most]
+        figures = surface.at(grids) if offsets is None else surface.at(grids) + offsets
         misfit = (((self._values - figures) / self._errors) ** 2).sum(axis=-1)
         prior = np.zeros(misfit.shape)
         for place, grid in enumerate(grids):
             density = -0.5 * (grid / _MODERATE) ** 2
-            shape = [1] * len(grids)
-            shape[place] = len(grid)
-            prior = prior + (density - np.log(np.exp(density).sum())).reshape(shape)
+            prior = prior + _along(density - np.log(np.exp(density).sum()), place, len(grids))
         logs = prior - 0.5 * misfit
         best = np.unravel_index(int(np.argmax(logs)), logs.shape)
         top = float(logs[best])
@@ -297,26 +313,60 @@ class _Search:
             share + top + math.log(float(weights.sum())),
             misfit=float(misfit[best]),
         )
+        last_s = np.exp(figures[..., np.flatnonzero(self._steps)[-1]])
         for place, key in enumerate(names):
             own = weights.sum(axis=tuple(other for other in range(len(names)) if other != place))
-            added_s = np.exp(curves[key].at(grids[place])[:, self._steps][:, -1])
-            mean_s = float(np.average(added_s, weights=own))
-            explanation.error_s[key] = math.sqrt(float(np.average((added_s - mean_s) ** 2, weights=own)))
+            # of its steps where the others are as strong as they fit best
+            steps_s = last_s[tuple(slice(None) if other == place else at for other, at in enumerate(best))]
+            mean_s = float(np.average(steps_s, weights=own))
+            explanation.error_s[key] = math.sqrt(float(np.average((steps_s - mean_s) ** 2, weights=own)))
         return explanation
 
 
-class _Curve:
-    """Figures by the strength of one cause, between strengths that were simulated; shape (strengths, figures)."""
+class _Surface:
+    """Figures by the strengths of causes, between strengths that were simulated.
 
-    def __init__(self, strengths: Sequence[float], figures: Sequence[Array]) -> None:
+    Parameters
+    ----------
+    axes
+        Of each cause, the strengths that were simulated, from 0 on.
+    figures
+        There, one axis for each cause and a last one for the figures.
+    """
+
+    def __init__(self, axes: Sequence[Sequence[float]], figures: Array) -> None:
+        self._axes, self._figures = axes, figures
+        self.most = [axis[-1] for axis in axes]
+
+    def at(self, grids: Sequence[Array]) -> Array:
+        """On a grid of strengths, one axis for each cause and a last one for the figures."""
         from scipy.interpolate import PchipInterpolator
 
-        self.most = strengths[-1]
-        self._between = PchipInterpolator(strengths, np.array(figures), axis=0)
+        figures = self._figures
+        for place, (axis, grid) in enumerate(zip(self._axes, grids, strict=True)):
+            figures = np.asarray(PchipInterpolator(axis, figures, axis=place)(grid))
+        return figures
 
-    def at(self, strengths: Array) -> Array:
-        """At several strengths, shape (n,): shape (n, figures)."""
-        return np.asarray(self._between(np.clip(strengths, 0.0, self.most)))
+
+class _Added:
+    """Figures of several causes together, as if what each adds to a step were added: which sets are worth simulating."""
+
+    def __init__(self, curves: Sequence[_Surface], base: Array, steps: NDArray[np.bool_]) -> None:
+        self._curves, self._base, self._is_step = curves, base, steps
+        self.most = [curve.most[0] for curve in curves]
+
+    def at(self, grids: Sequence[Array]) -> Array:
+        """As of :meth:`_Surface.at`."""
+        each = [_along(curve.at([grid]), place, len(grids)) for place, (curve, grid) in enumerate(zip(self._curves, grids, strict=True))]
+        steps_s = sum((np.exp(own) - np.exp(self._base) for own in each), np.exp(self._base))
+        return np.where(self._is_step, np.log(steps_s), sum((own - self._base for own in each), self._base))
+
+
+def _along(values: Array, place: int, dimensions: int) -> Array:
+    """Values whose first axis lies along one of several."""
+    shape = [1] * dimensions + list(values.shape[1:])
+    shape[place] = len(values)
+    return values.reshape(shape)
 
 
 def _strengths(key: str) -> list[float]:

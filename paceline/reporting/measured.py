@@ -6,12 +6,14 @@ The file format of points is in :mod:`calibrate.validation.points`; scores and r
 from __future__ import annotations
 
 import statistics
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from calibrate.validation.points import Setting, read_points
+from calibrate.validation.points import Setting, check_figures, read_points
 from paceline.reporting.coordinates import coordinates_of
+from simulator.base.errors import ReadingWarning
 from simulator.base.text import listed_numbers
 from simulator.results.results import Result
 from simulator.spec.figures import Estimate
@@ -132,7 +134,10 @@ def overlay_of(points: Path, results: Sequence[Result], labels: Sequence[str] | 
     unmatched: list[Unmatched] = []
     for setting in settings:
         fitting, why = _fitting(setting, results)
-        rows += [_beside(setting, index, results[index], at.title_of(index)) for index in fitting]
+        own = [setting.as_throughput(results[index].scenario) for index in fitting]
+        for question in check_figures(points, own, [results[index] for index in fitting]):
+            warnings.warn(question, ReadingWarning, stacklevel=2)
+        rows += [_beside(each, index, results[index], at.title_of(index)) for each, index in zip(own, fitting, strict=True)]
         if not fitting:
             rates = statistics.fmean(setting.as_throughput(results[0].scenario).throughput)
             unmatched.append(Unmatched(setting.name, rates, setting.line, why))
@@ -171,7 +176,6 @@ def _batch(result: Result) -> int:
 
 
 def _beside(setting: Setting, index: int, result: Result, name: str) -> Beside:
-    setting = setting.as_throughput(result.scenario)
     predicted, measured = result.throughput_samples_per_s, statistics.fmean(setting.throughput)
     stale = setting.staleness
     return Beside(

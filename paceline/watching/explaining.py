@@ -26,7 +26,7 @@ def explained(scenario: Scenario, verdicts: Sequence[Verdict], jobs: int = 0) ->
 
     Each is fitted by simulations, which takes some seconds. What cannot be simulated is a reason of its own.
     """
-    if scenario.workers < 2 or not scenario.strategy.count_key:
+    if (scenario.ranks < 2 and not scenario.servers) or not scenario.strategy.count_key:
         return ()
     try:
         with Runner(jobs=jobs) as runner:

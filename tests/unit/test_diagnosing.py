@@ -273,6 +273,27 @@ def test_no_cause_costs_more_than_a_step_takes_beyond_its_compute() -> None:
 
 
 @pytest.mark.slow
+def test_a_cause_beneath_a_larger_one_is_never_said_to_make_steps_shorter() -> None:
+    variables = [{"name": "all", "size": "2 MB", "creation_index": 0, "ready": 1.0}]
+    told = small(workload={"variables": variables}, strategy={"kind": "multi-worker-mirrored", "workers": 4},
+                 cluster={"inter_node": {"bandwidth": "1 GB/s"}}, discrepancy={"communication": {"at": 0.1}})  # fmt: skip
+    slow = FOUND["network"].made(told, math.log(2.0), 0)
+    step_s = step_of(simulate(slow))
+    each_s = 1.3 * step_s / told.batch
+    late = load(slow, {"input": {"per": "replica", "work": {"serial": {"base_s": 0.0, "per_sample_s": each_s}}}})
+    result = simulate(late)
+    assert step_of(result) == pytest.approx(1.3 * step_s, rel=0.02), "input alone is felt"
+    computes_s = simulate(told).breakdown_s.compute
+    seen = Seen(workers=4, step_s=step_of(result), compute_s=(computes_s,) * 4, input_s=(result.breakdown_s.input,) * 4, error=0.01)
+    with Runner(jobs=1) as runner:
+        answer = diagnose(told, [seen_in(told, told)[0].model_copy(update={"step_s": computes_s, "devices": 1}), seen], Simulations(runner))
+    assert not any("shorter" in text for text in (*answer.remarks, *answer.sentences))
+    assert all(cause.cost_s.mean > 0 and cause.gain.mean >= 1.0 for cause in answer.causes)
+    (first, *_) = (cause for cause in answer.causes if cause.known == "found")
+    assert first.key == "input"
+
+
+@pytest.mark.slow
 def test_a_batch_of_all_workers_together_is_one_cause_at_every_number() -> None:
     told = small(workload={"batch_per_replica": 32}, strategy={"kind": "multi-worker-mirrored", "workers": 8})
     real = {1: told, 2: told, 4: told, 8: told}

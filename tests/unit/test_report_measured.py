@@ -10,7 +10,7 @@ from support.results import STRATEGIES, plausible, scenario_of
 from paceline.reporting.content import content_of
 from paceline.reporting.measured import Overlay, overlay_of
 from paceline.reporting.render import sections_of
-from simulator.base.errors import InputError
+from simulator.base.errors import InputError, ReadingWarning
 from simulator.results.results import Result
 from simulator.spec.figures import Estimate
 
@@ -46,6 +46,18 @@ def test_errors_are_predicted_over_measured_less_one(tmp_path: Path, ring: list[
     assert second.predicted == ring[1].throughput_samples_per_s
     assert second.scenario_hash == ring[1].scenario_hash
     assert overlay.source == "points.csv"
+
+
+def test_a_speed_is_read_as_it_is_said(tmp_path: Path, ring: list[Result]) -> None:
+    scenario = ring[2].scenario
+    step_s = scenario.batch * scenario.replicas / rate(ring[2])
+    for column, value in (("steps_per_s", 1 / step_s), ("step_time_s", step_s)):
+        (beside,) = overlay_of(points(tmp_path, f"workers,{column}\n4,{value!r}\n"), ring).rows
+        assert beside.error == pytest.approx(0.0, abs=1e-9)
+    with pytest.warns(ReadingWarning, match=r"points\.csv:2: throughput .* are they steps/s\? Then give a column steps_per_s"):
+        overlay_of(points(tmp_path, f"workers,throughput\n4,{1 / step_s!r}\n"), ring)
+    with pytest.raises(InputError, match=r"are they steps/s"):
+        overlay_of(points(tmp_path, f"workers,throughput\n1,{1 / step_s!r}\n"), ring)
 
 
 def test_an_end_of_the_interval_is_inside(tmp_path: Path, ring: list[Result]) -> None:
