@@ -1,4 +1,4 @@
-"""The answer to "why does it not scale?": causes with the time that each costs, what they do not explain, what helps, what to measure.
+"""Answers "why does it not scale?": causes with the time that each costs, what they do not explain, what helps, what to measure.
 
 Causes are in causes.py, and fitted in fitting.py. What the scenario has anyway counts by what a step gains without it.
 """
@@ -6,17 +6,15 @@ Causes are in causes.py, and fitted in fitting.py. What the scenario has anyway 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from statistics import NormalDist
-from typing import TYPE_CHECKING, ClassVar, Literal
-
-from pydantic import Field
 
 from calibrate.judging import Predicted, State
 from calibrate.observations import Figure, Observed, alone_step_of, check_units, samples_of_step
 from calibrate.recorded.steadiness import thousand_times
 from paceline.comparing import compare
+from paceline.diagnosing.answer import EVEN, LEFT, LIKELY, SURE, WORTH, Cause, Compared, Diagnosis, sentences_of
 from paceline.diagnosing.causes import FOUND, OUTSIDE, STANDING, Found
 from paceline.diagnosing.fitting import Explanation, Runs, explanations, spread_of, step_of, told_as
 from paceline.diagnosing.seen import Seen, check_seen
@@ -25,10 +23,7 @@ from paceline.planning.improvements import improved
 from paceline.planning.tuning import with_buckets
 from paceline.sweeping import Simulate
 from simulator.base.errors import ScenarioError, SimulationError
-from simulator.base.short import Short
-from simulator.base.spec import Spec
-from simulator.base.table import Cell, Column, Table
-from simulator.base.text import counted, format_bytes, format_change, format_interval, format_seconds, format_share, listed, sentence
+from simulator.base.text import counted, format_bytes, format_change, format_seconds, format_share, sentence
 from simulator.memory import memory
 from simulator.results.results import Result
 from simulator.results.what_if import changed, with_batch, with_strategy
@@ -36,10 +31,7 @@ from simulator.scenario import Scenario
 from simulator.spec.discrepancy import Z_90
 from simulator.spec.figures import Estimate
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-__all__ = ["Cause", "Diagnosis", "diagnose"]
+__all__ = ["diagnose"]
 
 _TRIED = {"steps": 20, "replications": 2}
 """Runs in which strengths are fitted: with the same draws for all, so that what differs are the causes."""
@@ -49,20 +41,10 @@ _MOST_STEPS = 60
 """Of runs that are compared; what is told is simulated as the scenario says, so that it is what ``paceline simulate`` tells."""
 _COVERAGE = 0.99
 """Share of runs as told that are not to be called slower or faster."""
-_LIKELY, _EVEN, _SURE = 0.1, 0.5, 0.95
-"""Chances from which on a cause is told, an explanation is the one to go by, and a cause is taken to be there."""
-_NAMED = 0.6
-"""Chance from which on a cause is told by itself: others may have the very same effect, and share the chance."""
 _RIVAL = 0.2
 """Part of the best explanation's chance from which on another one is a rival."""
-_WORTH = 0.02
-"""Share of a step below which what the scenario has anyway is not told."""
-_MOST_SAID = 3
-"""Causes that are told in sentences; the rest stand in the table."""
 _TIGHT = 0.05
 """Share of a device's memory below which what is free is little."""
-_LEFT = 0.05
-"""Share of a step from which on what is not explained is told."""
 _TELLS = 3.0
 """Standard errors by which a measurement has to tell two explanations apart."""
 _OF_REST = 0.02
@@ -71,90 +53,6 @@ _OF_A_RUN = 0.04
 """Standard error of a step time that is measured again, as a share."""
 _HIDDEN = 0.005
 """Share of a step below which a cause beside a larger one is hidden by that."""
-_PERFECT = 1.05
-"""Share of perfect scaling beyond which it is asked whether one device was measured as the others were."""
-_STATES: Mapping[State, str] = {
-    "slower": "slower than predicted", "faster": "faster than predicted", "inside": "as predicted",
-    "beyond": "outside that interval, as one run in ten is that goes as predicted",
-    "unclear": "known too badly to tell",
-}  # fmt: skip
-
-
-class Cause(Spec):
-    """One thing that a step waits for, and what it costs."""
-
-    key: str = Field(description="which cause, to sort by")
-    title: str = Field(description="what it is, in a few words")
-    text: str = Field(description="how much of it there is")
-    known: Literal["found", "told", "measured"] = Field(
-        description="found: fitted to what was seen; told: the scenario has it anyway; measured: seen itself, between or before the steps"
-    )
-    cost_s: Estimate = Field(description="time of each step that it costs, in seconds")
-    probability: float = Field(ge=0, le=1, description="chance that it is there")
-    gain: Estimate = Field(description="throughput without it, over that with it")
-    remedy: str = Field(description="what can be done about it")
-
-
-class Compared(Spec):
-    """One run that was seen, beside its prediction."""
-
-    name: str = Field(description="the run")
-    step_s: float = Field(description="step as it was seen, in seconds")
-    told_s: Estimate = Field(description="step as the scenario tells, with 90% interval")
-    efficiency: float = Field(description="share of perfect scaling: throughput over that of as many devices, each as fast as one alone")
-    state: State = Field(description="slower, faster; inside: as predicted; beyond: outside the 90% interval, as one run in ten is")
-    explained_s: float = Field(description="step with the causes that were found")
-
-
-class Diagnosis(Short, Spec):
-    """Why the largest of the runs that were seen takes as long as it does."""
-
-    see: ClassVar[str] = ".sentences say it in words, .causes has every figure, to_frame() the table"
-
-    run: Seen = Field(description="the run that is explained")
-    one_device_s: float = Field(description="step of one device alone, as it was seen, or else as predicted")
-    told_s: Estimate = Field(description="step as the scenario tells, with 90% interval")
-    explained_s: float = Field(description="step with the causes that were found")
-    unexplained_s: float = Field(description="what was seen beyond that; below 0: it is faster")
-    as_told: bool = Field(description="whether nothing but what the scenario has is needed to explain all runs")
-    runs: tuple[Compared, ...] = Field(description="every run of more than one device, the fewest workers first")
-    own_error: float = Field(ge=0, le=1, description="chance that the prediction's own error is the reason, and no cause")
-    unknown: float = Field(ge=0, le=1, description="chance that something is the reason that is no known cause")
-    causes: tuple[Cause, ...] = Field(description="what costs most first")
-    changes: tuple[Improvement, ...] = Field(description="changes of the configuration, the greatest gain first")
-    measure: str | None = Field(description="the one measurement that tells the two likeliest explanations apart; null: there is one")
-    remarks: tuple[str, ...] = Field(default=(), description="what to know beside")
-    sentences: tuple[str, ...] = Field(description="the answer in words")
-
-    def _in_short(self) -> Iterator[str]:
-        yield from self.sentences
-
-    @property
-    def table(self) -> Table:
-        """A row for each cause."""
-        columns = (
-            Column("title", "text", "Cause"),
-            Column("cost_s", "seconds", "Costs per step"),
-            Column("cost_low_s", "seconds", "90% from"),
-            Column("cost_high_s", "seconds", "to"),
-            Column("probability", "share", "Chance"),
-            Column("gain", "change", "Gain without"),
-            Column("known", "text", "Known"),
-            Column("text", "text", "How"),
-        )
-        rows: list[tuple[Cell, ...]] = [
-            (its.title, its.cost_s.mean, its.cost_s.low, its.cost_s.high, its.probability, its.gain.mean - 1.0, its.known, its.text)
-            for its in self.causes
-        ]
-        return Table(f"Where the time of {self.run.name} goes", columns, tuple(rows), "causes")
-
-    def to_frame(self) -> pd.DataFrame:
-        """The table for pandas."""
-        return self.table.to_frame()
-
-    def to_json(self) -> str:
-        """All of it as JSON."""
-        return self.model_dump_json()
 
 
 def diagnose(scenario: Scenario, seen: Sequence[Seen], run: Simulate, remarks: Sequence[str] = ()) -> Diagnosis:
@@ -201,7 +99,7 @@ class _Told:
         first = _simulated(run, told_as(scenario, several, 1.0))
         if alone is None or alone.alone:
             one_s, computes_s = _alone_s(first[0], alone), first[0].breakdown_s.compute
-            if scenario.workload.global_batch is not None:
+            if scenario.workload.global_batch is not None:  # which one device alone computes as a whole
                 computes_s = one_s
         else:  # one worker with its servers, or with all its devices
             (own,) = _simulated(run, told_as(scenario, [alone], 1.0))
@@ -266,10 +164,10 @@ class _Answer:
         ranked = [*((cause, 0.0) for cause in (*self._measured(), *self._fitted())), *self._standing(base)]
         ranked.sort(key=lambda pair: -(pair[0].cost_s.mean - pair[1]) * pair[0].probability)
         # of a run that nothing here reproduces nobody knows what changes bring
-        likeliest = fitted if self._chance >= _EVEN else base if self._told.state(-1) not in ("slower", "faster") else None
+        likeliest = fitted if self._chance >= EVEN else base if self._told.state(-1) not in ("slower", "faster") else None
         changes = () if likeliest is None else tuple(self._changes(likeliest))
         unknown = next(chance for own, chance in self._sets if own.unknown)
-        measure = None if self._as_told or unknown >= _EVEN else self._measure()
+        measure = None if self._as_told or unknown >= EVEN else self._measure()
         self._remarks += self._of_memory(fitted.scenario)
         low_s, high_s = self._told.interval(-1)
         answer = Diagnosis(
@@ -288,7 +186,7 @@ class _Answer:
             remarks=tuple(self._remarks),
             sentences=(),
         )
-        return answer.model_copy(update={"sentences": tuple(_sentences(answer))})
+        return answer.model_copy(update={"sentences": tuple(sentences_of(answer))})
 
     def _changes(self, base: Result) -> Iterator[Improvement]:
         """What changes to the configuration bring to a scenario that reproduces the run."""
@@ -310,7 +208,7 @@ class _Answer:
     def _as_told(self) -> bool:
         """Whether every run is as told, and no cause explains them better."""
         states = {self._told.state(place) for place in range(len(self._told.results))}
-        return states <= {"inside", "unclear", "beyond"} and self._own_error >= _EVEN
+        return states <= {"inside", "unclear", "beyond"} and self._own_error >= EVEN
 
     @cached_property
     def _own_error(self) -> float:
@@ -336,7 +234,7 @@ class _Answer:
              "write checkpoints less often or asynchronously, evaluate less often"),
             ("start-up", "start-up and tracing", seen.start_s, 0.0, begins, "compare steady steps, or train longer"),
         ):  # fmt: skip
-            if cost_s > _WORTH * seen.step_s:
+            if cost_s > WORTH * seen.step_s:
                 whole_s = seen.whole_s + (cost_s if key == "start-up" else 0.0)
                 spread_s = Z_90 * math.hypot(seen.error * seen.step_s, error_s)
                 cost = Estimate(mean=cost_s, low=max(cost_s - spread_s, 0.0), high=cost_s + spread_s)
@@ -353,7 +251,7 @@ class _Answer:
             for key in own.strengths:
                 chances[key] = min(chances.get(key, 0.0) + chance, 1.0)
                 best.setdefault(key, own)
-        least = _EVEN if self._as_told else _LIKELY
+        least = EVEN if self._as_told else LIKELY
         likely = [key for key, chance in chances.items() if chance >= least]
         scenario, seen, spread = self._told.runs.told[-1], self._seen, self._told.runs.spread[-1]
         with_it = self._simulated([best[key].scenario for key in likely])
@@ -371,7 +269,7 @@ class _Answer:
             error_s = math.hypot(own.error_s[key], spread * cost_s, math.sqrt(2.0) * seen.error * fast_s)
             # without it a step takes no less than is told, at its best
             most = max(seen.step_s - _interval(fast_s, spread)[0], cost_s)
-            low = max(cost_s - Z_90 * error_s, 0.0) if chances[key] >= _SURE else 0.0
+            low = max(cost_s - Z_90 * error_s, 0.0) if chances[key] >= SURE else 0.0
             cost = Estimate(mean=cost_s, low=low, high=min(cost_s + Z_90 * error_s, most))
             yield Cause(
                 key=key, title=cause.title, text=text, known="found", cost_s=cost, probability=chances[key],
@@ -384,7 +282,7 @@ class _Answer:
         other = next((name for name in own.strengths if name != key), None)
         if other is None:
             self._remarks.append(sentence(f"felt with fewer workers alone: {what}"))
-        elif chance >= _EVEN:
+        elif chance >= EVEN:
             (none,) = self._simulated([self._told.runs.told[-1]])
             gain = format_change(slow_s / (step_of(none) * self._scale) - 1.0)
             hidden = f"hidden now, and felt once it is no longer so that {_cause(other).title}: {what}"
@@ -427,7 +325,7 @@ class _Answer:
             each_s = [min(end * min(1.0, most_s / max(each_s[0], most_s, 1e-12)), most_s) for end in each_s]
             cost = Estimate(mean=each_s[0], low=each_s[1], high=each_s[2])
             general = standing.key in ("network", "latency") and named_s > 0.0
-            if cost.mean < _WORTH * step_s or (general and cost.mean < 1.25 * named_s):
+            if cost.mean < WORTH * step_s or (general and cost.mean < 1.25 * named_s):
                 continue
             if standing.key == "buckets" and self._fused_already:
                 continue
@@ -450,7 +348,7 @@ class _Answer:
         for seen, scenario in zip(self._told.runs.seen, self._told.runs.told, strict=True):
             without_s, *with_s = [step_of(each) for each in self._run([scenario, *with_buckets(scenario)]) if isinstance(each, Result)]
             best_s = min(with_s, default=without_s)
-            if best_s < (1.0 - _LEFT) * without_s and seen.step_s < math.sqrt(without_s * best_s):
+            if best_s < (1.0 - LEFT) * without_s and seen.step_s < math.sqrt(without_s * best_s):
                 faster = f"{seen.name} are about as fast as the scenario predicts with other buckets ({format_seconds(best_s)})"
                 self._remarks.append(sentence(f"{faster}: the run overlaps more than the scenario says, and buckets are no cure"))
                 return True
@@ -585,54 +483,3 @@ def _gain(step_s: float, cost: Estimate, beside_s: float = 0.0) -> Estimate:
         return step_s / max(step_s - cost_s, 1e-3 * step_s)
 
     return Estimate(mean=of(cost.mean), low=of(max(cost.low - beside_s, 0.0)), high=of(cost.high + beside_s))
-
-
-def _sentences(answer: Diagnosis) -> Iterator[str]:
-    seen, last = answer.run, answer.runs[-1]
-    told = f"{format_seconds(last.told_s.mean)} (90%: {format_interval(last.told_s.low, last.told_s.high, 'seconds')})"
-    yield sentence(
-        f"a step takes {format_seconds(seen.step_s)} on {seen.name} and {format_seconds(answer.one_device_s)} on one device alone: "
-        f"{format_share(last.efficiency)} of perfect scaling. The scenario predicts {told}: {_STATES[last.state]}"
-    )
-    for run in answer.runs[:-1]:
-        yield sentence(
-            f"{run.name}: {format_seconds(run.step_s)}, {format_share(run.efficiency)} of perfect; {format_seconds(run.told_s.mean)} "
-            f"predicted ({format_interval(run.told_s.low, run.told_s.high, 'seconds')}): {_STATES[run.state]}"
-        )
-    if (most := max(answer.runs, key=lambda run: run.efficiency)).efficiency > _PERFECT:
-        yield (
-            f"More than perfect scaling ({most.name}): was one device measured with the same batch, and are these times of steps? Times of "
-            "epochs go to --epoch, samples/s of all workers to --throughput."
-        )
-    if answer.as_told:
-        yield "It runs as predicted: nothing but what the scenario has is needed to explain it."
-    elif answer.own_error >= _EVEN:
-        yield sentence(f"the prediction's own error explains that (chance {format_share(answer.own_error)}) better than any cause")
-    elif answer.unknown >= _EVEN:
-        yield sentence(f"no cause that is known here explains it (chance {format_share(answer.unknown)} of another)")
-    sure = [cause for cause in answer.causes if cause.probability >= _NAMED and cause.cost_s.mean > _WORTH * seen.step_s]
-    for cause in sure[:_MOST_SAID]:
-        chance = "" if cause.probability >= _SURE else f", with a chance of {format_share(cause.probability)}"
-        costs = f"{format_seconds(cause.cost_s.mean)} ({format_interval(cause.cost_s.low, cause.cost_s.high, 'seconds')})"
-        yield sentence(f"{cause.title}{chance}: this costs {costs} of each step; {cause.text}. What helps: {cause.remedy}")
-    doubtful = sorted((cause for cause in answer.causes if cause.probability < _NAMED), key=lambda cause: -cause.probability)
-    if doubtful:
-        each = [f"{cause.title} ({format_share(cause.probability)})" for cause in doubtful]
-        each += [
-            f"{words} ({format_share(chance)})"
-            for words, chance in (("the prediction's own error", answer.own_error), ("something else", answer.unknown))
-            if chance >= _LIKELY
-        ]
-        yield sentence(f"what was seen does not tell which of these it is: {listed(each, 'or')}" if len(each) > 1 else f"perhaps {each[0]}")
-    decided = any(cause.known == "found" for cause in sure)
-    if (decided or answer.unknown >= _EVEN) and abs(answer.unexplained_s) > _LEFT * seen.step_s:
-        how = "more" if answer.unexplained_s > 0 else "less"
-        yield sentence(f"not explained: {format_seconds(abs(answer.unexplained_s))} of a step, {how} than predicted")
-    if answer.changes and (best := answer.changes[0]).gain is not None and best.gain > _WORTH:
-        low, high = best.gain_low or 0.0, best.gain_high or 0.0
-        yield sentence(
-            f"of changes to the configuration {best.name} would bring most: {format_change(best.gain)} "
-            f"({format_change(low)} to {format_change(high)}); {best.text}"
-        )
-    if answer.measure is not None:
-        yield sentence(f"what to measure next: {answer.measure}")
