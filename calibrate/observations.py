@@ -104,8 +104,8 @@ class Observed(Spec):
         strategy = strategy.with_count(self.workers)
         if self.servers is not None:
             strategy = strategy.with_servers(self.servers)
-        if self.devices is not None and "replicas_per_worker" in type(strategy).model_fields:
-            strategy = strategy.model_copy(update={"replicas_per_worker": max(self.devices // self.workers, 1)})
+        if self.devices is not None:
+            strategy = strategy.with_devices_each(max(self.devices // self.workers, 1)) or strategy
         if self.batch is not None:
             key = "batch_per_replica" if load.batch_per_replica is not None else "global_batch"
             load = load.model_copy(update={key: self.batch})
@@ -137,7 +137,7 @@ def observed_at(count: int | str, told: Scenario, option: str = "a count") -> Ob
         return Observed(workers=number)
     if number % per_worker == 0:
         return Observed(workers=number // per_worker)
-    if number < per_worker and "replicas_per_worker" in type(told.strategy).model_fields:
+    if number < per_worker and told.strategy.with_devices_each(number) is not None:
         return Observed(workers=1, devices=number)
     raise InputError(f"{option}: {number:,} devices are not those of whole workers of {counted(per_worker, 'device')}; give workers")
 

@@ -433,7 +433,7 @@ def _needed_nodes(scenario: Scenario, faults: Faults, taken: Preemption) -> int:
 def _check_training(scenario: Scenario) -> None:
     """Rules between the training and the workload."""
     training, load = scenario.training, scenario.workload
-    if getattr(scenario.strategy, "compression", None) is not None and (training.precision or load.precision) == "bfloat16":
+    if scenario.strategy.compresses and (training.precision or load.precision) == "bfloat16":
         raise ValueError(
             "strategy.compression is of float32 gradients, and those of a training in bfloat16 have 2 bytes a value already: leave it out"
         )

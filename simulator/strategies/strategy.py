@@ -465,6 +465,17 @@ class Strategy(Terse):
         """With another number of parameter servers; itself where it has none."""
         return self.model_copy(update={"servers": count}) if self.has_servers else self
 
+    @final
+    def with_devices_each(self, count: int) -> Self | None:
+        """With so many devices for each worker; None where the strategy does not say how many these have."""
+        return self.model_copy(update={"replicas_per_worker": count}) if "replicas_per_worker" in type(self).model_fields else None
+
+    @final
+    @property
+    def compresses(self) -> bool:
+        """Whether it sends gradients compressed."""
+        return getattr(self, "compression", None) is not None
+
     def alone_with_servers(self) -> Self:
         """With one worker, and all servers; itself where there are none."""
         return self
