@@ -42,12 +42,13 @@ _ENOUGH = 3.0
 """Sum of squares, in standard errors, up to which what was seen needs no second cause."""
 _BEST = 3
 """Causes of which pairs are tried: those that explain most alone."""
-_PAIRS = 4
+_PAIRS = 3
 """Pairs that are simulated: those that explain most by what single causes do."""
 _ROUNDS, _FITS = 3, 0.1
 """How often a set is fitted anew to what is simulated, and from which misfit on beyond the one expected."""
-_TRIES, _APART, _FAR = 8, 0.05, 100.0
-"""How often two causes are tried near their best strengths, how far apart, as a share, and what counts for one that cannot be simulated."""
+_NEARER, _TRIES, _APART, _FAR = 2, 5, 0.05, 100.0
+"""How many pairs are tried near their best strengths, how often, how far apart, as a share, and what counts for one that cannot be
+simulated."""
 _COMPUTE, _UNEVEN, _WAIT, _BUSY = 0.04, 0.04, 0.02, 0.12
 """Standard errors: of what devices compute, of how they differ, and of processor time, as logarithms; of waiting, as a share."""
 _UNKNOWN, _ANYTHING = 0.02, 1.0
@@ -180,12 +181,13 @@ class _Search:
         singles = self._fitted({(key,): curve for key, curve in curves.items()})
         sets = [none, self._unknown(base), *singles]
         singles.sort(key=lambda own: -own.weight)
-        if singles and min(none.misfit, singles[0].misfit) > _ENOUGH:
+        # times of steps alone do not tell two causes apart
+        if singles and not self._steps.all() and min(none.misfit, singles[0].misfit) > _ENOUGH:
             first = [next(iter(own.strengths)) for own in singles[:_BEST]]
             pairs = dict.fromkeys(tuple(sorted((key, other))) for key in first for other in curves if key != other)
             rough = {names: self._averaged(names, _Added([curves[key] for key in names], base, self._steps), None) for names in pairs}
             likely = sorted(rough, key=lambda names: -rough[names].weight)[:_PAIRS]
-            self._simulate(dict(zip(names, at, strict=True)) for names in likely for at in product(*map(_strengths, names)))
+            self._simulate(dict(zip(names, at, strict=True)) for names in likely for at in product(*(_strengths(key)[1:] for key in names)))
             sets += self._fitted({names: surface for names in likely if (surface := self._surface(names)) is not None})
         return sorted(sets, key=lambda own: -own.weight)
 
@@ -248,7 +250,7 @@ class _Search:
 
     def _surface(self, names: tuple[str, ...]) -> _Surface | None:
         """How figures change with the strengths of several causes; None where one of them cannot be simulated."""
-        axes = [[0.0, *_strengths(key)] for key in names]
+        axes = [[0.0, *_strengths(key)[1:]] for key in names]
         figures = [self._figures({key: at for key, at in zip(names, each, strict=True) if at}) for each in product(*axes)]
         if any(own is None for own in figures):
             return None
@@ -264,9 +266,9 @@ class _Search:
                 if simulated is not None and self._misfit(simulated) - own.misfit > _FITS:
                     guess = surfaces[names].at([np.array([own.strengths[key]]) for key in names])
                     fits[names] = self._averaged(names, surfaces[names], simulated - guess.reshape(-1))
-        for names, own in fits.items():
+        for names in sorted(fits, key=lambda names: -fits[names].weight)[:_NEARER]:
             if len(names) > 1:
-                own.strengths = self._nearest(own.strengths, surfaces[names].most)
+                fits[names].strengths = self._nearest(fits[names].strengths, surfaces[names].most)
         self._simulate(own.strengths for own in fits.values())
         final = []
         for own in fits.values():

@@ -182,8 +182,9 @@ def seen_in_runs(runs: Sequence[tuple[int | str | None, RecordedRun]], told: Sce
         # means of many steps, and what was traced, are few
         few = record.steady is None and len(run) < FEWEST_STEADY and (run.each != "step" or run.kind == "profile")
         if record.steady is None and not few:
+            kinds = f" ({record.rare.text})" if record.rare is not None else ""
             raise InputError(
-                f"{run.name}: {record.why_not}; record more steps, or give the time of a step with --step {observed.workers}=TIME"
+                f"{run.name}: {record.why_not}{kinds}; record more steps, or give the time of a step with --step {observed.workers}=TIME"
             )
         for doubt in (*record.doubts, *differences(run, observed.model_copy(update={"batch": None}).scenario_of(told))):
             warnings.warn(doubt, ReadingWarning, stacklevel=2)
