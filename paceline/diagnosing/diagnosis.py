@@ -265,7 +265,8 @@ class _Answer:
             if slow_s - fast_s <= _HIDDEN * slow_s:
                 self._hidden(key, own, text, chances[key], slow_s)
                 continue
-            cost_s = min(slow_s - fast_s, seen.step_s)
+            # no more than a step takes beyond what its device computes by itself
+            cost_s = min(slow_s - fast_s, max(seen.step_s - self._told.results[-1].breakdown_s.compute, 0.0))
             error_s = math.hypot(own.error_s[key], spread * cost_s, math.sqrt(2.0) * seen.error * fast_s)
             # without it a step takes no less than is told, at its best
             most = max(seen.step_s - _interval(fast_s, spread)[0], cost_s)
