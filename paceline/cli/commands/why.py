@@ -125,17 +125,17 @@ def _step_alone(seen: dict[str, Any], batch: int) -> Any:
     """The step of one device alone, where something that was typed tells it."""
     from paceline.api.diagnosing import positive
 
-    rates = {"throughput": batch, "steps_per_s": 1, "epoch": None, "step": None}
-    for name, samples in rates.items():
-        value = next((value for count, value in seen.get(name, {}).items() if str(count) in ("1", "1 device")), None)
-        if value is None:
-            continue
-        if name == "step":
-            return value
-        if samples is not None:
-            return samples / positive(name, 1, value)
-        if "dataset_size" in seen:
-            return positive(name, 1, value) * batch / seen["dataset_size"]
+    def typed(name: str) -> Any:
+        return next((value for count, value in seen.get(name, {}).items() if str(count) in ("1", "1 device")), None)
+
+    if (step := typed("step")) is not None:
+        return step
+    if (rate := typed("throughput")) is not None:
+        return batch / positive("throughput", 1, rate)
+    if (rate := typed("steps_per_s")) is not None:
+        return 1.0 / positive("steps_per_s", 1, rate)
+    if (epoch := typed("epoch")) is not None and "dataset_size" in seen:
+        return positive("epoch", 1, epoch) * batch / seen["dataset_size"]
     return None
 
 
