@@ -76,6 +76,8 @@ def test_wrong_input_is_one_line(paceline, tmp_path) -> None:
     refused(paceline("why", "ring", "--throughput", "4=fast", *QUICK), "throughput 4", "fast")
     refused(paceline("why", "--parameters", "1e6", "--throughput", "1=fast,4=9"), "throughput 1", "fast")
     refused(paceline("why", "--step", "1=9ms,8=20ms"))
+    refused(paceline("why", "--parameters", "1e6", "--epoch", "1=21h,4=9h"), "--epoch", "--dataset-size")
+    refused(paceline("why", "ring", "--step", "1=9ms,many=20ms", *QUICK), "many", "16 devices")
     refused(paceline("why", "ring", "--batch", "8", "--step", "1=9ms,4=20ms", *QUICK), "--batch")
     refused(paceline("why", "ring", "--run", str(tmp_path / "none.csv"), *QUICK), "none.csv")
     one = tmp_path / "one.csv"

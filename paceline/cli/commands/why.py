@@ -124,6 +124,7 @@ def _own(given: Given, seen: dict[str, Any]) -> Scenario:
 def _step_alone(seen: dict[str, Any], batch: int) -> Any:
     """The step of one device alone, where something that was typed tells it."""
     from paceline.api.diagnosing import positive
+    from simulator.base.errors import InputError
 
     def typed(name: str) -> Any:
         return next((value for count, value in seen.get(name, {}).items() if str(count) in ("1", "1 device")), None)
@@ -134,9 +135,11 @@ def _step_alone(seen: dict[str, Any], batch: int) -> Any:
         return batch / positive("throughput", 1, rate)
     if (rate := typed("steps_per_s")) is not None:
         return 1.0 / positive("steps_per_s", 1, rate)
-    if (epoch := typed("epoch")) is not None and "dataset_size" in seen:
-        return positive("epoch", 1, epoch) * batch / seen["dataset_size"]
-    return None
+    if (epoch := typed("epoch")) is None:
+        return None
+    if "dataset_size" not in seen:
+        raise InputError("--epoch: without a scenario a step follows only from the samples of an epoch; give --dataset-size, or --step-time")
+    return positive("epoch", 1, epoch) * batch / seen["dataset_size"]
 
 
 def _show(found: Diagnosis) -> None:
