@@ -138,7 +138,7 @@ def _step_alone(seen: dict[str, Any], batch: int) -> Any:
     if (epoch := typed("epoch")) is None:
         return None
     if "dataset_size" not in seen:
-        raise InputError("--epoch: without a scenario a step follows only from the samples of an epoch; give --dataset-size, or --step-time")
+        raise InputError("--epoch: a step follows from an epoch by the samples of the data set; give --dataset-size, or --step-time")
     return positive("epoch", 1, epoch) * batch / seen["dataset_size"]
 
 
