@@ -536,7 +536,7 @@ def plan(
     (True, 8, 'weak')
     """
     from paceline.lengthy import agree_to_plan
-    from paceline.planning import check_trainings, goal_of, length_of, space_of, with_offers
+    from paceline.planning import goal_of, length_of, space_of, with_offers
     from paceline.planning import plan as search
     from paceline.planning.answer import PLAN, plan_file_of
     from paceline.sweeping import axes_of
@@ -548,7 +548,7 @@ def plan(
     length = length_of(scenario, settings, samples=samples, epochs=epochs, dataset_size=dataset_size, rate=target_throughput is not None)
     goal = goal_of(
         target_throughput=target_throughput, samples=length.samples, epochs=length.epochs, deadline=deadline, budget=budget,
-        confidence=confidence, prefer=prefer,
+        confidence=confidence, prefer=prefer, trainings_per_month=trainings_per_month,
     )  # fmt: skip
     file = writable(out, scenario)
     beside = None if file is None else Output(plan_file_of(file), PLAN, force=force, beside=True)
@@ -557,12 +557,10 @@ def plan(
         servers=servers, scaling=scaling, batches=batches, runs_on=runs_on, prices=parse_prices(prices),
         progress=None if progress is None else lambda done, total: progress(done, total, "configurations"),
     )  # fmt: skip
-    check_trainings(trainings_per_month, goal)
     space = with_offers(space, whole_job=goal.samples is not None)
     agree_to_plan(space.searched_together, agree, jobs=jobs)
     answer = search(
         space, goal, out=file, jobs=jobs, backend=backend, scheduler=scheduler, force=force, progress=progress,
-        trainings_per_month=trainings_per_month,
     )  # fmt: skip
     if beside is not None:
         beside.write(answer.to_json() + "\n")

@@ -10,7 +10,6 @@ from paceline.planning.advice import Advice, advise, space_to_advise
 from paceline.planning.answer import Candidate, ClusterAnswer, Improvement, Plan, ServerCount, WorkerCount
 from paceline.planning.goal import Goal, goal_of, length_of
 from paceline.planning.improvements import improvements
-from paceline.planning.paying import check_trainings
 from paceline.planning.planner import plan
 from paceline.planning.space import Space, space_of, with_offers
 
@@ -25,7 +24,6 @@ __all__ = [
     "Space",
     "WorkerCount",
     "advise",
-    "check_trainings",
     "goal_of",
     "improvements",
     "length_of",

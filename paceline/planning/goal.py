@@ -23,7 +23,7 @@ from simulator.base.spec import Seconds, Spec
 from simulator.base.units import check_thousands, parse_quantity, warn_of_thousands, without_separators
 from simulator.base.validation_errors import quoted, validated
 from simulator.catalogue.loading import Source, load_scenario, table_of
-from simulator.results.cost import LEAST_PER_S, cost_of_samples, time_of_samples_s
+from simulator.results.cost import LEAST_PER_S, cost_of_samples, is_paid_in_advance, time_of_samples_s, usd_estimate
 from simulator.results.intervals import combined
 from simulator.results.results import Result
 from simulator.spec.discrepancy import CERTAIN, RelativeError, relative_error_of
@@ -71,6 +71,9 @@ class Goal(Spec):
     budget_usd: float | None = Field(default=None, gt=0)
     confidence: float = Field(default=0.95, gt=0, lt=1, description="share of real runs that must reach the goal")
     prefer: Prefer = "cheapest"
+    trainings_per_month: float | None = Field(
+        default=None, gt=0, description="how often the samples are trained on; null: as often as fills the price's share_in_use"
+    )
 
 
 def goal_of(
@@ -82,6 +85,7 @@ def goal_of(
     budget: str | float | None = None,
     confidence: float = 0.95,
     prefer: Prefer | None = None,
+    trainings_per_month: float | None = None,
 ) -> Goal:
     """A goal from what a person says.
 
@@ -102,6 +106,8 @@ def goal_of(
         Share of real runs that must reach the goal.
     prefer
         What is best among all that do; left out: the fastest where only a budget is given, else the cheapest.
+    trainings_per_month
+        How often these samples are trained on.
 
     Raises
     ------
@@ -128,6 +134,13 @@ def goal_of(
     _check_amounts(samples=samples, epochs=epochs)
     if not 0 < confidence < 1:
         raise InputError(f"`confidence` {confidence:g} must lie between 0 and 1, such as 0.95")
+    if trainings_per_month is not None:
+        _positive(trainings_per_month, "trainings_per_month", trainings_per_month, "must be a number above 0, such as 20")
+        if samples is None:
+            raise InputError(
+                f"`trainings_per_month` {quoted(trainings_per_month)} counts how often the goal's samples are trained on, and a throughput "
+                "has none: give `samples` with `deadline` or `budget`, or leave it out"
+            )
     only_budget = budget is not None and deadline is None
     return validated(
         Goal,
@@ -139,6 +152,7 @@ def goal_of(
             "budget_usd": None if budget is None else _usd(budget),
             "confidence": confidence,
             "prefer": prefer or ("fastest" if only_budget else "cheapest"),
+            "trainings_per_month": trainings_per_month,
         },
         "goal",
     )
@@ -476,6 +490,10 @@ def time_of(result: Result, goal: Goal) -> Estimate | None:
 
 def cost_of(result: Result, goal: Goal) -> Estimate | None:
     """US dollars of the training; None where the goal has no samples, or the cluster no price."""
+    often = goal.trainings_per_month
     if (job := job_of(result, goal)) is not None:
-        return job.cost_usd
-    return None if goal.samples is None else cost_of_samples(result, goal.samples)
+        if often is None or goal.samples is None or not is_paid_in_advance(result.scenario):
+            return job.cost_usd
+        of_each_s = [goal.samples / rate for rate in rates_of(result, goal)]
+        return usd_estimate(result.scenario, job.time_s, of_each_s, often)
+    return None if goal.samples is None else cost_of_samples(result, goal.samples, often)

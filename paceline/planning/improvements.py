@@ -24,7 +24,7 @@ from simulator.catalogue.loading import load_scenario
 from simulator.memory import does_not_fit
 from simulator.resolve.precision import precision_gain
 from simulator.resolve.resolve import resolve
-from simulator.results.cost import placement_of, server_nodes, usd_per_hour
+from simulator.results.cost import is_paid_in_advance, placement_of, server_nodes, usd_of, usd_per_hour
 from simulator.results.intervals import paired_ratio
 from simulator.results.results import Result
 from simulator.results.what_if import (
@@ -42,7 +42,7 @@ from simulator.results.what_if import (
 from simulator.scenario import Scenario
 from simulator.spec.discrepancy import between
 from simulator.spec.figures import Estimate
-from simulator.spec.paying import Upgrade
+from simulator.spec.paying import Upgrade, sets_of_nodes
 
 __all__ = ["Worse", "check_upgrades", "improved", "improvements", "upgraded", "worsened"]
 
@@ -430,29 +430,45 @@ def _upgrade_said(upgrade: Upgrade) -> str:
     return f"{', '.join(changes)}; {format_usd(upgrade.usd_per_node)} for a node ({upgrade.origin})"
 
 
-def _paid_back(its: Improvement, upgrade: Upgrade, result: Result, base: Result, goal: Goal | None, use: Use) -> Improvement:
-    """With what an upgrade costs, and after how many months it has saved that: the hours that the same work takes less, at their price.
+def _paid_back(better: Improvement, upgrade: Upgrade, result: Result, base: Result, goal: Goal | None, use: Use) -> Improvement:
+    """With what an upgrade costs, and after how many months it has saved that.
 
-    With g times the throughput a month's work takes 1 - 1/g of its hours less; in the rest of them the nodes can do other work.
+    Of trainings that are counted by the month it saves what their bill falls by: of nodes that are paid for in advance only what their
+    hours in use cost, and sets of nodes that are no longer needed. Else the same work takes 1 - 1/g of its hours less with g times the
+    throughput, and other work fills these at the same price.
     """
-    nodes = placement_of(base.scenario).nodes
-    usd = upgrade.usd_per_node * nodes
-    hourly, price = usd_per_hour(base.scenario), base.scenario.cluster.price
-    if hourly is None:
-        text = f"{its.text}; {format_usd(usd)} in all; what it saves is not known without a price of the nodes"
-        return its.model_copy(update={"usd": usd, "text": text})
-    ratio = _ratio(result, base, goal)
+    scenario = base.scenario
+    nodes, hourly, price = placement_of(scenario).nodes, usd_per_hour(scenario), scenario.cluster.price
     time_s = time_of(base, goal) if goal is not None else None
-    hours = use.hours(time_s).mean
+    hours, often = use.hours(None if time_s is None else time_s.mean), use.per_month
+    usd = upgrade.usd_per_node * nodes * sets_of_nodes(hours)
+    if hourly is None:
+        text = f"{better.text}; {format_usd(usd)} in all; what it saves is not known without a price of the nodes"
+        return better.model_copy(update={"usd": usd, "text": text})
+
+    def saved_usd(gain: float) -> float:
+        """A month, where it brings so many times the throughput."""
+        if often is None or time_s is None:
+            return hourly * hours * (1.0 - 1.0 / gain)
+        before, after = (usd_of(scenario, each_s, per_month=often) or 0.0 for each_s in (time_s.mean, time_s.mean / gain))
+        return often * (before - after)
+
+    ratio = _ratio(result, base, goal)
     years = price.years if price is not None else None
     lasts = (years or _YEARS) * 12.0
-    mean, soonest, latest = (months_of(usd, hourly * hours * (1.0 - 1.0 / its), lasts) for its in (ratio.mean, ratio.high, ratio.low))
+    gains = ratio.mean, ratio.high, ratio.low
+    mean, soonest, latest = (months_of(usd, saved_usd(gain), lasts) if gain > 1.0 else None for gain in gains)
     within = f"within {lasts:g} months{' that the nodes last' if years is not None else ''}"
     text = (
-        f"{format_usd(usd)} for {counted(nodes, 'node')} {months_in_words(mean, soonest, latest, within)}, which work "
-        f"{format_number(hours)} h a month{'' if use.said else ' (assumed)'} at {format_hourly(hourly)} an hour"
+        f"{format_usd(usd)} for {counted(nodes * sets_of_nodes(hours), 'node')} {months_in_words(mean, soonest, latest, within)}, which "
+        f"work {format_number(hours / sets_of_nodes(hours))} h a month{'' if use.said else ' (assumed)'}"
     )
-    return its.model_copy(update={"usd": usd, "months": mean, "months_low": soonest, "months_high": latest, "text": f"{its.text}; {text}"})
+    if often is None or not is_paid_in_advance(scenario):
+        text += f" at {format_hourly(hourly)} an hour"
+    elif latest is None:
+        text += "; nodes paid for in advance cost no less when they stand idle, unless other work fills the hours saved"
+    update = {"usd": usd, "months": mean, "months_low": soonest, "months_high": latest, "text": f"{better.text}; {text}"}
+    return better.model_copy(update=update)
 
 
 _YEARS = 10.0

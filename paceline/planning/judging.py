@@ -42,10 +42,12 @@ from simulator.results.cost import (
     affordable_s,
     bills_exactly,
     committed_usd,
+    is_paid_in_advance,
     placement_of,
     usd_of,
     usd_per_hour,
     usd_per_million_samples,
+    with_trainings,
 )
 from simulator.results.inadequacy import discrepancy_of, is_borrowed, reach_of
 from simulator.results.intervals import wins
@@ -179,9 +181,7 @@ class Judge:
         total = goal.samples
         if total is None:
             return point.usd_per_hour
-        if not bills_exactly(point.scenario):
-            return usd_of(point.scenario, total * sample_s) or 0.0
-        return point.usd_per_hour * total * sample_s / _HOUR_S
+        return usd_of(point.scenario, total * sample_s, per_month=goal.trainings_per_month) or 0.0
 
     # -- after it has been simulated ---------------------------------------------------
 
@@ -201,9 +201,8 @@ class Judge:
         result = point.result
         if result is None:
             return math.inf
-        price, job = point.scenario.cluster.price, job_of(result, self.goal)
-        if self.goal.prefer == "cheapest" and price is not None and price.preemption is not None and job is not None and job.cost_usd:
-            return job.cost_usd.mean  # nobody pays for nodes that are away
+        if self.goal.prefer == "cheapest" and (cost := cost_of(result, self.goal)) is not None:
+            return cost.mean
         return self._value(point, sample_s_of(result, self.goal))
 
     def margin(self, point: Point) -> float:
@@ -288,8 +287,25 @@ class Judge:
         """Of each run, as it is billed."""
         total = self.goal.samples
         assert total is not None
-        costs = _usd_of_times(point, total / np.asarray(rates)).tolist()
+        costs = self._usd_of_times(point, total / np.asarray(rates)).tolist()
         return [total / cost if cost else math.inf for cost in costs]
+
+    def _usd_of_times(self, point: Point, times_s: NDArray[np.float64]) -> NDArray[np.float64]:
+        """What trainings of such times cost, as they are billed."""
+        often = self.goal.trainings_per_month
+        if bills_exactly(point.scenario) and (often is None or not is_paid_in_advance(point.scenario)):
+            return times_s * ((point.usd_per_hour or 0.0) / _HOUR_S)
+        return np.array([usd_of(point.scenario, time_s, per_month=often) or 0.0 for time_s in times_s.tolist()])
+
+    def _as_used(self, result: Result) -> Result:
+        """The result at the prices of an hour in use that the goal's trainings a month make, so that hours x price are the cost."""
+        time_s, often = time_of(result, self.goal), self.goal.trainings_per_month
+        if time_s is None or often is None or not is_paid_in_advance(result.scenario):
+            return result
+        job, cost = result.job, cost_of(result, self.goal)
+        priced = job.model_copy(update={"cost_usd": cost}) if job is not None else None
+        scenario = with_trainings(result.scenario, time_s.mean, often)
+        return result.model_copy(update={"scenario": scenario, "scenario_hash": scenario.hash, "job": priced})
 
     def decisions(self, points: Sequence[Point]) -> dict[int, Decision]:
         """What is at stake with each of several points, by its id; nothing where what is preferred is no matter of chance.
@@ -307,7 +323,7 @@ class Judge:
         unit: Literal["usd", "s", "samples/s"] = "usd" if by_cost else "samples/s" if total is None else "s"
         if total is not None:
             times_s = total / rates
-            rates = np.array([_usd_of_times(point, own) if by_cost else own for (point, _), own in zip(held, times_s, strict=True)])
+            rates = np.array([self._usd_of_times(point, own) if by_cost else own for (point, _), own in zip(held, times_s, strict=True)])
         runs = min(map(len, each))
         return {
             id(point): Decision(
@@ -334,13 +350,14 @@ class Judge:
         result = point.result
         assert result is not None
         placement = placement_of(point.scenario)
+        result = self._as_used(result)
         return Candidate(
             name=point.line.title(point.workers),
             what=point.line.what,
             others=point.line.others,
             scaling=point.line.scaling,
             result=result,
-            usd_per_hour=point.usd_per_hour,
+            usd_per_hour=usd_per_hour(result.scenario),
             usd_per_million_samples=usd_per_million_samples(result),
             time_s=time_of(result, self.goal),
             cost_usd=cost_of(result, self.goal),
@@ -353,13 +370,6 @@ class Judge:
             paired=None if answer is None else self.paired(answer, point),
             decision=decision,
         )
-
-
-def _usd_of_times(point: Point, times_s: NDArray[np.float64]) -> NDArray[np.float64]:
-    """What trainings of such times cost, as they are billed."""
-    if bills_exactly(point.scenario):
-        return times_s * ((point.usd_per_hour or 0.0) / _HOUR_S)
-    return np.array([usd_of(point.scenario, time_s) or 0.0 for time_s in times_s.tolist()])
 
 
 def _goes_on_without(scenario: Scenario) -> bool:

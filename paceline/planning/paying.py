@@ -6,8 +6,10 @@ month meet after
 
     C / (k c - s H - k T r) months,
 
-if that is above 0 and within what the capital is paid for. A slow run takes longer in both ways, so the ends of the interval of T give
-those of the months. An hour in use costs the same in both ways at a share of hours in use of
+if that is above 0 and within what the capital is paid for; at its end what the nodes are then worth counts as well. Work that takes more
+than a month's hours takes several sets of nodes, each with its C and s. Where nobody says k, the nodes work their share of all hours in
+either way, however long a training takes. The price of an hour in use is that of the same k, so that what costs less for a training is
+what pays before it is worn out. An hour in use costs the same in both ways at a share of hours in use of
 
     ((C - residual) / years + s per year) / (8,766 h x (c / T - r)).
 """
@@ -15,9 +17,11 @@ those of the months. An hour in use costs the same in both ways at a share of ho
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
+
+import numpy as np
 
 from paceline.planning.answer import BreakEven, Payment
 from paceline.planning.goal import Goal
@@ -25,16 +29,15 @@ from paceline.planning.judging import Judge, Point
 from paceline.planning.sentences import beside_the_answer, months_in_words, why_not
 from paceline.planning.space import paid_by, spot_refused
 from paceline.sweeping import Simulate
-from simulator.base.errors import InputError, ScenarioError
-from simulator.base.text import format_number, format_share, format_usd
-from simulator.base.validation_errors import quoted
+from simulator.base.errors import ScenarioError
+from simulator.base.text import counted, format_number, format_share, format_usd
 from simulator.results.cost import capital_usd, paid_for, running_usd_per_hour
 from simulator.results.results import Result
 from simulator.scenario import Scenario
 from simulator.spec.figures import Estimate
-from simulator.spec.paying import HOURS_PER_MONTH, HOURS_PER_YEAR, Price
+from simulator.spec.paying import HOURS_PER_MONTH, HOURS_PER_YEAR, sets_of_nodes
 
-__all__ = ["Use", "break_even_of", "check_trainings", "months_of", "payments_of", "use_of"]
+__all__ = ["Use", "break_even_of", "months_of", "payments_of", "use_of"]
 
 _HOUR_S = 3600.0
 _MONTHS = 12.0
@@ -99,8 +102,9 @@ def _by_cost(its: Payment) -> tuple[bool, float]:
 
 
 def _payment(point: Point, chosen: Point, judge: Judge, *, feasible: bool) -> Payment:
-    price = point.scenario.cluster.ways_to_pay[0]
     its = judge.candidate(point, chosen if feasible else None)
+    scenario = its.result.scenario
+    price = scenario.cluster.ways_to_pay[0]
     if point is chosen:
         text = "the answer" if feasible else "the nearest"
     elif judge.meets(point):
@@ -111,80 +115,13 @@ def _payment(point: Point, chosen: Point, judge: Judge, *, feasible: bool) -> Pa
         name=price.called,
         price=price,
         best=its,
-        capital_usd=capital_usd(point.scenario),
-        running_usd_per_hour=running_usd_per_hour(point.scenario),
+        capital_usd=capital_usd(scenario),
+        running_usd_per_hour=running_usd_per_hour(scenario),
         text=text,
     )
 
 
 # -- when it pays --------------------------------------------------------------------------
-
-
-def check_trainings(per_month: float | None, goal: Goal) -> None:
-    """Refuse a number of trainings a month that is none, or that a goal has no use for.
-
-    Raises
-    ------
-    InputError
-        It is not above 0, or the goal is a throughput.
-    """
-    if per_month is None:
-        return
-    if not 0 < per_month < math.inf:
-        raise InputError(f"`trainings_per_month` {quoted(per_month)} must be a number above 0, such as 20")
-    if goal.samples is None:
-        raise InputError(
-            f"`trainings_per_month` {quoted(per_month)} counts how often the goal's samples are trained on, and a throughput has none: "
-            "give `samples` with `deadline` or `budget`, or leave it out"
-        )
-
-
-def break_even_of(payments: Sequence[Payment], use: Use) -> tuple[BreakEven, ...]:
-    """Each way to pay for the answer in advance against each by the hour, for the same work."""
-    compared = [its for its in payments if its.best is not None]
-    own = [its for its in compared if its.price.committed_usd is not None and its.price.years is not None]
-    rented = [its for its in compared if its.price.committed_usd is None]
-    return tuple(_break_even(one, other, use) for one in own for other in rented)
-
-
-def _break_even(own: Payment, rented: Payment, use: Use) -> BreakEven:
-    assert own.best is not None
-    assert rented.best is not None
-    scenario, time_s = own.best.result.scenario, own.best.time_s
-    held = [(nodes, price) for nodes, price in paid_for(scenario) if price is not None]
-    lasts_years = min(price.years for _, price in held if price.years is not None)
-    standing = math.fsum(nodes * price.standing_usd_per_hour for nodes, price in held)
-    running = math.fsum(nodes * price.running_usd_per_hour for nodes, price in held)
-    hours, often = use.hours(time_s), use.per_month
-    each_month = _each(hours, lambda its: standing * HOURS_PER_MONTH + its * running)
-    rent = rented.best.usd_per_hour or 0.0
-    if often is not None and rented.best.cost_usd is not None:
-        rented_month = _each(rented.best.cost_usd, lambda its: its * often)
-    else:
-        rented_month = _each(hours, lambda its: its * rent)
-    capital, lasts = own.capital_usd, lasts_years * _MONTHS
-    mean, soonest, latest = (
-        months_of(capital, getattr(rented_month, end) - getattr(each_month, end), lasts) for end in ("mean", "high", "low")
-    )
-    residual = math.fsum(nodes * price.owned.residual_usd for nodes, price in held if price.owned is not None)
-    fixed = (capital - residual) / (lasts_years * HOURS_PER_YEAR) + standing
-    left = rented_month.mean / hours.mean - running
-    found = BreakEven(
-        own=own.name,
-        rented=rented.name,
-        months=mean,
-        months_low=soonest,
-        months_high=latest,
-        lasts_months=lasts,
-        capital_usd=capital,
-        own_usd_per_month=each_month,
-        rented_usd_per_month=rented_month,
-        trainings_per_month=often,
-        share_in_use=hours.mean / HOURS_PER_MONTH,
-        pays_above=fixed / left if 0 < fixed <= left else None,
-        text="",
-    )
-    return found.model_copy(update={"text": _in_words(found, own.price, hours, use)})
 
 
 class Use(NamedTuple):
@@ -193,9 +130,9 @@ class Use(NamedTuple):
     Attributes
     ----------
     per_month
-        Trainings of the goal's samples; None where it has none.
+        Trainings a month, as the goal says; None: as many as fill the share.
     share
-        Of all hours, where nothing else is known.
+        Of all hours in which they work, where the goal says nothing.
     said
         Whether somebody said so; else it is assumed that they work at all hours.
     """
@@ -204,60 +141,142 @@ class Use(NamedTuple):
     share: float
     said: bool
 
-    def hours(self, time_s: Estimate | None) -> Estimate:
-        """Hours of a month in which they work, where a training takes that time."""
+    def hours(self, time_s: float | None) -> float:
+        """Hours of a month in which they work, where a training takes that time; beyond a month's hours on several sets of them."""
         if self.per_month is None or time_s is None:
-            hours = self.share * HOURS_PER_MONTH
-            return Estimate(mean=hours, low=hours, high=hours)
-        often = self.per_month
-        return _each(time_s, lambda its: often * its / _HOUR_S)
+            return self.share * HOURS_PER_MONTH
+        return self.per_month * time_s / _HOUR_S
+
+    def turning_points(self, time_s: Estimate | None) -> list[float | None]:
+        """Times of a training between which months until something pays rise or fall alone: ends, and where another set of nodes begins."""
+        if self.per_month is None or time_s is None:
+            return [None]
+        full_s = HOURS_PER_MONTH * _HOUR_S / self.per_month
+        sets = range(sets_of_nodes(self.hours(time_s.low)), min(sets_of_nodes(self.hours(time_s.high)), _MOST_SETS))
+        return [time_s.low, time_s.high, *(number * full_s * beyond for number in sets for beyond in (1.0, 1.0 + 1e-6))]
 
 
-def use_of(scenario: Scenario, time_s: Estimate | None = None, trainings_per_month: float | None = None) -> Use:
-    """So many trainings a month, or as many as fill the share of hours in which the nodes are expected to work.
+_MOST_SETS = 1000
+
+
+def use_of(scenario: Scenario, goal: Goal | None = None) -> Use:
+    """So many trainings a month as the goal says, or as many as fill the share of hours in which the nodes are expected to work.
 
     Parameters
     ----------
     scenario
-        Whose prices may say it (``share_in_use``); the first that does counts.
-    time_s
-        Of a training; None where the goal has no samples.
-    trainings_per_month
-        As somebody said; None: nobody did.
+        Whose prices may say that share (``share_in_use``); the first that does counts.
+    goal
+        Of a plan; None: there is none.
     """
+    often = None if goal is None else goal.trainings_per_month
     shares = [price.share_in_use for price in scenario.cluster.ways_to_pay if price.share_in_use is not None]
-    share = shares[0] if shares else 1.0
-    if trainings_per_month is None and time_s is not None:
-        return Use(share * HOURS_PER_MONTH / (time_s.mean / _HOUR_S), share, bool(shares))
-    return Use(trainings_per_month, share, trainings_per_month is not None or bool(shares))
+    return Use(often, shares[0] if shares else 1.0, often is not None or bool(shares))
 
 
-def _each(estimate: Estimate, of: Callable[[float], float]) -> Estimate:
-    return Estimate(mean=of(estimate.mean), low=of(estimate.low), high=of(estimate.high))
+def break_even_of(payments: Sequence[Payment], use: Use) -> tuple[BreakEven, ...]:
+    """Each way to pay for the answer in advance against each by the hour, for the same work."""
+    compared = [payment for payment in payments if payment.best is not None]
+    own = [payment for payment in compared if payment.price.committed_usd is not None and payment.price.years is not None]
+    rented = [payment for payment in compared if payment.price.committed_usd is None]
+    return tuple(_break_even(one, other, use) for one in own for other in rented)
 
 
-def months_of(capital_usd: float, saved_usd: float, lasts_months: float) -> float | None:
-    """Months after which what is saved each month is the capital; None: never, or not as long as it lasts."""
-    if saved_usd <= 0 or capital_usd > saved_usd * lasts_months:
+class _Month(NamedTuple):
+    """One month's work at one time of a training."""
+
+    hours: float
+    sets: int
+    own_usd: float
+    rented_usd: float
+    pays_after: float | None
+
+
+def _break_even(own: Payment, rented: Payment, use: Use) -> BreakEven:
+    assert own.best is not None
+    assert rented.best is not None
+    scenario, time_s, cost = own.best.result.scenario, own.best.time_s, rented.best.cost_usd
+    priced = [(nodes, price) for nodes, price in paid_for(scenario) if price is not None]
+    lasts = min(price.years for _, price in priced if price.years is not None) * _MONTHS
+    standing = math.fsum(nodes * price.standing_usd_per_hour for nodes, price in priced)
+    running = math.fsum(nodes * price.running_usd_per_hour for nodes, price in priced)
+    residual = math.fsum(nodes * price.residual_usd for nodes, price in priced)
+    rent = rented.best.usd_per_hour or 0.0
+    if cost is not None and time_s is not None:
+        rent = cost.mean / (time_s.mean / _HOUR_S)
+
+    def month(at_s: float | None) -> _Month:
+        hours = use.hours(at_s)
+        sets = sets_of_nodes(hours)
+        rented_usd = hours * rent
+        if use.per_month is not None and at_s is not None and cost is not None and time_s is not None:
+            ends_s, ends_usd = (time_s.low, time_s.mean, time_s.high), (cost.low, cost.mean, cost.high)
+            rented_usd = float(np.interp(at_s, ends_s, ends_usd)) * use.per_month
+        own_usd = sets * standing * HOURS_PER_MONTH + hours * running
+        pays_after = months_of(sets * own.capital_usd, rented_usd - own_usd, lasts, sets * residual)
+        return _Month(hours, sets, own_usd, rented_usd, pays_after)
+
+    mean = month(None if time_s is None else time_s.mean)
+    months = [mean, *(month(at_s) for at_s in use.turning_points(time_s))]
+    ends = [each.pays_after for each in months]
+    fixed = (own.capital_usd - residual) / (lasts / _MONTHS * HOURS_PER_YEAR) + standing
+    left = mean.rented_usd / mean.hours - running
+    answer = BreakEven(
+        own=own.name,
+        rented=rented.name,
+        months=mean.pays_after,
+        months_low=min((end for end in ends if end is not None), default=None),
+        months_high=None if None in ends else max(end for end in ends if end is not None),
+        lasts_months=lasts,
+        sets_of_nodes=mean.sets,
+        capital_usd=mean.sets * own.capital_usd,
+        own_usd_per_month=_over([each.own_usd for each in months]),
+        rented_usd_per_month=_over([each.rented_usd for each in months]),
+        trainings_per_month=use.per_month,
+        share_in_use=mean.hours / HOURS_PER_MONTH / mean.sets,
+        pays_above=fixed / left if 0 < fixed <= left else None,
+        text="",
+    )
+    return answer.model_copy(update={"text": _in_words(answer, use)})
+
+
+def _over(of_each: Sequence[float]) -> Estimate:
+    """The first, which is that of the mean time, with the lowest and the highest."""
+    return Estimate(mean=of_each[0], low=min(of_each), high=max(of_each))
+
+
+def months_of(capital_usd: float, saved_usd: float, lasts_months: float, residual_usd: float = 0.0) -> float | None:
+    """Return the months after which what is saved has made up for what was paid at the beginning.
+
+    What the nodes are worth at the end counts at the end alone.
+
+    Parameters
+    ----------
+    capital_usd, residual_usd
+        At the beginning, and what is left of it at the end.
+    saved_usd
+        Each month.
+    lasts_months
+        Until the end.
+
+    Returns
+    -------
+    float or None
+        None: never, or not as long as they last.
+    """
+    if saved_usd <= 0 or capital_usd - residual_usd > saved_usd * lasts_months:
         return None
-    return capital_usd / saved_usd
+    return min(capital_usd / saved_usd, lasts_months)
 
 
-def _in_words(its: BreakEven, price: Price, hours: Estimate, use: Use) -> str:
-    own, rented = format_usd(its.own_usd_per_month.mean), format_usd(its.rented_usd_per_month.mean)
-    work = "its work takes" if its.trainings_per_month is None else f"{format_number(its.trainings_per_month)} trainings a month take"
+def _in_words(pair: BreakEven, use: Use) -> str:
+    own, rented = format_usd(pair.own_usd_per_month.mean), format_usd(pair.rented_usd_per_month.mean)
+    work = "its work takes" if pair.trainings_per_month is None else f"{format_number(pair.trainings_per_month)} trainings a month take"
+    sets = f" of {counted(pair.sets_of_nodes, 'set')} of nodes" if pair.sets_of_nodes > 1 else ""
     texts = [
-        f"{its.own} against {its.rented} {months_in_words(its.months, its.months_low, its.months_high, its.lasts_in_words)}: "
-        f"{format_usd(its.capital_usd)} at the beginning and then {own} a month, against {rented} a month",
-        f"{work} {format_share(its.share_in_use)} of all hours{'' if use.said else ' (assumed)'}",
-        f"it pays above {format_share(its.pays_above)}" if its.pays_above is not None else "it would pay at no use",
+        f"{pair.own} against {pair.rented} {months_in_words(pair.months, pair.months_low, pair.months_high, pair.lasts_in_words)}: "
+        f"{format_usd(pair.capital_usd)} at the beginning and then {own} a month, against {rented} a month",
+        f"{work} {format_share(pair.share_in_use)} of all hours{sets}{'' if use.said else ' (assumed)'}",
+        f"it pays above {format_share(pair.pays_above)}" if pair.pays_above is not None else "it would pay at no use",
     ]
-    share = price.share_in_use or 1.0
-    if abs(share - its.share_in_use) > _VISIBLE:
-        texts.append(f"its price of an hour is worked out for {format_share(share)}")
-    if hours.high > HOURS_PER_MONTH * (1 + _VISIBLE):
-        texts.append("slow runs need more hours than a month has")
     return "; ".join(texts)
-
-
-_VISIBLE = 0.01

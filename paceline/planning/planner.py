@@ -25,7 +25,7 @@ from paceline.planning.around import (
     enough_servers,
     paying_workers,
 )
-from paceline.planning.goal import Goal, reachable_confidence, replications_for, time_of
+from paceline.planning.goal import Goal, reachable_confidence, replications_for
 from paceline.planning.improvements import check_upgrades, improvements
 from paceline.planning.judging import Judge, Point
 from paceline.planning.paying import break_even_of, payments_of, use_of
@@ -62,7 +62,6 @@ def plan(
     scheduler: str | None = None,
     force: bool = False,
     progress: Callable[[int, int, str], None] | None = None,
-    trainings_per_month: float | None = None,
 ) -> Plan:
     """Find the configuration that reaches a goal best.
 
@@ -81,8 +80,6 @@ def plan(
     progress
         Called with what is done, what there is in all, and what is counted: "bounds" of lines, then "scenarios" that were asked for so
         far.
-    trainings_per_month
-        How often the goal's samples are trained on, for when purchases and upgrades pay; None: as often as fills their share in use.
 
     Returns
     -------
@@ -139,7 +136,7 @@ def plan(
         workers = count_workers(chosen.line, chosen.workers, simulations, goal)
         servers = count_servers(chosen.scenario, simulations)
         beside = [point.scenario for point in _best_of_ways(ranked, chosen)]
-        use = use_of(chosen.scenario, time_of(result, goal), trainings_per_month)
+        use = use_of(chosen.scenario, goal)
         better = improvements(chosen.scenario, result, simulations, goal, beside=beside, use=use)
         payments = payments_of(chosen, judge, simulations, feasible=bool(meeting))
         simulations.finish()

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from simulator.scenario import Scenario
 from simulator.spec.figures import Estimate, Placement
-from simulator.spec.paying import Price
+from simulator.spec.paying import HOURS_PER_MONTH, Price, sets_of_nodes
 
 __all__ = [
     "LEAST_PER_S",
@@ -23,6 +23,7 @@ __all__ = [
     "capital_usd",
     "committed_usd",
     "cost_of_samples",
+    "is_paid_in_advance",
     "mean_sample_s",
     "paid_for",
     "placement_of",
@@ -35,6 +36,7 @@ __all__ = [
     "usd_per_million_samples",
     "usd_per_node_hour",
     "why_no_cost",
+    "with_trainings",
 ]
 
 _HOUR_S = 3600.0
@@ -195,7 +197,7 @@ LEAST_PER_S = 1e-15
 """Samples a second that stand for none at all, so that a time remains a number."""
 
 
-def usd_of(scenario: Scenario, time_s: float, away: Sequence[Away] = ()) -> float | None:
+def usd_of(scenario: Scenario, time_s: float, away: Sequence[Away] = (), per_month: float | None = None) -> float | None:
     """US dollars for all nodes for a training of that time, as their price bills it; None where the price is not known.
 
     Parameters
@@ -204,10 +206,19 @@ def usd_of(scenario: Scenario, time_s: float, away: Sequence[Away] = ()) -> floa
         From start to end.
     away
         Nodes that were taken away meanwhile, which nobody pays for; each that comes back is billed anew.
+    per_month
+        Trainings a month, over which nodes that are paid for in advance are spread; None: over their ``share_in_use``.
     """
     hourly = usd_per_hour(scenario)
     if hourly is None:
         return None
+    if per_month is not None and is_paid_in_advance(scenario):
+        billed_s = _own_startup_s(scenario)
+        return math.fsum(
+            nodes * (price.usd_of_training(time_s, per_month) if price.is_worked_out else _billed_usd(price, time_s, billed_s))
+            for nodes, price in paid_for(scenario)
+            if price is not None
+        )
     gone: dict[int, list[tuple[float, float]]] = {}
     for node, since_s, until_s in away:
         gone.setdefault(node, []).append((since_s, until_s))
@@ -216,15 +227,48 @@ def usd_of(scenario: Scenario, time_s: float, away: Sequence[Away] = ()) -> floa
         saved = math.fsum((usd_per_node_hour(scenario, node) or 0.0) * its for node, its in away_s.items())
         return (time_s * hourly - saved) / _HOUR_S
     own_startup_s = _own_startup_s(scenario)
-    total = math.fsum(
-        nodes * price.usd_per_node_hour * price.billed_s(time_s, own_startup_s) for nodes, price in paid_for(scenario) if price is not None
-    )
-    for node, its in gone.items():
+    total = math.fsum(nodes * _billed_usd(price, time_s, own_startup_s) for nodes, price in paid_for(scenario) if price is not None)
+    for node, absences in gone.items():
         price = _price_of(scenario, node)
         assert price is not None, "all nodes have one"
-        billed_s = math.fsum(price.billed_s(lease_s, own_startup_s) for lease_s in _leases(time_s, its))
-        total += price.usd_per_node_hour * (billed_s - price.billed_s(time_s, own_startup_s))
-    return total / _HOUR_S
+        total += math.fsum(_billed_usd(price, lease_s, own_startup_s) for lease_s in _leases(time_s, absences))
+        total -= _billed_usd(price, time_s, own_startup_s)
+    return total
+
+
+def _billed_usd(price: Price, time_s: float, startup_s: float) -> float:
+    """US dollars for one node, as it is billed."""
+    return price.usd_per_node_hour * price.billed_s(time_s, startup_s) / _HOUR_S
+
+
+def is_paid_in_advance(scenario: Scenario) -> bool:
+    """Whether some of its nodes are bought or reserved, at a price of an hour that follows from that."""
+    return any(price is not None and price.is_worked_out for _, price in paid_for(scenario))
+
+
+def with_trainings(scenario: Scenario, time_s: float, per_month: float) -> Scenario:
+    """Return the scenario with its nodes in use as long as so many trainings a month take.
+
+    Parameters
+    ----------
+    scenario
+        Whose prices may be worked out of a purchase or a term; others stay.
+    time_s
+        Mean time of a training.
+    per_month
+        Trainings a month.
+    """
+    hours = per_month * time_s / _HOUR_S
+    share = min(hours / HOURS_PER_MONTH / sets_of_nodes(hours), 1.0)
+
+    def used(price: Price | None) -> Price | None:
+        if price is None or not price.is_worked_out:
+            return price
+        return Price.model_validate({**price.model_dump(mode="json"), "share_in_use": share, "terms": ""})
+
+    cluster = scenario.cluster
+    cluster = cluster.model_copy(update={"price": used(cluster.price), "server_price": used(cluster.server_price)})
+    return scenario.model_copy(update={"cluster": cluster})
 
 
 def _leases(time_s: float, away: Iterable[tuple[float, float]]) -> list[float]:
@@ -243,14 +287,14 @@ def _own_startup_s(scenario: Scenario) -> float:
     return startup.value_s if startup is not None else 0.0
 
 
-def usd_estimate(scenario: Scenario, time_s: Estimate, of_each_s: Sequence[float]) -> Estimate | None:
+def usd_estimate(scenario: Scenario, time_s: Estimate, of_each_s: Sequence[float], per_month: float | None = None) -> Estimate | None:
     """US dollars for a training that no node leaves, of its time with its interval and of each run; None where the price is not known."""
     hourly = usd_per_hour(scenario)
     if hourly is None:
         return None
-    if bills_exactly(scenario):
+    if bills_exactly(scenario) and (per_month is None or not is_paid_in_advance(scenario)):
         return _priced(time_s, hourly)
-    low, high, *each = (usd_of(scenario, its) or 0.0 for its in (time_s.low, time_s.high, *of_each_s))
+    low, high, *each = (usd_of(scenario, run_s, per_month=per_month) or 0.0 for run_s in (time_s.low, time_s.high, *of_each_s))
     return Estimate(mean=statistics.fmean(each), low=low, high=high)
 
 
@@ -274,10 +318,11 @@ def affordable_s(scenario: Scenario, usd: float) -> float:
     return low_s
 
 
-def cost_of_samples(result: Trained, samples: float) -> Estimate | None:
+def cost_of_samples(result: Trained, samples: float, per_month: float | None = None) -> Estimate | None:
     """US dollars for a training of ``samples``: all nodes for :func:`time_of_samples_s`, as billed; None where the price is not known."""
     rates = result.throughput_of_each_replication or (result.throughput_samples_per_s.mean,)
-    return usd_estimate(result.scenario, time_of_samples_s(result, samples), [samples / max(rate, LEAST_PER_S) for rate in rates])
+    of_each_s = [samples / max(rate, LEAST_PER_S) for rate in rates]
+    return usd_estimate(result.scenario, time_of_samples_s(result, samples), of_each_s, per_month)
 
 
 def usd_per_million_samples(result: Trained) -> Estimate | None:

@@ -22,7 +22,7 @@ from simulator.base.spec import Moderate, Power, Seconds, Spec, Terse
 from simulator.base.text import format_seconds
 from simulator.spec.job import Preemption
 
-__all__ = ["ELECTRICITY_USD_PER_KWH", "HOURS_PER_MONTH", "HOURS_PER_YEAR", "Owned", "Price", "Reserved", "Upgrade"]
+__all__ = ["ELECTRICITY_USD_PER_KWH", "HOURS_PER_MONTH", "HOURS_PER_YEAR", "Owned", "Price", "Reserved", "Upgrade", "sets_of_nodes"]
 
 HOURS_PER_YEAR = 8766.0
 """Of 365.25 days."""
@@ -133,6 +133,11 @@ def _worked_out(known: dict[str, Any]) -> float:
     if isinstance(reserved, Reserved):
         return float(reserved.upfront_usd / (reserved.years * HOURS_PER_YEAR * share) + reserved.usd_per_hour / share)
     return math.nan
+
+
+def sets_of_nodes(hours_per_month: float) -> int:
+    """Return how many sets of nodes it takes to work so many hours a month, each at most all hours of a month."""
+    return max(math.ceil(hours_per_month / HOURS_PER_MONTH * (1 - _ROUNDING)), 1)
 
 
 class Price(_Dated, Terse):
@@ -276,6 +281,29 @@ class Price(_Dated, Terse):
         if self.purchase_usd is not None and self.owned is None:
             return None
         return self.standing_usd_per_hour / (self.share_in_use or 1.0) + self.running_usd_per_hour
+
+    @property
+    def residual_usd(self) -> float:
+        """US dollars that a node is worth when its years are over."""
+        return 0.0 if self.owned is None else self.owned.residual_usd
+
+    def usd_of_training(self, time_s: float, per_month: float) -> float:
+        """Return what a training costs on one node that is paid for in advance, where it is trained so often a month.
+
+        The node's capital and standing costs of a month are spread over that month's trainings, whatever else it could do. Work beyond
+        all hours of a month takes further sets of nodes (:func:`sets_of_nodes`).
+
+        Parameters
+        ----------
+        time_s
+            Of one training.
+        per_month
+            Trainings a month, above 0.
+        """
+        assert self.years is not None, "only a price that is worked out says what an hour out of use costs"
+        hours = time_s / 3600.0
+        fixed = (self.capital_usd - self.residual_usd) / (self.years * HOURS_PER_YEAR) + self.standing_usd_per_hour
+        return sets_of_nodes(per_month * hours) * HOURS_PER_MONTH * fixed / per_month + self.running_usd_per_hour * hours
 
     # -- what is billed ----------------------------------------------------------------------
 

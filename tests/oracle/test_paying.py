@@ -410,3 +410,76 @@ def test_upgrades_and_trainings_that_cannot_be_are_refused_before_anything_is_si
         planned(DEMAND, trainings_per_month=0.0)
     with pytest.raises(InputError, match="trainings_per_month"):
         paceline.plan(table(DEMAND), target_throughput=10, trainings_per_month=2, jobs=1)
+
+
+# -- one calculation for headline, months and upgrades -------------------------------------------
+
+
+def training_hours(answer: Plan) -> float:
+    assert answer.chosen.time_s is not None
+    return answer.chosen.time_s.mean / HOUR_S
+
+
+@pytest.mark.slow
+@settings(deadline=None, max_examples=12)
+@given(
+    often=st.floats(1.0, 800.0), rent=st.floats(0.5, 60.0), purchase=st.floats(1e4, 3e5), residual=st.sampled_from([0.0, 0.1, 0.6, 0.9]),
+    years=st.integers(1, 6),
+)  # fmt: skip
+def test_what_costs_less_for_a_training_is_what_pays_before_it_is_worn_out(
+    often: float, rent: float, purchase: float, residual: float, years: int
+) -> None:
+    bought = {**BOUGHT, "purchase_usd": purchase, "owned": {**BOUGHT["owned"], "residual_usd": residual * purchase, "years": years}}
+    answer = planned({**DEMAND, "usd_per_node_hour": rent}, bought, trainings_per_month=often)
+    (pair,) = answer.break_even
+    own, rented = payment(answer, "bought").best, payment(answer, "on demand").best
+    assert own is not None
+    assert own.cost_usd is not None
+    assert own.time_s is not None
+    assert own.usd_per_hour is not None
+    assert rented is not None
+    assert rented.cost_usd is not None
+    assert (own.cost_usd.mean <= rented.cost_usd.mean) == (pair.months is not None)
+    # the sum closes: hours at the price of an hour in use, for which no more hours are taken than a month has
+    hours = own.time_s.mean / HOUR_S
+    assert own.cost_usd.mean == pytest.approx(own.usd_per_hour * hours, rel=1e-6)
+    assert pair.share_in_use <= 1 + 1e-9
+    assert pair.sets_of_nodes == math.ceil(often * hours / MONTH_H - 1e-9)
+    fixed = 2 * pair.sets_of_nodes * ((1 - residual) * purchase / years + 300 * 12 + 0.1 * purchase) / 12
+    assert own.cost_usd.mean * often == pytest.approx(fixed + often * hours * 2 * 1.4, rel=1e-6)
+    for end in (pair.months_low, pair.months_high):
+        assert end is None or 0 <= end <= 12 * years
+
+
+def test_a_month_has_no_more_hours_than_a_month() -> None:
+    """Nodes that are in use at all hours are so however slow a run is: the months have no interval, and no rental is beyond all hours."""
+    bought = {name: value for name, value in BOUGHT.items() if name != "share_in_use"}
+    answer = planned({**DEMAND, "usd_per_node_hour": 20.0}, bought)
+    (pair,) = answer.break_even
+    assert (pair.months_low, pair.months_high) == (pair.months, pair.months)
+    assert pair.rented_usd_per_month.high == pytest.approx(2 * 20.0 * MONTH_H, rel=1e-3)
+    assert pair.share_in_use == 1.0
+
+
+def test_more_work_than_a_month_has_hours_takes_more_sets_of_nodes() -> None:
+    reserved = {**RESERVED, "share_in_use": 1.0}
+    answer = planned(DEMAND, reserved, trainings_per_month=1)
+    hours = training_hours(answer)
+    often = 2.76 * MONTH_H / hours
+    (pair,) = planned(DEMAND, reserved, trainings_per_month=often).break_even
+    assert pair.sets_of_nodes == 3
+    assert pair.capital_usd == 3 * 2 * 8766.0
+    own, rented = 3 * 2 * 1.0 * MONTH_H, often * hours * 2 * 4.0
+    assert pair.own_usd_per_month.mean == pytest.approx(own)
+    assert pair.months == pytest.approx(3 * 2 * 8766.0 / (rented - own))
+    assert "3 sets of nodes" in pair.text
+
+
+def test_an_upgrade_of_reserved_nodes_saves_nothing_of_their_bill_unless_other_work_fills_the_hours() -> None:
+    upgrade = {"name": "fast", "usd_per_node": 10.0, "device_speed": 2.0}
+    counted = planned({**RESERVED, "share_in_use": 0.5}, trainings_per_month=4, cluster={"upgrades": [upgrade]})
+    filled = planned({**RESERVED, "share_in_use": 0.5}, cluster={"upgrades": [upgrade]})
+    of_counted, of_filled = (next(one for one in plan.improvements if one.name == "fast") for plan in (counted, filled))
+    assert of_counted.months is None
+    assert "unless other work fills" in of_counted.text
+    assert of_filled.months is not None
