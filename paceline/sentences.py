@@ -54,7 +54,6 @@ __all__ = [
     "change_in_words",
     "cost_in_words",
     "coverage_in_words",
-    "decision_in_words",
     "doubled_in_words",
     "fastest_in_words",
     "goal_in_words",
@@ -63,10 +62,10 @@ __all__ = [
     "measure_next_in_words",
     "memory_in_words",
     "nodes_beyond",
-    "paired_in_words",
     "regret_in_words",
     "servers_note",
     "stake_in_words",
+    "standing_in_words",
     "staleness_in_words",
     "time_note",
     "variance_in_words",
@@ -245,12 +244,6 @@ def memory_in_words(found: Memory) -> list[str]:
     return said
 
 
-def paired_in_words(candidate: Candidate) -> str:
-    """In how many paired runs the answer is better; nothing where that is no matter of chance."""
-    paired = candidate.paired
-    return "" if paired is None else f"the answer is {paired.by} in {paired.wins} of {paired.runs} paired runs"
-
-
 def chance_in_words(best: float, runs: int) -> str:
     """A probability to be the best; at either end of what the runs can show, that it may be beyond it."""
     least = 1.0 / (runs + 1)
@@ -274,28 +267,52 @@ def regret_in_words(decision: Decision) -> str:
     return format_seconds(decision.regret) if decision.unit == "s" else f"{written(decision.regret, 'throughput')} samples/s"
 
 
-def decision_in_words(candidate: Candidate) -> str:
-    """How probably it is the best, and what choosing it is expected to cost; empty where chance has no say."""
-    its = candidate.decision
-    if its is None:
-        return ""
-    regret = f"{regret_in_words(its)} ({format_share(its.regret_share)})"
-    return f"the best with a probability of {chance_in_words(its.best, its.runs)}, expected regret {regret}"
+def standing_in_words(candidate: Candidate) -> str:
+    """Return how a candidate stands beside the answer, in one number with its reason; nothing where chance has no say.
+
+    That is its probability to be the best, which counts the model's error as the paired runs do not; where it is not compared so, the
+    paired runs alone.
+    """
+    paired, decision = candidate.paired, candidate.decision
+    pairs = "" if paired is None else f"the answer is {paired.by} in {paired.wins} of {paired.runs} paired runs"
+    if decision is None:
+        return pairs
+    regret = f"{regret_in_words(decision)} ({format_share(decision.regret_share)})"
+    text = f"the best with a probability of {chance_in_words(decision.best, decision.runs)}, expected regret {regret}"
+    decided = paired is not None and paired.wins == paired.runs
+    if decided and decision.best > 1.0 / (decision.runs + 1) + _ROUNDING:
+        return f"{text}: {pairs}, but the model errs otherwise for the two"
+    return text
 
 
-def stake_in_words(decision: Decision | None) -> str:
-    """How probably the answer is the best of those compared, and what choosing it costs where it is not; empty where chance has no say."""
+def stake_in_words(answer: Candidate, others: Sequence[Candidate]) -> str:
+    """Return how probably the answer is the best of those compared, and its expected regret; empty where chance has no say.
+
+    Parameters
+    ----------
+    answer
+        With its decision.
+    others
+        Its runners-up: one that is the best more often, or has less regret, is named.
+    """
+    decision = answer.decision
     if decision is None:
         return ""
     text = f"Of the {decision.among} compared it is the best with a probability of {_shown_by(decision.best, decision.runs)}."
-    if decision.regret_where_not_best is None:
-        return text
-    what = {"usd": "costs", "s": "takes", "samples/s": "does"}[decision.unit]
-    more = "less" if decision.unit == "samples/s" else "more"
-    return (
-        f"{text} Where it is not, it {what} {format_share(decision.regret_where_not_best)} {more} than the best on average: an expected "
-        f"regret of {regret_in_words(decision)} ({format_share(decision.regret_share)}) in all."
-    )
+    if decision.regret_where_not_best is not None:
+        what = {"usd": "costs", "s": "takes", "samples/s": "does"}[decision.unit]
+        more = "less" if decision.unit == "samples/s" else "more"
+        text += f" Where it is not, it {what} {format_share(decision.regret_where_not_best)} {more} than the best on average: an expected "
+        text += f"regret of {regret_in_words(decision)} ({format_share(decision.regret_share)}) in all"
+    rivals = [(other, other.decision) for other in others if other.decision is not None]
+    often = max(rivals, key=lambda rival: rival[1].best, default=None)
+    least = min(rivals, key=lambda rival: rival[1].regret_share, default=None)
+    if least is not None and least[1].regret_share < decision.regret_share - _ROUNDING:
+        text += f". {least[0].name} has less, {regret_in_words(least[1])}"
+    elif often is not None and often[1].best > decision.best + _ROUNDING:
+        text += f", the least of all; {often[0].name} is the best more often ({chance_in_words(often[1].best, often[1].runs)}), "
+        text += f"and its expected regret is {regret_in_words(often[1])}"
+    return text if text.endswith(".") else f"{text}."
 
 
 def fastest_in_words(results: Sequence[Result], best: int, name: str, where: str) -> str:

@@ -16,10 +16,9 @@ from paceline.planning.tables import candidates_in_rows, plan_tables
 from paceline.result_tables import width_table
 from paceline.sentences import (
     NOT_CERTAIN,
-    decision_in_words,
-    paired_in_words,
     servers_note,
     staleness_in_words,
+    standing_in_words,
     time_note,
     work_note,
     workers_note,
@@ -223,7 +222,7 @@ def _candidates(console: Console, plan: Plan, title: str, candidates: Sequence[C
     _show(console, table, _FIGURES)
     said: dict[str, list[int]] = {}
     for rank, candidate in enumerate(candidates, 1):
-        beside = (paired_in_words(candidate), decision_in_words(candidate), staleness_in_words(candidate.result)) if compared else ()
+        beside = (standing_in_words(candidate), staleness_in_words(candidate.result)) if compared else ()
         for text in filter(None, (*_caveats(candidate), *beside)):
             said.setdefault(text, []).append(rank)
     for text, ranks in said.items():

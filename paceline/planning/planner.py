@@ -124,7 +124,7 @@ def plan(
         for_each_way = run_on_each([partial(_by, way) for way in WAYS] if several_ways else [])
         _tune(space, search, judge, simulations)
         for_tuning = _simulated(search.points) - counted[-1]
-        meeting, missing = _held_first(judge, _smaller_batch_first(judge, search.meeting)), search.missing
+        meeting, missing = _held_first(judge, _smaller_batch_first(judge, _least_regret_first(judge, search.meeting))), search.missing
         failures = _failures(search.points)
         if not meeting and not missing:
             texts = " / ".join(dict.fromkeys(one.text for one in failures))
@@ -241,6 +241,25 @@ def _tune(space: Space, search: Search, judge: Judge, simulations: Simulations) 
         search.lines.append(judge.points(line))
     if tuned:
         search.run_on(tuned)
+
+
+def _least_regret_first(judge: Judge, meeting: Sequence[Point]) -> list[Point]:
+    """What meets the goal, best first; of the best of each line that one first whose expected regret is least.
+
+    The mean over replications ranks by chance and draws alone. Where the model errs otherwise for one than for another, that can be another
+    order than that of the draws of :meth:`Judge.decisions`, which are what is said of the answer.
+    """
+    compared = [meeting[0], *_others(meeting)] if meeting else []
+    decisions = judge.decisions(compared)
+    if not decisions:
+        return list(meeting)
+    least = min(decision.regret_share for decision in decisions.values())
+    first = next(point for point in compared if id(point) in decisions and decisions[id(point)].regret_share <= least + _EQUAL_REGRET)
+    return [first, *(point for point in meeting if point is not first)]
+
+
+_EQUAL_REGRET = 1e-6
+"""Shares of the best that differ by no more are the same, and the ranking decides."""
 
 
 def _smaller_batch_first(judge: Judge, meeting: Sequence[Point]) -> list[Point]:

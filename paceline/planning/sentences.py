@@ -18,9 +18,9 @@ from paceline.sentences import (
     goal_in_words,
     helpfulness,
     measure_next_in_words,
-    paired_in_words,
     running_in_words,
     stake_in_words,
+    standing_in_words,
     staleness_in_words,
 )
 from simulator.base.text import (
@@ -266,7 +266,7 @@ def _sureness(plan: Plan) -> str:
     else:
         texts.append(f"With what the model itself is off by, the probability is {_confidence(best, goal, 2)}.")
         texts.append(sentence(result.discrepancy.coverage_in_words))
-    if stake := stake_in_words(best.decision):
+    if stake := stake_in_words(best, plan.runners_up):
         texts.append(stake)
     if measure := measure_next_in_words(result):
         texts.append(f"Measure next: {measure}.")
@@ -335,15 +335,17 @@ def why_this(judge: Judge, meeting: Sequence[Point], missing: Sequence[Point]) -
         return f"It comes nearest to the goal of {len(missing)} configurations simulated, none of which reaches it."
     what = {"cheapest": "costs least", "fastest": "is fastest", "fewest-devices": "takes the fewest devices"}[judge.goal.prefer]
     count, reach = len(meeting) + len(missing), "reaches" if len(meeting) == 1 else "reach"
-    cheaper = [point.result for point in meeting[1:] if judge.value(point) < judge.value(meeting[0])]
-    better = [its is not None and never_held(its) for its in cheaper]
-    rather = ["larger batches that are hardly better"] * (False in better)
-    rather += ["what was never held against real runs and is not better for certain"] * (True in better)
+    cheaper = [point for point in meeting[1:] if judge.value(point) < judge.value(meeting[0])]
+    untested = [point for point in cheaper if point.result is not None and never_held(point.result)]
+    larger = [point for point in cheaper if point not in untested and point.global_batch > meeting[0].global_batch]
+    rather = ["larger batches that are hardly better"] * bool(larger)
+    rather += ["what was never compared with real runs and is not better for certain"] * bool(untested)
+    rather += ["what is expected to cost more once the model's error counts"] * (len(cheaper) > len(untested) + len(larger))
     but = f", but for {listed(rather)}" if rather else ""
     texts = [f"Of {count} configuration{'s' if count > 1 else ''} simulated {len(meeting)} {reach} the goal; of those it {what}{but}."]
     others = [point for point in meeting if point.line is not meeting[0].line] or meeting[1:]
     if others and math.isfinite(judge.value(others[0])):
-        texts.append(f"Next comes {_beside(judge, others[0], meeting[0])}{_by_runs(judge, others[0], meeting[0])}.")
+        texts.append(f"Next comes {_beside(judge, others[0], meeting[0])}.")
     if larger := _larger_batch(judge, meeting):
         texts.append(larger)
     if inexact := _inexact(meeting[0]):
@@ -392,12 +394,6 @@ def _beside(judge: Judge, other: Point, best: Point) -> str:
     if not math.isfinite(judge.value(other)):
         return f"{title}, which has no price"
     return f"{title}: {judge.behind(other, best)}"
-
-
-def _by_runs(judge: Judge, other: Point, best: Point) -> str:
-    """In how many paired runs the best is better, after what it gains on average."""
-    paired = judge.paired(best, other)
-    return "" if paired is None else f", and the answer is {paired.by} in {paired.wins} of {paired.runs} paired runs"
 
 
 def notes_of(plan: Plan, chosen: Point, space: Space) -> list[str]:
@@ -471,8 +467,8 @@ def beside_the_answer(judge: Judge, best: Point, chosen: Point, candidates: Mapp
         return "the answer"
     if not math.isfinite(judge.value(best)):
         return "reaches the goal; without a price it comes after those that have one"
-    paired = paired_in_words(candidates[id(best)])
-    return f"{judge.behind(best, chosen)}{f'; {paired}' if paired else ''}"
+    standing = standing_in_words(candidates[id(best)])
+    return f"{judge.behind(best, chosen)}{f'; {standing}' if standing else ''}"
 
 
 def why_not(judge: Judge, points: Sequence[Point], nearest: Point | None, refused: Sequence[Refused]) -> str:
