@@ -33,7 +33,7 @@ from simulator.spec.workload import Workload
 from simulator.strategies.catalogue import AnyStrategy
 from simulator.strategies.setup import Layout
 
-__all__ = ["HOW_SIMULATED", "Drawn", "Resolved", "Run", "Scenario"]
+__all__ = ["HOW_SIMULATED", "Drawn", "Resolved", "Run", "Scenario", "hash_of"]
 
 HOW_SIMULATED = ("detail", "grouping", "engine", "memory")
 """Keys of ``run`` that say how a scenario is simulated, not what: its identity does not depend on them."""
@@ -345,11 +345,15 @@ class Scenario(Short, Terse):
     def hash(self) -> str:
         """Content hash: scenarios that are equal but for how they are simulated, and only they, have it in common."""
         content = self.model_dump(mode="json", exclude={"workload", "cluster"})
-        content["run"] = {key: value for key, value in content["run"].items() if key not in HOW_SIMULATED}
-        texts = {key: json.dumps(value, sort_keys=True, separators=(",", ":")) for key, value in content.items()}
-        texts |= {"workload": canonical(self.workload), "cluster": canonical(self.cluster)}
-        text = ",".join(f'"{key}":{texts[key]}' for key in sorted(texts))
-        return hashlib.sha256(f"{{{text}}}".encode()).hexdigest()[:16]
+        return hash_of(content, {"workload": canonical(self.workload), "cluster": canonical(self.cluster)})
+
+
+def hash_of(content: Mapping[str, Any], texts: Mapping[str, str] | None = None) -> str:
+    """Content hash of a scenario that is given as JSON has it, some of its tables perhaps as canonical text already."""
+    run = {key: value for key, value in content["run"].items() if key not in HOW_SIMULATED}
+    written = {key: json.dumps(value, sort_keys=True, separators=(",", ":")) for key, value in {**content, "run": run}.items()}
+    text = ",".join(f'"{key}":{value}' for key, value in sorted({**written, **(texts or {})}.items()))
+    return hashlib.sha256(f"{{{text}}}".encode()).hexdigest()[:16]
 
 
 def _check(scenario: Scenario) -> None:

@@ -141,8 +141,7 @@ def simulate(
     Returns
     -------
     Result
-        Throughput, staleness, step times, bottleneck, and their intervals. The same scenario gives the same result, except for
-        ``wall_time_s``.
+        Throughput, staleness, step times, bottleneck, and their intervals. The same scenario gives the same result.
 
     Raises
     ------

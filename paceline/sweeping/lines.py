@@ -17,13 +17,15 @@ from pydantic_core import from_json
 
 from simulator.base.checksums import CHANGED, KEY, checksum_holds, with_checksum, without_checksum
 from simulator.base.errors import ResultsError
+from simulator.base.text import counted
 from simulator.results.results import Failure, Result
+from simulator.scenario import hash_of
 from simulator.spec.cluster import Cluster
 from simulator.spec.workload import Workload
 
 __all__ = [
     "CutOffError", "DamagedError", "Line", "Outcome", "UnclearError", "begins_line", "checked_outcome_of", "holds_lines", "is_damage",
-    "line_in", "line_of", "outcome_of", "timeless", "with_place",
+    "line_in", "line_of", "outcome_of", "repeats_left_out", "with_place",
 ]  # fmt: skip
 
 Outcome = Result | Failure
@@ -64,14 +66,9 @@ class Line(NamedTuple):
     """Number, from 0, of its scenario in the sweep, as it stands in the line; a line of a finished file has none."""
 
 
-def timeless(outcome: Outcome) -> Outcome:
-    """An outcome without the time that it took, which files must not depend on."""
-    return outcome.model_copy(update={"wall_time_s": None}) if isinstance(outcome, Result) else outcome
-
-
 def line_of(outcome: Outcome) -> Line:
-    """The line of an outcome, which depends on its scenario alone: it has neither place nor time."""
-    return Line(timeless(outcome).to_json().encode() + b"\n", outcome.scenario_hash, isinstance(outcome, Failure))
+    """The line of an outcome, which depends on its scenario alone: it has no place."""
+    return Line(outcome.to_json().encode() + b"\n", outcome.scenario_hash, isinstance(outcome, Failure))
 
 
 def with_place(text: bytes, place: int | None) -> bytes:
@@ -81,14 +78,19 @@ def with_place(text: bytes, place: int | None) -> bytes:
     return (placed if checksum_holds(text) is None else with_checksum(placed.decode()).encode()) + b"\n"
 
 
+def repeats_left_out(count: int) -> str:
+    """Sentence on lines that a later one of the same scenario takes the place of."""
+    return f"{counted(count, 'line')} left out, whose scenarios stand in the file again: the last line of each counts"
+
+
 def line_in(text: bytes) -> Line | None:
     """The line that a text is; None where it is none that a sweep writes.
 
     Raises
     ------
     DamagedError
-        It is one that is not as it was written: its checksum is another, or it has none and is no outcome of its scenario;
-        or it is no JSON (:class:`UnclearError`).
+        It is one that is not as it was written: its checksum or its scenario's hash is another, or it has no checksum and is no
+        outcome of its scenario; or it is no JSON (:class:`UnclearError`).
     ResultsError
         It has no checksum, and was written by another version or holds what no simulation gives.
     """
@@ -99,7 +101,17 @@ def line_in(text: bytes) -> Line | None:
         data = from_json(text, allow_inf_nan=False)
     except (ValueError, RecursionError) as error:
         raise _no_json(text, error) from None
-    return None if found is None else Line(text, found[1].decode(), "failed" in data, _place_taken_from(data))
+    if found is None:
+        return None
+    _check_hash(data)
+    return Line(text, found[1].decode(), "failed" in data, _place_taken_from(data))
+
+
+def _check_hash(data: Any) -> None:
+    """Raise DamagedError where the scenario in a line's data is not the one of its hash."""
+    scenario, named = data.get("scenario"), data.get("scenario_hash")
+    if not isinstance(scenario, dict) or not isinstance(scenario.get("run"), dict) or hash_of(scenario) != named:
+        raise DamagedError(f"its scenario is not the one of its scenario_hash, {named}: one of them was changed")
 
 
 def begins_line(part: bytes, scenario_hash: str = "") -> bool:
@@ -147,6 +159,8 @@ def _placed_outcome_of(text: bytes) -> tuple[Outcome, int | None]:
     if data is None:
         data = from_json(text, allow_inf_nan=False)
     place = _place_taken_from(data)
+    if isinstance(data, dict):
+        data.pop("wall_time_s", None)  # of earlier versions, beside what follows from the scenario
     model: type[Outcome] = Failure if isinstance(data, dict) and "failed" in data else Result
     return model.model_validate(data), place
 
@@ -208,8 +222,8 @@ def checked_outcome_of(text: bytes) -> tuple[Outcome, int | None]:
         raise (DamagedError if damaged else ResultsError)(_why_no_outcome(text, error)) from None
     except (ValueError, RecursionError) as error:
         raise _no_json(text, error) from None
-    if holds is None and outcome.scenario.hash != outcome.scenario_hash:
-        raise DamagedError(f"its scenario is not the one of its scenario_hash, {outcome.scenario_hash}: one of them was changed")
+    if outcome.scenario.hash != outcome.scenario_hash:  # an earlier version may have written fewer keys than there are now
+        _check_hash(from_json(text, allow_inf_nan=False))
     if isinstance(outcome, Result):
         _check_plausible(outcome)
     return outcome, place

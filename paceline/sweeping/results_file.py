@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, overload
 
-from paceline.sweeping.lines import CutOffError, DamagedError, Outcome, checked_outcome_of, is_damage
+from paceline.sweeping.lines import CutOffError, DamagedError, Outcome, checked_outcome_of, is_damage, repeats_left_out
 from simulator.base.checksums import checksum_holds
 from simulator.base.errors import ResultsError
 from simulator.base.file_kinds import mistaken
@@ -161,8 +161,8 @@ def _of_failures(its: ResultsFile) -> Iterator[str]:
 def in_order(lines: Iterable[tuple[str, int | None, LineT]]) -> list[LineT]:
     """The lines of a results file that count, in the order of the sweep.
 
-    A finished file has the order itself, and its lines have no places. A line with a place was written when its simulation ended: it
-    counts instead of any of its scenario in front of it.
+    A finished file has the order itself, and its lines have no places. A line with a place was written when its simulation ended. The
+    last line of a scenario counts.
 
     Parameters
     ----------
@@ -170,8 +170,8 @@ def in_order(lines: Iterable[tuple[str, int | None, LineT]]) -> list[LineT]:
         The scenario's hash, the place in the sweep where the line has one, and whatever stands for the line; in the order of the file.
     """
     numbered = list(enumerate(lines))
-    latest = {scenario_hash: number for number, (scenario_hash, place, _) in numbered if place is not None}
-    counting = (its for its in numbered if its[0] >= latest.get(its[1][0], 0))
+    latest = {scenario_hash: number for number, (scenario_hash, _, _) in numbered}
+    counting = (its for its in numbered if its[0] == latest[its[1][0]])
     return [line for _, (_, _, line) in sorted(counting, key=lambda its: its[0] if its[1][1] is None else its[1][1])]
 
 
@@ -229,4 +229,7 @@ def outcomes_in(path: Path, notes: list[str] | None = None) -> list[Outcome]:
             f"{counted(unsure, 'line')} of {path} {'has' if unsure == 1 else 'have'} no checksum: "
             "whether the figures are as they were simulated cannot be told."
         )
-    return in_order(found)
+    ordered = in_order(found)
+    if repeated := sum(isinstance(outcome, Result) for _, _, outcome in found) - sum(isinstance(outcome, Result) for outcome in ordered):
+        notes.append(f"{path}: {repeats_left_out(repeated)}.")
+    return ordered
