@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -103,15 +104,19 @@ def line_in(text: bytes) -> Line | None:
         raise _no_json(text, error) from None
     if found is None:
         return None
-    _check_hash(data)
+    _check_hash(text, data)
     return Line(text, found[1].decode(), "failed" in data, _place_taken_from(data))
 
 
-def _check_hash(data: Any) -> None:
-    """Raise DamagedError where the scenario in a line's data is not the one of its hash."""
+def _check_hash(text: bytes, data: Any) -> None:
+    """Raise DamagedError where the scenario of a line, given with its data, is not the one of its hash."""
     scenario, named = data.get("scenario"), data.get("scenario_hash")
-    if not isinstance(scenario, dict) or not isinstance(scenario.get("run"), dict) or hash_of(scenario) != named:
-        raise DamagedError(f"its scenario is not the one of its scenario_hash, {named}: one of them was changed")
+    with suppress(AttributeError, KeyError, TypeError, ValueError):  # it is no scenario
+        sections = _sections(text)
+        shared = {} if sections is None else {"workload": _canonical(sections[0]), "cluster": _canonical(sections[1])}
+        if hash_of({key: value for key, value in scenario.items() if key not in shared}, shared) == named:
+            return
+    raise DamagedError(f"its scenario is not the one of its scenario_hash, {named}: one of them was changed")
 
 
 def begins_line(part: bytes, scenario_hash: str = "") -> bool:
@@ -171,12 +176,17 @@ def _place_taken_from(data: Any) -> int | None:
     return data.pop("place") if is_place else None
 
 
+@lru_cache(maxsize=256)
+def _canonical(section: bytes) -> str:
+    return json.dumps(from_json(section), sort_keys=True, separators=(",", ":"))
+
+
 _workload = lru_cache(maxsize=256)(Workload.model_validate_json)
 _cluster = lru_cache(maxsize=256)(Cluster.model_validate_json)
 
 
-def _with_shared_sections(text: bytes) -> dict[str, Any] | None:
-    """The line's data with workload and cluster in place; None where it is not laid out as sweeps write it."""
+def _sections(text: bytes) -> tuple[bytes, bytes, bytes] | None:
+    """Workload, cluster, and the line with null in their places; None where it is not laid out as sweeps write it."""
     found = _HASH.match(text)
     if found is None or not text.startswith(_WORKLOAD, found.end()):
         return None
@@ -186,9 +196,15 @@ def _with_shared_sections(text: bytes) -> dict[str, Any] | None:
     rest = text.find(b"}" + _STRATEGY, end) + 1
     if not 0 < end < rest:
         return None
+    return text[begin:end], text[end + len(_CLUSTER) : rest], text[:begin] + b"null" + _CLUSTER + b"null" + text[rest:]
+
+
+def _with_shared_sections(text: bytes) -> dict[str, Any] | None:
+    """The line's data with workload and cluster in place; None where it is not laid out as sweeps write it."""
+    if (sections := _sections(text)) is None:
+        return None
     try:
-        workload, cluster = _workload(text[begin:end]), _cluster(text[end + len(_CLUSTER) : rest])
-        data = from_json(text[:begin] + b"null" + _CLUSTER + b"null" + text[rest:], allow_inf_nan=False)
+        workload, cluster, data = _workload(sections[0]), _cluster(sections[1]), from_json(sections[2], allow_inf_nan=False)
     except (ValueError, RecursionError):  # reading all of it says what is wrong
         return None
     data["scenario"].update(workload=workload, cluster=cluster)
@@ -223,7 +239,7 @@ def checked_outcome_of(text: bytes) -> tuple[Outcome, int | None]:
     except (ValueError, RecursionError) as error:
         raise _no_json(text, error) from None
     if outcome.scenario.hash != outcome.scenario_hash:  # an earlier version may have written fewer keys than there are now
-        _check_hash(from_json(text, allow_inf_nan=False))
+        _check_hash(text, from_json(text, allow_inf_nan=False))
     if isinstance(outcome, Result):
         _check_plausible(outcome)
     return outcome, place
