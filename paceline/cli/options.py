@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from paceline.arguments import Argument
 
 __all__ = [
-    "READERS", "Calls", "Given", "Reader", "Yes", "by_workers_of", "calling", "command_line", "decimals_of", "names_of",
+    "READERS", "Calls", "Given", "Reader", "Require", "Yes", "by_workers_of", "calling", "command_line", "decimals_of", "names_of",
     "number_typed", "numbers_of", "over_of",
     "parse_axis", "parse_setting", "prices_of", "run_files_of", "settings_of", "with_options",
 ]  # fmt: skip
@@ -39,6 +39,18 @@ CommandT = TypeVar("CommandT", bound=Callable[..., None])
 YES_HELP = "Do not ask before simulating for a long time; go on."
 Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help=YES_HELP)]
 """Whether to go on without a question."""
+
+Require: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--require",
+        metavar="'COLUMN>=VALUE'",
+        help="Exit 3 unless this holds, such as 'efficiency>=70%' or 'job_time_s<=12 h'. An estimate is compared by its mean; "
+        "'scaling_efficiency_low>=70%' takes the low end of its interval. Repeatable.",
+        show_default=False,
+    ),
+]
+"""What a result must be."""
 
 _KEYS = {
     "replications": (int, "R", "Replications of each scenario. Short for --set run.replications=R."),
