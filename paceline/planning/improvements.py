@@ -446,7 +446,8 @@ def _paid_back(its: Improvement, upgrade: Upgrade, result: Result, base: Result,
     hours = use.hours(time_s).mean
     years = price.years if price is not None else None
     lasts = (years or _YEARS) * 12.0
-    mean, soonest, latest = (months_of(usd, hourly * hours * (1.0 - 1.0 / its), lasts) for its in (ratio.mean, ratio.high, ratio.low))
+    gains = ratio.mean, ratio.high, ratio.low
+    mean, soonest, latest = (months_of(usd, hourly * hours * (1.0 - 1.0 / gain), lasts) if gain > 1.0 else None for gain in gains)
     within = f"within {lasts:g} months{' that the nodes last' if years is not None else ''}"
     text = (
         f"{format_usd(usd)} for {counted(nodes, 'node')} {months_in_words(mean, soonest, latest, within)}, which work "
