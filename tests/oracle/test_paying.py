@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any
 
 import pytest
@@ -11,7 +12,6 @@ from hypothesis import strategies as st
 from support.scenarios import scenario_table
 
 import paceline
-from paceline.planning import improvements
 from paceline.planning.answer import Payment, Plan, read_plan
 from paceline.planning.tables import plan_tables
 from simulator import simulate
@@ -336,7 +336,7 @@ def test_an_upgrade_pays_back_from_the_hours_that_it_saves(monkeypatch: pytest.M
         assert harmful.gain == pytest.approx(device_speed - 1, rel=1e-3)
         assert (harmful.months, harmful.months_low, harmful.months_high) == (None, None, None)
         assert "never pays" in harmful.text
-    monkeypatch.setattr(improvements, "_ratio", lambda *_: Estimate(mean=0.5, low=0.0, high=0.9))
+    monkeypatch.setattr(sys.modules["paceline.planning.improvements"], "_ratio", lambda *_: Estimate(mean=0.5, low=0.0, high=0.9))
     stopping = next(its for its in planned(DEMAND, cluster={"upgrades": slower}).improvements if its.name == "slower")
     assert (stopping.months, stopping.months_low, stopping.months_high) == (None, None, None)
 
