@@ -113,6 +113,8 @@ def _of_the_rest(scenario: Scenario) -> Iterator[Unfelt]:
             yield path, interval, f"the job ends before, after {written(epochs, 'setting')} epochs"
     if job.checkpoint is not None and job.checkpoint.mode == "blocking" and job.checkpoint.snapshot is not None:
         yield "job.checkpoint.snapshot", "given", 'it is of job.checkpoint.mode = "asynchronous"'
+    if job.checkpoint is not None and job.checkpoint.interval == "best" and scenario.faults is None:
+        yield "job.checkpoint.interval", "best", "nothing fails at this price, so that no checkpoint is written"
     if job.iterators == "kept" and not scenario.waits_for_iterators:
         yield "job.iterators", job.iterators, "with parameter servers, or asynchronous workers, nobody waits for all iterators to end"
     faults = job.faults
