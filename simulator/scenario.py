@@ -376,7 +376,7 @@ def _check(scenario: Scenario) -> None:
         needing += [counted(layout.servers, "server")] * bool(layout.servers) + ["the client"] * layout.client
         raise ValueError(
             f"{cluster.room_key} ({cluster.room}) must be at least {layout.nodes}, which {listed(needing)} of the strategy need: take "
-            "fewer workers, or more nodes"
+            f"fewer workers, or a larger {cluster.room_key}"
         )
     if load.global_batch is not None and load.global_batch % layout.replicas:
         raise ValueError(f"workload.global_batch ({load.global_batch}) must be a multiple of the {layout.replicas} replicas")
