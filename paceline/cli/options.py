@@ -469,7 +469,8 @@ def parse_setting(text: str) -> tuple[str, Any]:
 
 
 def parse_axis(text: str) -> tuple[str, list[Any]]:
-    """Read ``key=v1,v2,...``, or a range of whole numbers; each value is TOML where it parses as TOML, else text; None where the first is empty.
+    """Read ``key=v1,v2,...``, or a range of whole numbers; each value is TOML where it parses as TOML, else text; None where the first is
+    empty.
 
     >>> parse_axis("strategy.workers=1..3,8")
     ('strategy.workers', [1, 2, 3, 8])
@@ -500,7 +501,9 @@ def parse_axis(text: str) -> tuple[str, list[Any]]:
     if values in ([], [None]):
         raise ScenarioError(f"--over {text[:80]!r}: has no values; write {key}=v1,v2,...")
     if None in values[1:]:
-        raise ScenarioError(f"--over {text[:80]!r}: has nothing between two commas; for the default of {key} begin with a comma: {key}=,v1,v2")
+        raise ScenarioError(
+            f"--over {text[:80]!r}: has nothing between two commas; for the default of {key} begin with a comma: {key}=,v1,v2"
+        )
     return key, values
 
 

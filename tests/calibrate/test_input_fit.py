@@ -227,8 +227,8 @@ def test_a_shuffle_before_the_work_counts_for_less(tmp_path: Path) -> None:
             seconds = 11 * max(serial, parallel / 2)
             file.write(f'{{"kind": "first_batch", "batch": 32, "calls": 2, "round": {turn}, "epoch": "first", "seconds": {seconds}}}\n')
     found = fit_input(path, "x")
-    assert found.shuffle_buffer == pytest.approx(320, rel=0.02)
-    assert "3200 samples" in found.provenance["shuffle"]
+    assert found.shuffle_buffer == 3200
+    assert found.shuffle_fill == pytest.approx(0.1, rel=0.02)
 
 
 def test_the_file_is_one_that_a_scenario_uses(tmp_path: Path) -> None:

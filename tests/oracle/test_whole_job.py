@@ -369,6 +369,17 @@ def test_a_shuffle_buffer_is_filled_once_an_epoch_and_emptied_at_its_end(input_t
     assert epoch_of(input_to_step, held, prefetch) == pytest.approx(sample_by_sample(input_to_step, held, prefetch), abs=0.3)
 
 
+def test_a_shuffle_before_the_work_is_filled_in_its_share_of_the_time():
+    settings = {"strategy": {"kind": "single"}, "job": {"epochs": 2, "dataset_size": 10_000}, "run.steps": 20}
+    work = {"serial": {"base_s": 0.01, "per_sample_s": 0.0}}
+    whole, share = (
+        simulate(load_scenario("ring", settings | {"input": {"work": work, **held}})).job.parts_s
+        for held in ({"shuffle_buffer": 1024}, {"shuffle_buffer": 4096, "shuffle_fill": 0.25})
+    )
+    assert share == whole
+    assert share.filling > 0
+
+
 REAL = {0: (3.5191, 3.5737, 3.5422), 10: (3.9155, 3.8998, 3.9442), 20: (4.2572, 4.2832, 4.3060), 50: (4.7190, 4.6413, 4.7470)}
 """Seconds of real epochs by batches that the buffer takes: TensorFlow 2.21 on 2 cores, 240 samples through
 ``map(numpy_function that sleeps 12.5 ms).shuffle(held).batch(8).prefetch(1)`` into a loop whose step sleeps 40 ms, 41 ms in fact;
