@@ -196,8 +196,9 @@ class Faults(Terse):
 
     @model_validator(mode="after")
     def _consistent(self) -> Faults:
-        if self.rates_90 is not None and self.rates_90[0] > self.rates_90[1]:
-            raise ValueError(f"rates_90 ({self.rates_90[0]:g}, {self.rates_90[1]:g}): the first must be at most the second")
+        if self.rates_90 is not None and not self.rates_90[0] <= 1 <= self.rates_90[1]:
+            low, high = self.rates_90
+            raise ValueError(f"rates_90 ({low:g}, {high:g}): must be from at most 1 to at least 1, since 1 is what the mean times say")
         return self
 
     @property

@@ -107,7 +107,6 @@ RANGES: Mapping[str, Range] = {
     "power_w": (1.0, 1e6),
     "owned.years": (0.25, 20.0),
     "reserved.years": (1 / 12, 10.0),
-    "upgrades.device_speed": (0.05, 50.0),
     "billing_minimum_s": _ONCE,
     "billing_step_s": _ONCE,
 }
