@@ -16,19 +16,9 @@ from io import RawIOBase
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+from paceline.sentences import doubled_in_words
 from paceline.sweeping.backends import WorkersLostError
-from paceline.sweeping.lines import (
-    DamagedError,
-    Line,
-    Outcome,
-    UnclearError,
-    begins_line,
-    is_damage,
-    line_in,
-    outcome_of,
-    repeats_left_out,
-    with_place,
-)
+from paceline.sweeping.lines import DamagedError, Line, Outcome, UnclearError, begins_line, is_damage, line_in, outcome_of, with_place
 from simulator.base.errors import InputError, PacelineWarning, ResultsError, SimulationError
 from simulator.base.outputs import check_writable, mode_of
 from simulator.base.text import counted
@@ -334,7 +324,7 @@ class Journal:
         needed = Counter(hashes)
         repeated = sum(max(self._lines_read[key] - count, 0) for key, count in needed.items())
         if repeated:
-            warnings.warn(PacelineWarning(f"{self.path}: {repeats_left_out(repeated)}"), stacklevel=3)
+            warnings.warn(PacelineWarning(f"{self.path}: {doubled_in_words(repeated)}"), stacklevel=3)
         return Written(self.path, self._entries)
 
     def _write_anew(self, lines: Sequence[tuple[str, int | None]]) -> None:

@@ -18,7 +18,6 @@ from pydantic_core import from_json
 
 from simulator.base.checksums import CHANGED, KEY, checksum_holds, with_checksum, without_checksum
 from simulator.base.errors import ResultsError
-from simulator.base.text import counted
 from simulator.results.results import Failure, Result
 from simulator.scenario import hash_of
 from simulator.spec.cluster import Cluster
@@ -26,7 +25,7 @@ from simulator.spec.workload import Workload
 
 __all__ = [
     "CutOffError", "DamagedError", "Line", "Outcome", "UnclearError", "begins_line", "checked_outcome_of", "holds_lines", "is_damage",
-    "line_in", "line_of", "outcome_of", "repeats_left_out", "with_place",
+    "line_in", "line_of", "outcome_of", "with_place",
 ]  # fmt: skip
 
 Outcome = Result | Failure
@@ -77,11 +76,6 @@ def with_place(text: bytes, place: int | None) -> bytes:
     bare = _PLACE.sub(b"}", without_checksum(text)).rstrip()
     placed = bare if place is None else bare.removesuffix(b"}") + b',"place":%d}' % place
     return (placed if checksum_holds(text) is None else with_checksum(placed.decode()).encode()) + b"\n"
-
-
-def repeats_left_out(count: int) -> str:
-    """Sentence on lines that a later one of the same scenario takes the place of."""
-    return f"{counted(count, 'line')} left out, whose scenarios stand in the file again: the last line of each counts"
 
 
 def line_in(text: bytes) -> Line | None:

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, overload
 
-from paceline.sweeping.lines import CutOffError, DamagedError, Outcome, checked_outcome_of, is_damage, repeats_left_out
+from paceline.sentences import doubled_in_words
+from paceline.sweeping.lines import CutOffError, DamagedError, Outcome, checked_outcome_of, is_damage
 from simulator.base.checksums import checksum_holds
 from simulator.base.errors import ResultsError
 from simulator.base.file_kinds import mistaken
@@ -169,10 +170,11 @@ def in_order(lines: Iterable[tuple[str, int | None, LineT]]) -> list[LineT]:
     lines
         The scenario's hash, the place in the sweep where the line has one, and whatever stands for the line; in the order of the file.
     """
-    numbered = list(enumerate(lines))
-    latest = {scenario_hash: number for number, (scenario_hash, _, _) in numbered}
-    counting = (its for its in numbered if its[0] == latest[its[1][0]])
-    return [line for _, (_, _, line) in sorted(counting, key=lambda its: its[0] if its[1][1] is None else its[1][1])]
+    kept: dict[str, tuple[int, LineT]] = {}
+    for number, (scenario_hash, place, line) in enumerate(lines):
+        at = kept[scenario_hash][0] if scenario_hash in kept else number
+        kept[scenario_hash] = (at if place is None else place, line)
+    return [line for _, line in sorted(kept.values(), key=lambda entry: entry[0])]
 
 
 def outcomes_in(path: Path, notes: list[str] | None = None) -> list[Outcome]:
@@ -231,5 +233,5 @@ def outcomes_in(path: Path, notes: list[str] | None = None) -> list[Outcome]:
         )
     ordered = in_order(found)
     if repeated := sum(isinstance(outcome, Result) for _, _, outcome in found) - sum(isinstance(outcome, Result) for outcome in ordered):
-        notes.append(f"{path}: {repeats_left_out(repeated)}.")
+        notes.append(f"{path}: {doubled_in_words(repeated)}")
     return ordered
