@@ -324,7 +324,8 @@ def _remarks(
     """What a reader must know of how the parts were told apart."""
     notes = {"pipeline": " <- ".join(_shown(stage) for stage in pipeline.stages)} if place == "work" else {}
     flags = [its for each in limited.values() for its in each.values()]
-    batch, calls = max(limited), min(calls for _, calls in settings)
+    batch = max(limited)
+    calls = min(calls for measured_batch, calls in settings if measured_batch == batch)
     if any(_accounted(settings, its) is None for its in limited):
         notes[f"{place}_split"] = f"by the clock and CPU time: {_UNACCOUNTED}"
     elif any(flags) and all(flags):
