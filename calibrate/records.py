@@ -68,8 +68,12 @@ _MOST = 1e100
 """What is larger cannot be summed or squared, and nothing that a probe measures is."""
 Positive = Annotated[float, Field(gt=0, le=_MOST, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, le=_MOST, allow_inf_nan=False)]
-Count = Annotated[int, Field(ge=0)]
-Batch = Annotated[int, Field(ge=1)]
+_MOST_COUNTED = 10**15
+"""Nothing that a probe counts is more, and sums of such numbers still fit into 64 bits."""
+Count = Annotated[int, Field(ge=0, le=_MOST_COUNTED)]
+Several = Annotated[int, Field(ge=1, le=_MOST_COUNTED)]
+Batch = Annotated[int, Field(ge=1, le=10**9)]
+Calls = Annotated[int, Field(ge=1, le=4096)]
 
 
 class _Record(BaseModel):
@@ -102,7 +106,7 @@ class Fingerprint(_Record):
     device_name: str
     gpu_unseen: bool = False
     gpus_present: tuple[str, ...] = ()
-    cores: Annotated[int, Field(ge=1)] | None = None
+    cores: Several | None = None
 
     @property
     def software(self) -> str:
@@ -194,7 +198,7 @@ class Load(_Record):
     stage: Literal["before", "round", "rounds"]
     round: Count | None = None
     wall_s: Positive
-    cores: Annotated[int, Field(ge=1)]
+    cores: Several
     own_s: NotNegative
     others_s: NotNegative | None
     stolen_s: NotNegative
@@ -223,7 +227,7 @@ class Ready(_Record):
     batch: Batch
     index: Count
     observed: bool
-    ready_s: dict[int, NotNegative]
+    ready_s: dict[Count, NotNegative]
 
 
 class Rows(_Record):
@@ -242,7 +246,7 @@ class VariableRecord(_Record):
     kind: Literal["variable"]
     index: Count
     name: str
-    shape: tuple[int, ...]
+    shape: tuple[Annotated[int, Field(le=_MOST_COUNTED)], ...]
     dtype: str
     size_bytes: Positive
     gradient_dtype: str
@@ -319,7 +323,7 @@ class Exchange(_Record):
 
     kind: Literal["exchange"]
     direction: Literal["pull", "push"]
-    tensors: Annotated[int, Field(ge=1)]
+    tensors: Several
     size_bytes: Positive
     round: Count
     seconds: Positive
@@ -330,7 +334,7 @@ class Updated(_Record):
 
     kind: Literal["update"]
     repeat: Count
-    worker: Annotated[int, Field(ge=-1)]
+    worker: Annotated[int, Field(ge=-1, le=_MOST_COUNTED)]
     start_s: float
     pulled_s: float
     computed_s: float
@@ -423,12 +427,12 @@ class PipelineRecord(_Record):
     stages: list[dict[str, Any]]
     batch: Batch
     batched: bool
-    epoch_batches: int
-    shuffle_samples: Count
-    prefetch: int | None
-    calls: list[int]
+    epoch_batches: Annotated[int, Field(le=_MOST_COUNTED)]
+    shuffle_samples: Annotated[int, Field(ge=0, le=10**12)]
+    prefetch: Annotated[int, Field(le=10**6)] | None
+    calls: list[Annotated[int, Field(le=4096)]]
     cached: bool
-    cores: Annotated[int, Field(ge=1)]
+    cores: Several
 
 
 class FirstBatch(_Record):
@@ -436,7 +440,7 @@ class FirstBatch(_Record):
 
     kind: Literal["first_batch"]
     batch: Batch
-    calls: Annotated[int, Field(ge=1)]
+    calls: Calls
     round: Count
     epoch: Literal["first", "later"]
     seconds: Positive
@@ -447,7 +451,7 @@ class Batches(_Record):
 
     kind: Literal["batches"]
     batch: Batch
-    calls: Annotated[int, Field(ge=1)]
+    calls: Calls
     round: Count
     epoch: Literal["first", "later"]
     seconds: Annotated[list[NotNegative], Field(min_length=1)]
@@ -477,7 +481,7 @@ class Stages(_Record):
 
     kind: Literal["stages"]
     batch: Batch
-    calls: Annotated[int, Field(ge=1)]
+    calls: Calls
     round: Count
     epoch: Literal["first", "later"]
     nodes: list[StageNode]
@@ -489,7 +493,7 @@ class Ahead(_Record):
 
     kind: Literal["ahead"]
     batches: Count
-    most: Annotated[int, Field(ge=1)]
+    most: Several
     mean_s: Positive
 
 
@@ -507,9 +511,9 @@ class Problem(_Record):
 
     kind: Literal["problem"]
     name: str
-    samples: Annotated[int, Field(ge=1)]
-    validation_samples: Annotated[int, Field(ge=1)]
-    parameters: Annotated[int, Field(ge=1)]
+    samples: Several
+    validation_samples: Several
+    parameters: Several
     optimizer: str
 
 

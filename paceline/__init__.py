@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         testbed_fit,
         testbed_predict,
         testbed_read,
+        unmet,
         validate,
         validate_matrix,
         watch,
@@ -81,7 +82,7 @@ __all__ = [
     "calibrate_input", "calibrate_link", "calibrate_profile", "calibrate_server", "compare", "learn", "load", "memory", "models",
     "new_scenario", "observe", "plan", "plan_to_target", "preview", "read_matrix", "read_profiles", "read_results", "read_tf_config",
     "refit", "report", "scenario_of_tf_config", "schema", "serve", "serve_link", "simulate", "sweep", "testbed", "testbed_fit",
-    "testbed_predict", "testbed_read", "validate", "validate_matrix", "watch", "why",
+    "testbed_predict", "testbed_read", "unmet", "validate", "validate_matrix", "watch", "why",
 ]  # fmt: skip
 
 _HOME = {

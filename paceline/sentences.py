@@ -65,8 +65,8 @@ __all__ = [
     "regret_in_words",
     "servers_note",
     "stake_in_words",
-    "standing_in_words",
     "staleness_in_words",
+    "standing_in_words",
     "time_note",
     "variance_in_words",
     "work_note",
@@ -164,7 +164,7 @@ def doubled_in_words(count: int) -> str:
     """That results are left out of which there are later ones of the same scenarios; empty where there are none."""
     if not count:
         return ""
-    return f"{count:,} result{'s' * (count > 1)} of a scenario that is there twice {'are' if count > 1 else 'is'} left out."
+    return f"{counted(count, 'result')} of a scenario that is there again {'are' if count > 1 else 'is'} left out; the last counts."
 
 
 def cost_in_words(result: Result) -> str | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gc
 import hashlib
-import time
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 
@@ -53,7 +52,7 @@ def simulate(scenario: Scenario | Asked, *, observer: Observer | None = None, pr
     Returns
     -------
     Result
-        Depends on the scenario alone, but for ``wall_time_s``.
+        Depends on the scenario alone.
 
     Raises
     ------
@@ -72,27 +71,24 @@ def simulate(scenario: Scenario | Asked, *, observer: Observer | None = None, pr
     >>> result.scaling_efficiency.mean < 1, result.bottleneck.name, len(result.to_frame())
     (True, 'compute', 1)
     """
-    begun = time.perf_counter()
     asked = scenario if isinstance(scenario, Asked) else Asked.of(scenario)
     if asked.resolved.job is None:
-        result = _of_steps(asked, observer, progress)
-    else:
-        window = _Window(Asked(window_of(asked.given), window_of(asked.resolved)), progress)
-        steps = _kept(window) if observer is None else _of_steps(window.asked, observer, progress)
-        job = job_of(asked.resolved, steps, _rates)
-        of_the_job = (one for one in misread(asked.given) if one.path.startswith(_NOT_OF_STEPS))
-        warned = (*steps.warnings, *of_the_job, *warned_of(asked.resolved, job))
-        result = steps.model_copy(
-            update={
-                "scenario": asked.given,
-                "scenario_hash": asked.given.hash,
-                "placement": placement_of(asked.given),
-                "assumed": asked.assumed,
-                "job": job,
-                "warnings": warned,
-            }
-        )
-    return result.model_copy(update={"wall_time_s": time.perf_counter() - begun})
+        return _of_steps(asked, observer, progress)
+    window = _Window(Asked(window_of(asked.given), window_of(asked.resolved)), progress)
+    steps = _kept(window) if observer is None else _of_steps(window.asked, observer, progress)
+    job = job_of(asked.resolved, steps, _rates)
+    of_the_job = (one for one in misread(asked.given) if one.path.startswith(_NOT_OF_STEPS))
+    warned = (*steps.warnings, *of_the_job, *warned_of(asked.resolved, job))
+    return steps.model_copy(
+        update={
+            "scenario": asked.given,
+            "scenario_hash": asked.given.hash,
+            "placement": placement_of(asked.given),
+            "assumed": asked.assumed,
+            "job": job,
+            "warnings": warned,
+        }
+    )
 
 
 _NOT_OF_STEPS = ("job.", "cluster.price.", "cluster.server_price.", "cluster.offers.", "cluster.upgrades.")

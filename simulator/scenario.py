@@ -33,7 +33,7 @@ from simulator.spec.workload import Workload
 from simulator.strategies.catalogue import AnyStrategy
 from simulator.strategies.setup import Layout
 
-__all__ = ["HOW_SIMULATED", "Drawn", "Resolved", "Run", "Scenario"]
+__all__ = ["HOW_SIMULATED", "Drawn", "Resolved", "Run", "Scenario", "hash_of"]
 
 HOW_SIMULATED = ("detail", "grouping", "engine", "memory")
 """Keys of ``run`` that say how a scenario is simulated, not what: its identity does not depend on them."""
@@ -289,11 +289,14 @@ class Scenario(Short, Terse):
 
     @property
     def faults(self) -> Faults | None:
-        """What fails in the job: as it says, with the preemptions of the price at which nodes are rented; none without a job."""
+        """What fails in the job: as it says, with the preemptions of the price at which nodes are rented; none where nothing does."""
         job, price = self.job, self.cluster.price
-        if job is None or price is None or price.preemption is None:
-            return None if job is None else job.faults
-        return (job.faults or Faults(preemption=price.preemption)).model_copy(update={"preemption": price.preemption})
+        if job is None:
+            return None
+        faults = job.faults or Faults()
+        if price is not None and price.preemption is not None:
+            faults = faults.model_copy(update={"preemption": price.preemption})
+        return faults if faults.happen else None
 
     @cached_property
     def lone_step_s(self) -> float:
@@ -345,11 +348,15 @@ class Scenario(Short, Terse):
     def hash(self) -> str:
         """Content hash: scenarios that are equal but for how they are simulated, and only they, have it in common."""
         content = self.model_dump(mode="json", exclude={"workload", "cluster"})
-        content["run"] = {key: value for key, value in content["run"].items() if key not in HOW_SIMULATED}
-        texts = {key: json.dumps(value, sort_keys=True, separators=(",", ":")) for key, value in content.items()}
-        texts |= {"workload": canonical(self.workload), "cluster": canonical(self.cluster)}
-        text = ",".join(f'"{key}":{texts[key]}' for key in sorted(texts))
-        return hashlib.sha256(f"{{{text}}}".encode()).hexdigest()[:16]
+        return hash_of(content, {"workload": canonical(self.workload), "cluster": canonical(self.cluster)})
+
+
+def hash_of(content: Mapping[str, Any], texts: Mapping[str, str] | None = None) -> str:
+    """Content hash of a scenario that is given as JSON has it, some of its tables perhaps as canonical text already."""
+    run = {key: value for key, value in content["run"].items() if key not in HOW_SIMULATED}
+    written = {key: json.dumps(value, sort_keys=True, separators=(",", ":")) for key, value in {**content, "run": run}.items()}
+    text = ",".join(f'"{key}":{value}' for key, value in sorted({**written, **(texts or {})}.items()))
+    return hashlib.sha256(f"{{{text}}}".encode()).hexdigest()[:16]
 
 
 def _check(scenario: Scenario) -> None:
@@ -369,7 +376,7 @@ def _check(scenario: Scenario) -> None:
         needing += [counted(layout.servers, "server")] * bool(layout.servers) + ["the client"] * layout.client
         raise ValueError(
             f"{cluster.room_key} ({cluster.room}) must be at least {layout.nodes}, which {listed(needing)} of the strategy need: take "
-            "fewer workers, or more nodes"
+            f"fewer workers, or a larger {cluster.room_key}"
         )
     if load.global_batch is not None and load.global_batch % layout.replicas:
         raise ValueError(f"workload.global_batch ({load.global_batch}) must be a multiple of the {layout.replicas} replicas")
@@ -391,9 +398,9 @@ def _check_job(scenario: Scenario, job: Job) -> None:
         raise ValueError(
             "run.job_steps and [job] both say how long the job is: give job.samples alone, and run.steps for the steps that are simulated"
         )
-    if job.checkpoint is not None and job.checkpoint.interval == "best" and faults is None:
-        raise ValueError('job.checkpoint.interval = "best" needs faults to weigh it against: give job.faults, or how often in every')
     if faults is None:
+        if not any(offer.preemption for offer in scenario.cluster.ways_to_pay):  # with which the same job may be planned
+            _check_without_faults(job)
         return
     if faults.server_mtbf_s is not None and not layout.servers:
         raise ValueError("job.faults.server_mtbf is of parameter servers, and the strategy has none: leave it out")
@@ -416,6 +423,20 @@ def _check_job(scenario: Scenario, job: Job) -> None:
             )
     if faults.min_workers > layout.processes:
         raise ValueError(f"job.faults.min_workers ({faults.min_workers}) must be at most the workers there are ({layout.processes})")
+
+
+def _check_without_faults(job: Job) -> None:
+    """Refuse what only faults give a meaning."""
+    if job.faults is not None:
+        raise ValueError(
+            "job.faults has no fault: give worker_mtbf, server_mtbf, node_mtbf, job_mtbf, preemption or trace, a spot price with "
+            "cluster.price.preemption, or leave [job.faults] out"
+        )
+    if job.checkpoint is not None and job.checkpoint.interval == "best":
+        raise ValueError(
+            'job.checkpoint.interval = "best" weighs what checkpoints cost against what faults destroy, and nothing fails here: give '
+            'job.faults, or an interval, such as job.checkpoint.every = "30 min"'
+        )
 
 
 def _needed_nodes(scenario: Scenario, faults: Faults, taken: Preemption) -> int:

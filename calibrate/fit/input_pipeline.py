@@ -152,7 +152,6 @@ def fit_input(measurements: Path, name: str, command: str = "", seed: int = 0) -
         notes |= _remarks(place, settings, limited, center, pipeline)
     calls = sorted({key[2] for key in table})
     batches = sorted({key[1] for key in table})
-    shuffle, of_shuffle = _shuffle(measured, pipeline, table)
     fingerprint = measured.fingerprint
     if weak:
         notes["weak"] = "; ".join(dict.fromkeys(weak))
@@ -163,11 +162,12 @@ def fit_input(measurements: Path, name: str, command: str = "", seed: int = 0) -
         cached=works.get("later"),
         parallel_calls=_declared_calls(pipeline, calls),
         prefetch=_prefetch(measured, pipeline),
-        shuffle_buffer=shuffle,
+        shuffle_buffer=pipeline.shuffle_samples,
+        shuffle_fill=_shuffle_fill(measured, pipeline.shuffle_samples, table),
         jitter=_jitter(measured, left_out),
         calibrated=InputRange(batch=(batches[0], batches[-1]), parallel_calls=(calls[0], calls[-1])),
         fit=InputFit(points=_points(table), relative_residual=digits(residual), intervals_90=intervals),
-        provenance={**provenance([measured], command), "input": str(measured.header.arguments.get("input", "")), **notes, **of_shuffle},
+        provenance={**provenance([measured], command), "input": str(measured.header.arguments.get("input", "")), **notes},
     )
 
 
@@ -324,7 +324,8 @@ def _remarks(
     """What a reader must know of how the parts were told apart."""
     notes = {"pipeline": " <- ".join(_shown(stage) for stage in pipeline.stages)} if place == "work" else {}
     flags = [its for each in limited.values() for its in each.values()]
-    batch, calls = max(limited), min(calls for _, calls in settings)
+    batch = max(limited)
+    calls = min(calls for measured_batch, calls in settings if measured_batch == batch)
     if any(_accounted(settings, its) is None for its in limited):
         notes[f"{place}_split"] = f"by the clock and CPU time: {_UNACCOUNTED}"
     elif any(flags) and all(flags):
@@ -362,20 +363,16 @@ def _prefetch(measured: Measurements, pipeline: PipelineRecord) -> int:
     return ahead[-1].batches if ahead else 1
 
 
-def _shuffle(measured: Measurements, pipeline: PipelineRecord, table: _Table) -> tuple[int, dict[str, str]]:
-    """Samples that the buffer holds; where filling it takes less than preparing them all, as many as take as long."""
-    size = pipeline.shuffle_samples
+def _shuffle_fill(measured: Measurements, size: int, table: _Table) -> float:
+    """Time to fill a shuffle buffer of so many samples over that to prepare them all, where it is clearly less; else 1."""
     shares = [
         (one.seconds - table[one.epoch, one.batch, one.calls].mean_s) / (table[one.epoch, one.batch, one.calls].mean_s * size / one.batch)
         for one in measured.of(FirstBatch)
         if size > 0 and one.epoch == "first" and (one.epoch, one.batch, one.calls) in table
     ]
     if not shares or (share := float(np.median(shares))) > 1.0 - _WEAK:
-        return size, {}
-    least = max(0, round(size * share))
-    return least, {
-        "shuffle": f"holds {size} samples, before other stages: it is filled in the time of {least} samples of the whole pipeline"
-    }
+        return 1.0
+    return digits(max(share, 0.0))
 
 
 def _jitter(measured: Measurements, left_out: set[int]) -> Distribution:

@@ -32,6 +32,7 @@ _EVALUATED = " val_"
 """Metrics of an evaluation, whose time Keras counts in."""
 _LOOKED_AT = 20_000
 """Lines that are held until one pattern fits."""
+_MOST_DIGITS = 24
 _MOST_RANKS = 10_000
 _MOST_LISTED = 20
 
@@ -386,7 +387,11 @@ _INTO_S: Mapping[str, Callable[[float, float], float]] = {
 
 
 def _groups(matches: Iterable[re.Match[str] | None]) -> dict[str, str]:
-    return {name: value for match in matches if match is not None for name, value in match.groupdict().items() if value is not None}
+    """What expressions found, by the names of their groups; ValueError where one is a whole number that no count reaches."""
+    groups = {name: value for match in matches if match is not None for name, value in match.groupdict().items() if value is not None}
+    if any(len(value) > _MOST_DIGITS and value.replace(",", "").isdigit() for value in groups.values()):
+        raise ValueError
+    return groups
 
 
 def _count(pattern: Pattern, groups: Told, told: Told, step: int | None, last: int | None) -> int | None:

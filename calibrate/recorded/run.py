@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from simulator.base.errors import InputError
 
-__all__ = ["MOST_ROWS", "Each", "Facts", "Growing", "Mark", "RecordedRun", "Source"]
+__all__ = ["MOST_ROWS", "MOST_STEPS", "Each", "Facts", "Growing", "Mark", "RecordedRun", "Source"]
 
 Array = NDArray[np.float64]
 
@@ -23,6 +23,8 @@ Each = Literal["step", "interval", "epoch"]
 """What a row is the mean of: one step, some steps, or all those of an epoch."""
 
 MOST_ROWS = 2_000_000
+MOST_STEPS = 10**12
+"""Largest number of a step: sums of so many rows still fit into 64 bits."""
 """Of one source."""
 
 
@@ -205,10 +207,12 @@ class Growing:
         Raises
         ------
         InputError
-            It is one too many.
+            It is one too many, or its step has no number that a training reaches.
         """
         if len(self) >= MOST_ROWS:
             raise InputError(f"{self.source}: holds more than {MOST_ROWS:,} steps; give a part of it")
+        if not max(abs(step), count) <= MOST_STEPS:
+            raise InputError(f"{self.source}: a step is number {step}, of {count} steps; each must be at most {MOST_STEPS:,}")
         self._wholes["steps"].append(step)
         self._wholes["counts"].append(count)
         values = (duration_s, end_s, cpu_s, sent_bytes, received_bytes, compute_s, input_s, np.nan)

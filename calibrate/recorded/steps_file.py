@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from calibrate.recorded.growing_file import Lines
-from calibrate.recorded.run import Facts, Growing, RecordedRun
+from calibrate.recorded.run import MOST_STEPS, Facts, Growing, RecordedRun
 from simulator.base.errors import InputError
 from simulator.base.file_kinds import mistaken
 from simulator.base.validation_errors import quoted, rule_of
@@ -30,28 +30,28 @@ class _Header(_Line):
     format: str
     schema_version: int
     started: str = ""
-    workers: int | None = Field(default=None, ge=1)
-    batch: int | None = Field(default=None, ge=1)
+    workers: int | None = Field(default=None, ge=1, le=MOST_STEPS)
+    batch: int | None = Field(default=None, ge=1, le=MOST_STEPS)
     worker: int | str = 0
     hostname: str = ""
-    cores: int | None = Field(default=None, ge=1)
+    cores: int | None = Field(default=None, ge=1, le=MOST_STEPS)
     cpu: str = ""
     devices: list[str] = []
     model: str = ""
-    parameters: int | None = None
+    parameters: int | None = Field(default=None, le=10**18)
     tensorflow: str = ""
 
 
 class _Step(_Line):
     kind: Literal["step"]
-    step: int
+    step: int = Field(ge=-MOST_STEPS, le=MOST_STEPS)
     end_s: float
     duration_s: float
     between_s: float = 0.0
     cpu_s: float = math.nan
     sent_bytes: float = math.nan
     received_bytes: float = math.nan
-    steps: int = Field(default=1, ge=1)
+    steps: int = Field(default=1, ge=1, le=MOST_STEPS)
 
 
 class _Machine(_Line):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from calibrate.recorded.growing_file import Lines
-from calibrate.recorded.run import Facts, Growing, RecordedRun
+from calibrate.recorded.run import MOST_STEPS, Facts, Growing, RecordedRun
 from simulator.base.errors import InputError
 from simulator.base.file_kinds import mistaken
 from simulator.base.nearest import did_you_mean
@@ -146,8 +146,8 @@ class StepsTable:
             return
         duration_s = _INTO_S[name](_number(where, name, row[name]), self._samples or 1)
         step = _number(where, "step", row["step"]) if "step" in row else run.last_step + 1
-        if not float(step).is_integer() or not 0 <= step <= 10**15:
-            raise InputError(f"{where}: step: {row['step'][:30]} must be a whole number from 0 on")
+        if not float(step).is_integer() or not 0 <= step <= MOST_STEPS:
+            raise InputError(f"{where}: step: {row['step'][:30]} must be a whole number from 0 to {MOST_STEPS:,}")
         beside: dict[str, Any] = {key: _number(where, key, row[key]) for key in _BESIDE if row.get(key)}
         count = int(step) - run.last_step if self._sparse and 0 < run.last_step < step else 1
         run.add(int(step), duration_s, count=count, **beside)

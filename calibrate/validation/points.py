@@ -110,7 +110,7 @@ def read_points(path: Path) -> tuple[Setting, ...]:
     Warns
     -----
     ReadingWarning
-        All throughputs may be thousands, and are read as decimals.
+        All throughputs may be thousands, and are read as decimals; or workers and throughputs seem to be swapped.
     """
     lines = _lines(path)
     names, separator, rows = _header(path, lines)
@@ -130,6 +130,7 @@ def read_points(path: Path) -> tuple[Setting, ...]:
     if not held:
         raise InputError(f"{path}: names columns, but has no row below them; add a line for each run, such as 8,2,1234.5")
     _check_thousands(path, quantity, throughputs)
+    _ask_of_swapped(path, quantity, [values for repeats in held.values() for _, values in repeats])
     return tuple(
         Setting(
             workers=key[0],
@@ -254,6 +255,18 @@ def _check_thousands(path: Path, column: str, cells: Mapping[int, str]) -> None:
     for line in doubtful:
         if not least <= float(cells[line]) <= most:
             check_thousands(cells[line], f"{path}:{line}: {column}: {_quoted(cells[line])}, beside {sure[0]},")
+
+
+def _ask_of_swapped(path: Path, quantity: str, rows: Sequence[Mapping[str, float]]) -> None:
+    """Warn where throughputs are whole numbers, each below the workers beside it: the two columns may be swapped."""
+    if quantity == "throughput" and all(row[quantity].is_integer() and row[quantity] < row["workers"] for row in rows):
+        row = rows[0]
+        warnings.warn(
+            f"{path}: {row['workers']:,.0f} workers reach a throughput of {row[quantity]:,.0f}, as in all other rows: are the columns "
+            "workers and throughput swapped?",
+            ReadingWarning,
+            stacklevel=3,
+        )
 
 
 def _whole(values: dict[str, float], name: str) -> int | None:

@@ -28,7 +28,7 @@ from paceline.api.calibrating import (
 from paceline.api.diagnosing import why
 from paceline.api.learning import learn, plan_to_target
 from paceline.api.looking_up import models, schema
-from paceline.api.predicting import advise, compare, load, memory, observe, plan, preview, report, simulate, sweep
+from paceline.api.predicting import advise, compare, load, memory, observe, plan, preview, report, simulate, sweep, unmet
 from paceline.api.serving import serve
 from paceline.api.testbeds import testbed, testbed_fit, testbed_predict, testbed_read
 from paceline.api.validating import read_matrix, refit, validate, validate_matrix
@@ -38,5 +38,5 @@ __all__ = [
     "advise", "calibrate", "calibrate_input", "calibrate_link", "calibrate_profile", "calibrate_server", "compare", "learn", "load",
     "memory", "models", "new_scenario", "observe", "plan", "plan_to_target", "preview", "read_matrix", "read_profiles",
     "read_tf_config", "refit", "report", "scenario_of_tf_config", "schema", "serve", "serve_link", "simulate", "sweep", "testbed",
-    "testbed_fit", "testbed_predict", "testbed_read", "validate", "validate_matrix", "watch", "why",
+    "testbed_fit", "testbed_predict", "testbed_read", "unmet", "validate", "validate_matrix", "watch", "why",
 ]  # fmt: skip

@@ -57,7 +57,7 @@ else:
     Learned = instance_of("paceline.learning.learned", "Learned")
     Plan = instance_of("paceline.planning.answer", "Plan")
 
-__all__ = ["compare", "load", "memory", "observe", "plan", "preview", "report", "simulate", "sweep"]
+__all__ = ["compare", "load", "memory", "observe", "plan", "preview", "report", "simulate", "sweep", "unmet"]
 
 
 @checked
@@ -141,8 +141,7 @@ def simulate(
     Returns
     -------
     Result
-        Throughput, staleness, step times, bottleneck, and their intervals. The same scenario gives the same result, except for
-        ``wall_time_s``.
+        Throughput, staleness, step times, bottleneck, and their intervals. The same scenario gives the same result.
 
     Raises
     ------
@@ -316,6 +315,45 @@ def compare(ours: Answer, theirs: Answer) -> Comparison:
     from paceline.comparing import compare as held_against
 
     return held_against(ours, theirs)
+
+
+@checked
+def unmet(
+    results: Annotated[Any, MustBe("a result, or several, such as a sweep")], require: Annotated[Any, MustBe("a list of requirements")]
+) -> tuple[str, ...]:
+    """Check requirements, such as of a test in continuous integration.
+
+    Parameters
+    ----------
+    results
+        A result, or several, such as a sweep, of which each must meet every requirement.
+    require
+        Text such as ``"efficiency>=70%"``, or a list of such: a column (docs/reference/columns.md) or the heading of an estimate; one of
+        >=, <=, >, <, ==, !=; and a value with its unit. A column with an interval is compared by its estimate; the column of an end,
+        such as ``scaling_efficiency_low``, is stricter.
+
+    Returns
+    -------
+    tuple
+        A sentence for each requirement that a result does not meet, with its value, interval, and what was asked; empty if all are met.
+
+    Raises
+    ------
+    InputError
+        A requirement cannot be read, or there is no such column.
+
+    Examples
+    --------
+    >>> result = simulate("ring", {"strategy.workers": 1, "run.steps": 10, "run.replications": 3})
+    >>> unmet(result, ["efficiency>=70%", "replicas>=2"])
+    ('replicas>=2 is not met: it is 1',)
+    """
+    from paceline.requirements import judged, requirements_of
+    from simulator.results.results import Result
+
+    requirements = requirements_of(require)
+    several = [results] if isinstance(results, Result) else list(results)
+    return tuple(text for result in several for text in judged(requirements, result)[0])
 
 
 @checked

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from paceline.arguments import Argument
 
 __all__ = [
-    "READERS", "Calls", "Given", "Reader", "Yes", "by_workers_of", "calling", "command_line", "decimals_of", "names_of",
+    "READERS", "Calls", "Given", "Reader", "Require", "Yes", "by_workers_of", "calling", "command_line", "decimals_of", "names_of",
     "number_typed", "numbers_of", "over_of",
     "parse_axis", "parse_setting", "prices_of", "run_files_of", "settings_of", "with_options",
 ]  # fmt: skip
@@ -39,6 +39,18 @@ CommandT = TypeVar("CommandT", bound=Callable[..., None])
 YES_HELP = "Do not ask before simulating for a long time; go on."
 Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help=YES_HELP)]
 """Whether to go on without a question."""
+
+Require: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--require",
+        metavar="'COLUMN>=VALUE'",
+        help="Exit 3 unless this holds, such as 'efficiency>=70%' or 'job_time_s<=12 h'. An estimate is compared by its mean; "
+        "'scaling_efficiency_low>=70%' takes the low end of its interval. Repeatable.",
+        show_default=False,
+    ),
+]
+"""What a result must be."""
 
 _KEYS = {
     "replications": (int, "R", "Replications of each scenario. Short for --set run.replications=R."),
@@ -457,7 +469,8 @@ def parse_setting(text: str) -> tuple[str, Any]:
 
 
 def parse_axis(text: str) -> tuple[str, list[Any]]:
-    """Read ``key=v1,v2,...``, or a range of whole numbers; each value is TOML where it parses as TOML, else text; None where there is none.
+    """Read ``key=v1,v2,...``, or a range of whole numbers; each value is TOML where it parses as TOML, else text; None where the first is
+    empty.
 
     >>> parse_axis("strategy.workers=1..3,8")
     ('strategy.workers', [1, 2, 3, 8])
@@ -467,7 +480,7 @@ def parse_axis(text: str) -> tuple[str, list[Any]]:
     Raises
     ------
     ScenarioError
-        There is no key, or no value.
+        There is no key, no value, or an empty one behind the first.
     """
     key, equals, raw = text.partition("=")
     key = key.strip()
@@ -487,6 +500,10 @@ def parse_axis(text: str) -> tuple[str, list[Any]]:
             _warn_of_thousands(part, value, f"--over {key}=")
     if values in ([], [None]):
         raise ScenarioError(f"--over {text[:80]!r}: has no values; write {key}=v1,v2,...")
+    if None in values[1:]:
+        raise ScenarioError(
+            f"--over {text[:80]!r}: has nothing between two commas; for the default of {key} begin with a comma: {key}=,v1,v2"
+        )
     return key, values
 
 

@@ -10,7 +10,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+import typer
+
+from paceline.cli.commands import MISSED
+from paceline.cli.terminal import note
 from paceline.comparing import rivals_of, verdict
+from paceline.requirements import Requirement, judged
 from paceline.result_tables import (
     epochs_table,
     exchanges_table,
@@ -34,7 +39,7 @@ from simulator.base.text import (
 from simulator.results.cost import placement_of
 from simulator.results.left_out import left_out, left_out_in_words
 from simulator.results.next_measurement import width_of
-from simulator.results.results import Result
+from simulator.results.results import Outcome, Result
 from simulator.spec.figures import Phase, Placement, Staleness
 
 if TYPE_CHECKING:
@@ -43,10 +48,29 @@ if TYPE_CHECKING:
 
     from simulator.memory import Memory
 
-__all__ = ["show_measurements", "show_memory", "show_result", "show_table"]
+__all__ = ["exit_if_unmet", "show_measurements", "show_memory", "show_result", "show_table"]
 
 _MOST = 999_999.5
 """Up to this throughput all digits of a whole number fit into a table of 80 characters."""
+
+
+def exit_if_unmet(requirements: Sequence[Requirement], outcomes: Iterable[tuple[str, Outcome]]) -> None:
+    """Say on stderr which requirements each outcome, given with what begins its lines, misses, or meets by its estimate alone.
+
+    Raises
+    ------
+    typer.Exit
+        One is missed: exit code 3.
+    """
+    missed = False
+    for name, outcome in outcomes if requirements else ():
+        if isinstance(outcome, Result):
+            unmet, straddling = judged(requirements, outcome)
+            missed |= bool(unmet)
+            for text in (*straddling, *unmet):
+                note(f"paceline: {name}{text}")
+    if missed:
+        raise typer.Exit(MISSED)
 
 
 def show_memory(found: Memory) -> None:

@@ -482,10 +482,13 @@ def read_plan(path: Path) -> Plan:
             "update Paceline, or plan again with this one"
         )
     try:
-        return Plan.model_validate_json(content)
+        plan = Plan.model_validate_json(content)
     except ValidationError as error:
         if said := mistaken(path, "plan"):
             raise ResultsError(f"{path}: {said}") from None
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "the file"
         raise ResultsError(f"{path}: {where} {rule_of(first)}: this is no answer of `paceline plan`") from None
+    if not all(one.result.scenario.hash == one.result.scenario_hash for one in (plan.chosen, *plan.candidates)):
+        raise ResultsError(f"{path}: a scenario is not the one of its scenario_hash: it was changed; plan again")
+    return plan

@@ -20,8 +20,8 @@ from paceline.sentences import (
     measure_next_in_words,
     running_in_words,
     stake_in_words,
-    standing_in_words,
     staleness_in_words,
+    standing_in_words,
 )
 from simulator.base.text import (
     counted,
@@ -337,10 +337,10 @@ def why_this(judge: Judge, meeting: Sequence[Point], missing: Sequence[Point]) -
     count, reach = len(meeting) + len(missing), "reaches" if len(meeting) == 1 else "reach"
     cheaper = [point for point in meeting[1:] if judge.value(point) < judge.value(meeting[0])]
     untested = [point for point in cheaper if point.result is not None and never_held(point.result)]
-    larger = [point for point in cheaper if point not in untested and point.global_batch > meeting[0].global_batch]
-    rather = ["larger batches that are hardly better"] * bool(larger)
+    fuller = [point for point in cheaper if point not in untested and point.global_batch > meeting[0].global_batch]
+    rather = ["larger batches that are hardly better"] * bool(fuller)
     rather += ["what was never compared with real runs and is not better for certain"] * bool(untested)
-    rather += ["what is expected to cost more once the model's error counts"] * (len(cheaper) > len(untested) + len(larger))
+    rather += ["what is expected to cost more once the model's error counts"] * (len(cheaper) > len(untested) + len(fuller))
     but = f", but for {listed(rather)}" if rather else ""
     texts = [f"Of {count} configuration{'s' if count > 1 else ''} simulated {len(meeting)} {reach} the goal; of those it {what}{but}."]
     others = [point for point in meeting if point.line is not meeting[0].line] or meeting[1:]

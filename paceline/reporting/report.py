@@ -21,7 +21,6 @@ from paceline.reporting.measured import overlay_of
 from paceline.reporting.render import REPORT, render
 from paceline.reporting.simulated import SimulatedSections, simulated_sections
 from paceline.reporting.tables import SIMULATED_TABLES, check_tables, tables_of, write_tables
-from paceline.sentences import doubled_in_words
 from paceline.sweeping import ResultsFile, Sweep
 from simulator.base.errors import InputError, SimulationError
 from simulator.base.outputs import Output, check_apart
@@ -258,7 +257,7 @@ def _of(outcomes: Iterable[object], notes: Sequence[str] = ()) -> Source:
 
 
 def source_of_files(paths: Sequence[Path]) -> Source:
-    """All results of some files: of those of the same scenario in the same file, the last.
+    """All results of some files.
 
     Raises
     ------
@@ -274,14 +273,12 @@ def source_of_files(paths: Sequence[Path]) -> Source:
     files = [ResultsFile.read(path) for path in paths]
     names = _names(paths)
     every = [(name, result) for name, file in zip(names, files, strict=True) for result in file.results]
-    last = {(name, result.scenario_hash): result for name, result in every}
     notes = [f"{file.path}: {note}" if len(files) > 1 else note for file in files for note in file.notes]
-    notes += filter(None, [doubled_in_words(len(every) - len(last))])
     return Source(
-        list(last.values()),
+        [result for _, result in every],
         [failure for file in files for failure in file.failures],
         tuple(notes),
-        [name for name, _ in last] if len(files) > 1 else None,
+        [name for name, _ in every] if len(files) > 1 else None,
         files=tuple(paths),
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from paceline.sweeping.grid import Axis, Grid, axes_of, grid, several_clusters
 from paceline.sweeping.journal import Journal
-from paceline.sweeping.lines import Outcome, timeless
+from paceline.sweeping.lines import Outcome
 from paceline.sweeping.results_file import ResultsFile, outcomes_in, read_results
 from paceline.sweeping.runner import Backend, Runner
 from paceline.sweeping.simulations import Simulate, Simulations
@@ -12,5 +12,5 @@ from paceline.sweeping.sweep import Sweep, sweep
 
 __all__ = [
     "Axis", "Backend", "Grid", "Journal", "Outcome", "ResultsFile", "Runner", "Simulate", "Simulations", "Sweep",
-    "axes_of", "grid", "outcomes_in", "read_results", "several_clusters", "sweep", "timeless",
+    "axes_of", "grid", "outcomes_in", "read_results", "several_clusters", "sweep",
 ]  # fmt: skip

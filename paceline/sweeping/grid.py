@@ -248,7 +248,7 @@ def axes_of(over: Mapping[str, Iterable[Any]]) -> list[Axis]:
     Raises
     ------
     InputError
-        Values are text that is no list of numbers, or there are none.
+        Values are text that is no list of numbers, one is there twice, or there are none.
     """
     axes: list[Axis] = []
     for key, values in over.items():
@@ -256,6 +256,9 @@ def axes_of(over: Mapping[str, Iterable[Any]]) -> list[Axis]:
         if isinstance(values, str) and numbers is None:
             raise InputError(f"`over`: {key}: must be a list of values, such as [1, 2, 4], or a range such as '1..8', not {quoted(values)}")
         axes.append((key, numbers if numbers is not None else [plain(value) for value in values]))
-    if empty := next((key for key, values in axes if not values), None):
-        raise InputError(f"`over`: {empty}: must be a list of one value or more, such as [1, 2, 4]")
+    for key, values in axes:
+        if not values:
+            raise InputError(f"`over`: {key}: must be a list of one value or more, such as [1, 2, 4]")
+        if repeated := [value for place, value in enumerate(values) if value in values[:place]]:
+            raise InputError(f"`over`: {key}: has {quoted(repeated[0])} twice, which would be one scenario twice; give it once")
     return axes

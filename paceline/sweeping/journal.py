@@ -9,12 +9,14 @@ import fcntl
 import os
 import tempfile
 import warnings
+from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from io import RawIOBase
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+from paceline.sentences import doubled_in_words
 from paceline.sweeping.backends import WorkersLostError
 from paceline.sweeping.lines import DamagedError, Line, Outcome, UnclearError, begins_line, is_damage, line_in, outcome_of, with_place
 from simulator.base.errors import InputError, PacelineWarning, ResultsError, SimulationError
@@ -169,6 +171,7 @@ class Journal:
                 self._end += len(text)
         self._begun = self._end
         self._of = {entry.scenario_hash: entry for entry in self._entries}
+        self._lines_read = Counter(entry.scenario_hash for entry in self._entries if not entry.failed)
 
     def _no_result(self, number: int, fault: ResultsError | None) -> str:
         if fault is not None and not isinstance(fault, UnclearError):
@@ -318,6 +321,10 @@ class Journal:
         if not (self._finished and [entry.scenario_hash for entry in self._entries] == list(hashes)):
             with _explained(self.path):
                 self._write_anew([(scenario_hash, None) for scenario_hash in hashes])
+        needed = Counter(hashes)
+        repeated = sum(max(self._lines_read[key] - count, 0) for key, count in needed.items())
+        if repeated:
+            warnings.warn(PacelineWarning(f"{self.path}: {doubled_in_words(repeated)}"), stacklevel=3)
         return Written(self.path, self._entries)
 
     def _write_anew(self, lines: Sequence[tuple[str, int | None]]) -> None:

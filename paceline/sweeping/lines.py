@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,12 +19,13 @@ from pydantic_core import from_json
 from simulator.base.checksums import CHANGED, KEY, checksum_holds, with_checksum, without_checksum
 from simulator.base.errors import ResultsError
 from simulator.results.results import Failure, Result
+from simulator.scenario import hash_of
 from simulator.spec.cluster import Cluster
 from simulator.spec.workload import Workload
 
 __all__ = [
     "CutOffError", "DamagedError", "Line", "Outcome", "UnclearError", "begins_line", "checked_outcome_of", "holds_lines", "is_damage",
-    "line_in", "line_of", "outcome_of", "timeless", "with_place",
+    "line_in", "line_of", "outcome_of", "with_place",
 ]  # fmt: skip
 
 Outcome = Result | Failure
@@ -64,14 +66,9 @@ class Line(NamedTuple):
     """Number, from 0, of its scenario in the sweep, as it stands in the line; a line of a finished file has none."""
 
 
-def timeless(outcome: Outcome) -> Outcome:
-    """An outcome without the time that it took, which files must not depend on."""
-    return outcome.model_copy(update={"wall_time_s": None}) if isinstance(outcome, Result) else outcome
-
-
 def line_of(outcome: Outcome) -> Line:
-    """The line of an outcome, which depends on its scenario alone: it has neither place nor time."""
-    return Line(timeless(outcome).to_json().encode() + b"\n", outcome.scenario_hash, isinstance(outcome, Failure))
+    """The line of an outcome, which depends on its scenario alone: it has no place."""
+    return Line(outcome.to_json().encode() + b"\n", outcome.scenario_hash, isinstance(outcome, Failure))
 
 
 def with_place(text: bytes, place: int | None) -> bytes:
@@ -87,8 +84,8 @@ def line_in(text: bytes) -> Line | None:
     Raises
     ------
     DamagedError
-        It is one that is not as it was written: its checksum is another, or it has none and is no outcome of its scenario;
-        or it is no JSON (:class:`UnclearError`).
+        It is one that is not as it was written: its checksum or its scenario's hash is another, or it has no checksum and is no
+        outcome of its scenario; or it is no JSON (:class:`UnclearError`).
     ResultsError
         It has no checksum, and was written by another version or holds what no simulation gives.
     """
@@ -99,7 +96,21 @@ def line_in(text: bytes) -> Line | None:
         data = from_json(text, allow_inf_nan=False)
     except (ValueError, RecursionError) as error:
         raise _no_json(text, error) from None
-    return None if found is None else Line(text, found[1].decode(), "failed" in data, _place_taken_from(data))
+    if found is None:
+        return None
+    _check_hash(text, data)
+    return Line(text, found[1].decode(), "failed" in data, _place_taken_from(data))
+
+
+def _check_hash(text: bytes, data: Any) -> None:
+    """Raise DamagedError where the scenario of a line, given with its data, is not the one of its hash."""
+    scenario, named = data.get("scenario"), data.get("scenario_hash")
+    with suppress(AttributeError, KeyError, TypeError, ValueError):  # it is no scenario
+        sections = _sections(text)
+        shared = {} if sections is None else {"workload": _canonical(sections[0]), "cluster": _canonical(sections[1])}
+        if hash_of({key: value for key, value in scenario.items() if key not in shared}, shared) == named:
+            return
+    raise DamagedError(f"its scenario is not the one of its scenario_hash, {named}: one of them was changed")
 
 
 def begins_line(part: bytes, scenario_hash: str = "") -> bool:
@@ -147,6 +158,8 @@ def _placed_outcome_of(text: bytes) -> tuple[Outcome, int | None]:
     if data is None:
         data = from_json(text, allow_inf_nan=False)
     place = _place_taken_from(data)
+    if isinstance(data, dict):
+        data.pop("wall_time_s", None)  # of earlier versions, beside what follows from the scenario
     model: type[Outcome] = Failure if isinstance(data, dict) and "failed" in data else Result
     return model.model_validate(data), place
 
@@ -157,12 +170,17 @@ def _place_taken_from(data: Any) -> int | None:
     return data.pop("place") if is_place else None
 
 
+@lru_cache(maxsize=256)
+def _canonical(section: bytes) -> str:
+    return json.dumps(from_json(section), sort_keys=True, separators=(",", ":"))
+
+
 _workload = lru_cache(maxsize=256)(Workload.model_validate_json)
 _cluster = lru_cache(maxsize=256)(Cluster.model_validate_json)
 
 
-def _with_shared_sections(text: bytes) -> dict[str, Any] | None:
-    """The line's data with workload and cluster in place; None where it is not laid out as sweeps write it."""
+def _sections(text: bytes) -> tuple[bytes, bytes, bytes] | None:
+    """Workload, cluster, and the line with null in their places; None where it is not laid out as sweeps write it."""
     found = _HASH.match(text)
     if found is None or not text.startswith(_WORKLOAD, found.end()):
         return None
@@ -172,9 +190,15 @@ def _with_shared_sections(text: bytes) -> dict[str, Any] | None:
     rest = text.find(b"}" + _STRATEGY, end) + 1
     if not 0 < end < rest:
         return None
+    return text[begin:end], text[end + len(_CLUSTER) : rest], text[:begin] + b"null" + _CLUSTER + b"null" + text[rest:]
+
+
+def _with_shared_sections(text: bytes) -> dict[str, Any] | None:
+    """The line's data with workload and cluster in place; None where it is not laid out as sweeps write it."""
+    if (sections := _sections(text)) is None:
+        return None
     try:
-        workload, cluster = _workload(text[begin:end]), _cluster(text[end + len(_CLUSTER) : rest])
-        data = from_json(text[:begin] + b"null" + _CLUSTER + b"null" + text[rest:], allow_inf_nan=False)
+        workload, cluster, data = _workload(sections[0]), _cluster(sections[1]), from_json(sections[2], allow_inf_nan=False)
     except (ValueError, RecursionError):  # reading all of it says what is wrong
         return None
     data["scenario"].update(workload=workload, cluster=cluster)
@@ -208,8 +232,8 @@ def checked_outcome_of(text: bytes) -> tuple[Outcome, int | None]:
         raise (DamagedError if damaged else ResultsError)(_why_no_outcome(text, error)) from None
     except (ValueError, RecursionError) as error:
         raise _no_json(text, error) from None
-    if holds is None and outcome.scenario.hash != outcome.scenario_hash:
-        raise DamagedError(f"its scenario is not the one of its scenario_hash, {outcome.scenario_hash}: one of them was changed")
+    if outcome.scenario.hash != outcome.scenario_hash:  # an earlier version may have written fewer keys than there are now
+        _check_hash(text, from_json(text, allow_inf_nan=False))
     if isinstance(outcome, Result):
         _check_plausible(outcome)
     return outcome, place

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, overload
 
+from paceline.sentences import doubled_in_words
 from paceline.sweeping.lines import CutOffError, DamagedError, Outcome, checked_outcome_of, is_damage
 from simulator.base.checksums import checksum_holds
 from simulator.base.errors import ResultsError
@@ -161,18 +162,19 @@ def _of_failures(its: ResultsFile) -> Iterator[str]:
 def in_order(lines: Iterable[tuple[str, int | None, LineT]]) -> list[LineT]:
     """The lines of a results file that count, in the order of the sweep.
 
-    A finished file has the order itself, and its lines have no places. A line with a place was written when its simulation ended: it
-    counts instead of any of its scenario in front of it.
+    A finished file has the order itself, and its lines have no places. A line with a place was written when its simulation ended. The
+    last line of a scenario counts.
 
     Parameters
     ----------
     lines
         The scenario's hash, the place in the sweep where the line has one, and whatever stands for the line; in the order of the file.
     """
-    numbered = list(enumerate(lines))
-    latest = {scenario_hash: number for number, (scenario_hash, place, _) in numbered if place is not None}
-    counting = (its for its in numbered if its[0] >= latest.get(its[1][0], 0))
-    return [line for _, (_, _, line) in sorted(counting, key=lambda its: its[0] if its[1][1] is None else its[1][1])]
+    kept: dict[str, tuple[int, LineT]] = {}
+    for number, (scenario_hash, place, line) in enumerate(lines):
+        at = kept[scenario_hash][0] if scenario_hash in kept else number
+        kept[scenario_hash] = (at if place is None else place, line)
+    return [line for _, line in sorted(kept.values(), key=lambda entry: entry[0])]
 
 
 def outcomes_in(path: Path, notes: list[str] | None = None) -> list[Outcome]:
@@ -229,4 +231,7 @@ def outcomes_in(path: Path, notes: list[str] | None = None) -> list[Outcome]:
             f"{counted(unsure, 'line')} of {path} {'has' if unsure == 1 else 'have'} no checksum: "
             "whether the figures are as they were simulated cannot be told."
         )
-    return in_order(found)
+    ordered = in_order(found)
+    if repeated := sum(isinstance(outcome, Result) for _, _, outcome in found) - sum(isinstance(outcome, Result) for outcome in ordered):
+        notes.append(f"{path}: {doubled_in_words(repeated)}")
+    return ordered

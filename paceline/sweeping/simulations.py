@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing, nullcontext
 
 from paceline.sweeping.journal import Journal
-from paceline.sweeping.lines import Outcome, line_of, timeless
+from paceline.sweeping.lines import Outcome, line_of
 from paceline.sweeping.runner import Runner
 from simulator.base.errors import ResultsError
 from simulator.scenario import Scenario
@@ -79,7 +79,7 @@ class Simulations:
                 for group in groups:
                     if self._file is not None:
                         self._file.write((self._places[outcome.scenario_hash], line_of(outcome)) for _, outcome in group)
-                    self._known |= {outcome.scenario_hash: timeless(outcome) for _, outcome in group}
+                    self._known |= {outcome.scenario_hash: outcome for _, outcome in group}
                     self._progress(len(self._known), total)
         except KeyboardInterrupt:
             if self._file is not None:  # perhaps it came between a line and the word of it

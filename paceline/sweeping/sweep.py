@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from paceline.sweeping.journal import Journal, Written
-from paceline.sweeping.lines import Outcome, timeless
+from paceline.sweeping.lines import Outcome
 from paceline.sweeping.results_file import Outcomes
 from paceline.sweeping.runner import Backend, Runner
 from simulator.base.errors import SimulationError
@@ -137,7 +137,7 @@ def sweep(
         held: list[Outcome] = []
         with closing(runner.run(scenarios)) as outcomes:
             for outcome in outcomes:
-                held.append(timeless(outcome))
+                held.append(outcome)
                 tell(len(held), total)
         return Sweep(None, tuple(held))
     with Journal(out, force=force) as file:

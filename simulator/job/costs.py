@@ -237,8 +237,10 @@ def writing_of(scenario: Resolved) -> Writing | None:
     size = checkpoint.size_bytes or known.checkpoint_bytes or state_bytes(scenario)
     latency_s = storage.latency_s if storage is not None else 0.0
     spread = _spread(scenario)
-    written_s = read_s = None
-    if checkpoint.write_bytes_per_s is not None:
+    written_s = read_s = checkpoint.duration_s
+    if written_s is not None:
+        latency_s = 0.0
+    elif checkpoint.write_bytes_per_s is not None:
         written_s = read_s = size / checkpoint.write_bytes_per_s
     elif storage is not None:
         of_all, of_node = storage.bandwidth_bytes_per_s, storage.node_bandwidth_bytes_per_s
@@ -248,8 +250,8 @@ def writing_of(scenario: Resolved) -> Writing | None:
         written_s = size / known.write_bytes_per_s
     if written_s is None:
         raise ScenarioError(
-            'job.checkpoint: nothing says how fast it is written: give write = "1 GB/s" there or in cluster.storage, or measure it with '
-            '"paceline calibrate"'
+            'job.checkpoint: nothing says how fast it is written: give duration = "3 min" or write = "1 GB/s" there, or write in '
+            'cluster.storage, or measure it with "paceline calibrate"'
         )
     if checkpoint.restore_bytes_per_s is not None:
         read_s = size / checkpoint.restore_bytes_per_s

@@ -67,7 +67,7 @@ def fill_of(scenario: Scenario, first: bool) -> Fill:
     found = pipelines(scenario)
     if found is None:
         return Fill(0.0, 0.0)
-    held = float(its.shuffle_buffer) if its is not None else 0.0
+    held = its.shuffle_buffer * its.shuffle_fill if its is not None else 0.0
     batches = 1.0 + held / found.samples
     if scenario.job is not None:
         batches = np.minimum(batches, np.maximum(scenario.job.epoch_samples / len(found.samples) / found.samples, 1.0))

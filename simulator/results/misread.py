@@ -113,6 +113,8 @@ def _of_the_rest(scenario: Scenario) -> Iterator[Unfelt]:
             yield path, interval, f"the job ends before, after {written(epochs, 'setting')} epochs"
     if job.checkpoint is not None and job.checkpoint.mode == "blocking" and job.checkpoint.snapshot is not None:
         yield "job.checkpoint.snapshot", "given", 'it is of job.checkpoint.mode = "asynchronous"'
+    if job.checkpoint is not None and job.checkpoint.interval == "best" and scenario.faults is None:
+        yield "job.checkpoint.interval", "best", "nothing fails at this price, so that no checkpoint is written"
     if job.iterators == "kept" and not scenario.waits_for_iterators:
         yield "job.iterators", job.iterators, "with parameter servers, or asynchronous workers, nobody waits for all iterators to end"
     faults = job.faults
@@ -132,6 +134,7 @@ def _multiples(scenario: Scenario) -> Iterator[tuple[str, float, str, float]]:
     yield from ((path, its.factor, _OF_TIME, 1.0 + its.factor / 100) for path, its in slowdowns if its is not None and its.factor >= _TIMES)
     speeds = [(f"cluster.node_classes.{place}.speed", its.speed) for place, its in enumerate(cluster.node_classes)]
     speeds += [(f"cluster.node_speed.{place}", speed) for place, speed in _largest(cluster.node_speed)]
+    speeds += [(f"cluster.upgrades.{place}.device_speed", upgrade.device_speed) for place, upgrade in enumerate(cluster.upgrades)]
     yield from ((path, speed, _OF_SPEED, speed / 100) for path, speed in speeds if speed >= _SPEED)
     wires = [("cluster.transport.wire_bytes_per_byte", cluster.transport.wire_bytes_per_byte)]
     wires += [

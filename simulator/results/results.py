@@ -99,7 +99,7 @@ class Outcome(Short, Checksummed):
 
 
 class Result(Outcome):
-    """The answer to one scenario. All but ``wall_time_s`` depends on the scenario alone."""
+    """The answer to one scenario; it depends on the scenario alone."""
 
     see: ClassVar[str] = "to_frame() has every figure, .bottleneck.text and .warnings the sentences, paceline.report(result) draws it"
 
@@ -142,9 +142,6 @@ class Result(Outcome):
     assumed: tuple[Assumed, ...] = Field(default=(), description="what the scenario leaves out and was taken as TensorFlow does it")
     warnings: tuple[Warned, ...] = Field(description="what to know before trusting the numbers")
     events: int = Field(description="events of the simulation kernel, all replications")
-    wall_time_s: float | None = Field(
-        default=None, description="time the simulation took; null in sweeps, whose files must not depend on it"
-    )
 
     @model_serializer(mode="wrap")
     def _written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:

@@ -84,6 +84,10 @@ class InputPipeline(Short, Terse):
     shuffle_buffer: int = Field(
         default=0, ge=0, le=10**12, description="samples that the shuffle buffer holds, filled when each epoch begins"
     )
+    shuffle_fill: Annotated[float, Field(ge=0, le=1)] = Field(
+        default=1.0,
+        description="time to fill the shuffle buffer over that to prepare as many samples: below 1 where it stands before other stages",
+    )
     jitter: Distribution = Field(default=Constant(), description="law of the time of a batch around its mean")
     per: Literal["replica", "process"] = Field(
         default="process",

@@ -52,7 +52,8 @@ class Checkpoint(Terse):
     every_epochs: int | None = Field(default=None, ge=1, description="epochs between checkpoints")
     interval: Literal["given", "best"] = Field(
         default="given",
-        description="given: as the keys above say; best: the interval with which the job is expected to end soonest, given its faults",
+        description="given: as the keys above say; best: the interval with which the job is expected to end soonest, given its faults; "
+        "where nothing fails, as at an on-demand price beside a spot offer, none is written",
     )
     mode: Literal["blocking", "asynchronous"] = Field(
         default="blocking",
@@ -60,6 +61,10 @@ class Checkpoint(Terse):
     )
     size_bytes: Bytes | None = Field(
         default=None, gt=0, description="size of a checkpoint; left out: as measured, or that of variables and optimizer slots"
+    )
+    duration_s: Often | None = Field(
+        default=None,
+        description="time to write a checkpoint, in place of its size and rates; restoring takes as long unless restore is given",
     )
     write_bytes_per_s: Rate | None = Field(
         default=None, gt=0, description="rate at which a checkpoint is written; left out: that of cluster.storage, or as measured"
@@ -80,6 +85,8 @@ class Checkpoint(Terse):
         if self.interval == "given" and len(given) != 1:
             what = " and ".join(given) if given else "nothing"
             raise ValueError(f'has {what}: give one of every, every_steps and every_epochs, or interval = "best"')
+        if self.duration_s is not None and self.write_bytes_per_s is not None:
+            raise ValueError("has duration and write, which both say how long a checkpoint takes: leave one of them out")
         return self
 
 
@@ -189,14 +196,16 @@ class Faults(Terse):
 
     @model_validator(mode="after")
     def _consistent(self) -> Faults:
-        mean_times = (self.worker_mtbf_s, self.server_mtbf_s, self.node_mtbf_s, self.job_mtbf_s, self.preemption)
-        if not self.trace and all(its is None for its in mean_times):
-            raise ValueError(
-                "has no fault: give worker_mtbf, server_mtbf, node_mtbf, job_mtbf, preemption or trace, or leave [job.faults] out"
-            )
-        if self.rates_90 is not None and self.rates_90[0] > self.rates_90[1]:
-            raise ValueError(f"rates_90 ({self.rates_90[0]:g}, {self.rates_90[1]:g}): the first must be at most the second")
+        if self.rates_90 is not None and not self.rates_90[0] <= 1 <= self.rates_90[1]:
+            low, high = self.rates_90
+            raise ValueError(f"rates_90 ({low:g}, {high:g}): must be from at most 1 to at least 1, since 1 is what the mean times say")
         return self
+
+    @property
+    def happen(self) -> bool:
+        """Whether anything fails."""
+        mean_times = (self.worker_mtbf_s, self.server_mtbf_s, self.node_mtbf_s, self.job_mtbf_s, self.preemption)
+        return bool(self.trace) or any(known is not None for known in mean_times)
 
 
 class Job(Terse):

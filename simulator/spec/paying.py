@@ -33,6 +33,7 @@ ELECTRICITY_USD_PER_KWH = 0.15
 
 _DATE = r"(?<![\d-])(199\d|20\d\d|2100)(?:-(\d{1,2})(?:-(\d{1,2}))?)?(?![\d-])"
 """A year from 1990 to 2100, a month of it, or a day: other numbers of four digits are sums."""
+_OTHER_ORDER = r"(?<!\d)(?:\d{1,2}[/.-]\d{1,2}[/.-](?:\d{4}|\d{2})|\d{4}[/.]\d{1,2}[/.]\d{1,2})(?!\d)"
 _ROUNDING = 1e-9
 Dollars = Annotated[Moderate, Field(ge=0)]
 
@@ -58,6 +59,8 @@ class _Dated(Spec):
     @classmethod
     def _names_a_day(cls, given: str) -> str:
         """That it is empty, or has a date of the calendar."""
+        if unclear := re.search(_OTHER_ORDER, given):
+            raise ValueError(f"has {unclear[0]}, whose day and month may be meant either way: write year-month-day, such as 2024-05-01")
         found = re.findall(_DATE, given)
         if given and not found:
             raise ValueError("must have a date of 1990 to 2100, such as 2024-05-01, 2024-05 or 2024")
@@ -91,7 +94,7 @@ class Owned(Terse):
         default=None, description=f"US dollars for a kWh; left out: {ELECTRICITY_USD_PER_KWH}, an assumption that the price's terms say"
     )
     hosting_usd_per_month: Dollars = Field(default=0.0, description="US dollars a month for the place of a node, used or not")
-    overhead_per_year: Annotated[Moderate, Field(ge=0, le=10)] = Field(
+    overhead_per_year: Annotated[Moderate, Field(ge=0, le=1)] = Field(
         default=0.0, description="staff, spare parts and maintenance of a year, as one share of the purchase: 0.1 is 10%"
     )
 

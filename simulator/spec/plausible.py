@@ -73,6 +73,7 @@ RANGES: Mapping[str, Range] = {
     "replacement_s": _ONCE,
     "notice_s": _ONCE,
     "every_s": (1e-3, _YEAR_S),
+    "checkpoint.duration_s": (1e-6, _DAY_S),
     "worker_mtbf_s": _LASTING,
     "server_mtbf_s": _LASTING,
     "node_mtbf_s": _LASTING,
@@ -104,6 +105,8 @@ RANGES: Mapping[str, Range] = {
     "hosting_usd_per_month": (0.1, 1e6),
     "usd_per_node": (0.1, 1e8),
     "power_w": (1.0, 1e6),
+    "owned.years": (0.25, 20.0),
+    "reserved.years": (1 / 12, 10.0),
     "billing_minimum_s": _ONCE,
     "billing_step_s": _ONCE,
 }

@@ -326,8 +326,8 @@ def _bought(text: str, where: str) -> Price:
             _MONTHLY, parts["hosting"], where, "hosting", "US dollars a month, such as hosting:80USD/month"
         )
     if "overhead" in parts:
-        rule = "a share of the purchase for each year above 0, such as overhead:0.1"
-        owned["overhead_per_year"] = _positive(parts["overhead"], where, "overhead", rule)
+        rule = "a share of the purchase for each year, above 0 and at most 1, such as overhead:0.1"
+        owned["overhead_per_year"] = _positive(parts["overhead"], where, "overhead", rule, at_most=1.0)
     if "residual" in parts:
         owned["residual_usd"] = _matched(_SUM, parts["residual"], where, "residual", "a sum of US dollars, such as residual:500USD")
     price = validated(Price, {**table, "owned": owned}, where)

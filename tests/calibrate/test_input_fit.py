@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from itertools import product
@@ -227,8 +228,28 @@ def test_a_shuffle_before_the_work_counts_for_less(tmp_path: Path) -> None:
             seconds = 11 * max(serial, parallel / 2)
             file.write(f'{{"kind": "first_batch", "batch": 32, "calls": 2, "round": {turn}, "epoch": "first", "seconds": {seconds}}}\n')
     found = fit_input(path, "x")
-    assert found.shuffle_buffer == pytest.approx(320, rel=0.02)
-    assert "3200 samples" in found.provenance["shuffle"]
+    assert found.shuffle_buffer == 3200
+    assert found.shuffle_fill == pytest.approx(0.1, rel=0.02)
+
+
+@pytest.mark.parametrize("key", ["batch", "calls", "shuffle_samples", "round"])
+def test_a_count_that_nothing_reaches_is_refused_with_its_line(tmp_path: Path, key: str) -> None:
+    path = measurements(tmp_path / "x.ndjson")
+    for number in (2**63, 10**400):
+        whole = re.sub(rf'("{key}": )\d+', rf"\g<1>{number}", path.read_text(), count=1)
+        (tmp_path / "y.ndjson").write_text(whole)
+        with pytest.raises(MeasurementsError, match=rf"y\.ndjson:\d+: .*{key}"):
+            fit_input(tmp_path / "y.ndjson", "x")
+
+
+def test_the_largest_batch_may_lack_the_fewest_calls(tmp_path: Path) -> None:
+    path = measurements(tmp_path / "x.ndjson")
+    lines = path.read_text().splitlines(keepends=True)
+    largest = max(json.loads(line).get("batch", 0) for line in lines)
+    kept = [line for line in lines if (its := json.loads(line)).get("kind") != "batches" or (its["batch"], its["calls"]) != (largest, 1)]
+    assert len(kept) < len(lines)
+    path.write_text("".join(kept))
+    assert fit_input(path, "x").calibrated is not None
 
 
 def test_the_file_is_one_that_a_scenario_uses(tmp_path: Path) -> None:

@@ -137,7 +137,6 @@ FIELDS = {
     "monte_carlo_error": float,
     "warnings": list,
     "events": int,
-    "wall_time_s": float,
     "checksum": str,
 }
 GROUPS = {
@@ -211,10 +210,7 @@ def test_a_result_says_where_it_sits_and_how_sure_its_efficiency_is(paceline: Ru
 
 def _result(answer: Answer) -> dict[str, Any]:
     assert answer.code == 0, answer.stderr
-    data = json.loads(answer.stdout)
-    assert data.pop("wall_time_s") > 0
-    del data["checksum"]  # which the time is part of
-    return data
+    return json.loads(answer.stdout)
 
 
 def test_set_reaches_every_kind_of_key(paceline: Runner) -> None:
@@ -229,14 +225,16 @@ def test_set_reaches_every_kind_of_key(paceline: Runner) -> None:
 
 
 def test_the_same_command_gives_the_same_result_and_another_seed_another(paceline: Runner) -> None:
-    first, again, other = (_result(paceline("simulate", "s.toml", "--json", "--set", f"run.seed={seed}")) for seed in (1, 1, 2))
-    assert first == again
+    texts = [paceline("simulate", "s.toml", "--json", "--set", f"run.seed={seed}").stdout for seed in (1, 1, 2)]
+    assert texts[0] == texts[1]
+    first, _, other = map(json.loads, texts)
     assert first["throughput_samples_per_s"] != other["throughput_samples_per_s"]
 
 
 def test_processes_with_other_hash_seeds_agree(process: Runner) -> None:
-    answers = [_result(process("simulate", "s.toml", "--json", env={**os.environ, "PYTHONHASHSEED": seed})) for seed in ("0", "4242")]
-    assert answers[0] == answers[1]
+    answers = [process("simulate", "s.toml", "--json", env={**os.environ, "PYTHONHASHSEED": seed}) for seed in ("0", "4242")]
+    assert answers[0].code == 0
+    assert answers[0].stdout == answers[1].stdout
 
 
 def test_a_trace_is_one_that_chrome_reads(folder: Path, paceline: Runner) -> None:
@@ -281,15 +279,14 @@ def test_a_sweep_is_the_same_file_with_any_number_of_jobs(folder: Path, paceline
     results = [Result.model_validate_json(line) for line in (folder / "1.ndjson").read_text().splitlines()]
     grid = [(result.replicas, result.scenario.strategy.mode) for result in results]  # type: ignore[union-attr]
     assert grid == [(workers, mode) for workers in (1, 2, 3) for mode in ("sync", "async")]
-    assert all(result.wall_time_s is None and result.scenario.run.replications == 3 for result in results)
+    assert all(result.scenario.run.replications == 3 for result in results)
 
 
 def test_a_sweep_prints_the_lines_it_writes(folder: Path, paceline: Runner) -> None:
     answer = paceline(*SWEEP, "--jobs", "1", "--json", "--out", "r.ndjson")
     assert answer.stdout == (folder / "r.ndjson").read_text()
-    alone = _result(paceline("simulate", "s.toml", "--json", "--set", "strategy.workers=3", "--set", "strategy.mode=sync"))
-    line = json.loads(answer.stdout.splitlines()[4])
-    assert {key: value for key, value in line.items() if key not in ("wall_time_s", "checksum")} == alone
+    alone = paceline("simulate", "s.toml", "--json", "--set", "strategy.workers=3", "--set", "strategy.mode=sync")
+    assert answer.stdout.splitlines(keepends=True)[4] == alone.stdout
 
 
 def test_a_sweep_is_written_under_the_scenarios_name(folder: Path, paceline: Runner) -> None:

@@ -18,9 +18,9 @@ SETTING = "cluster.background={trace='trace.csv'}"
 
 
 def found(answer: Answer) -> dict[str, object]:
-    """All that a simulation says, but for how long it took."""
+    """All that a simulation says."""
     assert (answer.code, answer.stderr) == (0, "")
-    return {key: value for key, value in json.loads(answer.stdout).items() if key not in ("wall_time_s", "checksum")}
+    return {key: value for key, value in json.loads(answer.stdout).items() if key != "checksum"}
 
 
 def test_a_trace_of_a_file_is_that_of_a_list(folder: Path, paceline: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from simulator.base.errors import InputError, PriceWarning, ScenarioError
 from simulator.catalogue.loading import scenario_from_table
 from simulator.results.cost import affordable_s, capital_usd, committed_usd, cost_of_samples, running_usd_per_hour, usd_of, usd_per_hour
 from simulator.scenario import Scenario
+from simulator.spec.figures import Estimate
 from simulator.spec.paying import Price
 from simulator.spec.prices import price_of_text
 
@@ -315,7 +317,7 @@ def test_the_interval_of_the_months_is_that_of_the_time() -> None:
     assert found.months_low < found.months < found.months_high
 
 
-def test_an_upgrade_pays_back_from_the_hours_that_it_saves() -> None:
+def test_an_upgrade_pays_back_from_the_hours_that_it_saves(monkeypatch: pytest.MonkeyPatch) -> None:
     """Devices twice as fast take half the time, and the update of the variables is on them too."""
     upgrades = [{"name": "twice", "usd_per_node": 1000.0, "device_speed": 2.0, "source": "a shop", "date": "2026-11-02"}]
     answer = planned({**DEMAND, "name": ""}, cluster={"upgrades": upgrades}, job=None, trainings_per_month=10)
@@ -328,6 +330,15 @@ def test_an_upgrade_pays_back_from_the_hours_that_it_saves() -> None:
     none = [{"name": "network", "usd_per_node": 1000.0, "changes": {"inter_node.bandwidth": "2000 Tbit/s"}}]
     useless = next(its for its in planned(DEMAND, cluster={"upgrades": none}).improvements if its.name == "network")
     assert useless.months is None
+    for device_speed in (0.5, 1e-6):
+        slower = [{"name": "slower", "usd_per_node": 1000.0, "device_speed": device_speed}]
+        harmful = next(its for its in planned(DEMAND, cluster={"upgrades": slower}).improvements if its.name == "slower")
+        assert harmful.gain == pytest.approx(device_speed - 1, rel=1e-3)
+        assert (harmful.months, harmful.months_low, harmful.months_high) == (None, None, None)
+        assert "never pays" in harmful.text
+    monkeypatch.setattr(sys.modules["paceline.planning.improvements"], "_ratio", lambda *_: Estimate(mean=0.5, low=0.0, high=0.9))
+    stopping = next(its for its in planned(DEMAND, cluster={"upgrades": slower}).improvements if its.name == "slower")
+    assert (stopping.months, stopping.months_low, stopping.months_high) == (None, None, None)
 
 
 def test_a_plan_with_ways_to_pay_is_read_again_and_has_its_tables(tmp_path) -> None:
@@ -372,6 +383,14 @@ def test_names_are_escaped_in_the_report(tmp_path) -> None:
         ({"purchase_usd": 10, "owned": {"years": 3, "power": 500}}, [], ("cluster.price.owned.power: 500", '"5 kW"')),
         ({"purchase_usd": 10, "owned": {"years": 0}}, [], ("cluster.price.owned.years: 0",)),
         (DEMAND, [DEMAND], ("'on demand'",)),
+        (
+            {"purchase_usd": 10, "owned": {"years": 3, "overhead_per_year": 8}},
+            [],
+            ("cluster.price.owned.overhead_per_year: 8", "at most 1"),
+        ),
+        ({**DEMAND, "date": "01/02/2026"}, [], ("cluster.price.date: ", "has 01/02/2026", "either way")),
+        ({**DEMAND, "date": "1.2.26"}, [], ("cluster.price.date: ", "has 1.2.26")),
+        ({**DEMAND, "date": "as of 2026/02/01"}, [], ("cluster.price.date: ", "has 2026/02/01")),
         ({**DEMAND, "date": "soon"}, [], ("cluster.price.date: 'soon'", "1990", "2100")),
         (DEMAND, [{"name": "b", "usd_per_node_hour": 1, "date": "2026-02-30"}], ("cluster.offers.0.date: '2026-02-30'",)),
     ],

@@ -13,7 +13,7 @@ from support.hybrids import FAST, hybrid
 from support.sampling import a_few
 
 from simulator import load_scenario, simulate
-from simulator.base.errors import SimulationError
+from simulator.base.errors import ScenarioError, SimulationError
 from simulator.job.costs import Course, Writing, writing_of
 from simulator.job.faults import Arrival, Effect
 from simulator.job.intervals import best_interval_s, daly_interval_s, expected_time_s, young_interval_s
@@ -324,7 +324,7 @@ def test_faults_that_never_come_change_nothing():
     without = simulate(load_scenario("ring", plain))
     later = simulate(load_scenario("ring", [*plain, ("job.faults.trace", [{"at": "30 d", "of": "node", "number": 1}])]))
     steps = simulate(load_scenario("ring", plain[:1]))
-    differs = {"scenario", "scenario_hash", "wall_time_s"}
+    differs = {"scenario", "scenario_hash"}
     assert later.model_dump_json(exclude=differs) == without.model_dump_json(exclude=differs)
     assert steps.model_dump_json(exclude={*differs, "job", "assumed"}) == without.model_dump_json(exclude={*differs, "job", "assumed"})
 
@@ -367,6 +367,17 @@ def sample_by_sample(input_to_step: float, held: int, prefetch: int) -> float:
 def test_a_shuffle_buffer_is_filled_once_an_epoch_and_emptied_at_its_end(input_to_step, held, prefetch):
     """Up to one sample, with which a buffer of H gives the first when it has taken in H, and not H + 1."""
     assert epoch_of(input_to_step, held, prefetch) == pytest.approx(sample_by_sample(input_to_step, held, prefetch), abs=0.3)
+
+
+def test_a_shuffle_before_the_work_is_filled_in_its_share_of_the_time():
+    settings = {"strategy": {"kind": "single"}, "job": {"epochs": 2, "dataset_size": 10_000}, "run.steps": 20}
+    work = {"serial": {"base_s": 0.01, "per_sample_s": 0.0}}
+    whole, share = (
+        simulate(load_scenario("ring", settings | {"input": {"work": work, **held}})).job.parts_s
+        for held in ({"shuffle_buffer": 1024}, {"shuffle_buffer": 4096, "shuffle_fill": 0.25})
+    )
+    assert share == whole
+    assert share.filling > 0
 
 
 REAL = {0: (3.5191, 3.5737, 3.5422), 10: (3.9155, 3.8998, 3.9442), 20: (4.2572, 4.2832, 4.3060), 50: (4.7190, 4.6413, 4.7470)}
@@ -497,6 +508,63 @@ def test_experts_are_written_by_those_that_hold_them(strategy, written_s):
     scenario = hybrid(strategy, cluster=DISK, layer={"experts": {"count": 8, "bytes_per_sample": 1.0}})
     scenario = scenario.model_copy(update={"workload": scenario.workload.model_copy(update={"layers": tuple(layers)})})
     assert writing_of(_checkpointed(scenario)).stop_s == pytest.approx(written_s)
+
+
+@pytest.mark.parametrize("mode", ["blocking", "asynchronous"])
+def test_a_checkpoint_takes_the_time_that_is_given(mode):
+    """Whatever its size and the storage; reading it takes as long, or its size over the rate that is given."""
+    for restore, restore_s in ({}, 180.0), ({"restore": "1 GB/s"}, 40.0):
+        writing = writing_of(_with_checkpoint({"workers": 32}, DISK, mode=mode, duration="3 min", snapshot="2 s", **restore))
+        assert (writing.stop_s, writing.lasts_s) == ((180.0, 0.0) if mode == "blocking" else (2.0, 180.0))
+        assert writing.restore_s == restore_s
+
+
+def test_duration_and_rate_of_a_checkpoint_exclude_each_other():
+    with pytest.raises(ScenarioError, match=r"job\.checkpoint: has duration and write"):
+        load_scenario("ring", [("job.samples", 1e6), ("job.checkpoint", {"every": "5 s", "duration": "1 s", "write": "1 GB/s"})])
+
+
+SPOT = {"name": "spot", "usd_per_node_hour": 1.0, "preemption": {"mtbf": "20 min", "replacement": "1 min"}}
+ON_DEMAND = {"usd_per_node_hour": 4.0}
+BEST = [("job.samples", 1e8), ("job.checkpoint", {"interval": "best", "duration": "10 s"})]
+
+
+def test_the_best_interval_where_nothing_fails_is_a_whole_sentence():
+    with pytest.raises(
+        ScenarioError, match=r"nothing fails here: give job.faults, or an interval, such as job.checkpoint.every = .30 min.$"
+    ):
+        load_scenario("ring", BEST)
+
+
+def test_on_demand_and_spot_offers_share_the_best_interval():
+    """A spot price writes as often as is best, with what job.faults says of a lost node; at an on-demand price nothing is written."""
+    spot, rented = (
+        simulate(
+            load_scenario("ring", [*BEST, ("job.faults", {"detection": "30 s"}), ("cluster.price", price), ("cluster.offers", [other])])
+        )
+        for price, other in ((SPOT, ON_DEMAND), (ON_DEMAND, SPOT))
+    )
+    checkpointing = spot.job.checkpointing
+    assert checkpointing.interval_s == pytest.approx(checkpointing.best_s, rel=0.03)  # in whole steps of each run
+    assert rented.job.checkpointing is None
+    assert (rented.job.faults, rented.job.parts_s.checkpoints) == (0.0, 0.0)
+    assert [warning.path for warning in rented.warnings if warning.code == "no-effect"] == ["job.checkpoint.interval"]
+
+
+def test_a_spot_price_takes_detection_and_start_up():
+    """Each node that is taken adds both to the time that the job is down."""
+    price = {**SPOT, "preemption": {"mtbf": "40 h", "replacement": "1 min"}}
+    down_s = []
+    for faults in ({}, {"detection": "30 s", "startup": "70 s"}):
+        given = [("job.faults", faults)] if faults else []
+        result = simulate(load_scenario("ring", [*BEST, ("job.samples", 1e10), ("cluster.price", price), *given]))
+        down_s.append(result.job.parts_s.down / result.job.faults)
+    assert down_s[1] - down_s[0] == pytest.approx(100.0, rel=0.02)  # few come while the job is down
+
+
+def test_faults_without_any_are_refused():
+    with pytest.raises(ScenarioError, match=r"job\.faults has no fault: .*cluster\.price\.preemption"):
+        load_scenario("ring", [("job.samples", 1e6), ("job.faults", {"detection": "30 s"})])
 
 
 def _with_checkpoint(strategy, cluster, **checkpoint):

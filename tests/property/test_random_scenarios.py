@@ -39,7 +39,7 @@ TOLD_ONLY = {
     "Run": "engine memory replications",
     "Training": "optimizer",
     "Known": "value low high",
-    "InputPipeline": "name description calibrated provenance fit shuffle_buffer",  # a buffer fills when an epoch begins
+    "InputPipeline": "name description calibrated provenance fit shuffle_buffer shuffle_fill",  # a buffer fills when an epoch begins
     "Storage": "write_bytes_per_s node_write_bytes_per_s",  # of checkpoints
 }
 """By class: fields that describe, or that resolving or summing up asks, not what runs a replication."""

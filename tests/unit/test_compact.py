@@ -66,7 +66,7 @@ def test_factors_and_orders_drawn_a_few_steps_ahead_are_the_same(order, monkeypa
             strategy={"kind": "parameter-server", "mode": "async", "workers": 5, "pull_order": order},
             run={"steps": 40, "engine": "compiled"},
         )
-        return simulate(scenario_from_table(table, "test")).model_dump(exclude={"wall_time_s"})
+        return simulate(scenario_from_table(table, "test")).model_dump()
 
     pytest.importorskip("numba")
     plenty = result()

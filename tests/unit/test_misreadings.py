@@ -57,7 +57,8 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"cluster": price(date="yesterday")}, "cluster.price.date: 'yesterday'", "1990 to 2100"),
     ({"cluster": price(date="2026-13-45")}, "'2026-13-45'", "calendar"),
     ({"cluster": price(date="2026-02-30")}, "'2026-02-30'", "calendar"),
-    ({"cluster": price(date="01.05.24")}, "'01.05.24'", "1990 to 2100"),
+    ({"job": {**JOB, "faults": {"node_mtbf": "5 h", "rates_90": [36, 365]}}}, "rates_90 (36, 365)", "at most 1"),
+    ({"cluster": price(date="01.05.24")}, "'01.05.24'", "either way"),
     ({"cluster": price(date="5000 USD list price")}, "'5000 USD list price'", "1990 to 2100"),
     ({"cluster": price(date=20240501)}, "cluster.price.date: 20240501", "text in quotes"),
     # a multiple, or a percentage, for a share
@@ -90,6 +91,16 @@ WARNED: list[tuple[dict[str, Any], str, str]] = [
     ({"cluster": {"slowdown": {"factor": 30, **SLOW}}}, "as-multiple", "cluster.slowdown.factor = 30"),
     ({"cluster": {"slow_nodes": {"share": 0.1, "factor": [1.2, 20]}}}, "as-multiple", "cluster.slow_nodes.factor.1 = 20"),
     ({"cluster": {"node_speed": [80, 100]}}, "as-multiple", "cluster.node_speed.1 = 100"),
+    (
+        {"cluster": {"upgrades": [{"name": "GPU", "usd_per_node": 10.0, "device_speed": 200}]}},
+        "as-multiple",
+        "cluster.upgrades.0.device_speed = 200",
+    ),
+    (
+        {"cluster": price() | {"price": {"purchase_usd": 1e4, "owned": {"years": 36}}}},
+        "implausible",
+        "cluster.price.owned.years is read as 36",
+    ),
     ({"cluster": {"node_classes": [{"name": "old", "nodes": 2, "speed": 80}]}}, "as-multiple", "cluster.node_classes.0.speed = 80"),
     ({"cluster": {"transport": {"wire_bytes_per_byte": 5}}}, "as-multiple", "cluster.transport.wire_bytes_per_byte = 5"),
     ({"cluster": {"protocols": {"simple": {"wire_bytes_per_byte": 5}}}}, "as-multiple", "cluster.protocols.simple.wire_bytes_per_byte = 5"),

@@ -44,7 +44,7 @@ def test_it_moves_within_a_replication(way: str, engine: str) -> None:
         within = [0.0, *(share - replication for share in shares if replication < share <= replication + 1)]
         assert max(after - before for before, after in pairwise(within)) < 0.4
         assert len(within) <= 2 + steps // 1000
-    assert simulate(scenario).model_dump(exclude={"wall_time_s"}) == result.model_dump(exclude={"wall_time_s"})
+    assert simulate(scenario).model_dump() == result.model_dump()
 
 
 def test_it_is_told_no_more_than_some_hundred_times() -> None:

@@ -6,6 +6,7 @@ import ast
 import gzip
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,21 @@ def test_a_steps_file_has_steps_from_end_to_end(tmp_path: Path) -> None:
     assert math.isnan(run.cpu_s[0])
     assert [(mark.what, mark.row, mark.duration_s) for mark in run.marks] == [("checkpoint", 2, 2.0)]
     assert (run.ended, run.facts.batch, run.facts.hostname, run.facts.cores, run.worker) == (True, 32, "here", 4, "")
+
+
+@pytest.mark.parametrize("number", [10**12 + 1, 2**63, 10**30, -(2**63) - 1])
+@pytest.mark.parametrize("key", ["step", "steps"])
+def test_a_step_number_that_no_training_reaches_is_refused(tmp_path: Path, key: str, number: int) -> None:
+    path = tmp_path / "run.ndjson"
+    path.write_text(lines(HEADER, step(1), {**step(2), key: number}))
+    with pytest.raises(InputError, match=rf"^{re.escape(str(path))}:3: {key}: "):
+        one(path)
+    path.write_text(f"step,step_time_s\n1,0.1\n{number},0.1\n")
+    with pytest.raises(InputError, match=rf"^{re.escape(str(path))}:3: step: "):
+        one(path)
+    path.write_text(f"step 1 0.1\nstep {number} 0.1\n")
+    with pytest.raises(InputError, match=rf"^{re.escape(str(path))}"):
+        one(path, pattern=r"step (?P<step>\S+) (?P<time_s>\S+)")
 
 
 def test_several_steps_of_one_call_are_a_row_of_their_mean(tmp_path: Path) -> None:

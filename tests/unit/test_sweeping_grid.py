@@ -122,7 +122,7 @@ def test_the_combination_that_breaks_a_rule_is_named() -> None:
 def test_a_refused_grid_says_which_of_it_can_be_simulated(axes: list[tuple[str, list[int]]], possible: list[str]) -> None:
     with pytest.raises(ScenarioError) as told:
         grid(table(nodes=4), axes)
-    hint = str(told.value).partition("take fewer workers, or more nodes")[2]
+    hint = str(told.value).partition("take fewer workers, or a larger cluster.nodes")[2]
     assert re.findall(r"`over` strategy\.workers=([\d.,]+) ", hint) == possible
     assert str(told.value).count("must be at least") == 1
 

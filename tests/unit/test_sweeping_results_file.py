@@ -21,8 +21,9 @@ from paceline.sweeping import Journal, Outcome, Runner, Simulations, grid, journ
 from paceline.sweeping.backends import KILLED, WorkersLostError
 from paceline.sweeping.lines import Line, line_in, line_of, outcome_of, with_place
 from simulator import Scenario, simulate
-from simulator.base.checksums import checksum_holds, without_checksum
+from simulator.base.checksums import checksum_holds, with_checksum, without_checksum
 from simulator.base.errors import InputError, PacelineWarning, ResultsError, SimulationError
+from simulator.base.text import counted
 from simulator.resolve.resolve import Asked
 from simulator.results.results import Failure, Result
 
@@ -46,21 +47,20 @@ def failing(scenario: Build) -> list[Scenario]:
 def test_a_file_gives_back_what_was_written(scenario: Build, tmp_path: Path) -> None:
     scenarios, path = many(scenario), tmp_path / "j.ndjson"
     results = [simulate(one) for one in scenarios]
-    timeless = [result.model_copy(update={"wall_time_s": None}) for result in results]
     hashes = [one.hash for one in scenarios]
     with Journal(path) as file:
         for place in (2, 0):
             file.write([(place, line_of(results[place]))])
-            assert file.outcome(hashes[place]) == timeless[place]
+            assert file.outcome(hashes[place]) == results[place]
         assert [one in file for one in hashes] == [True, False, True]
     assert [json.loads(line)["place"] for line in path.read_text().splitlines()] == [2, 0]
-    assert list(read_results(path)) == [timeless[0], timeless[2]]
+    assert list(read_results(path)) == [results[0], results[2]]
     with Journal(path) as file:
         file.go_on_with(scenarios, hashes)
         file.write([(1, line_of(results[1]))])
         written = file.finish(hashes)
-        assert written[2] == timeless[2]
-        assert list(written) == timeless
+        assert written[2] == results[2]
+        assert list(written) == results
     assert path.read_bytes() == b"".join(line_of(result).text for result in results)
 
 
@@ -74,11 +74,33 @@ def test_the_last_line_of_a_scenario_counts_whatever_the_order(scenario: Build, 
     assert [outcome.scenario_hash for outcome in read] == [one.hash for one in scenarios]
     assert (read.failed, read.notes) == ([], ())
     lines = [with_place(line, place) for place, line in enumerate(finished.splitlines(keepends=True))]
-    for order in ((2, 1, 0), (1, 2, 1, 0, 2)):
+    for order, repeated in (((2, 1, 0), 0), ((1, 2, 1, 0, 2), 1), ((2, 0, 0, 1, 2, 2, 0), 4)):  # of the failure nothing is lost
         path.write_bytes(b"".join(lines[place] for place in order))
-        assert [outcome.scenario_hash for outcome in outcomes_in(path)] == [one.hash for one in scenarios]
-        sweep(scenarios, path, jobs=1)
+        notes: list[str] = []
+        assert [outcome.scenario_hash for outcome in outcomes_in(path, notes)] == [one.hash for one in scenarios]
+        told = f"{path}: {counted(repeated, 'result')} of a scenario that is there again"
+        assert [note.startswith(told) for note in notes] == [True] * (repeated > 0)
+        with pytest.warns(PacelineWarning, match=re.escape(told)) if repeated else nullcontext():
+            sweep(scenarios, path, jobs=1)
         assert path.read_bytes() == finished
+
+
+def test_a_scenario_that_was_edited_does_not_pass_for_the_one_of_its_hash(scenario: Build, tmp_path: Path) -> None:
+    scenarios, path = many(scenario), tmp_path / "r.ndjson"
+    sweep(scenarios, path, jobs=1)
+    finished = path.read_bytes()
+    lines = finished.splitlines()
+    line = without_checksum(lines[1]).decode()
+    assert '"latency_s":' in line
+    edited = with_checksum(re.sub(r'"latency_s":[^,}]+', '"latency_s":0.123', line, count=1)).encode()
+    assert checksum_holds(edited)
+    path.write_bytes(b"\n".join([lines[0], edited, *lines[2:], b""]))
+    read = read_results(path)
+    assert [outcome.scenario_hash for outcome in read] == [scenarios[0].hash, scenarios[2].hash]
+    assert read.notes[0].startswith(f"{path}:2: its scenario is not the one of its scenario_hash, {scenarios[1].hash}")
+    with pytest.warns(PacelineWarning, match=r"r.ndjson:2: its scenario is not the one of its scenario_hash.*; it is simulated again"):
+        sweep(scenarios, path, jobs=1)
+    assert path.read_bytes() == finished
 
 
 def test_a_scenario_that_a_grid_has_twice_is_there_twice(scenario: Build, tmp_path: Path) -> None:
@@ -737,11 +759,11 @@ def test_runners_refuse_what_does_not_fit() -> None:
             Runner(**options)
 
 
-def test_a_line_that_another_program_wrote_with_its_time_counts_as_long_as_it_is(scenario: Build, tmp_path: Path) -> None:
+def test_a_line_of_an_earlier_version_with_its_time_is_read(scenario: Build, tmp_path: Path) -> None:
     scenarios, path = many(scenario), tmp_path / "r.ndjson"
     first = simulate(scenarios[0])
-    assert first.wall_time_s is not None
-    path.write_text(first.to_json() + "\n")
+    timed = without_checksum(first.to_json().encode()).decode().removesuffix("}") + ',"wall_time_s":1.5}'
+    path.write_text(with_checksum(timed) + "\n")
     swept = sweep(scenarios, path, jobs=1)
     assert [outcome.scenario for outcome in swept] == scenarios
     assert swept[0] == first

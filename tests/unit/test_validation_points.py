@@ -22,6 +22,13 @@ def read(folder: Path, content: str | bytes) -> tuple[Setting, ...]:
     return read_points(file)
 
 
+def test_swapped_columns_are_asked_about(tmp_path):
+    with pytest.warns(ReadingWarning, match=r"1,234 workers reach a throughput of 1, .*: are the columns workers and throughput swapped\?"):
+        read(tmp_path, "workers,throughput\n1234,1\n2400,2\n")
+    for content in ("workers,throughput\n1,1234\n2,2400\n", "workers,throughput\n64,40\n64,40.5\n", "workers,epoch_s\n64,40\n"):
+        read(tmp_path, content)  # warnings are errors
+
+
 def test_rows_of_one_setting_are_repeats_of_it(tmp_path):
     found = read(tmp_path, "workers,servers,throughput,staleness\n8,2,1200.5,6.9\n4,1,700,\n8,2,1250,7.1\n")
     assert found == (

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from paceline.cli.commands import Panel
-from paceline.cli.options import Given, Yes, calling
+from paceline.cli.options import Given, Require, Yes, calling
 
 if TYPE_CHECKING:
     from rich.table import Table as Grid
@@ -55,6 +55,7 @@ def simulate(
             help="Also show what the width of the interval is made of, and each command that would narrow it, with what is left.",
         ),
     ] = False,
+    require: Require = None,
     yes: Yes = False,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
@@ -69,18 +70,20 @@ def simulate(
     """
     from paceline import api
     from paceline.cli.asking import asking
-    from paceline.cli.showing_results import show_result
+    from paceline.cli.showing_results import exit_if_unmet, show_result
     from paceline.cli.terminal import note, progress_bar
+    from paceline.requirements import requirements_of
     from simulator.results.next_measurement import width_of
 
     if program:
-        given.useless("--program, which simulates nothing", ("trace", "tensorboard", "audit", "force", "assumptions", "details"))
+        given.useless("--program, which simulates nothing", ("trace", "tensorboard", "audit", "force", "assumptions", "details", "require"))
         _print_program(api.load(**given.of(api.load)), json=json)
         return
     if json:
         given.useless("--json, which prints everything", ["assumptions"])
     if not {"trace", "tensorboard"} & {*given}:
         given.needs("--trace or --tensorboard", ["force"])
+    requirements = requirements_of(require or ())
     with progress_bar("replications") as advance:
         seen = api.observe(**given, progress=advance, agree=asking(given["scenario"], yes=yes))
     if seen.trace is not None:
@@ -95,10 +98,11 @@ def simulate(
         beside = [f'"audit":{{"laws":{dumps(list(seen.laws))}}}'] if given["audit"] else []
         beside += [f'"width":{dumps(width_of(seen.result).as_data())}'] if details else []
         typer.echo(f'{{"result":{text},{",".join(beside)}}}' if beside else text)
-        return
-    show_result(seen.result, assumptions=assumptions, details=details)
-    if given["audit"]:
-        _show_laws(seen)
+    else:
+        show_result(seen.result, assumptions=assumptions, details=details)
+        if given["audit"]:
+            _show_laws(seen)
+    exit_if_unmet(requirements, [("", seen.result)])
 
 
 def _show_laws(seen: Observation) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from paceline.cli.commands import Panel
-from paceline.cli.options import Given, Yes, calling
+from paceline.cli.options import Given, Require, Yes, calling
 
 if TYPE_CHECKING:
     from paceline.sweeping import Sweep
@@ -30,6 +30,7 @@ _OF_EACH_END = 20
 def sweep(
     given: Given,
     *,
+    require: Require = None,
     yes: Yes = False,
     json: Annotated[bool, typer.Option("--json", help="Print the lines of the results file in place of a table.")] = False,
 ) -> None:
@@ -45,6 +46,7 @@ def sweep(
 
     If a scenario fails, the others go on, the failure is saved in its place, and the exit code is 1.
     The same command keeps the failure; --retry-failed simulates it again.
+    With --require the exit code is 3 if any result does not meet it.
 
     On a cluster: [bold]--backend dask --scheduler tcp://10.0.0.5:8786[/bold], or [bold]--backend ray
     --scheduler auto[/bold]. Its workers need this version of Paceline, and the same versions of Python, numpy and
@@ -55,10 +57,13 @@ def sweep(
     from paceline import api
     from paceline.cli.asking import asking
     from paceline.cli.ending import Counted, keeping
+    from paceline.cli.showing_results import exit_if_unmet
     from paceline.cli.terminal import note, progress_bar
+    from paceline.requirements import requirements_of
     from simulator.base.text import counted
 
     scenario, axes = given["scenario"], given["over"]
+    requirements = requirements_of(require or ())
     out = given.get("out") or Path(f"{scenario.stem}.ndjson")
     with progress_bar("scenarios") as advance, keeping((count := Counted(advance, out)).kept):
         swept = api.sweep(**{**given, "out": out}, progress=count, agree=None if yes else asking(scenario, yes=yes))
@@ -72,6 +77,7 @@ def sweep(
     if good:
         note(f"wrote {out} ({counted(good, 'result')}); draw it with: paceline report {out}")
     swept.check(lambda place: _combination(axes, place))
+    exit_if_unmet(requirements, ((f"{_combination(axes, place)}: ", outcome) for place, outcome in enumerate(swept)))
 
 
 def _combination(axes: Mapping[str, Sequence[object]], place: int) -> str:

@@ -1,0 +1,162 @@
+"""Requirements on a result, such as ``efficiency>=70%``: read from text, and compared with its columns.
+
+The column that is named decides: an estimate by its mean, an end of an interval (``scaling_efficiency_low``) by itself. Columns are those
+of :data:`simulator.results.rows.COLUMNS`.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from simulator.base.errors import InputError, UnitError
+from simulator.base.nearest import did_you_mean
+from simulator.base.table import Row
+from simulator.base.text import format_interval, written
+from simulator.base.units import number_of, parse_quantity
+from simulator.base.validation_errors import quoted
+from simulator.results.results import Result
+from simulator.results.rows import COLUMNS, ResultColumn
+
+__all__ = ["Requirement", "requirements_of"]
+
+_RULE = "must be a column, a comparison and a value, such as 'efficiency>=70%'"
+_TEXT = re.compile(r"\s*([^<>=!]+?)\s*(>=|<=|==|!=|>|<|=)\s*([^<>=!]+?)\s*")
+_ORDERED: dict[str, Callable[[float, float], bool]] = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
+_COMPARISONS: dict[str, Callable[..., bool]] = {**_ORDERED, "==": operator.eq, "=": operator.eq, "!=": operator.ne}
+_UNITS = {"usd": r"\s*(?:USD|\$)\s*", "hourly": r"\s*(?:USD|\$|/\s*h)\s*", "number": r"\s*(?:samples|updates)\s*/\s*s$"}
+"""What may be written beside a number, by the kind of its column."""
+_RUN_MEANS = {"step_time_s": "mean_step_s", "staleness": "mean_staleness"}
+"""Figures whose mean has its interval under another name."""
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """What a column of a result must be.
+
+    Attributes
+    ----------
+    text
+        As it was written.
+    column
+        What is compared.
+    comparison
+        One of >=, <=, >, <, == (or =) and !=.
+    limit
+        What it is compared with: a number in the column's unit, or text.
+    """
+
+    text: str
+    column: ResultColumn
+    comparison: str
+    limit: float | str
+
+    @classmethod
+    def of(cls, text: str) -> Requirement:
+        """Read a requirement.
+
+        >>> Requirement.of("efficiency >= 70%").limit, Requirement.of("job_time_s<=12 h").limit, Requirement.of("bottleneck==compute").limit
+        (0.7, 43200.0, 'compute')
+
+        Raises
+        ------
+        InputError
+            It is none, names no column, or its value is not of the column's kind.
+        """
+        found = _TEXT.fullmatch(text)
+        if not found:
+            raise InputError(f"`require`: {quoted(text)} {_RULE}")
+        name, comparison, value = found.groups()
+        column = COLUMNS.get(name) or _BY_HEADING.get(name.lower())
+        where = f"`require`: {quoted(text)}"
+        if column is None:
+            hint = did_you_mean(name, [*COLUMNS, *_BY_HEADING], "docs/reference/columns.md lists them")
+            raise InputError(f"{where}: there is no column {quoted(name)}; {hint}")
+        if column.kind in ("text", "any"):
+            if comparison in _ORDERED:
+                raise InputError(f"{where}: {column.name} is no number; compare it with == or !=")
+            return cls(text.strip(), column, comparison, value)
+        try:
+            return cls(text.strip(), column, comparison, _number(column, name, value, where))
+        except UnitError as error:
+            raise InputError(str(error) if str(error).startswith(where) else f"{where}: {error}") from None
+
+    def judge(self, row: Row) -> tuple[bool, str]:
+        """Return whether a result, given by its row, meets it, and a sentence: why not, or that its interval contains the limit."""
+        value = row[self.column.name]
+        if value is None:
+            return False, f"{self.text} is not met: there is no {self.column.name} in this result"
+        if isinstance(self.limit, str):
+            shown = written(value, self.column.kind)
+            met = _COMPARISONS[self.comparison](shown, self.limit)
+            return met, "" if met else f"{self.text} is not met: it is {shown or 'empty'}"
+        assert not isinstance(value, str)
+        met = _COMPARISONS[self.comparison](value, self.limit)
+        shown, ends = self._shown(value), self._ends(row)
+        straddles = ends is not None and self.comparison in _ORDERED and ends[0] < self.limit < ends[1]
+        interval = "" if ends is None else f" (90% interval {format_interval(*ends, self.column.kind)})"
+        if not met:
+            hope = "; the interval contains the limit" if straddles else ""
+            return False, f"{self.text} is not met: it is {shown}{interval}{hope}"
+        if not straddles:
+            return True, ""
+        end = _END_COLUMNS[self._path][">" not in self.comparison]
+        safer = f"{end}{self.comparison}{self._typed_limit}"
+        return True, f"{self.text} is met by the estimate, {shown}, but the interval contains the limit{interval}; {safer} is stricter"
+
+    @property
+    def _path(self) -> str:
+        path = self.column.of.removesuffix(".mean")
+        return _RUN_MEANS.get(path, path) if path != self.column.of else ""
+
+    @property
+    def _typed_limit(self) -> str:
+        return self.text.rpartition(self.comparison)[2].strip()
+
+    def _ends(self, row: Row) -> tuple[float, float] | None:
+        """The ends of the column's interval; None where it has none."""
+        low, high = (row.get(name) for name in _END_COLUMNS.get(self._path, ("", "")))
+        return None if low is None or high is None else (float(low), float(high))
+
+    def _shown(self, value: float) -> str:
+        """The value as a reader sees it, with more digits where that looks like the limit."""
+        shown = written(value, self.column.kind)
+        alike = value != self.limit and shown == written(self.limit, self.column.kind)
+        return f"{shown} ({value:.10g})" if alike else shown
+
+
+def requirements_of(texts: str | Iterable[str]) -> tuple[Requirement, ...]:
+    """Requirements, each as :meth:`Requirement.of` reads it."""
+    return tuple(map(Requirement.of, [texts] if isinstance(texts, str) else texts))
+
+
+def _number(column: ResultColumn, name: str, text: str, where: str) -> float:
+    """The value that a column of numbers is compared with."""
+    if column.kind == "share":
+        from calibrate.validation.validation import share_of
+
+        return share_of(text, where, "70%")
+    if column.kind == "seconds":
+        is_bare = re.fullmatch(r"[\d.]+(?:[eE][+-]?\d+)?", text) and name.endswith("_s")
+        return number_of(text, f"{where}: {text!r}") if is_bare else parse_quantity(text, "time")
+    return number_of(re.sub(_UNITS.get(column.kind, "$^"), "", text), f"{where}: {text!r}")
+
+
+_END_COLUMNS = {
+    low.of.removesuffix(".low"): (low.name, high.name)
+    for low in COLUMNS.values()
+    for high in COLUMNS.values()
+    if low.of.endswith(".low") and high.of == f"{low.of.removesuffix('.low')}.high"
+}
+"""Names of the columns with the ends of an interval, by the figure that it is of."""
+_BY_HEADING = {column.heading.partition(" (")[0].lower(): column for column in COLUMNS.values() if column.of.endswith(".mean")}
+"""Columns of estimates by what a reader sees above them, such as "efficiency"."""
+
+
+def judged(requirements: Iterable[Requirement], result: Result) -> tuple[list[str], list[str]]:
+    """Sentences on the requirements that a result does not meet, and on those that only its estimate meets."""
+    row = result.row()
+    verdicts = [requirement.judge(row) for requirement in requirements]
+    return [text for met, text in verdicts if not met], [text for met, text in verdicts if met and text]
