@@ -243,11 +243,12 @@ class Hybrid(Strategy):
 
     @property
     def simpler(self) -> Mapping[str, Any] | None:
-        """An all-reduce of whole replicas, where nothing is cut."""
+        """An all-reduce of whole replicas, where nothing is cut; gradients lie in their buckets, as in Megatron-LM and DeepSpeed."""
         if not self.is_plain:
             return None
         keys = ("workers", "algorithm", "protocol", "pipeline_chunk_bytes", "bucket_size_bytes")
-        return {"kind": "multi-worker-mirrored", **{key: getattr(self, key) for key in keys}}
+        buckets = {"first_bucket_size_bytes": self.bucket_size_bytes, "gradient_as_bucket_view": True}
+        return {"kind": "torch-ddp", **buckets, **{key: getattr(self, key) for key in keys}}
 
     def check(self, setup: Setup) -> None:
         """Raise ValueError, with a sentence that says why, if another part of the scenario excludes it."""
