@@ -261,7 +261,9 @@ def test_what_does_not_fit_is_refused_before_it_is_simulated() -> None:
     with pytest.raises(InputError) as refused:
         simulate(large)
     text = str(refused.value)
-    assert text.startswith("stage 0 (block 0 to block 1): a micro-batch of 4 samples needs about 81.6 GiB (78.4 GiB to 89.6 GiB) on a device")
+    assert text.startswith(
+        "stage 0 (block 0 to block 1): a micro-batch of 4 samples needs about 81.6 GiB (78.4 GiB to 89.6 GiB) on a device"
+    )
     assert "(optimizer slots 40 GiB: slots of adam (assumed))" in text
     assert "has 74.5 GiB; take strategy.shard, or a larger strategy.pipeline" in text
     assert "a smaller batch" not in text  # which would not help
