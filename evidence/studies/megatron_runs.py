@@ -108,7 +108,7 @@ class Run(Spec):
             "cluster": {"use": CLUSTERS[self.device]},
             "strategy": {"kind": "hybrid", "workers": self.devices, "stages": "even", **strategy},
             "training": {"micro_batches": self.micro_batches, "optimizer": "adam"},
-            "run": {"steps": 2, "warmup_steps": 1, "replications": 5, "memory": "ignore"},
+            "run": {"steps": 2, "warmup_steps": 1, "replications": 19, "memory": "ignore"},
         }
 
 

@@ -27,18 +27,21 @@ class Launching(NamedTuple):
         Of both passes of a micro-batch, on all stages together.
     kernel_s
         Seconds for which one keeps the device busy in the mean.
+    simulated_s
+        Seconds that one is simulated to take, its start included.
     launch_s
-        Seconds that the host takes for each.
+        Seconds that a framework's host takes for each.
     """
 
     kernels: int
     kernel_s: float
+    simulated_s: float
     launch_s: Known
 
     @property
     def slower(self) -> tuple[float, float]:
-        """By how many times compute may take longer than on the device: usually, and at the end of a 90% interval."""
-        return max(self.launch_s.value / self.kernel_s, 1.0), max(self.launch_s.high / self.kernel_s, 1.0)
+        """By how many times compute may take longer than is simulated: usually, and at the end of a 90% interval."""
+        return max(self.launch_s.value / self.simulated_s, 1.0), max(self.launch_s.high / self.simulated_s, 1.0)
 
 
 def launching(scenario: Resolved) -> Launching | None:
@@ -52,7 +55,7 @@ def launching(scenario: Resolved) -> Launching | None:
     device_s = math.fsum(each.per_sample_s for each in (load.forward, load.backward)) * micro_batch / tensor * sharing
     start, launch = (scenario.practice.get(name, constants()[name].plain) for name in ("kernel_start_s", "launch_s"))
     kernel_s = device_s / load.counted.kernels
-    return Launching(load.counted.kernels, kernel_s, launch) if 0.0 < kernel_s < start.high else None
+    return Launching(load.counted.kernels, kernel_s, max(kernel_s, start.value), launch) if 0.0 < kernel_s < start.high else None
 
 
 def limit_of_host(scenario: Resolved, parts: Breakdown, limit: Bottleneck) -> Bottleneck:

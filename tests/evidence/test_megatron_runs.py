@@ -19,6 +19,7 @@ from evidence.studies.megatron_runs import (
 from simulator.memory import memory
 from simulator.spec.constants import constants
 
+pytestmark = pytest.mark.slow
 RUNS = read_runs()
 PLAIN = [run for run in RUNS if run.option is None]
 """Those that do nothing which no key describes."""
