@@ -163,14 +163,15 @@ def devices_of(scenario: Resolved, device: Accelerator | None) -> tuple[DeviceMe
     capacity = limit if limit is not None else device.memory_bytes if device is not None else None
     found = []
     for number, chunks in enumerate(stages):
-        parts = _shared(_Device(scenario, chunks, device).parts(), scenario.cluster.replicas_per_device if limit is None else 1)
+        held = _Device(scenario, chunks, device)
+        parts = _shared(held.parts(), scenario.cluster.replicas_per_device if limit is None else 1)
         if device is not None and limit is None:
             parts.append(_reserve(device))
         named = tuple(_between(layers, chunk) for chunk in chunks) if layers and len(stages) > 1 else ()
         name = f"stage {number}" if len(stages) > 1 else "device" if limit is None else "logical device"
         known = scenario.practice.get("memory_need", constants()["memory_need"])
-        whole = all(part.size_bytes is not None for part in parts if part.name == "activations")
-        error = (known.low / known.value, known.high / known.value) if whole else (1.0, 1.0)
+        # the user's own peaks are not rescaled by other runs
+        error = (known.low / known.value, known.high / known.value) if held.measured is None and layers else (1.0, 1.0)
         found.append(DeviceMemory(name=name, layers=named, parts=tuple(parts), capacity_bytes=capacity, error=error))
     return tuple(found)
 
@@ -219,14 +220,14 @@ class _Device:
         self.value_bytes = parameter_bytes_of(self.load.precision)
         self.values = values_of(self.load)
         self.optimizer = optimizer_of(scenario)
+        as_measured = self.load.recast is None and _as_measured(scenario, chunks)
+        self.measured = _measured_at(self.load, self.micro_batch) if as_measured else None
 
     def parts(self) -> list[Part]:
         """What is held, but for what the framework keeps to itself."""
         found = [self._parameters(), self._gradients(), self._slots()]
-        as_measured = self.load.recast is None and _as_measured(self.scenario, self.chunks)
-        measured = _measured_at(self.load, self.micro_batch) if as_measured else None
-        if measured is not None:
-            found.append(self._beyond(measured))
+        if self.measured is not None:
+            found.append(self._beyond(self.measured))
         elif self.load.layers:
             found += [self._activations(), self._recomputed(), self._temporary(), self._input(), *self._workspace()]
         else:
