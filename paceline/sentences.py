@@ -85,6 +85,7 @@ _WORDS = {
     "exchange": "what devices that hold one model together exchange amid their passes; communication that no pass hides takes {exposed} "
     "of each step",
     "fabric": f"the links between switches, the busiest in use {{link}} of the time; {_EXPOSED}",
+    "host": "the host, which launches kernels more slowly than devices compute them",
     "host-cpu": "the processors that send and receive the messages, the busiest at work {link} of the time",
     "host-link": f"the links between devices and their hosts, the busiest in use {{link}} of the time; {_EXPOSED}",
     "input": "waiting for input, which takes {input} of each step",
@@ -231,7 +232,8 @@ def memory_in_words(found: Memory) -> list[str]:
     elif found.not_checked is not None:
         said.append(f"Whether it fits was not checked: {found.not_checked}.")
     elif found.free_bytes is not None:
-        said.append(f"It fits: with {batch}, {format_bytes(found.free_bytes)} of {found.device} are free.")
+        needs = f"{batch} need{'s' if found.batch == found.micro_batch else ''} {found.tightest.need_in_words}"
+        said.append(f"It fits: {needs}, and at least {format_bytes(found.free_bytes)} of {found.device} are free.")
     if found.largest_batch:
         said.append(f"The largest batch of a replica that fits has {samples_in_words(found.largest_batch)}.")
     elif found.largest_batch == 0:

@@ -38,7 +38,7 @@ from simulator.spec.distributions import Constant, Distribution, Empirical, Expo
 from simulator.spec.stragglers import Slowdown
 from simulator.spec.transport import Transport
 from simulator.spec.workload import Affine, ServerCost
-from simulator.strategies.catalogue import ALONE, kind_of
+from simulator.strategies.catalogue import ALONE
 from simulator.strategies.hybrid import Hybrid
 from simulator.strategies.hybrid.groups import Timing
 from simulator.strategies.pipelines import pipelines
@@ -161,7 +161,7 @@ class Ceilings:
         if scenario.cluster.background is not None:  # which only makes a run longer
             scenario = scenario.model_copy(update={"cluster": scenario.cluster.model_copy(update={"background": None})})
         if strategy.simpler is not None:
-            scenario = scenario.model_copy(update={"strategy": kind_of(strategy.simpler).model_validate(strategy.simpler)})
+            scenario = scenario.model_copy(update={"strategy": strategy.simpler})
         elif strategy.cuts_batches:
             return self._of_parts(scenario, cast(Hybrid, strategy))
         given, scenario = scenario, as_workers(Resolved(scenario))  # of what resolving fills in these bounds read nothing

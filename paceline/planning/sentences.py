@@ -180,7 +180,7 @@ def _layout(candidate: Candidate) -> str:
     text += f" with {training.recompute} recomputation" if training.recompute != "none" else ""
     fullest = max(memory_of(resolve(scenario)), key=lambda its: its.need_bytes)
     if fullest.capacity_bytes is not None and all(part.size_bytes is not None for part in fullest.parts if part.name == "activations"):
-        text += f"; the fullest device holds {format_bytes(fullest.need_bytes)} of {format_bytes(fullest.capacity_bytes)}"
+        text += f"; the fullest device holds {fullest.need_in_words} of {format_bytes(fullest.capacity_bytes)}"
     return f"{text}. {runs}."
 
 

@@ -432,6 +432,8 @@ def _bar(drawn: go.Figure, its: Change, row: int) -> None:
 MEMORY_COLOURS: dict[PartName, str] = {
     **{name: f"var(--series-{place + 1})" for place, name in enumerate(list(PARTS)[:6])},
     "buckets": "var(--part-waiting)",
+    "temporary": "var(--part-exposed-communication)",
+    "workspace": "var(--part-apply)",
     "input": "var(--part-input)",
     "reserve": MUTED,
 }

@@ -506,7 +506,7 @@ def _title_of_memory(its: Memory) -> str:
     fullest = its.tightest
     has = f" of {format_bytes(fullest.capacity_bytes)}" if fullest.capacity_bytes is not None else ""
     holds = f"{fullest.name.capitalize()} holds most:" if len(its.devices) > 1 else f"Each {fullest.name} holds"
-    return f"{holds} {format_bytes(fullest.need_bytes)}{has}"
+    return f"{holds} {fullest.need_in_words}{has}"
 
 
 def _add_timeline(found: Sections, timeline: Timeline, others: Iterable[Timeline]) -> None:

@@ -35,14 +35,16 @@ class Memory(Short, Spec):
     micro_batch: int = Field(description="of them, samples that are computed at a time")
     devices: tuple[DeviceMemory, ...] = Field(description="one, or one for each stage of a pipeline")
     largest_batch: int | None = Field(description="samples of a replica that fit at most; none where that is not known, 0 where none fits")
-    free_bytes: float | None = Field(description="least that any device has left, below 0 where it does not fit; none where not known")
+    free_bytes: float | None = Field(
+        description="least that any device has left at the upper end of its interval; below 0: it may not fit; none: not known"
+    )
     refused: str | None = Field(description="why it does not fit; none where it does, or where it was not checked")
     not_checked: str | None = Field(description="what is not known, so that it was not checked whether it fits; none where it was")
 
     def _in_short(self) -> Iterator[str]:
         device = self.tightest
         has = "" if device.capacity_bytes is None else f" of {format_bytes(device.capacity_bytes)}"
-        yield f"{format_bytes(device.need_bytes)}{has} on {self.device or 'a device'}"
+        yield f"{device.need_in_words}{has} on {self.device or 'a device'}"
         yield f"{counted(len(self.devices), 'stage')}, the fullest {device.name}" if len(self.devices) > 1 else ""
         fits = "it fits" if self.refused is None else "it does not fit"
         yield f"not checked: {self.not_checked}" if self.not_checked is not None else fits
@@ -57,7 +59,12 @@ class Memory(Short, Spec):
         """A row for each device and a column for each part that any has, in bytes."""
         columns = [Column("name", "text", "devices"), Column("layers", "text")]
         columns += [Column(f"{name}_bytes", "bytes", heading) for name, heading in PARTS.items()]
-        columns += [Column("need_bytes", "bytes", "need"), Column("capacity_bytes", "bytes", "has"), Column("free_bytes", "bytes", "free")]
+        columns += [
+            Column("need_bytes", "bytes", "need"),
+            Column("need_low_bytes", "bytes", "from"),
+            Column("need_high_bytes", "bytes", "to"),
+        ]
+        columns += [Column("capacity_bytes", "bytes", "has"), Column("free_bytes", "bytes", "free")]
         rows = tuple(tuple(row[column.name] for column in columns) for row in self.rows_of([self]))
         return Table("Memory of a device", tuple(columns), rows, name="memory").without_empty_columns()
 
@@ -77,7 +84,9 @@ class Memory(Short, Spec):
         for device in self.devices:
             sizes: Row = {f"{name}_bytes": None for name in PARTS}
             sizes |= {f"{part.name}_bytes": part.size_bytes for part in device.parts}
-            ends: Row = {"need_bytes": device.need_bytes, "capacity_bytes": device.capacity_bytes, "free_bytes": device.free_bytes}
+            low, high = device.interval_bytes
+            ends: Row = {"need_bytes": device.need_bytes, "need_low_bytes": low, "need_high_bytes": high}
+            ends |= {"capacity_bytes": device.capacity_bytes, "free_bytes": device.free_bytes}
             yield {"name": device.name, "layers": ", ".join(device.layers), **sizes, **ends}
 
 
@@ -112,7 +121,9 @@ def memory(scenario: Scenario) -> Memory:
 
 
 def does_not_fit(scenario: Resolved) -> str | None:
-    """A sentence where a device needs more memory than it has; None where all fit, or it is not known.
+    """A sentence where a device may need more memory than it has; None where all fit, or it is not known.
+
+    The upper end of the 90% interval of what is needed decides.
 
     What is known of its parts decides, so that a device which cannot hold parameters and
     gradients is found whether its activations are known or not. The sentence says which
@@ -141,7 +152,7 @@ def does_not_fit(scenario: Resolved) -> str | None:
     of_it = f" ({PARTS[largest.name]} {format_bytes(largest.size_bytes or 0.0)}: {largest.text})"
     on, has = ("a device", f"{cluster.device} has") if limit is None else ("its logical device", "cluster.device_memory_limit is")
     return (
-        f"{where}{whose} about {format_bytes(tightest.need_bytes)} on {on}{of_it}, but {has} "
+        f"{where}{whose} about {tightest.need_in_words} on {on}{of_it}, but {has} "
         f"{format_bytes(tightest.capacity_bytes)}; {_advice(scenario, tightest)}"
     )
 

@@ -11,7 +11,7 @@ weights are stashed (Narayanan et al., "PipeDream", SOSP 2019, section 3.3) is t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Literal
 
@@ -19,11 +19,13 @@ import numpy as np
 from pydantic import Field
 
 from simulator.base.spec import Bytes, Spec
+from simulator.base.text import format_bytes
 from simulator.resolve.defaults import optimizer_of
 from simulator.scenario import Resolved, Scenario
 from simulator.spec.accelerator import Accelerator, accelerator_named
 from simulator.spec.buckets import buckets
 from simulator.spec.computed import parameter_bytes_of
+from simulator.spec.constants import constants
 from simulator.spec.layers import Layer
 from simulator.spec.training import ASSUMED_OPTIMIZER, Optimizer
 from simulator.spec.workload import Variable, Workload
@@ -44,7 +46,8 @@ __all__ = [
 ]
 
 PartName = Literal[
-    "parameters", "gradients", "optimizer", "activations", "recomputed", "gathered", "buckets", "input", "reserve",
+    "parameters", "gradients", "optimizer", "activations", "recomputed", "gathered", "buckets", "temporary", "input", "workspace",
+    "reserve",
 ]  # fmt: skip
 
 PARTS: Mapping[PartName, str] = {
@@ -55,7 +58,9 @@ PARTS: Mapping[PartName, str] = {
     "recomputed": "layer computed again",
     "gathered": "gathered parameters",
     "buckets": "communication buckets",
+    "temporary": "logits once more",
     "input": "input batch",
+    "workspace": "work space",
     "reserve": "framework reserve",
 }
 """Every part with its name for a reader."""
@@ -67,6 +72,8 @@ with its defaults (tests/calibrate/test_memory.py counts them). Adafactor has be
 
 _RESERVES = {"Kepler": 500, "Maxwell": 500, "Pascal": 500, "Volta": 1050, "Turing": 1050, "Ampere": 1536, "Ada Lovelace": 1536}
 _NEWER = 1800
+_WORKSPACE_BYTES, _NEWER_WORKSPACE_BYTES = 85e6, 110e6
+"""Of matrix products up to Ampere and Ada Lovelace, and beyond: what Megatron-LM's runs hold besides (evidence.studies.megatron_runs)."""
 _MIB = 2.0**20
 
 
@@ -86,19 +93,36 @@ class DeviceMemory(Spec):
     parts: tuple[Part, ...]
     capacity_bytes: Bytes | None = Field(default=None, description="of the device, or its limit; left out: not known")
 
+    error: tuple[float, float] = Field(
+        default=(1.0, 1.0), description="90% interval of what real devices held over what is computed, the framework's reserve apart"
+    )
+
     @property
     def need_bytes(self) -> float:
         """Sum of all parts that are known."""
         return math.fsum(part.size_bytes or 0.0 for part in self.parts)
 
     @property
+    def interval_bytes(self) -> tuple[float, float]:
+        """90% interval of what is needed."""
+        kept_back = math.fsum(part.size_bytes or 0.0 for part in self.parts if part.name == "reserve")
+        low, high = (kept_back + factor * (self.need_bytes - kept_back) for factor in self.error)
+        return low, high
+
+    @property
+    def need_in_words(self) -> str:
+        """What is needed, with its interval where there is one."""
+        low, high = map(format_bytes, self.interval_bytes)
+        return format_bytes(self.need_bytes) + (f" ({low} to {high})" if low != high else "")
+
+    @property
     def free_bytes(self) -> float | None:
-        """What is left, below 0 where it does not fit; none where the device's memory is not known."""
-        return None if self.capacity_bytes is None else self.capacity_bytes - self.need_bytes
+        """What is left at the upper end of the interval, below 0 where it may not fit; none where the device's memory is not known."""
+        return None if self.capacity_bytes is None else self.capacity_bytes - self.interval_bytes[1]
 
     @property
     def fits(self) -> bool:
-        """Whether what is known of its parts fits, or the device's memory is not known."""
+        """Whether what is known of its parts fits at the upper end of its interval, or the device's memory is not known."""
         return self.free_bytes is None or self.free_bytes >= 0
 
     @property
@@ -139,12 +163,16 @@ def devices_of(scenario: Resolved, device: Accelerator | None) -> tuple[DeviceMe
     capacity = limit if limit is not None else device.memory_bytes if device is not None else None
     found = []
     for number, chunks in enumerate(stages):
-        parts = _shared(_Device(scenario, chunks).parts(), scenario.cluster.replicas_per_device if limit is None else 1)
+        held = _Device(scenario, chunks, device)
+        parts = _shared(held.parts(), scenario.cluster.replicas_per_device if limit is None else 1)
         if device is not None and limit is None:
             parts.append(_reserve(device))
         named = tuple(_between(layers, chunk) for chunk in chunks) if layers and len(stages) > 1 else ()
         name = f"stage {number}" if len(stages) > 1 else "device" if limit is None else "logical device"
-        found.append(DeviceMemory(name=name, layers=named, parts=tuple(parts), capacity_bytes=capacity))
+        known = scenario.practice.get("memory_need", constants()["memory_need"])
+        # the user's own peaks are not rescaled by other runs
+        error = (known.low / known.value, known.high / known.value) if held.measured is None and layers else (1.0, 1.0)
+        found.append(DeviceMemory(name=name, layers=named, parts=tuple(parts), capacity_bytes=capacity, error=error))
     return tuple(found)
 
 
@@ -185,23 +213,23 @@ def _reserve(device: Accelerator) -> Part:
 class _Device:
     """One kind of devices: the chunks of the model that it holds, each with the layers in it."""
 
-    def __init__(self, scenario: Resolved, chunks: Sequence[Held]) -> None:
-        self.scenario, self.chunks, self.load = scenario, chunks, scenario.workload
+    def __init__(self, scenario: Resolved, chunks: Sequence[Held], device: Accelerator | None) -> None:
+        self.scenario, self.chunks, self.device, self.load = scenario, chunks, device, scenario.workload
         self.micro_batch = -(-scenario.batch // scenario.training.micro_batches)
         self.mixed = self.load.precision.startswith("mixed")
         self.value_bytes = parameter_bytes_of(self.load.precision)
         self.values = values_of(self.load)
         self.optimizer = optimizer_of(scenario)
+        as_measured = self.load.recast is None and _as_measured(scenario, chunks)
+        self.measured = _measured_at(self.load, self.micro_batch) if as_measured else None
 
     def parts(self) -> list[Part]:
         """What is held, but for what the framework keeps to itself."""
         found = [self._parameters(), self._gradients(), self._slots()]
-        as_measured = self.load.recast is None and _as_measured(self.scenario, self.chunks)
-        measured = _measured_at(self.load, self.micro_batch) if as_measured else None
-        if measured is not None:
-            found.append(self._beyond(measured))
+        if self.measured is not None:
+            found.append(self._beyond(self.measured))
         elif self.load.layers:
-            found += [self._activations(), self._recomputed(), self._input()]
+            found += [self._activations(), self._recomputed(), self._temporary(), self._input(), *self._workspace()]
         else:
             found += [Part(name="activations", text=self._why_not_known()), self._input()]
         found += [self._gathered(), self._buckets()]
@@ -335,6 +363,23 @@ class _Device:
             size_bytes=most * self.micro_batch * self.values.activations,
             text="activations of one layer in its backward pass",
         )
+
+    def _temporary(self) -> Part:
+        """Of the layer that needs most, of one micro-batch."""
+        layers = ((layer, chunk) for chunk in self.chunks for layer in self._layers(chunk))
+        sizes = [layer.temporary_bytes_per_sample / (chunk.tensor if layer.tensor is not None else 1) for layer, chunk in layers]
+        text = f"of {samples_in_words(self.micro_batch)}, in 16 bits beside those in 32 of which the cross-entropy is computed"
+        each = max(sizes, default=0.0) if self.load.precision != "float32" else 0.0
+        return Part(name="temporary", size_bytes=each * self.micro_batch * self.values.activations, text=text)
+
+    def _workspace(self) -> Iterator[Part]:
+        """What the libraries of matrix products take from the framework's allocator: measured, and more from Hopper on.
+
+        cuBLAS has 8 MiB in each of PyTorch's handles before Hopper and 32 MiB from it on (``CUBLAS_WORKSPACE_CONFIG``).
+        """
+        if self.device is not None:
+            size_bytes = _NEWER_WORKSPACE_BYTES if self.device.newer else _WORKSPACE_BYTES
+            yield Part(name="workspace", size_bytes=size_bytes, text=f"of matrix products on {self.device.generation}, as measured")
 
     def _why_not_known(self) -> str:
         """Why the activations of a workload without layers are not known."""

@@ -31,7 +31,6 @@ from simulator.spec.computed import CONSTANTS
 from simulator.spec.constants import Known
 from simulator.spec.figures import Assumed
 from simulator.spec.workload import BY_DIMENSIONS, DeviceTransfer, Workload
-from simulator.strategies.catalogue import kind_of
 
 __all__ = ["Asked", "resolve"]
 
@@ -97,7 +96,7 @@ def resolve(scenario: Scenario) -> Resolved:
         there = _moved(Itself(load), device, own)
         on_device = scenario if there is load else scenario.model_copy(update={"workload": there})
     if (simpler := scenario.strategy.simpler) is not None:
-        on_device = on_device.model_copy(update={"strategy": kind_of(simpler).model_validate(simpler)})
+        on_device = on_device.model_copy(update={"strategy": simpler})
     return Resolved(filled_in(as_trained(_as_paid(on_device))))
 
 

@@ -18,6 +18,7 @@ from simulator.base.files import read_toml
 from simulator.base.spec import Spec
 from simulator.base.validation_errors import validated
 from simulator.resolve.practice import is_carried
+from simulator.results.launching import launching
 from simulator.scenario import Resolved, Scenario
 from simulator.spec.constants import constants
 from simulator.spec.discrepancy import Z_90, AppliedDiscrepancy, Discrepancy, Part, Regime, RegimeText
@@ -236,7 +237,9 @@ def applied_discrepancy(
 
     ``simulated`` is what was put in the place of the scenario, with rates as they are achieved; left out: itself.
     """
-    regime, own = regime_of(scenario), discrepancy_of(scenario)
+    regime, own, launched = regime_of(scenario), discrepancy_of(scenario), launching(scenario)
+    if launched is not None and scenario.discrepancy is None:
+        regime, own = regime or Regime(), (own or Discrepancy()).model_copy(update={"checked": None})
     if regime is None or own is None or (scenario.discrepancy is not None and own.is_zero):
         return None
     reach = reach_of(scenario)
@@ -263,6 +266,12 @@ def applied_discrepancy(
             usual, most = (longer(math.log1p(share * (timed / batch - 1.0)), 0.0) for share in (known.value, known.high))
             yield Part(name="compute of small batches", slower=usual, faster=0.0, ends=(most, 0.0))
 
+    def of_launching() -> Iterator[Part]:
+        """The host may take longer to launch kernels than the device to compute them, and not less."""
+        if launched is not None:
+            most = longer(math.log(launched.slower[1]), 0.0)
+            yield Part(name="launching of kernels", slower=most / Z_90, faster=0.0, ends=(most, 0.0))
+
     compute, communication = _shares_of(factors)
     return AppliedDiscrepancy(
         regime=regime,
@@ -274,6 +283,7 @@ def applied_discrepancy(
             part("compute", of_compute, 0.0),
             part(f"communication: {regime} on {scenario.cluster.name}", 0.0, of_communication),
             *of_small_batches(),
+            *of_launching(),
         ),
         staleness=own.staleness(reach),
         checked=own.checked,

@@ -27,6 +27,7 @@ from simulator.results.cost import placement_of
 from simulator.results.evidence import coverage
 from simulator.results.inadequacy import applied_discrepancy
 from simulator.results.intervals import around, prediction_interval
+from simulator.results.launching import limit_of_host
 from simulator.results.next_change import Gains, contested, gains_of, typical
 from simulator.results.results import Result
 from simulator.results.variance import decomposed
@@ -144,7 +145,7 @@ def summarise(
         exchanges=exchanges,
         all_reduces=tuple(Reduced(size_bytes=size, algorithm=name, protocol=kind) for size, name, kind in runs[0].algorithms),
         utilisation=utilisation,
-        bottleneck=bottleneck(achieved, breakdown, utilisation, busiest, stages, exchanges, gains),
+        bottleneck=limit_of_host(scenario, breakdown, bottleneck(achieved, breakdown, utilisation, busiest, stages, exchanges, gains)),
         coverage=coverage(scenario),
         assumed=asked.assumed,
         warnings=warnings_of(asked, phase, aligned=any(run.aligned for run in runs), exchanges=exchanges, exposed=exposed),

@@ -16,6 +16,7 @@ from simulator.resolve.published_throughputs import same_device
 from simulator.resolve.resolve import Asked
 from simulator.results.evidence import coverage
 from simulator.results.intervals import FEWEST_REPLICATIONS
+from simulator.results.launching import warned_of_host
 from simulator.results.misread import misread
 from simulator.scenario import Resolved
 from simulator.spec.constants import constants
@@ -50,6 +51,7 @@ def warnings_of(
         *_on_the_workload(scenario),
         *_on_the_input(scenario),
         *_on_the_device(scenario),
+        *warned_of_host(scenario),
         *_on_the_cluster(scenario),
         *_on_the_run(scenario),
         *_on_the_phases(scenario, phase),

@@ -187,9 +187,10 @@ class Block(NamedTuple):
         Of the forward pass what selective recomputation computes once more.
     by_experts
         Of the forward pass what experts do.
-    output_bytes, kept_bytes, kept_selectively_bytes, kept_whole_bytes
-        Per sample, as :class:`~simulator.spec.layers.Layer` has them; the last is what every
-        device keeps whole where a layer is split.
+    output_bytes, kept_bytes, kept_selectively_bytes, temporary_bytes
+        Per sample, as :class:`~simulator.spec.layers.Layer` has them.
+    kept_whole_bytes
+        Of what is kept, what every device keeps whole where a layer is split.
     all_reduces
         Bytes per sample of each all-reduce of a split layer, forward and backward.
     experts
@@ -206,6 +207,7 @@ class Block(NamedTuple):
     kept_bytes: float
     kept_selectively_bytes: float | None = None
     kept_whole_bytes: float = 0.0
+    temporary_bytes: float = 0.0
     whole: Pass | None = None
     again: Pass = Pass()
     by_experts: Pass = Pass()
@@ -449,6 +451,7 @@ def _layers(blocks: Sequence[Block], times: _Times) -> list[dict[str, Any]]:
             output_bytes_per_sample=block.output_bytes,
             kept_bytes_per_sample=block.kept_bytes,
             kept_selectively_bytes_per_sample=block.kept_selectively_bytes,
+            temporary_bytes_per_sample=block.temporary_bytes,
             selective_work=times.of(block.again) / forward_s,
             tensor=split,
             tied=tuple(names.index(name) for name in block.tied),

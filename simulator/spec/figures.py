@@ -329,7 +329,7 @@ class Utilisation(Spec):
 
 
 Limit = Literal[
-    "compute", "input", "network", "server-network", "fabric", "host-link", "host-cpu", "client", "server", "stragglers",
+    "compute", "input", "network", "server-network", "fabric", "host", "host-link", "host-cpu", "client", "server", "stragglers",
     "shared-cores", "coordinator", "latency", "apply", "pipeline-bubble", "slow-stage", "exchange",
 ]  # fmt: skip
 """What can limit a throughput."""
@@ -449,6 +449,11 @@ WARNINGS: Mapping[str, WarningKind] = {
         "Gathers take longer than passes",
         "gathering the parameters that copies share takes longer than the passes that could hide it, so devices wait",
         "raise the batch or strategy.prefetch, share within a node (strategy.shard_group), or use faster links",
+    ),
+    "host-bound": WarningKind(
+        "Launching kernels decides",
+        "kernels are so small that the host needs longer to launch them than the device to compute them, which is not simulated",
+        "measure the model with paceline calibrate; larger micro-batches and CUDA graphs launch less",
     ),
     "implausible": WarningKind(
         "A figure that nothing has",

@@ -71,6 +71,10 @@ class Layer(Terse):
     kept_selectively_bytes_per_sample: PerSample | None = Field(
         default=None, description="of kept_bytes_per_sample, what is still kept with training.recompute = selective; left out: all of it"
     )
+    temporary_bytes_per_sample: PerSample = Field(
+        default=0.0,
+        description="what a pass needs besides for a short while, of one micro-batch: logits in 16 bits beside those in 32 (cross-entropy)",
+    )
     flops_per_sample: PerSample | None = Field(
         default=None,
         description="floating-point operations of both passes for each sample, as counted from its graph; left out: not counted",

@@ -281,7 +281,8 @@ class Transformer(Spec):
 
         2 s h V operations forward (Narayanan et al.). Keeps what goes into norm and product, and
         float32 logits (Korthikanti et al., section 4.3: 4 s h + 4 s V bytes in two bytes a
-        value). Split over devices by its vocabulary, with three values a token to sum forward
+        value). In 16 bits the product's own logits are there too while the cross-entropy runs (``vocab_parallel_logits.float()`` of
+        Megatron-LM). Split over devices by its vocabulary, with three values a token to sum forward
         and its input's gradient backward (Megatron-LM, section 3). Tied, it multiplies with the
         embedding's matrix.
         """
@@ -304,6 +305,7 @@ class Transformer(Spec):
             Pass(products, (4 if encoder else 2) * norm + s * v * 2 * _LOGIT_BYTES, 5 + 5 * encoder),
             Pass(products_back, (6 if encoder else 3) * norm + s * v * _LOGIT_BYTES, 5 + 8 * encoder),
             output_bytes=0.0, kept_bytes=kept, whole=Pass((), (4 if encoder else 2) * norm, 0), kept_whole_bytes=s * h * size * 2,
+            temporary_bytes=s * v * size if size < _LOGIT_BYTES else 0.0,
             all_reduces=((3.0 * s * _LOGIT_BYTES,), (s * h * size,)), tied=("embedding/tokens",) if self.tied else (),
         )  # fmt: skip
 

@@ -362,8 +362,8 @@ class Strategy(Terse):
         return None
 
     @property
-    def simpler(self) -> Mapping[str, Any] | None:
-        """``[strategy]`` of a simpler one that does the same, where there is one."""
+    def simpler(self) -> Strategy | None:
+        """A simpler one that does the same, where there is one."""
         return None
 
     # -- 9. what it leaves open, and what has been tried -----------------------------------

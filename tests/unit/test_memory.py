@@ -14,6 +14,7 @@ from simulator.base.text import format_bytes
 from simulator.memory import DeviceMemory, does_not_fit, largest_batch, memory, memory_of, not_checked
 from simulator.resolve.resolve import Asked, resolve
 from simulator.spec.accelerator import accelerator_named
+from simulator.spec.constants import Known
 from simulator.strategies.holding import Held
 from simulator.strategies.setup import Setup
 from simulator.strategies.single import Single
@@ -260,7 +261,9 @@ def test_what_does_not_fit_is_refused_before_it_is_simulated() -> None:
     with pytest.raises(InputError) as refused:
         simulate(large)
     text = str(refused.value)
-    assert text.startswith("stage 0 (block 0 to block 1): a micro-batch of 4 samples needs about 81.5 GiB on a device")
+    assert text.startswith(
+        "stage 0 (block 0 to block 1): a micro-batch of 4 samples needs about 81.6 GiB (78.4 GiB to 89.6 GiB) on a device"
+    )
     assert "(optimizer slots 40 GiB: slots of adam (assumed))" in text
     assert "has 74.5 GiB; take strategy.shard, or a larger strategy.pipeline" in text
     assert "a smaller batch" not in text  # which would not help
@@ -297,7 +300,42 @@ def test_the_largest_batch_fits_and_one_more_does_not() -> None:
     assert largest_batch(resolve(scenario(workload(mib=8192.0)))) == 0
     assert largest_batch(resolve(scenario(cluster={"device": ""}))) is None
     capacity = accelerator_named("A100-SXM4-80GB").memory_bytes
-    assert found.free_bytes == pytest.approx(capacity - found.tightest.need_bytes)
+    reserve = 1536 * 2**20
+    assert found.free_bytes == pytest.approx(capacity - reserve - 1.1 * (found.tightest.need_bytes - reserve))
+    assert found.free_bytes == capacity - found.tightest.interval_bytes[1]
+
+
+def test_what_fits_only_if_the_prediction_is_right_does_not_fit() -> None:
+    need = memory(scenario()).tightest.need_bytes - 1536 * 2**20  # a limited device has no reserve
+    tight = scenario(cluster={"device_memory_limit": f"{need * 1.05:.0f} B"})
+    assert need < tight.cluster.device_memory_limit_bytes
+    assert does_not_fit(resolve(tight)) is not None
+    sure = tight.model_copy(update={"practice": {"memory_need": Known(value=1.0, low=1.0, high=1.01)}})
+    assert does_not_fit(resolve(sure)) is None
+
+
+def of_transformer(precision: str = "mixed_bfloat16", device: str = "dgx-a100-80gb", **strategy: object) -> dict[str, float | None]:
+    dimensions = {"layers": 2, "hidden": 512, "heads": 8, "sequence": 1024, "vocabulary": 50304}
+    load = {"precision": precision, "batch_per_replica": 4, "transformer": dimensions}
+    table = {"workload": load, "cluster": {"use": device}, "strategy": {"kind": "hybrid", "workers": 2, **strategy}}
+    return lone(scenario_from_table(table, "transformer"))
+
+
+def test_logits_are_there_twice_while_the_cross_entropy_runs_in_16_bits() -> None:
+    assert of_transformer()["temporary"] == 2 * 1024 * 4 * 50304
+    assert of_transformer(tensor=2)["temporary"] == 2 * 1024 * 4 * 50304 / 2
+    assert "temporary" not in of_transformer("float32")
+
+
+def test_matrix_products_have_work_space_and_more_of_it_from_hopper_on() -> None:
+    assert of_transformer()["workspace"] == 85e6
+    assert of_transformer(device="nd96isr_h100_v5")["workspace"] == 110e6
+    assert "workspace" not in lone(scenario(cluster={"device": ""}))
+
+
+def test_gradients_of_copies_that_nothing_cuts_lie_in_their_buckets() -> None:
+    assert "buckets" not in of_transformer()
+    assert of_transformer()["gradients"] == of_transformer(reduce_precision="float32", bucket_size="25 MiB")["gradients"]
 
 
 def test_tables_are_written_with_units() -> None:
