@@ -61,8 +61,8 @@ def quotes_of(page: Path) -> list[Quote]:
             answers = [(match[1], match[2], block.start(2) + match.start(2)) for match in _LINES.finditer(inside)]
             quotes += [Quote(page, command, shown, start, scenario) for command, shown, start in answers if shown.strip(" .\n")]
             pending = answers[-1][0] if answers and not answers[-1][1] else ""
-        elif kind == "text" and (pending or (named := _NAMED.search(text, 0, block.start()))):
-            quotes.append(Quote(page, pending or named[1], inside, block.start(2), scenario))
+        elif kind == "text" and (command := pending or "".join(_NAMED.findall(text[: block.start()]))):
+            quotes.append(Quote(page, command, inside, block.start(2), scenario))
             pending = ""
     return sorted(quotes, key=lambda quote: quote.start)
 

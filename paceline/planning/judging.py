@@ -241,7 +241,7 @@ class Judge:
     def behind(self, other: Point, best: Point) -> str:
         """How far a point is behind the best in what is preferred: ``14.3% more``; two that cost nothing are equal.
 
-        Where the fastest is preferred, that is throughput: ``49.0% lower throughput``.
+        Where the fastest is preferred, that is throughput: ``49% lower throughput``.
         """
         ours, theirs = self.value(best), self.value(other)
         if not ours:  # at a price of 0 all that costs nothing is equal, and nothing else is a multiple of it
