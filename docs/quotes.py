@@ -30,6 +30,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _LINES = re.compile(r"^\$ (paceline (?:simulate|memory) (?!.*--(?:json|trace))[^\n]*)\n((?:(?!\$ )[^\n]*\n)*)", re.MULTILINE)
+_NAMED = re.compile(r"`(paceline (?:simulate|memory) (?![^`]*--(?:json|trace|program))[^`]+)`[^`\n]*:\n+$")
 _SENTENCES = re.compile(r"^\$ (paceline (?:plan|simulate) [^\n]*)\n```\n+(?:[^\n>`|#][^\n]*\n+)?> ([^\n]+)$", re.MULTILINE)
 
 
@@ -49,7 +50,7 @@ class Quote(NamedTuple):
 
 
 def quotes_of(page: Path) -> list[Quote]:
-    """All that a page quotes: beneath the command, in the block of text that comes next, or behind a ``>``."""
+    """All that a page quotes: beneath the command, in the block of text next to it or to the line that names it, or behind a ``>``."""
     text, scenario, pending = page.read_text(encoding="utf-8"), "", ""
     quotes = [Quote(page, match[1], match[2], match.start(2)) for match in _SENTENCES.finditer(text)]
     for block in _BLOCK.finditer(text):
@@ -60,8 +61,8 @@ def quotes_of(page: Path) -> list[Quote]:
             answers = [(match[1], match[2], block.start(2) + match.start(2)) for match in _LINES.finditer(inside)]
             quotes += [Quote(page, command, shown, start, scenario) for command, shown, start in answers if shown.strip(" .\n")]
             pending = answers[-1][0] if answers and not answers[-1][1] else ""
-        elif kind == "text" and pending:
-            quotes.append(Quote(page, pending, inside, block.start(2), scenario))
+        elif kind == "text" and (command := pending or "".join(_NAMED.findall(text[: block.start()]))):
+            quotes.append(Quote(page, command, inside, block.start(2), scenario))
             pending = ""
     return sorted(quotes, key=lambda quote: quote.start)
 

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from paceline.gain_bounds import GainBounds, bounded, gain_bounds
 from simulator.base.short import Short
-from simulator.base.text import Kind, format_interval, format_number, format_share, written
+from simulator.base.text import format_interval, format_number, format_share
 from simulator.results.intervals import paired_ratio, wins
 from simulator.results.results import Result
 from simulator.spec.discrepancy import between
@@ -211,31 +211,29 @@ def _by(ratio: Estimate, why: str = "") -> str:
 def _between(ratio: Estimate) -> str:
     low, high = ratio.low - 1, ratio.high - 1
     if max(abs(low), abs(high)) < NOTHING:
-        return f"less than {written(NOTHING, 'precise_share')} apart"
+        return f"less than {format_share(NOTHING)} apart"
     if low < 0 < high and min(-low, high) >= NOTHING:
         return f"between {format_share(-low)} lower and {format_share(high)} higher throughput"
     return f"between {_changed(low)} and {_changed(high)}"
 
 
 def _changed(change: float) -> str:
-    return "equal" if abs(change) < NOTHING else throughput_apart(1.0 + change, "share")
+    return "equal" if abs(change) < NOTHING else throughput_apart(1.0 + change)
 
 
-def throughput_apart(ratio: float, kind: Kind = "precise_share") -> str:
+def throughput_apart(ratio: float) -> str:
     """By how much one throughput is apart from another, in words; of throughputs and not of times.
 
     Parameters
     ----------
     ratio
         Of the one over the other.
-    kind
-        How the share is written.
 
     Examples
     --------
     >>> throughput_apart(233 / 457), throughput_apart(457 / 233), throughput_apart(4.0)
-    ('49.0% lower throughput', '96.1% higher throughput', '4.00 times the throughput')
+    ('49% lower throughput', '96% higher throughput', '4.00 times the throughput')
     """
     if ratio >= _AS_MULTIPLE:
         return f"{format_number(ratio)} times the throughput"
-    return f"{written(abs(ratio - 1.0), kind)} {'higher' if ratio > 1.0 else 'lower'} throughput"
+    return f"{format_share(abs(ratio - 1.0))} {'higher' if ratio > 1.0 else 'lower'} throughput"

@@ -144,7 +144,7 @@ def job_in_words(result: Result) -> list[tuple[str, str]]:
     if cost is not None:
         said.append(("cost", f"{format_usd(cost.mean)}{_ends(cost.low, cost.high, 'usd')} for all of it"))
     rate, steady = job.samples_per_s.mean, result.throughput_samples_per_s.mean
-    good = f"{written(job.goodput.mean, 'precise_share')}{_ends(job.goodput.low, job.goodput.high, 'precise_share')} of the time"
+    good = f"{written(job.goodput.mean, 'share')}{_ends(job.goodput.low, job.goodput.high, 'share')} of the time"
     said.append(("goodput", f"{good}; {format_throughput(rate)} samples/s over the whole job, {format_throughput(steady)} while it steps"))
     if job.each_epoch:
         said.append(("epochs", epochs_in_words(job)))

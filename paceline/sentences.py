@@ -14,11 +14,11 @@ from paceline.comparing import of_more_devices
 from paceline.deciding import fastest
 from simulator.base.text import (
     Kind,
-    by_width,
     counted,
     format_bytes,
     format_count,
     format_hourly,
+    format_interval,
     format_number,
     format_seconds,
     format_share,
@@ -153,7 +153,7 @@ def measure_next_in_words(result: Result, *, brief: bool = False) -> str:
     if brief:
         return f"`{' '.join(one.command.split()[:2])}` {expected} leave {format_share(one.left)} of the width."
     then = one.throughput_samples_per_s
-    ends = " to ".join(by_width(then.mean, then.low, then.high, "throughput")[1:])
+    ends = format_interval(then.low, then.high, "throughput")
     return f"`{one.command}` {expected} narrow the 90% interval to {ends} samples/s, {format_share(one.left)} as wide"
 
 

@@ -100,9 +100,9 @@ class Prediction(Short):
             rows.append(("mean staleness", self.mean_staleness, None, None))
         columns = (
             Column("value", "text", " "),
-            Column("mean", "precise"),
-            Column("low", "precise", "90% from"),
-            Column("high", "precise", "to"),
+            Column("mean", "throughput"),
+            Column("low", "throughput", "90% from"),
+            Column("high", "throughput", "to"),
         )
         return Table(self.setting.label, columns, tuple(rows))
 

@@ -32,7 +32,7 @@ _JOBS = ("worker", "ps", "chief")
 _WIDEST_BAR = 30
 _MOST_BARS = 20
 _NAMED = 4
-_INTERVAL = (Column("mean", "precise"), Column("low", "precise", "90% from"), Column("high", "precise", "to"))
+_INTERVAL = (Column("mean", "throughput"), Column("low", "precise", "90% from"), Column("high", "precise", "to"))
 _WAITS = {
     "ring": {"push": "all-reduce and wait"},
     "mirrored": {"push": "all-reduce and wait"},
@@ -302,8 +302,8 @@ class TestbedRun(Short):
             Column("repeat", "count"),
             Column("updates", "count"),
             Column("seconds", "seconds", "time"),
-            Column("updates_per_s", "precise", "updates/s"),
-            Column("samples_per_s", "precise", "samples/s"),
+            Column("updates_per_s", "throughput", "updates/s"),
+            Column("samples_per_s", "throughput", "samples/s"),
             Column("mean_staleness", "number", "mean staleness"),
         )
         return Table("Repeats", columns, rows).without_empty_columns()
@@ -367,9 +367,9 @@ def side_by_side(runs: Iterable[TestbedRun]) -> Table:
         rows.append((one.label, one.mean_updates_per_s, low, high, one.mean_staleness))
     columns = (
         Column("setting", "text"),
-        Column("updates_per_s", "precise", "updates/s"),
-        Column("low", "precise", "90% from"),
-        Column("high", "precise", "to"),
+        Column("updates_per_s", "throughput", "updates/s"),
+        Column("low", "throughput", "90% from"),
+        Column("high", "throughput", "to"),
         Column("mean_staleness", "number", "staleness"),
     )
     return Table("All files", columns, tuple(rows))

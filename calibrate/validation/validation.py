@@ -34,7 +34,7 @@ __all__ = ["ALL", "Outline", "Score", "Thresholds", "Validation", "largest_error
 
 ALL = "all"
 """Name of the score over all groups, where nothing else is said."""
-_LIMIT: Kind = "precise_share"
+_LIMIT: Kind = "limit_share"
 _SMALL = 0.01
 """Size below which an error is not worth a line."""
 

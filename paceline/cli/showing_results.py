@@ -299,8 +299,8 @@ def _details(result: Result, *, assumptions: bool) -> Iterator[tuple[str, str]]:
     )
     yield "placement", _placement(result).text
     speedup, efficiency = result.speedup, result.scaling_efficiency
-    interval = format_interval(efficiency.low, efficiency.high, "precise_share")
-    share = written(efficiency.mean, "precise_share")
+    interval = format_interval(efficiency.low, efficiency.high, "share")
+    share = written(efficiency.mean, "share")
     yield "efficiency", f"{share} (90% of runs: {interval}), {format_number(speedup.mean)} times one replica alone"
     quantiles = ("mean", step.mean), ("p50", step.p50), ("p95", step.p95), ("p99", step.p99)
     yield "step time", ", ".join(f"{name} {format_seconds(value)}" for name, value in quantiles)

@@ -16,7 +16,7 @@ from paceline.planning.space import Line
 from paceline.planning.ways import WAYS, Way
 from paceline.sweeping import Simulate
 from simulator.base.errors import ScenarioError
-from simulator.base.text import format_throughput, written
+from simulator.base.text import format_share, format_throughput, written
 from simulator.memory import memory_of
 from simulator.resolve.resolve import resolve
 from simulator.results.cost import placement_of, usd_per_hour
@@ -209,7 +209,7 @@ def _standing(judge: Judge, best: Point, chosen: Point) -> str:
 def _change(rate: float) -> str:
     if abs(rate - 1) < _LITTLE:
         return "about as fast"
-    return f"{written(abs(rate - 1), 'precise_share')} {'more' if rate > 1 else 'less'} throughput"
+    return f"{format_share(abs(rate - 1))} {'more' if rate > 1 else 'less'} throughput"
 
 
 def _limit(way: Way, result: Result) -> str:

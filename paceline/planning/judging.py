@@ -36,7 +36,7 @@ from paceline.planning.goal import (
 )
 from paceline.planning.space import Line
 from paceline.sweeping import Outcome
-from simulator.base.text import format_number, written
+from simulator.base.text import format_number, format_share
 from simulator.resolve.resolve import resolve
 from simulator.results.cost import (
     affordable_s,
@@ -240,7 +240,7 @@ class Judge:
     def behind(self, other: Point, best: Point) -> str:
         """How far a point is behind the best in what is preferred: ``14.3% more``; two that cost nothing are equal.
 
-        Where the fastest is preferred, that is throughput: ``49.0% lower throughput``.
+        Where the fastest is preferred, that is throughput: ``49% lower throughput``.
         """
         ours, theirs = self.value(best), self.value(other)
         if not ours:  # at a price of 0 all that costs nothing is equal, and nothing else is a multiple of it
@@ -259,7 +259,7 @@ class Judge:
             return f"{format_number(times)} times {many}"
         if abs(times - 1) < _NEXT_TO_NOTHING:
             return same
-        return f"{written(abs(times - 1), 'precise_share')} {word if times > 1 else better}"
+        return f"{format_share(abs(times - 1))} {word if times > 1 else better}"
 
     def paired(self, best: Point, other: Point) -> Paired | None:
         """In how many runs the best is better than another, run by run with the same random streams.

@@ -36,15 +36,15 @@ _SERVERS = COLUMNS["servers"]
 _NODES = COLUMNS["nodes"]
 WORKERS = Column("workers", "count", "Workers")
 RATE = (
-    Column("samples_per_s", "precise", "Throughput (samples/s)"),
-    Column("samples_per_s_low", "number", "Low"),
-    Column("samples_per_s_high", "number", "High"),
+    Column("samples_per_s", "throughput", "Throughput (samples/s)"),
+    Column("samples_per_s_low", "throughput", "Low"),
+    Column("samples_per_s_high", "throughput", "High"),
 )
-"""Throughput and the ends of its interval, with the digits that configurations are compared by."""
+"""Throughput and the ends of its interval."""
 _PRICE = COLUMNS["usd_per_hour"]
-_TRAINING = (Column("hours", "precise", "Hours of training"), _PRICE, Column("cost_usd", "usd", "Cost of the training"))
+_TRAINING = (Column("hours", "number", "Hours of training"), _PRICE, Column("cost_usd", "usd", "Cost of the training"))
 _OF_JOB = (
-    Column("job_hours", "precise", "Hours of the job"),
+    Column("job_hours", "number", "Hours of the job"),
     Column("job_cost_usd", "usd", "Cost of the job"),
     Column("goodput", "share", "Goodput"),
 )
@@ -139,8 +139,8 @@ def _clusters(plan: Plan) -> Table:
     """A line for each cluster that was asked for: its best configuration, and how that stands to the goal."""
     columns = (
         Column("devices_per_node", "count", "Devices of each"),
-        Column("samples_per_s", "precise", "Samples/s"),
-        Column("hours", "precise", "Hours"),
+        Column("samples_per_s", "throughput", "Samples/s"),
+        Column("hours", "number", "Hours"),
         _PRICE,
         Column("cost_usd", "usd", "Cost in all"),
     )
@@ -284,7 +284,7 @@ def _payments(plan: Plan) -> Table:
     """A line for each way to pay for the answer: what a training costs, what is paid before that, and what limits it."""
     columns = (
         Column("payment", "text", "Way to pay"),
-        Column("hours", "precise", "Hours of training"),
+        Column("hours", "number", "Hours of training"),
         _PRICE,
         Column("cost_usd", "usd", "Cost of the training"),
         Column("cost_low_usd", "usd", "Low cost"),

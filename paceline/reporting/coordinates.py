@@ -174,7 +174,7 @@ def coordinates_of(results: Sequence[Result], labels: Sequence[str] | None = Non
             if not _constant_within(own, named):
                 keys.append(path)
         elif path not in _OWN:
-            (named_too if _constant_within(own, named) or not _numeric(own) or _given_or_not(own) else keys).append(path)
+            (named_too if _constant_within(own, named) or not _numeric(own) or _given_or_not(own, named) else keys).append(path)
     servers = "strategy.servers" not in keys
     variants = [_variant(scenario, each, named_too, servers=servers) for scenario, each in zip(scenarios, settings, strict=True)]
     rows: list[tuple[str, ...]] = [(variant, *each[1:]) for variant, each in zip(variants, named, strict=True)]
@@ -259,13 +259,13 @@ def _numeric(values: Iterable[Any]) -> bool:
     return all(value is None or (isinstance(value, (int, float)) and not isinstance(value, bool)) for value in values)
 
 
-def _given_or_not(values: Sequence[Any]) -> bool:
-    """Whether there is one number, which some have and others have not: nothing to slide over."""
-    return None in values and len(set(values)) == 2
+def _given_or_not(values: Sequence[Any], groups: Sequence[Hashable]) -> bool:
+    """Whether some of one group have a number and others none, so that no place on a slider is that of all of them."""
+    return not _constant_within([value is None for value in values], groups)
 
 
 def _variant(scenario: Scenario, own: dict[str, Any], paths: Sequence[str], *, servers: bool) -> str:
-    parts = [setting_text(path, own[path]) for path in paths if path in own]
+    parts = [setting_text(path, own[path]) for path in paths if own.get(path) not in (None, "none")]
     return " · ".join([scenario.strategy.title(servers=servers), *_shortly(parts)])
 
 

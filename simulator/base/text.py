@@ -23,7 +23,6 @@ __all__ = [
     "NONE",
     "Format",
     "Kind",
-    "by_width",
     "clause",
     "clean",
     "counted",
@@ -59,8 +58,8 @@ NONE: Final = "–"
 """In place of a value that there is none of."""
 
 Kind = Literal[
-    "text", "any", "count", "number", "updates", "difference", "throughput", "precise", "compact", "tick",
-    "seconds", "rough_seconds", "bytes", "rate", "share", "precise_share", "error", "change", "whole_change", "usd", "hourly",
+    "text", "any", "count", "number", "updates", "difference", "throughput", "compact", "tick",
+    "seconds", "rough_seconds", "bytes", "rate", "share", "limit_share", "error", "change", "whole_change", "usd", "hourly",
     "setting", "setting_s", "setting_bytes", "setting_rate",
 ]  # fmt: skip
 """What a value is, and with that how it is written (:data:`FORMATS`).
@@ -73,8 +72,6 @@ Kind = Literal[
     A mean staleness, to hundredths at most; the same with its sign.
 ``throughput``
     What readers compare line by line: to three digits and a whole number at least.
-``precise``, ``precise_share``
-    What readers may multiply: a number to five digits, a share to three.
 ``compact``, ``tick``
     A number with k, M, G or T in place of thousands: to three digits for narrow tables, to six for axes.
 ``seconds``, ``bytes``, ``rate``
@@ -82,6 +79,8 @@ Kind = Literal[
     in bits, as networks are sold.
 ``rough_seconds``
     An estimate of how long something takes, to two digits.
+``limit_share``
+    A share and what it may be at most, which must not look alike: to three digits.
 ``share``, ``error``
     Per cent, with a digit after the point where it is small; an error has its sign.
 ``change``, ``whole_change``
@@ -194,7 +193,6 @@ FORMATS: Mapping[Kind, Format] = {
     "count": Format(most_places=0),
     "number": _NUMBER,
     "throughput": Format(keeps_zeros=False),
-    "precise": Format(digits=5),
     "updates": _UPDATES,
     "difference": replace(_UPDATES, keeps_zeros=True, signed=True),
     "compact": _COMPACT,
@@ -204,7 +202,7 @@ FORMATS: Mapping[Kind, Format] = {
     "bytes": _BYTES,
     "rate": _RATE,
     "share": replace(_SHARE, least=0.001),
-    "precise_share": replace(_SHARE, digits=3, most_places=20),
+    "limit_share": replace(_SHARE, digits=3, most_places=20),
     "error": replace(_SHARE, signed=True),
     "change": _CHANGE,
     "whole_change": replace(_CHANGE, most_places=0),
@@ -340,31 +338,9 @@ def counted(count: int, thing: str) -> str:
     return f"{count:,} {thing}" if count == 1 else f"{f'{count:,}' if count else 'no'} {thing}s"
 
 
-def by_width(mean: float, low: float, high: float, kind: Kind) -> tuple[str, str, str]:
-    """A mean and the ends of its interval with no more digits than the interval is wide: the last is worth a tenth of it at most.
-
-    >>> by_width(40624.0, 24175.0, 65941.0, "throughput"), by_width(100.21, 99.83, 100.6, "number")
-    (('41,000', '24,000', '66,000'), ('100.21', '99.83', '100.60'))
-    """
-    width = high - low
-    if not 0 < width < math.inf:
-        return written(mean, kind), written(low, kind), written(high, kind)
-    last = math.floor(math.log10(width / 10) + 1e-9)  # rounding must not cost a digit
-
-    def text(value: float) -> str:
-        digits = math.floor(math.log10(abs(value))) - last + 1 if value else 1
-        return replace(FORMATS[kind], digits=min(max(digits, 1), _MOST_DIGITS), whole=False, least_places=0).write(value)
-
-    return text(mean), text(low), text(high)
-
-
-_MOST_DIGITS = 6
-
-
 def estimated(mean: float, low: float, high: float, kind: Kind, unit: str = "") -> str:
-    """A mean with the interval of single runs: ``"30,000 samples/s (90% of runs: 23,000 to 38,000)"``."""
-    middle, least, most = by_width(mean, low, high, kind)
-    return f"{middle}{unit and f' {unit}'} (90% of runs: {least} to {most})"
+    """A mean with the interval of single runs: ``"29,964 samples/s (90% of runs: 23,112 to 38,101)"``."""
+    return f"{written(mean, kind)}{unit and f' {unit}'} (90% of runs: {format_interval(low, high, kind)})"
 
 
 def shortly_listed(parts: Sequence[str], most: int = 3) -> str:

@@ -194,7 +194,7 @@ def test_each_cluster_has_a_line_and_a_general_price_says_where_it_was_used(fold
     assert set(rows) == {"ethernet-10g", "p3.2xlarge"}
     for row in rows.values():
         hours, hourly, cost = (float(text.lstrip("$")) for text in row[4:7])
-        assert hours * hourly == pytest.approx(cost, rel=2e-3)
+        assert hours * hourly == pytest.approx(cost, rel=5e-3)  # half of the last of the three digits that hours have
     assert rows["p3.2xlarge"][5] in {f"${3.06 * nodes:.2f}" for nodes in range(1, 9)}
 
 

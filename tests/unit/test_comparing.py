@@ -163,8 +163,8 @@ def test_where_the_fastest_is_preferred_another_is_behind_in_throughput() -> Non
     """233 of 457 samples/s are 49% less; a sample takes 96% longer, which is no throughput."""
     judge: Any = SimpleNamespace(goal=SimpleNamespace(prefer="fastest"), value=lambda point: 1 / point.rate)
     slow, fast = (SimpleNamespace(rate=rate, result=None) for rate in (233.0, 457.0))
-    assert Judge.behind(judge, slow, fast) == "49.0% lower throughput"  # type: ignore[arg-type]
-    assert Judge.behind(judge, fast, slow) == "96.1% higher throughput"  # type: ignore[arg-type]
+    assert Judge.behind(judge, slow, fast) == "49% lower throughput"  # type: ignore[arg-type]
+    assert Judge.behind(judge, fast, slow) == "96% higher throughput"  # type: ignore[arg-type]
     assert Judge.behind(judge, fast, fast) == "just as fast"  # type: ignore[arg-type]
 
 

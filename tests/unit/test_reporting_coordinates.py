@@ -97,8 +97,18 @@ def test_words_that_vary_are_part_of_the_name() -> None:
     results = [*sweep((ASYNC,), (1, 2), run={"start": "together"}), *sweep((ASYNC,), (1, 2))]
     assert labels(coordinates_of(results), "strategy") == (
         "Async PS, 4 servers · start together",
-        "Async PS, 4 servers · start not set",
+        "Async PS, 4 servers",
     )
+
+
+def test_a_number_that_some_of_a_curve_lack_is_part_of_its_name() -> None:
+    """No place on a slider is that of a result without it: two results of a curve would lie there."""
+    sizes = (4 * 2**20, 8 * 2**20, None)
+    results = [its for size in sizes for its in sweep((RING | {"bucket_size_bytes": size},), (1, 2))]
+    at = coordinates_of(results)
+    assert [key.path for key in at.keys] == ["replicas"]
+    plain = "Ring all-reduce (multi-worker mirrored)"
+    assert labels(at, "strategy") == (f"{plain} · bucket size 4 MiB", f"{plain} · bucket size 8 MiB", plain)
 
 
 def test_weak_and_strong_scaling_are_told_apart() -> None:
@@ -181,7 +191,7 @@ def test_files_that_differ_in_nothing_keep_their_names() -> None:
         ("pipeline", [{"strategy.pipeline": 2}, {"strategy.pipeline": 4}], ["Pipeline 2 (1f1b)", "Pipeline 4 (1f1b)"]),
         ("ring", [{}, {"strategy.compression.kind": "fp16"}], [MULTI_WORKER, f"{MULTI_WORKER} · compression fp16"]),
         ("ring", [{"workload.jitter.kind": "constant"}, {}], [f"{MULTI_WORKER} · jitter constant", f"{MULTI_WORKER} · jitter empirical"]),
-        ("ring", [{}, {"strategy.bucket_size": None}], [f"{MULTI_WORKER} · bucket size 4 MiB", f"{MULTI_WORKER} · bucket size not set"]),
+        ("ring", [{}, {"strategy.bucket_size": None}], [f"{MULTI_WORKER} · bucket size 4 MiB", MULTI_WORKER]),
         ("async-ps", [{}, {"strategy.coordinator.dispatch": "1 ms"}], ["Async PS, 2 servers"] * 2),
     ],
 )

@@ -45,17 +45,18 @@ function keyText(key, point) {
   return place(key, point) < 0 ? "any" : keys[key].texts[place(key, point)];
 }
 
+// whether a point lies where sliders stand, a key aside; one that a point does not have is no matter of it
+function liesAt(point, at, aside) {
+  return keys.every((_, key) => key === aside || place(key, point) < 0 || place(key, point) === at[key]);
+}
+
 // points that differ in one key alone, all others being at the sliders' values
 function line(curve, key, at) {
-  const held = pointsOf[curve].filter((point) =>
-    keys.every((_, other) => other === key || place(other, point) < 0 || place(other, point) === at[other]),
-  );
-  return held.sort((one, other) => place(key, one) - place(key, other));
+  return pointsOf[curve].filter((point) => liesAt(point, at, key)).sort((one, other) => place(key, one) - place(key, other));
 }
 
 function pointAt(curve, at) {
-  const found = curve < 0 ? undefined : line(curve, -1, at)[0];
-  return found === undefined ? -1 : found;
+  return curve < 0 ? -1 : (pointsOf[curve].find((point) => liesAt(point, at)) ?? -1);
 }
 
 // the curves that are chosen

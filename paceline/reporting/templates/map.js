@@ -18,7 +18,7 @@ function cellsOf(view) {
   return rows.texts.flatMap((_, y) =>
     columns.texts.map((_, x) => {
       const failed = failures.find((each) => in_(each.of, x, y) && elsewhereAt(view, each.at));
-      return { x, y, point: extreme(drawn.filter((point) => in_(of[point], x, y)), "throughput_samples_per_s"), why: failed ? failed.text : "no result here" };
+      return { x, y, point: extreme(drawn.filter((point) => in_(of[point], x, y)), "throughput_samples_per_s"), why: failed ? failed.text : "" };
     }),
   );
 }
@@ -52,9 +52,9 @@ const mapFigure = {
     const grid = rows.texts.map((_, y) => columns.texts.map((_, x) => cells.find((each) => each.x === x && each.y === y).point));
     const hover = (point) => (point === undefined ? "" : rateText(point));
     const hatched = {
-      ...barTrace({ orientation: "v", name: "it cannot be", x: none.map(({ x }) => x), y: none.map(() => 1), base: none.map(({ y }) => y - 0.5), width: 1 }),
-      hovertext: none.map(({ x, y, why }) => `<b>${cellName({ x, y })}</b><br>${plotText(cut(why, 160))}`),
-      marker: { color: PAPER, line: { width: 1, color: "var(--grid)" }, pattern: { shape: "/", fgcolor: MUTED, size: 7, solidity: 0.12 } },
+      ...barTrace({ orientation: "v", name: "no result", x: none.map(({ x }) => x), y: none.map(() => 1), base: none.map(({ y }) => y - 0.5), width: 1 }),
+      hovertext: none.map(({ x, y, why }) => `<b>${cellName({ x, y })}</b><br>${plotText(cut(why || "not simulated", 160))}`),
+      marker: { color: PAPER, line: { width: 1, color: "var(--grid)" }, pattern: { shape: none.map(({ why }) => (why ? "/" : "")), fgcolor: MUTED, size: 7, solidity: 0.12 } },
     };
     const heat = {
       type: "heatmap",

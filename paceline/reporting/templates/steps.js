@@ -60,9 +60,11 @@ function barsLayout(points, left, annotations, yaxis) {
   });
 }
 
-function largestPart(point) {
-  const [part] = data.parts.map(([name]) => name).sort((one, other) => shareOf(other, point) - shareOf(one, point));
-  return `${data.columns[part].heading} takes most of a step: ${written(shareOf(part, point), "share")}`;
+// what a step consists of, not what limits it: that is said of each result
+function largestParts(point) {
+  const [first, second] = data.parts.map(([name]) => name).sort((one, other) => shareOf(other, point) - shareOf(one, point));
+  const told = (part) => `${written(shareOf(part, point), "share")} ${data.columns[part].heading.toLowerCase()}`;
+  return `A step is ${listed([first, second].filter((part) => shareOf(part, point) > 0).map(told))}`;
 }
 
 function partsTold(point) {
@@ -95,7 +97,7 @@ const stepsOverFigure = {
       name = data.columns[most].heading,
       [from, to] = [first, last].map((point) => written(shareOf(most, point), "share"));
     const ends = `from ${keyText(view.state.x, first)} to ${keyText(view.state.x, last)} ${view.key.name.toLowerCase()}`;
-    return from === to ? largestPart(first) : `${name} ${change(most) > 0 ? "grows" : "falls"} from ${from} to ${to} of a step, ${ends}`;
+    return from === to ? largestParts(first) : `${name} ${change(most) > 0 ? "grows" : "falls"} from ${from} to ${to} of a step, ${ends}`;
   },
   points: (view) => evenly(focusLine(view), MOST_BARS),
   height(view) {
@@ -120,7 +122,7 @@ const stepsOverFigure = {
 
 const stepsHereFigure = {
   id: "steps-here",
-  title: (view) => (view.here < 0 ? "" : largestPart(view.here) + whose(view, view.here)),
+  title: (view) => (view.here < 0 ? "" : largestParts(view.here) + whose(view, view.here)),
   height: (view) => 56 + 50 * Math.max(2, view.chosen.length),
   draw(view, width) {
     const points = view.chosen.map((each) => each.chosen),

@@ -494,8 +494,8 @@ def _hover(row: Compared) -> str:
     lines = [
         f"<b>{plot_text(row.name)}</b>",
         plot_text(row.group),
-        f"measured {format_number(row.mean, 4)} {unit}" + (f" ({repeats})" if len(row.measured) > 1 else ""),
-        f"predicted {format_number(row.predicted.mean, 4)} {unit}, "
+        f"measured {format_number(row.mean)} {unit}" + (f" ({repeats})" if len(row.measured) > 1 else ""),
+        f"predicted {format_number(row.predicted.mean)} {unit}, "
         f"90% {format_number(row.predicted.low)} to {format_number(row.predicted.high)}",
         f"error {written(row.error, 'error')}{noise}",
     ]
