@@ -12,7 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from simulator.base.text import format_rate, format_share, listed, written
+import numpy as np
+
+from simulator.base.text import format_number, format_rate, format_share, listed, written
 from simulator.program.neighbours import PORTS_OF
 from simulator.program.port_names import PortKind, PortName
 from simulator.results.hybrid_limits import limit_of_exchanges, limit_of_waiting, note_on_bubble
@@ -23,7 +25,7 @@ from simulator.spec.figures import Bottleneck, Breakdown, Exchange, Limit, Stage
 from simulator.strategies.assembling import crowding
 from simulator.strategies.pipelines import batch_s
 
-__all__ = ["FAMILY", "bottleneck"]
+__all__ = ["FAMILY", "bottleneck", "first_of_all"]
 
 _UNEVEN = 1.25
 """A server that holds this many times its part of the bytes is more than evenly filled."""
@@ -80,6 +82,38 @@ def bottleneck(
 
 def _step_s(parts: Breakdown) -> float:
     return parts.input + parts.compute + parts.exposed_communication + parts.waiting + parts.apply
+
+
+def first_of_all(scenario: Scenario, speedup: float) -> str:
+    """Return what must be known before any limit: that several devices do less than one, or that a slower node holds up the others.
+
+    Parameters
+    ----------
+    scenario
+        What was simulated.
+    speedup
+        Mean throughput over that of one replica alone.
+
+    Returns
+    -------
+    str
+        Sentences that end in a space; empty where there is neither.
+    """
+    said = ""
+    if scenario.ranks > 1 and speedup < 1.0:
+        said = f"{scenario.ranks:,} workers together are {format_number(speedup, 2)} of one alone: do not distribute this as it is. "
+    nodes = scenario.worker_nodes
+    speeds = scenario.cluster.speeds_of(np.arange(nodes))
+    slow = np.flatnonzero(speeds < _SLOWER * np.median(speeds))
+    if len(slow) and len(slow) < nodes / 2 and scenario.strategy.pace.together:
+        names = f"Node {slow[0]} works" if len(slow) == 1 else f"Nodes {listed([str(node) for node in slow])} work"
+        said += f"{names} at {format_number(float(speeds[slow].min()), 2)} of the speed and hold{'s' if len(slow) == 1 else ''} up "
+        said += f"{nodes - len(slow):,} other{'' if nodes - len(slow) == 1 else 's'}. "
+    return said
+
+
+_SLOWER = 0.95
+"""A node below this part of the median speed is called slow."""
 
 
 FAMILY: Mapping[Part, frozenset[Limit]] = {

@@ -22,7 +22,7 @@ from simulator.resolve.drawing import drawn_quantities
 from simulator.resolve.practice import nominally_in_practice
 from simulator.resolve.resolve import Asked, resolve
 from simulator.resolve.teams import as_workers
-from simulator.results.bottleneck import bottleneck
+from simulator.results.bottleneck import bottleneck, first_of_all
 from simulator.results.cost import placement_of
 from simulator.results.evidence import coverage
 from simulator.results.inadequacy import applied_discrepancy
@@ -117,6 +117,7 @@ def summarise(
     if again is not None and (parts := contested(achieved, breakdown, hidden_s, utilisation)):
         gains = gains_of(scenario, parts, typical(scenario, samples_per_s), lambda its, number: _rate(again(its, number)))
     exchanges = achieved.strategy.model_parallel(achieved).exchanges(Streams(scenario.run.seed, 0))
+    limit = limit_of_host(scenario, breakdown, bottleneck(achieved, breakdown, utilisation, busiest, stages, exchanges, gains))
     return Result(
         scenario_hash=asked.given.hash,
         scenario=asked.given,
@@ -145,7 +146,7 @@ def summarise(
         exchanges=exchanges,
         all_reduces=tuple(Reduced(size_bytes=size, algorithm=name, protocol=kind) for size, name, kind in runs[0].algorithms),
         utilisation=utilisation,
-        bottleneck=limit_of_host(scenario, breakdown, bottleneck(achieved, breakdown, utilisation, busiest, stages, exchanges, gains)),
+        bottleneck=limit.model_copy(update={"text": first_of_all(achieved, math.fsum(speedups) / len(speedups)) + limit.text}),
         coverage=coverage(scenario),
         assumed=asked.assumed,
         warnings=warnings_of(asked, phase, aligned=any(run.aligned for run in runs), exchanges=exchanges, exposed=exposed),
