@@ -21,6 +21,7 @@ from simulator.scenario import Resolved
 from simulator.spec.constants import constants
 from simulator.spec.figures import Exchange, Phase, Warned
 from simulator.spec.uncertainty import Uncertainty
+from simulator.spec.workload import Workload
 from simulator.strategies.pipelines import pipelines
 
 __all__ = ["warnings_of"]
@@ -179,7 +180,8 @@ def _on_the_workload(scenario: Resolved) -> Iterator[Warned]:
         text = f"the workload was calibrated on a disturbed machine: {disturbed}"
         yield Warned(code="disturbed-calibration", path="workload.provenance", value=load.name, text=text)
     if load.overridden:
-        yield _overridden("workload", load.overridden, load.uncertainty)
+        told = _overridden("workload", load.overridden, load.uncertainty)
+        yield told.model_copy(update={"text": f"{told.text}{_on_the_spread(load)}"})
     yield from _on_the_tail(scenario)
     yield from _on_the_timed_batch(scenario)
     known = load.calibrated
@@ -205,6 +207,18 @@ def _on_the_workload(scenario: Resolved) -> Iterator[Warned]:
     if known.tensor_bytes is not None and scenario.servers:
         sizes = [variable.gradient_bytes(scenario.batch) for variable in load.variables]
         yield from _outside("workload.variables", max(sizes), known.tensor_bytes, "bytes of the largest gradient")
+
+
+def _on_the_spread(load: Workload) -> str:
+    """What becomes of the measured spread of steps whose times the scenario sets."""
+    parts = {name.partition(".")[0] for name in load.overridden}
+    passes = parts & {"forward", "backward"}
+    if not passes or "jitter" in parts:
+        return ""
+    if len(passes) > 1:
+        return "; the spread of steps around the measured times is left out with them: give workload.jitter if it holds here"
+    cv = math.hypot(load.jitter.spread(), load.run_to_run_cv)
+    return f"; steps keep the spread of the measured times ({format_share(cv)} of the mean): give workload.jitter if another holds here"
 
 
 def _on_the_timed_batch(scenario: Resolved) -> Iterator[Warned]:
