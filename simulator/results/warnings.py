@@ -171,10 +171,11 @@ def _on_the_workload(scenario: Resolved) -> Iterator[Warned]:
             code="no-uncertainty", path="workload.uncertainty", value=load.name,
             text="the workload does not say how uncertain its times are, so intervals hold only the variation between runs",
         )  # fmt: skip
-    if scenario.servers and load.apply_s and not load.server(load.parameter_bytes):
+    if scenario.servers and load.apply_s and not load.server(load.parameter_bytes) and scenario.training.optimizer is None:
         yield Warned(
             code="free-apply", path="workload.server", value=load.name,
-            text="the workload does not say how long a parameter server takes to apply a gradient, so that takes no time",
+            text="neither workload.server nor training.optimizer says how long a parameter server takes to apply a gradient, so that "
+            "takes no time",
         )  # fmt: skip
     if disturbed := load.provenance.get("disturbed"):
         text = f"the workload was calibrated on a disturbed machine: {disturbed}"
