@@ -302,7 +302,7 @@ class Learned(Short, Spec):
     def _of_rates(self, way: LearnedWay) -> Iterator[str]:
         """What came of the first rate that was asked for, where another does better; whether a further one may."""
         runs, asked = len(way.runs), way.tried[0]
-        if asked.reached < way.reached and way.samples is not None:
+        if asked.rate != way.rate and asked.reached < way.reached and way.samples is not None:
             fewest = min((other.samples.median for other in self.ways if other.samples is not None), default=way.samples.median)
             extra = way.samples.median / fewest - 1
             more = f", with {extra:.0%} more samples than the way with the fewest" if extra else ""
