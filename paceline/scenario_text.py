@@ -6,6 +6,7 @@ and ``SORTS`` also go into ``cli/keys.json`` for completion: write that anew by 
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from simulator.scenario import Scenario
 from simulator.spec.constants import constants
 from simulator.spec.paying import Price
 from simulator.spec.prices import price_of_text
+from simulator.spec.training import SLOTS
 from simulator.strategies.catalogue import KINDS, SHORT_NAMES, kind_of, strategy_table
 
 __all__ = ["BEGUN_WITH", "MEASURED_WITH", "NODES", "OWN", "SORTS", "Figures", "quantity_of", "scenario_of", "text_of"]
@@ -44,8 +46,9 @@ _EXAMPLES: dict[Dimension, str] = {"time": "'250 ms'", "rate": "'10 Gbit/s'", "i
 NODES = 4
 """Machines, where nothing says how many."""
 _BYTES_PER_PARAMETER = 4
-_PARTS = 8
-"""Equal parts of the variables of a workload of which no more than their size is known."""
+_CONCENTRATION = 14.0
+"""Sizes fall with their rank as exp(-14 rank / tensors): fitted to the median of the cumulated sizes of seven networks
+(models/published/tensors.csv), of whose parameters the largest variable has 9% and the eight largest half."""
 _TENSORS, _MOST_TENSORS = 160, 100_000
 """Variables of such a workload: ResNet-50 has 161, BERT-base some 200."""
 MEASURED_WITH: Mapping[str, str] = {
@@ -78,6 +81,8 @@ class Figures:
     strategy: str = "ring"
     workers: int | None = None
     servers: int = 1
+    largest: float | None = None
+    optimizer: str = "adam"
     epochs: float | None = None
     dataset_size: float | None = None
 
@@ -114,6 +119,11 @@ class Figures:
                 f"`{missing}`: is missing: a workload of your own needs `step_time` and `parameters`; or name one "
                 "that is measured as `workload`"
             )
+        if self.largest is not None and not 0 < self.largest <= 1:
+            raise InputError(f"`largest`: {self.largest:g} must be a share of the parameters, above 0 and at most 1, such as 0.1")
+        if self.optimizer not in SLOTS:
+            hint = did_you_mean(self.optimizer, SLOTS, f"there are {', '.join(SLOTS)}")
+            raise InputError(f"`optimizer` {quoted(self.optimizer)}: must be one of {', '.join(SLOTS)}; {hint}")
         if self.parameters is not None and not 1 <= self.parameters <= 1e15:
             raise InputError(f"`parameters`: {self.parameters:g} must be at least 1 and at most 1e15")
         if (self.epochs is None) != (self.dataset_size is None):
@@ -179,7 +189,8 @@ def text_of(figures: Figures, name: str) -> str:
     ScenarioError
         There is no workload or cluster of the name.
     """
-    sections = (_workload(figures), _cluster(figures), _strategy(figures), _job(figures), _run())
+    training = [_training(figures)] if figures.has_servers else []
+    sections = (_workload(figures), _cluster(figures), _strategy(figures), *training, _job(figures), _run())
     head = (
         f"# Written by `paceline init`. Change any key here, or for one run: paceline simulate {name} --set KEY=VALUE",
         "# All keys: paceline schema scenario. Workloads, clusters and devices to name here: paceline models list",
@@ -250,16 +261,32 @@ def _workload(figures: Figures) -> Iterator[Line]:
     if figures.measured_with != "device":
         yield _key("measured_with", figures.measured_with, MEASURED_WITH[figures.measured_with])
     tensors = figures.tensors or max(_TENSORS, figures.servers)
-    parts = min(max(_PARTS, figures.servers), tensors)
-    each = [tensors // parts + (place < tensors % parts) for place in range(parts)]
-    said = f"{format_bytes(size)} of float32 in {parts} parts; gradients get ready evenly during the backward pass"
+    parts = list(_parts(tensors, figures.largest))
+    of_sizes = "given" if figures.largest is not None else "as in most published networks, an assumption: give --largest"
     of_model = f"{tensors} tensors" if figures.tensors else f"{tensors} tensors, an assumption: hosts of parameter servers work on each"
-    yield "variables = [", f"{said}; {of_model}"
-    for place in range(parts):
-        its = {"name": f"part {parts - place}", "size": f"{size / parts:.0f} B", "creation_index": parts - place - 1,
-               "ready": round((place + 1) / parts, 6), "tensors": each[place]}  # fmt: skip
-        yield f"    {_toml(its)},", ""
+    yield "variables = [", f"{format_bytes(size)} of float32; the largest has {parts[0][1]:.1%} of it, {of_sizes}; {of_model}"
+    for place, (count, share) in enumerate(parts):
+        ready = ((place + 1) / len(parts)) ** 2  # large ones belong to late layers, whose gradients come first
+        part_bytes, created = max(size * share, _BYTES_PER_PARAMETER * count), len(parts) - place - 1
+        variable = {"name": f"part {created + 1}", "size": f"{part_bytes:.0f} B", "creation_index": created, "ready": round(ready, 6),
+                    "tensors": count}  # fmt: skip
+        yield f"    {_toml(variable)},", ""
     yield "]", ""
+
+
+def _parts(tensors: int, largest: float | None) -> Iterator[tuple[int, float]]:
+    """Numbers of tensors of about one size, from the largest on, and their share of the parameters: 1, 2, 4, ... and the rest."""
+
+    def cumulated(rank: float) -> float:
+        return math.expm1(-_CONCENTRATION * rank / tensors) / math.expm1(-_CONCENTRATION)
+
+    scale = 1.0 if largest is None or tensors == 1 else (1.0 - largest) / (1.0 - cumulated(1))
+    first, count = 0, 1
+    while first < tensors:
+        last = min(first + count, tensors)
+        share = largest if largest is not None and not first and tensors > 1 else scale * (cumulated(last) - cumulated(first))
+        yield last - first, share
+        first, count = last, 2 * count
 
 
 def _cluster(figures: Figures) -> Iterator[Line]:
@@ -346,6 +373,12 @@ _OF_STRATEGY = {
     "bucket_size": "parts of the gradients (bytes_per_pack) that are reduced during the backward pass; left out, as TensorFlow does by "
     "itself: all as one at its end",
 }
+
+
+def _training(figures: Figures) -> Iterator[Line]:
+    yield "[training]", "how a step is computed"
+    says = "its slots are updated on the servers, at the bandwidth of their memory (practice.server_update_byte_s)"
+    yield _key("optimizer", figures.optimizer, f"{says}; workload.server in its place: what was measured")
 
 
 def _job(figures: Figures) -> Iterator[Line]:

@@ -26,6 +26,8 @@ def new_scenario(
     parameters: Amount | None = None,
     batch: Annotated[Count, Typed(metavar="N")] = 32,
     tensors: Annotated[Count, Typed(metavar="N")] | None = None,
+    largest: Annotated[Amount, Typed(metavar="SHARE")] | None = None,
+    optimizer: Annotated[Text, Typed(metavar="NAME")] = "adam",
     measured_with: Annotated[Text, Typed(metavar="NAME")] = "device",
     cluster: Annotated[Text | None, Typed(metavar="NAME")] = None,
     nodes: Annotated[Count, Typed(metavar="N")] | None = None,
@@ -59,6 +61,12 @@ def new_scenario(
         ``step_time`` is the time of such a step.
     tensors
         Trainable variables of the model, such as 161 of ResNet-50: hosts of parameter servers work on each; left out: 160.
+    largest
+        Share of the parameters in the largest variable, such as 0.98 where one dense kernel is nearly all; left out: as in most networks.
+
+        One server has all of a variable that is not cut.
+    optimizer
+        sgd, momentum, adam, ...: parameter servers update its slots with each gradient.
     measured_with
         What that time holds. device: computing alone; servers: one worker with the parameter servers, whose pull and push are then
         taken out once.
@@ -127,7 +135,8 @@ def new_scenario(
     path = None if output is None else output.path
     figures = Figures(
         workload=OWN if workload is None else workload, step_time=step_time, parameters=parameters, batch=batch,
-        tensors=tensors, measured_with=measured_with, cluster=OWN if cluster is None else cluster, nodes=nodes, devices=devices,
+        tensors=tensors, largest=largest, optimizer=optimizer, measured_with=measured_with, cluster=OWN if cluster is None else cluster,
+        nodes=nodes, devices=devices,
         bandwidth=bandwidth, latency=latency, sort=sort, price=price, strategy=strategy, workers=workers, servers=servers,
         epochs=epochs, dataset_size=dataset_size,
     )  # fmt: skip

@@ -115,7 +115,8 @@ def learn(
     seeds
         Runs of each, with other first values, another order of the data, and another replication of the simulation.
     rates
-        What the optimizer's learning rate is multiplied by; with several each way is shown with the one that reaches the target first.
+        What the optimizer's learning rate is multiplied by; with several each way is shown with the one that reaches the target first, and
+        up to four more are tried while that one is the smallest or the largest.
     rate_scaling
         What the rate grows with where several gradients are averaged, as people do with larger batches: nothing, the square root of
         their number, or their number.

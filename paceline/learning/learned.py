@@ -151,6 +151,7 @@ class TriedRate(Spec):
     diverged: int = Field(description="runs whose loss became no finite number")
     time_s: float | None = Field(description="median time to the target of the runs that reached it; null: none did")
     last: float | None = Field(description="median of the target's metric at the end of the runs that did not diverge; null: all did")
+    samples: float | None = Field(default=None, description="median of the samples to the target; null: no run reached it")
 
 
 class LearnedWay(Spec):
@@ -161,7 +162,7 @@ class LearnedWay(Spec):
     rate: float = Field(description="what the optimizer's learning rate was multiplied by")
     tried: tuple[TriedRate, ...] = Field(description="from which that was chosen, by the time to the target")
     workers: int = Field(description="replicas that train")
-    staleness: float = Field(description="mean staleness of its updates, mean of the runs")
+    staleness: float = Field(description="mean staleness of its updates, as `paceline simulate` gives it")
     samples_per_s: float = Field(description="predicted throughput, mean")
     usd_per_hour: float | None = Field(description="US dollars per hour for all nodes; null without a price")
     batch: int = Field(description="samples of each gradient of the replay")
@@ -183,6 +184,12 @@ class LearnedWay(Spec):
     def diverged(self) -> int:
         """Runs that diverged."""
         return sum(run.diverged for run in self.runs)
+
+    @property
+    def at_edge(self) -> bool:
+        """Whether its rate is the smallest or the largest of several that were tried, so that one beyond may be better."""
+        rates = [tried.rate for tried in self.tried]
+        return len(rates) > 1 and self.rate in (min(rates), max(rates))
 
     @property
     def always(self) -> bool:
@@ -266,6 +273,7 @@ class Learned(Short, Spec):
             yield from self._cheapest(first)
         for its in self.ways:
             yield from self._of_one(its, first)
+            yield from self._of_rates(its)
         if any(0 < its.reached < len(its.runs) for its in self.ways):
             yield "Times, costs and samples are those of the runs that reached the target."
 
@@ -291,16 +299,33 @@ class Learned(Short, Spec):
             epochs = f"{its.epochs:.3g} epochs" if its.epochs is not None else self._epochs
             yield f"{_capital(its.name)} reaches the target in {its.reached} of {runs} runs within {epochs}{last}.{_hint(its)}"
 
+    def _of_rates(self, way: LearnedWay) -> Iterator[str]:
+        """What came of the first rate that was asked for, where another does better; whether a further one may."""
+        runs, asked = len(way.runs), way.tried[0]
+        if asked.rate != way.rate and asked.reached < way.reached and way.samples is not None:
+            fewest = min((other.samples.median for other in self.ways if other.samples is not None), default=way.samples.median)
+            extra = way.samples.median / fewest - 1
+            more = f", with {extra:.0%} more samples than the way with the fewest" if extra else ""
+            end = f" and ends at {format_number(asked.last)}" if asked.last is not None else ""
+            yield (
+                f"{_capital(way.name)} at x {asked.rate:g}, the rate asked for first, reaches the target in {asked.reached} of {runs} "
+                f"runs{end}; at x {way.rate:g} in {way.reached} of {runs}{more}."
+            )
+        if way.at_edge:
+            most, other = ("smallest", "smaller") if way.rate == min(tried.rate for tried in way.tried) else ("largest", "larger")
+            yield f"The best rate of {way.name}, x {way.rate:g}, is the {most} of {len(way.tried)} tried: a {other} one may do better."
+
     @property
     def _epochs(self) -> str:
         return f"{self.epochs:g} epochs"
 
     def table(self) -> Table:
-        """A row for each way."""
+        """A row for each way at its best rate, and below it one for each other rate that was tried."""
+        rows = [row for way in self.ways for row in (_row(way), *_other_rates(way))]
         return Table(
             f"Time, cost and samples to {self.target.in_words}",
             tuple(Column(name, kind, heading) for name, kind, heading in _COLUMNS),
-            tuple(tuple(row[name] for name, *_ in _COLUMNS) for row in self.rows_of([self])),
+            tuple(tuple(row.get(name) for name, *_ in _COLUMNS) for row in rows),
             "learned",
         )
 
@@ -358,6 +383,16 @@ def _row(its: LearnedWay) -> Row:
         "last": its.last.median if its.last else None,
         "samples_per_s": its.samples_per_s,
     }
+
+
+def _other_rates(way: LearnedWay) -> Iterator[Row]:
+    for tried in sorted(way.tried, key=lambda tried: -tried.rate):
+        if tried.rate != way.rate:
+            reached = f"{tried.reached} of {len(way.runs)}" + (f", {tried.diverged} diverged" if tried.diverged else "")
+            yield {
+                "way": way.name, "workers": way.workers, "staleness": way.staleness, "rate": tried.rate, "reached": reached,
+                "time_s": tried.time_s, "samples": None if tried.samples is None else int(tried.samples), "last": tried.last,
+            }  # fmt: skip
 
 
 def _time(its: LearnedWay) -> str:

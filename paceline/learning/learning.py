@@ -232,18 +232,24 @@ def learn(
         tell(number, len(contenders), "simulations")
         prepared.append(_prepare(contender, _gradients(contender, about.samples, epochs, batch), seeds))
     tell(len(contenders), len(contenders), "simulations")
-    runs = [
-        ReplayedRun(seed, tuple(_phases(its, seed, rate, rate_scaling, batch, by_staleness, checkpoints)))
-        for its in prepared for rate in rates for seed in range(seeds)
-    ]  # fmt: skip
-    replayed = replay(problem, runs, folder, metric=target.metric, python=python, jobs=jobs, timeout_s=timeout_s, progress=progress)
-    _check_target(target, replayed)
-    curves = iter(replayed)
-    ways = []
-    for its in prepared:
-        tried = [_way(its, rate, batch, about.samples, [next(curves) for _ in range(seeds)], target) for rate in rates]
-        best = min(tried, key=lambda way: _order(way, target))
-        ways.append(best.model_copy(update={"tried": tuple(one for way in tried for one in way.tried)}))
+    by_rate: list[dict[float, LearnedWay]] = [{} for _ in prepared]
+    pending = [(place, rate) for place in range(len(prepared)) for rate in dict.fromkeys(rates)]
+    while pending:
+        runs = [
+            ReplayedRun(seed, tuple(_phases(prepared[place], seed, rate, rate_scaling, batch, by_staleness, checkpoints)))
+            for place, rate in pending for seed in range(seeds)
+        ]  # fmt: skip
+        replayed = replay(problem, runs, folder, metric=target.metric, python=python, jobs=jobs, timeout_s=timeout_s, progress=progress)
+        if not by_rate[0]:
+            _check_target(target, replayed)
+        curves = iter(replayed)
+        for place, rate in pending:
+            by_rate[place][rate] = _way(prepared[place], rate, batch, about.samples, [next(curves) for _ in range(seeds)], target)
+        most = len(set(rates)) + MOST_WIDENED
+        pending = [(place, rate) for place, tried in enumerate(by_rate) if (rate := wider_rate(tried, target, most)) is not None]
+    ways = [
+        _best(tried, target).model_copy(update={"tried": tuple(rate for way in tried.values() for rate in way.tried)}) for tried in by_rate
+    ]
     return Learned(
         problem=problem,
         samples=about.samples,
@@ -254,6 +260,23 @@ def learn(
         ways=tuple(ways),
         warnings=tuple(_warned(about.parameters, prepared, batch)),
     )
+
+
+MOST_WIDENED = 4
+"""Rates that are tried beyond those asked for, until the best lies between others."""
+
+
+def _best(tried: Mapping[float, LearnedWay], target: Target) -> LearnedWay:
+    return min(tried.values(), key=lambda way: _order(way, target))
+
+
+def wider_rate(tried: Mapping[float, LearnedWay], target: Target, most: int) -> float | None:
+    """A rate beyond those tried, by the ratio of the outermost two, where the best is the outermost; none where one alone was asked for."""
+    rates = sorted(tried)
+    if not 1 < len(rates) < most:
+        return None
+    edge, inner = (rates[0], rates[1]) if (best := _best(tried, target).rate) == rates[0] else (rates[-1], rates[-2])
+    return float(f"{edge * edge / inner:.3g}") if best == edge else None
 
 
 def _check_size(samples: int, contenders: Sequence[Contender], batch: int | None, epochs: float) -> None:
@@ -336,12 +359,14 @@ def _way(its: _Prepared, rate: float, batch: int | None, samples: int, curves: S
         every = [run[0] for run in its.schedules]
         samples_per_s = statistics.fmean(len(one) / float(one.time_s[-1]) for one in every) * scenario.batch
     ended = [run.last for run in runs if run.last is not None and not run.diverged]
+    samples_then = [float(run.reached_samples) for run in runs if run.reached_samples is not None]
     tried = TriedRate(
         rate=rate,
         reached=sum(run.reached_s is not None for run in runs),
         diverged=sum(run.diverged for run in runs),
         time_s=times.median if times is not None else None,
         last=statistics.median(ended) if ended else None,
+        samples=statistics.median(samples_then) if samples_then else None,
     )
     return LearnedWay(
         name=its.contender.name,
@@ -359,7 +384,7 @@ def _way(its: _Prepared, rate: float, batch: int | None, samples: int, curves: S
         time_low_s=low,
         time_high_s=high,
         cost_usd=Range.of([one for one in costs if one is not None]),
-        samples=Range.of([float(run.reached_samples) for run in runs if run.reached_samples is not None]),
+        samples=Range.of(samples_then),
         last=Range.of(ended),
     )
 
@@ -424,9 +449,13 @@ def _point(its: PointRecord, clock: _Clock) -> LearnedPoint:
 
 
 def _staleness(its: _Prepared) -> float:
-    """Mean over all updates, of all runs."""
-    every = [schedule for run in its.schedules for schedule in run]
-    return math.fsum(one.mean_staleness * len(one) for one in every) / sum(len(one) for one in every)
+    """Mean of all updates as ``paceline simulate`` gives it; of a recorded run, of what was recorded."""
+    updates = [len(schedule) for schedule in its.schedules[0]]
+    if its.contender.recorded:
+        means = [statistics.fmean(run[0].mean_staleness for run in its.schedules)]
+    else:
+        means = [result.staleness.mean for result in its.results]
+    return math.fsum(mean * count for mean, count in zip(means, updates, strict=True)) / sum(updates)
 
 
 def _order(way: LearnedWay, target: Target) -> tuple[float, float, float]:

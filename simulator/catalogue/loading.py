@@ -214,12 +214,16 @@ def _without_draws_of(base: Mapping[str, Any], own: Mapping[str, Any], parts: Se
     """A workload or cluster whose uncertainty no longer speaks of what the scenario sets itself.
 
     Otherwise a draw would replace the scenario's own value. Which of the uncertain
-    parameters, or of the measured ``parts``, were set stands in ``overridden``.
+    parameters, or of the measured ``parts``, were set stands in ``overridden``. With the times
+    of both passes go their spread and the device's share of them, which hold for the measured times.
     """
     result = dict(base)
+    other_times = "fit" in base and all(_sets(own, [name]) for name in ("forward", "backward"))
     for first, *rest in DISTRIBUTION_PARTS:
-        if first in own:
-            result = {key: value for key, value in result.items() if key not in rest or key in own}
+        if first in own or other_times:
+            result = {key: value for key, value in result.items() if key not in (first, *rest) or key in own}
+    if other_times:
+        result.pop("device_work", None)
     uncertain = result.get("uncertainty")
     # a malformed table is left as it is: validation says what is wrong with it
     drawn = Uncertainty.model_validate(uncertain) if uncertain is not None and is_valid(Uncertainty, uncertain) else None

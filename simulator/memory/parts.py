@@ -27,7 +27,7 @@ from simulator.spec.buckets import buckets
 from simulator.spec.computed import parameter_bytes_of
 from simulator.spec.constants import constants
 from simulator.spec.layers import Layer
-from simulator.spec.training import ASSUMED_OPTIMIZER, Optimizer
+from simulator.spec.training import ASSUMED_OPTIMIZER, SLOTS, Optimizer
 from simulator.spec.workload import Variable, Workload
 from simulator.strategies.holding import Held, Owned, fused, layers_of, most_in_flight, values_of
 
@@ -64,11 +64,6 @@ PARTS: Mapping[PartName, str] = {
     "reserve": "framework reserve",
 }
 """Every part with its name for a reader."""
-
-SLOTS: Mapping[Optimizer, int] = {"sgd": 0, "momentum": 1, "adagrad": 1, "rmsprop": 1, "adam": 2, "lamb": 2, "adafactor": 1}
-"""Values, each of as many bytes as a variable's, that an optimizer keeps of each parameter, as ``build`` of each in Keras 3 makes them,
-with its defaults (tests/calibrate/test_memory.py counts them). Adafactor has besides one for each row and each column of a matrix
-(Shazeer and Stern, ICML 2018, section 4, who keep nothing else of it)."""
 
 _RESERVES = {"Kepler": 500, "Maxwell": 500, "Pascal": 500, "Volta": 1050, "Turing": 1050, "Ampere": 1536, "Ada Lovelace": 1536}
 _NEWER = 1800

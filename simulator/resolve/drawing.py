@@ -71,6 +71,7 @@ OF_CONSTANTS: Mapping[str, str] = {
     "grpc_byte_s": HOSTS[1],
     "coordinator_dispatch_s": "coordinator",
     "coordinator_latency_s": "coordinator",
+    "server_update_byte_s": "update on servers",
 }
 """The quantity that each constant of practice is a part of."""
 

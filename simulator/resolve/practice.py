@@ -23,8 +23,9 @@ from simulator.spec.computed import CONSTANTS
 from simulator.spec.constants import Known, constants, drawn_values, nominal_values
 from simulator.spec.distributions import Normal
 from simulator.spec.figures import Assumed
+from simulator.spec.training import SLOTS
 from simulator.spec.transport import Transport
-from simulator.spec.workload import Affine, Workload
+from simulator.spec.workload import Affine, ServerCost, Workload
 
 __all__ = [
     "assumed_in_practice",
@@ -86,6 +87,7 @@ _OF_PLACES = {
     "grpc_byte_s": "cluster.transport",
     "coordinator_dispatch_s": "strategy.coordinator",
     "coordinator_latency_s": "strategy.coordinator",
+    "server_update_byte_s": "workload.server",
     **dict.fromkeys(CONSTANTS, "workload.forward and workload.backward, computed"),
 }
 """What each constant changes."""
@@ -134,7 +136,7 @@ def in_practice(scenario: Resolved, values: Mapping[str, float]) -> Resolved:
         One whose links are all of the sort ``given``, and its transport's software too, so that nothing is applied to it a
         second time; the scenario itself where they were before.
     """
-    return _with_hosts(_with_shares(_with_fixed_part(scenario, values), values), values)
+    return _with_updates(_with_hosts(_with_shares(_with_fixed_part(scenario, values), values), values), values)
 
 
 def is_timed_larger(scenario: Scenario) -> bool:
@@ -191,6 +193,24 @@ def _with_hosts(scenario: Resolved, values: Mapping[str, float]) -> Resolved:
     return scenario.model_copy(update={"cluster": cluster, "strategy": scenario.strategy.with_clients(values)})
 
 
+def _with_updates(scenario: Resolved, values: Mapping[str, float]) -> Resolved:
+    """With servers that read and write the optimizer's slots, where nobody says how long they take for a gradient."""
+    if not updates_are_open(scenario):
+        return scenario
+    update = ServerCost(per_byte_s=2 * _slots(scenario) * values["server_update_byte_s"])
+    return scenario.model_copy(update={"workload": scenario.workload.model_copy(update={"server": update})})
+
+
+def updates_are_open(scenario: Scenario) -> bool:
+    """Whether servers keep slots of a named optimizer, and nothing says how long an update takes there."""
+    return bool(scenario.servers and _slots(scenario) and scenario.workload.server == ServerCost())
+
+
+def _slots(scenario: Scenario) -> int:
+    optimizer = scenario.training.optimizer
+    return 0 if optimizer is None else SLOTS[optimizer]
+
+
 def faster_hosts(scenario: Scenario, factor: float) -> dict[str, Known]:
     """The scenario's own constants, with hosts that work ``factor`` times as fast on what gRPC carries, where that is from practice."""
     return {**scenario.practice, **{name: its.times(1.0 / factor) for name, its in host_costs(scenario).items()}}
@@ -215,7 +235,7 @@ def is_carried(scenario: Scenario) -> bool:
 
 
 def _is_felt(scenario: Scenario) -> bool:
-    return is_nominal(scenario.cluster) or is_carried(scenario) or is_timed_larger(scenario)
+    return is_nominal(scenario.cluster) or is_carried(scenario) or is_timed_larger(scenario) or updates_are_open(scenario)
 
 
 def is_nominal(cluster: Cluster) -> bool:

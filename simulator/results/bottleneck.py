@@ -381,4 +381,4 @@ def _lighter(scenario: Scenario) -> str:
     if scenario.servers == 1 or share < _UNEVEN / scenario.servers:
         return "more servers or faster links"
     fullest = f"one of {scenario.servers} servers holds {format_share(share)} of the bytes"
-    return f'{fullest}, so a partitioner, variable_placement = "greedy" or faster links'
+    return f'{fullest}, so a partitioner, variable_placement = "traffic" or faster links'

@@ -22,6 +22,7 @@ from simulator.scenario import Resolved
 from simulator.spec.constants import constants
 from simulator.spec.figures import Exchange, Phase, Warned
 from simulator.spec.uncertainty import Uncertainty
+from simulator.spec.workload import Workload
 from simulator.strategies.pipelines import pipelines
 
 __all__ = ["warnings_of"]
@@ -172,16 +173,18 @@ def _on_the_workload(scenario: Resolved) -> Iterator[Warned]:
             code="no-uncertainty", path="workload.uncertainty", value=load.name,
             text="the workload does not say how uncertain its times are, so intervals hold only the variation between runs",
         )  # fmt: skip
-    if scenario.servers and load.apply_s and not load.server(load.parameter_bytes):
+    if scenario.servers and load.apply_s and not load.server(load.parameter_bytes) and scenario.training.optimizer is None:
         yield Warned(
             code="free-apply", path="workload.server", value=load.name,
-            text="the workload does not say how long a parameter server takes to apply a gradient, so that takes no time",
+            text="neither workload.server nor training.optimizer says how long a parameter server takes to apply a gradient, so that "
+            "takes no time",
         )  # fmt: skip
     if disturbed := load.provenance.get("disturbed"):
         text = f"the workload was calibrated on a disturbed machine: {disturbed}"
         yield Warned(code="disturbed-calibration", path="workload.provenance", value=load.name, text=text)
     if load.overridden:
-        yield _overridden("workload", load.overridden, load.uncertainty)
+        told = _overridden("workload", load.overridden, load.uncertainty)
+        yield told.model_copy(update={"text": f"{told.text}{_on_the_spread(load)}"})
     yield from _on_the_tail(scenario)
     yield from _on_the_timed_batch(scenario)
     known = load.calibrated
@@ -207,6 +210,18 @@ def _on_the_workload(scenario: Resolved) -> Iterator[Warned]:
     if known.tensor_bytes is not None and scenario.servers:
         sizes = [variable.gradient_bytes(scenario.batch) for variable in load.variables]
         yield from _outside("workload.variables", max(sizes), known.tensor_bytes, "bytes of the largest gradient")
+
+
+def _on_the_spread(load: Workload) -> str:
+    """What becomes of the measured spread of steps whose times the scenario sets."""
+    parts = {name.partition(".")[0] for name in load.overridden}
+    passes = parts & {"forward", "backward"}
+    if not passes or "jitter" in parts:
+        return ""
+    if len(passes) > 1:
+        return "; the spread of steps around the measured times is left out with them: give workload.jitter if it holds here"
+    cv = math.hypot(load.jitter.spread(), load.run_to_run_cv)
+    return f"; steps keep the spread of the measured times ({format_share(cv)} of the mean): give workload.jitter if another holds here"
 
 
 def _on_the_timed_batch(scenario: Resolved) -> Iterator[Warned]:

@@ -554,6 +554,12 @@ WARNINGS: Mapping[str, WarningKind] = {
         "asynchronous workers took a large part of the run to drift apart, so the result depends on how they started",
         "compare other values of run.start, or simulate more steps",
     ),
+    "piled-traffic": WarningKind(
+        "Traffic on few servers",
+        "one parameter server has much more of the traffic of a step than the mean, as where variables are placed by their bytes and "
+        "some of them are sparse, and the others wait for it",
+        'give strategy.variable_placement = "traffic" (GreedyLoadBalancingStrategy with such a load_fn), or a partitioner',
+    ),
     "pipeline-not-filled": WarningKind(
         "The pipeline is not filled",
         "there are fewer micro-batches than stages, so some stages always stand still",

@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 from simulator.base.spec import Bytes, Spec
 from simulator.spec.workload import Variable
 
-__all__ = ["Partitioner", "place", "shard_count", "shards_of"]
+__all__ = ["Partitioner", "Placement", "place", "shard_count", "shards_of"]
 
 _MIN_SHARD_BYTES = 256 * 1024.0
 
@@ -86,20 +86,24 @@ def shards_of(variable: Variable, partitioner: Partitioner | None) -> list[float
     return [(rows // count + (index < rows % count)) / rows for index in range(count)]
 
 
-def place(sizes_bytes: Sequence[float], servers: int, how: str) -> list[int]:
+Placement = Literal["round-robin", "greedy", "traffic"]
+
+
+def place(loads: Sequence[float], servers: int, how: Placement) -> list[int]:
     """Server of each tensor, given in the order in which the model created them.
 
     In turn (``tf.compat.v1.train.replica_device_setter``'s and ParameterServerStrategy's
     default, which gives the shards of a variable their turns as well), or each on the
-    server with the fewest bytes so far, the first of equals
-    (``tf.contrib.training.GreedyLoadBalancingStrategy`` with ``byte_size_load_fn``).
+    server with the least load so far, the first of equals
+    (``tf.contrib.training.GreedyLoadBalancingStrategy``, whose ``load_fn`` gives ``loads``:
+    ``byte_size_load_fn`` the bytes of each tensor, one of the user's own what a step pulls and pushes of it).
     """
     if how == "round-robin":
-        return [turn % servers for turn in range(len(sizes_bytes))]
-    loads = [(0.0, server) for server in range(servers)]
+        return [turn % servers for turn in range(len(loads))]
+    heap = [(0.0, server) for server in range(servers)]
     chosen = []
-    for size in sizes_bytes:
-        load, server = loads[0]
+    for load in loads:
+        total, server = heap[0]
         chosen.append(server)
-        heapq.heapreplace(loads, (load + size, server))
+        heapq.heapreplace(heap, (total + load, server))
     return chosen

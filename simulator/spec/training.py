@@ -1,19 +1,19 @@
 """``[training]``: how a step is computed whatever the strategy: micro-batches, recomputation, precision, optimizer.
 
 ``simulator.resolve.trained`` applies it to the workload, where :class:`Passes` and :class:`Recast` note what was done. A new optimizer
-needs its number of slots in ``SLOTS`` of ``simulator.memory.parts``.
+needs its number of slots in ``SLOTS``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from simulator.base.spec import Moderate, Seconds, Spec, Terse
 
-__all__ = ["ASSUMED_OPTIMIZER", "GROWTH_STEPS", "Optimizer", "Passes", "Precision", "Recast", "Training"]
+__all__ = ["ASSUMED_OPTIMIZER", "GROWTH_STEPS", "SLOTS", "Optimizer", "Passes", "Precision", "Recast", "Training"]
 
 Precision = Literal["float32", "mixed_float16", "mixed_bfloat16", "bfloat16"]
 """As Keras names its policies. ``bfloat16`` alone has everything in 16 bits: variables, gradients and slots, and no copy in 32."""
@@ -25,7 +25,12 @@ GROWTH_STEPS = 2000
 (``tf.keras.mixed_precision.LossScaleOptimizer``, ``dynamic_growth_steps``)."""
 
 Optimizer = Literal["sgd", "momentum", "adagrad", "rmsprop", "adam", "lamb", "adafactor"]
-"""An optimizer by what it keeps of each parameter: :data:`simulator.memory.SLOTS`."""
+"""An optimizer by what it keeps of each parameter: :data:`SLOTS`."""
+
+SLOTS: Mapping[Optimizer, int] = {"sgd": 0, "momentum": 1, "adagrad": 1, "rmsprop": 1, "adam": 2, "lamb": 2, "adafactor": 1}
+"""Values, each of as many bytes as a variable's, that an optimizer keeps of each parameter, as ``build`` of each in Keras 3 makes them,
+with its defaults (tests/calibrate/test_memory.py counts them). Adafactor has besides one for each row and each column of a matrix
+(Shazeer and Stern, ICML 2018, section 4, who keep nothing else of it)."""
 
 ASSUMED_OPTIMIZER: Optimizer = "adam"
 """Where it is left out and memory is computed from layers."""
@@ -48,7 +53,7 @@ class Training(Terse):
     )
     optimizer: Optimizer | None = Field(
         default=None,
-        description="optimizer whose slots devices keep beside the parameters (docs/memory.md); left out: adam where "
+        description="optimizer whose slots devices or parameter servers keep beside the parameters (docs/memory.md); left out: adam where "
         "memory is computed from layers, else what was measured",
     )
     precision: Precision | None = Field(

@@ -22,7 +22,7 @@ from simulator.base.compact import compact
 from simulator.base.records import NOTHING, OWN, Place
 from simulator.base.rng import Streams
 from simulator.base.spec import Seconds, Spec
-from simulator.base.text import format_count
+from simulator.base.text import format_bytes, format_count
 from simulator.program.program import (
     Asynchronous,
     Client,
@@ -39,7 +39,8 @@ from simulator.program.wiring import Wiring
 from simulator.spec.accelerator import memory_bandwidth_of
 from simulator.spec.cluster import Cluster
 from simulator.spec.compression import Compression
-from simulator.spec.placement import Partitioner, shard_count
+from simulator.spec.figures import Warned
+from simulator.spec.placement import Partitioner, Placement, shard_count
 from simulator.spec.workload import Workload
 from simulator.strategies.assembling import assembled, pace_together
 from simulator.strategies.compressing import cost_left_open, device_of_training
@@ -47,13 +48,16 @@ from simulator.strategies.holding import Held
 from simulator.strategies.pipelines import batch_s
 from simulator.strategies.setup import Layout, Setup, Together
 from simulator.strategies.strategy import MOST_MESSAGES, Count, LeftOpen, Pace, Sending, Software, Strategy, check_workers, cores_s
-from simulator.strategies.tensors import Cutting, Tensors, tensors_of
+from simulator.strategies.tensors import Cutting, Tensors, tensors_of, traffic_of
 
 __all__ = ["Coordinator", "ParameterServer"]
 
 # beyond these a simulation would not end, or not fit into memory
 _MOST_TENSORS = 1_000_000
 _MOST_PAIRS = 100_000_000
+
+_PILED = 1.5
+"""Times the mean traffic of servers at one of them, from which it is warned of."""
 
 _RANDOM_PULLS = (
     "TensorFlow answers the reads of a step in random order (Hashemi et al., TicTac, 2019; in order of need, throughput of real runs "
@@ -129,10 +133,10 @@ class ParameterServer(Strategy):
     server_placement: Literal["dedicated", "colocated"] = Field(
         default="dedicated", description="servers on nodes of their own, or server i on worker node i, sharing its link"
     )
-    variable_placement: Literal["round-robin", "greedy"] = Field(
+    variable_placement: Placement = Field(
         default="round-robin",
-        description="variables in turn (TensorFlow's default), or each onto the server with the fewest bytes so far "
-        "(GreedyLoadBalancingStrategy)",
+        description="variables in turn (TensorFlow's default); greedy: each onto the server with the fewest bytes so far "
+        "(GreedyLoadBalancingStrategy); traffic: with the fewest bytes that a step pulls and pushes (the same with such a load_fn)",
     )
     partitioner: Partitioner | None = Field(default=None, description="how large variables are cut into shards; left out: they are not cut")
     pull_order: Literal["forward", "random", "together"] | None = Field(
@@ -333,6 +337,23 @@ class ParameterServer(Strategy):
     def tensors(self, setup: Setup) -> Tensors:
         """Variables and gradients, cut, placed and grouped."""
         return tensors_of(setup, Cutting(self.servers, self.partitioner, self.variable_placement, self.pulls, self.compression))
+
+    def avoided(self, setup: Setup) -> Iterator[Warned]:
+        """Much more traffic at one server than at the others."""
+        traffic = traffic_of(self.tensors(setup), self.servers)
+        busiest, mean = max(traffic), math.fsum(traffic) / self.servers
+        if busiest < _PILED * mean:
+            return
+        by_traffic = self.model_copy(update={"variable_placement": "traffic"})
+        spread = max(traffic_of(by_traffic.tensors(setup), self.servers))
+        how = "a strategy.partitioner that cuts large variables"
+        if spread < busiest / 1.1:
+            how = f'strategy.variable_placement = "traffic", with {format_bytes(spread)} at most,'
+        yield Warned(
+            code="piled-traffic", path="strategy.variable_placement", value=busiest / mean,
+            text=f"server {traffic.index(busiest)} has {format_bytes(busiest)} of a worker's pulls and pushes of a step, the mean of the "
+            f"{self.servers} servers is {format_bytes(mean)}: it may hold up the others; {how} spreads it",
+        )  # fmt: skip
 
     def pushed_bytes(self, setup: Setup) -> list[float]:
         """Bytes of each variable's gradient as it is pushed: compressed, or as it is."""

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypeVar
 
 from simulator.spec.compression import Compression
-from simulator.spec.placement import Partitioner, place, shards_of
+from simulator.spec.placement import Partitioner, Placement, place, shards_of
 from simulator.strategies.setup import Setup
 
-__all__ = ["Cut", "Cutting", "Gradient", "Tensors", "tensors_of"]
+__all__ = ["Cut", "Cutting", "Gradient", "Tensors", "tensors_of", "traffic_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class Cutting(NamedTuple):
 
     servers: int
     partitioner: Partitioner | None
-    variable_placement: Literal["round-robin", "greedy"]
+    variable_placement: Placement
     pulls: Literal["forward", "random", "together"]
     compression: Compression | None = None
 
@@ -105,12 +105,10 @@ def tensors_of(setup: Setup, cutting: Cutting) -> Tensors:
     whole = [each for variable in load.variables for each in variable.each]
     shards = [shards_of(variable, cutting.partitioner) for variable in whole]
     created = sorted(range(len(shards)), key=lambda number: whole[number].creation_index)
+    by_traffic = cutting.variable_placement == "traffic"
+    loads = [its.pull_bytes(batch) + its.gradient_bytes(batch) if by_traffic else its.size_bytes for its in whole]
     placed = iter(
-        place(
-            [share * whole[number].size_bytes for number in created for share in shards[number]],
-            cutting.servers,
-            cutting.variable_placement,
-        )
+        place([share * loads[number] for number in created for share in shards[number]], cutting.servers, cutting.variable_placement)
     )
     homes = {number: [next(placed) for _ in shards[number]] for number in created}
     gradients: list[Gradient] = []
@@ -161,6 +159,14 @@ def tensors_of(setup: Setup, cutting: Cutting) -> Tensors:
         needed_at = [share for share, _ in needed]
     forward = tuple((share, frozenset(indices)) for share, indices in _cuts(needed_at))
     return Tensors(tuple(gradients), _cuts(ready_at), tuple(variables), forward)
+
+
+def traffic_of(tensors: Tensors, servers: int) -> list[float]:
+    """Bytes that a step of one worker pulls from each server and pushes to it."""
+    traffic = [0.0] * servers
+    for message in (*tensors.variables, *tensors.gradients):
+        traffic[message.server] += message.size_bytes
+    return traffic
 
 
 def _alike_in_one_message(setup: Setup) -> bool:

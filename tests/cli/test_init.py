@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import csv
 import re
 import shlex
 import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 from support.command_line import Answer, refused
 from support.terminal import at_a_terminal
 from syrupy.assertion import SnapshotAssertion
 
 import paceline as library
+from paceline import new_scenario, simulate
 from paceline.scenario_text import BEGUN_WITH
 from simulator.base.errors import InputError
 from simulator.catalogue.loading import load_scenario
@@ -234,3 +237,36 @@ def test_what_cannot_be_written_is_said_before_the_questions(folder: Path) -> No
     code, said = _converse([])
     assert code == 2
     assert "--out 'scenario.toml'" in said
+
+
+def test_sizes_fall_as_those_of_published_networks_do():
+    """The cumulated sizes by rank lie between those of the least and the most concentrated network."""
+    table = Path(__file__).parents[2] / "models/published/tensors.csv"
+    networks: dict[str, list[int]] = {}
+    for row in csv.DictReader(table.open(encoding="utf-8")):
+        networks.setdefault(row["network"], []).append(int(row["elements"]))
+    shares = [np.cumsum(sorted(sizes, reverse=True)) / sum(sizes) for sizes in networks.values()]
+    scenario = new_scenario(step_time="40 ms", parameters=25e6, strategy="async-ps")
+    sizes = np.array([its.size_bytes for variable in scenario.workload.variables for its in variable.each])
+    ours = np.cumsum(sorted(sizes, reverse=True)) / sizes.sum()
+    assert len(ours) == 160
+    for share in (1, 7, 15, 31, 63):
+        theirs = [np.interp(share / 160, np.arange(1, len(its) + 1) / len(its), its) for its in shares]
+        assert abs(ours[share - 1] - np.median(theirs)) < 0.1
+
+
+def test_a_server_updates_the_slots_of_the_optimizer():
+    """Twice for each byte of a slot: of 100 MB that Adam updates at 10 GB/s each worker's push takes 40 ms of the server."""
+    figures = {"step_time": "40 ms", "parameters": 25e6, "strategy": "async-ps", "workers": 4, "largest": 0.9}
+    plain, adam = (simulate(new_scenario(**figures, optimizer=name)) for name in ("sgd", "adam"))
+    assert not any("server_update_byte_s" in its.value for its in plain.assumed)
+    assert any("server_update_byte_s" in its.value for its in adam.assumed)
+    assert adam.throughput_samples_per_s.mean < plain.throughput_samples_per_s.mean
+    bound = nominally_in_practice(resolve(adam.scenario)).workload.server(100e6)
+    assert bound == pytest.approx(4 * 100e6 / 10e9)
+
+
+def test_largest_is_a_share_and_optimizer_a_name():
+    for bad in ({"largest": 1.5}, {"optimizer": "adamw2"}):
+        with pytest.raises(InputError, match=next(iter(bad))):
+            new_scenario(step_time="40 ms", parameters=25e6, strategy="async-ps", **bad)

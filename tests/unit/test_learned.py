@@ -9,9 +9,10 @@ from support.testbed import FAST, as_measured, setting
 
 import paceline
 from paceline.learning.learned import Learned, LearnedPoint, LearnedRun, LearnedWay, Range, Target, TriedRate, widened_time
-from paceline.learning.learning import contenders_of, recorded_of
+from paceline.learning.learning import contenders_of, recorded_of, wider_rate
 from simulator.base.errors import InputError, ScenarioError
 
+TARGET = Target.of("accuracy=0.95")
 TRIED = TriedRate(rate=1.0, reached=0, diverged=0, time_s=None, last=None)
 SCENARIO = paceline.load("async-ps")
 
@@ -199,3 +200,26 @@ def test_real_runs_are_replayed_as_they_were_recorded(tmp_path):
     together = as_measured(tmp_path, setting("sync", 2, FAST))
     with pytest.raises(InputError, match=r"`recorded`: .*sync"):
         recorded_of(together.files[0].path)
+
+
+def _at(rate, reached):
+    its = way("async PS", *[12.0] * reached, *[None] * (5 - reached))
+    tried = TriedRate(rate=rate, reached=reached, diverged=0, time_s=12.0 if reached else None, last=0.97 if reached else 0.1)
+    return its.model_copy(update={"rate": rate, "tried": (tried,)})
+
+
+def test_rates_are_widened_until_the_best_lies_inside():
+    tried = {1.0: _at(1.0, 0), 0.3: _at(0.3, 3)}
+    assert wider_rate(tried, TARGET, 6) == 0.09
+    assert wider_rate({**tried, 0.09: _at(0.09, 1)}, TARGET, 6) is None
+    assert wider_rate(tried, TARGET, 2) is None  # no more may be tried
+    assert wider_rate({1.0: _at(1.0, 0)}, TARGET, 6) is None  # one was asked for
+
+
+def test_what_the_rate_that_was_asked_for_does_is_said_and_shown():
+    best, asked = _at(0.3, 5), _at(1.0, 0)
+    answer = learned(best.model_copy(update={"tried": (*asked.tried, *best.tried)}))
+    assert [row[3] for row in answer.table().rows] == [0.3, 1.0]
+    text = " ".join(answer.sentences)
+    assert "at x 1, the rate asked for first, reaches the target in 0 of 5 runs and ends at 0.1; at x 0.3 in 5 of 5" in text
+    assert "the smallest of 2 tried" in text

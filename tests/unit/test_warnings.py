@@ -199,3 +199,24 @@ def test_one_bucket_is_no_matter_where_nothing_could_be_hidden_or_won(scenario):
 def test_smaller_buckets_do_win_where_that_is_promised(scenario):
     one, several = (simulate(scenario(workload=GRADIENTS, strategy={**RING, "bucket_size": size})) for size in ("4 MB", "1 MB"))
     assert several.mean_step_s.mean < one.mean_step_s.mean
+
+
+def test_times_that_the_scenario_sets_do_not_keep_the_spread_of_measured_ones():
+    """Both passes set: steps are as without any spread; one of them: it stays, and the warning says how large it is."""
+    table = {"workload": {"use": "cnn-cpu", "batch_per_replica": 32}, "cluster": {"use": "ethernet-25g"}, "strategy": SERVERS, "run": RUN}
+    forward, backward = ({"base": "0 s", "per_sample": time} for time in ("100 us", "200 us"))
+
+    def scenario(**own: object) -> simulator.Scenario:
+        return scenario_from_table({**table, "workload": {**table["workload"], **own}}, "test")
+
+    def said(its: simulator.Scenario) -> str:
+        return next(warning.text for warning in warnings_of(Asked.of(its)) if warning.code == "overridden")
+
+    both = scenario(forward=forward, backward=backward)
+    assert (both.workload.jitter.kind, both.workload.run_to_run_cv, both.workload.jitter_least) == ("constant", 0.0, None)
+    assert "left out" in said(both)
+    kept = scenario(forward=forward, backward=backward, jitter={"kind": "gamma", "shape": 9.0})
+    assert (kept.workload.jitter.kind, kept.workload.run_to_run_cv) == ("gamma", 0.0)
+    part = scenario(forward=forward)
+    assert part.workload.jitter.kind == "empirical"
+    assert "keep the spread" in said(part)

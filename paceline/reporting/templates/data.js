@@ -70,7 +70,8 @@ function viewOf(state) {
   const lines = ticked(state)
     .map(({ name, curve }) => {
       const points = line(curve, state.x, state.at);
-      return { curve, name, points, flat: points.length > 0 && place(state.x, points[0]) < 0, chosen: pointAt(curve, state.at) };
+      const flat = points.length > 0 && place(state.x, points[0]) < 0;
+      return { curve, name: flat ? `${name} (has no such key)` : name, points, flat, chosen: pointAt(curve, state.at) };
     });
   const focused = lines.find((each) => each.curve === state.focus) || lines[0];
   return {
