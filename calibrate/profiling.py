@@ -108,7 +108,7 @@ def profile_step(
     keras_backend
         ``tensorflow``, ``jax`` or ``torch``: what the step runs under.
     precision
-        ``float32`` or ``mixed_float16``.
+        A policy of Keras: ``float32``, ``mixed_float16``, ``mixed_bfloat16`` or ``bfloat16``.
     jit
         Compile the step with XLA.
     layers

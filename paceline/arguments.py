@@ -284,7 +284,7 @@ Name: TypeAlias = Annotated[
 Function: TypeAlias = Annotated[str | None, MustBe("text such as 'my_model.py:build'"), Typed(metavar="FILE.py:FUNCTION")]
 """A function in a file of Python, ``FILE.py:FUNCTION``."""
 
-Precision: TypeAlias = Annotated[Literal["float32", "mixed_float16"], Typed(reads="text")]
+Precision: TypeAlias = Annotated[Literal["float32", "mixed_float16", "mixed_bfloat16", "bfloat16"], Typed(reads="text")]
 """Of the numbers that a step computes with."""
 
 Python: TypeAlias = Annotated[str | None, MustBe("the path of a Python")]

@@ -50,7 +50,7 @@ def _arguments() -> argparse.Namespace:
         "--backend", choices=("tensorflow", "jax", "torch"), default="tensorflow", help="of Keras; the others: other_backends.py"
     )
     parser.add_argument("--device")
-    parser.add_argument("--precision", choices=("float32", "mixed_float16"), default="float32")
+    parser.add_argument("--precision", choices=("float32", "mixed_float16", "mixed_bfloat16", "bfloat16"), default="float32")
     parser.add_argument("--jit", action="store_true")
     parser.add_argument("--layers", action="store_true", help="measure each layer of a Keras model too")
     parser.add_argument("--out", required=True)

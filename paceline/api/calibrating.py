@@ -129,7 +129,7 @@ def calibrate(
         Backend of Keras to measure the model under: tensorflow, jax or torch; left out: what the variable KERAS_BACKEND says, else
         tensorflow. input_spec may be a keras.InputSpec under each. Layers, jit and noise_scale go with tensorflow alone.
     precision
-        Numbers that a step computes with: float32 or mixed_float16.
+        Numbers that a step computes with: float32, mixed_float16, mixed_bfloat16 or bfloat16.
     jit
         Compile the step with XLA.
     layers

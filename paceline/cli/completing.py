@@ -250,7 +250,7 @@ _VALUES: Mapping[str, Callable[[str], Iterable[Word]]] = {
     "runs_on": _listed(lambda: _known()["software"]),
     "init.sort": _sorts,
     "--hybrids.only": lambda _: map(Word, _known()["hybrids"]),
-    "precision": lambda _: map(Word, ("float32", "mixed_float16")),
+    "precision": lambda _: map(Word, ("float32", "mixed_float16", "mixed_bfloat16", "bfloat16")),
 }
 """What the values of parameters are, by their names in Python; behind a command or an option, where one of the name differs there."""
 

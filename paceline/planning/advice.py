@@ -35,7 +35,7 @@ from simulator.results.rows import COLUMNS
 from simulator.scenario import Scenario
 from simulator.spec.prices import Prices
 from simulator.strategies.catalogue import SHORT_NAMES, kind_of
-from simulator.strategies.strategy import TRAINS
+from simulator.strategies.strategy import SOFTWARE, TRAINS, outside_fit, trained_by
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -86,6 +86,7 @@ class Advice(Short, Spec):
             COLUMNS["usd_per_million_samples"],
             Column("bottleneck", "text", "Limited by"),
             Column("name", "text", "Configuration"),
+            Column("runs_on", "text", "Run by"),
         )
         rows: list[tuple[Cell, ...]] = []
         for its in self.rows:
@@ -104,6 +105,7 @@ class Advice(Short, Spec):
                     its.usd_per_million_samples,
                     result.bottleneck.label,
                     its.name,
+                    ", ".join(SOFTWARE[name] for name in result.scenario.strategy.software) or None,
                 )
             )
         return Table("Ways of training on each number of machines", columns, tuple(rows), "advice")
@@ -131,7 +133,7 @@ def strategies_for(scenario: Scenario) -> list[str]:
         kind = kind_of(keys)
         strategy = kind.model_validate(keys)
         in_a_node = strategy.link == "intra_node"
-        if strategy.software and not {*strategy.software} & {*TRAINS[scenario.workload.backend]}:
+        if strategy.software and not {*strategy.software} & {*trained_by(scenario.workload)}:
             continue  # it is another framework's
         if not strategy.cuts_batches and (scenario.cluster.replicas_per_node > 1 or not in_a_node):
             found.setdefault((kind, strategy.pace), name)
@@ -297,11 +299,17 @@ def _answer(rows: tuple[Advised, ...], refused: tuple[Refused, ...]) -> Advice:
 def _preferred(rows: Sequence[Advised], places: Iterable[int]) -> int | None:
     """Of some rows the fastest; one of whose kind nothing was held against real runs only if it is for certain the faster."""
     by_rate = sorted(places, key=lambda place: -_rate(rows[place]))
-    best = next((place for place in by_rate if not never_held(rows[place].result)), None)
+    best = next((place for place in by_rate if not _unproven(rows[place].result)), None)
     for place in by_rate:
-        if never_held(rows[place].result) and (best is None or _is_faster(rows[place], rows[best])):
+        if _unproven(rows[place].result) and (best is None or _is_faster(rows[place], rows[best])):
             return place
     return best
+
+
+def _unproven(result: Result) -> bool:
+    """Whether nothing of its kind was compared with real runs, or its times were measured under a backend that does not run it."""
+    able = result.scenario.strategy.software
+    return never_held(result) or (bool(able) and not {"keras", *TRAINS[result.scenario.workload.backend]} & {*able})
 
 
 def _is_faster(ours: Advised, theirs: Advised) -> bool:
@@ -310,7 +318,7 @@ def _is_faster(ours: Advised, theirs: Advised) -> bool:
     What the model is off by cancels between kinds that were held against real runs, as far as it is equal. Of a kind that was
     not, that is not known: it has to be faster in its worst case than the other in its best.
     """
-    if never_held(ours.result):
+    if _unproven(ours.result):
         return ours.result.throughput_samples_per_s.low > theirs.result.throughput_samples_per_s.high
     found = compare(ours.result, theirs.result)
     return found.clear and found.ratio.mean > 1.0
@@ -344,6 +352,7 @@ def _sentences(rows: Sequence[Advised], best: int, one: int | None) -> Iterator[
             yield "For throughput per machine one is best: those that are added work less than half as well."
         elif paying != best:
             yield f"Up to {last.nodes:,} machines those that are added work at least half as well: {last.name} makes {_does(last)}."
+    yield from _outside_fit(rows, best)
     yield from _learning(rows, best)
     if its.result.discrepancy is not None:
         yield sentence(its.result.discrepancy.coverage_in_words)
@@ -354,6 +363,17 @@ def _sentences(rows: Sequence[Advised], best: int, one: int | None) -> Iterator[
         hourly = f", at {format_hourly(cheapest.usd_per_hour)} an hour" if cheapest.usd_per_hour is not None else ""
         cost = format_usd(cheapest.usd_per_million_samples or 0.0)
         yield f"Cheapest for each sample is {cheapest.name} on {counted(cheapest.nodes, 'machine')}: {cost} for a million{hourly}."
+
+
+def _outside_fit(rows: Sequence[Advised], best: int) -> Iterator[str]:
+    """What the advice takes where ``fit`` of the Keras 3 that was measured does not run it, and what is best of what it does run."""
+    scenario = rows[best].result.scenario
+    if not (text := outside_fit(scenario.strategy, scenario.workload)):
+        return
+    yield sentence(text)
+    place = _preferred(rows, [place for place, row in enumerate(rows) if "keras" in row.result.scenario.strategy.software])
+    if place is not None:
+        yield f"Best of what Keras 3's fit runs is {rows[place].name} on one machine: {_does(rows[place])}."
 
 
 def _does(its: Advised) -> str:
@@ -381,7 +401,8 @@ def _doubtful(rows: Sequence[Advised], best: int, one: int | None) -> str | None
     name = f"{top.name} on {counted(top.nodes, 'machine')} makes {_does(top)}"
     if one is not None and not _is_faster(top, rows[one]):
         return sentence(f"{name}, but is not for certain faster than one machine")
-    return sentence(f"{name}, but nothing of its kind was held against real runs, and it is not for certain faster")
+    why = "nothing of its kind was held against real runs" if never_held(top.result) else "its times were measured under another backend"
+    return sentence(f"{name}, but {why}, and it is not for certain faster")
 
 
 def _learning(rows: Sequence[Advised], best: int) -> Iterator[str]:

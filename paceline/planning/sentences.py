@@ -42,7 +42,7 @@ from simulator.resolve.resolve import resolve
 from simulator.results.cost import bills_exactly, committed_usd, paid_for
 from simulator.results.results import Failure
 from simulator.spec.figures import JobOutcome
-from simulator.strategies.strategy import SOFTWARE
+from simulator.strategies.strategy import SOFTWARE, outside_fit
 
 __all__ = [
     "beside_the_answer",
@@ -173,7 +173,7 @@ def _layout(candidate: Candidate) -> str:
     software = listed([SOFTWARE[name] for name in able]) or "No widely used software"
     runs = f"{software} run{'' if len(able) > 1 else 's'} it as it comes"
     if not strategy.cuts:
-        return "" if "tensorflow" in able else f"{runs}."
+        return sentence(outside_fit(strategy, scenario.workload) or ("" if "tensorflow" in able else runs))
     text = f"Its layout is {strategy.model_parallel(scenario).in_words}"
     each = format_number(scenario.batch / training.micro_batches)
     text += f"; a step of a copy is {training.micro_batches:,} micro-batch{'es' if training.micro_batches > 1 else ''} of {each} samples"

@@ -19,6 +19,7 @@ from simulator.base.files import read_toml
 from simulator.base.spec import Spec
 from simulator.base.text import counted, format_rate, format_share
 from simulator.base.validation_errors import validated
+from simulator.results.inadequacy import is_borrowed, regime_of, regimes
 from simulator.scenario import Resolved
 from simulator.spec.figures import Coverage
 from simulator.strategies.catalogue import Kind
@@ -104,8 +105,7 @@ def _of_the_workers(scenario: Resolved) -> Iterator[Coverage]:
         return
     found = _checked_like(scenario)
     if found is None:
-        text = "nothing of this kind has been held against real runs"
-        yield Coverage(about="workers", grade="uncovered", text=text)
+        yield Coverage(about="workers", grade="uncovered", text=_by_the_regime(scenario))
         return
     most, fewest = found.workers[1], found.workers[0]
     errors = f"{format_share(found.median_error)} off in the median, {format_share(found.worst_error)} at worst"
@@ -118,6 +118,16 @@ def _of_the_workers(scenario: Resolved) -> Iterator[Coverage]:
     here = counted(replicas, "worker") + ("" if few else f" and {counted(servers, 'server')}")
     there = f"{fewest} to {most} workers" + ("" if few else f" and at most {counted(found.servers[1], 'server')}")
     yield Coverage(about="workers", grade="uncovered", text=f"{held} of {there}, not of {here} {which}")
+
+
+def _by_the_regime(scenario: Resolved) -> str:
+    """What was compared with real runs where no listed kind has all that a scenario has: what its intervals rest on."""
+    regime = regime_of(scenario)
+    known = None if regime is None or is_borrowed(scenario) else regimes().get(regime)
+    if known is None or known.checked is None or known.about.startswith("0 settings"):
+        return "no run of this kind was compared with a prediction; its interval is that of others"
+    of_regime = known.about.partition(";")[0]
+    return f"runs of {regime} were compared with predictions ({of_regime}), but none with all that this scenario has (docs/fidelity.md)"
 
 
 def _of_the_link(scenario: Resolved, found: Checked, runs: str) -> Coverage:

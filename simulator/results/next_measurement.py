@@ -272,8 +272,8 @@ def _calibrate(scenario: Resolved, spreads: Mapping[str, float]) -> Iterator[Com
     """A step on one device: of what was never measured there, or once more with more processes."""
     load, batch = scenario.workload, scenario.batch
     options = f" --name {_name(load.name)} --batch {','.join(map(str, sorted({max(batch // 2, 1), batch, 2 * batch})))}"
-    options += " --layers" if load.layers else ""
-    options += f" --precision {load.precision}" if load.precision == "mixed_float16" else ""
+    options += " --layers" if load.layers and load.backend == "tensorflow" else ""
+    options += f" --precision {load.precision}" if load.precision != "float32" else ""
     options += f" --keras-backend {load.backend}" if load.backend != "tensorflow" else ""
     line = f"paceline calibrate MODEL.py:FUNCTION{options}"
     if not (COMPUTE in spreads or (load.uncertainty is not None and JITTER in spreads)):
@@ -302,7 +302,11 @@ def _calibrate_link(scenario: Resolved, spreads: Mapping[str, float]) -> Iterato
     then = scenario.model_copy(update={"cluster": cluster.model_copy(update={"basis": "measured"})})
     text = _fits((BANDWIDTH,))
     if scenario.discrepancy is None and (regime := _regime_about(then)) is not None:
-        text += f"; trainings over measured links were off by what {regime} show"
+        text += f"; communication over measured links was off by what {regime} show"
+    now, measured = discrepancy_of(scenario), discrepancy_of(then)
+    if now is not None and measured is not None:  # a link's measurement says nothing of compute
+        known = Discrepancy(compute=now.compute, communication=measured.communication, staleness=now.staleness)
+        then = then.model_copy(update={"discrepancy": known})
     yield Command(line, left, then, text)
 
 

@@ -24,6 +24,7 @@ from simulator.spec.figures import Exchange, Phase, Warned
 from simulator.spec.uncertainty import Uncertainty
 from simulator.spec.workload import Workload
 from simulator.strategies.pipelines import pipelines
+from simulator.strategies.strategy import outside_fit
 
 __all__ = ["warnings_of"]
 
@@ -49,6 +50,7 @@ def warnings_of(
     scenario = asked.resolved
     return (
         *_uncovered(scenario),
+        *_on_the_software(scenario),
         *_on_the_workload(scenario),
         *_on_the_input(scenario),
         *_on_the_device(scenario),
@@ -72,6 +74,11 @@ def _uncovered(scenario: Resolved) -> Iterator[Warned]:
         if its.grade == "uncovered" and its.about in paths and (its.about != "batch" or scenario.workload.calibrated is not None):
             path, value = paths[its.about]
             yield Warned(code="outside-calibration", path=path, value=value, text=its.text)
+
+
+def _on_the_software(scenario: Resolved) -> Iterator[Warned]:
+    if (scenario.ranks > 1 or scenario.servers) and (text := outside_fit(scenario.strategy, scenario.workload)):
+        yield Warned(code="not-by-fit", path="strategy.kind", value=scenario.strategy.kind, text=text)
 
 
 _LATE = 0.25

@@ -499,6 +499,12 @@ WARNINGS: Mapping[str, WarningKind] = {
         "what of a step does not shrink with its batch follows from no time of one batch, so that it is drawn from published pairs",
         "time two batches at least: paceline calibrate --batch A,B, or give forward.base and backward.base",
     ),
+    "not-by-fit": WarningKind(
+        "Keras 3's fit does not train it so",
+        "the workload was measured with Keras 3 under TensorFlow, whose fit trains on one machine only, or under another backend than this "
+        "strategy needs",
+        "write a training loop of your own, take tf-keras 2, or calibrate under PyTorch or JAX (docs/other-backends.md)",
+    ),
     "not-calibrated": WarningKind(
         "What was measured is not recorded",
         "the workload does not say which batches it was measured with, so nobody is warned of an extrapolation",

@@ -418,6 +418,12 @@ class Workload(Short, Spec):
         found = _expanded(dimensions, precision, was.device, tuple(was.constants.items()))
         return {**data, **{name: found[name] for name in lacking if name in found}}
 
+    @property
+    def keras_3(self) -> str:
+        """Version of the Keras 3 whose model was measured under TensorFlow; empty of all else, and of a step of the user's own."""
+        version, own_step = self.provenance.get("keras", ""), "--step" in self.provenance.get("command", "").split()
+        return version if self.backend == "tensorflow" and version.startswith("3.") and not own_step else ""
+
     @model_serializer(mode="wrap")
     def _written(self, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
         """Without what not every workload has where there is none, so that files and hashes stay what they were.

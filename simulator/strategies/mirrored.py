@@ -13,7 +13,7 @@ from pydantic import Field
 from simulator.spec.cluster import Cluster
 from simulator.strategies.all_reduce import AllReduceStrategy
 from simulator.strategies.setup import Layout
-from simulator.strategies.strategy import Count
+from simulator.strategies.strategy import Count, Software
 
 __all__ = ["Mirrored"]
 
@@ -43,6 +43,12 @@ class Mirrored(AllReduceStrategy):
                 f"strategy.replicas ({replicas}) must be at most the {cluster.replicas_per_node} that one node takes "
                 "(cluster.devices_per_node x cluster.replicas_per_device); over several nodes use multi-worker-mirrored"
             )
+
+    @property
+    def software(self) -> tuple[Software, ...]:
+        """As of other all-reduces; ``fit`` of Keras 3 runs it too."""
+        able = super().software
+        return ("keras", *able) if "tensorflow" in able else able
 
     @property
     def in_words(self) -> str:

@@ -164,10 +164,11 @@ class Reduction(NamedTuple):
         return [bucket.size_bytes for bucket in buckets(workload, batch, None, replicas, self.compression)]
 
 
-Software = Literal["tensorflow", "horovod", "pytorch", "deepspeed", "megatron-lm", "jax"]
+Software = Literal["keras", "tensorflow", "horovod", "pytorch", "deepspeed", "megatron-lm", "jax"]
 """What trains, by the names that a plan's filter takes."""
 
 SOFTWARE: Mapping[Software, str] = {
+    "keras": "Keras 3's fit on TensorFlow",
     "tensorflow": "TensorFlow",
     "horovod": "Horovod",
     "pytorch": "PyTorch",
@@ -183,6 +184,29 @@ TRAINS: Mapping[str, tuple[Software, ...]] = {
     "torch": ("pytorch", "horovod", "deepspeed", "megatron-lm"),
 }
 """What distributes a model over devices, by the backend that computes it."""
+
+
+def trained_by(workload: Workload) -> tuple[Software, ...]:
+    """Software that can distribute a workload: a Keras 3 model moves between backends."""
+    moves: tuple[Software, ...] = ("keras", "jax", "pytorch")
+    return (*TRAINS[workload.backend], *(moves if workload.keras_3 else ()))
+
+
+def outside_fit(strategy: Strategy, workload: Workload) -> str:
+    """Say why ``fit`` of the Keras 3 that a workload was measured with does not train it so, with the ways out; empty where it does."""
+    version, able = workload.keras_3, strategy.software
+    if not version or not able or "keras" in able:
+        return ""
+    if "tensorflow" in able:
+        return (
+            f"fit of Keras {version} trains on one machine alone under TensorFlow (MirroredStrategy), not under this strategy: write a "
+            "training loop of your own (strategy.run), take tf-keras 2, or move the model to PyTorch (torch-ddp) or JAX "
+            "(keras-data-parallel); see docs/other-backends.md"
+        )
+    backends = {"jax": "jax", "pytorch": "torch"}
+    backend = next((backends[name] for name in able if name in backends), "")
+    measure = f"; measure them there with `paceline calibrate --keras-backend {backend}`" if backend else ""
+    return f"the times were measured under TensorFlow, and this runs under {listed([SOFTWARE[name] for name in able], 'or')}{measure}"
 
 
 def software_in_words(able: Sequence[Software]) -> str:

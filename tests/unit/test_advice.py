@@ -9,7 +9,7 @@ import pytest
 from support.scenarios import scenario_table
 
 import paceline
-from paceline.planning.advice import machines_of
+from paceline.planning.advice import machines_of, strategies_for
 from simulator import load_scenario
 from simulator.base.errors import InputError
 
@@ -121,3 +121,15 @@ def test_a_range_of_machines_is_doubled(given: Any, counts: list[int]) -> None:
 def test_no_count_is_refused() -> None:
     with pytest.raises(InputError, match="`machines`"):
         machines_of("many", load_scenario("ring"))
+
+
+def test_a_model_of_keras_3_is_told_what_trains_it() -> None:
+    base = table("10 Gbit/s")
+    base["workload"]["provenance"] = {"keras": "3.15.1", "tensorflow": "2.21.0"}
+    found = paceline.advise(base, machines=[1, 4], strategies=["single", "ring", "ddp"], jobs=1)
+    assert found.rows[found.best].strategy == "ring"
+    assert any("trains on one machine alone" in text and "torch-ddp" in text for text in found.sentences)
+    assert any(text.startswith("Best of what Keras 3's fit runs is single device") for text in found.sentences)
+    ring = found.rows[found.best].result
+    assert [warned.path for warned in ring.warnings if warned.code == "not-by-fit"] == ["strategy.kind"]
+    assert "keras-data-parallel" in strategies_for(load_scenario(base))

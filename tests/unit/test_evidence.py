@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.scenarios import scenario_table
 
-from simulator import scenario_from_table, simulate
+from simulator import load_scenario, scenario_from_table, simulate
 from simulator.resolve.resolve import Asked, resolve
 from simulator.results.evidence import checked_kinds, coverage
 from simulator.results.warnings import warnings_of
@@ -159,3 +159,12 @@ def test_servers_stay_as_fast_as_where_they_were_measured():
 def test_a_workload_without_a_device_is_taken_as_the_clusters():
     table = scenario_table(workload=MEASURED, cluster={**LINKS, "device": "there"})
     assert "device-not-known" in {warning.code for warning in warnings_of(Asked.of(scenario_from_table(table, "test")))}
+
+
+def test_what_intervals_were_compared_with_is_not_denied():
+    result = simulate(load_scenario("pipeline", [("run.steps", 5)]))
+    texts = [each.text for each in result.coverage if each.about == "workers"]
+    assert result.discrepancy is not None
+    assert result.discrepancy.checked is not None
+    assert texts
+    assert not any("nothing of this kind" in text or "no run of this kind" in text for text in texts)

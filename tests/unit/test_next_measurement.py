@@ -11,7 +11,9 @@ import paceline
 from paceline.result_tables import measurements_table, width_table
 from paceline.sentences import measure_next_in_words
 from simulator import load_scenario, simulate
-from simulator.results.next_measurement import width_of
+from simulator.resolve.resolve import resolve
+from simulator.results.inadequacy import discrepancy_of
+from simulator.results.next_measurement import commands_of, width_of
 from simulator.results.results import Result
 
 SHORT = [("run.steps", 12), ("run.warmup_steps", 3)]
@@ -29,7 +31,6 @@ def commands(result: Result) -> list[str]:
 @pytest.mark.parametrize(
     ("name", "first"),
     [
-        ("ring", "paceline calibrate-link --peer HOST:PORT --name ethernet-25g-measured"),
         ("sync-ps", "paceline calibrate-server --peer HOST:PORT --name ethernet-25g-measured --cluster ethernet-25g"),
         (
             "pipeline",
@@ -92,9 +93,9 @@ def test_shares_and_promises_agree_with_the_interval() -> None:
 
 
 def test_it_is_said_in_a_sentence_and_in_tables() -> None:
-    result = simulated("ring")
+    result = simulated("sync-ps")
     text = measure_next_in_words(result)
-    assert "`paceline calibrate-link --peer HOST:PORT" in text
+    assert "`paceline calibrate-server --peer HOST:PORT" in text
     assert "as wide" in text
     table = width_table(result)
     assert table.rows[0][0] == width_of(result).contributions[0].name
@@ -124,3 +125,14 @@ def test_names_in_a_command_are_those_that_it_takes() -> None:
     result = simulated("noisy-neighbours", **{"cluster.name": "<b>our lab</b> & more"})
     line = next(its.command for its in width_of(result).measure_next if "calibrate-link" in its.command)
     assert line.endswith("--name b-our-lab-b-more-measured")
+
+
+def test_measuring_a_link_leaves_what_compute_is_off_by() -> None:
+    scenario = resolve(load_scenario("async-ps", SHORT))
+    measured = next(command.scenario for command in commands_of(scenario, {}) if "calibrate-link" in command.line)
+    now, then = discrepancy_of(scenario), discrepancy_of(measured)
+    assert now is not None
+    assert then is not None
+    assert then.compute == now.compute
+    assert then.compute.per_doubling > 0
+    assert then.communication.at < now.communication.at
