@@ -16,7 +16,7 @@ __all__ = ["MOST_STRANGERS", "REQUEST_S", "Connection", "Server"]
 REQUEST_S = 10.0
 """What a request may take until its header and its body are here."""
 MOST_STRANGERS = 32
-"""Connections without the cookie, and connections that are accepted together: of more, those without the cookie are closed, oldest first."""
+"""Connections without the cookie, of more than which the oldest is closed; as many are accepted at a time."""
 
 
 class Connection(H11Protocol):

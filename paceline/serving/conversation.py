@@ -105,21 +105,20 @@ class Conversation:
         def tell(done: float, total: float) -> None:
             far.put_nowait({"kind": "progress", "done": int(done), "of": int(total), "final": False})
 
-        making = asyncio.ensure_future(
-            asyncio.wait_for(self.processes.run(planned, self.plan, question, goal, self.served, urgency=SLOW + 1, progress=tell), MOST_PLAN_S)
-        )
-        making.add_done_callback(lambda _: far.put_nowait(None))
+        making = self.processes.run(planned, self.plan, question, goal, self.served, urgency=SLOW + 1, progress=tell)
+        made = asyncio.ensure_future(asyncio.wait_for(making, MOST_PLAN_S))
+        made.add_done_callback(lambda _: far.put_nowait(None))
         try:
             while (event := await far.get()) is not None:
                 yield event
-            yield {"kind": "planned", "command": command, **making.result()}
+            yield {"kind": "planned", "command": command, **made.result()}
         except TimeoutError:
             text = f"it takes longer than {format_rough_seconds(MOST_PLAN_S)}, which is all that a plan has here; plan on the command line"
             yield {"kind": "failed", "command": command, "text": text}
         except PacelineError as error:
             yield {"kind": "failed", "command": command, "text": str(error)}
         finally:
-            making.cancel()
+            made.cancel()
 
     async def saved(self, question: Question) -> AsyncGenerator[Event, None]:
         """The report of a question as a file: ``progress`` while everything is simulated, then ``saved`` or ``failed``."""

@@ -34,9 +34,13 @@ def page_html(served: Served) -> str:
         environment()
         .get_template("live.html")
         .render(
-            begins=begins, strategies=list(SHORT_NAMES), clusters=list(entries("clusters")), name=served.name, most=MOST_WORKERS,
+            begins=begins,
+            strategies=list(SHORT_NAMES),
+            clusters=list(entries("clusters")),
+            name=served.name,
+            most=MOST_WORKERS,
             plan_most=format_rough_seconds(MOST_PLAN_S),
-        )  # fmt: skip
+        )
     )
 
 

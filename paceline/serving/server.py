@@ -23,7 +23,7 @@ from pydantic import BaseModel, ValidationError
 from paceline.serving.conversation import Conversation
 from paceline.serving.processes import Processes
 from paceline.serving.question import PlanQuestion, Question, Served
-from simulator.base.errors import InputError, PacelineError
+from simulator.base.errors import InputError
 from simulator.base.text import listed
 
 if TYPE_CHECKING:
