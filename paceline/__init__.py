@@ -11,8 +11,6 @@ Everything is imported when first used, so that ``import paceline`` costs nothin
 
 from __future__ import annotations
 
-from importlib import import_module
-
 from paceline.version import __version__ as __version__
 
 TYPE_CHECKING = False  # typing takes longer to import than all else here
@@ -114,6 +112,8 @@ _HOME = {
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'paceline' has no attribute {name!r}")
+    from importlib import import_module  # signals are not heard yet while `import paceline` goes on
+
     return getattr(import_module(_HOME.get(name, "paceline.api")), name)
 
 

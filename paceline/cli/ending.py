@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -162,6 +163,7 @@ def ending_by_signals() -> Iterator[Ending]:
                 return
             ending.number = number
         ending.asked = True
+        warnings.simplefilter("ignore")
         if _imports(frame) > importing:
             ending.send_again(number)
             return

@@ -7,11 +7,13 @@ imports next to nothing: until :func:`hear` has been called, Python answers for 
 from __future__ import annotations
 
 import os
-import signal
 
 TYPE_CHECKING = False  # typing is not imported
 if TYPE_CHECKING:
+    import signal
     from types import FrameType
+else:
+    import _signal as signal  # a part of Python itself; the module around it takes longer to import than all else until `hear`
 
 __all__ = ["SIGNALS", "hear", "leave", "leave_silently", "words_for"]
 
@@ -21,7 +23,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def words_for(number: int) -> str:
     """How a command ended that a signal has ended."""
-    return "interrupted" if number == signal.SIGINT else f"ended by {signal.Signals(number).name}"
+    return {signal.SIGTERM: "ended by SIGTERM", signal.SIGHUP: "ended by SIGHUP"}.get(number, "interrupted")
 
 
 def hear() -> None:

@@ -28,8 +28,9 @@ from paceline.serving.answers import (
     simulated,
 )
 from paceline.serving.processes import SLOW, Processes
-from paceline.serving.question import Goal, Question, Served
+from paceline.serving.question import MOST_PLAN_S, Goal, Question, Served
 from simulator.base.errors import PacelineError
+from simulator.base.text import format_rough_seconds
 
 __all__ = ["Conversation", "Event"]
 
@@ -98,43 +99,40 @@ class Conversation:
 
     async def planned(self, question: Question, goal: Goal) -> AsyncGenerator[Event, None]:
         """A plan from there: ``progress`` while it is made, then ``planned`` or ``failed``, with the ``command`` that makes the same."""
-        far: asyncio.Queue[Event] = asyncio.Queue()
+        far: asyncio.Queue[Event | None] = asyncio.Queue()
         command = plan_command(question, goal, self.served.name)
 
         def tell(done: float, total: float) -> None:
             far.put_nowait({"kind": "progress", "done": int(done), "of": int(total), "final": False})
 
-        async def make() -> None:
-            try:
-                found = await self.processes.run(planned, self.plan, question, goal, self.served, urgency=SLOW + 1, progress=tell)
-                far.put_nowait({"kind": "planned", "command": command, **found})
-            except PacelineError as error:
-                far.put_nowait({"kind": "failed", "command": command, "text": str(error)})
-
-        making = asyncio.ensure_future(make())
+        making = self.processes.run(planned, self.plan, question, goal, self.served, urgency=SLOW + 1, progress=tell)
+        made = asyncio.ensure_future(asyncio.wait_for(making, MOST_PLAN_S))
+        made.add_done_callback(lambda _: far.put_nowait(None))
         try:
-            while (event := await far.get())["kind"] == "progress":
+            while (event := await far.get()) is not None:
                 yield event
-            yield event
+            yield {"kind": "planned", "command": command, **made.result()}
+        except TimeoutError:
+            text = f"it takes longer than {format_rough_seconds(MOST_PLAN_S)}, which is all that a plan has here; plan on the command line"
+            yield {"kind": "failed", "command": command, "text": text}
+        except PacelineError as error:
+            yield {"kind": "failed", "command": command, "text": str(error)}
         finally:
-            making.cancel()
+            made.cancel()
 
-    async def saved(self, question: Question) -> str:
-        """The report of a question as a file, once everything is simulated.
-
-        Raises
-        ------
-        PacelineError
-            There is none, and why.
-        """
-        found = await self._within(prepared, question, self.served)
-        if found.problems:
-            raise PacelineError("; ".join(f"{path}: {text}" if path else text for path, text in found.problems))
-        timeline = await self._timeline(found)
-        every: dict[Point, Simulated] = {}
-        async for _ in self._simulated([point for point in _points(found.curves) if not is_long(point)], "whole", every):
-            pass
-        return await self._reported(found, every, timeline.get("timeline"), whole=True)
+    async def saved(self, question: Question) -> AsyncGenerator[Event, None]:
+        """The report of a question as a file: ``progress`` while everything is simulated, then ``saved`` or ``failed``."""
+        try:
+            found = await self._within(prepared, question, self.served)
+            if found.problems:
+                raise PacelineError("; ".join(f"{path}: {text}" if path else text for path, text in found.problems))
+            timeline = await self._timeline(found)
+            every: dict[Point, Simulated] = {}
+            async for event in self._simulated([point for point in _points(found.curves) if not is_long(point)], "whole", every):
+                yield event
+            yield {"kind": "saved", "html": await self._reported(found, every, timeline.get("timeline"), whole=True)}
+        except PacelineError as error:
+            yield {"kind": "failed", "text": str(error)}
 
     async def _within(self, function: Any, *given: Any, urgency: int = 0) -> Any:
         """What is worked out at once, or never."""

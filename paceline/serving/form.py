@@ -49,7 +49,7 @@ def form_of(table: Mapping[str, Any], scenario: Scenario | None) -> list[dict[st
         ``choices`` or none, ``value`` as the text has it, and as ``holds`` what holds without.
     """
     schema = _schema()
-    effective = None if scenario is None else scenario.model_dump(mode="json")
+    effective = None if scenario is None else scenario.model_dump(mode="json", exclude_none=True)
     return [
         _table(name, schema["properties"][name], table.get(name), None if effective is None else effective.get(name), 1)
         for name in FORM_SECTIONS

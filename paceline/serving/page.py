@@ -9,8 +9,9 @@ from plotly.offline import get_plotlyjs
 from paceline.reporting.axes import what_scripts_need
 from paceline.reporting.figures import KIND_LABELS
 from paceline.reporting.render import PART_OF_KIND, SCRIPTS, environment
-from paceline.serving.question import MOST_BYTES, MOST_WORKERS, Served
+from paceline.serving.question import MOST_BYTES, MOST_PLAN_S, MOST_WORKERS, Served
 from simulator.base.catalog import entries
+from simulator.base.text import format_rough_seconds
 from simulator.strategies.catalogue import SHORT_NAMES
 
 __all__ = ["page_html", "plotly_script", "script", "style"]
@@ -32,7 +33,14 @@ def page_html(served: Served) -> str:
     return (
         environment()
         .get_template("live.html")
-        .render(begins=begins, strategies=list(SHORT_NAMES), clusters=list(entries("clusters")), name=served.name, most=MOST_WORKERS)
+        .render(
+            begins=begins,
+            strategies=list(SHORT_NAMES),
+            clusters=list(entries("clusters")),
+            name=served.name,
+            most=MOST_WORKERS,
+            plan_most=format_rough_seconds(MOST_PLAN_S),
+        )
     )
 
 

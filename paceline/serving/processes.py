@@ -7,14 +7,14 @@ import bisect
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Coroutine
-from concurrent.futures import Future, ProcessPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from operator import itemgetter
 from typing import Any, TypeVar
 
-from paceline.sweeping.backends import KILLED, OUTSIDE, begin, environment
+from paceline.sweeping.backends import KILLED, OUTSIDE, begin, deaf_to, environment, ready_tracker
 from simulator.base.errors import SimulationError
 
 __all__ = ["SLOW", "Processes", "going_on"]
@@ -48,8 +48,6 @@ def _stand_ready(starter: int, unwanted: Any, far: Any, slow: bool) -> None:
         os.nice(_NICE)
     global _unwanted, _far
     _unwanted, _far = unwanted, far
-    for number in (signal.SIGINT, signal.SIGHUP):  # which a terminal sends to all: the starter ends its processes
-        signal.signal(number, signal.SIG_IGN)
     begin(starter)
 
 
@@ -80,9 +78,15 @@ class _Slot:
         self.pid: int | None = None
 
     def submit(self, function: Callable[..., AnswerT], *given: Any) -> Future[AnswerT]:
-        """Have it begun."""
-        with environment(**OUTSIDE):  # the first starts the process
+        """Have something begun; the first time the process as well, which leaves to its starter what a terminal sends to all."""
+        if self.pid is not None:
             return self._executor.submit(function, *given)
+        before = set(multiprocessing.active_children())
+        with environment(**OUTSIDE), deaf_to(signal.SIGINT, signal.SIGHUP):
+            doing = self._executor.submit(function, *given)
+            (started,) = set(multiprocessing.active_children()) - before
+            self.pid = started.pid
+        return doing
 
     def replace(self) -> None:
         """Another process in place of one that has ended, or must."""
@@ -111,6 +115,7 @@ class Processes:
     """
 
     def __init__(self, count: int) -> None:
+        ready_tracker()
         quick = max(1, count // 2)
         self._slots = [_Slot(slow=number >= quick) for number in range(max(count, 2))]
         self._free = list(self._slots)
@@ -124,23 +129,19 @@ class Processes:
         """Of the processes that are there."""
         return [slot.pid for slot in self._slots if slot.pid is not None]
 
-    async def warm(self, function: Callable[..., object], *given: Any, progress: Callable[[int, int], None] | None = None) -> None:
+    def warm(self, function: Callable[..., object], *given: Any, progress: Callable[[int, int], None] | None = None) -> None:
         """Have every process do something once, those first for which somebody waits; the others do it while these answer.
 
         ``progress`` is told how many have, and of how many.
         """
-        first = [self._warm(slot, function, given) for slot in self._slots if not slot.slow]
-        for number, task in enumerate(asyncio.as_completed(first), start=1):
-            await task
+        first = [slot.submit(function, *given) for slot in self._slots if not slot.slow]
+        for number, doing in enumerate(as_completed(first), start=1):
+            doing.result()
             if progress is not None:
                 progress(number, len(first))
         for slot in self._slots:
             if slot.slow:
-                self._keep(self._warm(slot, function, given))
-
-    async def _warm(self, slot: _Slot, function: Callable[..., object], given: tuple[Any, ...]) -> None:
-        slot.pid = await asyncio.wrap_future(slot.submit(os.getpid))
-        await asyncio.wrap_future(slot.submit(function, *given))
+                slot.submit(function, *given)
 
     async def run(
         self, function: Callable[..., AnswerT], *given: Any, urgency: int = 0, progress: Callable[[float, float], None] | None = None
@@ -168,8 +169,6 @@ class Processes:
                 try:
                     self.begun += 1
                     slot.unwanted.clear()
-                    if slot.pid is None:
-                        slot.pid = await asyncio.wrap_future(slot.submit(os.getpid))
                     slot.far[:] = 0.0, 0.0
                     doing = slot.submit(function, *given)
                     waiting = asyncio.wrap_future(doing)
@@ -187,19 +186,9 @@ class Processes:
             if doing is None or doing.done():
                 self._give_back(slot)
             else:
-                self._keep(self._wait_for(slot, doing))
-
-    def _keep(self, doing: Coroutine[Any, Any, None]) -> None:
-        """Have something done of which nobody waits for the end."""
-
-        def done(task: asyncio.Task[None]) -> None:
-            self._left.discard(task)
-            if not task.cancelled():
-                task.exception()  # it is met again by whoever asks that process
-
-        task = asyncio.get_running_loop().create_task(doing)
-        self._left.add(task)
-        task.add_done_callback(done)
+                leaving = asyncio.create_task(self._wait_for(slot, doing))
+                self._left.add(leaving)
+                leaving.add_done_callback(self._left.discard)
 
     async def _wait_for(self, slot: _Slot, doing: Future[Any]) -> None:
         """Take a process back that is at something nobody waits for: soon, or in place of it another one."""

@@ -26,6 +26,7 @@ from simulator.strategies.catalogue import SHORT_NAMES
 
 __all__ = [
     "MOST_BYTES",
+    "MOST_PLAN_S",
     "MOST_WORKERS",
     "Asked",
     "Goal",
@@ -44,6 +45,8 @@ MOST_BYTES = 256 * 1024
 """Of a scenario's text."""
 MOST_WORKERS = 1024
 """Ranks of a scenario that the page answers about."""
+MOST_PLAN_S = 120.0
+"""What a plan may take."""
 _MOST_CHOSEN = 6
 _MOST_LINES = 12
 """Configurations that are compared: beyond these nobody tells their curves apart."""

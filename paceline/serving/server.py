@@ -23,7 +23,7 @@ from pydantic import BaseModel, ValidationError
 from paceline.serving.conversation import Conversation
 from paceline.serving.processes import Processes
 from paceline.serving.question import PlanQuestion, Question, Served
-from simulator.base.errors import InputError, PacelineError
+from simulator.base.errors import InputError
 from simulator.base.text import listed
 
 if TYPE_CHECKING:
@@ -139,15 +139,12 @@ class _Guard:
         self._app, self._door = app, door
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
+        if scope["type"] != "http":  # nothing here answers web sockets
             await self._app(scope, receive, send)
             return
         from starlette.requests import Request
         from starlette.responses import PlainTextResponse
 
-        if scope["type"] != "http":  # nothing here speaks over web sockets
-            await send({"type": "websocket.close", "code": 1008})
-            return
         request = Request(scope)
         refused = self._refused(request)
 
@@ -201,6 +198,7 @@ def application(served: Served, processes: Processes, door: Door, plan: Planner)
     """
     from starlette.applications import Starlette
     from starlette.middleware import Middleware
+    from starlette.requests import ClientDisconnect
     from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
     from starlette.routing import Route
 
@@ -245,7 +243,7 @@ def application(served: Served, processes: Processes, door: Door, plan: Planner)
         return give
 
     def streamed(request: Request, what: str, events: AsyncGenerator[dict[str, Any], None]) -> Response:
-        client = f"{what} {request.headers.get('x-client', '')[:64]}"
+        client = f"{what} {request.headers.get('x-client', secrets.token_hex())[:64]}"
         return StreamingResponse(lines_of(events, client, asking), media_type="application/x-ndjson")
 
     async def ask(request: Request, question: Question) -> Response:
@@ -254,17 +252,16 @@ def application(served: Served, processes: Processes, door: Door, plan: Planner)
     async def from_here(request: Request, its: PlanQuestion) -> Response:
         return streamed(request, "plan", conversation.planned(its.question, its.goal))
 
-    async def save(_: Request, question: Question) -> Response:
-        try:
-            html = await conversation.saved(question)
-        except PacelineError as error:
-            return JSONResponse({"kind": "failed", "text": str(error)}, status_code=422)
-        return Response(html, media_type="text/html", headers={"content-disposition": 'attachment; filename="report.html"'})
+    async def save(request: Request, question: Question) -> Response:
+        return streamed(request, "save", conversation.saved(question))
+
+    async def gone(_: Request, __: Exception) -> Response:
+        return Response(status_code=400)  # nobody reads it
 
     @contextlib.asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+    async def lifespan(_: Starlette) -> AsyncIterator[dict[str, Door]]:
         try:
-            yield
+            yield {"door": door}
         finally:
             processes.end()
 
@@ -280,6 +277,7 @@ def application(served: Served, processes: Processes, door: Door, plan: Planner)
             Route("/save", asking_with(Question, save), methods=["POST"]),
         ],
         middleware=[Middleware(_Guard, door=door)],
+        exception_handlers={ClientDisconnect: gone},
         lifespan=lifespan,
     )
 
@@ -287,7 +285,7 @@ def application(served: Served, processes: Processes, door: Door, plan: Planner)
 async def lines_of(
     events: AsyncGenerator[dict[str, Any], None], client: str, asking: dict[str, asyncio.Task[None]]
 ) -> AsyncIterator[bytes]:
-    """The parts of an answer, a line of JSON each; a newer question of the same page ends them."""
+    """The parts of an answer, a line of JSON each; a newer question of the same page ends them, and says so."""
     lines: asyncio.Queue[bytes | None] = asyncio.Queue()
 
     def put(event: dict[str, Any]) -> None:
@@ -301,14 +299,19 @@ async def lines_of(
         except Exception as error:
             logging.getLogger("uvicorn.error").exception("an answer failed")
             put({"kind": "failed", "text": f"this is a fault of Paceline: {type(error).__name__}; the terminal has more"})
-        finally:
-            lines.put_nowait(None)
 
-    if client in asking:
-        asking[client].cancel()
+    def ended(task: asyncio.Task[None]) -> None:
+        """Also of one that was cancelled before it began."""
+        if task.cancelled():
+            put({"kind": "failed", "text": "a newer question took its place"})
+        lines.put_nowait(None)
+
+    if (older := asking.pop(client, None)) is not None:
+        older.cancel()
     elif len(asking) >= _MOST_ASKING:
         asking[next(iter(asking))].cancel()
     task = asking[client] = asyncio.create_task(answer())
+    task.add_done_callback(ended)
     try:
         while (line := await lines.get()) is not None:
             yield line
@@ -333,26 +336,27 @@ def serve(
     import uvicorn
 
     from paceline.serving.answers import warmed
+    from paceline.serving.connections import MOST_STRANGERS, Connection, Server
 
     listening = listening_at(host or LOOPBACK[0], port)
     door = Door(host or LOOPBACK[0], listening.getsockname()[1], once=host is None)
     processes = Processes(jobs or 2 * (os.cpu_count() or 1))
     app = application(served, processes, door, plan)
-    config = uvicorn.Config(app, lifespan="on", timeout_graceful_shutdown=1, log_level="warning", access_log=False, server_header=False)
-    server = uvicorn.Server(config)
+    config = uvicorn.Config(
+        app, http=Connection, ws="none", lifespan="on", backlog=MOST_STRANGERS, timeout_graceful_shutdown=1, log_level="error",
+        access_log=False, server_header=False,
+    )  # fmt: skip
+    server = Server(config)
 
     def told(done: int, total: int) -> None:
         if progress is not None:
             progress(done, total, "processes")
 
-    async def run() -> None:
-        await processes.warm(warmed, served, progress=told)
+    try:
+        processes.warm(warmed, served, progress=told)
         if ready is not None:
             ready(door.link)
-        await server.serve(sockets=[listening])
-
-    try:
-        asyncio.run(run())
+        server.run(sockets=[listening])
     finally:
         processes.end()
         listening.close()

@@ -222,6 +222,7 @@ def test_what_is_saved_is_a_report_that_opens_by_itself(live: Live, tmp_path: Pa
         "return fetch('/save', {method: 'POST', headers: {'content-type': 'application/json'},"
         "body: JSON.stringify({text: document.getElementById('text').value})}).then(response => response.text())"
     )
+    saved = json.loads(saved.splitlines()[-1])["html"]
     file = tmp_path / "saved.html"
     file.write_text(saved, encoding="utf-8")
     live.page.open(file)

@@ -318,6 +318,13 @@ def test_a_signal_while_the_command_line_is_imported_is_one_line(folder: Path, n
     assert with_module(folder, "typer", text, *WAYS[way], "--help") == ended_by(number)
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_a_signal_is_heard_before_anything_of_the_library_is_imported(folder: Path, way: str) -> None:
+    """Python's own ``signal`` among it, whose import takes longer than all else until then."""
+    text = f"import os, time\nos.kill(os.getpid(), {signal.SIGINT:d})\ntime.sleep({PATIENCE_S})\n"
+    assert with_module(folder, "enum", text, *WAYS[way], "--help") == ended_by(signal.SIGINT)
+
+
 HIDES = """
 import os
 class Field:

@@ -8,6 +8,7 @@ import os
 import pickle
 import signal
 import threading
+import tomllib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,6 +28,7 @@ from paceline.serving.form import form_of
 from paceline.serving.processes import SLOW, Processes, going_on
 from paceline.serving.question import MOST_WORKERS, Goal, Question, Served, changed, problems_of, served_of, table_of_text
 from paceline.serving.server import Door, application, lines_of, listening_at
+from simulator.base.catalog import entries
 from simulator.base.errors import InputError, ScenarioError, SimulationError
 from simulator.catalogue.trace_files import TRACES
 
@@ -48,7 +50,8 @@ def served() -> Served:
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process may take as long as it needs to begin."""
-    monkeypatch.setattr("paceline.serving.conversation._LONGEST_S", PATIENCE_S)
+    for bound in ("_LONGEST_S", "MOST_PLAN_S"):
+        monkeypatch.setattr(f"paceline.serving.conversation.{bound}", PATIENCE_S)
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +135,9 @@ def test_what_is_saved_is_the_report_of_what_the_library_simulates(client: TestC
     own = scenarios[2]
     drawn = drawn_timeline(pickle.dumps(own), "async PS, 1 server on lab")
     expected = content_of([paceline.simulate(its) for its in scenarios], timeline=pickle.loads(drawn["timeline"]), asked=own.hash)  # noqa: S301
-    assert saved.text == render(expected)
+    *progress, event = map(json.loads, saved.text.splitlines())
+    assert [its["done"] for its in progress] == [1, 2, 3, 4]
+    assert (event["kind"], event["html"]) == ("saved", render(expected))
 
 
 def test_the_report_calls_fastest_what_is_fastest_with_as_many_workers(client: TestClient, served: Served) -> None:
@@ -271,15 +276,27 @@ def test_a_quantity_has_one_field_which_takes_its_unit_and_shows_what_holds() ->
 
 def test_what_a_form_shows_can_be_typed_back() -> None:
     """Every value of the example scenarios, read from the form and set again, leaves the scenario as it is."""
-    for name in ("async-ps", "ring", "pipeline", "fsdp", "job"):
-        try:
-            text = served_of(name).text
-        except InputError:
-            continue
+    for name in entries("scenarios"):
+        text = served_of(name).text
         table = table_of_text(text)
         for path, field in fields(form_of(table, paceline.load(table))).items():
             if field["value"]:
                 assert table_of_text(changed(text, ((path, field["value"]),))) == table, path
+
+
+def test_every_bundled_cluster_has_a_form() -> None:
+    for name in entries("clusters"):
+        table = scenario_table(cluster={"use": name})
+        found = fields(form_of(table, paceline.load(table)))
+        assert found["cluster.use"]["value"] == name
+
+
+def test_a_form_says_what_holds_of_classes_of_nodes_that_leave_out_most() -> None:
+    classes = {"node_classes": [{"name": "older", "nodes": 2, "speed": 0.7}]}
+    table = scenario_table(strategy={**SERVERS, "servers": 2})
+    table["cluster"] |= classes
+    held = fields(form_of({}, paceline.load(table)))["cluster.node_classes"]["holds"]
+    assert tomllib.loads(f"node_classes = {held}") == classes
 
 
 # -- strangers -----------------------------------------------------------------------------
@@ -509,7 +526,40 @@ def test_a_newer_question_of_the_same_page_ends_the_older(served: Served, proces
 
     older, newer, another = run(both)
     assert "report" not in older
+    assert older[-1] == "failed"
     assert newer[-1] == another[-1] == "report"
+
+
+def test_of_questions_that_come_together_each_ends() -> None:
+    """A question ends as well that gives way before it has begun."""
+
+    async def parts() -> AsyncGenerator[dict[str, Any], None]:
+        yield {"kind": "report"}
+
+    async def ask_at_once() -> list[list[str]]:
+        asking: dict[str, asyncio.Task[None]] = {}
+
+        async def listen() -> list[str]:
+            return [json.loads(line)["kind"] async for line in lines_of(parts(), "one", asking)]
+
+        return await asyncio.gather(*(listen() for _ in range(20)))
+
+    *older, newest = run(ask_at_once)
+    assert older == [["failed"]] * 19
+    assert newest == ["report"]
+
+
+def fails(*_: Any, **__: Any) -> Any:
+    raise ValueError("no error of the user's")
+
+
+def test_a_plan_that_fails_by_a_fault_of_ours_ends(processes: Processes, served: Served) -> None:
+    async def ask_for_it() -> list[str]:
+        plan = Conversation(served, processes, fails).planned(Question(text=served.text), Goal(samples="1e6", deadline="1 h"))
+        return [json.loads(line)["text"] async for line in lines_of(plan, "one", {})]
+
+    (text,) = run(ask_for_it)
+    assert "a fault of Paceline: ValueError" in text
 
 
 def wait_for_ever(marker: str) -> None:
@@ -641,6 +691,17 @@ def test_a_plan_from_the_page_says_what_paceline_plan_says(client: TestClient) -
     expected = paceline.plan(table_of_text(text), samples=1e6, deadline="1 h", workers="1..4", jobs=1)
     assert event["sentences"] == list(expected.sentences)
     assert event["command"] == "paceline plan lab.toml --samples 1e6 --deadline '1 h' --workers 1..4"
+
+
+def test_a_plan_that_takes_too_long_ends_with_the_command_that_makes_it(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "A plan takes at most 2 min here" in client.get("/").text
+    monkeypatch.setattr("paceline.serving.conversation.MOST_PLAN_S", 0.0)
+    question = {"text": text_of(), "most": MOST_WORKERS, "strategies": ["ring", "sync-ps", "async-ps", "ssp", "ddp", "backup"]}
+    answer = client.post("/plan", json={"question": question, "goal": {"samples": "1e9", "deadline": "12 h"}})
+    event = json.loads(answer.text.splitlines()[-1])
+    assert event["kind"] == "failed"
+    assert "plan on the command line" in event["text"]
+    assert event["command"].startswith("paceline plan lab.toml --samples 1e9 --deadline '12 h' --strategies ring,sync-ps")
 
 
 def test_a_goal_that_is_none_is_refused_in_the_words_of_the_library(client: TestClient, served: Served) -> None:

@@ -38,10 +38,13 @@ def serve(
     from paceline.cli.ending import Interrupted, Terminated
     from paceline.cli.terminal import note, stages_bar
 
+    serving = False
     with ExitStack() as shown:
         advance = shown.enter_context(stages_bar())
 
         def ready(link: str) -> None:
+            nonlocal serving
+            serving = True
             shown.close()
             typer.echo(link)
             note("Open the link; Ctrl-C ends it." if "host" not in given else "Whoever has the link can use the page; Ctrl-C ends it.")
@@ -50,8 +53,8 @@ def serve(
 
         try:
             api.serve(**given, ready=ready, progress=advance)
-        except Terminated:
-            raise
         except Interrupted as interrupted:
+            if isinstance(interrupted, Terminated) or not serving:
+                raise
             interrupted.heed()
             note("stopped serving")

@@ -61,15 +61,7 @@ async function ask(wholly) {
   document.documentElement.dataset.answered = "no";
   const body = { ...asked, changes: mine.changes, form: wholly, all_of_it: wholly };
   try {
-    const response = await fetch("/ask", {
-      method: "POST",
-      headers: { "content-type": "application/json", "x-client": client },
-      body: JSON.stringify(body),
-      signal: mine.stop.signal,
-    });
-    if (!response.ok && !(response.headers.get("content-type") || "").includes("json")) {
-      throw new Error(await response.text());
-    }
+    const response = await asking("/ask", body, mine.stop.signal);
     await eachLine(response, (event) => mine === running && SHOW[event.kind](event, mine));
   } catch (error) {
     if (mine === running && error.name !== "AbortError") {
@@ -84,6 +76,15 @@ async function ask(wholly) {
       document.documentElement.dataset.answered = "yes";
     }
   }
+}
+
+async function asking(where, body, signal) {
+  const headers = { "content-type": "application/json", "x-client": client };
+  const response = await fetch(where, { method: "POST", headers, body: JSON.stringify(body), signal });
+  if (!response.ok && !(response.headers.get("content-type") || "").includes("json")) {
+    throw new Error(await response.text());
+  }
+  return response;
 }
 
 async function eachLine(response, take) {
@@ -538,13 +539,19 @@ function said(text) {
 
 byId("save-scenario").addEventListener("click", () => saveAs(begins.name.replace(/(\.toml)?$/, ".toml"), asked.text, "application/toml"));
 byId("save-report").addEventListener("click", async () => {
+  const show = {
+    progress: ({ done, of }) => said(`Simulating what is left, then the report is saved: ${done} of ${of} …`),
+    saved({ html }) {
+      saveAs(begins.name.replace(/(\.toml)?$/, ".html"), html, "text/html");
+      said("Saved the report.");
+    },
+    failed: ({ text }) => said(text),
+  };
   said("Simulating what is left, then the report is saved …");
-  const response = await fetch("/save", { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ ...asked, changes: [...pending] }) });
-  if (response.ok) {
-    saveAs(begins.name.replace(/(\.toml)?$/, ".html"), await response.blob(), "text/html");
-    said("Saved the report.");
-  } else {
-    said((await response.json()).text);
+  try {
+    await eachLine(await asking("/save", { ...asked, changes: [...pending] }), (event) => show[event.kind](event));
+  } catch (error) {
+    said(`Not saved: ${error.message}. Is it still being served?`);
   }
 });
 byId("link-here").addEventListener("click", async () => {
@@ -587,12 +594,7 @@ byId("plan").addEventListener("submit", async (event) => {
   answer.replaceChildren();
   byId("plan-stop").hidden = false;
   try {
-    const response = await fetch("/plan", {
-      method: "POST",
-      headers: { "content-type": "application/json", "x-client": client },
-      body: JSON.stringify({ question, goal }),
-      signal: mine.signal,
-    });
+    const response = await asking("/plan", { question, goal }, mine.signal);
     await eachLine(response, (found) => mine === planning && show[found.kind](found));
   } catch (error) {
     state.textContent = error.name === "AbortError" ? "Stopped." : `No plan: ${error.message}.`;
