@@ -133,8 +133,8 @@ class Entry:
 
 def _particulars(spec: Workload | Cluster | Accelerator | InputPipeline | Faults) -> dict[str, Any]:
     if isinstance(spec, Faults):
-        life_s = None if spec.preemption is None else spec.preemption.mtbf_s
-        return {"node_mtbf_s": spec.node_mtbf_s, "job_mtbf_s": spec.job_mtbf_s, "life_s": life_s, "rates_90": spec.rates_90}
+        life_s, life_90 = (None, None) if spec.preemption is None else (spec.preemption.mtbf_s, spec.preemption.rates_90)
+        return {"node_mtbf_s": spec.node_mtbf_s, "job_mtbf_s": spec.job_mtbf_s, "life_s": life_s, "rates_90": spec.rates_90 or life_90}
     if isinstance(spec, InputPipeline):
         settings = {"parallel_calls": spec.parallel_calls, "prefetch": spec.prefetch, "shuffle_buffer": spec.shuffle_buffer}
         return {"device": spec.provenance.get("device", ""), **settings, "cached": spec.cached is not None}

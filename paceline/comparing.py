@@ -21,7 +21,7 @@ from simulator.spec.discrepancy import between
 from simulator.spec.figures import Estimate
 
 __all__ = [
-    "LITTLE", "NOTHING", "Comparison", "compare", "has_effect", "never_held", "of_more_devices", "pays_until", "rivals_of",
+    "LITTLE", "NOTHING", "Comparison", "compare", "conditions_of", "has_effect", "never_held", "of_more_devices", "pays_until", "rivals_of",
     "share_draws", "throughput_apart", "verdict",
 ]  # fmt: skip
 
@@ -126,7 +126,20 @@ def rivals_of(results: Sequence[Result], best: int) -> list[int]:
     """Those at as many ranks as the best, the fastest first; not those whose steps are the same, and whose jobs alone differ."""
     ours = results[best]
     there = [index for index, its in enumerate(results) if its.ranks == ours.ranks and index != best and not _same_steps(its, ours)]
+    there = [index for index in there if conditions_of(results[index]) == conditions_of(ours)]
     return sorted(there, key=lambda index: -results[index].throughput_samples_per_s.mean)
+
+
+def conditions_of(result: Result) -> tuple[object, ...]:
+    """What a job meets that nobody chooses: how much is trained, and how often what fails; a spot price's preemptions are a choice."""
+    job, price = result.scenario.job, result.scenario.cluster.price
+    if job is None:
+        return ()
+    if (faults := job.faults) is None:
+        return (job.total_samples,)
+    taken = None if price is not None and price.preemption == faults.preemption else faults.preemption
+    means = (faults.worker_mtbf_s, faults.server_mtbf_s, faults.node_mtbf_s, faults.job_mtbf_s)
+    return job.total_samples, means, faults.shape, faults.rates_90, faults.rates_90_of, faults.trace, taken
 
 
 def _same_steps(one: Result, other: Result) -> bool:

@@ -174,20 +174,26 @@ def epochs_in_words(job: JobOutcome) -> str:
 
 def checkpoints_in_words(its: Checkpointing) -> str:
     """How often, at what cost, and how often would be best."""
-    text = f"every {format_seconds(its.interval_s)}, {format_seconds(its.cost_s)} of waiting each ({format_bytes(its.size_bytes)})"
+    waits = f"{format_seconds(its.cost_s)} of waiting each ({format_bytes(its.size_bytes)})"
+    text = f"after every {format_seconds(its.interval_s)} of steps, {format_seconds(its.interval_s + its.cost_s)} with {waits}"
+    if its.set_s is not None and written(its.set_s, "seconds") != written(its.interval_s, "seconds"):
+        text += f"; set to {format_seconds(its.set_s)}, which whole steps make {format_seconds(its.interval_s)}"
     if its.best_s is None:
         return text
     rules = ", ".join(f"{name} {format_seconds(value)}" for name, value in (("Young", its.young_s), ("Daly", its.daly_s)) if value)
-    return f"{text}; best every {format_seconds(its.best_s)}{f' ({rules})' if rules else ''}"
+    return f"{text}; best after {format_seconds(its.best_s)} of steps{f' ({rules})' if rules else ''}"
 
 
 def faults_in_words(job: JobOutcome) -> str:
     """How many are expected; empty where nothing fails."""
     if not job.faults and job.mtbf_s is None:
         return ""
-    text = f"{written(job.faults, 'number')} on average until the job ends" if job.faults else "none in any run until the job ends"
-    if job.mtbf_s is not None:
-        text += f", one every {format_seconds(job.mtbf_s)}"
+    if job.faults:
+        between = f", one every {format_seconds(job.time_s.mean / job.faults)}" if job.faults > 1 else ""
+        text = f"{written(job.faults, 'number')} on average until the job ends{between}"
+    else:
+        expected = f"; the mean times say one every {format_seconds(job.mtbf_s)}" if job.mtbf_s is not None else ""
+        text = f"none in any run until the job ends{expected}"
     return f"{text}; {format_share(job.given_up)} of runs are given up" if job.given_up else text
 
 

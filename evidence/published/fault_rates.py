@@ -112,9 +112,9 @@ def _machines() -> Iterator[tuple[str, dict[str, Any]]]:
             "source": "cake-lab/transient-deep-learning@87c6717e: 64 machines in four zones, of which "
             + ", ".join(str(taken[zone]) for zone in sorted(zones))
             + " of 16 were taken, which the interval is from. That another is there after two minutes is assumed",
-            "rates_90": _rounded(times),
             "preemption": {
-                "mtbf": _hours(law.mean_h), "shape": law.shape, "most": "24 h", "notice": "30 s", "replacement": _ASSUMED_REPLACEMENT,
+                "mtbf": _hours(law.mean_h), "rates_90": _rounded(times), "shape": law.shape, "most": "24 h", "notice": "30 s",
+                "replacement": _ASSUMED_REPLACEMENT,
             },
         },
     )  # fmt: skip
@@ -132,10 +132,9 @@ def _machines() -> Iterator[tuple[str, dict[str, Any]]]:
                 f"{mean_h:g} h in the mean and {median_h:g} h in the median, which give the shape, and then away for {away_h:g} h. The "
                 "interval is that of the mean. Machines that are asked for together may go together; that one is there two minutes after "
                 "it is to be had is assumed",
-                "rates_90": _of_deviation(math.sqrt(variance / spells)),
                 "preemption": {
-                    "mtbf": _hours(mean_h), "shape": round(shape, 2), "notice": "2 min", "wait": _hours(away_h),
-                    "replacement": _ASSUMED_REPLACEMENT,
+                    "mtbf": _hours(mean_h), "rates_90": _of_deviation(math.sqrt(variance / spells)), "shape": round(shape, 2),
+                    "notice": "2 min", "wait": _hours(away_h), "replacement": _ASSUMED_REPLACEMENT,
                 },
             },
         )  # fmt: skip

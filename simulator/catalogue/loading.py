@@ -164,12 +164,24 @@ def _not_as_measured(base: Mapping[str, Any], own: Mapping[str, Any]) -> Table:
 
 
 def _not_as_published(base: Mapping[str, Any], own: Mapping[str, Any]) -> Table:
-    """Faults without what was said of their rates, where the scenario gives some itself."""
-    rates = {"worker_mtbf", "server_mtbf", "node_mtbf", "job_mtbf"}
-    its = own.get("preemption")
-    given = {short_name(key) for key in (*own, *(its if isinstance(its, Mapping) else ()))} & {*rates, "mtbf", "shape", "available"}
-    kept = ("name", "description", "source", "rates_90") if given else ()
-    return {key: value for key, value in base.items() if key not in kept}
+    """Faults without what was said of a rate, where the scenario gives that itself: an uncertainty is of the published rates alone."""
+
+    def stated(table: object) -> dict[str, str]:
+        return {short_name(key): key for key, value in table.items() if value is not None} if isinstance(table, Mapping) else {}
+
+    kinds = [short.removesuffix("_mtbf") for short in stated(base) if short.endswith("_mtbf")]
+    published = [kind for kind in kinds if f"{kind}_mtbf" not in stated(own)]
+    life = stated(own.get("preemption")).keys() & {"mtbf", "shape", "available"}
+    result, preemption = dict(base), base.get("preemption")
+    if any(short.endswith("_mtbf") for short in stated(own)) and base.get("rates_90") is not None:
+        result["rates_90_of"] = published
+        if not published:
+            result = {key: value for key, value in result.items() if key not in ("rates_90", "rates_90_of")}
+    if life and isinstance(preemption, Mapping):
+        result["preemption"] = {key: value for key, value in preemption.items() if key != "rates_90"}
+    if life or len(published) < len(kinds):
+        result = {key: value for key, value in result.items() if key not in ("name", "description", "source")}
+    return result
 
 
 def _without_sorts(own: Mapping[str, Any]) -> Table:

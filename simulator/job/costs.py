@@ -211,9 +211,13 @@ def _how_often(scenario: Resolved, checkpoint: Checkpoint | None, writing: Writi
         mtbf_s = stopping_mtbf_s(scenario)
         if mtbf_s is None:  # no fault destroys work
             return 0.0, 0
-        # one that is still being written holds the next up
-        interval_s = max(best_interval_s(max(writing.stop_s, _LEAST_S), mtbf_s), writing.lasts_s)
+        interval_s = best_written_s(writing, mtbf_s)
     return float(max(math.ceil(interval_s / step_s * (1 - _ROUNDING)), 1)), 0
+
+
+def best_written_s(writing: Writing, mtbf_s: float) -> float:
+    """Seconds of steps between checkpoints that make the job end soonest; one that is still being written holds the next up."""
+    return max(best_interval_s(max(writing.stop_s, _LEAST_S), mtbf_s), writing.lasts_s)
 
 
 _LEAST_S = 1e-6

@@ -73,16 +73,18 @@ def arrivals(scenario: Scenario, faults: Faults, streams: Streams) -> Iterator[A
     computing systems", DSN 2006, section 5.3: shapes of 0.7 to 0.8). Which one fails is as likely for each. Preemptible nodes have
     a life each, which begins anew with the node that comes in the place of one that was taken; or they follow a trace.
     """
-    more = _times_more(faults, streams)
+    more = _times_more(faults.rates_90, streams, "rates of faults")
     traced = sorted(Arrival(its.at_s, its.of, its.number) for its in faults.trace)
     kinds: list[Iterable[Arrival]] = [traced]
     for what, count, mean_s in counted(scenario, faults):
         if what == "preemption":
             assert faults.preemption is not None
             if faults.preemption.mtbf_s is not None:
-                kinds.append(_lives(faults.preemption, faults.preemption.mtbf_s / more, count, faults.shape, streams))
+                life_s = faults.preemption.mtbf_s / _times_more(faults.preemption.rates_90, streams, "rate of preemptions")
+                kinds.append(_lives(faults.preemption, life_s, count, faults.shape, streams))
         else:
-            kinds.append(_renewals(what, count, mean_s / more, faults.shape, streams))
+            uncertain = not faults.rates_90_of or what in faults.rates_90_of
+            kinds.append(_renewals(what, count, mean_s / more if uncertain else mean_s, faults.shape, streams))
     if faults.preemption is not None and faults.preemption.available:
         kinds.append(_replayed(faults.preemption, preemptible_of(scenario, faults.preemption), streams))
     return heapq.merge(*kinds)
@@ -93,12 +95,12 @@ _AT_90 = 1.6448536269514722
 """Standard deviations of a normal law within which, on both sides, 90% of it lie."""
 
 
-def _times_more(faults: Faults, streams: Streams) -> float:
+def _times_more(rates_90: tuple[float, float] | None, streams: Streams, name: str) -> float:
     """How many times as often faults come in this run as their mean times say: lognormal."""
-    if faults.rates_90 is None:
+    if rates_90 is None:
         return 1.0
-    low, high = map(math.log, faults.rates_90)
-    return math.exp((low + high) / 2 + (high - low) / (2 * _AT_90) * float(streams.generator("rates of faults").standard_normal()))
+    low, high = map(math.log, rates_90)
+    return math.exp((low + high) / 2 + (high - low) / (2 * _AT_90) * float(streams.generator(name).standard_normal()))
 
 
 def _lives(its: Preemption, mean_s: float, count: int, shape: float, streams: Streams) -> Iterator[Arrival]:

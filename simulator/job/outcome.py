@@ -17,9 +17,9 @@ from operator import attrgetter
 from simulator.base.errors import SimulationError
 from simulator.base.rng import Streams
 from simulator.base.text import format_seconds
-from simulator.job.costs import Course, course_of, evaluation_batch, step_samples, stopping_mtbf_s, whole_mtbf_s
+from simulator.job.costs import Course, best_written_s, course_of, evaluation_batch, step_samples, stopping_mtbf_s, whole_mtbf_s
 from simulator.job.faults import arrivals, effect_of
-from simulator.job.intervals import best_interval_s, daly_interval_s, young_interval_s
+from simulator.job.intervals import daly_interval_s, young_interval_s
 from simulator.job.iterators import Iterators, ended_by
 from simulator.job.renewal import Crew, Ended, Renewal, checkpoints_of
 from simulator.resolve.input_epochs import AnyScenario, Fill, fill_of, first_epoch
@@ -187,7 +187,7 @@ def _outcome(scenario: Resolved, window: Result, courses: Sequence[Course], ends
         each_epoch=_each_epoch(courses, checkpoints_s),
         checkpointing=_checkpointing(scenario, courses, math.fsum(checkpoints_s)),
         mtbf_s=whole_mtbf_s(scenario),
-        faults=statistics.fmean(end.faults for end in ends),
+        faults=statistics.fmean(end.faults for end in finished),
         away_node_s=statistics.fmean(end.away_s for end in finished),
         given_up=1.0 - len(finished) / len(ends),
     )
@@ -295,7 +295,7 @@ def _mean_course(courses: Sequence[Course]) -> Course:
     """What is the same in all of them, and the means of what is not."""
     mean = partial(_mean, courses)
     return replace(
-        courses[0], step_s=mean(attrgetter("step_s")), first_step_s=mean(attrgetter("first_step_s")),
+        courses[0], step_s=mean(attrgetter("step_s")), write_steps=_write_steps(courses), first_step_s=mean(attrgetter("first_step_s")),
         startup_s=mean(attrgetter("startup_s")), tracing_s=mean(attrgetter("tracing_s")),
         evaluation_tracing_s=mean(attrgetter("evaluation_tracing_s")), filling_s=mean(attrgetter("filling_s")),
         first_filling_s=mean(attrgetter("first_filling_s")), evaluation_s=mean(attrgetter("evaluation_s")),
@@ -368,19 +368,34 @@ def _mean(courses: Sequence[Course], of: Callable[[Course], float]) -> float:
     return statistics.fmean(of(course) for course in courses)
 
 
+def _interval_s(courses: Sequence[Course]) -> float:
+    """Mean seconds of steps between checkpoints: each run has as many whole steps as its own interval takes."""
+    return _mean(courses, lambda course: course.step_s * (course.write_steps or course.write_epochs * course.epochs[0]))
+
+
+def _write_steps(courses: Sequence[Course]) -> float:
+    """Steps between checkpoints, as steps of mean length; 0 where they come after epochs."""
+    return max(round(_interval_s(courses) / _mean(courses, attrgetter("step_s"))), 1.0) if courses[0].write_steps else 0.0
+
+
 def _checkpointing(scenario: Resolved, courses: Sequence[Course], spent_s: float) -> Checkpointing | None:
-    one = courses[0]
-    if one.writing is None or not (one.write_steps or one.write_epochs):
+    usual, job = _mean_course(courses), scenario.job
+    if usual.writing is None or not (usual.write_steps or usual.write_epochs):
         return None
-    steps = one.write_steps or one.write_epochs * one.epochs[0]
     mtbf_s = stopping_mtbf_s(scenario)
-    written = sum(one.written_in())
-    cost_s = spent_s / written if written and one.writing.lasts_s else one.writing.stop_s
+    written = sum(usual.written_in())
+    cost_s = spent_s / written if written and usual.writing.lasts_s else usual.writing.stop_s
+    interval_s = _interval_s(courses)
+    assert job is not None
+    assert job.checkpoint is not None
+    best_s = None if mtbf_s is None else best_written_s(usual.writing, mtbf_s)
     return Checkpointing(
-        interval_s=_mean(courses, lambda its: its.step_s) * steps,
+        set_s=best_s if job.checkpoint.interval == "best" else job.checkpoint.every_s,
+        interval_s=interval_s,
+        wall_s=interval_s + cost_s,
         cost_s=cost_s,
-        size_bytes=one.writing.size_bytes,
-        best_s=None if mtbf_s is None else best_interval_s(cost_s, mtbf_s),
+        size_bytes=usual.writing.size_bytes,
+        best_s=best_s,
         young_s=None if mtbf_s is None else young_interval_s(cost_s, mtbf_s),
         daly_s=None if mtbf_s is None else daly_interval_s(cost_s, mtbf_s),
     )

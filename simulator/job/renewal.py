@@ -12,7 +12,7 @@ import contextlib
 import heapq
 import itertools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from simulator.base.errors import SimulationError
@@ -155,8 +155,16 @@ class Renewal:
             given_up = True
         kept = dict(zip(_KEPT, self._place.spent_s, strict=True))
         parts = JobParts(startup=self._startup_s, lost_work=self._lost_s, down=self._down_s, **kept)
-        away = tuple((node, since_s, max(min(until_s, self._now), since_s)) for node, since_s, until_s in self._gone)
-        return Ended(self._now, parts, self._count, given_up, away)
+        return Ended(self._now, parts, self._count, given_up, tuple(self._absences()))
+
+    def _absences(self) -> Iterator[tuple[int, float, float]]:
+        """When nodes were away until the run ended; a node that is taken before its replacement is there is away once."""
+        back_s: dict[int, float] = {}
+        for node, since_s, until_s in self._gone:
+            begin_s, end_s = max(since_s, back_s.get(node, 0.0)), min(until_s, self._now)
+            if end_s > begin_s:
+                back_s[node] = end_s
+                yield node, begin_s, end_s
 
     @property
     def checkpoints_s(self) -> float:
@@ -427,9 +435,12 @@ class Renewal:
         effect = crew.effect_of(fault)
         if fault.what == "preemption":
             self._gone.append((fault.number, now, now + self._repair_s(fault)))
-        missing = [worker for worker in effect.workers if worker not in self._away]
-        if effect.workers and not missing:
-            return now  # what is not there cannot fail
+        startup_s = course.startup_s + course.tracing_s if crew.faults.startup_s is None else crew.faults.startup_s
+        # a process that is not there cannot crash; one that starts up can, and a node that is taken was there
+        starts_s = math.inf if fault.what == "preemption" else startup_s
+        hit = [worker for worker in effect.workers if self._away.get(worker, now) - starts_s <= now]
+        if effect.workers and not hit:
+            return now
         self._count += 1
         if self._count > _MOST_FAULTS:
             raise SimulationError(
@@ -437,7 +448,6 @@ class Renewal:
                 f"{course.steps:,.0f} steps have been kept by a checkpoint; write checkpoints more often (job.checkpoint), or give longer "
                 "mean times between faults (job.faults)"
             )
-        startup_s = course.startup_s + course.tracing_s if crew.faults.startup_s is None else crew.faults.startup_s
         back_s = crew.faults.detection_s + self._repair_s(fault) + startup_s
         if effect.stops:
             self._roll_back()
@@ -447,11 +457,12 @@ class Renewal:
             self._traced, self._evaluated, self._filled = True, False, False  # its steps are traced before it goes on
             self._iterating_since_s = None
             return float(ready_s + self._read_s)
-        for worker in missing:
-            self._away[worker] = now + back_s
-            heapq.heappush(self._back, (now + back_s, worker))
+        trained = any(worker not in self._away for worker in hit)
+        for worker in hit:
+            self._away[worker] = max(self._away.get(worker, 0.0), now + back_s)
+            heapq.heappush(self._back, (self._away[worker], worker))
         until_s = now
-        if effect.rolls_back:
+        if effect.rolls_back and trained:
             self._roll_back()
             until_s = now + crew.faults.detection_s + course.tracing_s + self._read_s
         if effect.waits:

@@ -184,7 +184,7 @@ _ALL = (
     ResultColumn("job_epochs", "number", "Epochs", "passes over the data set", of="job.epochs"),
     ResultColumn("job_faults", "number", "Faults", "mean number of faults until the job ends", of="job.faults"),
     ResultColumn("checkpoint_interval_s", "seconds", "Between checkpoints",
-                 "mean time of training between checkpoints", of="job.checkpointing.interval_s"),
+                 "mean time of steps between checkpoints", of="job.checkpointing.interval_s"),
     ResultColumn("best_checkpoint_interval_s", "seconds", "Best between checkpoints",
                  "interval between checkpoints with which the job is expected to end soonest", of="job.checkpointing.best_s"),
 )  # fmt: skip

@@ -277,7 +277,13 @@ class Epoch(Spec):
 class Checkpointing(Spec):
     """How often the state is written, and how often it should be."""
 
-    interval_s: float = Field(description="mean time of training between checkpoints")
+    set_s: float | None = Field(
+        default=None, description="time of steps between checkpoints that was set, or found best; null: set in steps or epochs"
+    )
+    interval_s: float = Field(description="mean time of steps between checkpoints: what was set, in whole steps")
+    wall_s: float | None = Field(
+        default=None, description="mean wall time from one checkpoint to the next where nothing fails: interval_s and cost_s"
+    )
     cost_s: float = Field(description="time for which training waits, each time")
     size_bytes: float = Field(description="size of a checkpoint")
     best_s: float | None = Field(default=None, description="interval with which the job is expected to end soonest; none: nothing fails")
@@ -310,8 +316,10 @@ class JobOutcome(Terse):
     parts_s: JobParts = Field(description="where the time goes")
     each_epoch: tuple[Epoch, ...] = Field(default=(), description="epoch by epoch, without faults; those that are alike once")
     checkpointing: Checkpointing | None = Field(default=None, description="how often the state is written; null: no checkpoints")
-    mtbf_s: float | None = Field(default=None, description="mean time between faults of anything; null: nothing fails, or by a trace")
-    faults: float = Field(default=0.0, description="mean number of faults until the job ends")
+    mtbf_s: float | None = Field(
+        default=None, description="mean time between faults of anything, as the given mean times say; null: nothing fails, or by a trace"
+    )
+    faults: float = Field(default=0.0, description="mean number of faults until the job ends, of the runs whose time time_s has")
     away_node_s: float = Field(default=0.0, description="mean time for which nodes were taken away, of all nodes together")
     given_up: float = Field(default=0.0, description="share of runs that are given up after too many restarts")
 

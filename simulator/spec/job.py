@@ -107,10 +107,16 @@ class Nodes(Spec):
     nodes: int = Field(ge=0, le=10**7, description="nodes that are to be had from then on")
 
 
+def _check_rates(rates_90: tuple[float, float] | None) -> None:
+    if rates_90 is not None and not rates_90[0] <= 1 <= rates_90[1]:
+        low, high = rates_90
+        raise ValueError(f"rates_90 ({low:g}, {high:g}): must be from at most 1 to at least 1, since 1 is what the mean times say")
+
+
 class Preemption(Terse):
     """Machines that are taken away, as spot instances are, and replaced: each lives by a law, or by a trace of what was to be had."""
 
-    terse: ClassVar[tuple[str, ...]] = ("of", "mtbf_s", "shape", "most_s", "wait_s", "available", "begins")
+    terse: ClassVar[tuple[str, ...]] = ("of", "mtbf_s", "shape", "most_s", "rates_90", "wait_s", "available", "begins")
 
     of: Literal["nodes", "worker-nodes"] = Field(
         default="nodes", description="what is taken; worker-nodes: servers, and a coordinator, are on nodes that nobody takes"
@@ -122,6 +128,11 @@ class Preemption(Terse):
         "out: that of the other faults",
     )
     most_s: Often | None = Field(default=None, description="life after which every node is taken, such as 24 h; left out: none")
+    rates_90: tuple[Share90, Share90] | None = Field(
+        default=None,
+        description="from how many times to how many times as often nodes may be taken as mtbf says, 90% sure; each run draws its own; "
+        "left out: as it says",
+    )
     notice_s: Seconds = Field(default=0.0, ge=0, description="warning before a node is taken; a checkpoint that fits into it loses no work")
     wait_s: Seconds = Field(default=0.0, ge=0, description="mean time until another node is to be had, memoryless")
     replacement_s: Seconds = Field(ge=0, description="time until a node that is to be had is there")
@@ -139,7 +150,7 @@ class Preemption(Terse):
             both = "both mtbf and available" if self.available else "neither mtbf nor available"
             raise ValueError(f"has {both}: give the mean life of a node, or a trace of the nodes that are to be had")
         if self.available:
-            law = [name for name in ("shape", "most_s", "wait_s") if getattr(self, name)]
+            law = [name for name in ("shape", "most_s", "rates_90", "wait_s") if getattr(self, name)]
             if law:
                 raise ValueError(f"has {law[0].removesuffix('_s')} and available: a trace follows no law, leave one of the two out")
             times = [point.at_s for point in self.available]
@@ -147,6 +158,7 @@ class Preemption(Terse):
                 raise ValueError("available needs two points or more, the first at 0 s, each later than the one before; the last ends it")
             if not any(point.nodes for point in self.available[:-1]):
                 raise ValueError("available has no node at any time, so that the job never begins")
+        _check_rates(self.rates_90)
         return self
 
 
@@ -173,7 +185,10 @@ class Faults(Terse):
     rates_90: tuple[Share90, Share90] | None = Field(
         default=None,
         description="from how many times to how many times the rates of faults may be what the mean times say, 90% sure; each run draws "
-        "its own, the same for all kinds; left out: as they say",
+        "its own, the same for all kinds but preemption, which has its own key; left out: as they say",
+    )
+    rates_90_of: tuple[Literal["worker", "server", "node", "job"], ...] = Field(
+        default=(), description="whose mean times rates_90 is of; left out: all, or with use, those that the scenario does not give itself"
     )
     trace: tuple[Fault, ...] = Field(
         default=(), max_length=100_000, description="faults as they came, in place of mean times or beside them"
@@ -196,9 +211,9 @@ class Faults(Terse):
 
     @model_validator(mode="after")
     def _consistent(self) -> Faults:
-        if self.rates_90 is not None and not self.rates_90[0] <= 1 <= self.rates_90[1]:
-            low, high = self.rates_90
-            raise ValueError(f"rates_90 ({low:g}, {high:g}): must be from at most 1 to at least 1, since 1 is what the mean times say")
+        if self.rates_90_of and self.rates_90 is None:
+            raise ValueError("rates_90_of says which rates are uncertain, not by how much: give rates_90")
+        _check_rates(self.rates_90)
         return self
 
     @property

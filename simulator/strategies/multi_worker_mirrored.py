@@ -66,5 +66,5 @@ class MultiWorkerMirrored(AllReduceStrategy):
         return f"{self.algorithm.replace('-', ' ').capitalize()} all-reduce (multi-worker mirrored)"
 
     def fewer(self, replicas: int, before: int) -> Self:  # noqa: ARG002
-        """With fewer workers of as many devices, two at least."""
-        return self.changed(workers=max(2, replicas // self.replicas_per_worker))
+        """With fewer workers of as many devices, one at least, which exchanges nothing with others."""
+        return self.changed(workers=max(1, replicas // self.replicas_per_worker))

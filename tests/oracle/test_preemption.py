@@ -15,7 +15,7 @@ from support.runs import assert_mean
 from support.scenarios import scenario_table
 
 from simulator import scenario_from_table, simulate
-from simulator.base.errors import ScenarioError
+from simulator.base.errors import ScenarioError, SimulationError
 from simulator.base.rng import Streams
 from simulator.job.costs import whole_mtbf_s
 from simulator.job.faults import arrivals
@@ -264,3 +264,131 @@ def test_a_trace_has_the_nodes_that_a_job_goes_on_with():
     with_servers("colocated", trace(1))
     with pytest.raises(ScenarioError, match="2 nodes at most, and 3 of the"):
         with_servers("dedicated", trace(2))
+
+
+# -- nodes that are taken again, and elastic workers -------------------------------------------
+
+
+@pytest.mark.parametrize(("mode", "hours_s"), [("async", 14_100.0), ("sync", 16_200.0)])
+def test_a_node_that_is_taken_while_its_worker_starts_up(mode, hours_s):
+    """Of two workers one goes at 1,000 s, is there at 1,100 s, would train at 1,300 s, goes again at 1,150 s and trains at 5,200 s.
+
+    So 4,200 s pass with one worker. Asynchronously it makes half the steps, so that 12,000 s of them take 2,100 s longer; synchronous
+    workers wait for all 4,200 s. The node is away, and not paid for, from 1,000 to 1,100 s and from 1,150 to 5,000 s.
+    """
+    levels = [(0, 2), (1000, 1), (1100, 2), (1150, 1), (5000, 2), (1_000_000, 0)]
+    trace = [{"at": f"{at_s} s", "nodes": nodes} for at_s, nodes in levels]
+    taken = {"of": "worker-nodes", "available": trace, "replacement": "0 s", "begins": "at-start"}
+    table = scenario_table(
+        workload={
+            "jitter": {"kind": "constant"}, "apply": "0 s",
+            "variables": [{"name": "kernel", "size": "1 B", "creation_index": 0, "ready": 1.0}],
+        },
+        strategy={"kind": "parameter-server", "mode": mode, "workers": 2, "servers": 1, "server_placement": "dedicated"},
+        cluster={"price": {"usd_per_node_hour": 1.0}},
+    )  # fmt: skip
+
+    def trained(samples: int):
+        table["job"] = {
+            "samples": samples, "startup": "0 s", "tracing": "0 s", "faults": {"preemption": taken, "startup": "200 s"},
+        }  # fmt: skip
+        return simulate(scenario_from_table(table, "test")).job
+
+    job = trained(round(12_000 / trained(1_000).time_s.mean * 1_000))
+    assert job.parts_s.steps == pytest.approx(12_000, rel=1e-4)
+    assert job.time_s.mean == pytest.approx(hours_s, rel=1e-4)
+    assert job.faults == 2
+    assert job.away_node_s == pytest.approx(100.0 + 3_850.0)
+    assert job.cost_usd.mean == pytest.approx((3 * job.time_s.mean - 3_950.0) / HOUR_S)
+
+
+@pytest.mark.parametrize(
+    ("kind", "workers", "away"), [("multi-worker-mirrored", 2, 1), ("multi-worker-mirrored", 4, 3), ("torch-ddp", 2, 1)]
+)
+def test_an_elastic_job_that_shrinks_to_one_worker(kind, workers, away):
+    """Work of 12,000 s at full strength, one worker alone for 3,000 s, detection of 10 s.
+
+    A worker computes 6 ms a batch, and n of them exchange for x_n, so that one alone makes (6 ms + x_n) / (n 6 ms) of the job's steps
+    in a second: it trains without communication. With transfers that take nothing and two workers that is half: 12,000 s and 1,500 s
+    and 10 s of detection, 13,510 s.
+    """
+    table = scenario_table(
+        workload={
+            "jitter": {"kind": "constant"}, "apply": "0 s",
+            "variables": [{"name": "kernel", "size": "1 B", "creation_index": 0, "ready": 1.0}],
+        },
+        strategy={"kind": kind, "workers": workers},
+    )  # fmt: skip
+    crashes = [{"at": "2000 s", "of": "worker", "number": number} for number in range(away)]
+
+    def trained(samples: int, **faults):
+        table["job"] = {"samples": samples, "startup": "0 s", "tracing": "0 s"}
+        if faults:
+            table["job"] |= {"checkpoint": {"every_steps": 1, "size": "1 B", "write": "1000000 TB/s"}, "faults": faults}
+        return simulate(scenario_from_table(table, "test")).job
+
+    samples = round(12_000 / trained(100_000).time_s.mean * 100_000)
+    job = trained(samples, trace=crashes, elastic=True, detection="10 s", restart="3000 s", startup="0 s")
+    assert job.time_s.mean == pytest.approx(12_010 + 3_000 * (1 - 1 / workers), rel=1e-4)
+
+
+# -- what is stated is not rescaled -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["rsc-1", "llama-3", "gce-k80-preemptible"])
+@examples(15)
+@given(life_h=st.floats(1.0, 100.0), worker_h=st.floats(1.0, 100.0), seed=st.integers(0, 1000))
+def test_what_a_user_states_is_never_rescaled_by_what_was_published(name, life_h, worker_h, seed):
+    """With published faults beside them, the user's own preemptions and crashes come in every run when they come without."""
+    own = {"preemption": {"mtbf": f"{life_h} h", "shape": 1.0, "replacement": "1 min"}, "worker_mtbf": f"{worker_h} h"}
+    published_life = {"most": None, "notice": "0 s", "wait": "0 s"} if name.startswith("gce") else {}
+    beside = {**own, "use": name, "preemption": {**own["preemption"], **published_life}}
+    alone, with_published = ({}, {})
+    for found, faults in ((alone, own), (with_published, beside)):
+        its = scenario(4, run={"seed": seed}, **faults)
+        for replication in range(2):
+            for fault in itertools.takewhile(lambda fault: fault.at_s < 1000 * HOUR_S, faults_of(its, replication)):
+                if fault.what in ("preemption", "worker"):
+                    found.setdefault((replication, fault.what), []).append((fault.at_s, fault.number))
+    assert alone == with_published
+
+
+def test_an_uncertainty_stays_with_what_was_published():
+    """Nodes of rsc-1 come 0.36 to 3.65 times as often, beside a job_mtbf of the user's own, which comes as it says."""
+    faults = scenario(4, use="rsc-1", job_mtbf="5 h").job.faults
+    assert (faults.rates_90, faults.rates_90_of) == ((0.36, 3.65), ("node",))
+    assert scenario(4, use="gce-k80-preemptible").job.faults.preemption.rates_90 == (0.104, 4.49)
+    assert scenario(4, use="gce-k80-preemptible", preemption={"mtbf": "5 h"}).job.faults.preemption.rates_90 is None
+
+
+@examples(30)
+@given(
+    life_h=st.floats(0.2, 50.0), wait_s=st.integers(0, 7200), replacement_s=st.integers(0, 3600), notice_s=st.integers(0, 600),
+    startup_s=st.integers(0, 600), kind=st.sampled_from(["waits", "elastic", "async", "traced"]), seed=st.integers(0, 1000),
+    levels=st.lists(st.tuples(st.integers(60, 7200), st.integers(0, 3)), min_size=2, max_size=8),
+)  # fmt: skip
+def test_no_more_is_billed_than_the_nodes_for_the_time(life_h, wait_s, replacement_s, notice_s, startup_s, kind, seed, levels):
+    """And no less than nothing; the parts of a job's time are its time, whatever is taken and how often."""
+    life = {"mtbf": f"{life_h} h", "wait": f"{wait_s} s"}
+    if kind == "traced":
+        begins = itertools.accumulate((seconds for seconds, _ in levels), initial=0)
+        counts = [3, *(count for _, count in levels[1:]), 0]
+        life = {"available": [{"at": f"{at_s} s", "nodes": count} for at_s, count in zip(begins, counts, strict=True)]}
+    taken = {**life, "replacement": f"{replacement_s} s", "notice": f"{notice_s} s"}
+    price = {"price": {"usd_per_node_hour": 1.0}}
+    if kind == "async":
+        table = with_servers("dedicated", {**taken, "of": "worker-nodes"}).model_dump(mode="json", exclude_none=True)
+    else:
+        table = scenario(3, preemption=taken, elastic=kind == "elastic").model_dump(mode="json", exclude_none=True)
+    table["job"] |= {"samples": 3_000_000, "checkpoint": FREE_CHECKPOINTS["checkpoint"] | {"every": "1 min"}}
+    table["job"]["faults"]["startup_s"] = startup_s
+    table["run"]["seed"] = seed
+    try:
+        its = scenario_from_table({**table, "cluster": {**table["cluster"], **price}}, "test")
+        job = simulate(its).job
+    except SimulationError:
+        return  # it never gets anywhere
+    node_s = its.layout.nodes * job.time_s.mean
+    assert -1e-6 <= job.away_node_s <= node_s * (1 + 1e-9)
+    assert job.cost_usd.mean * HOUR_S == pytest.approx(node_s - job.away_node_s, rel=1e-9)
+    assert sum(dict(job.parts_s).values()) == pytest.approx(job.time_s.mean)

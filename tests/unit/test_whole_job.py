@@ -14,12 +14,14 @@ from support.scenarios import scenario_table
 from paceline.cli.showing_results import show_result, show_table
 from paceline.planning import Goal, length_of
 from paceline.planning.goal import confidence_of, cost_of, off_by, rates_of, sample_s_of, time_of
+from paceline.reporting.content import content_of
 from paceline.reporting.job_figures import job_timeline_figure, strips_of
 from paceline.reporting.tables import tables_of
 from paceline.result_tables import PART_LABELS, epochs_table, job_in_words, jobs_table, part_rows, parts_table
 from simulator import Result, load_scenario, simulate
 from simulator.base.errors import InputError, ScenarioError
 from simulator.base.table import frame_of
+from simulator.base.text import format_seconds
 from simulator.results.rows import COLUMNS, OF_JOB
 from simulator.spec.discrepancy import relative_error_of
 from simulator.spec.figures import JobOutcome, JobParts
@@ -65,8 +67,8 @@ def test_the_terminal_says_how_long_what_for_and_where_it_went(capsys: pytest.Ca
     text = " ".join(shown.split())
     assert max(map(len, shown.splitlines())) <= 80
     assert "1,000,000,000 samples in 10 epochs" in text
-    assert "best every 8.15 min (Young 8.17 min, Daly 8.15 min)" in text
-    assert "one every 11.1 h" in text
+    assert "best after 8.15 min of steps (Young 8.17 min, Daly 8.15 min)" in text
+    assert "0.737 on average until the job ends" in text  # in the same runs as the time; less than one has no time between
     assert "Lost work" in shown
     assert "Slower first epoch" in shown
     show_result(RESULT)
@@ -262,3 +264,22 @@ def test_results_with_a_price_have_a_cost() -> None:
     result = simulate(load_scenario("ring", {"run.steps": 5, "cluster.price": PRICE, "job.samples": 1e5, "job.startup": "9 s"}))
     assert result.row()["job_cost_usd"] == pytest.approx(job_of(result).time_s.mean / 3600 * 8 * 0.9)
     assert any(heading == "cost" for heading, _ in job_in_words(result))
+
+
+def test_jobs_are_ranked_by_their_time_and_conditions_are_no_choice() -> None:
+    """Three intervals between checkpoints under two mean times between faults: the shortest job under the first of them is the answer."""
+    settings = [("job.samples", 3_000_000), ("job.startup", "0 s"), ("job.tracing", "0 s"), ("job.checkpoint.size", "1 GB")]
+    settings += [("job.checkpoint.write", "1 GB/s"), ("run.replications", 5)]
+    results = [
+        simulate(load_scenario("ring", [*settings, ("job.checkpoint.every", every), ("job.faults.node_mtbf", mtbf)]))
+        for mtbf in ("20 min", "10 h")
+        for every in ("2 s", "10 s", "60 s")
+    ]
+    content = content_of(results)
+    times_s = [result.job.time_s.mean for result in results if result.job is not None]
+    assert min(times_s[3:]) < min(times_s[:3])  # fewer faults make a shorter job, which nobody can choose
+    assert times_s[content.answer.index] == min(times_s[:3])
+    second_s = sorted(times_s[:3])[1]
+    assert content.against.startswith("the next, ")
+    assert f"takes {format_seconds(second_s)}" in content.against
+    assert content.answer.peak is None
