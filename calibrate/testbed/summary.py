@@ -32,7 +32,7 @@ _JOBS = ("worker", "ps", "chief")
 _WIDEST_BAR = 30
 _MOST_BARS = 20
 _NAMED = 4
-_INTERVAL = (Column("mean", "throughput"), Column("low", "precise", "90% from"), Column("high", "precise", "to"))
+_INTERVAL = (Column("mean", "throughput"), Column("low", "throughput", "90% from"), Column("high", "throughput", "to"))
 _WAITS = {
     "ring": {"push": "all-reduce and wait"},
     "mirrored": {"push": "all-reduce and wait"},

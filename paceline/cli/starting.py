@@ -23,7 +23,9 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def words_for(number: int) -> str:
     """How a command ended that a signal has ended."""
-    return {signal.SIGTERM: "ended by SIGTERM", signal.SIGHUP: "ended by SIGHUP"}.get(number, "interrupted")
+    if number == signal.SIGTERM:
+        return "ended by SIGTERM"
+    return "ended by SIGHUP" if number == signal.SIGHUP else "interrupted"
 
 
 def hear() -> None:

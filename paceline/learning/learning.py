@@ -246,7 +246,8 @@ def learn(
         for place, rate in pending:
             by_rate[place][rate] = _way(prepared[place], rate, batch, about.samples, [next(curves) for _ in range(seeds)], target)
         most = len(set(rates)) + MOST_WIDENED
-        pending = [(place, rate) for place, tried in enumerate(by_rate) if (rate := wider_rate(tried, target, most)) is not None]
+        wider = [(place, wider_rate(tried, target, most)) for place, tried in enumerate(by_rate)]
+        pending = [(place, rate) for place, rate in wider if rate is not None]
     ways = [
         _best(tried, target).model_copy(update={"tried": tuple(rate for way in tried.values() for rate in way.tried)}) for tried in by_rate
     ]

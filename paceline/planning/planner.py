@@ -251,7 +251,7 @@ def _least_regret_first(judge: Judge, meeting: Sequence[Point]) -> list[Point]:
     """
     compared = [meeting[0], *_others(meeting)] if meeting else []
     decisions = judge.decisions(compared)
-    if not decisions:
+    if not decisions or id(meeting[0]) not in decisions:  # none, or the first costs nothing
         return list(meeting)
     least = min(decision.regret_share for decision in decisions.values())
     first = next(point for point in compared if id(point) in decisions and decisions[id(point)].regret_share <= least + _EQUAL_REGRET)

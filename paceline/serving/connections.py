@@ -39,7 +39,7 @@ class Connection(H11Protocol):
     def handle_events(self) -> None:
         """Take what has come."""
         super().handle_events()
-        self.known = self.known or (self.scope is not None and self.app_state["door"].knows(HTTPConnection(self.scope).cookies))
+        self.known = self.known or (self.scope is not None and self.app_state["door"].knows(HTTPConnection(dict(self.scope)).cookies))
         self._expect()
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -164,8 +164,10 @@ def tensors_of(setup: Setup, cutting: Cutting) -> Tensors:
 def traffic_of(tensors: Tensors, servers: int) -> list[float]:
     """Bytes that a step of one worker pulls from each server and pushes to it."""
     traffic = [0.0] * servers
-    for message in (*tensors.variables, *tensors.gradients):
-        traffic[message.server] += message.size_bytes
+    for variable in tensors.variables:
+        traffic[variable.server] += variable.size_bytes
+    for gradient in tensors.gradients:
+        traffic[gradient.server] += gradient.size_bytes
     return traffic
 
 

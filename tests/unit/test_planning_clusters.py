@@ -140,7 +140,6 @@ def test_the_answer_is_compared_run_by_run(machines: dict[str, str]) -> None:
             ours, theirs = answer.chosen.usd_per_hour, other.usd_per_hour
             wins = sum(mine / ours > its / theirs for mine, its in zip(chosen, rates, strict=True))
             assert (other.paired.wins, other.paired.runs, other.paired.by) == (wins, 19, "cheaper")
-    assert re.search(r"the answer is cheaper in \d+ of 19 paired runs", answer.why)
 
 
 def test_where_no_goal_is_met_nothing_is_compared_with_an_answer(machines: dict[str, str]) -> None:
