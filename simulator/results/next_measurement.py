@@ -28,6 +28,7 @@ from simulator.resolve.resolve import resolve
 from simulator.resolve.teams import as_workers
 from simulator.results.inadequacy import applied_discrepancy, discrepancy_of, regime_of, regimes
 from simulator.results.intervals import prediction_interval, widened
+from simulator.results.launching import launching
 from simulator.results.results import Result
 from simulator.results.variance import Decomposition, decomposed
 from simulator.scenario import Resolved
@@ -279,7 +280,9 @@ def _calibrate(scenario: Resolved, spreads: Mapping[str, float]) -> Iterator[Com
     if not (COMPUTE in spreads or (load.uncertainty is not None and JITTER in spreads)):
         return
     if load.is_computed or load.moved is not None or load.uncertainty is None:
-        yield Command(line, _from_fits((COMPUTE, JITTER), spreads), scenario, _fits((COMPUTE, JITTER)))
+        # measured times hold what launching kernels takes
+        then = scenario.model_copy(update={"workload": load.model_copy(update={"counted": None})}) if launching(scenario) else scenario
+        yield Command(line, _from_fits((COMPUTE, JITTER), spreads), then, _fits((COMPUTE, JITTER)))
     else:
         runs = int(load.provenance["runs"]) if load.provenance.get("runs", "").isdigit() else _RUNS
         text = f"standard errors fall with the root of the number of processes, of which it was measured in {runs}"
