@@ -121,6 +121,7 @@ FAMILY: Mapping[Part, frozenset[Limit]] = {
     "communication": frozenset({"network", "server-network", "fabric", "host-link", "host-cpu", "client", "latency", "exchange"}),
     "server": frozenset({"server", "apply"}),
     "input": frozenset({"input", "client"}),
+    "waiting": frozenset({"stragglers"}),
 }
 """Limits that a part which is made faster does away with."""
 
@@ -146,7 +147,8 @@ def _by_gains(limit: Bottleneck, gains: Gains, share_of: Callable[[Part], float]
     ordered = sorted(alone, key=lambda part: -alone[part])
     first, second = ordered[:2]
     changes = listed([f"{CHANGES[part].words} {written(alone[part], 'change')}" for part in ordered])
-    tried = f"Each by itself twice as fast, with the same draws: {changes} throughput."
+    less = ", and without variation between workers" if "waiting" in alone else ""
+    tried = f"Each by itself twice as fast{less}, with the same draws: {changes} throughput."
     both = 0.0
     if together:
         (first, second), both = max(together.items(), key=lambda one: one[1])
@@ -170,7 +172,7 @@ def _limit_of(part: Part, scenario: Scenario, parts: Breakdown, use: Utilisation
     if part == "communication" and share < _LITTLE:
         carries = f"the busiest link ({use.busiest_link_name}) carries {format_share(use.busiest_link)} of what it can"
         return _network(scenario, use, busiest, f"{carries}, while devices compute")
-    return _of_part(scenario, part, share, use, busiest, cut)
+    return _of_part(scenario, "stragglers" if part == "waiting" else part, share, use, busiest, cut)
 
 
 def _by_shares(

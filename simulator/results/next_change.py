@@ -18,23 +18,23 @@ from typing import Literal, NamedTuple
 
 from simulator.base.errors import PacelineError
 from simulator.resolve.resolve import resolve
-from simulator.results.what_if import with_communication, with_compute, with_input_times, with_service
+from simulator.results.what_if import with_communication, with_compute, with_even_workers, with_input_times, with_service
 from simulator.scenario import Resolved, Scenario
 from simulator.spec.figures import Breakdown, Utilisation
 from simulator.strategies.pipelines import batch_s
 
 __all__ = ["CHANGES", "Gains", "Part", "contested", "gains_of", "tried", "typical"]
 
-Part = Literal["compute", "communication", "server", "input"]
+Part = Literal["compute", "communication", "server", "input", "waiting"]
 
 
 class Gains(NamedTuple):
-    """Throughput over what it is, less 1, the mean over replications; at least 0, since a faster part never does harm.
+    """Throughput over what it is, less 1, the mean over replications; below 0 where a change does harm, as earlier messages that collide.
 
     Attributes
     ----------
     alone
-        With one part twice as fast.
+        With one part twice as fast, or without what makes workers wait for each other.
     together
         With two of them, where several parts could be what keeps the best from bringing more; else empty.
     """
@@ -44,7 +44,7 @@ class Gains(NamedTuple):
 
 
 class _Change(NamedTuple):
-    """One part made twice as fast."""
+    """One part made better."""
 
     words: str
     made: Callable[[Scenario], Scenario]
@@ -55,8 +55,9 @@ CHANGES: Mapping[Part, _Change] = {
     "communication": _Change("communication", lambda its: with_communication(its, 2.0)),
     "server": _Change("parameter servers", lambda its: with_service(its, 0.5)),
     "input": _Change("input pipelines", lambda its: with_input_times(its, 0.5)),
+    "waiting": _Change("variation between workers", with_even_workers),
 }
-"""Each part with what is twice as fast then, in words."""
+"""Each part with what is twice as fast then, in words; of waiting what is then gone."""
 
 _AS_LONG = 0.3
 """A part that lasts half as long as the longest is what is waited for once that one is twice as fast; waiting in a queue may
@@ -66,6 +67,8 @@ _MUCH = 0.5
 _NOISE = 0.05
 """What brings less may be first by chance."""
 _FEWEST_STEPS = 10
+_FEWEST_ASYNCHRONOUS = 50
+"""Workers that do not wait for each other fall in and out of step, which takes longer to even out."""
 _TRIES_ARE_ONE_OF = 40
 """A change is tried for this part of all steps of all replications, so that trying each of four costs an eighth more."""
 _MOST_REPLICATIONS = 3
@@ -100,6 +103,8 @@ def contested(scenario: Resolved, parts: Breakdown, hidden_s: float, use: Utilis
         "server": served_s,
         "input": read_s,
     }
+    if not parts.input and not scenario.strategy.pace.coordinated and scenario.strategy.model_parallel(scenario).bubble is None:
+        lasts["waiting"] = parts.waiting
     longest = max(lasts.values())
     several = sum(seconds >= _AS_LONG * longest for seconds in lasts.values()) > 1
     return [part for part, seconds in lasts.items() if seconds] if several else []
@@ -111,8 +116,9 @@ def tried(scenario: Resolved) -> tuple[int, Resolved]:
     if run.start_spread_s is not None:
         return 1, scenario
     all_of_each = run.total_steps(scenario.ranks) // scenario.ranks
-    steps = max(_FEWEST_STEPS, all_of_each * run.replications // _TRIES_ARE_ONE_OF)
-    count = min(_MOST_REPLICATIONS, run.replications, steps // _FEWEST_STEPS)
+    fewest = _FEWEST_ASYNCHRONOUS if scenario.strategy.pace.asynchronous else _FEWEST_STEPS
+    steps = max(fewest, all_of_each * run.replications // _TRIES_ARE_ONE_OF)
+    count = min(_MOST_REPLICATIONS, run.replications, steps // fewest)
     steps //= count
     return count, scenario.shortened(steps, steps // 2) if steps < all_of_each else scenario
 
@@ -154,7 +160,7 @@ def gains_of(
             its = CHANGES[part].made(its)
         faster_one = resolve(its)
         ratios = (simulated(faster_one, number) / rate for number, rate in zip(replications, rates, strict=True))
-        return max(statistics.fmean(ratios) - 1.0, 0.0)
+        return statistics.fmean(ratios) - 1.0
 
     try:
         alone = {part: gain(part) for part in parts}

@@ -18,6 +18,7 @@ from simulator.resolve.practice import faster_hosts
 from simulator.resolve.resolve import resolve
 from simulator.scenario import Scenario
 from simulator.spec.cluster import Cluster, ClusterLink, Link
+from simulator.spec.distributions import Constant
 from simulator.spec.uncertainty import Uncertainty
 from simulator.spec.workload import Workload
 from simulator.strategies.strategy import Strategy
@@ -27,6 +28,7 @@ __all__ = [
     "with_batch",
     "with_communication",
     "with_compute",
+    "with_even_workers",
     "with_host_link",
     "with_hosts",
     "with_inner_links",
@@ -130,6 +132,14 @@ def with_compute(scenario: Scenario, factor: float) -> Scenario:
     for name in ("forward.base_s", "forward.per_sample_s", "backward.base_s", "backward.per_sample_s", "apply_s"):
         load = _times(load, name, factor)
     return changed(scenario, workload=load)
+
+
+def with_even_workers(scenario: Scenario) -> Scenario:
+    """Workers that all take as long for each step: without jitter, slow nodes and slowdowns; kinds of nodes stay."""
+    load = {"jitter": Constant(), "jitter_draws": (), "jitter_least": None, "run_to_run_cv": 0.0, "run_to_run_shared": None}
+    kinds = tuple(kind.model_copy(update={"slowdown": None}) for kind in scenario.cluster.node_classes)
+    cluster = {"slow_nodes": None, "slowdown": None, "node_speed": (), "node_classes": kinds}
+    return changed(scenario, workload=scenario.workload.model_copy(update=load), cluster=scenario.cluster.model_copy(update=cluster))
 
 
 def with_batch(scenario: Scenario, factor: int) -> Scenario:
