@@ -510,7 +510,7 @@ def plan(
         Which to choose of all that reach the goal; left out: the fastest if there is only a budget, else the cheapest.
     trainings_per_month
         How often the samples are trained on, for the months after which machines that are bought, or better parts, have paid; left out:
-        as often as fills the price's share_in_use.
+        as often as fills the price's share_in_use. It sets the price of an hour of bought and reserved nodes too.
     clusters
         Clusters to choose from: names from ``paceline models list``, or files; left out: that of the scenario.
     strategies
