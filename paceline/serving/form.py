@@ -49,7 +49,7 @@ def form_of(table: Mapping[str, Any], scenario: Scenario | None) -> list[dict[st
         ``choices`` or none, ``value`` as the text has it, and as ``holds`` what holds without.
     """
     schema = _schema()
-    effective = None if scenario is None else scenario.model_dump(mode="json", exclude_none=True)
+    effective = None if scenario is None else scenario.model_dump(mode="json", exclude_none=True)  # TOML has no null
     return [
         _table(name, schema["properties"][name], table.get(name), None if effective is None else effective.get(name), 1)
         for name in FORM_SECTIONS
@@ -131,8 +131,9 @@ def _in_text(value: Any) -> str:
     """A value as it is typed into a field: text without quotes, all else as TOML has it."""
     if isinstance(value, str):
         return value
-    text = tomlkit.item(value).as_string()
-    return " ".join(text.split())
+    inline = tomlkit.array()  # in which tables are written as one typed in a field has to be
+    inline.append(value)
+    return " ".join(inline.as_string()[1:-1].split())
 
 
 def _kinds(schema: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
