@@ -59,6 +59,13 @@ def going_on(done: float, total: float) -> None:
         raise _UnwantedError
 
 
+def _heeded(doing: Future[AnswerT]) -> asyncio.Future[AnswerT]:
+    """A future of asyncio's, of whose error nothing is said where nobody waits for it any more."""
+    waiting = asyncio.wrap_future(doing)
+    waiting.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return waiting
+
+
 class _Slot:
     """One process, and what begins another in its place."""
 
@@ -171,7 +178,7 @@ class Processes:
                     slot.unwanted.clear()
                     slot.far[:] = 0.0, 0.0
                     doing = slot.submit(function, *given)
-                    waiting = asyncio.wrap_future(doing)
+                    waiting = _heeded(doing)
                     while progress is not None and not (await asyncio.wait({waiting}, timeout=_TOLD_S))[0]:
                         progress(*slot.far)
                     return await waiting
@@ -192,14 +199,9 @@ class Processes:
 
     async def _wait_for(self, slot: _Slot, doing: Future[Any]) -> None:
         """Take a process back that is at something nobody waits for: soon, or in place of it another one."""
-        waiting = asyncio.wrap_future(doing)
-        try:
-            await asyncio.wait_for(asyncio.shield(waiting), _PATIENCE_S)
-        except TimeoutError:
-            waiting.add_done_callback(lambda done: done.cancelled() or done.exception())
+        waiting = _heeded(doing)
+        if not (await asyncio.wait({waiting}, timeout=_PATIENCE_S))[0]:
             slot.replace()
-        except Exception:  # noqa: S110 - whatever it came to
-            pass
         self._give_back(slot)
 
     async def _taken(self, urgency: int) -> _Slot:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import pickle
@@ -589,6 +590,23 @@ def test_nothing_of_processes_is_left_where_they_were_ended() -> None:
     assert set(threading.enumerate()) - before
     processes.end()
     assert not set(threading.enumerate()) - before
+
+
+def test_an_end_says_nothing_of_what_nobody_waits_for_any_more(tmp_path: Path) -> None:
+    processes, said = Processes(2), list[dict[str, Any]]()
+
+    async def leave() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: said.append(context))
+        doing = asyncio.ensure_future(processes.run(wait_for_ever, str(tmp_path / "begun"), progress=lambda *_: None))
+        while not (tmp_path / "begun").exists():
+            await asyncio.sleep(0.01)
+        doing.cancel()
+        await all_free(processes)
+        processes.end()
+
+    run(leave)
+    gc.collect()
+    assert said == []
 
 
 def killed_once(marker: str) -> int:
