@@ -173,7 +173,8 @@ def _layout(candidate: Candidate) -> str:
     software = listed([SOFTWARE[name] for name in able]) or "No widely used software"
     runs = f"{software} run{'' if len(able) > 1 else 's'} it as it comes"
     if not strategy.cuts:
-        return sentence(outside_fit(strategy, scenario.workload) or ("" if "tensorflow" in able else runs))
+        text = outside_fit(strategy, scenario.workload) or ("" if "tensorflow" in able else runs)
+        return sentence(text) if text else ""
     text = f"Its layout is {strategy.model_parallel(scenario).in_words}"
     each = format_number(scenario.batch / training.micro_batches)
     text += f"; a step of a copy is {training.micro_batches:,} micro-batch{'es' if training.micro_batches > 1 else ''} of {each} samples"
