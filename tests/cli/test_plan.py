@@ -19,6 +19,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from paceline.planning import Plan
 from paceline.sweeping import read_results
+from simulator.base.text import written
 
 PRICE = ("--set", "cluster.price.usd_per_node_hour=0.40")
 QUICK = ("--set", "run.replications=19", "--jobs", "1")
@@ -192,9 +193,13 @@ def test_each_cluster_has_a_line_and_a_general_price_says_where_it_was_used(fold
     assert table[1].split() == ["cluster", "workers", "nodes", "samples/s", "hours", "per", "hour", "cost", "conf."]
     rows = {line.split()[0]: line.split() for line in table[3:5]}
     assert set(rows) == {"ethernet-10g", "p3.2xlarge"}
-    for row in rows.values():
-        hours, hourly, cost = (float(text.lstrip("$")) for text in row[4:7])
-        assert hours * hourly == pytest.approx(cost, rel=5e-3)  # half of the last of the three digits that hours have
+    # the cost is hours x price before anything is rounded, and each is written once
+    plan = json.loads(paceline("plan", "s.toml", *clusters, *PRICE, *QUICK, "--json").stdout)
+    for cluster in plan["clusters"]:
+        best = cluster["best"]
+        hours, hourly, cost = best["time_s"]["mean"] / 3600, best["usd_per_hour"], best["cost_usd"]["mean"]
+        assert hours * hourly == pytest.approx(cost, rel=1e-9)
+        assert rows[cluster["cluster"]][4:7] == [written(hours, "number"), written(hourly, "hourly"), written(cost, "usd")]
     assert rows["p3.2xlarge"][5] in {f"${3.06 * nodes:.2f}" for nodes in range(1, 9)}
 
 
