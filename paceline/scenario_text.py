@@ -353,7 +353,7 @@ def _strategy(figures: Figures) -> Iterator[Line]:
     if its.has_servers:
         table["servers"] = figures.servers
     by_fit = "keras" in its.model_validate(strategy_table(figures.strategy, {})).software
-    limit = "" if by_fit else "; fit of Keras 3 under TensorFlow trains on one machine only (docs/other-backends.md)"
+    limit = "" if by_fit else "; fit of Keras 3 under TensorFlow trains on one machine only"
     yield "[strategy]", f"how replicas share the work{limit}"
     yield from (_key(key, value, _OF_STRATEGY.get(key, "")) for key, value in table.items())
     if "bucket_size_bytes" in its.model_fields and its.model_fields["bucket_size_bytes"].default is None:

@@ -67,8 +67,6 @@ _MUCH = 0.5
 _NOISE = 0.05
 """What brings less may be first by chance."""
 _FEWEST_STEPS = 10
-_FEWEST_ASYNCHRONOUS = 50
-"""Workers that do not wait for each other fall in and out of step, which takes longer to even out."""
 _TRIES_ARE_ONE_OF = 40
 """A change is tried for this part of all steps of all replications, so that trying each of four costs an eighth more."""
 _MOST_REPLICATIONS = 3
@@ -116,9 +114,8 @@ def tried(scenario: Resolved) -> tuple[int, Resolved]:
     if run.start_spread_s is not None:
         return 1, scenario
     all_of_each = run.total_steps(scenario.ranks) // scenario.ranks
-    fewest = _FEWEST_ASYNCHRONOUS if scenario.strategy.pace.asynchronous else _FEWEST_STEPS
-    steps = max(fewest, all_of_each * run.replications // _TRIES_ARE_ONE_OF)
-    count = min(_MOST_REPLICATIONS, run.replications, steps // fewest)
+    steps = max(_FEWEST_STEPS, all_of_each * run.replications // _TRIES_ARE_ONE_OF)
+    count = min(_MOST_REPLICATIONS, run.replications, steps // _FEWEST_STEPS)
     steps //= count
     return count, scenario.shortened(steps, steps // 2) if steps < all_of_each else scenario
 

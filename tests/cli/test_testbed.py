@@ -243,9 +243,9 @@ def test_show_for_people(folder: Path, paceline: Runner, snapshot: SnapshotAsser
     assert (answer.code, answer.stderr) == (0, "")
     rows = [" ".join(line.split()) for line in answer.stdout.splitlines()]
     for row in (
-        "1 4 1.00 s 4.0000 40.000 0.75",
-        "2 4 2.00 s 2.0000 20.000 0.75",
-        "updates/s 3.0000 0 13.936",
+        "1 4 1.00 s 4 40 0.75",
+        "2 4 2.00 s 2 20 0.75",
+        "updates/s 3 0 13.9",
         "0 2 25% " + "█" * 10,
         "1 6 75% " + "█" * 30,
     ):

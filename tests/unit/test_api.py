@@ -318,7 +318,7 @@ def test_calibrate_fits_what_was_measured_and_writes_it(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"precision": "float8"}, "`precision`: 'float8' must be 'float32' or 'mixed_float16'"),
+        ({"precision": "float8"}, "`precision`: 'float8' must be 'float32', 'mixed_float16', 'mixed_bfloat16' or 'bfloat16'"),
         ({"batches": "16,32"}, "`batches`: '16,32'"),
         ({"batches": [16]}, "two different batch sizes"),
         ({"steps": 1}, "must be at least 5"),

@@ -162,7 +162,7 @@ def test_a_workload_without_a_device_is_taken_as_the_clusters():
 
 
 def test_what_intervals_were_compared_with_is_not_denied():
-    result = simulate(load_scenario("pipeline", [("run.steps", 5)]))
+    result = simulate(load_scenario("tensor-pipeline", [("run.steps", 5)]))
     texts = [each.text for each in result.coverage if each.about == "workers"]
     assert result.discrepancy is not None
     assert result.discrepancy.checked is not None
