@@ -12,8 +12,10 @@ from scipy import stats
 import paceline.deciding
 from simulator import load_scenario, simulate
 from simulator.resolve.drawing import COMPUTE, LINK
+from simulator.results.inadequacy import discrepancy_of
 from simulator.results.next_measurement import width_of
 from simulator.results.results import Result
+from simulator.spec.discrepancy import Discrepancy
 
 RING = {"kind": "multi-worker-mirrored", "workers": 2}
 """Both hold 1 MB, ready at the end of the backward pass: a step is compute and then 2 (n - 1) / n MB over the link, and nothing hides."""
@@ -77,15 +79,20 @@ def test_a_measured_fit_narrows_as_promised(scenario) -> None:
 
 
 @pytest.mark.slow
-def test_what_a_measured_link_is_off_by_is_what_is_promised() -> None:
-    """The basis alone, as calibrate-link writes it, gives the regime of measured links, and the width that was promised of that."""
+def test_a_measured_link_narrows_what_communication_is_off_by_and_nothing_else() -> None:
+    """The width promised is that with the communication of measured links and the compute that it has."""
     settings = [("strategy.workers", 8), ("run.steps", 30)]
-    assumed = simulate(load_scenario("ring", settings))
-    promised = width_of(assumed).measure_next[0]
-    assert promised.command == "paceline calibrate-link --peer HOST:PORT --name ethernet-25g-measured"
+    assumed = simulate(load_scenario("sync-ps", settings))
+    promised = next(each for each in width_of(assumed).measure_next if each.command.startswith("paceline calibrate-link"))
     link = {"cluster.basis": "measured", "cluster.inter_node.sort": "given", "cluster.inter_node.bandwidth": "23.5 Gbit/s"}
-    measured = simulate(load_scenario("ring", [*settings, *link.items()])).throughput_samples_per_s
-    assert promised.left == pytest.approx(math.log(measured.high / measured.low) / _width(assumed), rel=0.1)
+    then = load_scenario("sync-ps", [*settings, *link.items()])
+    now, measured = discrepancy_of(assumed.scenario), discrepancy_of(then)
+    assert now is not None
+    assert measured is not None
+    known = Discrepancy(compute=now.compute, communication=measured.communication, staleness=now.staleness)
+    rate = simulate(then.model_copy(update={"discrepancy": known})).throughput_samples_per_s
+    assert promised.left == pytest.approx(math.log(rate.high / rate.low) / _width(assumed), rel=0.1)
+    assert now.compute.per_doubling > measured.compute.per_doubling
 
 
 def test_decisions_of_two_lognormal_rates_are_those_of_the_closed_form() -> None:
