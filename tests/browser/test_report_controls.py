@@ -128,8 +128,8 @@ def test_x_may_be_any_swept_key(page: Page, report: Path, results: list[Result])
     ticks = page.run("return [...document.querySelectorAll('#figure-throughput .xtick text')].map(tick => tick.textContent)")
     assert ticks == ["10 Gbit/s", "25 Gbit/s", "100 Gbit/s"]
     pick(page, "choose-x", "Servers")
-    # what has no servers is a level line
-    level = curve(page, "throughput", RING)
+    # what has no servers is a level line, and says so
+    level = curve(page, "throughput", f"{RING} (has no such key)")
     assert level["x"] == [2, 8]
     assert level["y"][0] == level["y"][1]
 

@@ -59,7 +59,7 @@ def test_a_model_becomes_a_workload_file(paceline: Paceline, tmp_path: Path, mon
         (["MODEL", "--name", "x", "--batch", "16,many"], "--batch '16,many': must be whole numbers"),
         (["MODEL", "--name", "x", "--batch", "0,16"], "--batch 0: must be at least 1"),
         (["MODEL", "--name", "x", "--steps", "2"], "--steps 2: must be at least 5"),
-        (["MODEL", "--name", "x", "--precision", "float8"], "--precision 'float8' must be 'float32' or 'mixed_float16'"),
+        (["MODEL", "--name", "x", "--precision", "float8"], "'float8' must be 'float32', 'mixed_float16', 'mixed_bfloat16' or 'bfloat16'"),
         (["MODEL", "--name", "../x"], "--name '../x' must be letters"),
         (["MODEL", "--name", "x", "--out", "/proc/nothing/x.toml"], "cannot be written"),
         (["MODEL", "--name", "x", "--out", "."], "is a folder"),

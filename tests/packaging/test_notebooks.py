@@ -36,7 +36,7 @@ SHOWN = {
         r"plan\.html",
     ],
     "04_pipelines_hybrids_memory": [
-        r"needs about [\d.]+ GiB on a device",
+        r"needs about [\d.]+ GiB \([\d.]+ GiB to [\d.]+ GiB\) on a device",
         r"parameters: +\d+\.\d GiB free, largest batch of a device: \d+ samples",
         r"sharing parameters too: 1\.\d\d times as fast \([01]\.\d\d to 1\.\d\d\)",
         r"1F1B is fastest with 16 micro-batches",

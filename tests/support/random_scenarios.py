@@ -425,6 +425,8 @@ def _layers(pick: Pick, rules: _Rules, load: Table) -> list[Table]:
         if pick((False, False, True)):
             layer["selective_work"] = 0.25
         if pick((False, False, True)):
+            layer["temporary_bytes_per_sample"] = rules.size_bytes() / 4
+        if pick((False, False, True)):
             layer["experts"] = {
                 "count": 4,
                 "used": pick((1, 2)),
@@ -517,7 +519,7 @@ def _servers(pick: Pick, rules: _Rules, mode: str, workers: int, load: Table, cl
         strategy["servers"] = pick(range(1, 4))
     strategy["pull_order"] = pick(("forward", "random", "together"))
     strategy["server_placement"] = pick(("dedicated", "colocated"))
-    strategy["variable_placement"] = pick(("round-robin", "greedy"))
+    strategy["variable_placement"] = pick(("round-robin", "greedy", "traffic"))
     driver = pick((None, None, "coordinator", "in-graph"))
     if driver == "coordinator" and mode == "async":
         strategy["coordinator"] = {"dispatch_s": rules.short_s(), "latency_s": rules.short_s()}
@@ -697,7 +699,7 @@ def plain_scenarios(draw: st.DrawFn) -> Scenario:
             "workers": workers,
             "servers": draw(st.integers(1, len(load["variables"]))),
             "server_placement": draw(st.sampled_from(["dedicated", "colocated"])),
-            "variable_placement": draw(st.sampled_from(["round-robin", "greedy"])),
+            "variable_placement": draw(st.sampled_from(["round-robin", "greedy", "traffic"])),
             "grouping": draw(st.sampled_from(["none", "per-server"])),
         }
     start = draw(st.sampled_from([{}, {"start": "random-phase"}, {"start": "staggered", "start_spread_s": 0.05}]))
