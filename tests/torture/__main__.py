@@ -57,9 +57,9 @@ def main(
         done = [_ATTACKS[name].try_one(ground, int(number), keep=True)]
         print(f"kept in {done[0].folder.parent}")
     else:
-        shared = left_in_shared_memory()
+        shared = left_in_shared_memory(within_s=0.0)
         done = list(_torture(ground, wanted, seconds, jobs or os.cpu_count() or 1, trials))
-        if left := left_in_shared_memory() - shared:
+        if left := left_in_shared_memory(but=shared):
             done[-1].found.append(Finding("leftover", "all trials together", f"in /dev/shm: {', '.join(sorted(left))}"))
     found = [one for each in done for one in each.found]
     for one in found[:_MOST_SHOWN]:

@@ -213,14 +213,18 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-def left_in_shared_memory() -> set[str]:
-    """What processes that have ended left in the memory that processes share."""
-    found = set()
-    for path in _SHARED_MEMORY.iterdir() if _SHARED_MEMORY.is_dir() else ():
-        owner = _OF_A_PROCESS.match(path.name)
-        if owner and not Path("/proc", owner[1]).exists():
-            found.add(path.name)
-    return found
+def left_in_shared_memory(but: Collection[str] = (), within_s: float = 30.0) -> set[str]:
+    """What processes that have ended still leave, after some seconds, in the memory that processes share, but for these names."""
+    until_s = time.monotonic() + within_s
+    while True:
+        left = {
+            path.name
+            for path in (_SHARED_MEMORY.iterdir() if _SHARED_MEMORY.is_dir() else ())
+            if (owner := _OF_A_PROCESS.match(path.name)) and not Path("/proc", owner[1]).exists()
+        }.difference(but)
+        if not left or time.monotonic() > until_s:
+            return left
+        time.sleep(0.05)  # what removes them runs on for a moment after their process
 
 
 def faults(ended: Ended, where: str, codes: Collection[int] = (0, 1, 2, 3)) -> list[Finding]:
