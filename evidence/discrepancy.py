@@ -19,8 +19,10 @@ left out, and so are not estimated; a scenario's own discrepancy may have them:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from statistics import fmean, stdev
 from typing import Any
 
 import numpy as np
@@ -30,7 +32,9 @@ from numpy.typing import NDArray
 from scipy import optimize
 
 from calibrate.fit.intervals import digits
-from calibrate.validation.comparison import Compared, rows_from_csv
+from calibrate.validation.comparison import Compared, Reached, rows_from_csv
+from evidence.published.hybrids import load_hybrids
+from evidence.published.tables import load_tables
 from simulator.base import catalog
 from simulator.base.outputs import EDITED, Output
 from simulator.base.text import format_change, format_share
@@ -271,7 +275,8 @@ What predictions of each regime are off by, beyond chance and what fits leave op
 deviations of the logarithm of a time, hypot(at, per_doubling x doublings of replicas beyond
 what was calibrated). Written by `python -m evidence.discrepancy` from
 models/validated/*.csv; docs/metrics.md says how it is used, docs/calibration.md how it is
-estimated. "checked": 90% intervals of sources that were left out of the estimate.
+estimated. "checked": 90% intervals of sources that were left out of the estimate. "biases": where
+predictions came out too fast, or too slow, against the runs on one device.
 """
 
 
@@ -281,17 +286,51 @@ def _regime_table(rows: Sequence[Compared], sample: Sample, regime: Regime) -> d
     alike = sample.where(_alike(sample, regime)).regimes or sample.regimes
     settings, sources = len(np.unique(own.row)), len(np.unique(own.source))
     compute, communication = deviations(sample, regime)
-    held = held_out(sample, [regime] if settings >= _FEWEST else alike)
+    held = held_out(sample, [regime] if settings >= _FEWEST else alike) if settings else None
     about = f"{settings} settings of {sources} source{'' if sources == 1 else 's'}"
     if settings < _FEWEST:
-        about += "; drawn towards all regimes with such links, whose coverage is given"
+        about += f"; drawn towards all regimes with such links{', whose coverage is given' if settings else ''}"
     elif sources == 1:
         about += "; its coverage is that of figures from other regimes alone"
     print(f"{regime}: {held if settings >= _FEWEST else about}")  # noqa: T201
     table: dict[str, Any] = {"name": str(regime), "about": about, "compute": _inline(compute), "communication": _inline(communication)}
     if regime.kind == ASYNCHRONOUS:
         table["staleness"] = _inline(_staleness(rows, regime))
+    if held is None:
+        return table
     return {**table, "checked": _inline(LeftOutRows(inside=float(f"{held.inside:.3f}"), rows=held.settings, sources=held.sources))}
+
+
+_LEAST_BIAS = 0.1
+"""A mean error that is smaller is not told."""
+_ERRORS_AWAY = 2.0
+"""Standard errors from nothing at which a mean error is no chance."""
+
+
+def _biases(rows: Sequence[Compared]) -> Iterator[dict[str, Any]]:
+    """Of each regime the devices on which predictions were too fast or too slow, in the mean over series; no device where there is one."""
+    tables, hybrids = load_tables(), load_hybrids()
+    machines = {series.id: tables.clusters[series.cluster] for series in tables.series} | hybrids.machines
+    errors: defaultdict[Regime, defaultdict[str, list[tuple[Reached, float]]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        if row.reached is not None and not row.fitted and row.reached.series in machines:
+            error = float(np.log(row.predicted.mean / np.median(row.measured)))
+            errors[row.reached.regime][machines[row.reached.series].device].append((row.reached, error))
+    for regime, of_devices in sorted(errors.items()):
+        for device, of_device in sorted(of_devices.items()):
+            of_series: defaultdict[str, list[float]] = defaultdict(list)
+            for reached, error in of_device:
+                of_series[reached.series].append(error)
+            means = [fmean(each) for each in of_series.values()]
+            if len(means) < 2 or abs(mean := fmean(means)) < max(_LEAST_BIAS, _ERRORS_AWAY * stdev(means) / len(means) ** 0.5):
+                continue
+            yield {
+                "regime": str(regime),
+                **({"device": device} if len(of_devices) > 1 else {}),
+                "predicted_over_measured": digits(np.exp(mean), 3),
+                "settings": len(of_device),
+                "sources": sorted({reached.source for reached, _ in of_device}),
+            }
 
 
 def _inline(spec: Deviation | LeftOutRows) -> tomlkit.items.InlineTable:
@@ -316,6 +355,7 @@ def main() -> None:
             table.update(_regime_table(rows, sample, Regime(kind, links)))
             tables.append(table)
     document.add("regimes", tables)
+    document.add("biases", tomlkit.item(list(_biases(rows))))
     print(f"all: {held_out(sample, sample.regimes)}")  # noqa: T201
     Output(target, EDITED, force=True).write(tomlkit.dumps(document))
     print(f"wrote {target}")  # noqa: T201

@@ -184,12 +184,14 @@ class HybridTables:
 
     def machine_of(self, row: HybridRow) -> Cluster:
         """The machine of a row."""
-        return self._clusters[self.of(row).cluster]
+        return self.machines[row.series]
 
     @cached_property
-    def _clusters(self) -> dict[str, Cluster]:
+    def machines(self) -> dict[str, Cluster]:
+        """The machine of each series."""
         names = {each.cluster for each in self.series.values()}
-        return {name: load_cluster(self.home.parent / "clusters" / f"{name}.toml") for name in sorted(names)}
+        clusters = {name: load_cluster(self.home.parent / "clusters" / f"{name}.toml") for name in sorted(names)}
+        return {name: clusters[each.cluster] for name, each in self.series.items()}
 
     def is_fitted(self, row: HybridRow) -> bool:
         """Whether constants are fitted to a row.

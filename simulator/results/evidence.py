@@ -124,7 +124,7 @@ def _by_the_regime(scenario: Resolved) -> str:
     """What was compared with real runs where no listed kind has all that a scenario has: what its intervals rest on."""
     regime = regime_of(scenario)
     known = None if regime is None or is_borrowed(scenario) else regimes().get(regime)
-    if known is None or known.checked is None or known.about.startswith("0 settings"):
+    if known is None or known.checked is None:
         return "no run of this kind was compared with a prediction; its interval is that of others"
     of_regime = known.about.partition(";")[0]
     return f"runs of {regime} were compared with predictions ({of_regime}), but none with all that this scenario has (docs/fidelity.md)"

@@ -13,11 +13,14 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 
+from pydantic import Field
+
 from simulator.base.catalog import own_file
 from simulator.base.files import read_toml
 from simulator.base.spec import Spec
 from simulator.base.validation_errors import validated
 from simulator.resolve.practice import is_carried
+from simulator.resolve.published_throughputs import same_device
 from simulator.results.launching import launching
 from simulator.scenario import Resolved, Scenario
 from simulator.spec.constants import constants
@@ -36,7 +39,9 @@ __all__ = [
     "MEASURED",
     "ONE_NODE",
     "SYNCHRONOUS",
+    "Bias",
     "applied_discrepancy",
+    "bias_of",
     "discrepancy_of",
     "factor",
     "is_borrowed",
@@ -64,16 +69,48 @@ class _OfRegime(Discrepancy):
     name: RegimeText
 
 
+class Bias(Spec):
+    """Runs that came out slower, or faster, than predicted throughout."""
+
+    regime: RegimeText
+    device: str = Field(default="", description="on which the runs were; left out: all runs of the regime were on one sort")
+    predicted_over_measured: float = Field(gt=0, description="of throughput, the geometric mean over series")
+    settings: int = Field(ge=1)
+    sources: tuple[str, ...]
+
+
 class _Regimes(Spec):
     schema_version: int = 1
     regimes: tuple[_OfRegime, ...]
+    biases: tuple[Bias, ...] = ()
+
+
+@lru_cache(maxsize=1)
+def _known() -> _Regimes:
+    path = own_file("discrepancy.toml")
+    return validated(_Regimes, read_toml(path), str(path))
 
 
 @lru_cache(maxsize=1)
 def regimes() -> Mapping[Regime, Discrepancy]:
     """What predictions of every regime are off by."""
-    path = own_file("discrepancy.toml")
-    return {each.name: each for each in validated(_Regimes, read_toml(path), str(path)).regimes}
+    return {each.name: each for each in _known().regimes}
+
+
+def bias_of(scenario: Scenario) -> Bias | None:
+    """The bias that predictions of its regime had on its device; None where there is none, or it was compared with runs of its own."""
+    regime = regime_of(scenario)
+    if regime is None or scenario.discrepancy is not None:
+        return None
+    if regime.kind == CUT and scenario.workload.is_computed:
+        regime = _FROM_DIMENSIONS
+    device = scenario.cluster.device or scenario.workload.device
+    biases = (each for each in _known().biases if each.regime == regime)
+    return next((each for each in biases if not each.device or (device and same_device(each.device, device))), None)
+
+
+_FROM_DIMENSIONS = Regime(CUT, "from dimensions")
+"""Runs whose predictions took nothing from any of them, as that of a user who names a model by its dimensions."""
 
 
 def regime_of(scenario: Scenario) -> Regime | None:
@@ -94,13 +131,15 @@ def regime_of(scenario: Scenario) -> Regime | None:
         kind = ALL_REDUCE
     cluster = scenario.cluster
     if cluster.basis != "measured":
-        return Regime(kind, CATALOGUE if kind == CUT else _known_by_sort(scenario))
+        return Regime(kind, _known_by_sort(scenario, kind))
     contended = cluster.transport.discipline != "fair" or cluster.shared_cores is not None
     return Regime(kind, CONTENDED if contended else MEASURED)
 
 
-def _known_by_sort(scenario: Scenario) -> str:
+def _known_by_sort(scenario: Scenario, kind: str) -> str:
     """What links that nobody measured are; servers beside workers that compute on the hosts' own processors are another matter."""
+    if kind == CUT:
+        return CATALOGUE
     if scenario.servers and scenario.cluster.device_is_host:
         return HOSTS
     if is_carried(scenario):
@@ -119,11 +158,19 @@ def is_borrowed(scenario: Scenario) -> bool:
 
 
 def discrepancy_of(scenario: Scenario) -> Discrepancy | None:
-    """What predictions of this scenario are off by: its own, or that of its regime; None where there is none."""
+    """What predictions of this scenario are off by: its own, or that of its regime; None where there is none.
+
+    A link that was measured says nothing of compute, which is no better known than with links of a catalogue.
+    """
     if scenario.discrepancy is not None:
         return scenario.discrepancy
     regime = regime_of(scenario)
-    return None if regime is None else regimes().get(regime)
+    known = None if regime is None else regimes().get(regime)
+    if known is None or regime is None or regime.links not in (MEASURED, CONTENDED):
+        return known
+    by_sort = regimes()[Regime(regime.kind, _known_by_sort(scenario, regime.kind))]
+    compute = max(known.compute, by_sort.compute, key=lambda each: each(1.0))
+    return known.model_copy(update={"compute": compute})
 
 
 def reach_of(scenario: Scenario) -> float:

@@ -306,10 +306,6 @@ def _calibrate_link(scenario: Resolved, spreads: Mapping[str, float]) -> Iterato
     text = _fits((BANDWIDTH,))
     if scenario.discrepancy is None and (regime := _regime_about(then)) is not None:
         text += f"; communication over measured links was off by what {regime} show"
-    now, measured = discrepancy_of(scenario), discrepancy_of(then)
-    if now is not None and measured is not None:  # a link's measurement says nothing of compute
-        known = Discrepancy(compute=now.compute, communication=measured.communication, staleness=now.staleness)
-        then = then.model_copy(update={"discrepancy": known})
     yield Command(line, left, then, text)
 
 

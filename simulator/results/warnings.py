@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from simulator.base.text import format_bytes, format_number, format_rate, format_seconds, format_share
+from simulator.base.text import counted, format_bytes, format_number, format_rate, format_seconds, format_share, listed
 from simulator.resolve.defaults import start_of
 from simulator.resolve.practice import felt_by, nominally_in_practice
 from simulator.resolve.published_throughputs import same_device
 from simulator.resolve.resolve import Asked
 from simulator.results.evidence import coverage
+from simulator.results.inadequacy import bias_of
 from simulator.results.intervals import FEWEST_REPLICATIONS
 from simulator.results.launching import warned_of_host
 from simulator.results.misread import misread
@@ -50,6 +51,7 @@ def warnings_of(
     scenario = asked.resolved
     return (
         *_uncovered(scenario),
+        *_on_the_bias(scenario),
         *_on_the_software(scenario),
         *_on_the_workload(scenario),
         *_on_the_input(scenario),
@@ -74,6 +76,17 @@ def _uncovered(scenario: Resolved) -> Iterator[Warned]:
         if its.grade == "uncovered" and its.about in paths and (its.about != "batch" or scenario.workload.calibrated is not None):
             path, value = paths[its.about]
             yield Warned(code="outside-calibration", path=path, value=value, text=its.text)
+
+
+def _on_the_bias(scenario: Resolved) -> Iterator[Warned]:
+    """What predictions of this kind came out at on the nearest runs, where that was too fast or too slow throughout."""
+    bias = bias_of(scenario)
+    if bias is not None:
+        over = bias.predicted_over_measured
+        off = f"{format_share(over - 1.0)} too fast" if over > 1.0 else f"{format_share(1.0 - over)} too slow"
+        runs = counted(bias.settings, "real run") + (f" on {bias.device}" if bias.device else "")
+        text = f"predictions of this kind were {off} in the mean over {runs} ({listed(bias.sources)}: docs/fidelity.md)"
+        yield Warned(code="biased", path="cluster.device", value=scenario.cluster.device or scenario.workload.device, text=text)
 
 
 def _on_the_software(scenario: Resolved) -> Iterator[Warned]:

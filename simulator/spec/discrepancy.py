@@ -165,13 +165,11 @@ class AppliedDiscrepancy(Spec):
     @property
     def coverage_in_words(self) -> str:
         """How intervals with such a discrepancy did on runs left out, plainly; no sentence's end."""
-        begins = f"nothing of this kind was held against real runs, and the interval is that of {self.regime}: " if self.borrowed else ""
-        return begins + self._held_in_words()
-
-    def _held_in_words(self) -> str:
         checked = self.checked
+        if self.borrowed:
+            return f"nothing of this kind was held against real runs, and the interval is that of {self.regime}"
         if checked is None:
-            return "how often such intervals hold is not measured"
+            return "no such interval was held against real runs"
         sources = "1 source" if checked.sources == 1 else f"{checked.sources} sources"
         settings = "1 setting" if checked.rows == 1 else f"{checked.rows:,} settings"
         held = f"{format_share(checked.inside)} of the runs at {settings} of {sources}"

@@ -423,6 +423,11 @@ WARNINGS: Mapping[str, WarningKind] = {
         "the cluster's figures are an assumption, not a measurement",
         "measure the links with paceline calibrate-link, or write your own figures and their basis",
     ),
+    "biased": WarningKind(
+        "Too fast or too slow before",
+        "predictions of this kind were off the same way in runs on such a device, and this one is not corrected for that",
+        "validate it against a run of your own (docs/check-against-your-runs.md), or take that much off",
+    ),
     "class-without-nodes": WarningKind(
         "A class without nodes",
         "the strategy needs fewer nodes than the classes before this one have, so none is left for it",

@@ -188,7 +188,41 @@ def test_left_out_it_is_that_of_the_regime_and_no_part_of_the_hash(scenario) -> 
 def test_every_regime_has_figures(scenario, strategy: dict[str, Any], cluster: dict[str, Any], regime: str) -> None:
     found = regime_of(scenario(strategy=strategy, cluster=cluster))
     assert str(found or "") == regime
-    assert found is None or (found == Regime.of(regime) and regimes()[found].checked is not None)
+    assert found is None or (found == Regime.of(regime) and found in regimes())
+
+
+def test_a_link_that_is_measured_says_nothing_of_compute(scenario) -> None:
+    for strategy in (RING, ASYNC, {**ASYNC, "mode": "sync"}):
+        alike = [scenario(strategy=strategy, cluster={"basis": basis}) for basis in ("published", "measured")]
+        assumed, measured = (discrepancy_of(each.model_copy(update={"discrepancy": None})) for each in alike)
+        assert assumed is not None
+        assert measured is not None
+        assert measured.compute(1.0) >= assumed.compute(1.0) > 0
+        assert measured.communication.at < assumed.communication.at
+
+
+def test_intervals_that_no_run_tested_quote_no_coverage(scenario) -> None:
+    result = simulate(scenario(strategy=ASYNC, cluster={"basis": "published"}).model_copy(update={"discrepancy": None}))
+    assert result.discrepancy.regime == Regime("asynchronous servers", "between nodes")
+    assert result.discrepancy.checked is None
+    assert result.discrepancy.coverage_in_words == "no such interval was held against real runs"
+    # every regime with a coverage has settings of its own
+    assert all((known.checked is None) == known.about.startswith("0 settings") for known in regimes().values())
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "told"),
+    [
+        ("fsdp", [("cluster.use", "nd96isr_h100_v5")], "32% too fast in the mean over 4 real runs on H100"),
+        ("fsdp", [], ""),
+        ("ring", [("cluster.device", "Tesla V100-SXM2")], "19% too fast in the mean over 108 real runs on Tesla V100-SXM2"),
+    ],
+)
+def test_the_bias_of_the_nearest_runs_is_told(name: str, settings: list[tuple[str, Any]], told: str) -> None:
+    result = simulate(load_scenario(name, [*settings, ("run.steps", 10)]))
+    biased = [warning.text for warning in result.warnings if warning.code == "biased"]
+    assert len(biased) == bool(told)
+    assert told in "".join(biased)
 
 
 @pytest.mark.slow
