@@ -1,7 +1,7 @@
 """Bounds of what a change of speeds alone can gain, whatever the model is off by.
 
-Two scenarios that differ in nothing but how fast some of their parts are (links, devices, hosts) do the same work in the same
-order. So the throughput of one over that of the other lies between the least and the greatest of the parts' ratios, with 1 among
+Two scenarios that differ in nothing but how fast some of their parts are (links, devices, hosts), or in the batch, do the same work in
+the same order. So the throughput of one over that of the other lies between the least and the greatest of the parts' ratios, with 1 among
 them: the laws of Amdahl (AFIPS 1967) for a step, without a word on which part limits. A few systems break the rule that faster parts
 never hurt, by little (Graham, "Bounds on multiprocessing timing anomalies", 1969), and runs of some steps scatter. What simulated
 runs show beyond the bounds is taken for that, and not told as an effect.
@@ -50,8 +50,9 @@ _RATES = re.compile(
     r"cluster\.("
     r"(inter_node|intra_node|intra_device|host_link|islands\.between|node_classes\.\d+\.inter_node)\.bandwidth_bytes_per_s"
     r"|storage\.\w+_per_s|transport\.flow_cap_bytes_per_s|nvls\.efficiency|node_speed\.\d+|node_classes\.\d+\.speed)"
+    r"|workload\.(batch_per_replica|global_batch)"
 )
-"""Keys of which twice as much is twice as fast."""
+"""Keys of which twice as much is twice as fast at most: a step is no shorter with a larger batch, whose samples a second it divides."""
 _TIMES = re.compile(
     r"cluster\.(([\w.]+\.)?latency_s|fabric\.oversubscription|transport\.(cpu_per_message_s|cpu_per_byte_s|copy_per_byte_s))"
     r"|workload\.((forward|backward|input)\.(base_s|per_sample_s|least_s)|apply_s|server\.(base_s|per_byte_s))"

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from paceline.comparing import compare
+from paceline.gain_bounds import bounded, gain_bounds
 from paceline.planning.answer import Improvement
 from paceline.planning.goal import Goal, job_of, time_of
 from paceline.planning.paying import Use, months_of, use_of
@@ -481,7 +482,9 @@ def _ratio(result: Result, base: Result, goal: Goal | None) -> Estimate:
     if ours is None or theirs is None:
         return compare(result, base).ratio
     runs, others = ours.samples_per_s_of_each_replication, theirs.samples_per_s_of_each_replication
-    return paired_ratio(runs, others, between(result.discrepancy, base.discrepancy))
+    share = max(job.parts_s.of_steps / job.time_s.mean for job in (ours, theirs))  # which alone the model is off by
+    ratio = paired_ratio(runs, others, between(result.discrepancy, base.discrepancy).times(share))
+    return bounded(ratio, gain_bounds(result.scenario, base.scenario))
 
 
 def _tried(what: str, name: str, text: str, change: Callable[[], Scenario | None]) -> _Change:

@@ -100,9 +100,20 @@ def test_what_limits_at_all_ends_of_the_doubt_shows_in_full() -> None:
 def test_what_differs_in_more_than_speeds_has_no_bounds() -> None:
     base = load_scenario("ring")
     assert gain_bounds(base, base) == NO_BOUNDS
-    assert gain_bounds(with_batch(base, 2), base) == NO_BOUNDS
     assert gain_bounds(load_scenario("ring", [("strategy.workers", 3)]), base) == NO_BOUNDS
     assert gain_bounds(load_scenario("ring", [("workload.jitter", {"kind": "constant"})]), base) == NO_BOUNDS
+
+
+@pytest.mark.slow
+def test_twice_the_batch_is_at_most_twice_the_throughput_whatever_launching_takes() -> None:
+    """Kernels so small that the host may launch them in several times as long: with twice the batch they are twice as large."""
+    base = load_scenario("rails-sharp", [("run.steps", 10)])
+    larger = with_batch(base, 2)
+    assert gain_bounds(larger, base) == pytest.approx((1.0, 2.0))
+    result, before = simulate(larger), simulate(base)
+    assert any(part.name == "launching of kernels" and part.ends[0] > 1.0 for part in before.discrepancy.parts)
+    found = compare(result, before)
+    assert 1.0 <= found.ratio.low <= found.ratio.mean <= found.ratio.high <= 2.0
 
 
 def test_fitted_draws_count_as_the_speeds_that_they_are() -> None:
