@@ -161,7 +161,16 @@ def _by_gains(limit: Bottleneck, gains: Gains, share_of: Callable[[Part], float]
     if (held_up or alone[second] >= alone[first] / _BALANCED) and one.name != other.name:
         begins = f"{CHANGES[first].words} and {CHANGES[second].words} limit together, and neither alone"
         return Bottleneck(name=one.name, balance=other.name, text=f"{begins[0].upper()}{begins[1:]}.", tried=tried)
+    longest = max(alone, key=share_of)
+    if one.name == "compute" and share_of(longest) > share:
+        why = f"though {_TAKING[_SHARES_OF.get(longest, longest)]} takes {format_share(share_of(longest))} of a step"
+        text = f"Devices twice as fast bring {written(alone[first], 'change')} throughput, more than any other part, {why}."
+        return Bottleneck(name=one.name, text=text, tried=tried)
     return Bottleneck(name=one.name, text=one.text, tried=tried)
+
+
+_SHARES_OF: Mapping[Part, str] = {"server": "apply", "waiting": "stragglers"}
+"""Parts that shares of a step have by another name."""
 
 
 def _limit_of(part: Part, scenario: Scenario, parts: Breakdown, use: Utilisation, busiest: PortName | None, cut: _Cut) -> Bottleneck:

@@ -66,11 +66,10 @@ _MUCH = 0.5
 """What brings as much is a limit by itself: half of what it would if nothing else lasted."""
 _NOISE = 0.05
 """What brings less may be first by chance."""
-_FEWEST_STEPS = 10
-_TRIES_ARE_ONE_OF = 40
-"""A change is tried for this part of all steps of all replications, so that trying each of four costs an eighth more."""
-_MOST_REPLICATIONS = 3
-"""A change is tried in as many, since what limits one draw of what is uncertain need not limit others."""
+_FEWEST_STEPS, _FEWEST_APART = 10, 20
+"""Of a replication in which a change is tried; the second where workers do not wait for each other and drift apart."""
+_TRIES_ARE_ONE_OF = 20
+"""A change is tried for this part of all steps of all replications, so that trying each of four costs a quarter more."""
 _MOST_RANKS = 10_000
 """Beyond it another replication takes long, and shares are all there is."""
 
@@ -109,13 +108,18 @@ def contested(scenario: Resolved, parts: Breakdown, hidden_s: float, use: Utilis
 
 
 def tried(scenario: Resolved) -> tuple[int, Resolved]:
-    """In how many replications changes are tried, and the scenario with the steps of each."""
+    """In how many replications changes are tried, and the scenario with the steps of each.
+
+    In as many as there are steps for, since what limits one draw of what is uncertain need not limit others: many short runs come
+    nearer to what whole runs show than a few long ones.
+    """
     run = scenario.run
     if run.start_spread_s is not None:
         return 1, scenario
     all_of_each = run.total_steps(scenario.ranks) // scenario.ranks
-    steps = max(_FEWEST_STEPS, all_of_each * run.replications // _TRIES_ARE_ONE_OF)
-    count = min(_MOST_REPLICATIONS, run.replications, steps // _FEWEST_STEPS)
+    fewest = _FEWEST_STEPS if scenario.strategy.pace.together else _FEWEST_APART
+    steps = max(fewest, all_of_each * run.replications // _TRIES_ARE_ONE_OF)
+    count = min(run.replications, steps // fewest)
     steps //= count
     return count, scenario.shortened(steps, steps // 2) if steps < all_of_each else scenario
 
