@@ -115,7 +115,8 @@ def summarise(
     exposed = breakdown.exposed_communication / step_time.mean
     gains: Gains | None = None
     if again is not None and (parts := contested(achieved, breakdown, hidden_s, utilisation)):
-        gains = gains_of(scenario, parts, typical(scenario, samples_per_s), lambda its, number: _rate(again(its, number)))
+        waited, numbers = breakdown.waiting / step_time.mean, typical(scenario, samples_per_s)
+        gains = gains_of(scenario, parts, waited, numbers, lambda its, number: _rate(again(its, number)))
     exchanges = achieved.strategy.model_parallel(achieved).exchanges(Streams(scenario.run.seed, 0))
     limit = limit_of_host(scenario, breakdown, bottleneck(achieved, breakdown, utilisation, busiest, stages, exchanges, gains))
     return Result(

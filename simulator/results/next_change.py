@@ -114,11 +114,11 @@ def tried(scenario: Resolved) -> tuple[int, Resolved]:
     nearer to what whole runs show than a few long ones.
     """
     run = scenario.run
-    if run.start_spread_s is not None:
-        return 1, scenario
     all_of_each = run.total_steps(scenario.ranks) // scenario.ranks
-    fewest = _FEWEST_STEPS if scenario.strategy.pace.together else _FEWEST_APART
-    steps = max(fewest, all_of_each * run.replications // _TRIES_ARE_ONE_OF)
+    fewest = min(_FEWEST_STEPS if scenario.strategy.pace.together else _FEWEST_APART, all_of_each)
+    if run.start_spread_s is not None:  # starts that are told apart may decide the whole run
+        fewest = all_of_each
+    steps = max(_FEWEST_STEPS, fewest, all_of_each * run.replications // _TRIES_ARE_ONE_OF)
     count = min(run.replications, steps // fewest)
     steps //= count
     return count, scenario.shortened(steps, steps // 2) if steps < all_of_each else scenario
@@ -132,7 +132,7 @@ def typical(scenario: Resolved, rates: Sequence[float]) -> list[int]:
 
 
 def gains_of(
-    scenario: Resolved, parts: list[Part], replications: Sequence[int], simulated: Callable[[Resolved, int], float]
+    scenario: Resolved, parts: list[Part], waited: float, replications: Sequence[int], simulated: Callable[[Resolved, int], float]
 ) -> Gains | None:
     """What each part brings if it is twice as fast, in a run of fewer steps: they are all alike, and the draws the same.
 
@@ -142,6 +142,8 @@ def gains_of(
         What was simulated, resolved.
     parts
         Those to try.
+    waited
+        Share of a step that workers wait for the slowest: even ones save no more, the rest is that what was drawn slow no longer is.
     replications
         Numbers of those to try them in, such as :func:`typical` ones.
     simulated
@@ -165,6 +167,8 @@ def gains_of(
 
     try:
         alone = {part: gain(part) for part in parts}
+        if "waiting" in alone:
+            alone["waiting"] = min(alone["waiting"], waited / (1.0 - waited))
         return Gains(alone, {pair: gain(*pair) for pair in _in_question(alone)})
     except PacelineError:
         return None

@@ -20,8 +20,12 @@ _NEARLY = 0.05
 
 
 def gains(scenario: Scenario) -> dict[Part, float]:
-    """What each part brings over all replications, as what-ifs of a report and improvements of a plan have it."""
-    rates = simulate(scenario).throughput_of_each_replication
+    """What each part brings over all replications, as what-ifs of a report and improvements of a plan have it.
+
+    Workers that are even save no more than what they waited; the rest is that a run which was drawn slow is no longer.
+    """
+    base = simulate(scenario)
+    rates, waited = base.throughput_of_each_replication, base.breakdown_s.waiting / base.step_time_s.mean
     found: dict[Part, float] = {}
     for part, change in CHANGES.items():
         try:
@@ -29,6 +33,8 @@ def gains(scenario: Scenario) -> dict[Part, float]:
             found[part] = fmean(ours / theirs for ours, theirs in zip(faster, rates, strict=True)) - 1
         except PacelineError:
             continue
+    if "waiting" in found:
+        found["waiting"] = min(found["waiting"], waited / (1.0 - waited))
     return found
 
 
