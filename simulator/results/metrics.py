@@ -191,7 +191,16 @@ def applied_to_runs(scenario: Resolved, runs: Sequence[Measured]) -> AppliedDisc
 
 
 def _hidden_s(runs: Sequence[Measured]) -> float:
-    return math.fsum(run.hidden_s for run in runs) / sum(run.steps for run in runs)
+    return _of_a_step(runs, [run.hidden_s for run in runs])
+
+
+def _of_a_step(runs: Sequence[Measured], totals_s: Sequence[float]) -> float:
+    """Seconds of the mean step, from those of all steps of each replication, each counted as if it took as long as the others.
+
+    So the mean step times the mean throughput is the batch: a replication that was drawn slow makes fewer steps.
+    """
+    times = math.fsum(total_s / run.window_s for total_s, run in zip(totals_s, runs, strict=True))
+    return times / math.fsum(run.steps / run.window_s for run in runs)
 
 
 def _mean_staleness(scenario: Resolved, runs: Sequence[Measured], mean: float, applied: AppliedDiscrepancy | None) -> Estimate | None:
@@ -243,7 +252,7 @@ def _step_time(runs: Sequence[Measured]) -> Quantiles:
     for run in runs:
         pooled.merge(run.step_time)
     p50, p95, p99 = pooled.quantiles(0.5, 0.95, 0.99)
-    return Quantiles(mean=pooled.mean(), p50=p50, p95=p95, p99=p99)
+    return Quantiles(mean=_of_a_step(runs, [run.step_time.mean() * run.steps for run in runs]), p50=p50, p95=p95, p99=p99)
 
 
 def _staleness(scenario: Resolved, runs: Sequence[Measured], late: Sequence[int]) -> Staleness:
@@ -302,10 +311,8 @@ def _phase(scenario: Resolved, runs: Sequence[Measured]) -> Phase | None:
 
 
 def _breakdown(runs: Sequence[Measured]) -> Breakdown:
-    steps = sum(run.steps for run in runs)
-    names = ("input", "compute", "exposed_communication", "waiting", "apply")
-    sums = np.sum([run.parts_s for run in runs], axis=0) / steps
-    return Breakdown(**{name: max(value, 0.0) for name, value in zip(names, sums.tolist(), strict=True)})
+    parts = zip(*(run.parts_s for run in runs), strict=True)
+    return Breakdown(**{name: max(_of_a_step(runs, totals_s), 0.0) for name, totals_s in zip(Breakdown.model_fields, parts, strict=True)})
 
 
 def _stages(achieved: Scenario, runs: Sequence[Measured]) -> tuple[Stage, ...]:

@@ -161,7 +161,7 @@ class Staleness(Spec):
 
 
 class Breakdown(Spec):
-    """Where the mean step's time goes, in seconds; the parts sum to ``step_time_s.mean``."""
+    """Where the mean step's time goes, in seconds; the parts sum to ``step_time_s.mean``, and that times the throughput is the batch."""
 
     input: float = Field(description="waiting for input")
     compute: float = Field(description="forward and backward pass")
