@@ -15,7 +15,6 @@ from simulator.resolve.drawing import COMPUTE, LINK
 from simulator.results.inadequacy import discrepancy_of
 from simulator.results.next_measurement import width_of
 from simulator.results.results import Result
-from simulator.spec.discrepancy import Discrepancy
 
 RING = {"kind": "multi-worker-mirrored", "workers": 2}
 """Both hold 1 MB, ready at the end of the backward pass: a step is compute and then 2 (n - 1) / n MB over the link, and nothing hides."""
