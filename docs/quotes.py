@@ -72,13 +72,14 @@ def shown_of(page: Path) -> list[Quote]:
             files["points.csv"] = inside
         elif kind == "console":
             for match in _COMMAND.finditer(inside):
-                command = match[1].replace("\\\n", " ")
+                command = re.sub(r"\\\n\s*", "", match[1])
                 if match[2].strip(" .\n"):
                     quotes.append(Quote(page, command, match[2], part.start(2) + match.start(2), tuple(files.items())))
         elif kind in (None, "", "text"):
             named = _NAMED.search(text[: part.start()])
             group = 3 if kind is None else 2
-            quotes.append(Quote(page, named[1] if named else command, part[group], part.start(group), tuple(files.items())))
+            of = "" if kind == "" else named[1] if named else command
+            quotes.append(Quote(page, of, part[group], part.start(group), tuple(files.items())))
     return quotes
 
 
