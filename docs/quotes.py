@@ -1,13 +1,16 @@
 """Runs the commands whose answers these pages quote, and puts what they print now in place of what is shown: ``make quotes``.
 
-A page shows some lines of an answer, in their order, or some of its sentences behind a ``>``. Each line that is shown becomes the next
-line printed that is the same, or has the same words before its first number, or the same first word. Sentences become those from the
-one that begins like the first shown to the one that begins like the last. What has no like any more is left, and named.
+A page shows some lines of an answer beneath the command (``...`` where some are left out) or in a block of text after it, or some of its
+sentences behind a ``>``. Lines become those from the one that is like the first shown to the one that is like the last, and so do
+sentences. Lines are alike that are the same, have the same words before their first number, or the same first word. What has no like any
+more is left, and named. A command finds the last scenario of its page as mine.toml, and the last table of runs as points.csv.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
+import functools
 import io
 import os
 import re
@@ -15,6 +18,7 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
@@ -24,70 +28,90 @@ from rich.progress import track
 
 from paceline.cli.app import main as paceline
 
-__all__ = ["PAGES", "ROOT", "Quote", "anew", "answer", "quotes_of", "write_anew"]
+__all__ = ["PAGES", "ROOT", "Quote", "anew", "answer", "quotes_of", "shown_of", "write_anew"]
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-_LINES = re.compile(r"^\$ (paceline (?:simulate|memory) (?!.*--(?:json|trace))[^\n]*)\n((?:(?!\$ )[^\n]*\n)*)", re.MULTILINE)
-_NAMED = re.compile(r"`(paceline (?:simulate|memory) (?![^`]*--(?:json|trace|program))[^`]+)`[^`\n]*:\n+$")
-_SENTENCES = re.compile(r"^\$ (paceline (?:plan|simulate) [^\n]*)\n```\n+(?:[^\n>`|#][^\n]*\n+)?> ([^\n]+)$", re.MULTILINE)
+_MEASURING = ("calibrate", "calibrate-input", "calibrate-link", "calibrate-server", "serve", "testbed", "watch")  # no two answers are equal
+_PART = re.compile(r"^```(\w*)\n(.*?)^```$|^> ([^\n]+)$", re.DOTALL | re.MULTILINE)
+_COMMAND = re.compile(r"^\$ ((?:[^\n]*\\\n)*[^\n]*)\n((?:(?!\$ )[^\n]*\n)*)", re.MULTILINE)
+_NAMED = re.compile(r"`(paceline [^`]+)`[^`\n]*:\n+$")
 
 
 class Quote(NamedTuple):
-    """What a page shows of a command's answer, where it stands in the page, and the scenario that the page calls mine.toml."""
+    """What a page shows of a command's answer, where it stands in the page, and the files of the page that the command may name."""
 
     page: Path
     command: str
     shown: str
     start: int
-    scenario: str = ""
+    files: tuple[tuple[str, str], ...] = ()
 
     @property
     def in_sentences(self) -> bool:
         """Whether sentences are quoted, not lines."""
         return "\n" not in self.shown
 
+    @property
+    def repeatable(self) -> bool:
+        """Whether running the command again prints the same."""
+        words = self.command.split()
+        return words[:1] == ["paceline"] and words[1] not in _MEASURING
+
+
+def shown_of(page: Path) -> list[Quote]:
+    """All that a page shows as an answer, with an empty command where none is named."""
+    text, command = page.read_text(encoding="utf-8"), ""
+    files: dict[str, str] = {}
+    quotes = []
+    for part in _PART.finditer(text):
+        kind, inside, _ = part.groups()
+        if kind == "toml" and "[strategy]" in inside and ("[workload" in inside or "workload =" in inside):
+            files["mine.toml"] = inside
+        elif kind == "csv":
+            files["points.csv"] = inside
+        elif kind == "console":
+            for match in _COMMAND.finditer(inside):
+                command = re.sub(r"\\\n\s*", "", match[1])
+                if match[2].strip(" .\n"):
+                    quotes.append(Quote(page, command, match[2], part.start(2) + match.start(2), tuple(files.items())))
+        elif kind in (None, "", "text"):
+            named = _NAMED.search(text[: part.start()])
+            group = 3 if kind is None else 2
+            of = "" if kind == "" else named[1] if named else command
+            quotes.append(Quote(page, of, part[group], part.start(group), tuple(files.items())))
+    return quotes
+
 
 def quotes_of(page: Path) -> list[Quote]:
-    """All that a page quotes: beneath the command, in the block of text next to it or to the line that names it, or behind a ``>``."""
-    text, scenario, pending = page.read_text(encoding="utf-8"), "", ""
-    quotes = [Quote(page, match[1], match[2], match.start(2)) for match in _SENTENCES.finditer(text)]
-    for block in _BLOCK.finditer(text):
-        kind, inside = block.groups()
-        if kind == "toml" and "[strategy]" in inside and ("[workload" in inside or "workload =" in inside):
-            scenario = inside
-        elif kind == "console":
-            answers = [(match[1], match[2], block.start(2) + match.start(2)) for match in _LINES.finditer(inside)]
-            quotes += [Quote(page, command, shown, start, scenario) for command, shown, start in answers if shown.strip(" .\n")]
-            pending = answers[-1][0] if answers and not answers[-1][1] else ""
-        elif kind == "text" and (command := pending or "".join(_NAMED.findall(text[: block.start()]))):
-            quotes.append(Quote(page, command, inside, block.start(2), scenario))
-            pending = ""
-    return sorted(quotes, key=lambda quote: quote.start)
+    """What a page shows of answers that a command prints again."""
+    return [quote for quote in shown_of(page) if quote.repeatable]
 
 
 def answer(quote: Quote, *more: str) -> str:
     """What the command prints, with ``more`` arguments, in a folder of its own."""
     columns = "10000" if quote.in_sentences else "100" if max(map(len, quote.shown.splitlines())) > 80 else "80"
-    words = [*shlex.split(quote.command, comments=True), *more]
+    return _printed((*shlex.split(quote.command, comments=True), *more), columns, quote.files)
+
+
+@functools.cache
+def _printed(words: tuple[str, ...], columns: str, files: tuple[tuple[str, str], ...]) -> str:
     with (
         tempfile.TemporaryDirectory() as folder,
         contextlib.chdir(folder),
         mock.patch.dict(os.environ, COLUMNS=columns),
-        mock.patch.object(sys, "argv", words),
+        mock.patch.object(sys, "argv", list(words)),
         contextlib.redirect_stdout(io.StringIO()) as printed,
         contextlib.redirect_stderr(io.StringIO()) as noted,
     ):
-        Path("mine.toml").write_text(quote.scenario, encoding="utf-8")
+        for name, text in files:
+            Path(name).write_text(text, encoding="utf-8")
         try:
             paceline()
         except SystemExit as ended:
-            if ended.code:
-                raise RuntimeError(
-                    f"{quote.page.name}: {shlex.join(words)} ended with exit code {ended.code}: {noted.getvalue()}"
-                ) from ended
-    text = printed.getvalue() + (noted.getvalue() if quote.in_sentences else "")
+            if ended.code not in (None, 0, 3):  # 3 is an answer too: it does not fit, or misses the goal
+                raise RuntimeError(f"{shlex.join(words)} ended with exit code {ended.code}: {noted.getvalue()}") from ended
+    text = printed.getvalue() + (noted.getvalue() if columns == "10000" else "")
     return "\n".join(line.rstrip() for line in text.splitlines())
 
 
@@ -101,44 +125,48 @@ def _first_word(line: str) -> str:
     return line.strip().partition(" ")[0] if line[:1].strip() else ""
 
 
-_LIKENESSES: tuple[Callable[[str], str], ...] = (str, _beginning, _first_word)
+def _first_words(sentence: str) -> str:
+    return " ".join(sentence.split()[:3])
 
 
-def _like(line: str, printed: list[str]) -> int | None:
-    """The place of the printed line that stands for a shown one."""
-    for of in _LIKENESSES:
-        for place, other in enumerate(printed):
-            if of(line) and of(other) == of(line):
-                return place
-    return None
+def _span(shown: list[str], printed: list[str], last_likeness: Callable[[str], str]) -> tuple[int, int] | str:
+    """Return the places of the printed lines that stand for the first and the last shown, or the one of these that has no like.
+
+    A paragraph that is broken into other lines now, which are indented but for its first, ends where it ends.
+    """
+    likenesses = (str, _beginning, last_likeness)
+    first = next((place for of in likenesses for place, line in enumerate(printed) if of(line) and of(line) == of(shown[0])), None)
+    if first is None:
+        return shown[0]
+    if len(shown) == 1:
+        return first, first
+    for of in likenesses:
+        wanted = sum(of(line) == of(shown[-1]) for line in shown[1:])
+        places = [place for place, line in enumerate(printed) if place > first and of(line) and of(line) == of(shown[-1])]
+        if len(places) >= wanted:
+            return first, places[wanted - 1]
+    if not shown[-1].startswith(" ") or isinstance(span := _span(shown[:-1], printed, last_likeness), str):
+        return shown[-1]
+    return first, next((place for place in range(span[1], len(printed) - 1) if not printed[place + 1].startswith(" ")), len(printed) - 1)
 
 
 def anew(quote: Quote, printed: str) -> tuple[str, list[str]]:
     """What the page shows of this answer, and what was shown that has no like in it."""
-    return _sentences_anew(quote.shown, printed) if quote.in_sentences else _lines_anew(quote.shown, printed)
-
-
-def _lines_anew(shown: str, printed: str) -> tuple[str, list[str]]:
+    if quote.in_sentences:
+        sentences = [part for line in printed.splitlines() for part in _sentences(line)]
+        span = _span(_sentences(quote.shown), sentences, _first_words)
+        return (quote.shown, [span]) if isinstance(span, str) else (" ".join(sentences[span[0] : span[1] + 1]), [])
     lines, rest, lost = [], printed.splitlines(), []
-    for line in shown.splitlines():
-        place = _like(line, rest) if line.strip(" .") else None
-        if place is not None:
-            lines.append(rest[place])
-            rest = rest[place + 1 :]
+    for apart, group in groupby(quote.shown.splitlines(), key=lambda line: line.strip() in ("", "...")):
+        shown = list(group)
+        span = shown[0] if apart else _span(shown, rest, _first_word)
+        if isinstance(span, str):
+            lines += shown
+            lost += [] if apart else [span]
         else:
-            lines.append(line)
-            lost += [line] if line.strip(" .") else []
+            lines += rest[span[0] : span[1] + 1]
+            rest = rest[span[1] + 1 :]
     return "".join(f"{line}\n" for line in lines), lost
-
-
-def _sentences_anew(shown: str, printed: str) -> tuple[str, list[str]]:
-    first, last = _sentences(shown)[0], _sentences(shown)[-1]
-    sentences = [sentence for line in printed.splitlines() for sentence in _sentences(line)]
-    start = _like(first, sentences)
-    if start is None:
-        return shown, [first]
-    end = _like(last, sentences[start:])
-    return (shown, [last]) if end is None else (" ".join(sentences[start : start + end + 1]), [])
 
 
 def _sentences(text: str) -> list[str]:
@@ -159,6 +187,9 @@ def write_anew(pages: Iterable[Path]) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    for said in write_anew(track(PAGES, "What commands print", console=Console(stderr=True))):
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition(":")[0])
+    parser.add_argument("pages", nargs="*", type=Path, help="pages to bring up to date, such as docs/planning.md; left out: all of them")
+    chosen = [path.resolve() for path in parser.parse_args().pages] or PAGES
+    for said in write_anew(track(chosen, "What commands print", console=Console(stderr=True))):
         sys.stdout.write(f"{said}\n")
     sys.stdout.write("All other quotes are what their commands print.\n")

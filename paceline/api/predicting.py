@@ -530,7 +530,8 @@ def plan(
         Batches to choose from: of a range such as ``16..512`` 16, 32, 64 and so on and its end, or a list; samples of each replica
         with weak scaling, of all together with strong; left out: as in the scenario.
     runs_on
-        Take only what one of these runs as it comes: tensorflow, horovod, pytorch, deepspeed, megatron-lm.
+        Take only what one of these runs as it comes: keras (Keras 3's fit on TensorFlow), tensorflow, horovod, pytorch, deepspeed,
+        megatron-lm, jax.
     over
         Values of any other key to choose from.
     settings
@@ -611,6 +612,7 @@ def advise(
     *,
     machines: Counts = None,
     strategies: Annotated[Names, MustBe("a list of names, such as ['ring', 'async-ps']")] = (),
+    runs_on: Annotated[Names, MustBe("a list of names, such as ['keras']")] = (),
     settings: Settings = (),
     prices: Prices = None,
     out: Annotated[File | None, Typed(metavar="FILE.ndjson")] = None,
@@ -635,6 +637,8 @@ def advise(
     strategies
         Strategies to compare, as for a plan; left out: one device, ring all-reduce, parameter servers (sync-ps, backup, async-ps,
         ssp), decentralised training, and for a model with layers fsdp, pipeline, tensor and hybrid.
+    runs_on
+        As for :func:`plan`.
     settings
         Keys to change in all configurations, such as run.steps=200.
 
@@ -673,7 +677,9 @@ def advise(
     from simulator.spec.prices import parse_prices
 
     file = writable(out, scenario)
-    space = space_to_advise(scenario, settings=pairs_of(settings), machines=machines, strategies=strategies, prices=parse_prices(prices))
+    space = space_to_advise(
+        scenario, settings=pairs_of(settings), machines=machines, strategies=strategies, runs_on=runs_on, prices=parse_prices(prices)
+    )
     agree_to_plan(space.searched_together, agree, jobs=jobs)
     return compare_all(space, out=file, jobs=jobs, backend=backend, scheduler=scheduler, force=force, progress=progress)
 

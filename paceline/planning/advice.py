@@ -146,13 +146,14 @@ def space_to_advise(
     settings: Iterable[tuple[str, Any]] = (),
     machines: str | Iterable[int] | None = None,
     strategies: Sequence[str] = (),
+    runs_on: Sequence[str] = (),
     prices: Prices | None = None,
 ) -> Space:
     """Ways of training on each number of machines, those of servers included.
 
     Parameters
     ----------
-    scenario, settings, prices
+    scenario, settings, runs_on, prices
         As for :func:`paceline.planning.space_of`.
     machines
         As for :func:`machines_of`.
@@ -171,7 +172,9 @@ def space_to_advise(
     if base.cluster.nodes is not None:  # how many a run takes is what is varied
         settings.append(("cluster.nodes", None))
     strategies = strategies or strategies_for(base)
-    return space_of(scenario, settings=settings, strategies=strategies, machines=machines_of(machines, base), prices=prices)
+    return space_of(
+        scenario, settings=settings, strategies=strategies, runs_on=runs_on, machines=machines_of(machines, base), prices=prices
+    )
 
 
 def machines_of(given: str | Iterable[int] | None, scenario: Scenario) -> list[int]:

@@ -100,6 +100,7 @@ def test_every_key_is_one_that_a_setting_takes() -> None:
         ("paceline testbed run --set compute.k", ["compute.kind=real"], ["strategy.kind="]),
         ("paceline testbed run --set lin", ["link.bandwidth="], []),
         ("paceline validate --matrix ", ["quick", "headline"], ["ring"]),
+        ("paceline advise ring --runs-on ker", ["keras"], ["horovod"]),
         ("paceline plan ring --runs-on horovod,", ["horovod,pytorch", "horovod,megatron-lm"], ["horovod,horovod"]),
         ("paceline init --sort ", ["ethernet", "rdma", "given"], ["nvlink"]),
         ("paceline report r.ndjson --figures f --format ", ["png", "svg"], []),

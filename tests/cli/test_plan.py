@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 import signal
 import subprocess
 import sys
@@ -250,26 +249,6 @@ def test_a_report_holds_the_plan(folder: Path, paceline: Paceline) -> None:
 
 def test_the_scenario_in_this_file_is_priced_by_nobody() -> None:
     assert "price" not in SCENARIO  # else the refusals above would prove nothing
-
-
-@pytest.mark.long
-def test_the_example_of_the_document_prints_what_stands_there(paceline: Paceline, monkeypatch: pytest.MonkeyPatch) -> None:
-    root = Path(__file__).parents[2]
-    monkeypatch.chdir(root)
-    monkeypatch.setenv("COLUMNS", "80")
-    page = (root / "docs" / "planning.md").read_text()
-    command = re.search(r"```sh\npaceline (plan.*?)```", page, re.DOTALL)
-    shown = re.findall(r"```text\n(.*?)```", page, re.DOTALL)
-    assert command is not None
-    words = shlex.split(command[1].replace("\\\n", " "))
-    answers = [paceline(*words), paceline(*words, "--details")]
-    assert [answer.code for answer in answers] == [0, 0]
-    brief, whole = ("".join(f"{line.rstrip()}\n" for line in answer.stdout.splitlines()) for answer in answers)
-    assert brief.startswith(shown[0])
-    assert shown[1] in brief
-    places = [whole.find(part) for part in (shown[0], *shown[2:])]  # parts of the answer, in its order
-    assert places[0] == 0
-    assert places == sorted(places)
 
 
 def test_what_cuts_a_model_needs_layers_and_says_how_to_get_them(folder: Path, paceline: Paceline) -> None:

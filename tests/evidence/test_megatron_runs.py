@@ -7,6 +7,7 @@ import statistics
 import pytest
 
 from evidence.studies.megatron_runs import (
+    HOLD_LOGITS,
     Run,
     interval,
     left_out_coverage,
@@ -39,13 +40,25 @@ def test_what_devices_hold_is_told_within_a_percent_in_the_median(ratios: dict[R
     assert sum(error < -0.03 for error in errors) <= 2
 
 
-def test_the_interval_of_memory_holds_nine_of_ten_runs_options_that_no_key_describes_included(ratios: dict[Run, float]) -> None:
+def test_the_interval_of_memory_holds_nine_of_ten_runs_but_for_two_options_that_hold_more_logits(ratios: dict[Run, float]) -> None:
     known = constants()["memory_need"]
-    low, high = interval(ratios.values())
+    described = [ratio for run, ratio in ratios.items() if run.option not in HOLD_LOGITS]
+    low, high = interval(described)
     assert known.low <= low
     assert high <= known.high
-    assert sum(known.low <= ratio <= known.high for ratio in ratios.values()) >= 0.9 * len(ratios)
+    assert sum(known.low <= ratio <= known.high for ratio in described) >= 0.9 * len(described)
     assert left_out_coverage(PLAIN, [ratios[run] for run in PLAIN]) > 0.85
+
+
+def test_which_attention_ran_beside_more_logits_is_that_with_which_these_options_take_the_same_everywhere() -> None:
+    plain = {(run.case, run.hardware, run.attention): run.peak_bytes for run in PLAIN}
+    more = []
+    for run in RUNS:
+        beside = plain.get((run.case.replace(f"_{run.option}", ""), run.hardware, run.attention))
+        if run.option in HOLD_LOGITS and beside is not None:
+            more.append((run.peak_bytes - beside) / (4 * run.sequence * run.micro_batch * run.vocabulary / run.tensor))
+    assert len(more) >= 20
+    assert sum(0.8 < times < 1.2 for times in more) >= len(more) - 3  # a later version of one option needs less
 
 
 def test_the_largest_runs_fit_by_the_upper_end_as_they_did() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import typer
 from pydantic import BaseModel
-from quotes import PAGES, ROOT, Quote, anew, answer, quotes_of
+from quotes import PAGES, ROOT, Quote, anew, answer, quotes_of, shown_of
 
 import paceline
 from paceline.cli.app import app
@@ -144,7 +144,7 @@ def of_few_runs(quote: Quote) -> list[str]:
     command = shlex.split(quote.command)[1]
     few = ["--set", "run.replications=2", "--set", "run.steps=8", "--set", "run.warmup_steps=1"]
     workers = "8" if "fsdp" in quote.command else "16"  # as few as reach the goal
-    return {"memory": [], "simulate": few, "plan": [*few, "--confidence", "0.5", "--workers", workers, "--jobs", "1"]}[command]
+    return {"memory": [], "plan": [*few, "--confidence", "0.5", "--workers", workers, "--jobs", "1"]}.get(command, few)
 
 
 @EVERY_QUOTE
@@ -170,15 +170,96 @@ def test_many_answers_are_quoted():
 
 
 def test_a_quote_follows_the_answer():
-    lines = Quote(INSIDE, "paceline simulate ring", "a title\nrate      12 a second\n...\nlimit  The devices\ngone\n", 0)
-    printed = "a title\nrate        15 a second\nleft out\nlimit  Communication\nand more\n"
-    assert anew(lines, printed) == ("a title\nrate        15 a second\n...\nlimit  Communication\ngone\n", ["gone"])
+    lines = Quote(INSIDE, "paceline simulate ring", "a title\nrate      12 a second\n...\nlimit  The devices\n       wait\n...\ngone\n", 0)
+    printed = "a title\nmore\nrate        15 a second\nleft out\nlimit  Communication\n       takes\n       longer\nand so on\n"
+    assert anew(lines, printed) == (
+        "a title\nmore\nrate        15 a second\n...\nlimit  Communication\n       takes\n       longer\n...\ngone\n",
+        ["gone"],
+    )
+    tables = lines._replace(shown="One\nrow\n  1  0.5\nTwo\nrow\n  1  0.6\n")
+    assert anew(tables, "One\nrow\n  1  0.7\nTwo\nrow\n  1  0.8\n") == ("One\nrow\n  1  0.7\nTwo\nrow\n  1  0.8\n", [])
     sentences = Quote(INSIDE, "paceline plan ring", "It trains 12 samples. It costs $3.", 0)
     assert anew(sentences, "Table 1\nIt trains 15 samples. More.\nIt costs $4. So.") == (
         "It trains 15 samples. More. It costs $4.",
         [],
     )
     assert anew(sentences, "Nothing.") == (sentences.shown, ["It trains 12 samples."])
+
+
+def strays(page: Path) -> list[str]:
+    """What a page shows as an answer of no command that prints it again: it would go stale."""
+    return [quote.shown for quote in shown_of(page) if not quote.repeatable and re.search(r"\d", quote.shown)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_answers_are_quoted_from_a_command_that_prints_them(page):
+    assert not strays(page), "name the command above it, so that `make quotes` writes it; or say it without numbers"
+
+
+def test_an_answer_that_no_command_prints_is_noticed(tmp_path):
+    page = tmp_path / "page.md"
+    console = "$ paceline calibrate m.py:build\nforward 3 ms\n$ paceline simulate \\\n  ring\n"
+    page.write_text(f"```text\n12 samples/s\n```\n\n```console\n{console}```\n> It takes 5 h.\n")
+    assert strays(page) == ["12 samples/s\n", "forward 3 ms\n"]
+    assert [(quote.command.split(), quote.shown) for quote in quotes_of(page)] == [(["paceline", "simulate", "ring"], "It takes 5 h.")]
+
+
+MEASURED = {  # numbers of real runs, of others' publications, and of what studies print, beside what they were predicted as
+    "calibrate-input": {"How far to trust it"},
+    "computed-workloads": {"Times"},
+    "engines": {"Speed"},
+    "faults": {"How far off it is"},
+    "first-epochs": {"How far predictions are from real trainings", "Every part"},  # written by evidence.studies.first_epochs
+    "memory": {"Held against real steps"},
+    "rented-machines": {"How long a machine lives", "Jobs of which nobody knows what they will lose", "Speed by number of workers"},
+    "virtual-devices": {"How far to trust it", "Example: a training that somebody reported"},
+}
+_UNIT = r"(?:samples/s|updates/s|ms|µs|us|ns|s|min|h|d|MiB|GiB|KiB|kB|MB|GB)"
+_NUMBER = re.compile(rf"(\$?)(?<![\w.,-])(\d+(?:,\d{{3}})*(?:\.\d+)?)(?: ?({_UNIT})(?![\w/]))?")
+CONSTANTS = {
+    "128",
+    "256",
+    "512",
+    "8,766",
+    "730.5",
+    "1,050",
+    "1,536",
+}  # powers of two, hours of a year and of a month, memory kept by TensorFlow
+
+
+def typed_numbers(page: Path) -> list[str]:
+    """Numbers in a page's sentences and tables as only answers have them: rates, sums of money, and three digits or more with a unit."""
+    text = re.sub(r"^```.*?^```$|^> .*?$|`[^`\n]*`|\]\([^)\n]*\)", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    measured = set() if page.name.startswith("fidelity") else MEASURED.get(page.stem, set())
+    sections = re.split(r"^#+ (.*)$", text, flags=re.MULTILINE)
+    kept = [body for heading, body in zip(["", *sections[1::2]], sections[::2], strict=True) if heading not in measured]
+    return [match[0] for body in kept for match in _NUMBER.finditer(body) if _as_in_answers(*match.groups())]
+
+
+def _as_in_answers(dollar: str, number: str, unit: str | None) -> bool:
+    digits = number.replace(",", "").replace(".", "").strip("0" if "." not in number else "")
+    rate = unit in ("samples/s", "updates/s")
+    return number not in CONSTANTS and bool(dollar or rate or (unit and len(digits.lstrip("0")) >= 3))
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if not page.name.startswith("fidelity")], ids=lambda page: page.name)
+def test_sentences_hold_no_numbers_of_answers(page):
+    assert not typed_numbers(page), "quote the command that prints it, or say it without the number"
+
+
+def test_a_typed_number_is_noticed(tmp_path):
+    page = tmp_path / "faults.md"
+    page.write_text(
+        "It trains 94 samples/s for $12, 6.86 h long, with 256 KiB, after 30 s: `--step 1=17.5ms`.\n## How far off it is\n1.25 s\n"
+    )
+    assert typed_numbers(page) == ["94 samples/s", "$12", "6.86 h"]
+
+
+def test_excerpts_of_what_was_fitted_are_of_the_catalogue():
+    known = {line.strip() for path in (ROOT / "models").rglob("*.toml") for line in path.read_text().splitlines()}
+    shown = {line.strip() for _, block in toml_blocks() for line in block.splitlines() if re.search(r"= [\d.e-]+ # \d", line)}
+    assert len(shown) > 5
+    assert not shown - known
 
 
 def test_constants_stand_in_the_documents_as_they_are_used():

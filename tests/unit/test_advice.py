@@ -133,3 +133,16 @@ def test_a_model_of_keras_3_is_told_what_trains_it() -> None:
     ring = found.rows[found.best].result
     assert [warned.path for warned in ring.warnings if warned.code == "not-by-fit"] == ["strategy.kind"]
     assert "keras-data-parallel" in strategies_for(load_scenario(base))
+
+
+@pytest.mark.parametrize(("runs_on", "kept"), [(["keras"], {"single"}), (["jax", "pytorch"], {"single", "ring", "ddp"})])
+def test_only_what_the_software_runs_is_compared(runs_on: list[str], kept: set[str]) -> None:
+    names = ["single", "ring", "ddp", "async-ps"]
+    found = paceline.advise(table("10 Gbit/s"), machines=[1, 2], strategies=names, runs_on=runs_on, jobs=1)
+    assert {row.strategy for row in found.rows} == kept
+    assert {refused.asked for refused in found.refused if "does not run it as it comes" in refused.text} == {*names} - kept
+
+
+def test_software_that_nobody_knows_is_refused() -> None:
+    with pytest.raises(InputError, match="`runs_on` 'kera': no such software is known; did you mean keras"):
+        paceline.advise(table("10 Gbit/s"), runs_on=["kera"])
