@@ -357,6 +357,14 @@ class Plan(Short, Checksummed):
     feasible: bool = Field(description="whether any configuration reaches it")
     chosen: Candidate = Field(description="the best that meets the goal; where none does, the nearest")
     why: str = Field(description="why this one, in a sentence or two")
+    fewest: Candidate | None = Field(
+        default=None,
+        description="on fewer devices than the answer, the fewest simulated that may reach the goal: with half the confidence asked for or "
+        "more; null: none",
+    )
+    most: Candidate | None = Field(
+        default=None, description="the answer with as many workers as workers_pay_until names; null: these are its own, or not in the range"
+    )
     runners_up: tuple[Candidate, ...] = Field(description="the next best, in order")
     pareto: tuple[Candidate, ...] = Field(description="no other simulated is both cheaper and faster; ascending in time")
     candidates: tuple[Candidate, ...] = Field(description="all that were simulated")

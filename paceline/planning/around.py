@@ -32,6 +32,8 @@ __all__ = [
     "count_servers",
     "count_workers",
     "enough_servers",
+    "fewest_that_may_do",
+    "most_that_pay",
     "paying_workers",
 ]
 
@@ -143,6 +145,27 @@ def _near_miss(judge: Judge, best: Point, missed: Sequence[Point]) -> Point | No
     least = _NEAR * judge.goal.confidence
     better = [point for point in missed if judge.value(point) < judge.value(best) and judge.confidence(point) >= least]
     return min(better, key=lambda point: (-judge.confidence(point), judge.value(point), judge.rank(point)), default=None)
+
+
+# -- other sizes ------------------------------------------------------------------------------
+
+
+def fewest_that_may_do(judge: Judge, points: Sequence[Point], chosen: Point) -> Point | None:
+    """Of what was simulated on fewer devices than the answer the one of fewest that is no worse than a near miss; None where there is none."""
+    least = _NEAR * judge.goal.confidence
+    fewer = [point for point in points if point.result is not None and point.scenario.ranks < chosen.scenario.ranks]
+    enough = [point for point in fewer if judge.confidence(point) >= least]
+    return min(enough, key=lambda point: (point.scenario.ranks, -judge.confidence(point), judge.value(point)), default=None)
+
+
+def most_that_pay(points: Sequence[Point], chosen: Point, until: int | None, run: Simulate) -> Point | None:
+    """The answer with as many workers as :func:`paying_workers` names; None where these are its own, or none of the range."""
+    point = next((each for each in points if each.line is chosen.line and each.workers == until), None)
+    if point is None or point is chosen:
+        return None
+    if point.outcome is None:
+        (point.outcome,) = run([point.scenario])
+    return point if point.result is not None else None
 
 
 # -- each way of training ---------------------------------------------------------------------

@@ -23,6 +23,8 @@ from paceline.planning.around import (
     count_servers,
     count_workers,
     enough_servers,
+    fewest_that_may_do,
+    most_that_pay,
     paying_workers,
 )
 from paceline.planning.goal import Goal, reachable_confidence, replications_for
@@ -134,6 +136,7 @@ def plan(
         result = chosen.result
         assert result is not None
         workers = count_workers(chosen.line, chosen.workers, simulations, goal)
+        most = most_that_pay(search.points, chosen, paying_workers(workers), simulations)
         servers = count_servers(chosen.scenario, simulations)
         beside = [point.scenario for point in _best_of_ways(ranked, chosen)]
         use = use_of(chosen.scenario, goal)
@@ -142,7 +145,9 @@ def plan(
         simulations.finish()
     others = _others(meeting or missing)
     decisions = judge.decisions([chosen, *others]) if meeting else {}
-    candidates = {id(point): judge.candidate(point, chosen if meeting else None, decisions.get(id(point))) for point in ranked}
+    fewest = fewest_that_may_do(judge, ranked, chosen)
+    judged = [*ranked, *([most] if most is not None and most not in ranked else [])]
+    candidates = {id(point): judge.candidate(point, chosen if meeting else None, decisions.get(id(point))) for point in judged}
     all_refused = (*space.refused, *refused, *failures)
     of_ways = answers_of_ways(search.points, judge, candidates, chosen, all_refused)
     runners_up = [candidates[id(point)] for point in others]
@@ -153,6 +158,8 @@ def plan(
         feasible=bool(meeting),
         chosen=candidates[id(chosen)],
         why=why_this(judge, meeting, missing),
+        fewest=None if fewest is None else candidates[id(fewest)],
+        most=None if most is None else candidates[id(most)],
         runners_up=tuple(runners_up),
         pareto=_front(list(candidates.values())),
         candidates=tuple(candidates.values()),

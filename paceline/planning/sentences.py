@@ -63,7 +63,32 @@ def sentences_of(plan: Plan, chosen: Point) -> tuple[str, ...]:
     """Three short paragraphs: the answer, how sure it is, what limits it; and of a whole job a fourth, where its time goes."""
     job = job_of(plan.chosen.result, plan.goal)
     paid = [_payments(plan)] if plan.payments else []
-    return _answer(plan, chosen), _sureness(plan), _limit(plan), *([_job(plan, job)] if job is not None else []), *paid
+    sizes = [text] if (text := _sizes(plan)) else []
+    return _answer(plan, chosen), _sureness(plan), *sizes, _limit(plan), *([_job(plan, job)] if job is not None else []), *paid
+
+
+def _sizes(plan: Plan) -> str:
+    """The fewest devices that may do, and as many as pay, beside the answer; empty where it is both."""
+    sizes = []
+    if plan.fewest is not None:
+        sizes.append(f"Fewer may do: {_size(plan.fewest, plan.chosen)}.")
+    if plan.most is not None:
+        pays = "More pay" if plan.most.result.ranks > plan.chosen.result.ranks else "Fewer pay better"
+        sizes.append(f"{pays}: {_size(plan.most, plan.chosen)}; each doubling up to there brings at least half again as much.")
+    return " ".join(sizes)
+
+
+def _size(candidate: Candidate, answer: Candidate) -> str:
+    """A candidate's devices, what it takes and costs, and how likely it reaches the goal."""
+    takes = [] if candidate.time_s is None else [format_seconds(candidate.time_s.mean)]
+    if candidate.cost_usd is not None:
+        takes.append(format_usd(candidate.cost_usd.mean))
+    elif candidate.usd_per_hour is not None:
+        takes.append(f"{format_hourly(candidate.usd_per_hour)} an hour")
+    alike = (candidate.what, candidate.others) == (answer.what, answer.others)
+    name = counted(candidate.result.scenario.workers, "worker") if alike else candidate.name
+    taken = f" ({', '.join(takes)})" if takes else ""
+    return f"{name} on {counted(candidate.nodes, 'node')}{taken}, with a probability of {_probability(candidate.confidence)}"
 
 
 def _payments(plan: Plan) -> str:
