@@ -158,14 +158,16 @@ def fewest_that_may_do(judge: Judge, points: Sequence[Point], chosen: Point) -> 
     return min(enough, key=lambda point: (point.scenario.ranks, -judge.confidence(point), judge.value(point)), default=None)
 
 
-def most_that_pay(points: Sequence[Point], chosen: Point, until: int | None, run: Simulate) -> Point | None:
-    """The answer with as many workers as :func:`paying_workers` names; None where these are its own, or none of the range."""
+def most_that_pay(judge: Judge, points: Sequence[Point], chosen: Point, until: int | None, run: Simulate) -> Point | None:
+    """The answer with as many workers as :func:`paying_workers` names; None where these are its own, miss the goal or are none of the
+    range.
+    """
     point = next((each for each in points if each.line is chosen.line and each.workers == until), None)
     if point is None or point is chosen:
         return None
     if point.outcome is None:
         (point.outcome,) = run([point.scenario])
-    return point if point.result is not None else None
+    return point if point.result is not None and judge.meets(point) else None
 
 
 # -- each way of training ---------------------------------------------------------------------

@@ -136,7 +136,7 @@ def plan(
         result = chosen.result
         assert result is not None
         workers = count_workers(chosen.line, chosen.workers, simulations, goal)
-        most = most_that_pay(search.points, chosen, paying_workers(workers), simulations)
+        most = most_that_pay(judge, search.points, chosen, paying_workers(workers), simulations)
         servers = count_servers(chosen.scenario, simulations)
         beside = [point.scenario for point in _best_of_ways(ranked, chosen)]
         use = use_of(chosen.scenario, goal)

@@ -63,8 +63,7 @@ def sentences_of(plan: Plan, chosen: Point) -> tuple[str, ...]:
     """Three short paragraphs: the answer, how sure it is, what limits it; and of a whole job a fourth, where its time goes."""
     job = job_of(plan.chosen.result, plan.goal)
     paid = [_payments(plan)] if plan.payments else []
-    sizes = [text] if (text := _sizes(plan)) else []
-    return _answer(plan, chosen), _sureness(plan), *sizes, _limit(plan), *([_job(plan, job)] if job is not None else []), *paid
+    return f"{_answer(plan, chosen)} {_sizes(plan)}".rstrip(), _sureness(plan), _limit(plan), *([_job(plan, job)] if job is not None else []), *paid
 
 
 def _sizes(plan: Plan) -> str:

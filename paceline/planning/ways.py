@@ -370,10 +370,10 @@ def _recomputations(load: Workload) -> list[str]:
 
 
 def _micro_batches(degrees: Degrees, batch: int) -> list[int]:
-    """Powers of two that divide the batch of a copy; of a pipeline as many as it has stages at least, and not many times as many."""
-    powers = _powers(batch)
+    """All that divide the batch of a copy; of a pipeline powers of two, as many as it has stages at least, and not many times as many."""
     if degrees.pipeline == 1:
-        return powers
+        return [count for count in range(1, batch + 1) if batch % count == 0]
+    powers = _powers(batch)
     stages = degrees.pipeline
     found = [count for count in powers if stages <= count <= _MOST_MICRO_BATCHES * stages] or powers[-1:]
     if degrees.schedule == "interleaved":

@@ -46,6 +46,25 @@ def planned(space: Space, goal: Goal, **options: Any) -> Plan:
 
 
 @pytest.mark.slow
+def test_fewer_devices_that_may_do_and_as_many_as_pay_are_told_beside_the_answer() -> None:
+    """Without a network each worker brings as much as the first, so that the most of the range pay; luck makes fewer likely to do."""
+    given = table(RING, cluster={"inter_node": NO_NETWORK}, workload={"run_to_run_cv": 0.3, "run_to_run_shared": 1.0})
+    goal = goal_of(target_throughput=5.5 * 10 / COMPUTE_S)
+    answer = planned(space_of(given, workers="1..16"), goal)
+    fewest, most = answer.fewest, answer.most
+    assert fewest is not None
+    assert most is not None
+    assert 0.475 <= fewest.confidence < 0.95 <= answer.chosen.confidence
+    assert fewest.result.ranks < answer.chosen.result.ranks < most.result.ranks
+    assert most.result.ranks == answer.workers_pay_until
+    assert most.meets
+    fewer = [point for point in answer.candidates if point.result.ranks < fewest.result.ranks]
+    assert all(point.confidence < 0.475 for point in fewer)
+    assert f"Fewer may do: {fewest.result.ranks} workers" in answer.sentences[0]
+    assert f"More pay: {most.result.ranks} workers" in answer.sentences[0]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 3, 13, 64])
 def test_without_a_network_as_many_workers_are_needed_as_their_rates_add_up_to(workers: int) -> None:
     each = 10 / COMPUTE_S

@@ -208,6 +208,8 @@ def test_what_only_costs_time_is_taken_last() -> None:
     assert counts == [4, 8, 16, 32, 64]
     assert [row[0].shard for row in next(choices_of("hybrid", Degrees(4), load, 128, FREE))] == ["none", "optimizer"]
     assert [row[0].shard for row in next(choices_of("fsdp", Degrees(), load, 1, FREE))] == ["parameters"] * 3
+    odd = next(choices_of("fsdp", Degrees(), load, 15, FREE))
+    assert [variant.micro_batches for variant in odd[0]] == [1, 3, 5, 15]
     (given,) = choices_of("pipeline", Degrees(4), load, 128, Fixed({}, {"micro_batches": 16, "recompute": "full"}))
     assert given == [[Variant("none", "full", 16)]]
 
