@@ -151,7 +151,7 @@ def _near_miss(judge: Judge, best: Point, missed: Sequence[Point]) -> Point | No
 
 
 def fewest_that_may_do(judge: Judge, points: Sequence[Point], chosen: Point) -> Point | None:
-    """Of what was simulated on fewer devices than the answer the one of fewest that is no worse than a near miss; None where there is none."""
+    """Of what was simulated on fewer devices than the answer the fewest that are no worse than a near miss; None where none are."""
     least = _NEAR * judge.goal.confidence
     fewer = [point for point in points if point.result is not None and point.scenario.ranks < chosen.scenario.ranks]
     enough = [point for point in fewer if judge.confidence(point) >= least]

@@ -63,7 +63,13 @@ def sentences_of(plan: Plan, chosen: Point) -> tuple[str, ...]:
     """Three short paragraphs: the answer, how sure it is, what limits it; and of a whole job a fourth, where its time goes."""
     job = job_of(plan.chosen.result, plan.goal)
     paid = [_payments(plan)] if plan.payments else []
-    return f"{_answer(plan, chosen)} {_sizes(plan)}".rstrip(), _sureness(plan), _limit(plan), *([_job(plan, job)] if job is not None else []), *paid
+    return (
+        f"{_answer(plan, chosen)} {_sizes(plan)}".rstrip(),
+        _sureness(plan),
+        _limit(plan),
+        *([_job(plan, job)] if job is not None else []),
+        *paid,
+    )
 
 
 def _sizes(plan: Plan) -> str:

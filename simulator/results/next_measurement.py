@@ -22,6 +22,7 @@ from simulator.base.files import read_toml
 from simulator.base.spec import Itself, Spec
 from simulator.base.text import counted, format_share, listed
 from simulator.base.validation_errors import validated
+from simulator.memory import largest_batch
 from simulator.resolve.drawing import COMPUTE, HOSTS, JITTER, LINK, OF_CONSTANTS, drawn_quantities
 from simulator.resolve.practice import is_carried, nominally_in_practice
 from simulator.resolve.resolve import resolve
@@ -29,6 +30,7 @@ from simulator.resolve.teams import as_workers
 from simulator.results.inadequacy import applied_discrepancy, discrepancy_of, regime_of, regimes
 from simulator.results.intervals import prediction_interval, widened
 from simulator.results.launching import launching
+from simulator.results.metrics import alone_scenario
 from simulator.results.results import Result
 from simulator.results.variance import Decomposition, decomposed
 from simulator.scenario import Resolved
@@ -270,9 +272,16 @@ def commands_of(scenario: Resolved, spreads: Mapping[str, float]) -> Iterator[Co
 
 
 def _calibrate(scenario: Resolved, spreads: Mapping[str, float]) -> Iterator[Command]:
-    """A step on one device: of what was never measured there, or once more with more processes."""
+    """A step on one device: of what was never measured there, or once more with more processes.
+
+    Of a model that one device does not hold whole there is none; runs of a training that cuts it are what can be measured.
+    """
     load, batch = scenario.workload, scenario.batch
-    options = f" --name {_name(load.name)} --batch {','.join(map(str, sorted({max(batch // 2, 1), batch, 2 * batch})))}"
+    most = largest_batch(alone_scenario(scenario))
+    if most == 0:
+        return
+    batches = sorted({min(size, most or size) for size in (max(batch // 2, 1), batch, 2 * batch)})
+    options = f" --name {_name(load.name)} --batch {','.join(map(str, batches))}"
     options += " --layers" if load.layers and load.backend == "tensorflow" else ""
     options += f" --precision {load.precision}" if load.precision != "float32" else ""
     options += f" --keras-backend {load.backend}" if load.backend != "tensorflow" else ""

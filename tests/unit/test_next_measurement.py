@@ -11,8 +11,11 @@ import paceline
 from paceline.result_tables import measurements_table, width_table
 from paceline.sentences import measure_next_in_words
 from simulator import load_scenario, simulate
+from simulator.memory import largest_batch
+from simulator.resolve.drawing import COMPUTE
 from simulator.resolve.resolve import resolve
 from simulator.results.inadequacy import discrepancy_of
+from simulator.results.metrics import alone_scenario
 from simulator.results.next_measurement import commands_of, width_of
 from simulator.results.results import Result
 
@@ -136,3 +139,19 @@ def test_measuring_a_link_leaves_what_compute_is_off_by() -> None:
     assert then.compute == now.compute
     assert then.compute.per_doubling > 0
     assert then.communication.at < now.communication.at
+
+
+def test_no_command_measures_a_step_that_one_device_does_not_hold() -> None:
+    """47 thousand million parameters fit on no device whole, and of 1.3 thousand million a small batch does."""
+    too_large = resolve(load_scenario("experts", SHORT))
+    assert largest_batch(alone_scenario(too_large)) == 0
+    lines = [command.line for command in commands_of(too_large, {COMPUTE: 0.2})]
+    assert not any(line.startswith("paceline calibrate MODEL") for line in lines)
+    assert any(line.startswith("paceline validate") for line in lines)
+    fits = resolve(load_scenario("fsdp", [*SHORT, ("workload.batch_per_replica", 64)]))
+    most = largest_batch(alone_scenario(fits))
+    assert most is not None
+    assert 0 < most < 64
+    line = next(command.line for command in commands_of(fits, {COMPUTE: 0.2}) if "calibrate MODEL" in command.line)
+    assert f"--batch {min(32, most)}" in line
+    assert max(map(int, line.partition("--batch ")[2].split()[0].split(","))) == most
