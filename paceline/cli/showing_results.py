@@ -287,6 +287,10 @@ def _answer(result: Result) -> Iterator[tuple[str, str]]:
         yield "warning", f"{warning.text} ({warning.code})"
 
 
+_LITTLE = 0.005
+"""Shares of a step that are not told."""
+
+
 def _details(result: Result, *, assumptions: bool) -> Iterator[tuple[str, str]]:
     """Where a step's time goes, what the interval rests on, and what was assumed and left out."""
     step, parts = result.step_time_s, result.breakdown_s
@@ -301,11 +305,13 @@ def _details(result: Result, *, assumptions: bool) -> Iterator[tuple[str, str]]:
     speedup, efficiency = result.speedup, result.scaling_efficiency
     interval = format_interval(efficiency.low, efficiency.high, "share")
     share = written(efficiency.mean, "share")
-    yield "efficiency", f"{share} (90% of runs: {interval}), {format_number(speedup.mean)} times one replica alone"
+    fed = (parts.compute + (0.0 if result.scenario.servers else parts.apply)) / step.mean
+    waits = f", which waits for its input as well; {format_share(fed)} of one that does not" if parts.input > _LITTLE * step.mean else ""
+    yield "efficiency", f"{share} (90% of runs: {interval}), {format_number(speedup.mean)} times one replica alone{waits}"
     quantiles = ("mean", step.mean), ("p50", step.p50), ("p95", step.p95), ("p99", step.p99)
     yield "step time", ", ".join(f"{name} {format_seconds(value)}" for name, value in quantiles)
-    shares = [f"{name} {format_share(value / step.mean)}" for name, value in named if value > 0.005 * step.mean]
-    if result.hidden_communication_s > 0.005 * step.mean:
+    shares = [f"{name} {format_share(value / step.mean)}" for name, value in named if value > _LITTLE * step.mean]
+    if result.hidden_communication_s > _LITTLE * step.mean:
         shares.append(f"hidden communication {format_seconds(result.hidden_communication_s)}")
     yield "of a step", ", ".join(shares)
     yield from _particulars(result)
