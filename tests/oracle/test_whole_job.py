@@ -551,6 +551,21 @@ def test_on_demand_and_spot_offers_share_the_best_interval():
     assert [warning.path for warning in rented.warnings if warning.code == "no-effect"] == ["job.checkpoint.interval"]
 
 
+@pytest.mark.parametrize("every", [("24.5 min", 1470.0), ("2 min", 120.0)])
+def test_what_is_told_of_checkpoints_is_what_was_set_and_what_a_clock_shows(every):
+    """A mark every X of steps; between two of them pass X and what writing one takes, where nothing fails."""
+    text, set_s = every
+    given = [("job.samples", 3e9), ("job.checkpoint", {"every": text, "duration": "30 s"}), ("job.faults", {"job_mtbf": "1e6 h"})]
+    result = simulate(load_scenario("ring", [*given, ("run.steps", 20)]))
+    told = result.job.checkpointing
+    assert told.set_s == set_s
+    assert told.interval_s == pytest.approx(set_s, abs=result.step_time_s.mean)
+    assert told.wall_s == pytest.approx(told.interval_s + 30.0)
+    written = result.job.parts_s.checkpoints / 30.0
+    made_s = result.job.time_s.mean - result.job.parts_s.checkpoints - result.job.parts_s.startup
+    assert made_s / written == pytest.approx(set_s, rel=0.02)  # the clock of the job itself
+
+
 def test_a_spot_price_takes_detection_and_start_up():
     """Each node that is taken adds both to the time that the job is down."""
     price = {**SPOT, "preemption": {"mtbf": "40 h", "replacement": "1 min"}}
