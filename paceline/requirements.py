@@ -15,7 +15,7 @@ from simulator.base.errors import InputError, UnitError
 from simulator.base.nearest import did_you_mean
 from simulator.base.table import Row
 from simulator.base.text import format_interval, written
-from simulator.base.units import number_of, parse_quantity
+from simulator.base.units import number_of, parse_quantity, share_of
 from simulator.base.validation_errors import quoted
 from simulator.results.results import Result
 from simulator.results.rows import COLUMNS, ResultColumn
@@ -135,8 +135,6 @@ def requirements_of(texts: str | Iterable[str]) -> tuple[Requirement, ...]:
 def _number(column: ResultColumn, name: str, text: str, where: str) -> float:
     """The value that a column of numbers is compared with."""
     if column.kind == "share":
-        from calibrate.validation.validation import share_of
-
         return share_of(text, where, "70%")
     if column.kind == "seconds":
         is_bare = re.fullmatch(r"[\d.]+(?:[eE][+-]?\d+)?", text) and name.endswith("_s")

@@ -26,11 +26,12 @@ from simulator.base.short import Short
 from simulator.base.spec import Spec
 from simulator.base.table import Cell, Column, Table
 from simulator.base.text import Kind, counted, format_change, format_share, written
+from simulator.base.units import share_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ALL", "Outline", "Score", "Thresholds", "Validation", "largest_errors", "scores_of", "share_of", "thresholds_of"]
+__all__ = ["ALL", "Outline", "Score", "Thresholds", "Validation", "largest_errors", "scores_of", "thresholds_of"]
 
 ALL = "all"
 """Name of the score over all groups, where nothing else is said."""
@@ -143,26 +144,6 @@ def thresholds_of(given: Mapping[str, float | str]) -> Thresholds:
         if values.get(name, 0.0) > 1:
             raise InputError(f"`{name}`: {texts[name]!r}: must be at most 1, or 100%; such as {_EXAMPLES[name]}")
     return Thresholds(**values)
-
-
-def share_of(text: str, where: str, example: str = "2%") -> float:
-    """A share as a person writes it: ``2%`` or ``0.02``; where the example has no percent sign, any number from 0 on.
-
-    Raises
-    ------
-    InputError
-        It is no number, or above 1 without a percent sign.
-    """
-    plain = text.strip()
-    try:
-        value = float(plain.removesuffix("%")) / (100.0 if plain.endswith("%") else 1.0)
-    except ValueError:
-        value = math.nan
-    if not 0 <= value < math.inf:
-        raise InputError(f"{where}: {text[:40]!r}: must be a number from 0 on, such as {example}")
-    if example.endswith("%") and value > 1 and not plain.endswith("%"):
-        raise InputError(f"{where}: {text[:40]!r}: is {format_share(value)} as a share; write {plain}% or {value / 100:g}")
-    return value
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ import warnings
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from simulator.base.errors import ReadingWarning, UnitError
+from simulator.base.errors import InputError, ReadingWarning, UnitError
 
 if TYPE_CHECKING:
     import pint
@@ -29,6 +29,7 @@ __all__ = [
     "check_thousands",
     "number_of",
     "parse_quantity",
+    "share_of",
     "vanishes",
     "warn_of_thousands",
     "without_separators",
@@ -311,3 +312,23 @@ def _amounts(found: re.Match[str], dimension: Dimension) -> list[str]:
 
 
 _NOUN: dict[Dimension, str] = {"time": "time", "information": "size", "rate": "bandwidth", "power": "power"}
+
+
+def share_of(text: str, where: str, example: str = "2%") -> float:
+    """A share as a person writes it: ``2%`` or ``0.02``; where the example has no percent sign, any number from 0 on.
+
+    Raises
+    ------
+    InputError
+        It is no number, or above 1 without a percent sign.
+    """
+    plain = text.strip()
+    try:
+        value = float(plain.removesuffix("%")) / (100.0 if plain.endswith("%") else 1.0)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise InputError(f"{where}: {text[:40]!r}: must be a number from 0 on, such as {example}")
+    if example.endswith("%") and value > 1 and not plain.endswith("%"):
+        raise InputError(f"{where}: {text[:40]!r}: is {100 * value:g}% as a share; write {plain}% or {value / 100:g}")
+    return value

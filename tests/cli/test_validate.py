@@ -13,11 +13,12 @@ from rich.console import Console
 from support.command_line import SCENARIO, Answer, refused
 from syrupy.assertion import SnapshotAssertion
 
-from calibrate.validation.validation import Thresholds, share_of, thresholds_of
+from calibrate.validation.validation import Thresholds, thresholds_of
 from paceline.cli.showing_validation import _narrow
 from simulator import load_scenario
 from simulator.base.errors import InputError
 from simulator.base.table import Column, Table
+from simulator.base.units import share_of
 
 Runner = Callable[..., Answer]
 POINTS = "workers,servers,throughput,staleness\n1,1,1000,0\n1,1,1020,0\n2,1,1900,0.9\n2,1,1960,1.0\n"
