@@ -15,7 +15,7 @@ from paceline.reporting.coordinates import Coordinates, coordinates_of, setting_
 from paceline.reporting.reproduce import Recipe, recipe_of
 from paceline.sentences import doubled_in_words, fastest_in_words
 from simulator.base.errors import ResultsError
-from simulator.base.text import clean, counted, format_number, format_seconds, format_share, format_usd, written
+from simulator.base.text import clean, counted, format_number, format_seconds, format_share, format_throughput, format_usd, written
 from simulator.results.cost import placement_of, usd_per_hour, why_no_cost
 from simulator.results.intervals import wins
 from simulator.results.results import Failure, Result
@@ -120,7 +120,7 @@ class Answer:
         if self.batch_swept:
             return differ
         batch, name, rate = smallest if smallest[0] != _global_batch(self.result) else largest
-        return f"{differ}. With {batch:,} the fastest is {clean(name)}: {format_number(rate)} samples/s"
+        return f"{differ}. With {batch:,} the fastest is {clean(name)}: {format_throughput(rate)} samples/s"
 
 
 @dataclass(frozen=True)

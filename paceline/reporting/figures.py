@@ -29,9 +29,12 @@ from simulator.base.text import (
     counted,
     format_bytes,
     format_change,
+    format_hourly,
+    format_interval,
     format_number,
     format_seconds,
     format_share,
+    format_throughput,
     format_usd,
     plot_text,
     written,
@@ -649,9 +652,9 @@ _POINTS = 24
 def _candidate_hover(each: Candidate, *, whole: bool) -> str:
     rate = each.result.throughput_samples_per_s
     lines = [f"<b>{plot_text(each.name)}</b>", f"{each.scaling} scaling, {plot_text(each.placement)}"]
-    lines.append(f"{format_number(rate.mean)} samples/s (90% interval {format_number(rate.low)} to {format_number(rate.high)})")
+    lines.append(f"{format_throughput(rate.mean)} samples/s (90% interval {format_interval(rate.low, rate.high, 'throughput')})")
     if whole and each.time_s is not None and each.cost_usd is not None:
         lines.append(f"{format_seconds(each.time_s.mean)} and {format_usd(each.cost_usd.mean)}")
     elif each.usd_per_hour is not None:
-        lines.append(f"{format_usd(each.usd_per_hour)} an hour")
+        lines.append(f"{format_hourly(each.usd_per_hour)} an hour")
     return "<br>".join([*lines, f"meets the goal with {format_share(each.confidence)} confidence"])

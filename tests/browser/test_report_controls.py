@@ -12,7 +12,7 @@ from support.results import RATES, STRATEGIES, sweep
 
 import paceline
 from paceline.reporting import write_report
-from simulator.base.text import format_number, format_seconds, format_share
+from simulator.base.text import format_seconds, format_share, format_throughput
 from simulator.results.results import Result
 
 LIVE = ("throughput", "efficiency", "against", "cost", "staleness", "distribution", "steps-here", "steps", "around", "links", "busy")
@@ -107,7 +107,7 @@ def test_key_figures_are_those_of_the_point_at_the_sliders(page: Page, report: P
     names = ("throughput", "efficiency", "step", "p95")
     card = {name: page.run(f"return document.getElementById('card-{name}').textContent") for name in names}
     assert card == {
-        "throughput": format_number(result.throughput_samples_per_s.mean),
+        "throughput": format_throughput(result.throughput_samples_per_s.mean),
         "efficiency": format_share(result.scaling_efficiency.mean),
         "step": format_seconds(result.step_time_s.mean),
         "p95": f"95% below {format_seconds(result.step_time_s.p95)}",

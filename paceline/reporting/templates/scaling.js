@@ -122,7 +122,7 @@ function idealTraces(view) {
       singles.push(single);
     }
   });
-  const words = (single) => `Ideal: ${written(single, "number")} samples/s from each ${view.key.path === "ranks" ? "rank" : "replica"}`;
+  const words = (single) => `Ideal: ${written(single, "throughput")} samples/s from each ${view.key.path === "ranks" ? "rank" : "replica"}`;
   return overReplicas(view) ? singles.map((single) => referenceTrace([low, high], [single * low, single * high], words(single))) : [];
 }
 
@@ -132,7 +132,7 @@ function measuredTraces(view) {
   const text = ([point, rate]) =>
     hoverText(
       point,
-      `<b>measured ${written(rate, "number")} samples/s</b>`,
+      `<b>measured ${written(rate, "throughput")} samples/s</b>`,
       `predicted ${shown("throughput_samples_per_s", point)}, ${written(value("throughput_samples_per_s", point) / rate - 1, "change")}`,
     );
   const crosses = scatterTrace({
