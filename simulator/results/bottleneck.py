@@ -107,7 +107,8 @@ def first_of_all(scenario: Scenario, speedup: float) -> str:
     slow = np.flatnonzero(speeds < _SLOWER * np.median(speeds))
     if len(slow) and len(slow) < nodes / 2 and scenario.strategy.pace.together:
         names = f"Node {slow[0]} works" if len(slow) == 1 else f"Nodes {listed([str(node) for node in slow])} work"
-        said += f"{names} at {format_number(float(speeds[slow].min()), 2)} of the speed and hold{'s' if len(slow) == 1 else ''} up "
+        ends = dict.fromkeys(format_number(float(speed), 2) for speed in (speeds[slow].min(), speeds[slow].max()))
+        said += f"{names} at {' to '.join(ends)} of the speed and hold{'s' if len(slow) == 1 else ''} up "
         said += f"{nodes - len(slow):,} other{'' if nodes - len(slow) == 1 else 's'}. "
     return said
 
@@ -154,7 +155,7 @@ def _by_gains(limit: Bottleneck, gains: Gains, share_of: Callable[[Part], float]
         (first, second), both = max(together.items(), key=lambda one: one[1])
         first, second = sorted((first, second), key=lambda part: -alone[part])
         tried = f"{tried[:-1]}; {CHANGES[first].words} and {CHANGES[second].words} together {written(both, 'change')}."
-    one = limit if own == first else limit_of(first)
+    one = limit if own == first and limit.balance is None else limit_of(first)
     other = limit if own == second else limit_of(second)
     share = share_of(first)
     held_up = alone[first] < _HALF * share / (2.0 - share) or both > _TOGETHER * (alone[first] + alone[second])

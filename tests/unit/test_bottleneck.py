@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from support.scenarios import scenario_table
 
 from simulator import scenario_from_table, simulate
+from simulator.base.text import format_number
 
 TENSORS = [{"name": f"v{i}", "size_bytes": 5e6 * (i + 1), "creation_index": 3 - i, "ready": (i + 1) / 4} for i in range(4)]
 WORKERS = {"kind": "parameter-server", "workers": 4, "mode": "async"}
@@ -28,3 +31,69 @@ def test_the_tightest_limit_is_named(strategy, cluster, name, said):
     result = simulate(scenario_from_table(scenario_table(strategy={**WORKERS, **strategy}, workload=load, cluster=cluster), "test"))
     assert result.bottleneck.name == name
     assert said in result.bottleneck.text
+
+
+RING = {"kind": "multi-worker-mirrored", "workers": 4}
+SLOW_NETWORK = {"inter_node": {"bandwidth": "50 MB/s", "latency": "0 s"}}
+
+
+def test_each_lever_gains_what_its_change_brings_and_the_largest_comes_first():
+    """Of a ring of many workers with jitter: devices, then even workers, then communication."""
+    uneven, even = ({"batch_per_replica": 8, "jitter": law} for law in ({"kind": "lognormal", "sigma": 0.4}, {"kind": "constant"}))
+    network = {"bandwidth": "1 GB/s", "latency": "50 us"}
+    run = {"steps": 40, "replications": 3}
+
+    def of(load, inter_node=network):
+        table = scenario_table(workload=load, cluster={"inter_node": inter_node}, strategy={**RING, "workers": 32}, run=run)
+        return simulate(scenario_from_table(table, "test"))
+
+    whole = of(uneven)
+    halves = {"forward": {"base": "0.5 ms", "per_sample": "50 us"}, "backward": {"base": "1 ms", "per_sample": "100 us"}, "apply": "250 us"}
+    changed = {
+        "devices": of({**uneven, **halves}),
+        "variation between workers": of(even),
+        "communication": of(uneven, {"bandwidth": "2 GB/s", "latency": "25 us"}),
+    }
+    tried = dict(re.findall(r"(devices|variation between workers|communication) \+([\d.]+)%", whole.bottleneck.tried))
+    assert [*tried] == [*changed]
+    for part, result in changed.items():
+        gain = result.throughput_samples_per_s.mean / whole.throughput_samples_per_s.mean - 1
+        assert float(tried[part]) / 100 == pytest.approx(gain, rel=0.15)
+    assert (whole.bottleneck.name, whole.bottleneck.balance) == ("compute", "stragglers")
+
+
+@pytest.mark.parametrize(("sigma", "workers"), [(0.4, 16), (0.3, 32)])
+def test_a_single_limit_is_not_told_as_a_balance(sigma, workers):
+    """Compute and waiting take about as much of a step, but devices twice as fast bring most by far."""
+    load = {"batch_per_replica": 8, "jitter": {"kind": "lognormal", "sigma": sigma}}
+    network = {"inter_node": {"bandwidth": "1 GB/s", "latency": "50 us"}}
+    table = scenario_table(workload=load, cluster=network, strategy={**RING, "workers": workers}, run={"steps": 40, "replications": 3})
+    limit = simulate(scenario_from_table(table, "test")).bottleneck
+    assert (limit.name, limit.balance) == ("compute", None)
+    assert "balance" not in limit.text
+
+
+def test_machines_that_are_slower_than_one_are_not_to_be_used():
+    result = simulate(scenario_from_table(scenario_table(cluster=SLOW_NETWORK, strategy=RING), "test"))
+    # without chance: a step of 6.5 ms alone, and with 3/4 of 1 MB sent twice at 50 MB/s before the update
+    assert result.speedup.mean == pytest.approx(4 * 6.5 / (6.5 + 30.0))
+    said = f"4 workers together are {format_number(result.speedup.mean, 2)} of one alone: do not distribute this as it is. "
+    assert result.bottleneck.text.startswith(said)
+    fast = simulate(scenario_from_table(scenario_table(strategy=RING), "test"))
+    assert "do not distribute" not in fast.bottleneck.text
+
+
+@pytest.mark.parametrize(
+    ("speeds", "said"),
+    [
+        ([1.0, 1.0, 1.0, 0.7], "Node 3 works at 0.7 of the speed and holds up 3 others. "),
+        ([1.0, 0.7, 1.0, 1.0, 0.5], "Nodes 1 and 4 work at 0.5 to 0.7 of the speed and hold up 3 others. "),
+        ([2.0, 1.4], ""),  # neither is the rule
+        ([1.0, 1.0, 0.97], ""),
+    ],
+)
+def test_a_slow_node_is_named_with_those_that_wait_for_it(speeds, said):
+    for strategy in (RING, {"kind": "parameter-server", "mode": "async"}):
+        table = scenario_table(cluster={"node_speed": speeds}, strategy={**strategy, "workers": len(speeds)})
+        text = simulate(scenario_from_table(table, "test")).bottleneck.text
+        assert text.startswith(said) if strategy is RING and said else "of the speed and hold" not in text
