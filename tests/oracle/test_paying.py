@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import sys
 from typing import Any
 
@@ -15,7 +16,8 @@ import paceline
 from paceline.planning.answer import Payment, Plan, read_plan
 from paceline.planning.tables import plan_tables
 from simulator import simulate
-from simulator.base.errors import InputError, PriceWarning, ScenarioError
+from simulator.base.checksums import with_checksum, without_checksum
+from simulator.base.errors import InputError, PriceWarning, ResultsError, ScenarioError
 from simulator.catalogue.loading import scenario_from_table
 from simulator.results.cost import affordable_s, capital_usd, committed_usd, cost_of_samples, running_usd_per_hour, usd_of, usd_per_hour
 from simulator.scenario import Scenario
@@ -352,6 +354,20 @@ def test_a_plan_with_ways_to_pay_is_read_again_and_has_its_tables(tmp_path) -> N
     plain = planned({**DEMAND, "name": ""})
     assert "payments" not in plain.to_json()
     assert not {"plan-payments", "plan-break-even"} & {one.name for one in plan_tables(plain)}
+
+
+def test_a_plan_whose_scenario_was_edited_is_refused_wherever_it_stands(tmp_path) -> None:
+    """As of results files, whoever makes the checksum anew."""
+    answer = planned(DEMAND, RESERVED, workers=[1, 2])
+    file, whole = tmp_path / "a.plan.json", without_checksum(answer.to_json().encode()).decode()
+    latencies = [match.span(1) for match in re.finditer(r'"inter_node":\{"bandwidth_bytes_per_s":[^,]+,"latency_s":([^,}]+)', whole)]
+    assert len(latencies) == len(re.findall('"scenario_hash":', whole)) > 4
+    for begin, end in latencies:
+        file.write_text(with_checksum(f"{whole[:begin]}0.123{whole[end:]}") + "\n")
+        with pytest.raises(ResultsError, match="scenario_hash"):
+            read_plan(file)
+    file.write_text(with_checksum(whole) + "\n")
+    assert read_plan(file) == answer
 
 
 @pytest.mark.slow
