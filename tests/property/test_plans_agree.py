@@ -1,0 +1,919 @@
+"""Random plans do not contradict themselves: a number that two surfaces show is one number, and every interval obeys physics.
+
+Surfaces are the sentences, the tables on the terminal, ``--json``, and the page of the report.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import itertools
+import json
+import math
+import os
+import re
+import statistics
+import tempfile
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from html.parser import HTMLParser
+from pathlib import Path
+from random import Random
+from typing import Any
+from unittest import mock
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+from support.examples import examples
+from support.layered import layered
+from support.scenarios import scenario_table
+
+import paceline
+from paceline.cli.showing_plan import show_plan
+from paceline.planning import Plan
+from paceline.planning.answer import Candidate
+from paceline.result_tables import checkpoints_in_words
+from simulator.base.text import format_seconds
+from simulator.spec.discrepancy import between
+
+HOUR_S = 3600.0
+MONTH_H = 730.5
+Z_90 = 1.6448536269514722
+
+# -- questions ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Question:
+    """A scenario as tables, or the name of an example, and what :func:`paceline.plan` is asked of it."""
+
+    table: dict[str, Any] | str
+    options: dict[str, Any]
+
+
+FLAT = [
+    ["ring"], ["halving-doubling"], ["ring", "sync-ps"], ["sync-ps", "async-ps"], ["ring", "async-ps"], ["single", "ring"],
+    ["ssp", "backup"],
+]  # fmt: skip
+CUT = [["ring", "fsdp"], ["pipeline"], ["tensor", "zero1"]]
+RATE = 400.0
+"""Samples a second that such scenarios about make."""
+
+
+def prices(chance: Random, *, job: bool) -> list[dict[str, Any]]:
+    """A price, and offers beside it."""
+    choose = chance.choice
+    billing = choose([{}, {}, {"billing_minimum": "10 min", "billing_step": "1 h", "startup": "3 min"}])
+    demand = {"name": "on demand", "usd_per_node_hour": choose([0.37, 3.0, 31.212]), **billing}
+    taken = {"mtbf": choose(["5 h", "60 h"]), "replacement": "10 min"}
+    spot = {"name": "spot", "usd_per_node_hour": choose([0.1, 1.3]), "preemption": taken}
+    use, other_use = choose([({}, {}), ({"share_in_use": 0.5},) * 2, ({"share_in_use": 0.2}, {"share_in_use": 0.9})])
+    term = {"years": choose([1, 3]), "upfront_usd": choose([0.0, 8766.0]), "usd_per_hour": choose([0.9, 2.1])}
+    owned = {"years": choose([2, 5]), "residual_usd": choose([0, 3_000]), "power": "1 kW", "hosting_usd_per_month": choose([0, 60])}
+    reserved = {"name": "reserved", **use, "reserved": term}
+    bought = {"name": "bought", **other_use, "purchase_usd": choose([9_000.0, 90_000.0]), "owned": owned}
+    ways = [[demand], [demand, bought], [demand, reserved], [reserved, bought], [bought]]
+    return choose([*ways, [demand, spot], [demand, spot, bought], [spot, reserved]] if job else ways)
+
+
+def question_of(chance: Random) -> Question:
+    """A small plan: of any kind of strategy, of prices, a goal, and a job with faults."""
+    choose = chance.choice
+    job, cut = chance.random() < 0.6, chance.random() < 0.25
+    price, *offers = prices(chance, job=job)
+    upgrades = [
+        {"name": "fast network", "usd_per_node": choose([40.0, 4_000.0]), "changes": {"inter_node.bandwidth": "8 GB/s"}},
+        {"name": "newer devices", "usd_per_node": 2_000.0, "device_speed": choose([0.7, 2.0])},
+    ]
+    cluster = {
+        "inter_node": {"bandwidth": choose(["100 MB/s", "500 MB/s", "4 GB/s"]), "latency": choose(["0 s", "100 us"])},
+        "devices_per_node": choose([1, 2]), "price": price, "offers": offers, "upgrades": choose([[], upgrades]),
+    }  # fmt: skip
+    varies = {
+        "jitter": choose([{"kind": "constant"}, {"kind": "lognormal", "sigma": 0.3}]), "run_to_run_cv": choose([0.0, 0.08]),
+    }  # fmt: skip
+    table = scenario_table(
+        workload={**varies, "batch_per_replica": choose([8, 32])},
+        cluster=cluster,
+        strategy={"kind": "multi-worker-mirrored", "workers": 2},
+        run={"steps": choose([10, 20]), "replications": choose([19, 19, 5])},
+        discrepancy=choose([{}, {"compute": {"at": 0.05}, "communication": {"at": 0.3}}]),
+    )
+    if cut:
+        table["workload"] = layered(layers=4, size_bytes=choose([1e5, 4e7]), batch=2) | varies
+    if chance.random() < 0.4:  # as published
+        del table["discrepancy"]
+    samples = float(choose([2, 30, 150]) * RATE * HOUR_S)
+    if job:
+        use, often = {"use": "rsc-1"}, choose([{"every": "17 min"}, {"every_steps": 5_000}])
+        faults = choose([None, use, {**use, "node_mtbf": "80 h", "replacement": "5 min"}, {"worker_mtbf": "100 h", "restart": "30 s"}])
+        table["job"] = {
+            "samples": samples, "startup": choose(["0 s", "90 s"]), "tracing": "5 s", **({"faults": faults} if faults else {}),
+            "checkpoint": {"size": "200 MB", "write": "100 MB/s", **(choose([often, {"interval": "best"}]) if faults else often)},
+        }  # fmt: skip
+    limits = {"deadline": f"{samples / RATE / HOUR_S * choose([0.3, 1.5, 6.0]):.1f} h", "budget": choose([20.0, 5_000.0])}
+    options = {
+        "samples": samples, **{name: limits[name] for name in choose([["deadline"], ["deadline"], ["budget"], ["deadline", "budget"]])},
+        "workers": choose([[1, 2], [2, 4], [4]]), "strategies": choose(CUT if cut else FLAT), "confidence": choose([0.5, 0.83]),
+        "prefer": choose(["cheapest", "cheapest", "fastest"]), "trainings_per_month": choose([None, 2.0, 30.0, 400.0]),
+        "scaling": None if cut else choose(["weak", "strong"]),
+    }  # fmt: skip
+    return Question(table, {name: value for name, value in options.items() if value is not None})
+
+
+questions = some.integers(0, 2**32).map(lambda seed: question_of(Random(seed)))
+"""Each from a number: neighbouring examples have nothing in common, so that few of them are many kinds."""
+
+
+# -- answers on all their surfaces ---------------------------------------------------------------
+
+
+@dataclass
+class Answered:
+    """A plan as its reader sees it."""
+
+    question: Question
+    plan: Plan
+
+    @cached_property
+    def data(self) -> dict[str, Any]:
+        """What ``--json`` prints."""
+        written: dict[str, Any] = json.loads(self.plan.to_json())
+        return written
+
+    @cached_property
+    def said(self) -> list[str]:
+        """Lines of the terminal with ``--details``, one a sentence."""
+        shown = io.StringIO()
+        with mock.patch.dict(os.environ, {"COLUMNS": "100000"}), contextlib.redirect_stdout(shown):
+            show_plan(self.plan, details=True)
+        return shown.getvalue().splitlines()
+
+    @cached_property
+    def tables(self) -> dict[str, list[dict[str, str]]]:
+        """Tables of the terminal by their titles: each row by its headings."""
+        return dict(tables_in(self.said))
+
+    @cached_property
+    def page(self) -> Page:
+        """The report, without its simulated what-ifs."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "plan.html"
+            paceline.report(self.plan, path, what_ifs=False, jobs=1)
+            page = Page()
+            page.feed(path.read_text(encoding="utf-8"))
+        return page
+
+    def sentence(self, begins: str) -> str:
+        """The sentence of the plan that begins so; empty where there is none."""
+        return next((text for text in self.plan.sentences if text.startswith(begins)), "")
+
+
+HEADINGS = (
+    "#", "configuration", "cluster", "strategy", "way of training", "way to pay", "workers", "nodes", "samples/s", "low", "high", "hours",
+    "per hour", "cost", "conf.", "memory", "waiting", "gain", "limit then", "in advance", "running",
+)  # fmt: skip
+_HEADING = "|".join(rf"(?<!\S){re.escape(name)}(?!\S)" for name in sorted(HEADINGS, key=len, reverse=True))
+_LEFT = frozenset({"", "configuration", "cluster", "strategy", "way of training", "way to pay", "limit then"})
+
+
+def tables_in(lines: list[str]) -> Iterator[tuple[str, list[dict[str, str]]]]:
+    """Tables of the terminal with their titles, of lines wide enough for every cell."""
+    for place, line in enumerate(lines):
+        if set(line.strip()) != {"─"}:
+            continue
+        heads, title = lines[place - 1], lines[place - 2].strip()
+        columns = [(match.end(), match.group()) for match in re.finditer(_HEADING, heads)]
+        if not columns:
+            continue
+        if heads.startswith("   "):  # what is improved has no heading
+            columns.insert(0, (0, ""))
+        rows = []
+        for row in itertools.takewhile(lambda text: text.strip() and not text.startswith(("low, high:", "running: ")), lines[place + 1 :]):
+            cells, begins = {}, 0
+            for (end, name), (after, following) in zip(columns, [*columns[1:], (len(row), "")], strict=True):
+                if name in _LEFT:  # up to the next column: numbers end where their heading does
+                    end = after if following in _LEFT else begins + len(row[begins:after].rstrip().rpartition(" ")[0])
+                cells[name], begins = row[begins:end].strip(), end
+            rows.append(cells)
+        yield title, rows
+
+
+class Page(HTMLParser):
+    """What a page shows: its text, and its tables by name, each row by its headings."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tables: dict[str, list[dict[str, str]]] = {}
+        self.pieces: list[str] = []
+        self.data: dict[str, Any] = {}
+        self._tag, self._table, self._heads, self._cells, self._in_head = "", "", [], [], False
+        self._script = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        attributes = dict(attrs)
+        if tag == "table":
+            self._table, self._heads = attributes.get("data-csv") or "", []
+            self.tables[self._table] = []
+        elif tag in ("script", "style"):
+            self._script = attributes.get("id") or tag
+        elif tag == "thead":
+            self._in_head = True
+        elif tag == "tr":
+            self._cells = []
+        elif tag in ("td", "th"):
+            self._cells.append("")
+            self._tag = tag
+        elif tag in ("p", "dd", "dt", "h2", "h3", "li", "section"):
+            self.pieces.append("\n")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in ("script", "style"):
+            self._script = ""
+        elif tag == "tr" and self._table:
+            if self._in_head:
+                self._heads = self._cells
+            else:
+                self.tables[self._table].append(dict(zip(self._heads, self._cells, strict=True)))
+        elif tag == "thead":
+            self._in_head = False
+        elif tag == "table":
+            self._table = ""
+        elif tag in ("td", "th"):
+            self._tag = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._script:
+            if self._script == "points":
+                self.data = json.loads(data)
+        elif self._tag:
+            self._cells[-1] += data
+        else:
+            self.pieces.append(data)
+
+    @cached_property
+    def text(self) -> str:
+        """All that is no table."""
+        return re.sub(r"[ \t]+", " ", "".join(self.pieces))
+
+
+def answered(question: Question) -> Answered:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return Answered(question, paceline.plan(question.table, **question.options, jobs=1))
+
+
+# -- numbers as they are written -----------------------------------------------------------------
+
+AMOUNT = r"[+−±]?\$?\d[\d,]*(?:\.\d+)?(?:e[+-]\d+)?(?:%|[kMGT]\b)?(?: (?:h|min|s|ms|µs|ns)\b)?"
+SIZES = {"h": 3600.0, "min": 60.0, "s": 1.0, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9, "%": 0.01, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+
+
+def read(text: str) -> tuple[float, float]:
+    """A number as it is written, in SI units and US dollars, and half of its last digit: zeros before the point count from the third on."""
+    match = re.fullmatch(r"([+−±]?)\$?([\d,]+(?:\.\d+)?)(?:e([+-]\d+))?(%|[kMGT])?(?: (\w+))?", text.strip())
+    assert match is not None, text
+    sign, digits, power, suffix, unit = match.groups()
+    size = SIZES.get(suffix or "", 1.0) * SIZES.get(unit or "", 1.0) * 10.0 ** int(power or 0)
+    plain = digits.replace(",", "")
+    _, _, after = plain.partition(".")
+    last = -len(after)
+    if not after:
+        zeros = len(plain) - len(plain.rstrip("0"))
+        last = min(zeros, max(len(plain) - 3, 0))
+    return (-1 if sign == "−" else 1) * float(plain) * size, 0.5 * 10.0**last * size
+
+
+def rounds_to(text: str, value: float) -> bool:
+    """Whether a value is written so; also where it is said to be less."""
+    if text.startswith("<"):
+        return 0 < abs(value) < read(text[1:])[0] * (1 + 1e-9)
+    shown, half = read(text)
+    return abs(value - shown) <= half * (1 + 1e-6) + 1e-12 * abs(value)
+
+
+def closes(product: str, *factors: str) -> bool:
+    """Whether numbers as they are written may be factors and product of each other."""
+    low = high = 1.0
+    for value, half in map(read, factors):
+        low, high = low * (value - half), high * (value + half)
+    value, half = read(product)
+    return low - half - 1e-9 <= value <= high + half + 1e-9
+
+
+# -- one number on all surfaces -------------------------------------------------------------------
+
+
+def same(*texts: str | None) -> str:
+    """The text that all of them are."""
+    assert len(set(texts)) == 1, texts
+    (text,) = {*texts}
+    assert text
+    return text
+
+
+def found(pattern: str, text: str) -> tuple[str, ...]:
+    """What a pattern's groups are in a text, in which it must be; %A stands for a number."""
+    match = re.search(pattern.replace("%A", f"({AMOUNT})"), text)
+    assert match is not None, (pattern, text)
+    return match.groups()
+
+
+def estimate(text: str, pattern: str, of: dict[str, float]) -> tuple[str, ...]:
+    """The three numbers of an estimate in a text, each of which rounds to what JSON has."""
+    numbers = found(pattern + r" \(90% of runs: %A to %A[);]", text)
+    for number, end in zip(numbers, ("mean", "low", "high"), strict=True):
+        assert rounds_to(number, of[end]), (text, of)
+    return numbers
+
+
+def hours(text: str, cell: str) -> None:
+    """That a time and a cell of hours are one number."""
+    (value, half), (other, last) = read(text), read(cell)
+    assert abs(value - other * HOUR_S) <= half + last * HOUR_S, (text, cell)
+
+
+def first_row(of: Answered) -> dict[str, str]:
+    title = next(title for title in of.tables if title.endswith("none reaches the goal") or title == "answer and runners-up")
+    return of.tables[title][0]
+
+
+def headline_and_tables(of: Answered) -> None:
+    """Throughput, time and cost of the answer are one text in the headline, on the terminal, on the page and in JSON."""
+    answer, chosen = of.plan.sentences[0], of.data["chosen"]
+    row, page = first_row(of), of.page.tables["plan-candidates"][0]
+    card, least, most = found(r"\nThroughput\n%A\nsamples/s; %A to %A", of.page.text)
+    rate, low, high = estimate(answer, "It trains %A samples/s", chosen["result"]["throughput_samples_per_s"])
+    same(rate, row["samples/s"], page["Throughput (samples/s)"], card)
+    assert (low, high) == (page["Low"], page["High"]) == (least, most)
+    assert rounds_to(row["low"], read(low)[0]) or read(low)[1] > read(row["low"])[1]
+    if chosen["time_s"] is not None:
+        time, *_ = estimate(answer, "The (?:training|whole job) takes %A", chosen["time_s"])
+        hours(time, same(row["hours"], page["Hours of training"]))
+    if chosen["cost_usd"] is not None:
+        cost, *_ = estimate(answer, "costs %A", chosen["cost_usd"])
+        same(cost, row["cost"], page["Cost of the training"])
+    same(row["conf."], page["Confidence"])
+    assert rounds_to(row["conf."], chosen["confidence"])
+    (of_page,) = [of.page.data["columns"]["throughput_samples_per_s"]["values"][place] for place in answer_places(of)]
+    assert of_page == chosen["result"]["throughput_samples_per_s"]["mean"]
+    assert answer in of.page.text
+
+
+def answer_places(of: Answered) -> list[int]:
+    """Where the answer stands among the points of the page: it is the one chosen there."""
+    return [
+        place
+        for place, curve in enumerate(of.page.data["curve"])
+        if curve == of.page.data["chosen"]["curve"]
+        and all(of.page.data["at"][key][place] == at for key, at in enumerate(of.page.data["chosen"]["at"]))
+    ]
+
+
+def nodes_hours_and_price(of: Answered) -> None:
+    """Nodes x price of an hour x hours are the cost, as a reader multiplies them."""
+    answer, chosen = of.plan.sentences[0], of.data["chosen"]
+    if chosen["cost_usd"] is None:
+        return
+    counts = re.findall(rf"([\d,]+) nodes? at ({AMOUNT}) an hour", answer)
+    assert sum(int(nodes.replace(",", "")) for nodes, _ in counts) == chosen["nodes"]
+    (price,) = {price for _, price in counts}
+    if chosen["time_s"] is None:
+        return
+    (time,), (cost,) = found("(?:training|whole job) takes %A", answer), found("costs %A", answer)
+    (seconds, half), nodes = read(time), chosen["nodes"]
+    away = found("less %A for which", answer)[0] if "for which single nodes were taken away" in answer else "0 s"
+    (gone, last), (value, rounding), (usd, cent) = read(away), read(cost), read(price)
+    least = max(nodes * (seconds - half) - gone - last, 0) / HOUR_S * (usd - cent)
+    most = (nodes * (seconds + half) - gone + last) / HOUR_S * (usd + cent)
+    if "billed with start-up" in answer:
+        most = math.inf
+    in_advance = of.plan.chosen.result.scenario.cluster.price.committed_usd is not None
+    if in_advance and sets_at(of, of.plan.chosen, "low") != sets_at(of, of.plan.chosen, "high"):
+        return  # left out: the cost is a mean over runs that take more or fewer sets of nodes, the price of an hour is that of the mean run
+    assert least - rounding <= value <= most + rounding, (answer, least, most)
+    assert rounds_to(of.page.tables["plan-candidates"][0]["Cost of an hour"], chosen["usd_per_hour"])
+    assert chosen["usd_per_hour"] == pytest.approx(nodes * usd, rel=cent / usd + 1e-9) if usd else True
+
+
+def every_table(of: Answered) -> None:
+    """A configuration has one set of figures on all tables of terminal and page."""
+    headings = {"Throughput (samples/s)": "samples/s", "Hours of training": "hours", "Cost of the training": "cost", "Confidence": "conf."}
+    pages = [row for name in ("plan-candidates", "plan-pareto", "plan-all") for row in of.page.tables.get(name, ())]
+    by_name: dict[str, dict[str, str]] = {}
+    for row in pages:
+        shown = {short: row[name] for name, short in headings.items() if name in row}
+        assert by_name.setdefault(row["Configuration"], shown) == shown
+    for title, rows in of.tables.items():
+        for row in rows if "configuration" in (rows or [{}])[0] else ():
+            shown = {name: value for name, value in row.items() if name in headings.values()}
+            assert any(shown.items() <= {**known}.items() for known in by_name.values()), (title, row)
+    for candidate in (of.plan.chosen, *of.plan.candidates):
+        assert candidate.result.replicas == candidate.result.scenario.replicas
+
+
+def ways_to_pay(of: Answered) -> None:
+    """Costs of ways to pay are one text; the cheapest in the sentence is that in the table, and of the answer the headline's."""
+    text, plan = of.sentence("Of "), of.plan
+    if not plan.payments:
+        assert not text
+        return
+    rows = {row["way to pay"]: row for row in of.tables["the answer in each way to pay"]}
+    pages = {row["Way to pay"]: row for row in of.page.tables["plan-payments"]}
+    costs: dict[str, float] = {}
+    for payment in of.data["payments"]:
+        best, name = payment["best"], payment["name"]
+        if best is None:
+            continue
+        if best["cost_usd"] is not None:
+            cost, low, high = estimate(text, re.escape(name) + " %A", best["cost_usd"])
+            assert (cost, low, high) == tuple(rows[name][head] for head in ("cost", "low", "high"))
+            assert (cost, low, high) == tuple(pages[name][head] for head in ("Cost of the training", "Low cost", "High cost"))
+        if payment["capital_usd"]:
+            (advance,) = found(rf"{re.escape(name)} [^()]*\([^()]*?%A in advance", text)
+            same(advance, rows[name]["in advance"], pages[name]["In advance"])
+        same(rows[name]["hours"], pages[name]["Hours of training"])
+        same(rows[name]["per hour"], pages[name]["Cost of an hour"])
+        if best["meets"]:
+            costs[name] = best["cost_usd"]["mean"] if best["cost_usd"] else best["usd_per_hour"]
+    cheapest = re.findall(r" (\S.*?) is the cheapest that reaches", text)
+    if not costs:
+        assert "none that reaches the goal" in text
+        return
+    (named,) = re.findall(r"ways to pay for it (.+?) is the cheapest", text) or cheapest
+    assert costs[named] == min(costs.values())
+    own = next(payment.name for payment in plan.payments if payment.best is not None and payment.best.result == plan.chosen.result)
+    same(first_row(of)["cost"], rows[own]["cost"])
+    if plan.goal.prefer == "cheapest" and plan.feasible and "but for" not in plan.why:
+        assert costs[own] == min(costs.values()), (own, costs)
+
+
+def break_even(of: Answered) -> None:
+    """When it pays is one text; for a month's trainings that is where the training costs less."""
+    text, plan = of.sentence("Of "), of.plan
+    for pair in plan.break_even:
+        (said,) = re.findall(rf"^{re.escape(pair.own)} against {re.escape(pair.rented)} (.+?): ", pair.text)
+        assert any(line.strip() == pair.text for line in of.said)
+        if f"Against {pair.rented}, " in text:
+            assert f"{pair.own} {said}" in text
+        row = next(row for row in of.page.tables["plan-break-even"] if (row["In advance"], row["Against"]) == (pair.own, pair.rented))
+        if pair.months is not None and "pays after" in said:
+            same(found("pays after %A months", said)[0], row["Pays after (months)"])
+        payments = {payment.name: payment.best for payment in plan.payments}
+        own, rented = payments[pair.own], payments[pair.rented]
+        if plan.goal.trainings_per_month is not None and own is not None and rented is not None and own.cost_usd and rented.cost_usd:
+            assert (pair.months is not None) == (own.cost_usd.mean <= rented.cost_usd.mean), (pair, own.cost_usd, rented.cost_usd)
+            assert ("pays after" in said or "from the first month" in said) == (pair.months is not None)
+        elif own is not None and rented is not None and own.usd_per_hour is not None and rented.usd_per_hour is not None:
+            use = own.result.scenario.cluster.price
+            assert use is not None
+            shares = {payment.price.share_in_use for payment in plan.payments if payment.price.committed_usd is not None}
+            if len(shares) > 1:
+                continue  # left out: the first share of any price counts as the use of all
+            assert pair.share_in_use == pytest.approx(use.share_in_use or 1.0)
+            if own.cost_usd and rented.cost_usd:
+                assert (pair.months is not None) == (own.cost_usd.mean <= rented.cost_usd.mean), (pair, own.cost_usd, rented.cost_usd)
+        paid = next(payment.capital_usd for payment in plan.payments if payment.name == pair.own)
+        if pair.sets_of_nodes == 1:  # left out: of several sets of nodes the way to pay has the capital of one
+            assert pair.capital_usd == paid
+        for shown in re.findall(rf"{AMOUNT} a month", pair.text):
+            assert any(
+                rounds_to(shown.removesuffix(" a month"), value.mean) for value in (pair.own_usd_per_month, pair.rented_usd_per_month)
+            )
+
+
+def regret(of: Answered) -> None:
+    """Probability and regret are one text on all surfaces, the answer has the least regret, and probabilities are those of one of them."""
+    plan, sure = of.plan, of.plan.sentences[1]
+    decided = [(candidate, candidate.decision) for candidate in (plan.chosen, *plan.runners_up) if candidate.decision is not None]
+    if plan.chosen.decision is None:
+        assert "the best with a probability" not in sure
+        return
+    ours = plan.chosen.decision
+    page = of.page.tables["plan-candidates"]
+    for place, candidate in enumerate((plan.chosen, *plan.runners_up)):
+        if candidate.decision is None:
+            continue
+        probability, loss = page[place]["Best with probability"], page[place]["Expected regret"]
+        share = page[place]["Of the best"]
+        line = rf"^[^:]*: the best with a probability of {re.escape(probability)}, expected regret {re.escape(loss)} \({re.escape(share)}\)"
+        ranks = [place + 1 in ranks_of(text.partition(":")[0], 1 + len(plan.runners_up)) for text in of.said if re.search(line, text)]
+        assert any(ranks), (line, of.said)
+        assert rounds_to(probability.removeprefix("at least ").removeprefix("at most "), candidate.decision.best)
+        assert rounds_to(loss.removesuffix(" samples/s"), candidate.decision.regret) or not candidate.decision.regret
+    assert f"it is the best with a probability of {page[0]['Best with probability']}" in sure
+    if "an expected regret of" in sure:
+        assert f"an expected regret of {page[0]['Expected regret']} ({page[0]['Of the best']})" in sure
+    else:
+        assert ours.regret == 0
+    least = min(decision.regret for _, decision in decided)
+    if "but for" not in plan.why:
+        assert ours.regret <= least + 1e-6 * abs(ours.regret / ours.regret_share if ours.regret_share else 1.0)
+    else:
+        assert (ours.regret_share > min(decision.regret_share for _, decision in decided) + 1e-9) == (" has less, " in sure)
+    lowest = 1 / (ours.runs + 1)
+    assert sum(decision.best for _, decision in decided if decision.best > lowest + 1e-9) <= 1 + 1e-9
+    assert ours.among == len(decided)
+
+
+def ranks_of(text: str, count: int) -> set[int]:
+    """Which rows of a table a remark below it is of."""
+    if text == "all":
+        return set(range(1, count + 1))
+    if match := re.fullmatch(r"(\d+) to (\d+)", text):
+        return set(range(int(match[1]), int(match[2]) + 1))
+    return {int(number) for number in re.findall(r"\d+", text)}
+
+
+def apart(of: Answered) -> None:
+    """How far behind the answer others are is what their costs, times or throughput say; so are differences of expected regret."""
+    plan = of.plan
+    if not plan.feasible:
+        return
+
+    def value(candidate: Candidate) -> float | None:
+        if plan.goal.prefer == "cheapest":
+            return candidate.cost_usd.mean if candidate.cost_usd is not None else None
+        return candidate.time_s.mean if candidate.time_s is not None else None
+
+    best = value(plan.chosen)
+    said = [
+        (its.best, its.text)
+        for its in (*plan.clusters, *plan.strategies, *plan.payments, *plan.ways)
+        if its.best is not None and its.best.meets
+    ]
+    by_name = {candidate.name: candidate for candidate in plan.candidates}
+    said += [(by_name[name], text) for name, text in re.findall(r"Next comes (.*?scaling): (.*?)\\.", plan.why)]
+    for candidate, text in said:
+        other = value(candidate)
+        if best is None or other is None or not best:
+            continue
+        if match := re.match(rf"({AMOUNT}) (more|less)(;|$)", text):
+            assert rounds_to(match[1], abs(other / best - 1)), (text, other, best)
+            assert (match[2] == "more") == (other > best)
+        elif match := re.match(rf"({AMOUNT}) times as much", text):
+            assert rounds_to(match[1], other / best), (text, other, best)
+        elif match := re.match(rf"({AMOUNT}) (higher|lower) throughput", text):
+            assert rounds_to(match[1], abs(best / other - 1)), (text, other, best)
+    ours = plan.chosen.decision
+    if best is None or ours is None or any(its.result.discrepancy is not None for its in plan.candidates):
+        return
+    for other in plan.runners_up:
+        behind = value(other)
+        if any(its.result.job is not None and its.result.job.away_node_s for its in (plan.chosen, other)):
+            continue  # left out: expected regret has nodes paid for while they are taken away
+        if other.decision is not None and behind is not None:
+            scatter = 0.01 * abs(behind - best) + 0.001 * best
+            assert other.decision.regret - ours.regret == pytest.approx(behind - best, abs=scatter), (
+                other.name,
+                behind,
+                best,
+                other.decision,
+                ours,
+            )
+
+
+def limit(of: Answered) -> None:
+    """The limit is one in the sentence, in tables and in JSON; what helps most is the first of the table that is certain."""
+    plan, text = of.plan, of.plan.sentences[2]
+    label = of.page.tables["plan-candidates"][0]["Limited by"]
+    its = plan.chosen.result.bottleneck
+    assert text.startswith(f"The limit is {its.name}." if its.balance is None else "There is no single limit.")
+    same(label, its.label)
+    assert ("balance" in text.partition(" Of the single")[0] or "limit together" in text) == (its.balance is not None), text
+    for row, payment in zip(of.page.tables.get("plan-payments", ()), plan.payments, strict=False):
+        if payment.best is not None and payment.best.result.scenario_hash == plan.chosen.result.scenario_hash:
+            same(row["Limited by"], label)
+    gains = of.tables.get(f"what one improvement would bring, {plan.chosen.scaling} scaling", [])
+    pages = {row["Improvement"]: row for row in of.page.tables.get("plan-improvements", ())}
+    improvements = {one.name: one for one in plan.improvements}
+    for row in gains:
+        one, page = improvements[row[""]], pages[row[""]]
+        for head, heading, value in (
+            ("gain", "Throughput gained", one.gain), ("low", "Least gained", one.gain_low), ("high", "Most gained", one.gain_high),
+        ):  # fmt: skip
+            assert value is not None
+            assert rounds_to(row[head], value)
+            assert rounds_to(page[heading], value)
+        same(row["gain"], page["Throughput gained"])
+        same(row["samples/s"], page["Throughput (samples/s)"])
+        assert one.text.startswith(tuple(line for line in [one.text]))
+        assert row["limit then"] == one.bottleneck
+        assert (
+            f"{label}{'' if its.balance else ' limits'} before and after" in one.text
+            or f"moves from {label} to {one.bottleneck}" in one.text
+        )
+    if match := re.search(
+        rf"tried, (.+?)(?: \([^()]*\))? helps most: throughput ({AMOUNT})(?: \(90% of runs: ({AMOUNT}) to ({AMOUNT})\))?", text
+    ):
+        row = next(row for row in gains if row[""] == match[1])
+        same(match[2], row["gain"])
+        if match[3]:
+            same(f"{match[3]} {match[4]}", f"{row['low']} {row['high']}")
+
+
+def whole_job(of: Answered) -> None:
+    """The job's time, cost and goodput are those of the headline; more workers change them by what the table of workers has."""
+    plan, data = of.plan, of.data["chosen"]
+    text = of.sentence("The whole job")
+    job = data["result"].get("job")
+    assert bool(text) == (job is not None)
+    if job is None:
+        assert "The whole job" not in of.page.text.replace("The whole job takes", "")
+        return
+    time, share = found("takes %A with a goodput of %A", text)
+    same(time, found("The whole job takes %A", plan.sentences[0])[0])
+    assert rounds_to(time, job["time_s"]["mean"])
+    assert rounds_to(share, job["goodput"]["mean"])
+    assert text in of.page.text
+    for seconds, name in ((job["parts_s"][name], name) for name in job["parts_s"]):
+        if match := re.search(rf"{name.replace('_', ' ')} ({AMOUNT})", text):
+            assert rounds_to(match[1], seconds), (name, text)
+    if "Workers" in (rows := of.page.tables.get("plan-workers", [{}]))[0]:
+        own = next((row for row in rows if row["Workers"] == f"{plan.chosen.result.scenario.workers:,}"), None)
+        if own is not None:
+            same(own["Throughput (samples/s)"], first_row(of)["samples/s"])
+            if not plan.goal.trainings_per_month:
+                same(own["Cost of the job"], first_row(of)["cost"])
+            same(own["Hours of the job"], first_row(of)["hours"])
+
+
+def sums(of: Answered) -> None:
+    """Counts add up: replications that reach the goal, configurations, nodes of the placement."""
+    plan, sure = of.plan, of.plan.sentences[1]
+    reached, runs = re.findall(r"^(\d+) of (\d+) simulated runs", sure)[0]
+    assert int(reached) == plan.chosen.reached_by
+    assert int(runs) == len(plan.chosen.result.throughput_of_each_replication)
+    assert plan.considered == len(plan.candidates) + plan.discarded + plan.passed_over + sum(one.configurations for one in plan.refused)
+    meeting = [candidate for candidate in plan.candidates if candidate.meets]
+    assert plan.feasible == bool(meeting) == plan.chosen.meets
+    if plan.feasible and len(plan.candidates) > 1:
+        assert plan.why.startswith(f"Of {len(plan.candidates)} configurations simulated {len(meeting)} reach")
+    for candidate in plan.candidates:
+        assert re.findall(r"on (\d+) nodes?", candidate.placement), candidate.placement
+        assert candidate.nodes >= candidate.result.placement.worker_nodes
+
+
+# -- physics --------------------------------------------------------------------------------------
+
+
+def estimates_in(value: Any, path: str = "") -> Iterator[tuple[str, float, float, float]]:
+    """Everything with a lower and an upper end, by its path."""
+    if isinstance(value, dict):
+        if {"mean", "low", "high"} <= value.keys():
+            yield path, value["low"], value["mean"], value["high"]
+        for name in value:
+            if f"{name}_low" in value and value[name] is not None and not isinstance(value[name], dict):
+                ends = [value[f"{name}_{end}"] for end in ("low", "high")]
+                yield f"{path}.{name}", *(item if item is not None else math.inf for item in (ends[0], value[name], ends[1]))
+            yield from estimates_in(value[name], f"{path}.{name}")
+    elif isinstance(value, list):
+        for place, item in enumerate(value):
+            yield from estimates_in(item, f"{path}.{place}")
+
+
+def ends_in_order(of: Answered) -> None:
+    """Lower end <= value <= upper end."""
+    for path, low, value, high in estimates_in(of.data):
+        if ".scenario." in path or ".assumed." in path:
+            continue
+        assert low <= value + 1e-9 * abs(value), (path, low, value, high)
+        assert value <= high + 1e-9 * abs(value), (path, low, value, high)
+
+
+def within_capacity(of: Answered) -> None:
+    """Efficiency is at most 100%, rentals are no more than nodes for their hours, and months no less than at full use."""
+    plan = of.plan
+    for candidate in plan.candidates:
+        own_speed(candidate)
+        runs = len(candidate.result.throughput_of_each_replication)
+        assert candidate.confidence <= runs / (runs + 1) + 1e-9
+        rent_of(candidate)
+        job = candidate.result.job
+        if job is not None:
+            assert 0 <= job.goodput.low <= job.goodput.high <= 1 + 1e-9
+            # left out: upper ends, which jobs have of another lattice, and of few runs of another normal law
+            assert job.samples_per_s.mean <= candidate.result.throughput_samples_per_s.mean * (1 + 1e-9), candidate.name
+    for pair in plan.break_even:
+        bests = {payment.name: payment for payment in plan.payments}
+        own, rented = bests[pair.own], bests[pair.rented].best
+        assert own.best is not None
+        assert rented is not None
+        price = rented.result.scenario.cluster.price
+        assert price is not None
+        assert pair.share_in_use <= 1 + 1e-9
+        assert pair.capital_usd == pytest.approx(pair.sets_of_nodes * own.capital_usd)
+        assert sets_at(of, own.best, "low") <= pair.sets_of_nodes <= sets_at(of, own.best, "high")
+        ends = [months for months in (pair.months_low, pair.months, pair.months_high) if months is not None]
+        assert all(0 <= months <= pair.lasts_months * (1 + 1e-9) for months in ends), pair
+        if price.billing_step_s or price.startup_s or price.billing_minimum_s:
+            continue
+        # of jobs that nodes taken away make longer, as many more hours are rented
+        longer = max(rented.time_s.high / own.best.time_s.low, 1.0) if rented.time_s is not None and own.best.time_s is not None else 1.0
+        capacity_usd = MONTH_H * rented.nodes * price.usd_per_node_hour * longer * (1 + 1e-9)
+        assert pair.rented_usd_per_month.mean <= pair.sets_of_nodes * capacity_usd, pair
+        assert all(months >= min(own.capital_usd / capacity_usd, pair.lasts_months) * (1 - 1e-9) for months in ends), pair
+
+
+def own_speed(candidate: Candidate) -> None:
+    """No device works better than it does alone, without its update where servers, or shared state, take that from it."""
+    result = candidate.result
+    load, scenario = result.scenario.workload, result.scenario
+    alone_s = load.forward.base_s + load.backward.base_s + scenario.batch * (load.forward.per_sample_s + load.backward.per_sample_s)
+    update_s = load.apply_s
+    linear = 1 + update_s / alone_s if scenario.servers or getattr(scenario.strategy, "shard", "none") != "none" else 1.0
+    if load.jitter.kind == "constant" and not load.run_to_run_cv and load.uncertainty is None:
+        assert result.scaling_efficiency.high <= linear * (1 + 1e-9), (candidate.name, result.scaling_efficiency)
+        rates = result.throughput_of_each_replication
+        most = result.ranks * scenario.batch / alone_s * (1 + 1e-9)
+        assert max(rates) <= most, (candidate.name, rates, most)
+        if result.discrepancy is None:
+            assert result.throughput_samples_per_s.high <= most, (candidate.name, result.throughput_samples_per_s, most)
+    else:  # draws are in common, so that chance does not help either, but for a window of few steps
+        assert result.scaling_efficiency.mean <= linear * 1.1, (candidate.name, result.scaling_efficiency)
+
+
+def sets_at(of: Answered, own: Candidate, end: str) -> int:
+    """Sets of nodes that a month's trainings take at one end of their time."""
+    often = of.plan.goal.trainings_per_month
+    if often is None or own.time_s is None:
+        return 1
+    return max(math.ceil(often * getattr(own.time_s, end) / HOUR_S / MONTH_H - 1e-6), 1)
+
+
+def rent_of(candidate: Candidate) -> None:
+    """No rental of nodes that are billed exactly costs more than all of them for the whole time."""
+    price, cost, time_s = candidate.result.scenario.cluster.price, candidate.cost_usd, candidate.time_s
+    if price is None or cost is None or time_s is None or price.committed_usd is not None:
+        return
+    if price.billing_step_s or price.startup_s or price.billing_minimum_s:
+        return
+    few = len(candidate.result.throughput_of_each_replication) < 19
+    for end in ("mean", "high") if few else ("low", "mean", "high"):  # left out: of few runs a normal law of either gives the low end
+        assert getattr(cost, end) <= candidate.nodes * price.usd_per_node_hour * getattr(time_s, end) / HOUR_S * (1 + 1e-3), (
+            candidate.name, end, cost, time_s,
+        )  # fmt: skip
+
+
+def least_and_cheapest(of: Answered) -> None:
+    """What the headline calls the cheapest, or fastest, is so among all that reach the goal, unless it is said why another is not taken."""
+    plan = of.plan
+    if not plan.feasible or "but for" in plan.why:
+        return
+    for candidate in plan.candidates:
+        if candidate.meets and plan.goal.prefer == "cheapest" and candidate.cost_usd is not None and plan.chosen.cost_usd is not None:
+            assert plan.chosen.cost_usd.mean <= candidate.cost_usd.mean * (1 + 1e-9), candidate.name
+        elif candidate.meets and plan.goal.prefer == "fastest" and candidate.time_s is not None and plan.chosen.time_s is not None:
+            assert plan.chosen.time_s.mean <= candidate.time_s.mean * (1 + 1e-9), candidate.name
+
+
+def changes_within_their_pairs(of: Answered) -> None:
+    """A gain of another network lies, with its interval, within the pairs of runs and what the model errs otherwise on either side."""
+    chosen = of.plan.chosen.result
+    link = chosen.scenario.cluster.inter_node
+    settings = {
+        "2x network": {"bandwidth_bytes_per_s": 2 * link.bandwidth_bytes_per_s},
+        "half latency": {"latency_s": link.latency_s / 2},
+        "fast network": {"bandwidth_bytes_per_s": 8e9},
+    }
+    for one in of.plan.improvements:
+        if one.gain is None or one.gain_low is None or one.gain_high is None or one.name not in settings:
+            continue
+        ((key, value),) = settings[one.name].items()
+        other = paceline.simulate(chosen.scenario, {f"cluster.inter_node.{key}": value})
+        pairs = [
+            our / their for our, their in zip(other.throughput_of_each_replication, chosen.throughput_of_each_replication, strict=True)
+        ]
+        times = value / getattr(link, key) if value else 1.0
+        if key == "bandwidth_bytes_per_s":
+            assert one.gain_high <= max(times - 1, 0) + 1e-9, (one, times)
+        error = between(other.discrepancy, chosen.discrepancy)
+        reach = [math.log(end) for end in (min(pairs), max(pairs))]
+        if len(pairs) < 19:  # a normal distribution is assumed: Student's quantile of 4 degrees of freedom
+            half = 2.132 * math.sqrt(1 + 1 / len(pairs)) * statistics.stdev(pairs)
+            middle = statistics.fmean(pairs)
+            reach = [math.log(max(end, 1e-9)) for end in (middle - half, middle + half)]
+        least = reach[0] - Z_90 * error.low
+        most = reach[1] + Z_90 * error.high
+        assert math.exp(least) - 1 - 1e-6 <= max(one.gain_low, min(times - 1, 0)), (one.name, one.gain_low, pairs, error)
+        assert one.gain_high <= math.exp(most) - 1 + 1e-6, (one.name, one.gain_high, pairs, error)
+        assert min(pairs) - 1 - 1e-6 <= one.gain <= max(pairs) - 1 + 1e-6 or one.gain in (0, times - 1)
+
+
+CHECKS = (
+    headline_and_tables, apart, nodes_hours_and_price, every_table, ways_to_pay, break_even, regret, limit, whole_job, sums,
+    ends_in_order, within_capacity, least_and_cheapest, changes_within_their_pairs,
+)  # fmt: skip
+
+
+@pytest.mark.slow
+@examples(100, 9)
+@given(question=questions)
+def test_what_two_surfaces_show_of_a_random_plan_is_one_number_within_physics(question: Question) -> None:
+    of = answered(question)
+    for check in CHECKS:
+        check(of)
+
+
+@pytest.mark.long
+@examples(400, 80)
+@given(question=questions)
+def test_many_random_plans_agree(question: Question) -> None:
+    of = answered(question)
+    for check in CHECKS:
+        check(of)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("example", "options"),
+    [
+        ("buy-or-rent", {"deadline": "12h", "strategies": ["ring"], "workers": [8], "trainings_per_month": 40}),
+        ("whole-job", {"deadline": "30 min", "workers": [8, 16]}),
+        ("fsdp", {"samples": 1e7, "deadline": "96h", "workers": [8]}),
+    ],
+)
+def test_plans_of_the_documents_agree(example: str, options: dict[str, Any]) -> None:
+    of = answered(Question(example, options))
+    for check in CHECKS:
+        check(of)
+
+
+# -- what a user states --------------------------------------------------------------------------
+
+
+def job_at(price: dict[str, Any], faults: dict[str, Any], every: dict[str, Any], hours: float) -> dict[str, Any]:
+    """Two workers without chance, whose job takes so many hours of steps."""
+    table = scenario_table(
+        strategy={"kind": "multi-worker-mirrored", "workers": 2},
+        cluster={"inter_node": {"bandwidth": "1000 Tbit/s", "latency": "0 s"}, "price": price},
+        run={"replications": 19},
+    )
+    checkpoint = {"size": "100 MB", "write": "100 MB/s", **every}
+    job = {"samples": hours * HOUR_S * 20 / STEP_S // 1, "startup": "1 min", "tracing": "0 s", "checkpoint": checkpoint}
+    return {**table, "job": {**job, **({"faults": faults} if faults else {})}}
+
+
+STEP_S = 6.5e-3
+"""Of a worker with 10 samples."""
+PUBLISHED = [{"use": "rsc-1"}, {"use": "rsc-2"}, {"use": "llama-3"}, {"use": "gce-k80-preemptible"}]
+
+
+@pytest.mark.slow
+@examples(60, 5)
+@given(
+    life_h=some.sampled_from([2.0, 5.0, 20.0]),
+    crash_h=some.sampled_from([None, 3.0, 50.0]),
+    minutes=some.integers(10, 90),
+    usd=some.sampled_from([0.37, 1.3]),
+    published=some.sampled_from(PUBLISHED[:3]),
+    on_spot=some.booleans(),
+)
+def test_nothing_published_rescales_what_a_user_states(
+    life_h: float, crash_h: float | None, minutes: int, usd: float, published: dict[str, Any], on_spot: bool
+) -> None:
+    """How often nodes are taken and crash, prices and the checkpoints' interval are the same with published faults, with these known
+    exactly, and without.
+    """
+    taken = {"mtbf": f"{life_h} h", "replacement": "2 min"}
+    crashes = {} if crash_h is None else {"worker_mtbf": f"{crash_h} h", "restart": "30 s"}
+    price = {"name": "mine", "usd_per_node_hour": usd, **({"preemption": taken} if on_spot else {})}
+    own = crashes if on_spot else {**crashes, "preemption": taken}
+    every = {"every": f"{minutes} min"}
+    hours = 6 * life_h
+    outcomes = []
+    for faults in ({**published, **own}, {**published, **own, "rates_90": [1.0, 1.0]}, own):
+        result = paceline.simulate(job_at(price, faults, every, hours))
+        job, scenario = result.job, result.scenario
+        assert job is not None
+        assert job.checkpointing is not None
+        assert job.checkpointing.set_s == 60.0 * minutes
+        assert abs(job.checkpointing.interval_s - 60.0 * minutes) <= STEP_S
+        assert rounds_to(*found("after every %A of steps", checkpoints_in_words(job.checkpointing)), 60.0 * minutes)
+        shown = scenario.cluster.price
+        assert shown is not None
+        assert shown.usd_per_node_hour == usd
+        known = shown.preemption if on_spot else scenario.job.faults.preemption
+        assert known.mtbf_s == life_h * HOUR_S
+        assert known.rates_90 is None
+        if on_spot:
+            assert f"a node is taken away after {format_seconds(life_h * HOUR_S)} in the mean" in shown.said
+        if crash_h is not None:
+            assert scenario.job.faults.worker_mtbf_s == crash_h * HOUR_S
+        # what is published of nodes is rare beside that, and is taken off at its mean
+        nodes_h = (job.time_s.mean * 2 - job.away_node_s) / HOUR_S
+        outcomes.append(job.faults / nodes_h - rate_of(scenario.job.faults))
+        assert job.faults > 4
+    stated = 1 / life_h + (1 / crash_h if crash_h is not None else 0.0)
+    for rate in outcomes:  # of 19 jobs with a dozen faults each
+        assert rate == pytest.approx(stated, rel=0.3)
+
+
+def rate_of(faults: Any) -> float:
+    """Published faults of a node and hour, which are of nodes, or of the job of two."""
+    if faults is None:
+        return 0.0
+    return (HOUR_S / faults.node_mtbf_s if faults.node_mtbf_s else 0.0) + (HOUR_S / faults.job_mtbf_s / 2 if faults.job_mtbf_s else 0.0)
