@@ -497,8 +497,9 @@ def read_plan(path: Path) -> Plan:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "the file"
         raise ResultsError(f"{path}: {where} {rule_of(first)}: this is no answer of `paceline plan`") from None
-    bests = (each.best for each in (*plan.clusters, *plan.strategies, *plan.ways, *plan.payments))
-    held = (plan.chosen, *plan.runners_up, *plan.pareto, *plan.candidates, *bests, *(each.near_miss for each in plan.clusters))
+    held = [plan.chosen, plan.fewest, plan.most, *plan.runners_up, *plan.pareto, *plan.candidates]
+    held += [each.near_miss for each in plan.clusters] + [each.best for each in plan.clusters] + [each.best for each in plan.strategies]
+    held += [each.best for each in plan.ways] + [each.best for each in plan.payments]
     if not all(one is None or one.result.scenario.hash == one.result.scenario_hash for one in held):
         raise ResultsError(f"{path}: a scenario is not the one of its scenario_hash: it was changed; plan again")
     return plan

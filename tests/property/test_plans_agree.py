@@ -641,6 +641,24 @@ def whole_job(of: Answered) -> None:
             same(own["Hours of the job"], first_row(of)["hours"])
 
 
+def other_sizes(of: Answered) -> None:
+    """Fewer devices that may do, and as many as pay, have the figures of their own candidates, also on the page."""
+    plan = of.plan
+    text = plan.sentences[0]
+    for size, pattern in ((plan.fewest, "Fewer may do: "), (plan.most, "(?:More pay|Fewer pay better): ")):
+        assert (size is not None) == (re.search(pattern, text) is not None)
+        if size is None:
+            continue
+        nodes, time, cost, sure = found(rf"{pattern}.*? on (\d+) nodes? \(%A, %A\), with a probability of (.*?)(?:[.;] |[.;]$)", text)
+        assert int(nodes) == size.nodes
+        assert size.time_s is not None
+        assert rounds_to(time, size.time_s.mean)
+        assert size.cost_usd is not None
+        assert rounds_to(cost, size.cost_usd.mean)
+        assert "less than" in sure or rounds_to(sure, size.confidence)
+        assert size in plan.candidates
+
+
 def sums(of: Answered) -> None:
     """Counts add up: replications that reach the goal, configurations, nodes of the placement."""
     plan, sure = of.plan, of.plan.sentences[1]
@@ -804,7 +822,7 @@ def changes_within_their_pairs(of: Answered) -> None:
 
 
 CHECKS = (
-    headline_and_tables, apart, nodes_hours_and_price, every_table, ways_to_pay, break_even, regret, limit, whole_job, sums,
+    headline_and_tables, apart, nodes_hours_and_price, every_table, ways_to_pay, break_even, regret, limit, whole_job, other_sizes, sums,
     ends_in_order, within_capacity, least_and_cheapest, changes_within_their_pairs,
 )  # fmt: skip
 
