@@ -137,6 +137,10 @@ def plan(
         assert result is not None
         workers = count_workers(chosen.line, chosen.workers, simulations, goal)
         most = most_that_pay(judge, search.points, chosen, paying_workers(workers), simulations)
+        for point in search.points:
+            if point.result is not None and point not in ranked:  # it was simulated for that
+                (meeting if judge.meets(point) else missing).append(point)
+        ranked = [*meeting, *missing]
         servers = count_servers(chosen.scenario, simulations)
         beside = [point.scenario for point in _best_of_ways(ranked, chosen)]
         use = use_of(chosen.scenario, goal)
@@ -146,8 +150,7 @@ def plan(
     others = _others(meeting or missing)
     decisions = judge.decisions([chosen, *others]) if meeting else {}
     fewest = fewest_that_may_do(judge, ranked, chosen)
-    judged = [*ranked, *([most] if most is not None and most not in ranked else [])]
-    candidates = {id(point): judge.candidate(point, chosen if meeting else None, decisions.get(id(point))) for point in judged}
+    candidates = {id(point): judge.candidate(point, chosen if meeting else None, decisions.get(id(point))) for point in ranked}
     all_refused = (*space.refused, *refused, *failures)
     of_ways = answers_of_ways(search.points, judge, candidates, chosen, all_refused)
     runners_up = [candidates[id(point)] for point in others]
