@@ -302,7 +302,7 @@ class Payment(Spec):
     name: str = Field(description="such as: spot")
     price: Price = Field(description="of a node, with its source and date")
     best: Candidate | None = Field(description="the configuration at this price, simulated; null where it is not compared")
-    capital_usd: float = Field(description="US dollars at the beginning, for all nodes")
+    capital_usd: float = Field(description="US dollars at the beginning, for all nodes of all sets that a month's trainings take")
     running_usd_per_hour: float | None = Field(
         description="US dollars of an hour in use beside the share of the capital, for all nodes; null where that part is not known"
     )

@@ -97,7 +97,7 @@ def answers_of_clusters(
             if met
             else why_not(judge, own, best, [one for one in refused if one.cluster == cluster])
         ]
-        if best is not None and (bought := purchase_in_words(candidates[id(best)])):
+        if best is not None and (bought := purchase_in_words(candidates[id(best)], judge.goal)):
             texts.append(bought)
         if near is not None:
             texts.append(near_miss_in_words(judge, candidates[id(near)]))

@@ -28,6 +28,7 @@ from simulator.results.intervals import combined
 from simulator.results.results import Result
 from simulator.spec.discrepancy import CERTAIN, RelativeError, relative_error_of
 from simulator.spec.figures import Estimate, JobOutcome
+from simulator.spec.paying import sets_of_nodes
 
 __all__ = [
     "Goal",
@@ -488,12 +489,17 @@ def time_of(result: Result, goal: Goal) -> Estimate | None:
     return None if goal.samples is None else time_of_samples_s(result, goal.samples)
 
 
+def sets_of(result: Result, goal: Goal) -> int:
+    """How many times its nodes the goal's trainings of a month take; 1 where it does not count them."""
+    time_s = time_of(result, goal)
+    return 1 if time_s is None or goal.trainings_per_month is None else sets_of_nodes(goal.trainings_per_month * time_s.mean / _HOUR_S)
+
+
 def cost_of(result: Result, goal: Goal) -> Estimate | None:
     """US dollars of the training; None where the goal has no samples, or the cluster no price."""
     often = goal.trainings_per_month
     if (job := job_of(result, goal)) is not None:
         if often is None or goal.samples is None or not is_paid_in_advance(result.scenario):
             return job.cost_usd
-        of_each_s = [goal.samples / rate for rate in rates_of(result, goal)]
-        return usd_estimate(result.scenario, job.time_s, of_each_s, often)
+        return usd_estimate(result.scenario, job.time_s, per_month=often)
     return None if goal.samples is None else cost_of_samples(result, goal.samples, often)

@@ -44,6 +44,7 @@ from simulator.results.cost import (
     committed_usd,
     is_paid_in_advance,
     placement_of,
+    running_usd_per_hour,
     usd_of,
     usd_per_hour,
     usd_per_million_samples,
@@ -291,11 +292,21 @@ class Judge:
         return [total / cost if cost else math.inf for cost in costs]
 
     def _usd_of_times(self, point: Point, times_s: NDArray[np.float64]) -> NDArray[np.float64]:
-        """What trainings of such times cost, as they are billed."""
-        often = self.goal.trainings_per_month
-        if bills_exactly(point.scenario) and (often is None or not is_paid_in_advance(point.scenario)):
-            return times_s * ((point.usd_per_hour or 0.0) / _HOUR_S)
-        return np.array([usd_of(point.scenario, time_s, per_month=often) or 0.0 for time_s in times_s.tolist()])
+        """What trainings of such times cost, as they are billed; in the mean :func:`~paceline.planning.goal.cost_of`."""
+        scenario, result, often = point.scenario, point.result, self.goal.trainings_per_month
+        time_s = None if result is None else time_of(result, self.goal)
+        if often is not None and time_s is not None and is_paid_in_advance(scenario):
+            running = running_usd_per_hour(scenario) or 0.0
+            usual_usd = usd_of(scenario, time_s.mean, per_month=often) or 0.0
+            return usual_usd + (times_s - time_s.mean) * (running / _HOUR_S)
+        if bills_exactly(scenario):
+            costs = times_s * ((point.usd_per_hour or 0.0) / _HOUR_S)
+        else:
+            costs = np.array([usd_of(scenario, each_s) or 0.0 for each_s in times_s.tolist()])
+        job = None if result is None else job_of(result, self.goal)
+        if job is None or time_s is None or not job.away_node_s:
+            return costs
+        return costs * (1.0 - job.away_node_s / (placement_of(scenario).nodes * time_s.mean))  # nobody pays for nodes that are away
 
     def _as_used(self, result: Result) -> Result:
         """The result at the prices of an hour in use that the goal's trainings a month make, so that hours x price are the cost."""

@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from paceline.planning.answer import BreakEven, Payment
-from paceline.planning.goal import Goal
+from paceline.planning.goal import Goal, sets_of
 from paceline.planning.judging import Judge, Point
 from paceline.planning.sentences import beside_the_answer, months_in_words, why_not
 from paceline.planning.space import paid_by, spot_refused
@@ -115,7 +115,7 @@ def _payment(point: Point, chosen: Point, judge: Judge, *, feasible: bool) -> Pa
         name=price.called,
         price=price,
         best=its,
-        capital_usd=capital_usd(scenario),
+        capital_usd=sets_of(its.result, judge.goal) * capital_usd(scenario),
         running_usd_per_hour=running_usd_per_hour(scenario),
         text=text,
     )
@@ -195,12 +195,15 @@ class _Month(NamedTuple):
 def _break_even(own: Payment, rented: Payment, use: Use) -> BreakEven:
     assert own.best is not None
     assert rented.best is not None
+    if own.price.share_in_use is not None:  # each way to pay has its own
+        use = use._replace(share=own.price.share_in_use)
     scenario, time_s, cost = own.best.result.scenario, own.best.time_s, rented.best.cost_usd
     priced = [(nodes, price) for nodes, price in paid_for(scenario) if price is not None]
     lasts = min(price.years for _, price in priced if price.years is not None) * _MONTHS
     standing = math.fsum(nodes * price.standing_usd_per_hour for nodes, price in priced)
     running = math.fsum(nodes * price.running_usd_per_hour for nodes, price in priced)
     residual = math.fsum(nodes * price.residual_usd for nodes, price in priced)
+    capital = capital_usd(scenario)
     rent = rented.best.usd_per_hour or 0.0
     if cost is not None and time_s is not None:
         rent = cost.mean / (time_s.mean / _HOUR_S)
@@ -213,13 +216,13 @@ def _break_even(own: Payment, rented: Payment, use: Use) -> BreakEven:
             ends_s, ends_usd = (time_s.low, time_s.mean, time_s.high), (cost.low, cost.mean, cost.high)
             rented_usd = float(np.interp(at_s, ends_s, ends_usd)) * use.per_month
         own_usd = sets * standing * HOURS_PER_MONTH + hours * running
-        pays_after = months_of(sets * own.capital_usd, rented_usd - own_usd, lasts, sets * residual)
+        pays_after = months_of(sets * capital, rented_usd - own_usd, lasts, sets * residual)
         return _Month(hours, sets, own_usd, rented_usd, pays_after)
 
     mean = month(None if time_s is None else time_s.mean)
     months = [mean, *(month(at_s) for at_s in use.turning_points(time_s))]
     ends = [each.pays_after for each in months]
-    fixed = (own.capital_usd - residual) / (lasts / _MONTHS * HOURS_PER_YEAR) + standing
+    fixed = (capital - residual) / (lasts / _MONTHS * HOURS_PER_YEAR) + standing
     left = mean.rented_usd / mean.hours - running
     answer = BreakEven(
         own=own.name,
@@ -229,7 +232,7 @@ def _break_even(own: Payment, rented: Payment, use: Use) -> BreakEven:
         months_high=None if None in ends else max(end for end in ends if end is not None),
         lasts_months=lasts,
         sets_of_nodes=mean.sets,
-        capital_usd=mean.sets * own.capital_usd,
+        capital_usd=mean.sets * capital,
         own_usd_per_month=_over([each.own_usd for each in months]),
         rented_usd_per_month=_over([each.rented_usd for each in months]),
         trainings_per_month=use.per_month,

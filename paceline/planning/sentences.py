@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from paceline.comparing import LITTLE, has_effect, never_held
 from paceline.planning.answer import Candidate, Improvement, Payment, Plan, Refused
-from paceline.planning.goal import Goal, job_of, reachable_confidence, required_rate
+from paceline.planning.goal import Goal, job_of, reachable_confidence, required_rate, sets_of
 from paceline.planning.judging import Judge, Point
 from paceline.planning.space import Space
 from paceline.result_tables import PART_LABELS
@@ -173,7 +173,7 @@ def _figures(candidate: Candidate, goal: Goal) -> str:
     if candidate.usd_per_hour is not None:
         hourly = f"{format_hourly(candidate.usd_per_hour)} an hour"
         paid = hourly if cost is None else f"{estimated(cost.mean, cost.low, cost.high, 'usd')}, for {_hourly(candidate)}"
-        said = f" ({text})" if (text := purchase_in_words(candidate)) else ""
+        said = f" ({text})" if (text := purchase_in_words(candidate, goal)) else ""
         costs = f" and costs {paid}{said}"
     stale = staleness_in_words(candidate.result)
     return f"{does}{takes}{costs}.{f' It has {stale}.' if stale else ''}"
@@ -225,7 +225,7 @@ def _beyond_budget(chosen: Point, goal: Goal) -> str:
     return f"Its machines cost {format_usd(committed)} {for_what(chosen.scenario)}, and the budget is {format_usd(goal.budget_usd)}"
 
 
-def purchase_in_words(candidate: Candidate) -> str:
+def purchase_in_words(candidate: Candidate, goal: Goal) -> str:
     """What a candidate's machines cost to buy, or for their term, beside the share of it that counts as its cost; nothing where they are
     rented by the hour.
     """
@@ -234,7 +234,9 @@ def purchase_in_words(candidate: Candidate) -> str:
     paid = [(nodes, usd) for nodes, usd in held if usd is not None]
     if not paid or candidate.usd_per_hour is None:
         return ""
-    each, total = " + ".join(f"{nodes:,} x ${usd:,.10g}" for nodes, usd in paid), math.fsum(nodes * usd for nodes, usd in paid)
+    sets = sets_of(candidate.result, goal)
+    each, total = " + ".join(f"{nodes:,} x ${usd:,.10g}" for nodes, usd in paid), sets * math.fsum(nodes * usd for nodes, usd in paid)
+    each = f"{counted(sets, 'set')} of {each}" if sets > 1 else each
     share, time_s = f"{format_hourly(candidate.usd_per_hour)} is the share of an hour", candidate.time_s
     if candidate.cost_usd is not None and time_s is not None:
         share = f"{format_usd(candidate.cost_usd.mean)} is the share of {format_seconds(time_s.mean, _EXACT)}"

@@ -171,6 +171,9 @@ def _outcome(scenario: Resolved, window: Result, courses: Sequence[Course], ends
     else:
         relative_error = relative_error.times(parts.of_steps / statistics.fmean(all_s))
         times, rates = prediction_interval(all_s, relative_error.inverse), prediction_interval(each, relative_error)
+    fastest = max(window.throughput_samples_per_s.high, rates.mean)  # no job is faster than its steps
+    rates = Estimate(mean=rates.mean, low=rates.low, high=min(rates.high, fastest))
+    times = Estimate(mean=times.mean, low=max(times.low, min(job.total_samples / fastest, times.mean)), high=times.high)
     checkpoints_s = checkpoints_of(_mean_course(courses))
     return JobOutcome(
         samples=job.total_samples,
@@ -201,7 +204,9 @@ def _cost_usd(scenario: Resolved, finished: Sequence[Ended], times: Estimate, re
     if None in costs:
         return None
     known = [cost for cost in costs if cost is not None]
-    return interval_of_jobs(known, [_share_of_steps(end) for end in finished], relative_error.inverse)
+    found = interval_of_jobs(known, [_share_of_steps(end) for end in finished], relative_error.inverse)
+    low, high = (usd_of(scenario, end_s) or 0.0 for end_s in (times.low, times.high))  # of all nodes, which is the most
+    return Estimate(mean=found.mean, low=min(found.low, low, found.mean), high=max(min(found.high, high), found.mean))
 
 
 def _share_of_steps(end: Ended) -> float:

@@ -287,14 +287,19 @@ def _own_startup_s(scenario: Scenario) -> float:
     return startup.value_s if startup is not None else 0.0
 
 
-def usd_estimate(scenario: Scenario, time_s: Estimate, of_each_s: Sequence[float], per_month: float | None = None) -> Estimate | None:
-    """US dollars for a training that no node leaves, of its time with its interval and of each run; None where the price is not known."""
+def usd_estimate(scenario: Scenario, time_s: Estimate, of_each_s: Sequence[float] = (), per_month: float | None = None) -> Estimate | None:
+    """US dollars for a training that no node leaves, of its time with its interval and of each run; None where the price is not known.
+
+    Of nodes paid for in advance a month's trainings share the cost, whose mean so is that at the mean time, whatever each run takes.
+    """
     hourly = usd_per_hour(scenario)
     if hourly is None:
         return None
-    if bills_exactly(scenario) and (per_month is None or not is_paid_in_advance(scenario)):
+    monthly = per_month is not None and is_paid_in_advance(scenario)
+    if bills_exactly(scenario) and not monthly:
         return _priced(time_s, hourly)
-    low, high, *each = (usd_of(scenario, run_s, per_month=per_month) or 0.0 for run_s in (time_s.low, time_s.high, *of_each_s))
+    each_s = [time_s.mean] if monthly else of_each_s
+    low, high, *each = (usd_of(scenario, run_s, per_month=per_month) or 0.0 for run_s in (time_s.low, time_s.high, *each_s))
     return Estimate(mean=statistics.fmean(each), low=low, high=high)
 
 
