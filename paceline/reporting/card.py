@@ -10,7 +10,7 @@ from typing import Any
 from paceline.reporting.content import Content, line_of
 from paceline.reporting.render import cares_of, environment
 from simulator.base.outputs import marked_kind
-from simulator.base.text import clean, counted, format_interval, format_number, format_seconds, format_usd, sentence
+from simulator.base.text import clean, counted, format_interval, format_seconds, format_throughput, format_usd, sentence
 from simulator.results.cost import cost_of_samples, placement_of, usd_per_million_samples
 
 __all__ = ["CARD", "Drawn", "render_card"]
@@ -54,7 +54,7 @@ def render_card(report: Content) -> str:
     rate, job = result.throughput_samples_per_s, result.job
     trained = cost_of_samples(result, goal.samples) if goal is not None and goal.samples is not None and job is None else None
     cost, million = (job.cost_usd if job is not None else trained), usd_per_million_samples(result)
-    facts = [("90% interval", f"{format_interval(rate.low, rate.high)} samples/s")]
+    facts = [("90% interval", f"{format_interval(rate.low, rate.high, 'throughput')} samples/s")]
     if job is not None:
         facts = [("90% interval", format_interval(job.time_s.low, job.time_s.high, "seconds"))]
     if report.stop:
@@ -71,7 +71,7 @@ def render_card(report: Content) -> str:
         "title": clean(f"{report.title} on {result.scenario.cluster.name}", 90),
         "name": clean(answer.name, 56),
         "where": f"{counted(result.ranks, things)} on {counted(nodes, 'node')}",
-        "headline": f"{format_number(rate.mean)} samples/s" if job is None else f"{format_seconds(job.time_s.mean)} for the job",
+        "headline": f"{format_throughput(rate.mean)} samples/s" if job is None else f"{format_seconds(job.time_s.mean)} for the job",
         "facts": lines,
         "height": 150 + sum(20 * len(its) + 8 for _, its in lines),
         "drawn": _drawn(report),

@@ -5,14 +5,15 @@ A setting is named by its dotted key in a scenario; ``_NAMES`` has those whose k
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import BaseModel
 
+from paceline.comparing import is_condition
 from simulator.base.table import Column
-from simulator.base.text import clean, format_hourly, kind_of_setting, written
+from simulator.base.text import clean, format_hourly, kind_of_setting, listed, written
 from simulator.results.results import Result
 from simulator.results.rows import COLUMNS
 from simulator.scenario import Scenario
@@ -26,7 +27,6 @@ __all__ = [
     "Group",
     "Key",
     "coordinates_of",
-    "names_of",
     "setting_name",
     "setting_text",
     "settings_of",
@@ -121,6 +121,9 @@ class Coordinates:
         Of each result, the index of its curve.
     places
         Of each result, for each key the index of its value, or :data:`ABSENT`.
+    conditions
+        Of each result what it meets and nobody chooses (:func:`paceline.comparing.is_condition`), where that is not the same in all:
+        results are ranked among those with equal ones.
     """
 
     keys: tuple[Key, ...]
@@ -128,18 +131,26 @@ class Coordinates:
     curves: tuple[Curve, ...]
     curve_of: tuple[int, ...]
     places: tuple[tuple[int, ...], ...]
+    conditions: tuple[Hashable, ...]
 
     def name_of(self, result: int) -> str:
         """The name of the curve that a result lies on."""
         return self.curves[self.curve_of[result]].name
 
-    def title_of(self, result: int) -> str:
-        """The same, and its settings where more than the number of replicas is swept."""
+    def title_of(self, result: int, *, conditions: bool = True) -> str:
+        """The same, and its settings where more than the number of replicas is swept; those that nobody chooses only on demand."""
         parts = [self.name_of(result)]
+        parts += [text for key, text in self._settings_of(result) if conditions or not is_condition(key.path)]
+        return " · ".join(parts)
+
+    def met_by(self, result: int) -> str:
+        """Swept settings of a result that nobody chooses, in words; empty where there are none."""
+        return listed([text for key, text in self._settings_of(result) if is_condition(key.path)])
+
+    def _settings_of(self, result: int) -> Iterator[tuple[Key, str]]:
         for key, place in list(zip(self.keys, self.places[result], strict=True))[1:]:
             if len(key.values) > 1 and place >= 0:
-                parts.append(setting_text(key.path, key.values[place]))
-        return " · ".join(parts)
+                yield key, setting_text(key.path, key.values[place])
 
 
 def coordinates_of(results: Sequence[Result], labels: Sequence[str] | None = None) -> Coordinates:
@@ -164,9 +175,12 @@ def coordinates_of(results: Sequence[Result], labels: Sequence[str] | None = Non
         (name, scenario.workload.name, scenario.cluster.name, source, scenario.scaling)
         for name, scenario, source in zip(base, scenarios, sources, strict=True)
     ]
+    # of replicas that are cut over more devices a larger batch is the same to each device
+    per_rank = {scenario.batch * scenario.replicas / scenario.ranks for scenario in scenarios}
+    told = {"workload.batch_per_replica"} if len(per_rank) == 1 else set()
     keys: list[str] = []
     named_too: list[str] = []
-    for path in _varied(settings):
+    for path in (path for path in _varied(settings) if path not in told):
         own = [each.get(path) for each in settings]
         if path not in _OWN and _constant_within(own, [_tellers(path, each) for each in named]):
             continue
@@ -185,13 +199,16 @@ def coordinates_of(results: Sequence[Result], labels: Sequence[str] | None = Non
     rows = _numbered(rows, columns)
     cut = any(result.ranks != result.replicas for result in results)
     found = tuple(_key(path, column) for path, column in zip(["ranks" if cut else "replicas", *keys], columns, strict=True))
-    return _assembled(_distinct_names(found), columns, rows, _words_for_files(rows, settings))
+    met = [path for path in (*keys, *named_too) if is_condition(path)]
+    conditions = tuple(tuple(each.get(path) for path in met) for each in settings)
+    return _assembled(_distinct_names(found), columns, rows, _words_for_files(rows, settings), conditions)
 
 
 def _with_prices_named(scenario: Scenario, settings: dict[str, Any]) -> dict[str, Any]:
-    """With one setting in place of all that a price consists of: what it is called, and what an hour of a node costs."""
-    kept = {path: value for path, value in settings.items() if not path.startswith(_PRICES)}
-    price = scenario.cluster.price
+    """With one setting in place of all that a price consists of, preemptions included: its name, and what an hour of a node costs."""
+    price, faults = scenario.cluster.price, scenario.job.faults if scenario.job is not None else None
+    paid = _PRICES if faults is None or price is None or faults.preemption != price.preemption else (*_PRICES, "job.faults.preemption")
+    kept = {path: value for path, value in settings.items() if not path.startswith(paid)}
     return kept | {"cluster.price": None if price is None else f"{price.called}, {format_hourly(price.usd_per_node_hour)} an hour"}
 
 
@@ -222,12 +239,6 @@ def _words_for_files(rows: Sequence[tuple[str, ...]], settings: Sequence[dict[st
 def _shortly(parts: Sequence[str]) -> list[str]:
     more = [f"and {len(parts) - _MOST_NAMED} more"] if len(parts) > _MOST_NAMED else []
     return [*parts[:_MOST_NAMED], *more]
-
-
-def names_of(results: Sequence[Result]) -> list[str]:
-    """What each result is called beside the others: its curve, and its settings where more than the number of replicas is swept."""
-    at = coordinates_of(results)
-    return [at.title_of(index) for index in range(len(results))]
 
 
 def _tellers(path: str, named: tuple[str, ...]) -> Hashable:
@@ -325,7 +336,11 @@ _FILE = 3
 
 
 def _assembled(
-    keys: tuple[Key, ...], columns: Sequence[Sequence[Any]], rows: Sequence[tuple[str, ...]], files: Mapping[str, str]
+    keys: tuple[Key, ...],
+    columns: Sequence[Sequence[Any]],
+    rows: Sequence[tuple[str, ...]],
+    files: Mapping[str, str],
+    conditions: tuple[Hashable, ...],
 ) -> Coordinates:
     titles = (("strategy", "Strategies"), ("workload", "Workloads"), ("cluster", "Clusters"), ("source", "Files"), ("scaling", "Scaling"))
     groups: list[Group] = []
@@ -344,7 +359,7 @@ def _assembled(
     words = [files[file] for file in dict.fromkeys(row[_FILE] for row in rows)]
     names[_FILE] = replace(groups[_FILE], labels=_labels(words, 72) if any(words) else tuple(words))
     named = tuple(Curve(_curve_name(names, labels), labels) for labels in curves)
-    return Coordinates(keys, tuple(groups), named, tuple(curve_of), places)
+    return Coordinates(keys, tuple(groups), named, tuple(curve_of), places, conditions)
 
 
 def _labels(raw: Sequence[str], longest: int) -> tuple[str, ...]:

@@ -29,9 +29,11 @@ from simulator.base.text import (
     counted,
     format_bytes,
     format_change,
+    format_interval,
     format_number,
     format_seconds,
     format_share,
+    format_throughput,
     format_usd,
     plot_text,
     written,
@@ -649,7 +651,7 @@ _POINTS = 24
 def _candidate_hover(each: Candidate, *, whole: bool) -> str:
     rate = each.result.throughput_samples_per_s
     lines = [f"<b>{plot_text(each.name)}</b>", f"{each.scaling} scaling, {plot_text(each.placement)}"]
-    lines.append(f"{format_number(rate.mean)} samples/s (90% interval {format_number(rate.low)} to {format_number(rate.high)})")
+    lines.append(f"{format_throughput(rate.mean)} samples/s (90% interval {format_interval(rate.low, rate.high, 'throughput')})")
     if whole and each.time_s is not None and each.cost_usd is not None:
         lines.append(f"{format_seconds(each.time_s.mean)} and {format_usd(each.cost_usd.mean)}")
     elif each.usd_per_hour is not None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from paceline.learning.learned import Learned, LearnedWay, Range
 from paceline.reporting.axes import INK, MUTED, band_colour, layout, linear_axis, log_axis, marker_symbol, series_colour
-from simulator.base.text import format_number, format_seconds, format_usd, plot_text
+from simulator.base.text import format_number, format_seconds, format_throughput, format_usd, plot_text
 
 __all__ = ["curves_figure", "target_figure"]
 
@@ -123,7 +123,7 @@ def _axis_of(panel: str, ways: Sequence[LearnedWay]) -> dict[str, object]:
 
 def _add_row(figure: go.Figure, way: LearnedWay, its: Range | None, row: int, colour: int, axis: str, panel: str) -> None:
     if panel == "rate":
-        value, error, text = way.samples_per_s, None, f"{format_number(way.samples_per_s)} samples/s"
+        value, error, text = way.samples_per_s, None, f"{format_throughput(way.samples_per_s)} samples/s"
     elif its is None:
         return
     else:

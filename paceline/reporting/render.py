@@ -78,6 +78,7 @@ from simulator.base.text import (
     format_number,
     format_seconds,
     format_share,
+    format_throughput,
     format_usd,
     kind_of,
     listed,
@@ -430,7 +431,7 @@ def _title_of_front(plan: Plan) -> str:
     reach = f"{meeting} {of} reach{'es' if meeting == 1 else ''} the goal; the answer"
     if best.time_s is not None and best.cost_usd is not None:
         return f"{reach} takes {format_seconds(best.time_s.mean)} and costs {format_usd(best.cost_usd.mean)}"
-    rate = format_number(best.result.throughput_samples_per_s.mean)
+    rate = format_throughput(best.result.throughput_samples_per_s.mean)
     costs = f" for {format_hourly(best.usd_per_hour)} an hour" if best.usd_per_hour is not None else ""
     return f"{reach} trains {rate} samples/s{costs}"
 
@@ -674,6 +675,7 @@ def environment() -> jinja2.Environment:
         seconds=format_seconds,
         sentence=sentence,
         symbol=marker_symbol,
+        throughput=format_throughput,
         written=written,
     )
     # plotly's script is no user's text, and holds no closing script tag

@@ -28,7 +28,7 @@ from paceline.serving.form import form_of
 from paceline.serving.processes import going_on
 from paceline.serving.question import Asked, Goal, Question, Served, asked_of, changed, loaded, problems_of, table_of_text
 from simulator.base.errors import InputError, PacelineError
-from simulator.base.text import clean, counted, format_number, format_rough_seconds
+from simulator.base.text import clean, counted, format_rough_seconds, format_throughput
 from simulator.base.validation_errors import quoted
 from simulator.effort import effort_s
 from simulator.resolve.resolve import resolve
@@ -197,7 +197,7 @@ def _bound_in_words(own: Point, curves: Sequence[Curve]) -> str:
     workers = counted(own.count, "worker")
     if own.bound is None:
         return f"No bound is known for {workers}{several}; what is simulated follows."
-    return f"No run with {workers}{several} trains more than {format_number(own.bound)} samples/s: a bound, before anything is simulated."
+    return f"No run with {workers}{several} trains more than {format_throughput(own.bound)} samples/s: a bound, without simulating."
 
 
 def _sliders(asked: Asked) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from support.results import PRICE, STRATEGIES, grid, sweep
 
 from paceline.reporting.columns import MOST_RUNS, columns_of
 from paceline.reporting.content import content_of
-from paceline.reporting.coordinates import names_of
+from paceline.reporting.coordinates import coordinates_of
 from simulator.base.errors import ResultsError
 from simulator.base.text import (
     clause,
@@ -127,17 +127,22 @@ def test_strong_scaling_is_recognised() -> None:
     assert (asked.scalings, asked.batches) == (("strong",), (1024,))
 
 
+def titles_of(results: list[Result]) -> list[str]:
+    at = coordinates_of(results)
+    return [at.title_of(index) for index in range(len(results))]
+
+
 def test_another_setting_that_varies_tells_results_apart() -> None:
     slow, fast = ({"inter_node": {"bandwidth_bytes_per_s": rate, "latency_s": 5e-5}} for rate in (1.25e9, 3.125e9))
     results = [*sweep((RING,), (1, 2), cluster=slow), *sweep((RING,), (1, 2), cluster=fast)]
-    assert sorted(set(names_of(results))) == [
+    assert sorted(set(titles_of(results))) == [
         "Ring all-reduce (multi-worker mirrored) · bandwidth 10 Gbit/s",
         "Ring all-reduce (multi-worker mirrored) · bandwidth 25 Gbit/s",
     ]
 
 
 def test_seeds_tell_results_of_one_point_apart() -> None:
-    names = names_of([*sweep((RING,), (2,), run={"seed": 1}), *sweep((RING,), (2,), run={"seed": 2})])
+    names = titles_of([*sweep((RING,), (2,), run={"seed": 1}), *sweep((RING,), (2,), run={"seed": 2})])
     assert names == ["Ring all-reduce (multi-worker mirrored) · seed 1", "Ring all-reduce (multi-worker mirrored) · seed 2"]
 
 

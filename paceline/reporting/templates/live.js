@@ -141,7 +141,7 @@ const SHOW = {
     if (event.curve === 0) {
       const its = event.look;
       byId("possible-title").textContent = its
-        ? `With ${event.count} worker${event.count === 1 ? "" : "s"}: ${written(its.mean, "number")} samples/s (${written(its.low, "number")} to ${written(its.high, "number")}), limited by ${its.limit}`
+        ? `With ${event.count} worker${event.count === 1 ? "" : "s"}: ${written(its.mean, "throughput")} samples/s (${written(its.low, "throughput")} to ${written(its.high, "throughput")}), limited by ${its.limit}`
         : event.failed;
       if (event.first) {
         tell(its ? `A first look after ${written((performance.now() - mine.begun) / 1000, "seconds")}: ${its.said}.` : event.failed);
@@ -231,7 +231,7 @@ function drawPossible() {
   const key = { name: "Workers", kind: "setting", values: counts, texts: counts.map(String) };
   const seen = shown.flatMap((each) => [...each.bounds, ...(each.look ? [each.look.mean, Math.max(each.look.low, each.look.mean / 20), each.look.high] : [])]);
   const lines = shown.map(({ name, colour, counts: x, bounds: y }) =>
-    scatterTrace({ mode: "lines", name: plotText(name), x, y, line: { color: colour, width: 2, dash: "dot" }, hovertext: x.map((n, i) => `<b>${plotText(name)}</b><br>${n} workers<br>${y[i] === null ? "no bound is known" : `at most ${written(y[i], "number")} samples/s`}`) }),
+    scatterTrace({ mode: "lines", name: plotText(name), x, y, line: { color: colour, width: 2, dash: "dot" }, hovertext: x.map((n, i) => `<b>${plotText(name)}</b><br>${n} workers<br>${y[i] === null ? "no bound is known" : `at most ${written(y[i], "throughput")} samples/s`}`) }),
   );
   const points = shown
     .filter((each) => each.look)
@@ -242,7 +242,7 @@ function drawPossible() {
         y: [look.mean],
         marker: { color: colour, size: 10, line: { color: colour, width: 2 } },
         error_y: whiskers([look.mean], [look.low], [look.high], { color: colour, thickness: 1.5, width: 6 }),
-        hovertext: [`<b>${plotText(name)}</b><br>${at} workers<br>${written(look.mean, "number")} samples/s<br>90% interval ${written(look.low, "number")} to ${written(look.high, "number")}<br>limited by ${plotText(look.limit)}`],
+        hovertext: [`<b>${plotText(name)}</b><br>${at} workers<br>${written(look.mean, "throughput")} samples/s<br>90% interval ${written(look.low, "throughput")} to ${written(look.high, "throughput")}<br>limited by ${plotText(look.limit)}`],
       }),
     );
   const place = byId("figure-possible");

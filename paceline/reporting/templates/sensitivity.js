@@ -18,7 +18,7 @@ const sensitivityFigure = {
   title(view) {
     const [row] = neighbours(view),
       [best] = row ? row.each.filter(hasEffect).sort((one, other) => Math.abs(other.gain) - Math.abs(one.gain)) : [];
-    return best ? `${row.name} matters most: ${best.text} in place of ${row.here} changes throughput by ${written(best.gain, "change")}` : "";
+    return best ? `${row.name} matters most: ${best.text} in place of ${row.here} changes ${data.ranked.what} by ${written(best.gain, "change")}` : "";
   },
   height: (view) => 60 + 56 * Math.max(1, neighbours(view).length),
   draw(view, width) {
@@ -76,13 +76,13 @@ const sensitivityFigure = {
     const told = neighbours(view).map((row) => {
       return `${row.name} in place of ${row.here}: ${row.each.map((each) => `${each.text} ${gainText(each)}`).join(", ")}`;
     });
-    const title = `Change of throughput to the next value on the grid, ${view.name} at ${settingsText(view.state.at)}`;
+    const title = `Change of ${data.ranked.what} to the next value on the grid, ${view.name} at ${settingsText(view.state.at)}`;
     return `${title}. ${told.join("; ") || "No neighbour"}.`;
   },
   table(view) {
     const cells = (row, each) => {
       const names = [row.name, scaling(view.focus), row.here, each.text];
-      return [...names, each.gain, each.low, each.high, value("throughput_samples_per_s", each.point)];
+      return [...names, each.gain, each.low, each.high, value(RANK, each.point)];
     };
     return computedTable("around", neighbours(view).flatMap((row) => row.each.map((each) => cells(row, each))));
   },
