@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from paceline.comparing import of_more_devices
 from paceline.deciding import fastest
 from simulator.base.text import (
-    Kind,
     counted,
     format_bytes,
+    format_change,
     format_count,
     format_hourly,
     format_interval,
@@ -353,9 +353,9 @@ def helpfulness(name: str, gain: float) -> float:
     return gain / _WORTH_A_LARGER_BATCH if name == LARGER_BATCH else gain
 
 
-def change_in_words(ratio: Estimate, kind: Kind = "whole_change") -> str:
+def change_in_words(ratio: Estimate) -> str:
     """A change of throughput with its interval: ``+76% (90% of runs: +70% to +82%)``."""
-    change, low, high = (written(value - 1, kind) for value in (ratio.mean, ratio.low, ratio.high))
+    change, low, high = (format_change(value - 1) for value in (ratio.mean, ratio.low, ratio.high))
     return change if low == high else f"{change} (90% of runs: {low} to {high})"
 
 
@@ -428,7 +428,7 @@ def servers_note(plan: Plan) -> str:
         return f"{shown}, the most that were simulated: more may still bring 2% or more, or cannot be (no more variables to spread)."
     best = max(more, key=lambda count: count.throughput_samples_per_s.mean)
     growth = _growth(fewest, best)
-    changes = f"{best.servers}{beyond_in_brackets(best, plan)} change throughput by {change_in_words(growth, 'change')}"
+    changes = f"{best.servers}{beyond_in_brackets(best, plan)} change throughput by {change_in_words(growth)}"
     return f"{shown}: {changes}, and no number up to {more[-1].servers} by 2% or more on average."
 
 

@@ -122,9 +122,9 @@ def _job(plan: Plan, job: JobOutcome) -> str:
     if here is not None and more is not None and here.job is not None and more.job is not None:
         steps = more.throughput_samples_per_s.mean / here.throughput_samples_per_s.mean - 1
         change = more.job.time_s.mean / here.job.time_s.mean - 1
-        changes = [f"the throughput of its steps by {written(steps, 'whole_change')}", f"its time by {written(change, 'whole_change')}"]
+        changes = [f"the throughput of its steps by {written(steps, 'change')}", f"its time by {written(change, 'change')}"]
         if here.job.cost_usd is not None and more.job.cost_usd is not None and here.job.cost_usd.mean:
-            changes.append(f"its cost by {written(more.job.cost_usd.mean / here.job.cost_usd.mean - 1, 'whole_change')}")
+            changes.append(f"its cost by {written(more.job.cost_usd.mean / here.job.cost_usd.mean - 1, 'change')}")
         text += f" {more.workers:,} workers{beyond_in_brackets(more, plan)} change {listed(changes)}."
     return text
 

@@ -95,5 +95,5 @@ def _ends(its: Change) -> str:
     assert its.gain is not None
     assert its.low is not None
     assert its.high is not None
-    gain, low, high = (written(each, "whole_change") for each in (its.gain, its.low, its.high))
+    gain, low, high = (written(each, "change") for each in (its.gain, its.low, its.high))
     return gain if low == high else f"{gain} ({low} to {high})"

@@ -13,7 +13,7 @@ import paceline
 from paceline.reporting.card import CARD, render_card
 from paceline.reporting.content import content_of
 from simulator.base.errors import InputError
-from simulator.base.text import format_interval, format_number
+from simulator.base.text import format_interval, format_throughput
 
 RING = STRATEGIES[0]
 _SVG = "{http://www.w3.org/2000/svg}"
@@ -31,8 +31,8 @@ def test_it_says_the_answer_its_interval_where_to_stop_and_one_caveat() -> None:
     results = sweep((RING,), (1, 4, 16, 64))
     said = texts(render_card(content_of(results)))
     rate = results[-1].throughput_samples_per_s
-    assert f"{format_number(rate.mean)} samples/s" in said
-    assert f"{format_interval(rate.low, rate.high)} samples/s" in said
+    assert f"{format_throughput(rate.mean)} samples/s" in said
+    assert f"{format_interval(rate.low, rate.high, 'throughput')} samples/s" in said
     assert "64 replicas on 64 nodes" in said
     for heading in ("90% interval", "Where to stop", "Take care"):
         assert heading in said

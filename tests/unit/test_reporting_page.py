@@ -99,8 +99,8 @@ def test_the_summary_says_answer_confidence_and_bottleneck() -> None:
     summary = summary_of(page_of(results))
     best = max(results, key=lambda result: result.throughput_samples_per_s.mean)
     rate, exposed = best.throughput_samples_per_s, best.breakdown_s.exposed_communication
-    assert f"{best.replicas} replicas on 256 nodes: {written(rate.mean, 'samples/s')}" in summary["answer"]
-    assert f"{written(rate.low, '')} and {written(rate.high, 'samples/s')}" in summary["How sure"]
+    assert f"{best.replicas} replicas on 256 nodes: {written(rate.mean, 'throughput')} samples/s" in summary["answer"]
+    assert f"{written(rate.low, 'throughput')} and {written(rate.high, 'throughput')} samples/s" in summary["How sure"]
     assert "15 of 27" in summary["Take care"]
     assert "ethernet-10g" in summary["Take care"]
     assert format_share(exposed / best.step_time_s.mean) in summary["What limits it"]
@@ -396,7 +396,7 @@ def test_a_plan_without_sentences_is_summed_up_from_its_facts(snapshot: Snapshot
     for figure in ("Ring on 8 (weak scaling, 8 replicas on 8 nodes)", "1,000,000,000 samples in 12 h", "18,000 samples/s"):
         assert figure in summary["answer"]
     assert summary["How sure"].startswith("97% ")
-    assert "between 17,300 and" in summary["How sure"]
+    assert "between 17,316 and" in summary["How sure"]
     assert "15 of 27 " in summary["Take care"]
     missed = plan.model_copy(update={"feasible": False})
     answer = summary_of(page_of(results, plan=missed))["answer"]
