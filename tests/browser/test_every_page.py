@@ -15,6 +15,9 @@ from support.once import once
 from support.pages import FIGURES, Page
 from support.roundings import misrounded
 
+from paceline.sweeping import ResultsFile
+from simulator.base.text import written
+
 ROOT = Path(__file__).parents[2]
 SHORT = "--set run.replications=3 --set run.steps=12 --set run.warmup_steps=2"
 SPOILT = re.compile(r"\b(NaN|undefined|null|Infinity|None)\b|\[object ")
@@ -98,6 +101,35 @@ def test_a_page_draws_all_that_it_has_and_writes_a_number_in_one_way(
         page.driver.get(card.as_uri())
         assert page.run("return document.documentElement.tagName + document.querySelectorAll('text').length").startswith("svg")
         assert page.complaints() == []
+
+
+def test_whole_jobs_are_ranked_by_their_time_where_as_much_fails(page: Page, tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = once(tmp_path_factory, "page of whole jobs", made_by(PAGES["whole jobs"]))
+    page.open(folder / "page.html", 1280, 900)
+    page.unfold()
+    given = {key["name"]: key["condition"] for key in page.run("return JSON.parse(document.getElementById('points').textContent).keys")}
+    assert given == {"Replicas": False, "Checkpoint every": False, "Faults node mtbf": True}
+    assert "Faults" not in page.run(
+        "const { xaxis, yaxis } = document.getElementById('figure-map').layout; return xaxis.title.text + yaxis.title.text"
+    )
+    times = {}
+    for result in ResultsFile.read(folder / "results.ndjson").results:
+        assert result.job is not None
+        faults, checkpoint = result.scenario.job.faults, result.scenario.job.checkpoint
+        times[result.replicas, faults.node_mtbf_s, checkpoint.every_s] = result.job.time_s.mean
+    for mtbf_s, place in ((3600.0, 0), (86400.0, 1)):
+        page.run(
+            "const slider = document.getElementById('slide-2'); slider.value = arguments[0]; slider.dispatchEvent(new Event('input'))",
+            place,
+        )
+        page.settled()
+        there = sorted(time_s for (replicas, mean_s, _), time_s in times.items() if (replicas, mean_s) == (16, mtbf_s))
+        (bars,) = page.traces("ranked")
+        assert bars["x"] == pytest.approx([time_s / 60 for time_s in there])
+        assert written(there[0], "seconds") in page.run("return document.getElementById('title-map').textContent")
+    assert written(
+        min(time_s for (replicas, mean_s, _), time_s in times.items() if (replicas, mean_s) == (16, 3600.0)), "seconds"
+    ) in page.run("return document.querySelector('.answer').textContent")
 
 
 @pytest.mark.long

@@ -43,7 +43,8 @@ def misrounded(page: Page, *pictures: str) -> list[str]:
     for text in (*held["texts"], *pictures):
         for quantity in _QUANTITY.finditer(text):
             unit, scale, shown = _read(quantity)
-            if not unit or not quantity["number"].strip("0.,") or shown in held["settings"] or shown == "90%":
+            # nought, a goal such as 1 h, and what intervals are of
+            if not unit or not quantity["number"].strip("0.,") or len(quantity["number"]) < 2 or shown in (*held["settings"], "90%"):
                 continue
             value, half = float(quantity["number"].replace(",", "")) * scale, _half(quantity["number"], unit) * scale
             near = {own for figure, own in figures[unit] if abs(figure - value) <= half * (1 + 1e-9)}
