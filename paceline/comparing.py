@@ -8,7 +8,7 @@ The report does the same in the browser, ``reporting/templates/pairs.js``: both 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import ClassVar
@@ -154,7 +154,7 @@ def never_held(result: Result) -> bool:
     return scenario.discrepancy is None and scenario.ranks > 1 and (applied is None or applied.borrowed)
 
 
-def rivals_of(results: Sequence[Result], best: int, conditions: Sequence[Hashable]) -> list[int]:
+def rivals_of(results: Sequence[Result], best: int, conditions: Sequence[int]) -> list[int]:
     """Those at as many ranks as the best and under the same conditions, the best first; ``conditions`` has those of each."""
     there = [
         index

@@ -153,26 +153,19 @@ def _against(results: Sequence[Result], at: Coordinates) -> Iterator[str]:
     if most is None:
         return
     there = [index for index, result in enumerate(results) if result.ranks == most]
-    counted = _counted(results)
-    where = f"at {most:,} {counted if most > 1 else counted.removesuffix('s')}"
-    conditions = list(dict.fromkeys(at.conditions[index] for index in there))
-    for met in conditions:
+    counted, conditions = _counted(results), {at.conditions[index] for index in there}
+    for met in sorted(conditions):
         best = min((index for index in there if at.conditions[index] == met), key=lambda index: rank(results[index]))
-        given = " and ".join(filter(None, (where, at.met_by(best))))
-        yield from _best_against(results, at, best, given, _MOST_COMPARED // len(conditions))
-
-
-def _best_against(results: Sequence[Result], at: Coordinates, best: int, where: str, most: int) -> Iterator[str]:
-    others, name = rivals_of(results, best, at.conditions), at.title_of(best, conditions=False)
-    shown = others[: max(most, 1)]
-    for other in shown:
-        text = verdict(results[best], results[other], name, at.title_of(other, conditions=False), where)
-        yield f"{text[:1].upper()}{text[1:]}."
-    if len(others) > len(shown):
-        more = len(others) - len(shown)
-        yield f"{'One other is' if more == 1 else f'{more} others are'} slower on average."
-    if others:
-        yield fastest_in_words([results[index] for index in (best, *others)], 0, name, where)
+        where = " and ".join(filter(None, (f"at {most:,} {counted if most > 1 else counted.removesuffix('s')}", at.met_by(best))))
+        others, name = rivals_of(results, best, at.conditions), at.title_of(best, conditions=False)
+        shown = others[: max(_MOST_COMPARED // len(conditions), 1)]
+        for other in shown:
+            text = verdict(results[best], results[other], name, at.title_of(other, conditions=False), where)
+            yield f"{text[:1].upper()}{text[1:]}."
+        if more := len(others) - len(shown):
+            yield f"{'One other is' if more == 1 else f'{more} others are'} slower on average."
+        if others:
+            yield fastest_in_words([results[index] for index in (best, *others)], 0, name, where)
 
 
 def _counted(results: Sequence[Result]) -> str:

@@ -161,7 +161,7 @@ def columns_of(results: Sequence[Result], at: Coordinates, chosen: int = 0, meas
             How it is written, drawn and said.
     """
     rows = [_row(result) for result in results]
-    jobs, met = results[chosen].job is not None, list(dict.fromkeys(at.conditions))
+    jobs = results[chosen].job is not None
     known = {**COLUMNS, **_FURTHER}
     shown = _shown_tables(jobs=any(result.job is not None for result in results))
     named = dict.fromkeys([*chain(*shown.values()), *_NOT_IN_TABLES])
@@ -191,7 +191,7 @@ def columns_of(results: Sequence[Result], at: Coordinates, chosen: int = 0, meas
         "job_parts": [[part, colour] for part, colour in _JOB_PARTS.items() if part in columns],
         "busy": list(_BUSY),
         "chosen": {"curve": at.curve_of[chosen], "at": _beginning(results, at, chosen)},
-        "conditions": [met.index(its) for its in at.conditions],
+        "conditions": list(at.conditions),
         "ranked": {"columns": _RANKED[jobs], "least": jobs, "what": "the speed of the whole job" if jobs else "throughput"},
         "measured": [[index, value] for index, value in measured],
         "histograms": [_histogram(result.staleness.histogram) if _asynchronous(result) else None for result in results],

@@ -122,8 +122,8 @@ class Coordinates:
     places
         Of each result, for each key the index of its value, or :data:`ABSENT`.
     conditions
-        Of each result what it meets and nobody chooses (:func:`paceline.comparing.is_condition`), where that is not the same in all:
-        results are ranked among those with equal ones.
+        Of each result a number for what it meets and nobody chooses (:func:`paceline.comparing.is_condition`): results are ranked
+        among those with the same.
     """
 
     keys: tuple[Key, ...]
@@ -131,7 +131,7 @@ class Coordinates:
     curves: tuple[Curve, ...]
     curve_of: tuple[int, ...]
     places: tuple[tuple[int, ...], ...]
-    conditions: tuple[Hashable, ...]
+    conditions: tuple[int, ...] = ()
 
     def name_of(self, result: int) -> str:
         """The name of the curve that a result lies on."""
@@ -199,9 +199,9 @@ def coordinates_of(results: Sequence[Result], labels: Sequence[str] | None = Non
     rows = _numbered(rows, columns)
     cut = any(result.ranks != result.replicas for result in results)
     found = tuple(_key(path, column) for path, column in zip(["ranks" if cut else "replicas", *keys], columns, strict=True))
-    met = [path for path in (*keys, *named_too) if is_condition(path)]
-    conditions = tuple(tuple(each.get(path) for path in met) for each in settings)
-    return _assembled(_distinct_names(found), columns, rows, _words_for_files(rows, settings), conditions)
+    met = [[repr(each.get(path)) for path in (*keys, *named_too) if is_condition(path)] for each in settings]
+    at = _assembled(_distinct_names(found), columns, rows, _words_for_files(rows, settings))
+    return replace(at, conditions=tuple(map(met.index, met)))
 
 
 def _with_prices_named(scenario: Scenario, settings: dict[str, Any]) -> dict[str, Any]:
@@ -336,11 +336,7 @@ _FILE = 3
 
 
 def _assembled(
-    keys: tuple[Key, ...],
-    columns: Sequence[Sequence[Any]],
-    rows: Sequence[tuple[str, ...]],
-    files: Mapping[str, str],
-    conditions: tuple[Hashable, ...],
+    keys: tuple[Key, ...], columns: Sequence[Sequence[Any]], rows: Sequence[tuple[str, ...]], files: Mapping[str, str]
 ) -> Coordinates:
     titles = (("strategy", "Strategies"), ("workload", "Workloads"), ("cluster", "Clusters"), ("source", "Files"), ("scaling", "Scaling"))
     groups: list[Group] = []
@@ -359,7 +355,7 @@ def _assembled(
     words = [files[file] for file in dict.fromkeys(row[_FILE] for row in rows)]
     names[_FILE] = replace(groups[_FILE], labels=_labels(words, 72) if any(words) else tuple(words))
     named = tuple(Curve(_curve_name(names, labels), labels) for labels in curves)
-    return Coordinates(keys, tuple(groups), named, tuple(curve_of), places, conditions)
+    return Coordinates(keys, tuple(groups), named, tuple(curve_of), places)
 
 
 def _labels(raw: Sequence[str], longest: int) -> tuple[str, ...]:

@@ -36,7 +36,6 @@ PAGES = {
     "plan": [PLANNED.format("ring --target-throughput '5000 samples/s' --workers 1..4 --price 0.40/h --confidence 0.5")],
     "plan of jobs": [PLANNED.format("whole-job --deadline '1 h' --workers 8,16 --confidence 0.5")],
     "every layout": [PLANNED.format("fsdp --samples 1e7 --deadline 96h --workers 8 --confidence 0.5")],
-    "quickstart": ["quickstart --out page.html"],
 }  # fmt: skip
 SOON = ("sweep", "whole jobs", "plan of layouts")
 """Made in every run of the tests; the others take longer."""

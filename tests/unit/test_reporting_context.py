@@ -145,13 +145,13 @@ def test_what_is_met_and_not_chosen_ranks_nothing() -> None:
     calm, noisy = ({"jitter": {"kind": "lognormal", "sigma": sigma}} for sigma in (0.01, 0.2))
     results = [*sweep((RING,), (1, 2, 4), workload=noisy), *sweep((RING,), (1, 2, 4), workload=calm)]
     content = content_of(results)
-    assert content.at.conditions == (*[(0.2,)] * 3, *[(0.01,)] * 3)
+    assert content.at.conditions == (0, 0, 0, 3, 3, 3)
     assert content.answer.result is results[2]
     assert content.answer.alone
     assert (content.answer.choice, content.answer.met) == ("Ring all-reduce (multi-worker mirrored)", "jitter sigma 0.2")
     data = columns_of(content.results, content.at, content.answer.index)
     assert [key["condition"] for key in data["keys"]] == [False, True]
-    assert data["conditions"] == [0, 0, 0, 1, 1, 1]
+    assert data["conditions"] == [0, 0, 0, 3, 3, 3]
 
 
 def test_the_sliders_begin_where_the_best_rival_is_that_has_what_the_answer_lacks() -> None:
