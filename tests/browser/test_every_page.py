@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from support.command_line import SCENARIO
+from support.needs import needs_tensorflow
 from support.once import once
 from support.pages import FIGURES, Page
 from support.roundings import misrounded
@@ -40,15 +41,15 @@ PAGES = {
 SOON = ("sweep", "whole jobs", "plan of layouts")
 """Made in every run of the tests; the others take longer."""
 
-POINTS = "workers,samples_per_s\n1,2500\n2,4400\n4,7900\n"
+POINTS = "workers,throughput\n1,2500\n2,4400\n4,7900\n"
 FILES = {"mine.toml": SCENARIO, "four.toml": SCENARIO, "refitted.toml": SCENARIO, "points.csv": POINTS}
 """What readers of the documentation have when they come to a command that writes a page."""
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 COMMAND = re.compile(r"^\$ paceline (sweep|plan|learn|validate|report) ([^\n#]*)", re.MULTILINE)
 FEWER = {
     "sweep": f"--jobs 1 {SHORT}",
-    "plan": f"--jobs 1 --yes --workers 4,8 {SHORT}",
-    "learn": "--runs 1 --epochs 1",
+    "plan": f"--jobs 1 --yes --workers 4,8 --confidence 0.5 {SHORT}",
+    "learn": "--seeds 2 --epochs 1",
     "validate": SHORT,
     "report": "-o page.html",
 }
@@ -65,6 +66,7 @@ def commands_of_docs() -> Iterator[tuple[str, list[str]]]:
 
 
 DOCS = dict(commands_of_docs())
+LEARNED = [place for place, commands in DOCS.items() if commands[0].startswith("learn")]
 
 
 def made_by(commands: Sequence[str]) -> Callable[[Path], None]:
@@ -132,7 +134,7 @@ def test_whole_jobs_are_ranked_by_their_time_where_as_much_fails(page: Page, tmp
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("place", DOCS)
+@pytest.mark.parametrize("place", [pytest.param(place, marks=needs_tensorflow) if place in LEARNED else place for place in DOCS])
 def test_a_page_that_the_documentation_shows_how_to_write(page: Page, tmp_path_factory: pytest.TempPathFactory, place: str) -> None:
     folder = once(tmp_path_factory, re.sub(r"\W+", "-", place), made_by(DOCS[place]))
     pages = list(folder.glob("*.html"))
