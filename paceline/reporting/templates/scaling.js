@@ -67,7 +67,7 @@ function whose(view, point) {
 
 function cheapest(view, column, what) {
   const point = extreme(ranking(view, view.lines.flatMap((each) => each.points)), column, -1);
-  return point === undefined ? "" : `Cheapest with ${pointSettings(point)}: ${shown(column, point)} ${what}${whose(view, point)}`;
+  return point === undefined ? "" : `Cheapest with ${pointSettings(point, (key) => !key.condition)}${metText(view)}: ${shown(column, point)} ${what}${whose(view, point)}`;
 }
 
 // what a figure over a key has beside its column: `ends` of the interval, `log` for whether its axis may be logarithmic, `ticks`
