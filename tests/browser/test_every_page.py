@@ -22,7 +22,7 @@ from simulator.base.text import written
 
 ROOT = Path(__file__).parents[2]
 SHORT = "--set run.replications=3 --set run.steps=12 --set run.warmup_steps=2"
-SPOILT = re.compile(r"\b(NaN|undefined|null|Infinity|None)\b|\[object ")
+SPOILT = re.compile(r"\b(NaN|undefined|null|Infinity|None(?! of))\b|\[object ")
 
 SWEPT = "sweep {} --over {} --out results.ndjson --jobs 1 " + SHORT
 PLANNED = "plan {} --report page.html --jobs 1 --yes " + SHORT
