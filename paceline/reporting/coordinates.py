@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import ne
 from typing import Any
 
 from pydantic import BaseModel
@@ -146,6 +147,11 @@ class Coordinates:
     def met_by(self, result: int) -> str:
         """Swept settings of a result that nobody chooses, in words; empty where there are none."""
         return listed([text for key, text in self._settings_of(result) if is_condition(key.path)])
+
+    def has_neighbour(self, result: int) -> bool:
+        """Whether another result on its curve differs from it in one key alone."""
+        own = [places for curve, places in zip(self.curve_of, self.places, strict=True) if curve == self.curve_of[result]]
+        return any(sum(map(ne, self.places[result], places)) == 1 for places in own)
 
     def _settings_of(self, result: int) -> Iterator[tuple[Key, str]]:
         for key, place in list(zip(self.keys, self.places[result], strict=True))[1:]:
