@@ -10,19 +10,20 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import ClassVar
 
-from paceline.gain_bounds import GainBounds, bounded, gain_bounds
+from paceline.gain_bounds import NO_BOUNDS, GainBounds, bounded, gain_bounds
 from simulator.base.short import Short
 from simulator.base.text import format_interval, format_number, format_share
 from simulator.results.intervals import paired_ratio, wins
 from simulator.results.results import Result
 from simulator.spec.discrepancy import between
-from simulator.spec.figures import Estimate
+from simulator.spec.figures import Estimate, JobOutcome
 
 __all__ = [
-    "LITTLE", "NOTHING", "Comparison", "compare", "conditions_of", "has_effect", "never_held", "of_more_devices", "pays_until", "rivals_of",
-    "share_draws", "throughput_apart", "verdict",
+    "LITTLE", "NOTHING", "Comparison", "compare", "has_effect", "is_condition", "never_held", "of_more_devices",
+    "over_whole_job", "pays_until", "rank", "rivals_of", "share_draws", "share_of_steps", "throughput_apart", "verdict",
 ]  # fmt: skip
 
 NOTHING = 0.0005
@@ -69,20 +70,51 @@ class Comparison(Short):
         return has_effect(self.ratio)
 
 
-def compare(ours: Result, theirs: Result) -> Comparison:
-    """Throughput of ours over theirs, run by run where they share their draws.
+def rank(result: Result) -> float:
+    """What results are ranked by, the best first: the mean time of the whole job in seconds, else the throughput, negated.
+
+    Headline, figures, tables and the terminal go by it; a plan goes by its goal.
+    """
+    return -result.throughput_samples_per_s.mean if result.job is None else result.job.time_s.mean
+
+
+def over_whole_job(result: Result) -> Result:
+    """Return the result with the samples per second of its whole job as its throughput; the same where it has no job.
+
+    The model's error is one of steps: it reaches a job by their share of its time, to first order.
+    """
+    job = result.job
+    if job is None:
+        return result
+    share, applied = share_of_steps(job), result.discrepancy
+    if applied is not None:
+        applied = applied.model_copy(update={"parts": tuple(part.times(share) for part in applied.parts)})
+    rates = {"throughput_samples_per_s": job.samples_per_s, "throughput_of_each_replication": job.samples_per_s_of_each_replication}
+    return result.model_copy(update={**rates, "discrepancy": applied})
+
+
+def share_of_steps(job: JobOutcome) -> float:
+    """Share of a job's time in which steps are made, mean over replications."""
+    return fmean(job.steps_share_of_each_replication or [job.parts_s.of_steps / job.time_s.mean if job.time_s.mean else 1.0])
+
+
+def compare(ours: Result, theirs: Result, *, whole_jobs: bool = False) -> Comparison:
+    """Throughput of ours over theirs, run by run where they share their draws; with ``whole_jobs`` samples over the time of the jobs.
 
     What the model is off by counts as far as it differs between the two
     (:func:`simulator.spec.discrepancy.between`). Of a pair that differs in speeds of links and devices
     alone, the interval leaves out what no such change can bring (:mod:`paceline.gain_bounds`).
     """
+    bounds = gain_bounds(ours.scenario, theirs.scenario)
+    if whole_jobs:  # whose faults are fewer the sooner they end
+        ours, theirs, bounds = over_whole_job(ours), over_whole_job(theirs), NO_BOUNDS
     if not share_draws(ours, theirs):
         one, other = ours.throughput_samples_per_s, theirs.throughput_samples_per_s
         # ends that a short run lets fall to zero would make the ratio infinite
         low, high = one.low / max(other.high, other.mean), one.high / max(other.low, NOTHING * other.mean)
         return Comparison(Estimate(mean=one.mean / other.mean, low=low, high=high))
     mine, his = ours.throughput_of_each_replication, theirs.throughput_of_each_replication
-    ratio = bounded(paired_ratio(mine, his, between(ours.discrepancy, theirs.discrepancy)), gain_bounds(ours.scenario, theirs.scenario))
+    ratio = bounded(paired_ratio(mine, his, between(ours.discrepancy, theirs.discrepancy)), bounds)
     return Comparison(ratio, runs=len(mine), wins=wins(mine, his), losses=wins(his, mine))
 
 
@@ -122,28 +154,27 @@ def never_held(result: Result) -> bool:
     return scenario.discrepancy is None and scenario.ranks > 1 and (applied is None or applied.borrowed)
 
 
-def rivals_of(results: Sequence[Result], best: int) -> list[int]:
-    """Those at as many ranks as the best, the fastest first; not those whose steps are the same, and whose jobs alone differ."""
-    ours = results[best]
-    there = [index for index, its in enumerate(results) if its.ranks == ours.ranks and index != best and not _same_steps(its, ours)]
-    there = [index for index in there if conditions_of(results[index]) == conditions_of(ours)]
-    return sorted(there, key=lambda index: -results[index].throughput_samples_per_s.mean)
+def rivals_of(results: Sequence[Result], best: int, conditions: Sequence[int]) -> list[int]:
+    """Those at as many ranks as the best and under the same conditions, the best first; ``conditions`` has those of each."""
+    there = [
+        index
+        for index, result in enumerate(results)
+        if index != best and result.ranks == results[best].ranks and conditions[index] == conditions[best]
+    ]
+    return sorted(there, key=lambda index: rank(results[index]))
 
 
-def conditions_of(result: Result) -> tuple[object, ...]:
-    """What a job meets that nobody chooses: how much is trained, and how often what fails; a spot price's preemptions are a choice."""
-    job, price = result.scenario.job, result.scenario.cluster.price
-    if job is None:
-        return ()
-    if (faults := job.faults) is None:
-        return (job.total_samples,)
-    taken = None if price is not None and price.preemption == faults.preemption else faults.preemption
-    means = (faults.worker_mtbf_s, faults.server_mtbf_s, faults.node_mtbf_s, faults.job_mtbf_s)
-    return job.total_samples, means, faults.shape, faults.rates_90, faults.rates_90_of, faults.trace, taken
+def is_condition(path: str) -> bool:
+    """Whether a setting, by its dotted name, is one that a training meets and nobody chooses, such as how often nodes fail."""
+    return path.startswith(_CONDITIONS) and path not in _CHOSEN
 
 
-def _same_steps(one: Result, other: Result) -> bool:
-    return None not in (one.job, other.job) and one.throughput_of_each_replication == other.throughput_of_each_replication
+_CONDITIONS = (
+    "cluster.background", "cluster.slow_nodes", "cluster.slowdown", "input.jitter", "input.work", "job.dataset_size", "job.epochs",
+    "job.faults", "job.samples", "job.startup", "job.tracing", "run.seed", "workload.input", "workload.jitter", "workload.run_to_run",
+)  # fmt: skip
+_CHOSEN = ("job.faults.detection_s", "job.faults.elastic", "job.faults.min_workers", "job.faults.retries")
+"""Settings below those that are chosen all the same."""
 
 
 def pays_until(rates: Sequence[tuple[int, float]]) -> int:
@@ -175,7 +206,7 @@ _PAYS = 1.5
 
 
 def verdict(ours: Result, theirs: Result, our_name: str, their_name: str, where: str) -> str:
-    """Who is faster, in how many of the runs and by how much, in words, without a full stop.
+    """Who is faster, in how many of the runs and by how much, in words, without a full stop; of whole jobs where both have one.
 
     Parameters
     ----------
@@ -194,21 +225,23 @@ def verdict(ours: Result, theirs: Result, our_name: str, their_name: str, where:
     >>> verdict(ring, fast, "1g", "25g", "at 2 workers").partition(", ")[0]
     '25g is faster than 1g at 2 workers in 19 of 19 runs'
     """
-    found = compare(ours, theirs)
+    jobs = None not in (ours.job, theirs.job)
+    found = compare(ours, theirs, whole_jobs=jobs)
     if found.ratio.mean < 1.0:
         ours, theirs, our_name, their_name = theirs, ours, their_name, our_name
-        found = compare(ours, theirs)
+        found = compare(ours, theirs, whole_jobs=jobs)
     ratio = found.ratio
     both = f"either of {our_name} and {their_name} may be the faster {where}"
+    between = _between(ratio).replace("throughput", "samples/s over the whole job" if jobs else "throughput")
     if not found.runs:
         if found.clear:
             return f"{our_name} is faster than {their_name} {where}, {_by(ratio, _APART)}"
-        return f"{both}: {_between(ratio)}, {_APART}"
+        return f"{both}: {between}, {_APART}"
     if found.clear:
         return f"{our_name} is faster than {their_name} {where} in {found.wins} of {found.runs} runs, {_by(ratio)}"
     if found.wins == found.losses == 0:
         return f"{our_name} and {their_name} are equal {where} in {found.runs} of {found.runs} runs"
-    return f"{both}: {our_name} is in {found.wins} of {found.runs} simulated runs, and real ones may come out {_between(ratio)}"
+    return f"{both}: {our_name} is in {found.wins} of {found.runs} simulated runs, and real ones may come out {between}"
 
 
 _APART = "the worst of one against the best of the other, since their runs share no draws"

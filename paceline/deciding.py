@@ -12,12 +12,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from paceline.comparing import share_draws
+from paceline.comparing import share_draws, share_of_steps
 from simulator.base.rng import Streams
 from simulator.results.results import Result
 from simulator.spec.discrepancy import Z_90, Part
+from simulator.spec.figures import JobOutcome
 
-__all__ = ["Stake", "drawn_rates", "fastest", "stakes"]
+__all__ = ["Stake", "drawn_rates", "fastest", "stakes", "step_shares"]
 
 Array = NDArray[np.float64]
 
@@ -117,9 +118,20 @@ def drawn_rates(results: Sequence[Result], rates: Sequence[Sequence[float]], ste
 
 
 def fastest(results: Sequence[Result]) -> list[Stake]:
-    """What is at stake with each of several results, where throughput is preferred."""
-    rates = [its.throughput_of_each_replication for its in results]
-    return stakes(drawn_rates(results, rates, [[1.0] * len(own) for own in rates]), min(map(len, rates)), most=True)
+    """What is at stake with each of several results, where more samples a second are preferred: over whole jobs where all have one."""
+    jobs = [result.job for result in results if result.job is not None]
+    if len(jobs) == len(results):
+        rates = [job.samples_per_s_of_each_replication for job in jobs]
+        steps = [step_shares(job, len(own)) for job, own in zip(jobs, rates, strict=True)]
+    else:
+        rates = [result.throughput_of_each_replication for result in results]
+        steps = [[1.0] * len(own) for own in rates]
+    return stakes(drawn_rates(results, rates, steps), min(map(len, rates)), most=True)
+
+
+def step_shares(job: JobOutcome, runs: int) -> Sequence[float]:
+    """Share of the time of each run in which steps are made."""
+    return job.steps_share_of_each_replication or [share_of_steps(job)] * runs
 
 
 def _longer(part: Part, cause: Array) -> Array:

@@ -26,7 +26,7 @@ _RULE = "must be a column, a comparison and a value, such as 'efficiency>=70%'"
 _TEXT = re.compile(r"\s*([^<>=!]+?)\s*(>=|<=|==|!=|>|<|=)\s*([^<>=!]+?)\s*")
 _ORDERED: dict[str, Callable[[float, float], bool]] = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
 _COMPARISONS: dict[str, Callable[..., bool]] = {**_ORDERED, "==": operator.eq, "=": operator.eq, "!=": operator.ne}
-_UNITS = {"usd": r"\s*(?:USD|\$)\s*", "hourly": r"\s*(?:USD|\$|/\s*h)\s*", "number": r"\s*(?:samples|updates)\s*/\s*s$"}
+_UNITS = {"usd": r"\s*(?:USD|\$)\s*", "hourly": r"\s*(?:USD|\$|/\s*h)\s*", "throughput": r"\s*(?:samples|updates)\s*/\s*s$"}
 """What may be written beside a number, by the kind of its column."""
 _RUN_MEANS = {"step_time_s": "mean_step_s", "staleness": "mean_staleness"}
 """Figures whose mean has its interval under another name."""

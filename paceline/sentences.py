@@ -15,6 +15,7 @@ from paceline.deciding import fastest
 from simulator.base.text import (
     counted,
     format_bytes,
+    format_change,
     format_count,
     format_hourly,
     format_interval,
@@ -354,7 +355,7 @@ def helpfulness(name: str, gain: float) -> float:
 
 def change_in_words(ratio: Estimate) -> str:
     """A change of throughput with its interval: ``+76% (90% of runs: +70% to +82%)``."""
-    change, low, high = (written(value - 1, "change") for value in (ratio.mean, ratio.low, ratio.high))
+    change, low, high = (format_change(value - 1) for value in (ratio.mean, ratio.low, ratio.high))
     return change if low == high else f"{change} (90% of runs: {low} to {high})"
 
 

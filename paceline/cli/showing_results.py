@@ -14,7 +14,7 @@ import typer
 
 from paceline.cli.commands import MISSED
 from paceline.cli.terminal import note
-from paceline.comparing import rivals_of, verdict
+from paceline.comparing import rank, rivals_of, verdict
 from paceline.requirements import Requirement, judged
 from paceline.result_tables import (
     epochs_table,
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from paceline.reporting.coordinates import Coordinates
     from simulator.memory import Memory
 
 __all__ = ["exit_if_unmet", "show_measurements", "show_memory", "show_result", "show_table"]
@@ -97,10 +98,11 @@ def show_table(results: Sequence[Result]) -> None:
     from rich.text import Text
 
     from paceline.cli.terminal import printer
-    from paceline.reporting.coordinates import names_of
+    from paceline.reporting.coordinates import coordinates_of
 
     console = printer()
-    names = names_of(results)
+    at = coordinates_of(results)
+    names = [at.title_of(index) for index in range(len(results))]
     for name in dict.fromkeys(names):
         own = [result for result, its in zip(results, names, strict=True) if its == name]
         console.print(_table(name, own))
@@ -110,7 +112,7 @@ def show_table(results: Sequence[Result]) -> None:
             console.print()
     if any(result.extrapolated for result in results):
         console.print("* beyond what was measured: an extrapolation", style="dim")
-    for text in _against(results, names):
+    for text in _against(results, at):
         console.print(Text(text))
     for text in dict.fromkeys(warning.text for result in results for warning in result.warnings if warning.code in _ASSUMPTIONS):
         console.print(Padding(Text(text), (0, 0, 0, 2)), style="dim")
@@ -144,25 +146,26 @@ _ASSUMPTIONS = (
 _MOST_COMPARED = 4
 
 
-def _against(results: Sequence[Result], names: Sequence[str]) -> Iterator[str]:
-    """The fastest against each of the others, where the most ranks are that more than one of them has."""
+def _against(results: Sequence[Result], at: Coordinates) -> Iterator[str]:
+    """The best against each of the others under the same conditions, where the most ranks are that more than one of them has."""
     counts = Counter(result.ranks for result in results)
     most = max((count for count, held in counts.items() if held > 1), default=None)
     if most is None:
         return
     there = [index for index, result in enumerate(results) if result.ranks == most]
-    best = max(there, key=lambda index: results[index].throughput_samples_per_s.mean)
-    counted = _counted(results)
-    where = f"at {most:,} {counted if most > 1 else counted.removesuffix('s')}"
-    others = rivals_of(results, best)
-    for other in others[:_MOST_COMPARED]:
-        text = verdict(results[best], results[other], names[best], names[other], where)
-        yield f"{text[:1].upper()}{text[1:]}."
-    if len(others) > _MOST_COMPARED:
-        more = len(others) - _MOST_COMPARED
-        yield f"{'One other is' if more == 1 else f'{more} others are'} slower on average."
-    if others:
-        yield fastest_in_words([results[index] for index in (best, *others)], 0, names[best], where)
+    counted, conditions = _counted(results), {at.conditions[index] for index in there}
+    for met in sorted(conditions):
+        best = min((index for index in there if at.conditions[index] == met), key=lambda index: rank(results[index]))
+        where = " and ".join(filter(None, (f"at {most:,} {counted if most > 1 else counted.removesuffix('s')}", at.met_by(best))))
+        others, name = rivals_of(results, best, at.conditions), at.title_of(best, conditions=False)
+        shown = others[: max(_MOST_COMPARED // len(conditions), 1)]
+        for other in shown:
+            text = verdict(results[best], results[other], name, at.title_of(other, conditions=False), where)
+            yield f"{text[:1].upper()}{text[1:]}."
+        if more := len(others) - len(shown):
+            yield f"{'One other is' if more == 1 else f'{more} others are'} slower on average."
+        if others:
+            yield fastest_in_words([results[index] for index in (best, *others)], 0, name, where)
 
 
 def _counted(results: Sequence[Result]) -> str:

@@ -352,7 +352,7 @@ class Learned(Short, Spec):
         return f"{self.problem} to {self.target.in_words}"
 
 
-_COLUMNS: tuple[tuple[str, Literal["text", "count", "number", "seconds", "usd"], str], ...] = (
+_COLUMNS: tuple[tuple[str, Literal["text", "count", "number", "seconds", "throughput", "usd"], str], ...] = (
     ("way", "text", "Way"),
     ("workers", "count", "Workers"),
     ("staleness", "number", "Staleness"),
@@ -364,7 +364,7 @@ _COLUMNS: tuple[tuple[str, Literal["text", "count", "number", "seconds", "usd"],
     ("cost_usd", "usd", "Cost"),
     ("samples", "count", "Samples"),
     ("last", "number", "At the end"),
-    ("samples_per_s", "number", "Samples/s"),
+    ("samples_per_s", "throughput", "Samples/s"),
 )
 
 

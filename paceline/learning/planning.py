@@ -212,7 +212,7 @@ class TargetPlan(Short, Spec):
 _COLUMNS = (
     Column("name", "text", "Configuration"),
     Column("global_batch", "count", "Global batch"),
-    Column("samples_per_s", "number", "Samples/s"),
+    Column("samples_per_s", "throughput", "Samples/s"),
     Column("basis", "text", "Samples to target"),
     Column("samples", "count", "Samples"),
     Column("time_s", "seconds", "Time"),

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline.comparing import share_draws, throughput_apart
-from paceline.deciding import drawn_rates, stakes
+from paceline.deciding import drawn_rates, stakes, step_shares
 from paceline.planning.answer import Candidate, Decision, Paired
 from paceline.planning.bounds import Ceilings
 from paceline.planning.goal import (
@@ -352,9 +352,7 @@ class Judge:
     def _steps(self, result: Result, runs: int) -> Sequence[float]:
         """Of the time of each run, the share that steps have."""
         job = job_of(result, self.goal)
-        if job is None:
-            return [1.0] * runs
-        return shares_of(result, self.goal) or [job.parts_s.of_steps / job.time_s.mean if job.time_s.mean else 1.0] * runs
+        return [1.0] * runs if job is None else step_shares(job, runs)
 
     def candidate(self, point: Point, answer: Point | None, decision: Decision | None = None) -> Candidate:
         """What is said of a point, beside the answer; where nothing reaches the goal there is none to be compared with."""

@@ -14,7 +14,7 @@ from itertools import chain
 from typing import Any
 
 from calibrate.fit.intervals import digits
-from paceline.comparing import NOTHING
+from paceline.comparing import NOTHING, is_condition, over_whole_job, rivals_of
 from paceline.gain_bounds import INSTANT, speeds_of
 from paceline.reporting.axes import JOB_COLOURS, band_colour, marker_symbol, series_colour, text_colour, what_scripts_need
 from paceline.reporting.coordinates import ABSENT, CONFIGURATION, Coordinates, Key, setting_name, settings_of
@@ -80,6 +80,9 @@ _JOB = (
 )  # fmt: skip
 """Columns of whole jobs, which only reports of some hold."""
 
+_RANKED = (_RATE, _JOB[:3])
+"""What results are ranked by, and whole jobs (:func:`paceline.comparing.rank`): the mean, and the ends of its interval."""
+
 _COMPUTED: dict[str, tuple[Column, ...]] = {
     "against": (
         CONFIGURATION, COLUMNS["scaling"], Column("Against", "text"), Column("Scaling of that", "text"),
@@ -88,8 +91,7 @@ _COMPUTED: dict[str, tuple[Column, ...]] = {
     ),
     "around": (
         Column("What is changed", "text"), COLUMNS["scaling"], Column("From", "text"), Column("To", "text"),
-        Column("Throughput changes by", "change"), Column("Low", "change"), Column("High", "change"),
-        COLUMNS["throughput_samples_per_s"],
+        Column("Faster by", "change"), Column("Low", "change"), Column("High", "change"),
     ),
     "distribution": (
         CONFIGURATION, COLUMNS["scaling"], COLUMNS["replicas"],
@@ -143,11 +145,14 @@ def columns_of(results: Sequence[Result], at: Coordinates, chosen: int = 0, meas
             it, of the parts of a job, each with its colour, and of busy shares.
         ``chosen``, ``measured``
             Curve and indices of values to begin with; as given.
+        ``conditions``, ``ranked``
+            Of each result a number for what it meets and nobody chooses; columns of what results with equal numbers are ranked by,
+            with its interval, whether the least is the best, and what is compared run by run, in words.
         ``histograms``
             Of each result none, or [first staleness, width of a bin, counts].
         ``runs``, ``draws``, ``moves``, ``doubts``
-            Of each result its throughput in each replication, of the first :data:`MOST_RUNS`; a number for its seed and
-            replications; one for the move of its workload to another device, -1 for none; the parts of its
+            Of each result its throughput in each replication, of whole jobs where these are ranked, of the first :data:`MOST_RUNS`; a
+            number for its seed and replications; one for the move of its workload to another device, -1 for none; the parts of its
             discrepancy, [number of the cause, slower, faster].
         ``half_widths``, ``z_90``, ``nothing``
             For each number of runs below 19 :func:`simulator.results.intervals.normal_half_width`; standard deviations to an end of
@@ -156,10 +161,13 @@ def columns_of(results: Sequence[Result], at: Coordinates, chosen: int = 0, meas
             How it is written, drawn and said.
     """
     rows = [_row(result) for result in results]
+    jobs = results[chosen].job is not None
     known = {**COLUMNS, **_FURTHER}
     shown = _shown_tables(jobs=any(result.job is not None for result in results))
     named = dict.fromkeys([*chain(*shown.values()), *_NOT_IN_TABLES])
     columns = _points(results, at) | {name: _column(known[name], [row.get(name) for row in rows]) for name in named}
+    computed = {name: [_heading(column) for column in its] for name, its in _COMPUTED.items()}
+    computed["around"].append(_heading(COLUMNS[_RANKED[jobs][0]]))
     columns["warning_texts"] = {**_heading(_FURTHER["warning_texts"]), **_warnings(results)}
     return {
         "keys": [_key(key) for key in at.keys],
@@ -177,15 +185,17 @@ def columns_of(results: Sequence[Result], at: Coordinates, chosen: int = 0, meas
         "curve": list(at.curve_of),
         "at": [[place[index] for place in at.places] for index in range(len(at.keys))],
         "columns": columns,
-        "tables": _tables(columns, at, shown) | {name: [_heading(its) for its in columns] for name, columns in _COMPUTED.items()},
+        "tables": _tables(columns, at, shown) | computed,
         "hollow": [int(result.extrapolated) for result in results],
         "parts": [[f"{part}_s", (colour := f"var(--part-{part.replace('_', '-')})"), text_colour(colour)] for part in PARTS],
         "job_parts": [[part, colour] for part, colour in _JOB_PARTS.items() if part in columns],
         "busy": list(_BUSY),
-        "chosen": {"curve": at.curve_of[chosen], "at": [max(0, place) for place in at.places[chosen]]},
+        "chosen": {"curve": at.curve_of[chosen], "at": _beginning(results, at, chosen)},
+        "conditions": list(at.conditions),
+        "ranked": {"columns": _RANKED[jobs], "least": jobs, "what": "the speed of the whole job" if jobs else "throughput"},
         "measured": [[index, value] for index, value in measured],
         "histograms": [_histogram(result.staleness.histogram) if _asynchronous(result) else None for result in results],
-        **_pairing(results),
+        **_pairing(results, jobs=jobs),
         **what_scripts_need(),
         "formula": "".join(FORMULA),
         "words": {"uncertain": NOT_CERTAIN},
@@ -199,7 +209,7 @@ def differ_in_layout(results: Sequence[Result], at: Coordinates, failures: Seque
 
 
 def map_of(results: Sequence[Result], at: Coordinates, failures: Sequence[Failure] = ()) -> dict[str, Any] | None:
-    """What a map of throughput by two settings is drawn from: by how the model is cut, else by the swept keys with most values.
+    """What a map of results by two settings is drawn from: by how the model is cut, else by the keys with most values that are chosen.
 
     Parameters
     ----------
@@ -229,8 +239,9 @@ def map_of(results: Sequence[Result], at: Coordinates, failures: Sequence[Failur
     cuts = [sorted({each.get(path, 1) for each in tried}) for path in _CUTS]
     paths: Sequence[str] = _CUTS
     if min(map(len, cuts)) == 1:
-        most = sorted(range(len(at.keys)), key=lambda index: -len(at.keys[index].values))[:2]
-        if len(most) < len(_CUTS) or min(len(at.keys[index].values) for index in most) == 1:
+        chosen = [index for index, key in enumerate(at.keys) if len(key.values) > 1 and not is_condition(key.path)]
+        most = sorted(chosen, key=lambda index: -len(at.keys[index].values))[:2]
+        if len(most) < len(_CUTS):
             return None
         paths = [at.keys[index].path for index in sorted(most, reverse=True)]
         cuts = [list(key.values) for path in paths for key in at.keys if key.path == path]
@@ -271,7 +282,10 @@ def _failure(at: Coordinates, failed: Failure, cell: Callable[[Mapping[str, Any]
 
 def first_runs(result: Result) -> Result:
     """A result with at most :data:`MOST_RUNS` of its runs: what one on the page is compared by with another, in figures and in text."""
-    return result.model_copy(update={"throughput_of_each_replication": result.throughput_of_each_replication[:MOST_RUNS]})
+    job = result.job
+    if job is not None:
+        job = job.model_copy(update={"samples_per_s_of_each_replication": job.samples_per_s_of_each_replication[:MOST_RUNS]})
+    return result.model_copy(update={"throughput_of_each_replication": result.throughput_of_each_replication[:MOST_RUNS], "job": job})
 
 
 def _row(result: Result) -> dict[str, Cell]:
@@ -358,11 +372,20 @@ def _key(key: Key) -> dict[str, Any]:
         f"{text} {counted}{'' if value == 1 else 's'}" if counted else f"{lower} {text}"
         for text, value in zip(texts, key.values, strict=True)
     ]
-    return {"path": key.path, "name": key.name, "kind": kind, "values": list(key.values), "texts": texts, "told": told}
+    written_values = {"kind": kind, "values": list(key.values), "texts": texts, "told": told}
+    return {"path": key.path, "name": key.name, "condition": is_condition(key.path), **written_values}
 
 
-def _pairing(results: Sequence[Result]) -> dict[str, Any]:
+def _beginning(results: Sequence[Result], at: Coordinates, chosen: int) -> list[int]:
+    """Where the sliders stand at first: at the answer, and for a key that it does not have at the best of its rivals that has."""
+    order = [chosen, *rivals_of(results, chosen, at.conditions)]
+    return [next((at.places[index][key] for index in order if at.places[index][key] != ABSENT), 0) for key in range(len(at.keys))]
+
+
+def _pairing(results: Sequence[Result], *, jobs: bool) -> dict[str, Any]:
     """What :func:`paceline.comparing.compare` needs, for the page's script to do the same."""
+    speeds = [[-1, []] for _ in results] if jobs else _speeds(results)
+    results = [over_whole_job(result) for result in results] if jobs else results
     runs = [[digits(rate) for rate in result.throughput_of_each_replication] for result in map(first_runs, results)]
     moved = [result.moved for result in results]
     known = list(dict.fromkeys(its.model_dump_json() for its in moved if its is not None))
@@ -373,7 +396,7 @@ def _pairing(results: Sequence[Result]) -> dict[str, Any]:
         "runs": runs,
         "draws": [draws.index((its.seed, its.scenario.run.replications)) for its in results],
         "doubts": [[[causes[part.name], *(end / Z_90 for end in part.ends)] for part in parts] for parts in doubts],
-        "speeds": _speeds(results),
+        "speeds": speeds,
         "z_90": Z_90,
         "nothing": NOTHING,
         "moves": [-1 if its is None else known.index(its.model_dump_json()) for its in moved],

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from paceline.comparing import NOTHING, compare, conditions_of, pays_until, rivals_of, share_draws, verdict
+from paceline.comparing import NOTHING, compare, pays_until, rank, rivals_of, share_draws, verdict
 from paceline.reporting.columns import MOST_RUNS, first_runs
 from paceline.reporting.coordinates import Coordinates, coordinates_of, setting_name
 from paceline.reporting.reproduce import Recipe, recipe_of
@@ -17,7 +17,6 @@ from paceline.sentences import doubled_in_words, fastest_in_words
 from simulator.base.errors import ResultsError
 from simulator.base.text import clean, counted, format_number, format_seconds, format_share, format_throughput, format_usd, written
 from simulator.results.cost import placement_of, usd_per_hour, why_no_cost
-from simulator.results.intervals import wins
 from simulator.results.results import Failure, Result
 from simulator.spec.figures import WARNINGS, Estimate, Warned
 from simulator.spec.workload import Workload
@@ -91,6 +90,8 @@ class Answer:
         Which one it is among the results.
     name
         Its curve, and its settings where more than the number of replicas is swept.
+    choice, met
+        The same without what nobody chooses, and that in words.
     peak, peak_name
         The highest throughput anywhere, where that is elsewhere and its runs leave no doubt.
     alone
@@ -104,6 +105,8 @@ class Answer:
     index: int
     result: Result
     name: str
+    choice: str
+    met: str
     peak: Result | None
     peak_name: str
     alone: bool
@@ -315,9 +318,8 @@ def content_of(
 
 
 def _against(results: Sequence[Result], at: Coordinates, answer: Answer) -> str:
-    if answer.result.job is not None:
-        return _job_against(results, at, answer)
-    others = rivals_of(results, answer.index)
+    """The answer against the next; of whole jobs with the time of that."""
+    others = rivals_of(results, answer.index, at.conditions)
     if not others:
         return ""
     ours, theirs = answer.result, results[others[0]]
@@ -325,33 +327,16 @@ def _against(results: Sequence[Result], at: Coordinates, answer: Answer) -> str:
     if share_draws(ours, theirs) and (runs := len(ours.throughput_of_each_replication)) > MOST_RUNS:
         ours, theirs = first_runs(ours), first_runs(theirs)
         cut = f" (the first {MOST_RUNS} of {runs:,} runs are compared)"
-    text = verdict(ours, theirs, "it", at.title_of(others[0]), "there") + cut
-    more = len(others) - 1
+    name, more = at.title_of(others[0], conditions=False), len(others) - 1
+    text = verdict(ours, theirs, "it", name, "there") + cut
+    if theirs.job is not None:
+        text += f"; {'that' if name in text else name} takes {format_seconds(theirs.job.time_s.mean)}"
     text += f"; {'one other is' if more == 1 else f'{more} others are'} slower on average" if more else ""
-    compared = compare(ours, theirs)
+    compared = compare(ours, theirs, whole_jobs=theirs.job is not None)
     if compared.clear or compared.wins == compared.losses:
         return text
     stake = fastest_in_words([answer.result, *(results[index] for index in others)], 0, "it", "there")
     return f"{text}. {stake}" if stake else text
-
-
-def _job_against(results: Sequence[Result], at: Coordinates, answer: Answer) -> str:
-    """The next shortest job under the same conditions, with the time that the figure shows of it."""
-    ours = answer.result
-    there = [
-        (its.job.time_s.mean, index)
-        for index, its in enumerate(results)
-        if index != answer.index and its.job is not None and its.ranks == ours.ranks and conditions_of(its) == conditions_of(ours)
-    ]
-    if not there or ours.job is None:
-        return ""
-    next_s, index = min(there)
-    rates, others = ours.job.samples_per_s_of_each_replication, results[index].job
-    text = f"the next, {clean(at.title_of(index))}, takes {format_seconds(next_s)}"
-    if others is None or not share_draws(ours, results[index]):
-        return text
-    won = wins(rates, others.samples_per_s_of_each_replication)
-    return f"{text}; the answer is shorter in {won} of {len(rates)} runs that share their draws"
 
 
 def line_of(results: Sequence[Result], at: Coordinates, index: int) -> list[Result]:
@@ -434,9 +419,9 @@ def request_of(results: Sequence[Result], at: Coordinates) -> Request:
 
 
 def answer_of(results: Sequence[Result], at: Coordinates, chosen: str | None = None, asked: str | None = None) -> Answer:
-    """Find the fastest result where there are most ranks that all curves have, or as many as what was asked about has.
+    """Find the best result (:func:`paceline.comparing.rank`) with the most ranks that all curves have, or as many as what was asked about.
 
-    Of whole jobs the shortest, of those that meet the same conditions as the first one: nobody chooses how often machines fail.
+    It is ranked among those that meet the same conditions as the first one: nobody chooses how often machines fail.
 
     Parameters
     ----------
@@ -458,10 +443,6 @@ def answer_of(results: Sequence[Result], at: Coordinates, chosen: str | None = N
     def rate(index: int) -> float:
         return results[index].throughput_samples_per_s.mean
 
-    def rank(index: int) -> float:
-        job = results[index].job
-        return rate(index) if job is None else -job.time_s.mean
-
     most = next((result.ranks for result in results if result.scenario_hash == asked), None) or _compared_at(results, at)
     found = next((index for index, result in enumerate(results) if result.scenario_hash == chosen), None)
     there = [index for index, result in enumerate(results) if result.ranks == (most if found is None else results[found].ranks)]
@@ -470,14 +451,16 @@ def answer_of(results: Sequence[Result], at: Coordinates, chosen: str | None = N
             f"the plan's answer, scenario {chosen}, is not among the results; give the results file that `paceline plan` wrote with it"
         )
     first = next((index for index in there if results[index].scenario_hash == asked), there[0])
-    there = [index for index in there if conditions_of(results[index]) == conditions_of(results[first if found is None else found])]
-    best = found if found is not None else max(there, key=rank)
-    top = max(range(len(results)), key=rate)
+    there = [index for index in there if at.conditions[index] == at.conditions[first if found is None else found]]
+    best = found if found is not None else min(there, key=lambda index: rank(results[index]))
+    top = max((index for index in range(len(results)) if at.conditions[index] == at.conditions[best]), key=rate)
     elsewhere = found is None and results[best].job is None and compare(results[top], results[best]).ratio.low > 1.0
     return Answer(
         index=best,
         result=results[best],
         name=at.title_of(best),
+        choice=at.title_of(best, conditions=False),
+        met=at.met_by(best),
         peak=results[top] if elsewhere else None,
         peak_name=at.title_of(top) if elsewhere else "",
         alone=len(there) == 1,

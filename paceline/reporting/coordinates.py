@@ -5,14 +5,16 @@ A setting is named by its dotted key in a scenario; ``_NAMES`` has those whose k
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import ne
 from typing import Any
 
 from pydantic import BaseModel
 
+from paceline.comparing import is_condition
 from simulator.base.table import Column
-from simulator.base.text import clean, format_hourly, kind_of_setting, written
+from simulator.base.text import clean, format_hourly, kind_of_setting, listed, written
 from simulator.results.results import Result
 from simulator.results.rows import COLUMNS
 from simulator.scenario import Scenario
@@ -26,7 +28,6 @@ __all__ = [
     "Group",
     "Key",
     "coordinates_of",
-    "names_of",
     "setting_name",
     "setting_text",
     "settings_of",
@@ -121,6 +122,9 @@ class Coordinates:
         Of each result, the index of its curve.
     places
         Of each result, for each key the index of its value, or :data:`ABSENT`.
+    conditions
+        Of each result a number for what it meets and nobody chooses (:func:`paceline.comparing.is_condition`): results are ranked
+        among those with the same.
     """
 
     keys: tuple[Key, ...]
@@ -128,18 +132,31 @@ class Coordinates:
     curves: tuple[Curve, ...]
     curve_of: tuple[int, ...]
     places: tuple[tuple[int, ...], ...]
+    conditions: tuple[int, ...] = ()
 
     def name_of(self, result: int) -> str:
         """The name of the curve that a result lies on."""
         return self.curves[self.curve_of[result]].name
 
-    def title_of(self, result: int) -> str:
-        """The same, and its settings where more than the number of replicas is swept."""
+    def title_of(self, result: int, *, conditions: bool = True) -> str:
+        """The same, and its settings where more than the number of replicas is swept; those that nobody chooses only on demand."""
         parts = [self.name_of(result)]
+        parts += [text for key, text in self._settings_of(result) if conditions or not is_condition(key.path)]
+        return " · ".join(parts)
+
+    def met_by(self, result: int) -> str:
+        """Swept settings of a result that nobody chooses, in words; empty where there are none."""
+        return listed([text for key, text in self._settings_of(result) if is_condition(key.path)])
+
+    def has_neighbour(self, result: int) -> bool:
+        """Whether another result on its curve differs from it in one key alone."""
+        own = [places for curve, places in zip(self.curve_of, self.places, strict=True) if curve == self.curve_of[result]]
+        return any(sum(map(ne, self.places[result], places)) == 1 for places in own)
+
+    def _settings_of(self, result: int) -> Iterator[tuple[Key, str]]:
         for key, place in list(zip(self.keys, self.places[result], strict=True))[1:]:
             if len(key.values) > 1 and place >= 0:
-                parts.append(setting_text(key.path, key.values[place]))
-        return " · ".join(parts)
+                yield key, setting_text(key.path, key.values[place])
 
 
 def coordinates_of(results: Sequence[Result], labels: Sequence[str] | None = None) -> Coordinates:
@@ -164,9 +181,12 @@ def coordinates_of(results: Sequence[Result], labels: Sequence[str] | None = Non
         (name, scenario.workload.name, scenario.cluster.name, source, scenario.scaling)
         for name, scenario, source in zip(base, scenarios, sources, strict=True)
     ]
+    # of replicas that are cut over more devices a larger batch is the same to each device
+    per_rank = {scenario.batch * scenario.replicas / scenario.ranks for scenario in scenarios}
+    told = {"workload.batch_per_replica"} if len(per_rank) == 1 else set()
     keys: list[str] = []
     named_too: list[str] = []
-    for path in _varied(settings):
+    for path in (path for path in _varied(settings) if path not in told):
         own = [each.get(path) for each in settings]
         if path not in _OWN and _constant_within(own, [_tellers(path, each) for each in named]):
             continue
@@ -185,13 +205,16 @@ def coordinates_of(results: Sequence[Result], labels: Sequence[str] | None = Non
     rows = _numbered(rows, columns)
     cut = any(result.ranks != result.replicas for result in results)
     found = tuple(_key(path, column) for path, column in zip(["ranks" if cut else "replicas", *keys], columns, strict=True))
-    return _assembled(_distinct_names(found), columns, rows, _words_for_files(rows, settings))
+    met = [[repr(each.get(path)) for path in (*keys, *named_too) if is_condition(path)] for each in settings]
+    at = _assembled(_distinct_names(found), columns, rows, _words_for_files(rows, settings))
+    return replace(at, conditions=tuple(map(met.index, met)))
 
 
 def _with_prices_named(scenario: Scenario, settings: dict[str, Any]) -> dict[str, Any]:
-    """With one setting in place of all that a price consists of: what it is called, and what an hour of a node costs."""
-    kept = {path: value for path, value in settings.items() if not path.startswith(_PRICES)}
-    price = scenario.cluster.price
+    """With one setting in place of all that a price consists of, preemptions included: its name, and what an hour of a node costs."""
+    price, faults = scenario.cluster.price, scenario.job.faults if scenario.job is not None else None
+    paid = _PRICES if faults is None or price is None or faults.preemption != price.preemption else (*_PRICES, "job.faults.preemption")
+    kept = {path: value for path, value in settings.items() if not path.startswith(paid)}
     return kept | {"cluster.price": None if price is None else f"{price.called}, {format_hourly(price.usd_per_node_hour)} an hour"}
 
 
@@ -222,12 +245,6 @@ def _words_for_files(rows: Sequence[tuple[str, ...]], settings: Sequence[dict[st
 def _shortly(parts: Sequence[str]) -> list[str]:
     more = [f"and {len(parts) - _MOST_NAMED} more"] if len(parts) > _MOST_NAMED else []
     return [*parts[:_MOST_NAMED], *more]
-
-
-def names_of(results: Sequence[Result]) -> list[str]:
-    """What each result is called beside the others: its curve, and its settings where more than the number of replicas is swept."""
-    at = coordinates_of(results)
-    return [at.title_of(index) for index in range(len(results))]
 
 
 def _tellers(path: str, named: tuple[str, ...]) -> Hashable:

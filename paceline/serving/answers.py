@@ -197,8 +197,7 @@ def _bound_in_words(own: Point, curves: Sequence[Curve]) -> str:
     workers = counted(own.count, "worker")
     if own.bound is None:
         return f"No bound is known for {workers}{several}; what is simulated follows."
-    most = format_throughput(own.bound)
-    return f"No run with {workers}{several} trains more than {most} samples/s: a bound, before anything is simulated."
+    return f"No run with {workers}{several} trains more than {format_throughput(own.bound)} samples/s: a bound, without simulating."
 
 
 def _sliders(asked: Asked) -> dict[str, Any]:

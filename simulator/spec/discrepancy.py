@@ -149,6 +149,11 @@ class Part(Spec):
     faster: float = Field(description="by how much it is higher where the cause takes one less")
     ends: tuple[float, float] = Field(description="both at the ends of the cause's 90% interval")
 
+    def times(self, factor: float) -> Part:
+        """Return what the cause does where it reaches a share of the time alone."""
+        ends = (self.ends[0] * factor, self.ends[1] * factor)
+        return Part(name=self.name, slower=self.slower * factor, faster=self.faster * factor, ends=ends)
+
 
 class AppliedDiscrepancy(Spec):
     """The discrepancy as it reaches one result."""

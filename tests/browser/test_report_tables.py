@@ -69,7 +69,7 @@ def test_the_other_tables_hold_what_is_drawn(page: Page, report: Path) -> None:
             for name, shares in parts.items():
                 assert row[name] / row["Step, mean"] == pytest.approx(shares[index])
     gains = sorted(x for trace in named(page, "around") for x in trace["x"] if x is not None)
-    assert sorted(row["Throughput changes by"] for row in page.table("around")) == gains
+    assert sorted(row["Faster by"] for row in page.table("around")) == gains
     assert gains
     for trace in named(page, "busy"):
         (row,) = [row for row in page.table("busy") if row["Strategy"] == trace["name"]]
@@ -113,7 +113,7 @@ def test_the_script_compares_run_by_run_as_the_library_does(page: Page, report: 
     ]
     (row,) = [row for row in page.table("around") if row["What is changed"] == "Replicas"]
     expected = compare(fewer, ring)
-    shown = [1 + row[name] for name in ("Throughput changes by", "Low", "High")]
+    shown = [1 + row[name] for name in ("Faster by", "Low", "High")]
     assert shown == pytest.approx([expected.ratio.mean, expected.ratio.low, expected.ratio.high], rel=1e-5)
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from statistics import fmean
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from support.jobs import with_job
 from support.scenarios import scenario_table
 
-from paceline.comparing import Comparison, compare, has_effect, rivals_of, share_draws, verdict
+from paceline.comparing import Comparison, compare, has_effect, is_condition, rank, rivals_of, share_draws, verdict
 from paceline.planning.judging import Judge
 from paceline.reporting.content import Request
 from simulator import load_scenario, scenario_from_table, simulate
@@ -188,7 +190,40 @@ def test_a_change_that_reads_as_nothing_is_none() -> None:
     assert has_effect(Estimate(mean=0.95, low=0.9, high=0.99))
 
 
-def test_rivals_have_as_many_replicas(base: Result) -> None:
+def test_rivals_have_as_many_replicas_and_meet_the_same(base: Result) -> None:
     results = [base, with_runs(base, [1.0, 2.0]), ring(8), with_runs(base, [5.0, 6.0])]
-    assert rivals_of(results, 0) == [3, 1]
-    assert rivals_of(results, 2) == []
+    assert rivals_of(results, 0, [0, 0, 0, 0]) == [3, 1]
+    assert rivals_of(results, 0, [0, 0, 0, 1]) == [1]
+    assert rivals_of(results, 2, [0, 0, 0, 0]) == []
+
+
+def test_whole_jobs_are_ranked_and_compared_by_their_time(base: Result) -> None:
+    few, many = (with_job(base), with_job(base, plain=True))
+    assert few.throughput_samples_per_s == many.throughput_samples_per_s
+    assert sorted([few, many], key=rank) == [many, few]
+    assert rivals_of([few, many, with_job(base, 1e4)], 1, [0, 0, 1]) == [0]
+    of_steps, of_jobs = compare(many, few), compare(many, few, whole_jobs=True)
+    assert of_steps.ratio.mean == 1.0
+    assert of_jobs.wins == of_jobs.runs
+    assert few.job is not None
+    assert many.job is not None
+    pairs = zip(many.job.samples_per_s_of_each_replication, few.job.samples_per_s_of_each_replication, strict=True)
+    assert of_jobs.ratio.mean == pytest.approx(fmean(one / other for one, other in pairs))
+
+
+@pytest.mark.parametrize(
+    ("path", "met"),
+    [
+        ("job.faults.node_mtbf_s", True),
+        ("job.faults.preemption.mtbf_s", True),
+        ("input.work.read_bytes_per_sample", True),
+        ("workload.input.per_sample_s", True),
+        ("job.faults.detection_s", False),
+        ("job.checkpoint.every_s", False),
+        ("input.prefetch", False),
+        ("replicas", False),
+        ("workload.global_batch", False),
+    ],
+)
+def test_what_nobody_chooses_is_a_condition(path: str, met: bool) -> None:
+    assert is_condition(path) is met

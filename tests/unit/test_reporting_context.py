@@ -7,7 +7,7 @@ from support.results import PRICE, STRATEGIES, grid, sweep
 
 from paceline.reporting.columns import MOST_RUNS, columns_of
 from paceline.reporting.content import content_of
-from paceline.reporting.coordinates import names_of
+from paceline.reporting.coordinates import coordinates_of
 from simulator.base.errors import ResultsError
 from simulator.base.text import (
     clause,
@@ -127,17 +127,43 @@ def test_strong_scaling_is_recognised() -> None:
     assert (asked.scalings, asked.batches) == (("strong",), (1024,))
 
 
+def titles_of(results: list[Result]) -> list[str]:
+    at = coordinates_of(results)
+    return [at.title_of(index) for index in range(len(results))]
+
+
 def test_another_setting_that_varies_tells_results_apart() -> None:
     slow, fast = ({"inter_node": {"bandwidth_bytes_per_s": rate, "latency_s": 5e-5}} for rate in (1.25e9, 3.125e9))
     results = [*sweep((RING,), (1, 2), cluster=slow), *sweep((RING,), (1, 2), cluster=fast)]
-    assert sorted(set(names_of(results))) == [
+    assert sorted(set(titles_of(results))) == [
         "Ring all-reduce (multi-worker mirrored) · bandwidth 10 Gbit/s",
         "Ring all-reduce (multi-worker mirrored) · bandwidth 25 Gbit/s",
     ]
 
 
+def test_what_is_met_and_not_chosen_ranks_nothing() -> None:
+    calm, noisy = ({"jitter": {"kind": "lognormal", "sigma": sigma}} for sigma in (0.01, 0.2))
+    results = [*sweep((RING,), (1, 2, 4), workload=noisy), *sweep((RING,), (1, 2, 4), workload=calm)]
+    content = content_of(results)
+    assert content.at.conditions == (0, 0, 0, 3, 3, 3)
+    assert content.answer.result is results[2]
+    assert content.answer.alone
+    assert (content.answer.choice, content.answer.met) == ("Ring all-reduce (multi-worker mirrored)", "jitter sigma 0.2")
+    data = columns_of(content.results, content.at, content.answer.index)
+    assert [key["condition"] for key in data["keys"]] == [False, True]
+    assert data["conditions"] == [0, 0, 0, 3, 3, 3]
+
+
+def test_the_sliders_begin_where_the_best_rival_is_that_has_what_the_answer_lacks() -> None:
+    results = [*sweep((STRATEGIES[0],), (4,)), *sweep(tuple({**STRATEGIES[2], "servers": count} for count in (1, 2, 4)), (4,))]
+    content = content_of(results)
+    rivals = sorted(results[1:], key=lambda result: -result.throughput_samples_per_s.mean)
+    at = dict(zip((key.path for key in content.at.keys), columns_of(content.results, content.at, 0)["chosen"]["at"], strict=True))
+    assert (1, 2, 4)[at["strategy.servers"]] == rivals[0].scenario.servers
+
+
 def test_seeds_tell_results_of_one_point_apart() -> None:
-    names = names_of([*sweep((RING,), (2,), run={"seed": 1}), *sweep((RING,), (2,), run={"seed": 2})])
+    names = titles_of([*sweep((RING,), (2,), run={"seed": 1}), *sweep((RING,), (2,), run={"seed": 2})])
     assert names == ["Ring all-reduce (multi-worker mirrored) · seed 1", "Ring all-reduce (multi-worker mirrored) · seed 2"]
 
 

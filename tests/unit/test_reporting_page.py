@@ -99,8 +99,8 @@ def test_the_summary_says_answer_confidence_and_bottleneck() -> None:
     summary = summary_of(page_of(results))
     best = max(results, key=lambda result: result.throughput_samples_per_s.mean)
     rate, exposed = best.throughput_samples_per_s, best.breakdown_s.exposed_communication
-    assert f"{best.replicas} replicas on 256 nodes: {written(rate.mean, 'throughput')}" in summary["answer"]
-    assert f"{written(rate.low, 'throughput')} and {written(rate.high, 'throughput')}" in summary["How sure"]
+    assert f"{best.replicas} replicas on 256 nodes: {written(rate.mean, 'throughput')} samples/s" in summary["answer"]
+    assert f"{written(rate.low, 'throughput')} and {written(rate.high, 'throughput')} samples/s" in summary["How sure"]
     assert "15 of 27" in summary["Take care"]
     assert "ethernet-10g" in summary["Take care"]
     assert format_share(exposed / best.step_time_s.mean) in summary["What limits it"]

@@ -21,8 +21,8 @@ const againstFigure = {
   title(view) {
     const others = opponents(view),
       beaten = others.filter((each) => hasEffect(each) && each.gain > 0).length;
-    const most = others.length > 1 ? `${beaten} of ${others.length} others for certain` : beaten ? "the other" : "";
-    return others.length ? `With ${whereText(view)}, ${view.name} is ${most ? `faster than ${most}` : "not certainly faster than the other"}` : "";
+    const rivals = others.length > 1 ? `${beaten || "any"} of ${others.length} others` : "the other";
+    return others.length ? `With ${whereText(view)}, ${view.name} is ${beaten ? "certainly" : "not certainly"} faster than ${rivals}` : "";
   },
   rows: (view) => evenly(opponents(view), MOST_BARS),
   height(view, width) {

@@ -94,6 +94,6 @@ function inWords(told) {
 function settingsText(at) {
   return listed(inWords((key) => keys[key].told[at[key]]));
 }
-function pointSettings(point) {
-  return inWords((key) => keys[key].told[place(key, point)]).join(", ");
+function pointSettings(point, of = () => true) {
+  return inWords((key) => of(keys[key]) && keys[key].told[place(key, point)]).join(", ");
 }

@@ -47,6 +47,14 @@ function cut(text, longest) {
   return text.length <= longest ? text : text.slice(0, Math.max(1, longest - 1)).trimEnd() + "…";
 }
 
+// text in lines of at most so many letters, broken between words
+function inLines(text, letters) {
+  return text.split(" ").reduce((lines, word) => {
+    const last = lines[lines.length - 1];
+    return last && last.length + word.length < letters ? [...lines.slice(0, -1), `${last} ${word}`] : [...lines, word];
+  }, []);
+}
+
 function listed(parts, most = parts.length) {
   const shown = parts.length > most ? [...parts.slice(0, most), `${parts.length - most} more`] : parts;
   return shown.length > 1 ? `${shown.slice(0, -1).join(", ")} and ${shown[shown.length - 1]}` : shown.join("");

@@ -134,7 +134,7 @@ const jobSharesFigure = jobOverKey("job-shares", {
 const jobHereFigure = {
   id: "job-here",
   title(view) {
-    const best = extreme(this.points(view), "job_time_s", -1);
+    const [best] = ranking(view, this.points(view));
     return best === undefined ? "" : `With ${whereText(view)}, the job is shortest by ${nameOf(best)}: ${shown("job_time_s", best)}`;
   },
   points: (view) => withJob(view.chosen.map((each) => each.chosen)),

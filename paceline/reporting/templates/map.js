@@ -1,24 +1,40 @@
-// Throughput by two settings at once, and all settings with as many devices in the order of their throughput.
+// Results by two settings at once, and all settings with as many devices from the best on.
 
-const MOST_RANKED = 14,
+const MOST_RANKED = 10,
   MAP_ROW_PX = 46,
-  LEAST_CELL_PX = 46;
+  LEAST_CELL_PX = 46,
+  LEAST_WORDED_PX = 92,
+  [RANK] = data.ranked.columns;
 
-// whether all that the map's own settings leave open stands at the sliders
-function elsewhereAt(view, places) {
-  const own = [data.map.rows.key, data.map.columns.key];
-  return keys.every((_, key) => own.includes(key) || places[key] < 0 || places[key] === view.state.at[key]);
+// of points under the conditions at the sliders the best first, by what results are ranked by
+function ranking(view, points) {
+  const met = (point) => view.here < 0 || data.conditions[point] === data.conditions[view.here],
+    there = (point) => keys.every((each, key) => !each.condition || place(key, point) < 0 || place(key, point) === view.state.at[key]);
+  return sorted(points.filter((point) => met(point) && there(point)), RANK, data.ranked.least ? -1 : 1);
 }
 
-// every cell: of those shown there the fastest, or why there is none
+function rankText(point) {
+  return data.ranked.least ? shown(RANK, point) : `${shown(RANK, point)} samples/s`;
+}
+
+function rankHover(point) {
+  const [mean, low, high] = data.ranked.columns;
+  return data.ranked.least ? hoverText(point, `the job takes ${shown(mean, point)}`, `90% interval ${interval(low, high, point)}`) : rateText(point);
+}
+
+// every cell: the best that is shown there, at the sliders or, of a layout, at all settings with as many devices; or why there is none
 function cellsOf(view) {
   const { rows, columns, of, failures } = data.map,
-    drawn = view.shown.flatMap(({ curve }) => pointsOf[curve]).filter((point) => of[point] && elsewhereAt(view, keys.map((_, key) => place(key, point))));
-  const in_ = (its, x, y) => its !== null && its[0] === y && its[1] === x;
+    own = [rows.key, columns.key],
+    layouts = rows.key < 0,
+    open = (places, key) => (layouts ? key === 0 : !own.includes(key)),
+    here = (places) => keys.every((_, key) => !open(places, key) || places[key] < 0 || places[key] === view.state.at[key]),
+    inside = (cell, x, y) => cell !== null && cell[0] === y && cell[1] === x,
+    drawn = ranking(view, view.shown.flatMap(({ curve }) => pointsOf[curve])).filter((point) => here(keys.map((_, key) => place(key, point))));
   return rows.texts.flatMap((_, y) =>
     columns.texts.map((_, x) => {
-      const failed = failures.find((each) => in_(each.of, x, y) && elsewhereAt(view, each.at));
-      return { x, y, point: extreme(drawn.filter((point) => in_(of[point], x, y)), "throughput_samples_per_s"), why: failed ? failed.text : "" };
+      const failed = failures.find((each) => inside(each.of, x, y) && here(each.at));
+      return { x, y, point: drawn.find((point) => inside(of[point], x, y)), why: failed ? failed.text : "" };
     }),
   );
 }
@@ -30,10 +46,10 @@ function cellName({ x, y }) {
 const mapFigure = {
   id: "map",
   title(view) {
-    const known = cellsOf(view).filter(({ point }) => point !== undefined),
-      [best] = known.sort((one, other) => value("throughput_samples_per_s", other.point) - value("throughput_samples_per_s", one.point));
-    const name = best ? cellName(best) : "";
-    return best ? `${name.charAt(0).toUpperCase()}${name.slice(1)} is fastest: ${shown("throughput_samples_per_s", best.point)} samples/s` : "";
+    const cells = cellsOf(view).filter(({ point }) => point !== undefined),
+      [best] = ranking(view, cells.map(({ point }) => point));
+    const name = best === undefined ? "" : cellName(cells.find(({ point }) => point === best));
+    return name && `${name.charAt(0).toUpperCase()}${name.slice(1)} is ${data.ranked.least ? "shortest" : "fastest"}${metText(view)}: ${rankText(best)}`;
   },
   height: () => 74 + MAP_ROW_PX * Math.max(3, Math.min(10, data.map.rows.texts.length)),
   draw(view, width) {
@@ -41,19 +57,19 @@ const mapFigure = {
       cells = cellsOf(view),
       known = cells.filter(({ point }) => point !== undefined),
       none = cells.filter(({ point }) => point === undefined),
-      rate = (point) => value("throughput_samples_per_s", point);
+      size = (point) => Math.log(value(RANK, point));
     if (!known.length) {
       return emptyFigure();
     }
-    const [low, high] = [Math.min, Math.max].map((end) => end(...known.map(({ point }) => rate(point)))),
-      wide = (width - 90) / columns.texts.length >= LEAST_CELL_PX;
-    // darker is faster; text is dark on the lighter half
-    const shade = (point) => (high > low ? 0.08 + 0.92 * ((Math.log(rate(point)) - Math.log(low)) / (Math.log(high) - Math.log(low))) : 0.5);
+    const [low, high] = [Math.min, Math.max].map((end) => end(...known.map(({ point }) => size(point)))),
+      [worst, best] = data.ranked.least ? [high, low] : [low, high],
+      room = (width - 90) / columns.texts.length;
+    // darker is better; text is dark on the lighter half
+    const shade = (point) => (high > low ? 0.08 + (0.92 * (size(point) - worst)) / (best - worst) : 0.5);
     const grid = rows.texts.map((_, y) => columns.texts.map((_, x) => cells.find((each) => each.x === x && each.y === y).point));
-    const hover = (point) => (point === undefined ? "" : rateText(point));
     const hatched = {
       ...barTrace({ orientation: "v", name: "no result", x: none.map(({ x }) => x), y: none.map(() => 1), base: none.map(({ y }) => y - 0.5), width: 1 }),
-      hovertext: none.map(({ x, y, why }) => `<b>${cellName({ x, y })}</b><br>${plotText(cut(why || "not simulated", 160))}`),
+      hovertext: none.map((cell) => `<b>${cellName(cell)}</b><br>${plotText(cut(cell.why || "not simulated", 160))}`),
       marker: { color: PAPER, line: { width: 1, color: "var(--grid)" }, pattern: { shape: none.map(({ why }) => (why ? "/" : "")), fgcolor: MUTED, size: 7, solidity: 0.12 } },
     };
     const heat = {
@@ -66,23 +82,24 @@ const mapFigure = {
       showscale: false,
       colorscale: [[0, "var(--map-low)"], [1, "var(--map-high)"]],
       hoverinfo: "text",
-      hovertext: grid.map((points) => points.map(hover)),
+      hovertext: grid.map((points) => points.map((point) => (point === undefined ? "" : rankHover(point)))),
     };
     const edges = known
       .filter(({ point }) => point === view.here)
       .map(({ x, y }) => ({ type: "rect", x0: x - 0.49, x1: x + 0.49, y0: y - 0.48, y1: y + 0.48, line: { color: INK, width: 2 } }));
-    const label = ({ x, y, point }) => ({
+    const batch = (point) => (data.one_batch ? "" : `<br><sub>${shown("global_batch", point)} a step</sub>`);
+    const label = ({ x, y, point, why }) => ({
       x,
       y,
-      text: `${written(rate(point), "compact")}${data.hollow[point] ? " ○" : ""}${data.one_batch ? "" : `<br><sub>${shown("global_batch", point)} a step</sub>`}`,
+      text: point === undefined ? (why ? "refused" : "not simulated") : `${shown(RANK, point)}${data.hollow[point] ? " ○" : ""}${batch(point)}`,
       showarrow: false,
-      font: { color: shade(point) > 0.55 ? "var(--on-map)" : INK },
+      font: point === undefined ? { color: MUTED, size: 11 } : { color: shade(point) > 0.55 ? "var(--on-map)" : INK },
     });
     return {
       data: none.length ? [heat, hatched] : [heat],
       layout: layoutOf({
         margin: { l: 76, r: 12, t: 10, b: 48 },
-        annotations: wide ? known.map(label) : [],
+        annotations: (room >= LEAST_WORDED_PX ? cells : room >= LEAST_CELL_PX ? known : []).map(label),
         shapes: edges,
         xaxis: axisOf(columns.name, { ...ticksOf(columns.texts.map((text, at) => ({ value: at, text }))), range: [-0.5, columns.texts.length - 0.5], fixedrange: true, showgrid: false }),
         yaxis: axisOf(rows.name, { ...ticksOf(rows.texts.map((text, at) => ({ value: at, text }))), range: [rows.texts.length - 0.5, -0.5], fixedrange: true, showgrid: false }),
@@ -98,44 +115,56 @@ const mapFigure = {
     }
   },
   describe(view) {
-    const told = cellsOf(view).slice(0, MOST_TOLD).map((each) => `${cellName(each)}: ${each.point === undefined ? "none" : shown("throughput_samples_per_s", each.point)}`);
-    return `Throughput by ${data.map.rows.name.toLowerCase()} and ${data.map.columns.name.toLowerCase()}. ${told.join("; ")}.`;
+    const told = cellsOf(view).slice(0, MOST_TOLD).map((each) => `${cellName(each)}: ${each.point === undefined ? "none" : rankText(each.point)}`);
+    return `${data.columns[RANK].heading} by ${data.map.rows.name.toLowerCase()} and ${data.map.columns.name.toLowerCase()}. ${told.join("; ")}.`;
   },
-  table: (view) => tableOf("throughput", cellsOf(view).map(({ point }) => point).filter((point) => point !== undefined)),
+  table: (view) => tableOf(data.ranked.least ? "job" : "throughput", cellsOf(view).map(({ point }) => point).filter((point) => point !== undefined)),
 };
 
-// every shown point with as many devices as at the sliders, the fastest first
+// every shown point with as many devices as at the sliders, under their conditions, the best first
 function rankedPoints(view) {
-  const same = view.shown.flatMap(({ curve }) => pointsOf[curve]).filter((point) => place(0, point) === view.state.at[0]);
-  return same.sort((one, other) => value("throughput_samples_per_s", other) - value("throughput_samples_per_s", one));
+  return ranking(view, view.shown.flatMap(({ curve }) => pointsOf[curve]).filter((point) => place(0, point) === view.state.at[0]));
 }
 
 function settingsName(point) {
-  const others = keys.map((_, key) => (key && swept(key) && place(key, point) >= 0 ? keys[key].told[place(key, point)] : "")).filter((words) => words);
+  const others = keys.map((each, key) => (key && swept(key) && !each.condition && place(key, point) >= 0 ? each.told[place(key, point)] : "")).filter((words) => words);
   return [...(curves.length > 1 ? [nameOf(point)] : []), ...others].join(", ") || nameOf(point);
 }
 
 const rankedFigure = {
   id: "ranked",
   title(view) {
-    const points = rankedPoints(view);
-    return points.length ? `With ${keys[0].told[view.state.at[0]]}, fastest of ${written(points.length, "count")}: ${settingsName(points[0])}` : "";
+    const points = rankedPoints(view),
+      best = data.ranked.least ? "shortest" : "fastest";
+    return points.length ? `With ${keys[0].told[view.state.at[0]]}${metText(view)}, ${best} of ${written(points.length, "count")}: ${settingsName(points[0])}` : "";
   },
-  height: (view) => 52 + 40 * Math.max(2, Math.min(MOST_RANKED, rankedPoints(view).length)),
+  // what stands above a bar, in as many lines as it takes
+  labels(view, width) {
+    const batch = (point) => (data.one_batch ? "" : `, ${shown("global_batch", point)} samples a step`);
+    return rankedPoints(view).slice(0, MOST_RANKED).map((point) => inLines(`${settingsName(point)}: ${shown(RANK, point)}${batch(point)}`, Math.floor((width - 30) / LETTER_PX)));
+  },
+  height(view, width) {
+    const labels = this.labels(view, width);
+    return 52 + (26 + 15 * Math.max(1, ...labels.map((lines) => lines.length))) * Math.max(2, labels.length);
+  },
   draw(view, width) {
     const points = rankedPoints(view).slice(0, MOST_RANKED);
     if (!points.length) {
       return emptyFigure();
     }
-    const [middle, low, high] = ["throughput_samples_per_s", "throughput_low", "throughput_high"].map((name) => points.map((point) => value(name, point)));
-    const batch = (point) => `, ${shown("global_batch", point)} samples a step`,
-      words = (point) => `${settingsName(point)}: ${shown("throughput_samples_per_s", point)}${data.one_batch ? "" : batch(point)}`;
+    const { scale, unit } = data.ranked.least ? timeUnit(points.map(jobLength)) : { scale: 1, unit: "samples/s" },
+      [middle, low, high] = data.ranked.columns.map((name) => points.map((point) => value(name, point) / scale)),
+      axis = `${data.ranked.least ? data.columns[RANK].heading : "Throughput"} (${unit})`,
+      labels = this.labels(view, width),
+      most = Math.max(...labels.map((lines) => lines.length)),
+      // of a row's height the part that is the bar's, below its label
+      bar = 14 / (26 + 15 * most);
     const bars = barTrace({
       x: middle,
       y: points.map((_, row) => row),
-      width: 0.34,
-      offset: 0.02,
-      hovertext: points.map((point) => rateText(point) + (data.one_batch ? "" : `<br>${batch(point).slice(2)}`)),
+      width: bar,
+      offset: 0.4 - bar,
+      hovertext: points.map((point) => rankHover(point) + (data.one_batch ? "" : `<br>${shown("global_batch", point)} samples a step`)),
       error_x: whiskers(middle, low, high, WHISKER),
       marker: {
         color: points.map((point) => (data.hollow[point] ? PAPER : curves[data.curve[point]].colour)),
@@ -146,15 +175,15 @@ const rankedFigure = {
       data: [bars],
       layout: layoutOf({
         margin: { l: 8, r: 16, t: 8, b: 44 },
-        annotations: points.map((point, row) => rowLabel(plotText(cut(words(point), Math.floor(width / 6.8))), row, 0.02)),
-        xaxis: linearAxis(Math.max(...middle) * 1.6, { title: { text: "Throughput (samples/s)", standoff: 8 }, range: [0, Math.max(...middle) * 1.6], fixedrange: true, tickformat: ",~s" }),
+        annotations: labels.map((lines, row) => ({ ...rowLabel(lines.map(plotText).join("<br>"), row, bar - 0.4), align: "left" })),
+        xaxis: axisOf("", { title: { text: axis, standoff: 8 }, range: [0, Math.max(...middle) * Math.min(2.5, 1.05 * Math.max(1.5, ...high.map((end, row) => end / middle[row])))], fixedrange: true, tickformat: ",~s" }),
         yaxis: rowsAxis(points.length, 0.6),
       }),
     };
   },
   describe(view) {
-    const told = rankedPoints(view).slice(0, MOST_TOLD).map((point) => `${settingsName(point)}: ${shown("throughput_samples_per_s", point)}`);
-    return `The fastest with ${keys[0].told[view.state.at[0]]}. ${told.join("; ")}.`;
+    const told = rankedPoints(view).slice(0, MOST_TOLD).map((point) => `${settingsName(point)}: ${rankText(point)}`);
+    return `The ${data.ranked.least ? "shortest" : "fastest"} with ${keys[0].told[view.state.at[0]]}${metText(view)}. ${told.join("; ")}.`;
   },
-  table: (view) => tableOf("throughput", rankedPoints(view)),
+  table: (view) => tableOf(data.ranked.least ? "job" : "throughput", rankedPoints(view)),
 };

@@ -68,10 +68,12 @@ function shareDraws(one, other) {
   return !apart && data.draws[one] === data.draws[other] && runs > 1 && runs === others;
 }
 
-// throughput of one point over that of another, less 1; of how many pairs of runs, in how many of which it is the faster
+// throughput of one point over that of another, or samples over the time of their whole jobs, less 1; of how many pairs of runs, in how many of which it is the faster
 function compared(one, other) {
   if (!shareDraws(one, other)) {
-    const rates = (point) => ["throughput_samples_per_s", "throughput_low", "throughput_high"].map((name) => value(name, point));
+    const { columns, least } = data.ranked,
+      held = (point) => columns.map((name) => value(name, point)),
+      rates = (point) => (least ? [0, 2, 1].map((end) => 1 / held(point)[end]) : held(point));
     const [mean, low, high] = rates(one),
       [middle, lowest, highest] = rates(other);
     const ends = { low: low / Math.max(highest, middle) - 1, high: high / Math.max(lowest, data.nothing * middle) - 1 };
@@ -92,5 +94,5 @@ function gainText(each) {
 
 function comparedText(each) {
   const runs = each.runs ? `faster in ${each.wins} of ${each.runs} runs` : "from both intervals: the runs share no draws";
-  return [`throughput ${gainText(each)}`, `90% interval ${written(each.low, "change")} to ${written(each.high, "change")}, ${runs}`];
+  return [`${data.ranked.what} ${gainText(each)}`, `90% interval ${written(each.low, "change")} to ${written(each.high, "change")}, ${runs}`];
 }

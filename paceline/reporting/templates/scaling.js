@@ -40,9 +40,19 @@ function described(view, lines, what, column) {
   return `${what} against ${view.key.name.toLowerCase()}. ${told.join("; ")}.`;
 }
 
-// the point of some that has most of a column, or least
+// points by a column from its most on, or from its least
+function sorted(points, column, sign = 1) {
+  return points.filter((point) => value(column, point) !== null).sort((one, other) => sign * (value(column, other) - value(column, one)));
+}
+
 function extreme(points, column, sign = 1) {
-  return points.filter((point) => value(column, point) !== null).sort((one, other) => sign * (value(column, other) - value(column, one)))[0];
+  return sorted(points, column, sign)[0];
+}
+
+// what is met at the sliders and nobody chooses
+function metText(view) {
+  const words = keys.map((each, key) => (each.condition && swept(key) ? each.told[view.state.at[key]] : "")).filter((told) => told);
+  return words.length ? `, given ${listed(words)}` : "";
 }
 
 // where the sliders stand, as far as figures run over it
@@ -56,8 +66,8 @@ function whose(view, point) {
 }
 
 function cheapest(view, column, what) {
-  const point = extreme(view.lines.flatMap((each) => each.points), column, -1);
-  return point === undefined ? "" : `Cheapest with ${pointSettings(point)}: ${shown(column, point)} ${what}${whose(view, point)}`;
+  const point = extreme(ranking(view, view.lines.flatMap((each) => each.points)), column, -1);
+  return point === undefined ? "" : `Cheapest with ${pointSettings(point, (key) => !key.condition)}${metText(view)}: ${shown(column, point)} ${what}${whose(view, point)}`;
 }
 
 // what a figure over a key has beside its column: `ends` of the interval, `log` for whether its axis may be logarithmic, `ticks`
@@ -149,9 +159,9 @@ function measuredTraces(view) {
 const throughputFigure = figureOverKey("throughput", "throughput_samples_per_s", {
   what: "Throughput in samples/s",
   title(view) {
-    const best = extreme(view.chosen.map((each) => each.chosen), "throughput_samples_per_s"),
-      who = view.chosen.length > 1 ? `${nameOf(best)} is fastest` : "the throughput is";
-    return best === undefined ? "" : `With ${whereText(view)}, ${who}${view.chosen.length > 1 ? ":" : ""} ${shown("throughput_samples_per_s", best)} samples/s`;
+    const best = extreme(ranking(view, view.chosen.map((each) => each.chosen)), "throughput_samples_per_s"),
+      who = view.chosen.length < 2 ? "the throughput is" : data.ranked.least ? `steps are fastest by ${nameOf(best)}:` : `${nameOf(best)} is fastest:`;
+    return best === undefined ? "" : `With ${whereText(view)}, ${who} ${shown("throughput_samples_per_s", best)} samples/s`;
   },
   hover: rateText,
   ends: ["throughput_low", "throughput_high"],

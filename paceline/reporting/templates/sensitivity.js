@@ -18,7 +18,7 @@ const sensitivityFigure = {
   title(view) {
     const [row] = neighbours(view),
       [best] = row ? row.each.filter(hasEffect).sort((one, other) => Math.abs(other.gain) - Math.abs(one.gain)) : [];
-    return best ? `${row.name} matters most: ${best.text} in place of ${row.here} changes throughput by ${written(best.gain, "change")}` : "";
+    return best ? `${row.name} matters most: ${best.text} in place of ${row.here} changes ${data.ranked.what} by ${written(best.gain, "change")}` : "";
   },
   height: (view) => 60 + 56 * Math.max(1, neighbours(view).length),
   draw(view, width) {
@@ -32,7 +32,7 @@ const sensitivityFigure = {
         const words = hasEffect(each) ? `${each.text} ${written(each.gain, "change")}` : `${each.text}: ${data.words.uncertain}`,
           kept = LETTER_PX * words.length < 0.55 * half ? words : each.text,
           end = Math.max(each.gain >= 0 ? each.high : -each.low, 0);
-        return { ...each, index, words: kept, end, room: Math.min(0.75, (LETTER_PX * kept.length + 12) / half) };
+        return { ...each, index, side: each === row.less ? "less" : "more", words: kept, end, room: Math.min(0.75, (LETTER_PX * kept.length + 12) / half) };
       }),
     );
     const reach = Math.max(0.01, ...labelled.flatMap((each) => [each.end / (1 - each.room), -each.low, each.high]));
@@ -40,6 +40,9 @@ const sensitivityFigure = {
       const title = `<b>${plotText(row.name)} ${each.text}</b> in place of ${row.here}`;
       return [title, plotText(value("placement", each.point)), ...comparedText(each)].join("<br>");
     };
+    // two bars to one side, each in its half of the row
+    const beside = ({ less, more }) => less && more && less.gain < 0 === more.gain < 0,
+      middle = (row, side) => (beside(row) ? (side === "less" ? -0.06 : 0.14) : 0.04);
     const trace = (side, colour) => {
       const [gains, lows, highs] = ["gain", "low", "high"].map((name) => rows.map((row) => (row[side] ? row[side][name] : null)));
       return barTrace({
@@ -47,17 +50,17 @@ const sensitivityFigure = {
         legendgroup: side,
         y: rows.map((_, row) => row),
         x: gains,
-        width: 0.4,
-        offset: -0.16,
+        width: rows.map((row) => (beside(row) ? 0.18 : 0.4)),
+        offset: rows.map((row) => middle(row, side) - (beside(row) ? 0.09 : 0.2)),
         cliponaxis: false,
         marker: { color: colour, line: { width: 0 } },
         error_x: whiskers(gains, lows, highs, WHISKER),
         hovertext: rows.map((row) => (row[side] ? hover(row, row[side]) : "")),
       });
     };
-    const values = labelled.map(({ gain, end, index, words }) => {
+    const values = labelled.map(({ gain, end, index, side, words }) => {
       const [sign, xanchor] = gain >= 0 ? [1, "left"] : [-1, "right"];
-      return { ...LABEL, x: sign * end, y: index + 0.04, xanchor, xshift: 6 * sign, text: plotText(words) };
+      return { ...LABEL, x: sign * end, y: index + middle(rows[index], side), xanchor, xshift: 6 * sign, text: plotText(words) };
     });
     const names = rows.map((row, index) => rowLabel(plotText(cut(`${row.name}, now ${row.here}`, Math.floor(width / 6.8))), index, 0.2));
     const range = { range: [-reach, reach], tickformat: "+.0%", nticks: 6, zeroline: true, zerolinecolor: MUTED, fixedrange: true };
@@ -76,13 +79,13 @@ const sensitivityFigure = {
     const told = neighbours(view).map((row) => {
       return `${row.name} in place of ${row.here}: ${row.each.map((each) => `${each.text} ${gainText(each)}`).join(", ")}`;
     });
-    const title = `Change of throughput to the next value on the grid, ${view.name} at ${settingsText(view.state.at)}`;
+    const title = `Change of ${data.ranked.what} to the next value on the grid, ${view.name} at ${settingsText(view.state.at)}`;
     return `${title}. ${told.join("; ") || "No neighbour"}.`;
   },
   table(view) {
     const cells = (row, each) => {
       const names = [row.name, scaling(view.focus), row.here, each.text];
-      return [...names, each.gain, each.low, each.high, value("throughput_samples_per_s", each.point)];
+      return [...names, each.gain, each.low, each.high, value(RANK, each.point)];
     };
     return computedTable("around", neighbours(view).flatMap((row) => row.each.map((each) => cells(row, each))));
   },

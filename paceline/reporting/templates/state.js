@@ -3,9 +3,13 @@
 // words of the address that are not the report's, but of a page around it
 const BESIDES = "live.";
 
+// figures run over what is chosen, where anything is, before what is met
+const axes = keys.map((_, key) => key).filter(swept),
+  firstAxis = axes.find((key) => !keys[key].condition) ?? axes[0] ?? 0;
+
 function initialState() {
   return {
-    x: Math.max(0, keys.findIndex((_, key) => swept(key))),
+    x: firstAxis,
     at: data.chosen.at.slice(),
     off: Object.fromEntries(groups.map((group) => [group.id, new Set()])),
     xlog: true,
