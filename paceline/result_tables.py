@@ -168,7 +168,7 @@ def epochs_in_words(job: JobOutcome) -> str:
     if later:
         most = max(later, key=lambda its: its.like_it)
         count = f", as {most.like_it:,} of {sum(its.like_it for its in job.each_epoch):,} are" if most.like_it > 1 else ""
-        text += f"; later ones {format_seconds(most.time_s)} at {format_seconds(most.step_s)} a step{count}"
+        text += f"; later ones {format_seconds(most.time_s)}{count}"
     return text
 
 
