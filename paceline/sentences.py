@@ -338,9 +338,7 @@ def fastest_in_words(results: Sequence[Result], best: int, name: str, where: str
     if its.where_not_best is not None:
         text += f"; where it is not, it does {format_share(its.where_not_best)} less than the fastest on average"
     if often > max(its.best, 0.5):
-        text += (
-            f". Another is the fastest more often ({_shown_by(often, runs)}), but does so much less where it is not that its mean is lower"
-        )
+        text += f". Another is the fastest more often ({_shown_by(often, runs)}), yet slower on average"
     return f"{text}."
 
 
