@@ -330,5 +330,5 @@ def share_of(text: str, where: str, example: str = "2%") -> float:
     if not 0 <= value < math.inf:
         raise InputError(f"{where}: {text[:40]!r}: must be a number from 0 on, such as {example}")
     if example.endswith("%") and value > 1 and not plain.endswith("%"):
-        raise InputError(f"{where}: {text[:40]!r}: is {100 * value:g}% as a share; write {plain}% or {value / 100:g}")
+        raise InputError(f"{where}: {text[:40]!r}: is {100 * value:,g}% as a share; write {plain}% or {value / 100:g}")
     return value

@@ -114,7 +114,7 @@ def tried(scenario: Resolved) -> tuple[int, Resolved]:
     nearer to what whole runs show than a few long ones.
     """
     run = scenario.run
-    all_of_each = run.total_steps(scenario.ranks) // scenario.ranks
+    all_of_each = max(run.total_steps(scenario.ranks) // scenario.ranks, 1)
     fewest = min(_FEWEST_STEPS if scenario.strategy.pace.together else _FEWEST_APART, all_of_each)
     if run.start_spread_s is not None:  # starts that are told apart may decide the whole run
         fewest = all_of_each

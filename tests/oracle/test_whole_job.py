@@ -339,7 +339,8 @@ def epoch_of(input_to_step: float, held: int, prefetch: int = 1) -> float:
         "strategy": {"kind": "single"}, "workload.jitter": {"kind": "constant"}, "run.replications": 2, "run.steps": 40,
         "discrepancy": "none", "job": {"epochs": 1, "dataset_size": OF * BATCHES},
     }  # fmt: skip
-    step_s = simulate(load_scenario("ring", settings)).step_time_s.mean
+    result = simulate(load_scenario("ring", settings))
+    step_s = float(np.mean(result.scenario.batch / np.array(result.throughput_of_each_replication)))  # each makes as many steps of a job
     work = {"serial": {"base_s": input_to_step * step_s, "per_sample_s": 0.0}}
     its = {"input": {"work": work, "shuffle_buffer": held, "prefetch": prefetch}}
     return simulate(load_scenario("ring", settings | its)).job.each_epoch[0].time_s / step_s

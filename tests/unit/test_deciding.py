@@ -13,6 +13,7 @@ from paceline.deciding import drawn_rates, fastest, stakes
 from paceline.planning import Plan
 from paceline.planning.tables import plan_tables
 from simulator import simulate
+from simulator.base.text import format_usd
 from simulator.results.results import Result
 
 RING = {"kind": "multi-worker-mirrored", "workers": 4}
@@ -114,7 +115,10 @@ def test_the_least_regret_is_recommended_beside_what_is_the_best_more_often() ->
     assert ours.best < theirs.best
     said = plan.sentences[1]
     assert f"it is the best with a probability of {ours.best:.2g}." in said
-    assert f"an expected regret of ${ours.regret:.3f} ({ours.regret_share:.1%}) in all, the least of all; {other.name} is the best " in said
+    assert (
+        f"an expected regret of {format_usd(ours.regret)} ({ours.regret_share:.1%}) in all, the least of all; {other.name} is the best "
+        in said
+    )
     assert f"more often ({theirs.best:.2g}), and its expected regret is ${theirs.regret:.2f}." in said
     assert ours.best + theirs.best == pytest.approx(1.0)
 
