@@ -50,6 +50,7 @@ _UNITS = {
     "hourly": "US dollars per hour",
     "count": "whole number",
     "number": "number",
+    "throughput": "number",
     "updates": "number of updates",
     "text": "text",
     "any": "",
