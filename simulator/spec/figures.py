@@ -426,7 +426,7 @@ WARNINGS: Mapping[str, WarningKind] = {
     "biased": WarningKind(
         "Too fast or too slow before",
         "predictions of this kind were off the same way in runs on such a device, and this one is not corrected for that",
-        "validate it against a run of your own (docs/check-against-your-runs.md), or take that much off",
+        "validate it against a run of your own (docs/how-to/check-against-your-runs.md), or take that much off",
     ),
     "class-without-nodes": WarningKind(
         "A class without nodes",
