@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from paceline.comparing import compare
-from paceline.gain_bounds import bounded, gain_bounds
 from paceline.planning.answer import Improvement
 from paceline.planning.goal import Goal, job_of, time_of
 from paceline.planning.paying import Use, months_of, use_of
@@ -26,7 +25,6 @@ from simulator.memory import does_not_fit
 from simulator.resolve.precision import precision_gain
 from simulator.resolve.resolve import resolve
 from simulator.results.cost import is_paid_in_advance, placement_of, server_nodes, usd_of, usd_per_hour
-from simulator.results.intervals import paired_ratio
 from simulator.results.results import Result
 from simulator.results.what_if import (
     changed,
@@ -41,7 +39,6 @@ from simulator.results.what_if import (
     with_one_more_server,
 )
 from simulator.scenario import Scenario
-from simulator.spec.discrepancy import between
 from simulator.spec.figures import Estimate
 from simulator.spec.paying import Upgrade, sets_of_nodes
 
@@ -478,13 +475,8 @@ _YEARS = 10.0
 
 def _ratio(result: Result, base: Result, goal: Goal | None) -> Estimate:
     """Samples a second over those of the base, run by run: of the whole job, where the goal is about one."""
-    ours, theirs = (None if goal is None else job_of(its, goal) for its in (result, base))
-    if ours is None or theirs is None:
-        return compare(result, base).ratio
-    runs, others = ours.samples_per_s_of_each_replication, theirs.samples_per_s_of_each_replication
-    share = max(job.parts_s.of_steps / job.time_s.mean for job in (ours, theirs))  # which alone the model is off by
-    ratio = paired_ratio(runs, others, between(result.discrepancy, base.discrepancy).times(share))
-    return bounded(ratio, gain_bounds(result.scenario, base.scenario))
+    whole_jobs = goal is not None and None not in (job_of(result, goal), job_of(base, goal))
+    return compare(result, base, whole_jobs=whole_jobs).ratio
 
 
 def _tried(what: str, name: str, text: str, change: Callable[[], Scenario | None]) -> _Change:

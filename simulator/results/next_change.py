@@ -125,7 +125,7 @@ def tried(scenario: Resolved) -> tuple[int, Resolved]:
 
 
 def typical(scenario: Resolved, rates: Sequence[float]) -> list[int]:
-    """Numbers of the replications in which changes are tried, by the throughput of each: the middling one, or slow and fast ones too."""
+    """Numbers of the replications in which changes are tried, by the throughput of each: evenly from slow to fast."""
     count, _ = tried(scenario)
     ordered = sorted(range(len(rates)), key=lambda number: rates[number])
     return [ordered[(2 * place + 1) * len(ordered) // (2 * count)] for place in range(count)]

@@ -280,5 +280,6 @@ def test_jobs_are_ranked_by_their_time_and_conditions_are_no_choice() -> None:
     assert min(times_s[3:]) < min(times_s[:3])  # fewer faults make a shorter job, which nobody can choose
     assert times_s[content.answer.index] == min(times_s[:3])
     second_s = sorted(times_s[:3])[1]
+    assert content.against.startswith("either of it and ")  # what wins 4 of 5 runs is not certain
     assert f"takes {format_seconds(second_s)}" in content.against
     assert content.answer.peak is None
