@@ -311,14 +311,18 @@ def deaf_to(*numbers: signal.Signals) -> Iterator[None]:
         return
     # None, of which Python could not set it again: a handler that was set outside Python
     before = {number: handler for number in _ENDING if (handler := signal.getsignal(number)) is not None}
-    signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+    came: set[int] = set()
+    signal.pthread_sigmask(signal.SIG_BLOCK, numbers)  # which processes inherit
     try:
+        # not ignored: what is ignored is lost where another thread, of NumPy's perhaps, does not block it
         for number in before.keys() & set(numbers):
-            signal.signal(number, signal.SIG_IGN)
+            signal.signal(number, lambda number, _: came.add(number))
         yield
     finally:
         for number, handler in before.items():  # of all: Ray sets one of its own
             signal.signal(number, handler)
+        for number in came:
+            signal.raise_signal(number)  # waits until it is let through
         signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
 
 

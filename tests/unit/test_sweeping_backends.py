@@ -7,6 +7,8 @@ import re
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -228,10 +230,32 @@ def test_a_handler_that_was_set_outside_python_stays(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(signal, "getsignal", lambda number: None if number == signal.SIGHUP else real(number))
     before = real(signal.SIGHUP)
     with deaf_to(signal.SIGINT, signal.SIGHUP):
-        assert real(signal.SIGINT) is signal.SIG_IGN
         assert real(signal.SIGHUP) is before
-    assert real(signal.SIGINT) is not signal.SIG_IGN
     assert not signal.pthread_sigmask(signal.SIG_BLOCK, ()) & {signal.SIGINT, signal.SIGHUP}
+
+
+def test_a_signal_that_comes_while_processes_start_is_for_this_one_alone() -> None:
+    """Another thread that does not block it would swallow what is ignored."""
+    over = threading.Event()
+    thread = threading.Thread(target=over.wait)
+    thread.start()
+    started, before = None, signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt), deaf_to(signal.SIGINT):
+            started = subprocess.Popen([sys.executable, "-c", "print(end='ready', flush=True); input()"], stdin=-1, stdout=-1, text=True)
+            assert started.stdout is not None
+            assert started.stdout.read(5) == "ready"
+            for pid in (started.pid, os.getpid()):
+                os.kill(pid, signal.SIGINT)
+            time.sleep(0.1)
+            assert started.poll() is None
+        assert started is not None
+        started.communicate("\n", timeout=PATIENCE_S)
+        assert started.returncode == 0
+    finally:
+        signal.signal(signal.SIGINT, before)
+        over.set()
+        thread.join()
 
 
 def test_where_there_are_no_semaphores_as_files_nobody_waits_to_remove_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
