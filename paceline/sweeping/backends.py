@@ -321,8 +321,8 @@ def deaf_to(*numbers: signal.Signals) -> Iterator[None]:
     finally:
         for number, handler in before.items():  # of all: Ray sets one of its own
             signal.signal(number, handler)
-        for number in came:
-            signal.raise_signal(number)  # waits until it is let through
+        for missed in came:
+            signal.raise_signal(missed)  # waits until it is let through
         signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
 
 

@@ -236,26 +236,32 @@ def test_a_handler_that_was_set_outside_python_stays(monkeypatch: pytest.MonkeyP
 
 def test_a_signal_that_comes_while_processes_start_is_for_this_one_alone() -> None:
     """Another thread that does not block it would swallow what is ignored."""
-    over = threading.Event()
-    thread = threading.Thread(target=over.wait)
-    thread.start()
-    started, before = None, signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with pytest.raises(KeyboardInterrupt), deaf_to(signal.SIGINT):
-            started = subprocess.Popen([sys.executable, "-c", "print(end='ready', flush=True); input()"], stdin=-1, stdout=-1, text=True)
-            assert started.stdout is not None
-            assert started.stdout.read(5) == "ready"
-            for pid in (started.pid, os.getpid()):
+    over, started = threading.Event(), []
+
+    def interrupted() -> None:
+        with deaf_to(signal.SIGINT):
+            child = subprocess.Popen([sys.executable, "-c", "print(end='ready', flush=True); input()"], stdin=-1, stdout=-1, text=True)
+            started.append(child)
+            assert child.stdout is not None
+            assert child.stdout.read(5) == "ready"
+            for pid in (child.pid, os.getpid()):
                 os.kill(pid, signal.SIGINT)
             time.sleep(0.1)
-            assert started.poll() is None
-        assert started is not None
-        started.communicate("\n", timeout=PATIENCE_S)
-        assert started.returncode == 0
+            assert child.poll() is None
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    other = threading.Thread(target=over.wait)
+    other.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            interrupted()
     finally:
         signal.signal(signal.SIGINT, before)
         over.set()
-        thread.join()
+        other.join()
+    (child,) = started
+    child.communicate("\n", timeout=PATIENCE_S)
+    assert child.returncode == 0
 
 
 def test_where_there_are_no_semaphores_as_files_nobody_waits_to_remove_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
