@@ -164,14 +164,10 @@ def _by_gains(limit: Bottleneck, gains: Gains, share_of: Callable[[Part], float]
         return Bottleneck(name=one.name, balance=other.name, text=f"{begins[0].upper()}{begins[1:]}.", tried=tried)
     longest = max(alone, key=share_of)
     if one.name == "compute" and share_of(longest) > share:
-        why = f"though {_TAKING[_SHARES_OF.get(longest, longest)]} takes {format_share(share_of(longest))} of a step"
+        why = f"though {_TAKING[longest]} takes {format_share(share_of(longest))} of a step"
         text = f"Devices twice as fast bring {written(alone[first], 'change')} throughput, more than any other part, {why}."
         return Bottleneck(name=one.name, text=text, tried=tried)
     return Bottleneck(name=one.name, text=one.text, tried=tried)
-
-
-_SHARES_OF: Mapping[Part, str] = {"server": "apply", "waiting": "stragglers"}
-"""Parts that shares of a step have by another name."""
 
 
 def _limit_of(part: Part, scenario: Scenario, parts: Breakdown, use: Utilisation, busiest: PortName | None, cut: _Cut) -> Bottleneck:
@@ -182,7 +178,7 @@ def _limit_of(part: Part, scenario: Scenario, parts: Breakdown, use: Utilisation
     if part == "communication" and share < _LITTLE:
         carries = f"the busiest link ({use.busiest_link_name}) carries {format_share(use.busiest_link)} of what it can"
         return _network(scenario, use, busiest, f"{carries}, while devices compute")
-    return _of_part(scenario, "stragglers" if part == "waiting" else part, share, use, busiest, cut)
+    return _of_part(scenario, part, share, use, busiest, cut)
 
 
 def _by_shares(
@@ -194,7 +190,7 @@ def _by_shares(
     exchanges: Sequence[Exchange],
 ) -> Bottleneck:
     """The saturated resource, or else the largest part of a step."""
-    step_s = parts.input + parts.compute + parts.exposed_communication + parts.waiting + parts.apply
+    step_s = _step_s(parts)
     cores = scenario.cluster.shared_cores
     if cores is not None and use.cores >= _SATURATED and scenario.ranks + scenario.servers > cores:
         text = f"The {cores:g} cores that all nodes share are {format_share(use.cores)} busy; "
@@ -205,25 +201,19 @@ def _by_shares(
     if use.busiest_link >= _SATURATED * left:
         carries = f"carries {format_share(use.busiest_link)} of what it can"
         return _network(scenario, use, busiest, f"the busiest link ({use.busiest_link_name}) {carries}")
-    shares = {
-        "compute": parts.compute / step_s,
-        "input": parts.input / step_s,
-        "communication": parts.exposed_communication / step_s,
-        "stragglers": parts.waiting / step_s,
-        "apply": parts.apply / step_s,
-    }
-    largest, second = sorted(shares, key=lambda name: -shares[name])[:2]
-    if largest == "stragglers" and scenario.input is not None and (used := min(batch_s(scenario) / step_s, 1.0)) >= _SATURATED:
+    shares = {part: _share_of(parts, part) for part in _TAKING}
+    largest, second = sorted(shares, key=lambda part: -shares[part])[:2]
+    if largest == "waiting" and scenario.input is not None and (used := min(batch_s(scenario) / step_s, 1.0)) >= _SATURATED:
         text = (
             f"Input pipelines are busy {format_share(used)} of the time: workers wait for their own batch for "
-            f"{format_share(shares['input'])} of a step, and for workers that wait for theirs for {format_share(shares['stragglers'])}; "
+            f"{format_share(shares['input'])} of a step, and for workers that wait for theirs for {format_share(shares['waiting'])}; "
         )
-        rest_s = step_s * (1.0 - shares["input"] - shares["stragglers"])
+        rest_s = step_s * (1.0 - shares["input"] - shares["waiting"])
         return Bottleneck(name="input", text=f"{text}{help_with_input(scenario, rest_s)}.")
     cut = _Cut(step_s, stages, exchanges)
     limit = _of_part(scenario, largest, shares[largest], use, busiest, cut)
     if shares[largest] > _BALANCED * shares[second]:
-        note = note_on_bubble(scenario, shares["stragglers"], stages) if limit.name == "compute" else ""
+        note = note_on_bubble(scenario, shares["waiting"], stages) if limit.name == "compute" else ""
         return limit.model_copy(update={"text": limit.text + note}) if note else limit
     other = _of_part(scenario, second, shares[second], use, busiest, cut)
     if other.name == limit.name:  # such as a client's link, by which input and gradients are waited for
@@ -244,12 +234,12 @@ class _Cut(NamedTuple):
     exchanges: Sequence[Exchange]
 
 
-_TAKING = {
+_TAKING: Mapping[Part, str] = {
     "compute": "compute",
     "input": "waiting for input",
     "communication": "communication that compute does not hide",
-    "stragglers": "waiting for the slowest worker",
-    "apply": "applying updates",
+    "waiting": "waiting for the slowest worker",
+    "server": "applying updates",
 }
 
 
@@ -261,13 +251,13 @@ _WAITING: dict[Limit, str] = {
 """Of limits that are a kind of waiting."""
 
 
-def _taking(part: str, limit: Bottleneck, *, begins: bool = True) -> str:
+def _taking(part: Part, limit: Bottleneck, *, begins: bool = True) -> str:
     """What takes a part of a step, in words."""
     words = _WAITING.get(limit.name, _TAKING[part])
     return words[0].upper() + words[1:] if begins else words
 
 
-def _of_part(scenario: Scenario, largest: str, share: float, use: Utilisation, busiest: PortName | None, cut: _Cut) -> Bottleneck:
+def _of_part(scenario: Scenario, largest: Part, share: float, use: Utilisation, busiest: PortName | None, cut: _Cut) -> Bottleneck:
     """The limit that the largest part of a step stands for."""
     taken = f"{format_share(share)} of a step"
     if largest == "compute":
@@ -279,17 +269,17 @@ def _of_part(scenario: Scenario, largest: str, share: float, use: Utilisation, b
     if largest == "input":
         help_ = help_with_input(scenario, cut.step_s * (1.0 - share))
         return Bottleneck(name="input", text=f"Waiting for input takes {taken}; {help_}.")
-    if largest == "stragglers" and scenario.strategy.pace.coordinated:
+    if largest == "waiting" and scenario.strategy.pace.coordinated:
         text = f"Waiting for the coordinator to hand out the next step takes {taken}; let workers drive themselves, "
         return Bottleneck(name="coordinator", text=text + "or give each a longer step.")
-    if largest == "stragglers" and (limit := limit_of_waiting(scenario, share, cut.stages)) is not None:
+    if largest == "waiting" and (limit := limit_of_waiting(scenario, share, cut.stages)) is not None:
         return limit
-    if largest == "stragglers":
+    if largest == "waiting":
         return Bottleneck(
             name="stragglers",
             text=f"Waiting for the slowest worker takes {taken}; workers of even speed, or an asynchronous mode, would help.",
         )
-    if largest == "apply":
+    if largest == "server":
         if scenario.servers:
             return _server(f"Queueing and applying at the parameter servers takes {taken}")
         return Bottleneck(name="apply", text=f"The optimizer's update takes {taken}.")

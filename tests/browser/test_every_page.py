@@ -14,7 +14,7 @@ from support.command_line import SCENARIO
 from support.needs import needs_tensorflow
 from support.once import once
 from support.pages import FIGURES, Page
-from support.roundings import misrounded
+from support.written_numbers import misrounded
 
 from paceline.cli.commands import MISSED
 from paceline.sweeping import ResultsFile
