@@ -231,17 +231,17 @@ def verdict(ours: Result, theirs: Result, our_name: str, their_name: str, where:
         ours, theirs, our_name, their_name = theirs, ours, their_name, our_name
         found = compare(ours, theirs, whole_jobs=jobs)
     ratio = found.ratio
+    where = f"{where} over the whole job" if jobs else where
     both = f"either of {our_name} and {their_name} may be the faster {where}"
-    between = _between(ratio).replace("throughput", "samples/s over the whole job" if jobs else "throughput")
     if not found.runs:
         if found.clear:
             return f"{our_name} is faster than {their_name} {where}, {_by(ratio, _APART)}"
-        return f"{both}: {between}, {_APART}"
+        return f"{both}: {_between(ratio)}, {_APART}"
     if found.clear:
         return f"{our_name} is faster than {their_name} {where} in {found.wins} of {found.runs} runs, {_by(ratio)}"
     if found.wins == found.losses == 0:
         return f"{our_name} and {their_name} are equal {where} in {found.runs} of {found.runs} runs"
-    return f"{both}: {our_name} is in {found.wins} of {found.runs} simulated runs, and real ones may come out {between}"
+    return f"{both}: {our_name} is in {found.wins} of {found.runs} simulated runs, and real ones may come out {_between(ratio)}"
 
 
 _APART = "the worst of one against the best of the other, since their runs share no draws"

@@ -171,7 +171,7 @@ class _Model:
         """Devices of one node, as many as divide it."""
         if all(layer.tensor is None for layer in self._layers):
             return []
-        return [devices for devices in range(2, devices_per_node + 1) if devices_per_node % devices == 0]
+        return _divisors(devices_per_node)[1:]
 
     @property
     def experts(self) -> list[int]:
@@ -372,13 +372,17 @@ def _recomputations(load: Workload) -> list[str]:
 def _micro_batches(degrees: Degrees, batch: int) -> list[int]:
     """All that divide the batch of a copy; of a pipeline powers of two, as many as it has stages at least, and not many times as many."""
     if degrees.pipeline == 1:
-        return [count for count in range(1, batch + 1) if batch % count == 0]
+        return _divisors(batch)
     powers = _powers(batch)
     stages = degrees.pipeline
     found = [count for count in powers if stages <= count <= _MOST_MICRO_BATCHES * stages] or powers[-1:]
     if degrees.schedule == "interleaved":
         return [count for count in found if count % stages == 0]
     return found
+
+
+def _divisors(number: int) -> list[int]:
+    return [divisor for divisor in range(1, number + 1) if number % divisor == 0]
 
 
 def _powers(number: int) -> list[int]:

@@ -209,6 +209,7 @@ def test_whole_jobs_are_ranked_and_compared_by_their_time(base: Result) -> None:
     assert many.job is not None
     pairs = zip(many.job.samples_per_s_of_each_replication, few.job.samples_per_s_of_each_replication, strict=True)
     assert of_jobs.ratio.mean == pytest.approx(fmean(one / other for one, other in pairs))
+    assert verdict(few, many, "faults", "none", "at 2 workers").startswith("none is faster than faults at 2 workers over the whole job in ")
 
 
 @pytest.mark.parametrize(
