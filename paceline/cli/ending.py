@@ -15,10 +15,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import TypeVar
 
 from paceline.cli.starting import SIGNALS, leave, leave_silently, words_for
 
 __all__ = ["Counted", "Ending", "Interrupted", "StoppedError", "Terminated", "ending_by_signals", "keeping"]
+
+HookedT = TypeVar("HookedT")
 
 _AGAIN_S = 0.02
 _IMPORTER = "<frozen importlib"
@@ -145,7 +148,8 @@ def ending_by_signals() -> Iterator[Ending]:
     SIGINT raises :class:`Interrupted`, and SIGTERM and SIGHUP, once, :class:`Terminated`. In the midst of an import, of a module or of
     what that imports, a signal waits: libraries that are being imported make something else of an exception, or keep what is half made.
     One that was lost, as :class:`Interrupted` says, is raised again. One that the parent has let be ignored, as ``nohup`` does, still
-    is. What cannot be tidied up because it was stopped half made says nothing any more.
+    is. What cannot be tidied up because it was stopped half made says nothing any more, nor does a thread that trips over it, as
+    joblib's may over what was handed to it last.
     """
     ending = Ending()
     if threading.current_thread() is not threading.main_thread():  # others may not set signals
@@ -169,21 +173,20 @@ def ending_by_signals() -> Iterator[Ending]:
             return
         raise ending.tell()
 
-    def hook(unraisable: sys.UnraisableHookArgs) -> None:
-        if not ending.asked:
-            said(unraisable)
+    def unless_asked(say: Callable[[HookedT], object]) -> Callable[[HookedT], object]:
+        return lambda error: None if ending.asked else say(error)
 
     before = {number: signal.getsignal(number) for number in SIGNALS}
     ours = [number for number, handler in before.items() if handler in (signal.SIG_DFL, signal.default_int_handler, leave)]
-    said = sys.unraisablehook
+    said, said_of_threads = sys.unraisablehook, threading.excepthook
     for number in ours:
         signal.signal(number, end)
-    sys.unraisablehook = hook
+    sys.unraisablehook, threading.excepthook = unless_asked(said), unless_asked(said_of_threads)
     try:
         yield ending
     finally:
         ending.wait_for_sent()
-        sys.unraisablehook = said
+        sys.unraisablehook, threading.excepthook = said, said_of_threads
         for number in ours:
             signal.signal(number, leave_silently if ending.asked and before[number] is leave else before[number])
 

@@ -434,6 +434,34 @@ with ending_by_signals() as ending:
     assert run("-c", program) == Answer(0, f"{128 + number}\n", "")
 
 
+def test_a_thread_that_trips_over_what_was_stopped_says_nothing(folder: Path) -> None:
+    """As joblib's does over a task whose hand-over was interrupted; what fails before is told."""
+    program = f"""
+import os, threading, time
+from paceline.cli.ending import ending_by_signals
+def fail(why):
+    thread = threading.Thread(target={{}}.__getitem__, args=(why,))
+    thread.start()
+    thread.join()
+def command():
+    fail("before")
+    try:
+        os.kill(os.getpid(), {signal.SIGHUP:d})
+        time.sleep({PATIENCE_S})
+    finally:
+        fail("after")
+with ending_by_signals() as ending:
+    try:
+        ending.during(command)
+    except KeyboardInterrupt:
+        print(ending.exit_code)
+"""
+    answer = run("-c", program)
+    assert (answer.code, answer.stdout) == (0, f"{128 + signal.SIGHUP}\n")
+    assert "KeyError: 'before'" in answer.stderr
+    assert "after" not in answer.stderr
+
+
 def test_a_plan_says_what_it_keeps(folder: Path) -> None:
     arguments = ("plan", "s.toml", "--target-throughput", "1 samples/s", "--workers", "1,2,3,4,6,8", "--set", "run.steps=6000")
     child = started(*arguments, "--replications", "19", "--jobs", "1", "--out", "p.ndjson")
