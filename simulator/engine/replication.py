@@ -10,7 +10,6 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -23,13 +22,8 @@ from simulator.engine.choosing import MOST_OPERATIONS, engine_for
 from simulator.engine.choosing import Engine as ByEngine
 from simulator.engine.draws import Draws
 from simulator.engine.recorder import Follower, Measured, Recorder
-from simulator.engine.simpy.collectives import VectorisedCollectives
-from simulator.engine.simpy.engine import Engine
-from simulator.engine.simpy.recorder import KernelRecorder, in_use_of
+from simulator.engine.textbook import engine as textbook
 from simulator.engine.vectorised.engine import VectorisedEngine
-from simulator.network.cores import cores_of
-from simulator.network.flows import Network
-from simulator.network.kernel import Kernel
 from simulator.program.groups import collectives_of
 from simulator.program.program import Program, Reduction
 from simulator.resolve.compile import compile_program
@@ -122,7 +116,7 @@ def replicate(
     run = Run(
         drawn, streams, program, Draws(drawn, streams, shared.full_step_s), collective, observer, on_progress, shared.tables, follower
     )
-    its_run = run.at_once if run.together else run.simpy if engine == "simpy" or run.only_simpy else run.compiled
+    its_run = run.simpy if engine == "simpy" or run.only_simpy else run.at_once if run.together else run.compiled
     # the engine makes millions of short-lived cycles-free objects; the collector only costs time meanwhile
     collecting = gc.isenabled()
     gc.disable()
@@ -201,18 +195,8 @@ class Run:
 
     def simpy(self) -> Measured:
         """By SimPy."""
-        drawn, program = self.drawn, self.program
-        kernel = Kernel()
-        cores = cores_of(kernel, drawn.cluster.shared_cores, drawn.cluster.time_slice_s)
-        recorder = KernelRecorder(kernel, drawn, self.observer, self.on_progress, program.ranks.routine, self.follower)
-        if cores is not None:
-            recorder.watch("cores", partial(in_use_of, [cores]))
-        log, collective = self._log, self._reduces_at_once
-        network = Network(kernel, drawn.cluster.transport, self.streams.generator("weights"), cores)
-        reducing = VectorisedCollectives(kernel, collective, self._sizes, self.draws.ranks, log) if collective is not None else None
-        Engine(kernel, network, program, self.draws, recorder, reducing, log).start()
-        recorder.begin()
-        kernel.run(recorder.done)
+        recorder = self._recorder()
+        textbook.run(self.program, self.draws, recorder, self._reduces_at_once, self._log, self.on_progress)
         self._note_collective(recorder.measured, self._sizes)
         return recorder.measured
 

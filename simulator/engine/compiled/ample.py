@@ -22,7 +22,7 @@ def shared_crossings(ports: Ports, paths: Paths, weight: NDArray[np.float64], ch
     """Of each entry of ``paths.port``, whether the port has to be shared there; the others are ample.
 
     A port is ample if all paths that cross it, each as fast as its other shared ports
-    allow, fit into its capacity.
+    allow, fit into its capacity; none is to which incast does something.
 
     Parameters
     ----------
@@ -48,6 +48,7 @@ def shared_crossings(ports: Ports, paths: Paths, weight: NDArray[np.float64], ch
         most[changing] = ports.whole[changing]
         room[changing] = -1.0
         room[ports.beside > 0] = -1.0
+    room = np.where(ports.incast_loss > 0, -1.0, room)  # whose use is the time for which they have anything to do
     _leave_out(
         _whole(order),
         _whole(begins),
@@ -59,8 +60,6 @@ def shared_crossings(ports: Ports, paths: Paths, weight: NDArray[np.float64], ch
         most,
         room,
         _real(ports.ceiling),
-        _real(ports.incast_loss),
-        _whole(ports.incast_flows),
         shared,
     )
     return shared
@@ -80,7 +79,7 @@ def _real(values: NDArray[Any]) -> NDArray[np.float64]:
 @entry
 def _leave_out(
     order: Any, begins: Any, by_port: Any, path: Any, first: Any, crossed: Any, weight: Any,
-    capacity: Any, room_of: Any, ceiling: Any, incast_loss: Any, incast_flows: Any, shared: Any,
+    capacity: Any, room_of: Any, ceiling: Any, shared: Any,
 ) -> None:  # fmt: skip
     """Go through the ports by their number of users, and mark where they are left out."""
     for port in order:
@@ -100,8 +99,6 @@ def _leave_out(
                     most = min(most, min(capacity[one], ceiling[one] * weight[user]))
             total += most
             capped = capped and lowest <= ceiling[port]  # its ceiling must not be lost with it
-        beyond = users - incast_flows[port]
-        room = room_of[port] / (1.0 + incast_loss[port] * beyond) if beyond > 0 else room_of[port]
-        if total <= room and capped:
+        if total <= room_of[port] and capped:
             for at in range(begins[port], begins[port + 1]):
                 shared[by_port[at]] = False

@@ -1,0 +1,326 @@
+"""Collectives: message by message, at once for all ranks, or for a known time."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+import simpy
+from simpy.events import Event
+
+from simulator.base.records import NOTHING
+from simulator.collectives.collective import Collective
+from simulator.engine.recorder import InUse
+from simulator.engine.textbook.clock import Going
+from simulator.program.groups import collectives_of, exchanges_by_group, group_name, memberships
+from simulator.program.program import Exchange, Floats, Operation, Reduction, Routine
+from simulator.program.schedule import Needs
+
+if TYPE_CHECKING:
+    from simulator.engine.textbook.engine import Training
+    from simulator.engine.textbook.worker import Step, Worker
+
+__all__ = ["Collectives"]
+
+
+class Collectives:
+    """All collectives of a training: each rank enters those of a partition in order."""
+
+    def __init__(self, training: Training, collective: Collective | None) -> None:
+        program = self._program = training.program
+        self._training = training
+        self._places = [_places(routine) for routine in program.routines]
+        self._meetings: dict[tuple[int, int], _Meeting] = {}
+        self._free_s: dict[int, float] = defaultdict(float)  # when a group has ended its last collective of known length
+        self._entered_s: dict[tuple[int, int], float] = defaultdict(float)  # by group and step, when the last rank had all of its data
+        members = memberships(program) if program.groups else None
+        self._group = members.group.tolist() if members is not None else []
+        self._place = members.place.tolist() if members is not None else []
+        self._by_messages = []
+        self._at_once: _AtOnce | None = None
+        if program.exchanges:
+            of_groups = zip(program.groups, exchanges_by_group(program), strict=True)
+            self._by_messages = [
+                _Group(training, ranks.tolist(), exchanges, group_name(program, number))
+                for number, (ranks, exchanges) in enumerate(of_groups)
+            ]
+        elif collective is not None:
+            self._at_once = _AtOnce(training, collective)
+
+    def enter(self, worker: Worker, step: Step, number: int, operation: Operation, cause: int) -> Going:
+        """A rank enters a collective; it has ended it when it has what it gets, and has sent what others need."""
+        group = self._group[operation.partition][worker.index] if self._group else 0
+        if operation.lasts_s is not None:
+            return (yield from self._meet(worker, step, number, operation, group, cause))
+        step.ready_s, step.last_group = self._training.clock.now, group
+        self._entered_s[group, step.number] = max(self._entered_s[group, step.number], step.ready_s)
+        place = self._places[int(self._program.ranks.routine[worker.index])][number]
+        if self._at_once is not None:
+            return (yield from self._at_once.reduce(worker, place, cause))
+        with worker.overlap.communicating(besides=operation.departs):
+            return (yield from self._by_messages[group].reduce(self._place[operation.partition][worker.index], place, cause))
+
+    @property
+    def use(self) -> InUse:
+        """What those at once have carried over links that are none of the program's own ports."""
+        return InUse((), np.zeros(0)) if self._at_once is None else self._at_once.use
+
+    def waited_s(self, step: Step) -> float:
+        """Seconds from when a rank had all that it reduces to when all of its group had."""
+        assert step.last_group is not None
+        return self._entered_s[step.last_group, step.number] - step.ready_s
+
+    def _meet(self, worker: Worker, step: Step, number: int, operation: Operation, group: int, cause: int) -> Going:
+        """Go on together, a known time after the last of the group has come, and after its collective before this one."""
+        training, clock = self._training, self._training.clock
+        meeting = self._meetings.setdefault((group, operation.bucket), _Meeting(clock.event()))
+        meeting.came += 1
+        came_s = clock.now
+        if meeting.came == len(self._program.groups[group]):
+            del self._meetings[group, operation.bucket]
+            meeting.last_s, meeting.last_cause = clock.now, cause
+            assert operation.lasts_s is not None
+            self._free_s[group] = max(clock.now, self._free_s[group]) + operation.lasts_s
+            clock.process(_end(meeting.ended, clock.timeout(self._free_s[group] - clock.now)))
+        yield meeting.ended
+        worker.hear(step, meeting.last_s)
+        if training.log is None:
+            return NOTHING
+        training.log.joined(meeting.last_s, meeting.last_cause)
+        return training.log.ended(worker.index, number, came_s, clock.now, cause)
+
+
+def _end(ended: Event, after: Event) -> Going:
+    yield after
+    ended.succeed()
+
+
+def _places(routine: Routine) -> dict[int, int]:
+    """The place of each collective of a routine among those of its partition."""
+    next_place: dict[int, int] = defaultdict(int)
+    places = {}
+    for number in collectives_of(routine):
+        partition = routine.operations[number].partition
+        places[number] = next_place[partition]
+        next_place[partition] += 1
+    return places
+
+
+class _Meeting:
+    """Where the ranks of a group come to a collective of known length."""
+
+    def __init__(self, ended: Event) -> None:
+        self.ended = ended
+        self.came = 0
+        self.last_s, self.last_cause = 0.0, NOTHING
+
+
+class _Bucket:
+    """What all ranks reduce together; arrays of shape (ranks,)."""
+
+    def __init__(self, ranks: int, entered: Event, ended: Event) -> None:
+        self.ready_s, self.made_by = np.zeros(ranks), np.full(ranks, NOTHING)
+        self.missing = ranks
+        self.entered, self.ended = entered, ended
+
+
+class _AtOnce:
+    """Collectives whose ends are computed for all ranks when the last of them has its data.
+
+    Buckets follow one another; with a cycle, those that all ranks have at a tick are fused, as Horovod does (its documentation of tensor
+    fusion).
+    """
+
+    def __init__(self, training: Training, collective: Collective) -> None:
+        operations = training.program.routines[0]
+        self._sizes = [operations.operations[number].size_bytes for number in collectives_of(operations)]
+        self._training, self._collective, self._rule = training, collective, training.program.rules.reduction or Reduction()
+        ranks = len(training.program.ranks)
+        self._begun = [self._new_bucket(ranks) for _ in self._sizes]
+        self._ready = simpy.Store(training.clock)
+        self._free_s, self._last_s = np.zeros(ranks), np.zeros(ranks)
+        for size_bytes in self._sizes:
+            collective.watch(size_bytes)
+        training.clock.process(self._in_order() if self._rule.cycle_s is None else self._each_cycle(self._rule.cycle_s))
+
+    @property
+    def use(self) -> InUse:
+        """What its collective has carried over the links."""
+        use = self._collective.use
+        return InUse(use.names, use.seconds)
+
+    def _new_bucket(self, ranks: int) -> _Bucket:
+        clock = self._training.clock
+        return _Bucket(ranks, clock.event() if self._rule.cycle_s is not None else clock.event().succeed(), clock.event())
+
+    def reduce(self, worker: Worker, place: int, cause: int) -> Going:
+        """A rank has a bucket's data; wait until it has ended the collective."""
+        clock, bucket, rank = self._training.clock, self._begun[place], worker.index
+        came_s = clock.now
+        bucket.ready_s[rank], bucket.made_by[rank] = came_s, cause
+        bucket.missing -= 1
+        if not bucket.missing:
+            self._begun[place] = self._new_bucket(len(bucket.ready_s))
+            self._ready.put((place, bucket))
+        yield bucket.entered
+        with worker.overlap.communicating():
+            ends_s = yield bucket.ended
+            yield clock.timeout(max(float(ends_s[rank]) - clock.now, 0.0))
+        log = self._training.plain_log
+        if log is None:
+            return NOTHING
+        last = int(bucket.ready_s.argmax())
+        joined = float(bucket.ready_s[last]), clock.now, int(bucket.made_by[rank]), int(bucket.made_by[last])
+        return log.collective(rank, place, self._sizes[place], came_s, *joined)
+
+    def _in_order(self) -> Going:
+        """Reduce each bucket when all ranks have it, and have ended the one before."""
+        while True:
+            place, bucket = yield self._ready.get()
+            self._reduce([(place, bucket)], bucket.ready_s)
+
+    def _each_cycle(self, cycle_s: float) -> Going:
+        """At each tick, fuse what is ready on all ranks, up to a size, and reduce it."""
+        clock = self._training.clock
+        while True:
+            ready = [(yield self._ready.get())]
+            yield clock.timeout((math.floor(clock.now / cycle_s) + 1) * cycle_s - clock.now)
+            ready += self._ready.items
+            self._ready.items.clear()
+            fused: list[tuple[int, _Bucket]] = []
+            for place, bucket in ready:
+                if fused and sum(self._sizes[other] for other, _ in fused) + self._sizes[place] > self._rule.most_bytes:
+                    self._reduce(fused, np.full_like(bucket.ready_s, clock.now))
+                    fused = []
+                fused.append((place, bucket))
+            self._reduce(fused, np.full_like(bucket.ready_s, clock.now))
+
+    def _reduce(self, fused: list[tuple[int, _Bucket]], enter_s: Floats) -> None:
+        size_bytes = sum(self._sizes[place] for place, _ in fused)
+        self._last_s = self._collective.finish_s(np.maximum(enter_s, self._last_s), size_bytes, self._free_s)
+        self._collective.account(size_bytes)
+        for _, bucket in fused:
+            if not bucket.entered.triggered:
+                bucket.entered.succeed()
+            bucket.ended.succeed(self._last_s)
+
+
+class _Group:
+    """Ranks that reduce one bucket after the other, message by message, and switches that add what ranks send.
+
+    Each takes part in a bucket as a process of rounds: whenever it has heard something, it sends what it may send by now. A ring is
+    the case in which each has one lane, and each message of that awaits one more from behind. Members are counted within the group,
+    buckets over all steps.
+    """
+
+    def __init__(self, training: Training, ranks: list[int], exchanges: list[Exchange], name: str) -> None:
+        self._training, self._ranks, self._exchanges, self._name = training, len(ranks), exchanges, name
+        switches = max((exchange.tables.switches for exchange in exchanges), default=0)
+        self._called = [*ranks, *(-1 - switch for switch in range(switches))]
+        self._needs = [(_rows(exchange.tables.awaits), _rows(exchange.tables.meets)) for exchange in exchanges]
+        members = len(self._called)
+        self._news = [training.clock.event() for _ in range(members)]
+        self._senders: list[dict[int, None]] = [{} for _ in range(members)]  # who has a lane to each
+        for exchange in exchanges:
+            for source, target in zip(exchange.tables.source.tolist(), exchange.tables.target.tolist(), strict=True):
+                self._senders[target][source] = None
+        self._asked = [0] * members  # buckets whose data each has; of switches, all that have begun
+        self._at = [0] * members  # the bucket that each is at
+        self._received: list[list[int]] = []  # of each bucket, messages of each lane
+        self._got: list[list[int]] = []  # of each bucket, messages of each member
+        self._cause = [NOTHING] * members  # the last work that each had to wait for, and when that ended
+        self._cause_s = [0.0] * members
+
+    def reduce(self, member: int, place: int, cause: int) -> Going:
+        """A rank has a bucket's data; wait until it has received what is for it, and its own last byte has left."""
+        del place  # buckets come in order
+        number = self._asked[member]
+        self._asked[member] += 1
+        self._wait_for(member, cause)
+        if number == len(self._received):
+            self._open(number)
+        yield from self._take_part(member, number)
+        return self._cause[member]
+
+    def _open(self, number: int) -> None:
+        tables = self._exchange(number).tables
+        self._received.append([0] * len(tables.source))
+        self._got.append([0] * len(self._called))
+        for switch in range(self._ranks, len(self._called)):
+            self._asked[switch] += 1
+            self._training.clock.process(self._take_part(switch, number))
+
+    def _exchange(self, number: int) -> Exchange:
+        return self._exchanges[number % len(self._exchanges)]
+
+    def _take_part(self, member: int, number: int) -> Going:
+        while self._at[member] < number:
+            yield self._news[member]
+        self._tell(member)
+        exchange = self._exchange(number)
+        tables = exchange.tables
+        lanes = range(*tables.out[member : member + 2].tolist()) if member < tables.members else range(0)
+        sent = dict.fromkeys(lanes, 0)
+        left = {lane: not tables.messages[lane] for lane in lanes}
+        incoming = int(tables.incoming[member]) if member < tables.members else 0
+        while not (all(left.values()) and self._got[number][member] == incoming):
+            for lane in lanes:
+                while sent[lane] < tables.messages[lane] and self._may_send(number, lane, sent[lane]):
+                    last = sent[lane] == tables.messages[lane] - 1
+                    self._training.clock.process(self._message(number, lane, sent[lane], left if last else None))
+                    sent[lane] += 1
+            yield self._news[member]
+        self._at[member] = number + 1
+        self._tell(member)
+
+    def _may_send(self, number: int, lane: int, index: int) -> bool:
+        """Whether a message's source has what it needs, and its target has come far enough."""
+        tables, received = self._exchange(number).tables, self._received[number]
+        awaits, meets = self._needs[number % len(self._exchanges)]
+        if not all(received[other] >= slope * index + base for other, base, slope, onward in awaits[lane] if index >= onward):
+            return False
+        target = int(tables.target[lane])
+        if not tables.meeting[lane]:
+            return self._at[target] >= number - 1  # which has buffers for the bucket that it is at, and for the next
+        here = self._at[target] == number < self._asked[target]
+        return here and all(received[other] >= slope * index + base for other, base, slope, onward in meets[lane] if index >= onward)
+
+    def _message(self, number: int, lane: int, index: int, last_of: dict[int, bool] | None) -> Going:
+        training, exchange = self._training, self._exchange(number)
+        source, target = int(exchange.tables.source[lane]), int(exchange.tables.target[lane])
+        sent_s, cause = training.clock.now, self._cause[source]
+        size_bytes, path = float(exchange.size_bytes[lane]), int(exchange.path[lane])
+        left, arrived = training.network.send(path, size_bytes)
+        if last_of is not None:
+            yield left
+            now_s = training.clock.now
+            if training.plain_log is not None and now_s > self._cause_s[source] and source < self._ranks:
+                self._wait_for(source, training.plain_log.wait(self._called[source], "send", sent_s, now_s, cause))
+            last_of[lane] = True
+            self._tell(source)
+        yield arrived
+        if training.plain_log is not None:
+            ends, what = (self._called[source], self._called[target]), (number, index)
+            self._wait_for(target, training.plain_log.chunk(path, ends, what, size_bytes, sent_s, training.clock.now, cause, self._name))
+        self._received[number][lane] += 1
+        self._got[number][target] += 1
+        self._tell(target)
+
+    def _wait_for(self, member: int, cause: int) -> None:
+        if cause > self._cause[member]:
+            self._cause[member], self._cause_s[member] = cause, self._training.clock.now
+
+    def _tell(self, member: int) -> None:
+        """Something has changed for a member: it, and those who send to it, look again at what they may send."""
+        for hears in (member, *self._senders[member]):
+            self._news[hears].succeed()
+            self._news[hears] = self._training.clock.event()
+
+
+def _rows(needs: Needs) -> list[list[tuple[int, int, int, int]]]:
+    """What the messages of each lane need: lane, base, slope, onward."""
+    rows = list(zip(needs.lane.tolist(), needs.base.tolist(), needs.slope.tolist(), needs.onward.tolist(), strict=True))
+    return [rows[begin:end] for begin, end in pairwise(needs.start.tolist())]

@@ -1,0 +1,366 @@
+"""Puts a program together as SimPy processes, runs it, and tells what happens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import repeat
+from typing import Any
+
+import numpy as np
+
+from simulator.base.errors import InputError
+from simulator.base.log import Log
+from simulator.base.records import NOTHING, Update
+from simulator.collectives.collective import Collective
+from simulator.engine.draws import BatchFactors, Draws, JitterFactors
+from simulator.engine.operation_log import OperationLog
+from simulator.engine.progress import Progress
+from simulator.engine.recorder import InUse, Kind, Parts, Recorder
+from simulator.engine.textbook.clock import Clock, Going, Processor
+from simulator.engine.textbook.collectives import Collectives
+from simulator.engine.textbook.cores import SharedCores
+from simulator.engine.textbook.inputs import Pipeline
+from simulator.engine.textbook.links import Links
+from simulator.engine.textbook.messages import Network
+from simulator.engine.textbook.servers import AsynchronousUpdates, SynchronousUpdates, Updates
+from simulator.engine.textbook.worker import Device, Step, Worker
+from simulator.program.program import Program, Reduction, Synchronous
+
+__all__ = ["run"]
+
+
+def run(
+    program: Program, draws: Draws, recorder: Recorder, collective: Collective | None, log: Log | None,
+    on_progress: Callable[[float], None] | None,
+) -> None:  # fmt: skip
+    """Run one replication.
+
+    Parameters
+    ----------
+    program
+        What happens.
+    draws
+        How fast each rank computes, and the orders that chance decides.
+    recorder
+        Keeps what is measured.
+    collective
+        Finds the times of reductions for all ranks at once; none where the program has their messages, or nothing is reduced.
+    log
+        Is told what was done; none if nobody wants to know.
+    on_progress
+        Called now and then with the share of the steps that have ended.
+
+    Raises
+    ------
+    InputError
+        The program has what is simulated for all ranks at once alone.
+    DeadlockError
+        Nothing can happen any more, and the run has not ended.
+    """
+    rule = program.rules.reduction or Reduction()
+    for asked, key in ((rule.by_need, 'strategy.priority = "forward"'), (rule.copies is not None, "strategy.through_host")):
+        if asked:
+            raise InputError(f'run.engine ("simpy") does not know {key}, which is simulated for all ranks at once; set run.engine = "auto"')
+    Training(program, draws, recorder, collective, log, on_progress).run()
+
+
+class Training:
+    """A program's processes, and what they share.
+
+    Attributes
+    ----------
+    clock, program, draws
+        Simulated time; what happens; what chance decides.
+    network, workers, collectives, updates
+        What carries messages; the ranks; where they meet; what becomes of gradients, if there are servers.
+    steps
+        Steps that are still to be handed out.
+    client
+        Prepares every rank's batch, one at a time; mostly there is none.
+    window
+        Is told of steps and updates.
+    log, plain_log
+        Are told what was done, of operations and of all else; none if nobody wants to know.
+    """
+
+    def __init__(
+        self, program: Program, draws: Draws, recorder: Recorder, collective: Collective | None, log: Log | None,
+        on_progress: Callable[[float], None] | None,
+    ) -> None:  # fmt: skip
+        clock = self.clock = Clock()
+        self.program, self.draws, self.plain_log = program, draws, log
+        self.log = OperationLog(log, program) if log is not None else None
+        rules, transport = program.rules, program.transport
+        self._cores = None if program.cores is None else SharedCores(clock, program.cores.number, program.cores.slice_s)
+        self._links = Links(clock, program.ports, program.changes)
+        weights = None if transport.weight_sigma is None else (weight for block in draws.weights() for weight in block.tolist())
+        self.network = Network(clock, self._links, program, weights, self._work)
+        self._devices = [self._device(number) for number in range(program.devices.count)]
+        self._servers = [self._server(number) for number in range(program.servers.count)]
+        self.updates: Updates | None = None
+        if isinstance(rules.updates, Synchronous):
+            self.updates = SynchronousUpdates(self, rules.updates, self._servers)
+        elif rules.updates is not None:
+            self.updates = AsynchronousUpdates(self, rules.updates, self._servers)
+        self.collectives = Collectives(self, collective)
+        ranks = range(len(program.ranks))
+        self.workers = [self._worker(index) for index in ranks]
+        each = rules.steps_each
+        if each is not None and rules.sync_every > 1:
+            each += rules.sync_every  # ranks ahead of others go on until the window closes
+        self.steps = _Steps(len(ranks), rules.steps_shared, each)
+        self._clocks = None if rules.bound is None else _Clocks(clock, len(ranks), rules.bound)
+        self._dispatcher = Processor(clock, "coordinator", self._work)
+        self.client = Processor(clock, "client", self._work)
+        self._pipelines = self._make_pipelines()
+        self._orders: dict[int, list[list[int]]] = {}
+        self._updated_s, self._updated = 0.0, 0  # where ranks update together
+        self.window = _Window(clock, recorder, Progress(on_progress, recorder.closes_at), self._in_use)
+
+    def run(self) -> None:
+        """Run until the window closes."""
+        for worker in self.workers:
+            self.clock.process(self._train(worker))
+        self.clock.run_until(self.window.closed)
+
+    def _train(self, worker: Worker) -> Going:
+        yield from worker.train()
+        if self.program.rules.closes:  # from now on not all ranks are busy
+            yield self.clock.end_of_instant()
+            self.window.close()
+
+    # -- what does work ----------------------------------------------------------------------
+
+    def _alone(self, work_s: float) -> Going:
+        yield self.clock.timeout(work_s)
+
+    def _work(self, work_s: float, slowdown: float = 0.0) -> Going:
+        """Work of a process of its own: on the cores that all share, where they do."""
+        return self._alone(work_s) if self._cores is None else self._cores.run(work_s, slowdown)
+
+    def _on_device(self, seat: int, work_s: float) -> Going:
+        """Work on a device that several use, which they share as connections share a link; ``seat``: the path over its port."""
+        return self._links.cross(self._ports_of(seat), work_s)
+
+    def _ports_of(self, path: int) -> tuple[int, ...]:
+        first, port = self.program.paths.first, self.program.paths.port
+        return tuple(port[first[path] : first[path + 1]].tolist())
+
+    def _device(self, number: int) -> Device:
+        devices, ranks = self.program.devices, self.program.ranks
+        if devices.on_cores:
+            return Device(self.clock, number, partial(self._work, slowdown=devices.busy_core_slowdown))
+        seats = ranks.seat[ranks.device == number].tolist()
+        if not seats or seats[0] < 0:
+            return Device(self.clock, number, self._alone, devices.slowdown)
+        return Device(self.clock, number, partial(self._on_device, seats[0]), port=self._links.ports[self._ports_of(seats[0])[0]])
+
+    def _server(self, number: int) -> Processor:
+        servers = self.program.servers
+        seat = int(servers.seat[number])
+        work = partial(self._on_device, seat) if seat >= 0 else self._work if servers.on_cores else self._alone
+        return Processor(self.clock, f"server {number}", work)
+
+    def _worker(self, index: int) -> Worker:
+        ranks = self.program.ranks
+        routine, device = self.program.routines[int(ranks.routine[index])], self._devices[int(ranks.device[index])]
+        return Worker(self, index, routine, device, JitterFactors(self.draws, index))
+
+    # -- batches -----------------------------------------------------------------------------
+
+    def _make_pipelines(self) -> Sequence[Pipeline]:
+        feed = self.program.feed
+        if feed is None:
+            return ()
+        jitter = self.draws.of_batches(len(feed))
+        pipelines = []
+        for number in range(len(feed)):
+            factors: Iterator[float] = repeat(1.0) if jitter is None else _factors(BatchFactors(jitter, number, self.draws.block))
+            first_s = min(worker.first_s for worker in self.workers if feed.of_rank[worker.index] == number)
+            pipelines.append(Pipeline(self.clock, feed.prefetch, self._parts_of_batch(number), factors, first_s))
+        return pipelines
+
+    def _parts_of_batch(self, number: int) -> list[Callable[[float], Going]]:
+        feed = self.program.feed
+        assert feed is not None
+        own_s = float(feed.own_s[number])
+
+        def read(path: int, amount: float) -> Callable[[float], Going]:
+            def part(factor: float) -> Going:
+                yield self.network.send(path, amount * factor)[1]
+
+            return part
+
+        def thread(work_s: float) -> Callable[[float], Going]:
+            return lambda factor: self._work(work_s * factor)
+
+        flows = zip(feed.path[number].tolist(), feed.amount[number].tolist(), strict=True)
+        parts = [thread(work_s) for work_s in feed.work_s[number].tolist() if work_s]
+        parts += [read(path, amount) for path, amount in flows if amount]
+        return [*parts, lambda factor: self._alone(own_s * factor)]
+
+    def batch(self, worker: Worker, step: Step) -> Going:
+        """Wait for a rank's next batch; what brought it, if a message did."""
+        if any(operation.feeds for operation in worker.routine.operations):
+            return (yield step.batch)
+        if self._pipelines:
+            assert self.program.feed is not None
+            worker.batches += 1
+            yield from self._pipelines[int(self.program.feed.of_rank[worker.index])].batch(worker.batches)
+        return NOTHING
+
+    # -- steps -------------------------------------------------------------------------------
+
+    def hand_out(self, worker: Worker, step: Step, cause: int) -> Going:
+        """Let a rank begin its step: when the coordinator has handed it out, or its clock is within the bound."""
+        rules = self.program.rules
+        if rules.dispatcher is not None:
+            yield from self._dispatcher.do(rules.dispatcher.dispatch_s)
+            yield self.clock.timeout(rules.dispatcher.latency_s)
+            cause = self.passed(worker, 0, step.began_s, cause)
+        elif self._clocks is not None:
+            cause = yield from self._clocks.wait(worker.index, cause)
+        step.held_s = self.clock.now - step.began_s
+        if self.updates is not None:
+            self.updates.read(worker, step)
+        step.done[0].succeed(cause)
+
+    def passed(self, worker: Worker, number: int, came_s: float, cause: int) -> int:
+        """A rank passes a gate that it came to earlier; what let it pass."""
+        if self.log is None or self.clock.now <= came_s:
+            return cause
+        return self.log.ended(worker.index, number, came_s, self.clock.now, cause)
+
+    def order_of(self, worker: Worker) -> Sequence[int]:
+        """The order in which the operations of a rank's next step are begun where they may: their own, but for those that are shuffled."""
+        operations, (first, last) = range(len(worker.routine.operations)), worker.routine.shuffled
+        if not last:
+            return operations
+        orders = self._orders.get(worker.index)
+        if not orders:
+            drawn = self.draws.pull_orders(np.array([worker.index]), last - first, block=self.draws.block)
+            orders = self._orders[worker.index] = drawn[0, ::-1].tolist()
+        return [*operations[:first], *(first + place for place in orders.pop()), *operations[last:]]
+
+    def step_ended(self, worker: Worker, step: Step, cause: int) -> None:
+        """A rank's step has ended: say where its time went."""
+        now_s, hidden_s = self.clock.now, worker.overlap.take()
+        if self.updates is not None:
+            served = sum(operation.kind == "serve" for operation in worker.routine.operations)
+            apply_s = 0.0 if step.given_up else now_s - step.pushed_s - step.waited_s
+            parts = Parts(step.input_s, step.compute_s, step.held_s + step.waited_s, apply_s, hidden_s, step.accepted / served)
+        else:
+            worker.stand_still(step)
+            if step.last_group is not None:
+                step.waited_s = self.collectives.waited_s(step)
+            self._count_update(worker, step)
+            parts = Parts(step.input_s, step.compute_s, step.waited_s, step.apply_s, hidden_s)
+        self.window.step(worker.index, step.began_s, parts, cause)
+        if self._clocks is not None:
+            self._clocks.tick(worker.index, cause)
+
+    def _count_update(self, worker: Worker, step: Step) -> None:
+        """All ranks apply the same update, each to its own copy; it is counted once."""
+        every = self.program.rules.sync_every
+        if worker.index or (step.number + 1) % every:
+            return
+        read_s = step.began_s if every == 1 else self._updated_s
+        self._updated_s = self.clock.now
+        self.window.recorder.update(Update(0, read_s, self._updated_s, self._updated, self._updated, (), ()))
+        self._updated += 1
+
+    def _in_use(self) -> dict[Kind, InUse]:
+        links = [*self._links.ports[: self.program.links], *self.network.hosts]
+        used: dict[Kind, InUse] = {"devices": _use_of(self._devices), "links": _use_of(links).beside(self.collectives.use)}
+        if self._servers:
+            used["servers"] = _use_of(self._servers)
+        if self._cores is not None:
+            used["cores"] = _use_of([self._cores])
+        return used
+
+
+def _use_of(resources: Sequence[Any]) -> InUse:
+    return InUse([resource.name for resource in resources], np.array([resource.in_use_s() for resource in resources]))
+
+
+def _factors(factors: BatchFactors) -> Iterator[float]:
+    while True:
+        yield factors.next()
+
+
+class _Steps:
+    """Steps that are still to be handed out: of all ranks together, of each, or any number."""
+
+    def __init__(self, ranks: int, shared: int | None, each: int | None) -> None:
+        self._shared, self._left = shared, None if each is None else [each] * ranks
+
+    def take(self, rank: int) -> bool:
+        """Whether there is one more for this rank; it is taken then."""
+        if self._left is not None:
+            self._left[rank] -= 1
+            return self._left[rank] >= 0
+        if self._shared is not None:
+            self._shared -= 1
+        return self._shared is None or self._shared >= 0
+
+
+class _Clocks:
+    """Stale-synchronous parallel: nobody begins a step while more than ``bound`` steps ahead of the slowest (Ho et al., NIPS 2013)."""
+
+    def __init__(self, clock: Clock, ranks: int, bound: int) -> None:
+        self._clock, self._bound, self._ended = clock, bound, [0] * ranks
+        self._ticked = clock.event()
+
+    def wait(self, rank: int, cause: int) -> Any:
+        """Wait until a rank may begin; the step that let it."""
+        if self._ended[rank] - min(self._ended) > self._bound:
+            cause = yield self._ticked
+        return cause
+
+    def tick(self, rank: int, cause: int) -> None:
+        """A rank has ended a step: if it was the last of the slowest, those who wait go on, in the order in which they came."""
+        slowest = min(self._ended)
+        self._ended[rank] += 1
+        if min(self._ended) > slowest:
+            self._ticked.succeed(cause)
+            self._ticked = self._clock.event()
+
+
+class _Window:
+    """Opens and closes what is measured, at the steps at which the recorder says.
+
+    Attributes
+    ----------
+    closed
+        Happens when nothing more is measured.
+    """
+
+    def __init__(self, clock: Clock, recorder: Recorder, progress: Progress, in_use: Callable[[], dict[Kind, InUse]]) -> None:
+        self._clock, self.recorder, self._progress, self._in_use = clock, recorder, progress, in_use
+        self.closed = clock.event()
+        if not recorder.opens_at:
+            self._open()
+
+    def step(self, rank: int, began_s: float, parts: Parts, cause: int) -> None:
+        """A rank ends a step now."""
+        recorder = self.recorder
+        recorder.step(rank, began_s, self._clock.now, parts, cause)
+        if recorder.ended == recorder.opens_at and not recorder.is_open and not self.closed.triggered:
+            self._open()
+        elif recorder.ended == recorder.closes_at:
+            self.close()
+        self._progress.at(recorder.ended)
+
+    def reads(self, spread: int) -> None:
+        """A worker begins to read; the versions on the servers differ by as many updates."""
+        self.recorder.reads(np.array([spread]))
+
+    def _open(self) -> None:
+        self.recorder.open(self._clock.now, {kind: use.seconds for kind, use in self._in_use().items()})
+
+    def close(self) -> None:
+        """Nothing more is measured; the run ends."""
+        if not self.closed.triggered:
+            self.recorder.close(self._clock.now, self._in_use(), self._clock.events)
+            self.closed.succeed()
