@@ -14,7 +14,7 @@ from simpy.events import Event
 from simulator.base.records import NOTHING
 from simulator.collectives.collective import Collective
 from simulator.engine.recorder import InUse
-from simulator.engine.textbook.clock import Going
+from simulator.engine.textbook.clock import Clock, Going
 from simulator.program.groups import collectives_of, exchanges_by_group, group_name, memberships
 from simulator.program.program import Exchange, Floats, Operation, Reduction, Routine
 from simulator.program.schedule import Needs
@@ -119,12 +119,13 @@ class _Meeting:
 
 
 class _Bucket:
-    """What all ranks reduce together; arrays of shape (ranks,)."""
+    """What all ranks reduce together: arrays of shape (ranks,), and events of when each enters and ends the collective."""
 
-    def __init__(self, ranks: int, entered: Event, ended: Event) -> None:
+    def __init__(self, clock: Clock, ranks: int) -> None:
         self.ready_s, self.made_by = np.zeros(ranks), np.full(ranks, NOTHING)
         self.missing = ranks
-        self.entered, self.ended = entered, ended
+        self.entered = clock.event()
+        self.ended = [clock.event() for _ in range(ranks)]
 
 
 class _AtOnce:
@@ -139,7 +140,7 @@ class _AtOnce:
         self._sizes = [operations.operations[number].size_bytes for number in collectives_of(operations)]
         self._training, self._collective, self._rule = training, collective, training.program.rules.reduction or Reduction()
         ranks = len(training.program.ranks)
-        self._begun = [self._new_bucket(ranks) for _ in self._sizes]
+        self._begun = [_Bucket(training.clock, ranks) for _ in self._sizes]
         self._ready = simpy.Store(training.clock)
         self._free_s, self._last_s = np.zeros(ranks), np.zeros(ranks)
         for size_bytes in self._sizes:
@@ -152,10 +153,6 @@ class _AtOnce:
         use = self._collective.use
         return InUse(use.names, use.seconds)
 
-    def _new_bucket(self, ranks: int) -> _Bucket:
-        clock = self._training.clock
-        return _Bucket(ranks, clock.event() if self._rule.cycle_s is not None else clock.event().succeed(), clock.event())
-
     def reduce(self, worker: Worker, place: int, cause: int) -> Going:
         """A rank has a bucket's data; wait until it has ended the collective."""
         clock, bucket, rank = self._training.clock, self._begun[place], worker.index
@@ -163,12 +160,13 @@ class _AtOnce:
         bucket.ready_s[rank], bucket.made_by[rank] = came_s, cause
         bucket.missing -= 1
         if not bucket.missing:
-            self._begun[place] = self._new_bucket(len(bucket.ready_s))
+            self._begun[place] = _Bucket(clock, len(bucket.ready_s))
             self._ready.put((place, bucket))
-        yield bucket.entered
+        if self._rule.cycle_s is not None:
+            yield bucket.entered
         with worker.overlap.communicating():
-            ends_s = yield bucket.ended
-            yield clock.timeout(max(float(ends_s[rank]) - clock.now, 0.0))
+            ends_s = yield bucket.ended[rank]
+            yield clock.timeout(max(ends_s - clock.now, 0.0))
         log = self._training.plain_log
         if log is None:
             return NOTHING
@@ -203,9 +201,9 @@ class _AtOnce:
         self._last_s = self._collective.finish_s(np.maximum(enter_s, self._last_s), size_bytes, self._free_s)
         self._collective.account(size_bytes)
         for _, bucket in fused:
-            if not bucket.entered.triggered:
-                bucket.entered.succeed()
-            bucket.ended.succeed(self._last_s)
+            bucket.entered.succeed()
+            for ended, ends_s in zip(bucket.ended, self._last_s.tolist(), strict=True):
+                ended.succeed(ends_s)
 
 
 class _Group:

@@ -198,6 +198,7 @@ class Worker:
                     piece.append(waiting.pop(0))
                     cause = max(cause, *(step.done[before].value for before in operations[piece[-1]].after), NOTHING)
                 yield from self._compute_piece(step, piece, cause)
+                yield self.training.clock.end_of_instant()  # what it lets begin is first where both need the same cores
         except simpy.Interrupt:
             return
 
