@@ -264,6 +264,8 @@ def _begin(s: Record, rank: int, number: int, step: int) -> None:
             channel.receiving = number
     elif its.gate == codes.TURN_GATE:
         _turn(s, r, rank)
+    elif step != r.step or not r.complete:
+        return  # the step was given up meanwhile
     elif its.gate == codes.UPDATE_GATE:
         finish(s, rank, number)
     elif its.gate == codes.INPUT_GATE:

@@ -455,7 +455,7 @@ ENTERED = np.dtype([("entered_s", "f8"), ("cause", "i8"), ("rank", "i4"), ("numb
 
 COMING = np.dtype([("sent_s", "f8"), ("logged", "i8"), ("after", "i8")])
 
-TENSOR = np.dtype([("cost_s", "f8"), ("step", "i8"), ("accumulated", "i4"), ("come", "i4"), ("taking", "i4"), ("server", "i4")], align=True)
+TENSOR = np.dtype([("cost_s", "f8"), ("step", "i8"), ("accumulated", "i4"), ("come", "i4"), ("server", "i4")], align=True)
 """A tensor's accumulator, and what its update costs; ``come``: gradients at their server, of those that its next mean averages."""
 
 # -- collectives message by message ----------------------------------------------------------

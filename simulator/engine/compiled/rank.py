@@ -25,7 +25,7 @@ from simulator.engine.compiled.layout import (
 from simulator.engine.compiled.machine import Record, compiled
 from simulator.engine.compiled.near import fetch_connection
 from simulator.engine.compiled.observed_rows import ENDED, tell
-from simulator.engine.compiled.record import outdated, record_step, record_update, waited_s
+from simulator.engine.compiled.record import record_step, record_update, waited_s
 from simulator.engine.compiled.rules import tick
 
 __all__ = ["advance_rank", "begin_step", "computed", "end_operation", "give_up", "heard", "operation_of", "pack_operation", "step_of"]
@@ -61,7 +61,7 @@ def end_operation(s: Record, rank: int, number: int, step: int) -> None:
     its = operation_at(s.operations, first + number)
     if its.lands and routine.overlaps:
         note_message(s, rank, -1)
-    if step != r.step:
+    if step != r.step or not r.complete:
         # the step was given up: what is under way goes on to its end, nothing else begins
         for at in range(its.then, its.then + its.then_n):
             following = number_at(s.then, at).n
@@ -167,9 +167,6 @@ def _compute(s: Record, rank: int, pending_s: float) -> None:
     work_s = pending_s
     if s.factors_n:
         work_s *= real_at(s.factors, r.step % s.factors_n * s.ranks_n + rank).x
-    if outdated(s, r):
-        give_up(s, rank, -1)
-        return
     routine = routine_at(s.routines, r.routine)
     if routine.stands_still:
         meeting = meeting_at(s.meetings, rank)
@@ -228,19 +225,21 @@ def _stop_computing(s: Record, r: Record, rank: int) -> int:
 
 @compiled
 def give_up(s: Record, rank: int, cause: int) -> None:
-    """Its gradients would come too late: the rank ends its step where it is, because of ``cause`` if that comes meanwhile."""
+    """Its gradients would come too late: the rank ends its step where it is, because of ``cause``."""
     r = rank_at(s.ranks, rank)
-    if r.manner < codes.SHARED:
-        cancel(s, r)
-    r.work += 1
-    logged = _stop_computing(s, r, rank)
+    if r.computing:
+        if r.manner < codes.SHARED:
+            cancel(s, r)
+        r.work += 1
+        _stop_computing(s, r, rank)
+        r.compute_s += s.now - r.began_s
     if s.observed:
         routine = routine_at(s.routines, r.routine)
         for at in range(routine.computes_n):
             long_at(s.compute_causes, rank * s.each_operations + number_at(s.computes, routine.computes + at).n).n = -1
-    s.cause = logged if cause < 0 else cause
-    r.compute_s += s.now - r.began_s
+    s.cause = cause
     r.complete = 0
+    r.left = 0
     _end_step(s, rank)
 
 

@@ -13,7 +13,7 @@ from simulator.engine.compiled.layout import ended_step_at, long_at, number_at, 
 from simulator.engine.compiled.machine import Record, compiled
 from simulator.engine.compiled.observed_rows import STEP, UPDATE, note
 
-__all__ = ["outdated", "read_variables", "record_read", "record_step", "record_update", "waited_s"]
+__all__ = ["read_variables", "record_read", "record_step", "record_update", "waited_s"]
 
 
 @compiled
@@ -106,9 +106,3 @@ def waited_s(s: Record, r: Record) -> float:
     waited: float = min(max(s.last_push_s - r.pushed_s, 0.0), s.now - r.pushed_s)
     return waited
 
-
-@compiled
-def outdated(s: Record, r: Record) -> bool:
-    """Whether the gradients of a rank's step would come too late, and it cares."""
-    late: bool = s.cancels != 0 and r.read_version < s.version
-    return late

@@ -338,7 +338,7 @@ class Simulation(State):
             s.synchronous, s.required, s.cancels = 1, rule.required, rule.cancel
             s.parts = s.unapplied = len(rule.server)
             tensors = np.zeros(len(rule.server), layout.TENSOR)
-            tensors["server"], tensors["cost_s"], tensors["taking"] = rule.server, rule.cost_s, 1
+            tensors["server"], tensors["cost_s"] = rule.server, rule.cost_s
             s.update_width = len(UPDATE_COLUMNS)
         elif rule is not None:
             s.parts = sum(rule.parts)

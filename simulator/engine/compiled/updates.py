@@ -32,10 +32,7 @@ def serve(s: Record, rank: int, number: int, its: Record, step: int) -> None:
         r.pushed_s = s.now
     if s.synchronous:
         t = tensor_at(s.tensors, tensor)
-        if r.read_version < t.step:
-            end_operation(s, rank, number, step)  # dropped, at no cost
-            return
-        if t.come < s.required:
+        if r.read_version >= t.step and t.come < s.required:
             t.come += 1
             s.last_push_s = s.now
     if s.servers_n > 1:
@@ -50,11 +47,15 @@ def served(s: Record, server: int) -> None:
     j = job_at(s.jobs, its.front)
     rank = j.rank
     about = j.about
+    late = _is_late(s, rank, about)
     if s.observed:
         restore_context(s, s.job_contexts, its.front)
+    if s.observed and not late:
         s.cause = tell(s, ENDED if rank >= 0 else APPLIED, rank, operation_of(about) if rank >= 0 else about, its.began_s, s.cause)
     if rank < 0:
         _applied_mean(s)
+    elif late:
+        end_operation(s, rank, operation_of(about), step_of(about))
     elif s.synchronous:
         _accumulate(s, rank, operation_of(about), step_of(about))
     else:
@@ -102,29 +103,30 @@ def _finish_own(s: Record, rank: int, number: int) -> None:
 
 
 @compiled
-def _accumulate(s: Record, rank: int, number: int, step: int) -> None:
+def _is_late(s: Record, rank: int, about: int) -> bool:
+    """Whether a gradient is of a version that has its update already: when its turn comes it is dropped, at no cost."""
+    if not s.synchronous or rank < 0:
+        return False
     r = rank_at(s.ranks, rank)
-    tensor = operation_at(s.operations, routine_at(s.routines, r.routine).operations + number).tensor
-    t = tensor_at(s.tensors, tensor)
-    # the chief may have taken the mean meanwhile
-    if step == r.step and r.read_version >= t.step:
-        t.accumulated += 1
-        r.accepted += 1
-        _take(s, tensor)
-    end_operation(s, rank, number, step)
+    tensor = operation_at(s.operations, routine_at(s.routines, r.routine).operations + operation_of(about)).tensor
+    late: bool = step_of(about) != r.step or r.read_version < tensor_at(s.tensors, tensor).step
+    return late
 
 
 @compiled
-def _take(s: Record, tensor: int) -> None:
-    """The chief takes the mean if enough gradients are there, and applies it."""
+def _accumulate(s: Record, rank: int, number: int, step: int) -> None:
+    """A gradient is in its accumulator; the chief takes the mean of enough, and applies it."""
+    r = rank_at(s.ranks, rank)
+    tensor = operation_at(s.operations, routine_at(s.routines, r.routine).operations + number).tensor
     t = tensor_at(s.tensors, tensor)
-    if not t.taking or t.accumulated < s.required:
-        return
-    t.taking = 0
-    t.accumulated = 0
-    t.come = 0
-    t.step += 1
-    submit(s, t.server, t.cost_s, -1, tensor)
+    t.accumulated += 1
+    r.accepted += 1
+    if t.accumulated == s.required:
+        t.accumulated = 0
+        t.come = 0
+        t.step += 1
+        submit(s, t.server, t.cost_s, -1, tensor)
+    end_operation(s, rank, number, step)
 
 
 @compiled
@@ -137,21 +139,17 @@ def _applied_mean(s: Record) -> None:
     s.released_s = s.now
     s.unapplied = s.parts
     logged = s.cause
-    for tensor in range(s.parts):
-        tensor_at(s.tensors, tensor).taking = 1
     if s.cancels:
         waiting = s.waiting_n
         for _ in range(waiting):
             _end_update(s, _first_waiting(s))
         for rank in range(s.ranks_n):
-            if rank_at(s.ranks, rank).computing:
+            if rank_at(s.ranks, rank).left > 0 and rank_at(s.ranks, rank).read_version < s.version:
                 give_up(s, rank, logged)
     else:
         while s.waiting_n > 0 and s.tokens_taken < s.version * s.ranks_n:
             _give_token(s, _first_waiting(s))
     s.cause = logged
-    for tensor in range(s.parts):
-        _take(s, tensor)
 
 
 @compiled
@@ -190,13 +188,7 @@ def finish(s: Record, rank: int, number: int) -> None:
     if not s.synchronous:
         _finish_own(s, rank, number)
         return
-    r = rank_at(s.ranks, rank)
-    if s.cancels:
-        if r.read_version < s.version or r.accepted < s.parts:
-            end_operation(s, rank, number, r.step)
-        else:
-            _wait(s, rank)
-    elif s.tokens_taken < s.version * s.ranks_n:
+    if not s.cancels and s.tokens_taken < s.version * s.ranks_n:
         _give_token(s, rank)
     else:
         _wait(s, rank)
@@ -234,7 +226,8 @@ def _begin(s: Record, its: Record, server: int, cost_s: float) -> None:
     """It begins with what is in front."""
     what = pack(codes.SERVED, server)
     its.began_s = s.now
-    if cost_s <= 0.0:
+    j = job_at(s.jobs, its.front)
+    if cost_s <= 0.0 or _is_late(s, j.rank, j.about):
         soon(s, what, 0)
     elif its.seat >= 0:
         send(s, its.seat, cost_s, what, 0, 0)

@@ -145,8 +145,9 @@ class SynchronousUpdates:
             return logged
         self._updated.succeed(logged)
         self._updated = training.clock.event()
+        yield training.clock.end_of_instant()  # those who have waited begin before those who give up
         for worker in training.workers:
-            worker.give_up(logged)
+            worker.give_up(self._version, logged)
         return logged
 
     def wait_for_update(self, worker: Worker, step: Step, cause: int) -> Going:
@@ -155,7 +156,6 @@ class SynchronousUpdates:
             self._token[worker.index], _ = yield self._tokens.get()
             return cause
         if self._rule.cancel:
-            step.handed_over = True
             logged = yield self._updated
         else:
             self._token[worker.index], logged = yield self._tokens.get()

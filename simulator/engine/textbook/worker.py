@@ -64,8 +64,8 @@ class Step:
     read_s, read_version, read, found, left
         When it read the variables, and the version of the model then; of each server the version that it read, the one that its
         gradients found there, and how many of them are still to be applied.
-    accepted, pushed_s, handed_over
-        Gradients in an update; when the last one came to its server; whether all have been worked on.
+    accepted, pushed_s
+        Gradients in an update; when the last one came to its server.
     ready_s, last_group
         When it entered its last collective, and in which group.
     idle_since_s, heard_s, waited_s
@@ -85,7 +85,7 @@ class Step:
         self.read: list[int] = []
         self.found: list[int] = []
         self.left: list[int] = []
-        self.accepted, self.pushed_s, self.handed_over = 0, 0.0, False
+        self.accepted, self.pushed_s = 0, 0.0
         self.last_group: int | None = None
         self.ready_s = self.heard_s = self.waited_s = 0.0
 
@@ -148,12 +148,13 @@ class Worker:
         cause = NOTHING
         for done in step.done:
             cause = max(cause, (yield done))
-        step.ended.succeed(cause)
+        if not step.given_up:
+            step.ended.succeed(cause)
 
-    def give_up(self, cause: int) -> None:
-        """End the step where it is: what is under way goes on to its end, nothing else begins."""
+    def give_up(self, version: int, cause: int) -> None:
+        """End a step that has read an older version where it is: what is under way goes on to its end, nothing else begins."""
         step = self._step
-        if step is None or step.handed_over or step.given_up or not step.done[0].triggered:
+        if step is None or not step.done[0].triggered or step.read_version >= version or step.ended.triggered:
             return
         step.given_up = True
         if self._computing is not None and self._computing.is_alive:
@@ -333,9 +334,11 @@ class _Overlap:
         """The worker computes."""
         self._catch_up()
         self.computes = True
-        yield
-        self._catch_up()
-        self.computes = False
+        try:
+            yield
+        finally:  # it may be told to give up
+            self._catch_up()
+            self.computes = False
 
     def _catch_up(self) -> None:
         if self.computes and self.messages:
