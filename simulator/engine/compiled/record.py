@@ -105,4 +105,3 @@ def waited_s(s: Record, r: Record) -> float:
         return 0.0
     waited: float = min(max(s.last_push_s - r.pushed_s, 0.0), s.now - r.pushed_s)
     return waited
-

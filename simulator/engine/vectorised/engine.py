@@ -11,6 +11,7 @@ From step to step only what the next one begins with is carried on; where the ti
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -20,10 +21,11 @@ from numpy.typing import NDArray
 from simulator.base.errors import no_delay
 from simulator.base.log import Log
 from simulator.base.names import Names, device_name
+from simulator.base.records import NOTHING
 from simulator.collectives.collective import Collective
 from simulator.engine.draws import Draws
 from simulator.engine.progress import Progress
-from simulator.engine.recorder import UPDATE_COLUMNS, InUse, Kind, Recorder
+from simulator.engine.recorder import STEP_COLUMNS, InUse, Kind, Recorder
 from simulator.engine.vectorised.feeding import Feeder
 from simulator.engine.vectorised.fusing import Fuser, HostCopies, Reduction
 from simulator.engine.vectorised.observer import ObserverFeed, Pass, Piece
@@ -35,6 +37,9 @@ __all__ = ["VectorisedEngine"]
 
 Times = NDArray[np.float64]
 
+_END, _COMPUTE, _APPLY, _BEGUN, _COMPUTED, _APPLIED, _NUMBER, _CAUSE, _COLUMNS = 2, 4, 6, 9, 10, 11, 12, 13, 14
+"""Of steps as rows: what follows the recorder's columns says more of the step than the recorder takes."""
+_NO_ROWS = np.empty((0, _COLUMNS))
 _CELLS = 8192
 """Buckets of steps of ranks that are looked at together."""
 
@@ -116,8 +121,9 @@ class VectorisedEngine:
         self._nothing_s = np.zeros(draws.ranks)
         self._collective = collective
         self._copies = copies
+        self._made = 0  # steps of each rank
+        self._averages_s: deque[float] = deque()  # when all had what they averaged, of averages that are still to be counted
         # what the next step begins with
-        self._step = 0
         self._start_s = draws.start_s
         self._pending: list[Reduction] = []  # of the step before, where the next one begins before they are done
         self._averaged_s = 0.0  # when the last average was there
@@ -136,29 +142,80 @@ class VectorisedEngine:
         SimulationError
             A step took a time that is no finite number.
         """
+        recorder = self._recorder
+        if not recorder.opens_at:
+            recorder.open(0.0, self._used(self._in_use(0.0, _NO_ROWS)))
+        if self._every > 1:
+            self._run_apart()
+        else:
+            self._run_together()
+
+    def _run_together(self) -> None:
+        """Steps that all ranks end before any ends the next one."""
         recorder, ranks = self._recorder, self._draws.ranks
         opens, closes = recorder.opens_at // ranks, recorder.closes_at // ranks
-        now = 0.0
-        if not opens:
-            recorder.open(now, {kind: its.seconds for kind, its in self._in_use().items()})
-        while self._step < closes:
-            until = opens if self._step < opens else closes
-            now = self._go_on(until - self._step, now)
-            self._progress.at(self._step * ranks)
-            if self._step == opens:
-                recorder.open(now, {kind: its.seconds for kind, its in self._in_use().items()})
-        # an event of the calendar for each step, and one for the beginning
-        recorder.close(now, self._in_use(), 1 + closes)
+        now_s, steps = 0.0, self._make(min(opens or closes, self._most))
+        while True:
+            now_s = _later(now_s, steps.end_s.max(axis=1).tolist())
+            self._tell(steps)
+            told = recorder.ended // ranks
+            self._progress.at(recorder.ended)
+            if told == closes:
+                # an event of the calendar for each step, and one for the beginning; nobody begins a step beyond the last
+                recorder.close(now_s, self._in_use(now_s, _NO_ROWS), 1 + closes)
+                return
+            links = self._links()
+            steps = self._make(min((opens if told < opens else closes) - told, self._most))
+            if told == opens:
+                recorder.open(now_s, self._used(self._in_use(now_s, self._rows(steps), links)))
 
-    def _in_use(self) -> Mapping[Kind, InUse]:
-        """Of each kind, in all steps ended so far."""
+    def _run_apart(self) -> None:
+        """Steps between two averages, of which some ranks end several while others end one: told in the order in which they end."""
+        recorder = self._recorder
+        waiting = _NO_ROWS
+        while True:
+            steps = self._make(self._most)
+            waiting = np.concatenate((waiting, self._rows(steps)))
+            waiting = waiting[np.argsort(waiting[:, _END], kind="stable")]
+            known = int(np.searchsorted(waiting[:, _END], steps.end_s[-1].min(), side="right"))  # no step that comes ends before
+            while known:
+                until = recorder.closes_at if recorder.is_open else recorder.opens_at
+                count = min(until - recorder.ended, known)
+                rows, waiting, known = waiting[:count], waiting[count:], known - count
+                self._tell_rows(rows)
+                self._progress.at(recorder.ended)
+                now_s = float(rows[-1, _END])
+                if recorder.ended == recorder.closes_at:
+                    recorder.close(now_s, self._in_use(now_s, waiting), 1 + recorder.ended // self._draws.ranks)
+                    return
+                if recorder.ended == recorder.opens_at and not recorder.is_open:
+                    recorder.open(now_s, self._used(self._in_use(now_s, waiting)))
+
+    def _links(self) -> InUse:
+        """How long links have been in use, by all that has been reduced."""
         links = InUse((), np.zeros(0))
         if self._collective is not None and self._fuser is not None:
             self._fuser.count()
             use = self._collective.use
-            links = InUse(use.names, use.seconds)
+            links = InUse(use.names, use.seconds.copy())
             links = links.beside(self._copies.in_use) if self._copies is not None else links
-        return {"devices": InUse(Names(self._draws.ranks, device_name), self._used_s), "links": links}
+        return links
+
+    def _in_use(self, now_s: float, begun: Times, links: InUse | None = None) -> Mapping[Kind, InUse]:
+        """Of each kind up to now; ``begun``: steps that may have begun and have not been told, as rows."""
+        while self._averages_s and self._averages_s[0] <= now_s:
+            self._averages_s.popleft()
+            assert self._fuser is not None
+            self._fuser.count_average()
+        used_s = self._used_s.copy()
+        compute_s = np.clip(now_s - begun[:, _BEGUN], 0.0, begun[:, _COMPUTE])
+        apply_s = np.clip(now_s - (begun[:, _APPLIED] - begun[:, _APPLY]), 0.0, begun[:, _APPLY])
+        np.add.at(used_s, begun[:, 0].astype(np.int64), compute_s + apply_s)
+        return {"devices": InUse(Names(self._draws.ranks, device_name), used_s), "links": links or self._links()}
+
+    @staticmethod
+    def _used(in_use: Mapping[Kind, InUse]) -> dict[Kind, Times]:
+        return {kind: use.seconds for kind, use in in_use.items()}
 
     def _draw(self, most: int) -> Times:
         """Seconds of forward, backward and apply of all ranks in the next steps, shape (at most ``most``, 3, ranks)."""
@@ -171,23 +228,53 @@ class VectorisedEngine:
         seconds: Times = self._phases_s * factors[:, None, :]
         return seconds
 
-    def _go_on(self, most: int, now: float) -> float:
-        """Make some steps, and tell of them; when the last one ends."""
-        seconds = self._draw(min(most, self._most))
+    def _make(self, most: int) -> _Steps:
+        """Make some steps of each rank."""
+        seconds = self._draw(most)
         apart = self._fuser is None and self._feeder is None and self._feed is None
-        steps = self._apart(seconds) if apart else self._one_by_one(seconds)
-        now = _later(now, steps.end_s.max(axis=1).tolist())
+        self._made += len(seconds)
+        return self._apart(seconds) if apart else self._one_by_one(seconds)
+
+    def _parts(self, steps: _Steps) -> Times:
+        """Where their time went, as the recorder takes it."""
         compute_s = steps.computed_s - steps.begun_s - steps.still_s
         if self._overlapping:
             compute_s -= steps.apply_s
-        self._used_s = np.add.accumulate(np.concatenate((self._used_s[None], compute_s + steps.apply_s)))[-1]
-        self._update(steps)
         parts = np.empty((5, *compute_s.shape))
         parts[0], parts[1], parts[2] = steps.begun_s - steps.start_s, compute_s, steps.waiting_s
         parts[3], parts[4] = steps.apply_s, steps.hidden_s
+        return parts
+
+    def _tell(self, steps: _Steps) -> None:
+        """Tell of steps that all ranks have made together; all apply the same update, each to its own copy: it is counted once."""
+        parts = self._parts(steps)
+        self._used_s = np.add.accumulate(np.concatenate((self._used_s[None], parts[1] + parts[3])))[-1]
+        first = self._recorder.ended // self._draws.ranks
+        number = np.arange(first, first + len(steps.end_s))
+        self._recorder.updates(np.stack((np.zeros(len(number)), steps.start_s[:, 0], steps.end_s[:, 0], number, number), axis=1))
         self._recorder.together(steps.start_s, steps.end_s, parts, self._causes)
-        self._step += len(seconds)
-        return now
+
+    def _tell_rows(self, rows: Times) -> None:
+        """Tell of steps that have ended, one after the other."""
+        np.add.at(self._used_s, rows[:, 0].astype(np.int64), rows[:, _COMPUTE] + rows[:, _APPLY])
+        averaged = rows[(rows[:, 0] == 0) & ((rows[:, _NUMBER] + 1) % self._every == 0)]
+        for end_s, number in averaged[:, [_END, _NUMBER]].tolist():
+            updates = number // self._every
+            self._recorder.updates(np.array([[0.0, self._averaged_s, end_s, updates, updates]]))
+            self._averaged_s = end_s
+        self._recorder.steps(rows[:, : len(STEP_COLUMNS)], rows[:, _CAUSE].astype(int).tolist())
+
+    def _rows(self, steps: _Steps) -> Times:
+        """The same as a row of each step."""
+        parts = self._parts(steps)
+        count, ranks = steps.end_s.shape
+        rows = np.ones((count, ranks, _COLUMNS))
+        rows[..., 0], rows[..., 1], rows[..., _END] = np.arange(ranks), steps.start_s, steps.end_s
+        rows[..., 3:8] = np.moveaxis(parts, 0, -1)
+        rows[..., _BEGUN], rows[..., _COMPUTED], rows[..., _APPLIED] = steps.begun_s, steps.computed_s, steps.applied_s
+        rows[..., _NUMBER] = np.arange(self._made - count, self._made)[:, None]
+        rows[..., _CAUSE] = np.reshape(self._causes, (count, ranks)) if len(self._causes) else NOTHING
+        return rows.reshape(-1, _COLUMNS)
 
     # -- steps ----------------------------------------------------------------------------
 
@@ -212,7 +299,7 @@ class VectorisedEngine:
         each: list[tuple[Times, Times, Times, Times, Times]] = []
         passes: list[Pass] = []
         reductions: list[list[Reduction]] = []  # which may go on while a step computes
-        for number, (forward_s, backward_s, apply_s) in enumerate(seconds, self._step):
+        for number, (forward_s, backward_s, apply_s) in enumerate(seconds, self._made - len(seconds)):
             start_s = begun_s = self._start_s
             if self._feeder is not None:
                 begun_s = self._feeder.take(start_s)
@@ -229,6 +316,7 @@ class VectorisedEngine:
                 applied_s = end_s = reduced_s + apply_s
                 if self._fuser is not None and self._every > 1 and (number + 1) % self._every == 0:
                     average = self._fuser.average(applied_s)
+                    self._averages_s.append(float(applied_s.max()))
                     end_s = average.finish_s
             if self._feed is not None:
                 self._causes = self._feed.step(start_s, done, (reduced_s, applied_s), average)
@@ -239,13 +327,13 @@ class VectorisedEngine:
         applying_s, still_s, waiting_s = seconds[:, 2], np.zeros_like(computed_s), np.zeros_like(computed_s)
         hidden_s = _hidden_in_each(reductions, begun_s, computed_s)
         if self._overlapping:
-            if not self._step:
+            if self._made == len(seconds):
                 applying_s = applying_s.copy()
                 applying_s[0] = 0.0
             still_s, waiting_s = np.array([its.waited_s for its in passes]), np.array([its.late_s for its in passes])
             hidden_s -= [its.exposed_s for its in passes]
         elif self._fuser is not None and self._every > 1:
-            averaged = (np.arange(len(seconds)) + self._step + 1) % self._every == 0
+            averaged = (np.arange(self._made - len(seconds), self._made) + 1) % self._every == 0
             waiting_s[averaged] = applied_s[averaged].max(axis=1)[:, None] - applied_s[averaged]
         elif self._fuser is not None:
             waiting_s = computed_s.max(axis=1)[:, None] - computed_s
@@ -293,23 +381,6 @@ class VectorisedEngine:
         until_s = np.maximum(busy_s, now_s)
         end_s: Times = np.where(now_s + work_s * slow <= until_s, now_s + work_s * slow, until_s + work_s - (until_s - now_s) / slow)
         return end_s
-
-    # -- what is recorded of it------------------------------------------------------------
-
-    def _update(self, steps: _Steps) -> None:
-        """All replicas apply the same update, each to its own copy; it is counted once."""
-        every = self._every
-        last = np.flatnonzero((np.arange(len(steps.end_s)) + self._step + 1) % every == 0) if every > 1 else slice(None)
-        applied_s = steps.end_s[last, 0]
-        if not len(applied_s):
-            return
-        rows = np.empty((len(applied_s), len(UPDATE_COLUMNS)))
-        rows[:, 0] = 0
-        rows[:, 1] = steps.start_s[:, 0] if every == 1 else [self._averaged_s, *applied_s[:-1]]
-        rows[:, 2] = applied_s
-        rows[:, 3] = rows[:, 4] = np.arange(len(rows)) + self._step // every
-        self._averaged_s = float(applied_s[-1])
-        self._recorder.updates(rows)
 
 
 def _later(now: float, ends_s: Iterable[float]) -> float:

@@ -109,8 +109,14 @@ class Fuser:
         self._uncounted.clear()
 
     def average(self, ready_s: Times) -> Reduction:
-        """Average all variables."""
-        return self._one(Bucket(1.0, self._variables_bytes), ready_s, ready_s)
+        """Average all variables; :meth:`count_average` counts it."""
+        average = self._one(Bucket(1.0, self._variables_bytes), ready_s, ready_s)
+        self._uncounted[self._variables_bytes] -= 1
+        return average
+
+    def count_average(self) -> None:
+        """Count an average."""
+        self._uncounted[self._variables_bytes] = self._uncounted.get(self._variables_bytes, 0) + 1
 
     def reduce(self, ready_s: Sequence[Times], buckets: Sequence[Bucket] | None = None) -> list[Reduction]:
         """Reduce the buckets of a step, or those given, which are ready on each rank at ``ready_s[bucket]``."""
