@@ -196,8 +196,8 @@ class Run:
     def simpy(self) -> Measured:
         """By SimPy."""
         recorder = self._recorder()
-        textbook.run(self.program, self.draws, recorder, self._reduces_at_once, self._log, self.on_progress)
-        self._note_collective(recorder.measured, self._sizes)
+        sizes = textbook.run(self.program, self.draws, recorder, self._reduces_at_once, self._log, self.on_progress)
+        self._note_collective(recorder.measured, sizes)
         return recorder.measured
 
     def _recorder(self) -> Recorder:

@@ -14,11 +14,11 @@ from simulator import Scenario
 from simulator.base.errors import PacelineError
 from simulator.base.records import Record
 from simulator.engine.replication import replicate
-from simulator.engine.simpy.engine import Engine
-from simulator.engine.simpy.recorder import Measured
+from simulator.engine.recorder import Measured
+from simulator.engine.textbook.engine import Training
 from simulator.resolve.resolve import resolve
 
-__all__ = ["Outcome", "difference", "run"]
+__all__ = ["Outcome", "difference", "disagreement", "run"]
 
 
 class Outcome(NamedTuple):
@@ -44,16 +44,16 @@ class SimPyRanError(AssertionError):
 @contextmanager
 def _without_simpy() -> Iterator[None]:
     """Fails where a program is run on SimPy's calendar in spite of what was asked for."""
-    start = Engine.start
+    start = Training.run
 
-    def refuse(self: Engine) -> None:
+    def refuse(self: Training) -> None:
         raise SimPyRanError('run.engine = "compiled", and SimPy runs')
 
-    Engine.start = refuse  # type: ignore[method-assign]
+    Training.run = refuse  # type: ignore[method-assign]
     try:
         yield
     finally:
-        Engine.start = start  # type: ignore[method-assign]
+        Training.run = start  # type: ignore[method-assign]
 
 
 def run(scenario: Scenario, engine: Literal["simpy", "compiled"], replication: int = 0, *, observer: bool = True) -> Outcome:
@@ -94,6 +94,29 @@ def difference(one: Outcome, other: Outcome, within: float = 0.0) -> str | None:
         rest = max(one.records, other.records, key=len)[min(len(one.records), len(other.records))]
         return f"records: {len(one.records)} | {len(other.records)}; the first one more is {rest}"
     return _first("measured", one.measured, other.measured, within)
+
+
+def disagreement(one: Measured, other: Measured, within: float = 1e-9) -> str | None:
+    """What two engines measure differently first, in one line; None where every figure agrees.
+
+    Parameters
+    ----------
+    one, other
+        What each measured in the same replication.
+    within
+        By how much figures may differ, as a share of them; parts of a step as a share of all of it, seconds of use as one of the window.
+        The events of their calendars are their own.
+    """
+    scale = {"parts_s": one.parts_s.sum(), "hidden_s": one.parts_s.sum(), "parts_by_routine_s": one.parts_s.sum(), "in_use_s": one.window_s}
+    for name, mine in vars(one).items():
+        theirs = getattr(other, name)
+        if name in scale:
+            pairs = zip(mine.values(), theirs.values(), strict=True) if isinstance(mine, dict) else [(mine, theirs)]
+            if not all(np.allclose(its, his, rtol=within, atol=within * scale[name]) for its, his in pairs if its is not None):
+                return f"{name}: {mine} | {theirs}"
+        elif name not in ("events", "step_time", "phases") and (found := _first(name, mine, theirs, within)) is not None:
+            return found
+    return None
 
 
 def _first(path: str, one: Any, other: Any, within: float) -> str | None:

@@ -11,7 +11,7 @@ from simulator.engine.recorder import Measured
 from simulator.engine.replication import Shared, replicate
 from simulator.observing.recording import Recording
 from simulator.resolve.resolve import resolve
-from support.engines import difference, run
+from support.engines import disagreement, run
 
 FAST = {"inter_node": {"bandwidth": "1000000 GB/s", "latency": "0 s"}}
 """A cluster whose network costs nothing: a megabyte takes a nanosecond."""
@@ -29,7 +29,10 @@ def recorded(scenario: Scenario, replication: int = 0) -> Recording:
 def measured(scenario: Scenario, replications: int) -> list[Measured]:
     """Many replications by machine code; SimPy makes the first of them as well, which has the same events and numbers."""
     shared = Shared()
-    assert difference(run(scenario, "simpy"), run(scenario, "compiled")) is None
+    witness, compiled = (run(scenario, engine, observer=False).measured for engine in ("simpy", "compiled"))
+    assert witness is not None
+    assert compiled is not None
+    assert disagreement(witness, compiled) is None
     return [replicate(resolve(scenario), number, engine="compiled", shared=shared) for number in range(replications)]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -14,9 +15,10 @@ from simpy.events import Event
 from simulator.base.records import NOTHING
 from simulator.collectives.collective import Collective
 from simulator.engine.recorder import InUse
-from simulator.engine.textbook.clock import Clock, Going
+from simulator.engine.textbook.clock import Clock, Going, Processor
 from simulator.program.groups import collectives_of, exchanges_by_group, group_name, memberships
-from simulator.program.program import Exchange, Floats, Operation, Reduction, Routine
+from simulator.program.port_names import Owner, PortKind, PortName
+from simulator.program.program import Exchange, Operation, Reduction, Routine
 from simulator.program.schedule import Needs
 
 if TYPE_CHECKING:
@@ -67,6 +69,16 @@ class Collectives:
     def use(self) -> InUse:
         """What those at once have carried over links that are none of the program's own ports."""
         return InUse((), np.zeros(0)) if self._at_once is None else self._at_once.use
+
+    @property
+    def copies(self) -> list[Processor]:
+        """Links between devices and hosts that buffers go by."""
+        return [] if self._at_once is None else [link for way in self._at_once.copies for link in way]
+
+    @property
+    def sizes(self) -> Iterable[float]:
+        """Sizes in bytes that have been reduced at once."""
+        return () if self._at_once is None else self._at_once.sizes
 
     def waited_s(self, step: Step) -> float:
         """Seconds from when a rank had all that it reduces to when all of its group had."""
@@ -119,33 +131,41 @@ class _Meeting:
 
 
 class _Bucket:
-    """What all ranks reduce together: arrays of shape (ranks,), and events of when each enters and ends the collective."""
+    """What all ranks reduce together: arrays of shape (ranks,), and events of when each may enter the collective and ends it."""
 
-    def __init__(self, clock: Clock, ranks: int) -> None:
-        self.ready_s, self.made_by = np.zeros(ranks), np.full(ranks, NOTHING)
-        self.missing = ranks
-        self.entered = clock.event()
+    def __init__(self, clock: Clock, place: int, ranks: int) -> None:
+        self.place = place
+        self.ready_s, self.entered_s, self.made_by = np.zeros(ranks), np.zeros(ranks), np.full(ranks, NOTHING)
+        self.waits_for = self.outside = ranks  # ranks that do not have it yet, or have not entered
+        self.chosen = clock.event()  # its value: all buckets that are reduced as one
         self.ended = [clock.event() for _ in range(ranks)]
 
 
 class _AtOnce:
-    """Collectives whose ends are computed for all ranks when the last of them has its data.
+    """Collectives whose ends are computed for all ranks when the last of them has entered.
 
     Buckets follow one another; with a cycle, those that all ranks have at a tick are fused, as Horovod does (its documentation of tensor
-    fusion).
+    fusion). Where buffers go by the host, each rank copies them there first, and back afterwards.
     """
 
     def __init__(self, training: Training, collective: Collective) -> None:
-        operations = training.program.routines[0]
-        self._sizes = [operations.operations[number].size_bytes for number in collectives_of(operations)]
+        routine, clock = training.program.routines[0], training.clock
+        self._bytes = [routine.operations[number].size_bytes for number in collectives_of(routine)]
         self._training, self._collective, self._rule = training, collective, training.program.rules.reduction or Reduction()
-        ranks = len(training.program.ranks)
-        self._begun = [_Bucket(training.clock, ranks) for _ in self._sizes]
-        self._ready = simpy.Store(training.clock)
-        self._free_s, self._last_s = np.zeros(ranks), np.zeros(ranks)
-        for size_bytes in self._sizes:
+        self._ranks = len(training.program.ranks)
+        self._next = [_Bucket(clock, place, self._ranks) for place in range(len(self._bytes))]
+        self._ready = simpy.Store(clock)
+        self._free_s, self._last_s = np.zeros(self._ranks), np.zeros(self._ranks)
+        self.sizes: dict[float, None] = {}
+        self.copies = [
+            [Processor(clock, PortName(way, Owner("host link", rank)), training.alone) for rank in range(self._ranks)]
+            for way in (PortKind.HOST_LINK_OUT, PortKind.HOST_LINK_IN)
+            if self._rule.copies is not None
+        ]
+        for size_bytes in self._bytes:
             collective.watch(size_bytes)
-        training.clock.process(self._in_order() if self._rule.cycle_s is None else self._each_cycle(self._rule.cycle_s))
+        if self._rule.cycle_s is not None:
+            clock.process(self._fuse(self._rule.cycle_s))
 
     @property
     def use(self) -> InUse:
@@ -155,53 +175,67 @@ class _AtOnce:
 
     def reduce(self, worker: Worker, place: int, cause: int) -> Going:
         """A rank has a bucket's data; wait until it has ended the collective."""
-        clock, bucket, rank = self._training.clock, self._begun[place], worker.index
-        came_s = clock.now
-        bucket.ready_s[rank], bucket.made_by[rank] = came_s, cause
-        bucket.missing -= 1
-        if not bucket.missing:
-            self._begun[place] = _Bucket(clock, len(bucket.ready_s))
-            self._ready.put((place, bucket))
-        if self._rule.cycle_s is not None:
-            yield bucket.entered
+        clock, bucket, rank = self._training.clock, self._next[place], worker.index
+        bucket.ready_s[rank], bucket.made_by[rank] = clock.now, cause
+        bucket.waits_for -= 1
+        if not bucket.waits_for:
+            self._next[place] = _Bucket(clock, place, self._ranks)
+            self._ready.put(bucket)
+        fused = [bucket] if self._rule.cycle_s is None else (yield bucket.chosen)
         with worker.overlap.communicating():
+            if bucket is fused[0]:
+                yield from self._copy(0, rank, fused)
+                self._enter(rank, fused)
             ends_s = yield bucket.ended[rank]
             yield clock.timeout(max(ends_s - clock.now, 0.0))
-        log = self._training.plain_log
+            if bucket is fused[0]:
+                yield from self._copy(1, rank, fused)
+        return self._told(rank, fused) if bucket is fused[0] else NOTHING
+
+    def _told(self, rank: int, fused: list[_Bucket]) -> int:
+        log, latest = self._training.plain_log, max(fused, key=lambda bucket: float(bucket.ready_s.max()))
         if log is None:
             return NOTHING
-        last = int(bucket.ready_s.argmax())
-        joined = float(bucket.ready_s[last]), clock.now, int(bucket.made_by[rank]), int(bucket.made_by[last])
-        return log.collective(rank, place, self._sizes[place], came_s, *joined)
+        last = int(latest.ready_s.argmax())
+        joined = float(latest.ready_s[last]), self._training.clock.now, int(latest.made_by[rank]), int(latest.made_by[last])
+        return log.collective(rank, fused[0].place, self._size(fused), float(latest.ready_s[rank]), *joined)
 
-    def _in_order(self) -> Going:
-        """Reduce each bucket when all ranks have it, and have ended the one before."""
-        while True:
-            place, bucket = yield self._ready.get()
-            self._reduce([(place, bucket)], bucket.ready_s)
+    def _size(self, fused: list[_Bucket]) -> float:
+        return sum(self._bytes[bucket.place] for bucket in fused)
 
-    def _each_cycle(self, cycle_s: float) -> Going:
-        """At each tick, fuse what is ready on all ranks, up to a size, and reduce it."""
+    def _copy(self, way: int, rank: int, fused: list[_Bucket]) -> Going:
+        """Copy a buffer to the host's memory, or back."""
+        copies = self._rule.copies
+        if copies is not None:
+            yield from self.copies[way][rank].do(self._size(fused) * copies.s_per_byte)
+            yield self._training.clock.timeout(copies.latency_s)
+
+    def _fuse(self, cycle_s: float) -> Going:
+        """At each tick, fuse what is ready on all ranks, up to a size."""
         clock = self._training.clock
         while True:
             ready = [(yield self._ready.get())]
             yield clock.timeout((math.floor(clock.now / cycle_s) + 1) * cycle_s - clock.now)
             ready += self._ready.items
             self._ready.items.clear()
-            fused: list[tuple[int, _Bucket]] = []
-            for place, bucket in ready:
-                if fused and sum(self._sizes[other] for other, _ in fused) + self._sizes[place] > self._rule.most_bytes:
-                    self._reduce(fused, np.full_like(bucket.ready_s, clock.now))
-                    fused = []
-                fused.append((place, bucket))
-            self._reduce(fused, np.full_like(bucket.ready_s, clock.now))
+            while ready:
+                fused = [ready.pop(0)]
+                while ready and self._size([*fused, ready[0]]) <= self._rule.most_bytes:
+                    fused.append(ready.pop(0))
+                for bucket in fused:
+                    bucket.chosen.succeed(fused)
 
-    def _reduce(self, fused: list[tuple[int, _Bucket]], enter_s: Floats) -> None:
-        size_bytes = sum(self._sizes[place] for place, _ in fused)
-        self._last_s = self._collective.finish_s(np.maximum(enter_s, self._last_s), size_bytes, self._free_s)
+    def _enter(self, rank: int, fused: list[_Bucket]) -> None:
+        """A rank enters a collective; the last one lets all know when they end it."""
+        first, size_bytes = fused[0], self._size(fused)
+        first.entered_s[rank] = self._training.clock.now
+        first.outside -= 1
+        if first.outside:
+            return
+        self._last_s = self._collective.finish_s(np.maximum(first.entered_s, self._last_s), size_bytes, self._free_s)
         self._collective.account(size_bytes)
-        for _, bucket in fused:
-            bucket.entered.succeed()
+        self.sizes[size_bytes] = None
+        for bucket in fused:
             for ended, ends_s in zip(bucket.ended, self._last_s.tolist(), strict=True):
                 ended.succeed(ends_s)
 

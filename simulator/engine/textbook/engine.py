@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import repeat
 from typing import Any
@@ -25,7 +25,7 @@ from simulator.engine.textbook.links import Links
 from simulator.engine.textbook.messages import Network
 from simulator.engine.textbook.servers import AsynchronousUpdates, SynchronousUpdates, Updates
 from simulator.engine.textbook.worker import Device, Step, Worker
-from simulator.program.program import Program, Reduction, Synchronous
+from simulator.program.program import Program, Synchronous
 
 __all__ = ["run"]
 
@@ -33,8 +33,8 @@ __all__ = ["run"]
 def run(
     program: Program, draws: Draws, recorder: Recorder, collective: Collective | None, log: Log | None,
     on_progress: Callable[[float], None] | None,
-) -> None:  # fmt: skip
-    """Run one replication.
+) -> Iterable[float]:  # fmt: skip
+    """Run one replication; the sizes in bytes of what was reduced at once.
 
     Parameters
     ----------
@@ -58,11 +58,14 @@ def run(
     DeadlockError
         Nothing can happen any more, and the run has not ended.
     """
-    rule = program.rules.reduction or Reduction()
-    for asked, key in ((rule.by_need, 'strategy.priority = "forward"'), (rule.copies is not None, "strategy.through_host")):
-        if asked:
-            raise InputError(f'run.engine ("simpy") does not know {key}, which is simulated for all ranks at once; set run.engine = "auto"')
-    Training(program, draws, recorder, collective, log, on_progress).run()
+    if program.rules.reduction is not None and program.rules.reduction.by_need:
+        raise InputError(
+            'run.engine ("simpy") does not know strategy.priority = "forward", which is simulated for all ranks at once; '
+            'set run.engine = "auto"'
+        )
+    training = Training(program, draws, recorder, collective, log, on_progress)
+    training.run()
+    return training.collectives.sizes
 
 
 class Training:
@@ -132,12 +135,13 @@ class Training:
 
     # -- what does work ----------------------------------------------------------------------
 
-    def _alone(self, work_s: float) -> Going:
+    def alone(self, work_s: float) -> Going:
+        """Work that nobody shares."""
         yield self.clock.timeout(work_s)
 
     def _work(self, work_s: float, slowdown: float = 0.0) -> Going:
         """Work of a process of its own: on the cores that all share, where they do."""
-        return self._alone(work_s) if self._cores is None else self._cores.run(work_s, slowdown)
+        return self.alone(work_s) if self._cores is None else self._cores.run(work_s, slowdown)
 
     def _on_device(self, seat: int, work_s: float) -> Going:
         """Work on a device that several use, which they share as connections share a link; ``seat``: the path over its port."""
@@ -153,13 +157,13 @@ class Training:
             return Device(self.clock, number, partial(self._work, slowdown=devices.busy_core_slowdown))
         seats = ranks.seat[ranks.device == number].tolist()
         if not seats or seats[0] < 0:
-            return Device(self.clock, number, self._alone, devices.slowdown)
+            return Device(self.clock, number, self.alone, devices.slowdown)
         return Device(self.clock, number, partial(self._on_device, seats[0]), port=self._links.ports[self._ports_of(seats[0])[0]])
 
     def _server(self, number: int) -> Processor:
         servers = self.program.servers
         seat = int(servers.seat[number])
-        work = partial(self._on_device, seat) if seat >= 0 else self._work if servers.on_cores else self._alone
+        work = partial(self._on_device, seat) if seat >= 0 else self._work if servers.on_cores else self.alone
         return Processor(self.clock, f"server {number}", work)
 
     def _worker(self, index: int) -> Worker:
@@ -198,7 +202,7 @@ class Training:
         flows = zip(feed.path[number].tolist(), feed.amount[number].tolist(), strict=True)
         parts = [thread(work_s) for work_s in feed.work_s[number].tolist() if work_s]
         parts += [read(path, amount) for path, amount in flows if amount]
-        return [*parts, lambda factor: self._alone(own_s * factor)]
+        return [*parts, lambda factor: self.alone(own_s * factor)]
 
     def batch(self, worker: Worker, step: Step) -> Going:
         """Wait for a rank's next batch; what brought it, if a message did."""
@@ -272,7 +276,8 @@ class Training:
 
     def _in_use(self) -> dict[Kind, InUse]:
         links = [*self._links.ports[: self.program.links], *self.network.hosts]
-        used: dict[Kind, InUse] = {"devices": _use_of(self._devices), "links": _use_of(links).beside(self.collectives.use)}
+        reduced = self.collectives.use.beside(_use_of(self.collectives.copies))
+        used: dict[Kind, InUse] = {"devices": _use_of(self._devices), "links": _use_of(links).beside(reduced)}
         if self._servers:
             used["servers"] = _use_of(self._servers)
         if self._cores is not None:
@@ -322,7 +327,7 @@ class _Clocks:
         """A rank has ended a step: if it was the last of the slowest, those who wait go on, in the order in which they came."""
         slowest = min(self._ended)
         self._ended[rank] += 1
-        if min(self._ended) > slowest:
+        if min(self._ended) > slowest and self._ticked.callbacks:
             self._ticked.succeed(cause)
             self._ticked = self._clock.event()
 

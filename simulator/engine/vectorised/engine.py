@@ -105,8 +105,8 @@ class VectorisedEngine:
         self._recorder = recorder
         self._progress = Progress(on_progress, recorder.closes_at)
         self._feed = ObserverFeed(log, draws.start_s, [bucket.ready for bucket in buckets]) if log is not None else None
-        # whoever observes hears of each step before the next one
-        self._most = 1 if observed else max(_CELLS // (draws.ranks * len(buckets)), 1)
+        # whoever observes hears of each step before the next one; of copies the last ones are known
+        self._most = 1 if observed or copies is not None else max(_CELLS // (draws.ranks * len(buckets)), 1)
         self._draws = draws
         self._phases_s = np.array([draws.forward_s, draws.backward_s, draws.apply_s])
         self._feeder = Feeder(program.feed, draws) if program.feed is not None else None
@@ -174,7 +174,7 @@ class VectorisedEngine:
         recorder = self._recorder
         waiting = _NO_ROWS
         while True:
-            steps = self._make(self._most)
+            steps = self._make(min(self._most, self._every))
             waiting = np.concatenate((waiting, self._rows(steps)))
             waiting = waiting[np.argsort(waiting[:, _END], kind="stable")]
             known = int(np.searchsorted(waiting[:, _END], steps.end_s[-1].min(), side="right"))  # no step that comes ends before
@@ -198,7 +198,6 @@ class VectorisedEngine:
             self._fuser.count()
             use = self._collective.use
             links = InUse(use.names, use.seconds.copy())
-            links = links.beside(self._copies.in_use) if self._copies is not None else links
         return links
 
     def _in_use(self, now_s: float, begun: Times, links: InUse | None = None) -> Mapping[Kind, InUse]:
@@ -211,7 +210,10 @@ class VectorisedEngine:
         compute_s = np.clip(now_s - begun[:, _BEGUN], 0.0, begun[:, _COMPUTE])
         apply_s = np.clip(now_s - (begun[:, _APPLIED] - begun[:, _APPLY]), 0.0, begun[:, _APPLY])
         np.add.at(used_s, begun[:, 0].astype(np.int64), compute_s + apply_s)
-        return {"devices": InUse(Names(self._draws.ranks, device_name), used_s), "links": links or self._links()}
+        links = links or self._links()
+        if self._copies is not None:
+            links = links.beside(self._copies.in_use(now_s))
+        return {"devices": InUse(Names(self._draws.ranks, device_name), used_s), "links": links}
 
     @staticmethod
     def _used(in_use: Mapping[Kind, InUse]) -> dict[Kind, Times]:

@@ -219,19 +219,21 @@ class HostCopies:
         self._latency_s = link.latency_s
         self._s_per_byte = link.s_per_byte
         self._used_s = np.zeros((2, ranks))
+        self._last_s = 0.0  # that the last copy takes
         self._out_free_s = np.zeros(ranks)
         self._in_free_s = np.zeros(ranks)
 
-    @property
-    def in_use(self) -> InUse:
-        """How long each rank's part of its link has been in use, both directions."""
+    def in_use(self, now_s: float) -> InUse:
+        """How long each rank's part of its link has been in use up to now, both directions; of the last copies a part may be to come."""
         names = [PortName(way, Owner("host link", rank)) for way in _WAYS for rank in range(self._used_s.shape[1])]
-        return InUse(names, self._used_s.flatten())
+        to_come_s = np.clip(np.array([self._out_free_s, self._in_free_s]) - now_s, 0.0, self._last_s)
+        return InUse(names, (self._used_s - to_come_s).flatten())
 
     def out(self, ready_s: Times, size_bytes: float) -> Times:
         """When a buffer that is ready at ``ready_s``, shape (ranks,), is in the hosts' memory."""
-        self._out_free_s = np.maximum(self._out_free_s, ready_s) + size_bytes * self._s_per_byte
-        self._used_s[0] += size_bytes * self._s_per_byte
+        self._last_s = size_bytes * self._s_per_byte
+        self._out_free_s = np.maximum(self._out_free_s, ready_s) + self._last_s
+        self._used_s[0] += self._last_s
         at_host_s: Times = self._out_free_s + self._latency_s
         return at_host_s
 
