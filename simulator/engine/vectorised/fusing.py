@@ -10,6 +10,7 @@ from __future__ import annotations
 import bisect
 import itertools
 import math
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -27,6 +28,8 @@ __all__ = ["Fuser", "HostCopies", "Reduction"]
 
 Times = NDArray[np.float64]
 _LISTED = 100
+_LATELY = 512
+"""Copies of which it is known when they took place: more than are made in a step."""
 
 
 @dataclass(frozen=True)
@@ -216,30 +219,32 @@ class HostCopies:
     """The two directions of every rank's link to its host, for all ranks at once."""
 
     def __init__(self, link: Link, ranks: int) -> None:
-        self._latency_s = link.latency_s
-        self._s_per_byte = link.s_per_byte
-        self._used_s = np.zeros((2, ranks))
-        self._last_s = 0.0  # that the last copy takes
-        self._out_free_s = np.zeros(ranks)
-        self._in_free_s = np.zeros(ranks)
+        self._latency_s, self._s_per_byte = link.latency_s, link.s_per_byte
+        self._free_s = np.zeros((2, ranks))  # when what each direction has been given is over
+        self._used_s = np.zeros((2, ranks))  # by copies long ago
+        self._lately: deque[tuple[int, Times, Times]] = deque()  # direction, begin and end of others
 
     def in_use(self, now_s: float) -> InUse:
-        """How long each rank's part of its link has been in use up to now, both directions; of the last copies a part may be to come."""
-        names = [PortName(way, Owner("host link", rank)) for way in _WAYS for rank in range(self._used_s.shape[1])]
-        to_come_s = np.clip(np.array([self._out_free_s, self._in_free_s]) - now_s, 0.0, self._last_s)
-        return InUse(names, (self._used_s - to_come_s).flatten())
+        """How long each rank's part of its link has been in use up to now, both directions."""
+        used_s = self._used_s.copy()
+        for way, begun_s, ended_s in self._lately:
+            used_s[way] += np.clip(now_s, begun_s, ended_s) - begun_s
+        return InUse([PortName(way, Owner("host link", rank)) for way in _WAYS for rank in range(used_s.shape[1])], used_s.flatten())
 
     def out(self, ready_s: Times, size_bytes: float) -> Times:
         """When a buffer that is ready at ``ready_s``, shape (ranks,), is in the hosts' memory."""
-        self._last_s = size_bytes * self._s_per_byte
-        self._out_free_s = np.maximum(self._out_free_s, ready_s) + self._last_s
-        self._used_s[0] += self._last_s
-        at_host_s: Times = self._out_free_s + self._latency_s
-        return at_host_s
+        return self._copy(0, ready_s, size_bytes)
 
     def back(self, ready_s: Times, size_bytes: float) -> Times:
         """When a buffer that is in the hosts' memory at ``ready_s``, shape (ranks,), is in the devices'."""
-        self._in_free_s = np.maximum(self._in_free_s, ready_s) + size_bytes * self._s_per_byte
-        self._used_s[1] += size_bytes * self._s_per_byte
-        at_device_s: Times = self._in_free_s + self._latency_s
-        return at_device_s
+        return self._copy(1, ready_s, size_bytes)
+
+    def _copy(self, way: int, ready_s: Times, size_bytes: float) -> Times:
+        begun_s = np.maximum(self._free_s[way], ready_s)
+        self._free_s[way] = begun_s + size_bytes * self._s_per_byte
+        self._lately.append((way, begun_s, self._free_s[way].copy()))
+        if len(self._lately) > _LATELY:
+            long_ago, from_s, to_s = self._lately.popleft()
+            self._used_s[long_ago] += to_s - from_s
+        at_s: Times = self._free_s[way] + self._latency_s
+        return at_s
