@@ -1,7 +1,7 @@
 """Every oracle that simulates holds for both engines.
 
 Those of statistics need many replications: machine code makes them, and SimPy one, which must measure the same
-(:mod:`support.runs`).
+(:mod:`support.runs`). ``strategy.priority = "forward"`` is simulated for all ranks at once alone (marker ``at_once``).
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ def _simulates(module: ModuleType, code: CodeType, seen: set[str]) -> bool:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test that simulates runs once with each engine; one of statistics with the faster one."""
+    """A test that simulates runs once with each engine; one of statistics, or of what is simulated for all ranks at once, with one."""
     if _simulates(metafunc.module, inspect.unwrap(metafunc.function).__code__, set()):
-        engines = ENGINES[1:] if metafunc.definition.get_closest_marker("statistics") else ENGINES
+        definition = metafunc.definition
+        engines = ENGINES[1:] if definition.get_closest_marker("statistics") or definition.get_closest_marker("at_once") else ENGINES
         metafunc.parametrize("engine", engines, indirect=True, scope="module")
 
 

@@ -88,6 +88,7 @@ def test_a_cycle_waits_for_the_slowest(scenario):
     assert reductions(recorded(built))[:3] == [(4, 11.1), (5, 12.1), (6, 14)]
 
 
+@pytest.mark.at_once
 def test_the_next_forward_pass_waits_for_what_it_needs_first(scenario):
     """Two buckets: of 2 MB, ready halfway, reduced 4-6, and of 1 MB, the first layers', reduced 6-7.
 
@@ -103,6 +104,7 @@ def test_the_next_forward_pass_waits_for_what_it_needs_first(scenario):
     assert [round(part * 1e3, 9) for part in second[3:8]] == [0, 6, 1, 0, 0.5]
 
 
+@pytest.mark.at_once
 def test_what_is_needed_first_overtakes(scenario):
     """4 MB ready at 3, 1 MB at 4 and 1 MB at 6: when the first is done, at 7, the last one goes before the second.
 

@@ -7,8 +7,6 @@ import pytest
 from support.looping import each
 from support.networks import INTER, INTRA, by_messages, collective, meshed, running, switched
 
-from simulator.base.records import NOTHING
-from simulator.engine.simpy.collectives import VectorisedCollectives
 from simulator.network.kernel import Kernel
 from tests.support.closed_forms import (
     double_binary_tree_bounds_s,
@@ -157,46 +155,38 @@ def unequal(ranks: int, seed: int):
 )
 def test_buckets_follow_one_another(algorithm, ranks, network, seed):
     """Steps of several buckets: what one has still to send delays the next."""
-    sizes = [3e6, 1e5, 2e6]
-    fresh = network(ranks, seed)
-    times, enters = [], []
-    for at_once in (True, False):
-        kernel = Kernel()
-        some = collective(algorithm, ranks, fresh)
-        plans = [some.plan(size) for size in sizes]
-        ends: list[tuple[int, int, float]] = []
-        draws = [np.random.default_rng([seed, rank]) for rank in range(ranks)]
+    sizes, steps = [3e6, 1e5, 2e6], 3
+    some = collective(algorithm, ranks, network(ranks, seed))
+    draws = [np.random.default_rng([seed, rank]) for rank in range(ranks)]
+    compute_s = np.array([rng.exponential([2e-3, 2e-4, 1e-5][seed], (steps, len(sizes))) for rng in draws])
 
-        def begin(rank, kernel=kernel, draws=draws):
-            def ready(bucket):
-                enters[-1](rank, bucket, NOTHING)
-                if bucket + 1 < len(sizes):
-                    after(bucket + 1)
+    at_once, start_s, free_s = [], np.zeros(ranks), np.zeros(ranks)
+    for step in range(steps):
+        ready_s = start_s[:, None] + compute_s[:, step].cumsum(axis=1)
+        ended_s = start_s
+        for bucket, size in enumerate(sizes):
+            ended_s = some.finish_s(np.maximum(ready_s[:, bucket], ended_s), size, free_s)
+        start_s = ended_s
+        at_once.append(ended_s)
 
-            def after(bucket):
-                kernel.call_later(draws[rank].exponential([2e-3, 2e-4, 1e-5][seed]), lambda _: ready(bucket))
+    kernel, by_messages_s = Kernel(), np.zeros((steps, ranks))
 
-            after(0)
+    def begin(rank: int, step: int) -> None:
+        for after_s in compute_s[rank, step].cumsum().tolist():
+            kernel.call_later(after_s, lambda _: run.ready(rank, 0))
 
-        def ended(rank, bucket, _=NOTHING, kernel=kernel, ends=ends, begin=begin):
-            if (bucket + 1) % len(sizes):
-                return
-            ends.append((sum(one == rank for _, one, _ in ends), rank, kernel.now))
-            if ends[-1][0] < 2:
-                kernel.soon(begin, rank)
+    def ended(rank: int, number: int) -> None:
+        step, bucket = divmod(number, len(sizes))
+        if bucket == len(sizes) - 1:
+            by_messages_s[step, rank] = kernel.now
+            if step + 1 < steps:
+                kernel.soon(begin, rank, step + 1)
 
-        if at_once:
-            run = VectorisedCollectives(kernel, some, sizes, ranks)
-            run.start(ended)
-            enters.append(run.enter)
-        else:
-            (run,), _ = running(kernel, [plans], sizes, ended=lambda _, *which, ended=ended: ended(*which))
-            enters.append(run.ready)
-        for rank in range(ranks):
-            begin(rank)
-        kernel.run()
-        times.append([at_s for *_, at_s in sorted(ends)])
-    assert times[0] == near(times[1])
+    (run,), _ = running(kernel, [[some.plan(size) for size in sizes]], sizes, ended=lambda _, rank, number: ended(rank, number))
+    for rank in range(ranks):
+        begin(rank, 0)
+    kernel.run()
+    assert np.array(at_once) == near(by_messages_s)
 
 
 @each("algorithm", ["ring", "bidirectional-ring", "halving-doubling", "hierarchical", "double-binary-tree"])

@@ -1,18 +1,16 @@
 """Two closed forms that stand beside the engine: a pipeline's bubble and the interval between checkpoints.
 
-The bubble is checked with a flow shop on the kernel and the server of the engine, the
-interval with Daly's exact expected run time, minimised numerically.
+The bubble is checked with a flow shop, the interval with Daly's exact expected run time, minimised numerically.
 """
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+import simpy
 from scipy import optimize
 
-from simulator.engine.simpy.objects import Job, Server
 from simulator.job.intervals import young_interval_s
-from simulator.network.kernel import Kernel
 from tests.support.closed_forms import pipeline_bubble
 
 CHUNK_S = 1.0
@@ -20,20 +18,23 @@ CHUNK_S = 1.0
 
 def flow_shop_s(stages: int, micro_batches: int, turns: int) -> tuple[float, float]:
     """Seconds until all micro-batches have gone around ``turns`` times, in groups of ``stages``, and those that a stage works."""
-    kernel = Kernel()
-    servers = [Server(kernel, index, None) for index in range(stages)]
+    env = simpy.Environment()
+    devices = [simpy.Resource(env) for _ in range(stages)]
+    worked_s = [0.0]
 
-    def go(batch: int, hop: int) -> None:
-        if hop < stages * turns:
-            servers[hop % stages].submit(Job(CHUNK_S / turns, lambda _: go(batch, hop + 1)))
+    def go(group: int):
+        yield env.timeout(group * CHUNK_S)
+        for hop in range(stages * turns):
+            with devices[hop % stages].request() as device:
+                yield device
+                yield env.timeout(CHUNK_S / turns)
+            worked_s[0] += CHUNK_S / turns if hop % stages == 0 else 0.0
 
     # a group begins once the group before has left its last turn to the stages after the first
-    for group in range(0, micro_batches, stages):
-        members = range(group, min(group + stages, micro_batches))
-        for batch in members:
-            kernel.call_later(group * CHUNK_S, lambda _, batch=batch: go(batch, 0))
-    kernel.run()
-    return kernel.now, servers[0].in_use_s(kernel.now)
+    for batch in range(micro_batches):
+        env.process(go(batch - batch % stages))
+    env.run()
+    return env.now, worked_s[0]
 
 
 @pytest.mark.parametrize(("stages", "micro_batches"), [(1, 4), (2, 1), (4, 4), (4, 16), (8, 12)])

@@ -13,8 +13,8 @@ import numpy as np
 from simulator import Scenario
 from simulator.base.errors import PacelineError
 from simulator.base.records import Record
-from simulator.engine.replication import replicate
 from simulator.engine.recorder import Measured
+from simulator.engine.replication import replicate
 from simulator.engine.textbook.engine import Training
 from simulator.resolve.resolve import resolve
 

@@ -34,7 +34,7 @@ class Clock(simpy.Environment):
     """
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(initial_time=0.0)
         self.events = 0
 
     def schedule(self, event: Event, priority: EventPriority = NORMAL, delay: float = 0) -> None:

@@ -57,9 +57,11 @@ class Collectives:
         group = self._group[operation.partition][worker.index] if self._group else 0
         if operation.lasts_s is not None:
             return (yield from self._meet(worker, step, number, operation, group, cause))
-        step.ready_s, step.last_group = self._training.clock.now, group
-        self._entered_s[group, step.number] = max(self._entered_s[group, step.number], step.ready_s)
-        place = self._places[int(self._program.ranks.routine[worker.index])][number]
+        places = self._places[int(self._program.ranks.routine[worker.index])]
+        place = places[number]
+        if number == next(reversed(places)):
+            step.ready_s, step.last_group = self._training.clock.now, group
+            self._entered_s[group, step.number] = max(self._entered_s[group, step.number], step.ready_s)
         if self._at_once is not None:
             return (yield from self._at_once.reduce(worker, place, cause))
         with worker.overlap.communicating(besides=operation.departs):
@@ -111,7 +113,7 @@ def _end(ended: Event, after: Event) -> Going:
 
 
 def _places(routine: Routine) -> dict[int, int]:
-    """The place of each collective of a routine among those of its partition."""
+    """The place of each collective of a routine among those of its partition; one partition after the other, in order."""
     next_place: dict[int, int] = defaultdict(int)
     places = {}
     for number in collectives_of(routine):
