@@ -319,6 +319,38 @@ def test_buckets_are_reduced_while_the_pipeline_drains() -> None:
     assert found_s == pytest.approx((8 + 3) * pass_s + reduced_s + APPLY_S / 4, rel=1e-9)
 
 
+def test_interleaved_chunks_are_reduced_when_the_stage_has_ended() -> None:
+    """Without buckets, one after the other, as by Megatron-LM without overlap (``finalize_model_grads``)."""
+    cluster = {"devices_per_node": 1, "inter_node": {"bandwidth": "10 MB/s", "latency": "0 s"}}
+    strategy = {"workers": 4, "pipeline": 2, "schedule": "interleaved", "chunks": 2, "order": "pipeline"}
+    found_s = step_s(built(strategy, {"micro_batches": 8}, cluster))
+    pass_s = (FORWARD_S + BACKWARD_S) / 2 / 8
+    reduced_s = 2 * ring_s("all-reduce", 2, 2e6, 1e7, 0.0)
+    assert found_s == pytest.approx((8 + 1 / 2) * pass_s + reduced_s + APPLY_S / 2, rel=1e-9)
+
+
+def test_what_buckets_wait_for_is_computed_again_layer_by_layer() -> None:
+    """A stage's layer takes longer, computed again, than its bucket: of the reductions only the last one shows."""
+    cluster = {"devices_per_node": 1, "inter_node": {"bandwidth": "10 MB/s", "latency": "0 s"}}
+    found_s = step_s(built({"workers": 4, "pipeline": 2, "bucket_size": "1 MB"}, {"recompute": "full"}, cluster))
+    reduced_s = ring_s("all-reduce", 2, 1e6, 1e7, 0.0)
+    assert BACKWARD_S / LAYERS < reduced_s < (FORWARD_S + BACKWARD_S) / LAYERS
+    assert found_s == pytest.approx(2 * FORWARD_S + BACKWARD_S + reduced_s + APPLY_S / 2, rel=1e-9)
+
+
+def test_what_buckets_wait_for_is_exchanged_layer_by_layer() -> None:
+    """All that split tensors exchange is in the last layer, whose gradients come first: every bucket waits for it, and for those before."""
+    layers = [{"name": f"layer {at}", "forward": 1.0, "variables": [at], "output_bytes_per_sample": 0.0} for at in range(LAYERS)]
+    splits = [{"divided": 0.0}] * (LAYERS - 1) + [{"divided": 0.0, "backward_bytes_per_sample": [1e8]}]
+    layers = [{**layer, "tensor": its} for layer, its in zip(layers, splits, strict=True)]
+    cluster = {"devices_per_node": 2, "intra_node": LINK, "inter_node": {"bandwidth": "10 MB/s", "latency": "0 s"}}
+    scenario = built({"workers": 4, "tensor": 2, "bucket_size": "500 kB"}, cluster=cluster, workload={"layers": layers})
+    reduced_s = ring_s("all-reduce", 2, 1e6, 1e7, 0.0)
+    assert reduced_s > BACKWARD_S / LAYERS
+    first_s = BACKWARD_S / LAYERS + ring_s("all-reduce", 2, BATCH * 1e8, 1e10, 5e-6)
+    assert step_s(scenario) == pytest.approx(FORWARD_S + first_s + LAYERS * reduced_s + APPLY_S / 2, rel=1e-9)
+
+
 # -- the same as something simpler ---------------------------------------------------------
 
 

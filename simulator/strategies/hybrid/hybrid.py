@@ -555,6 +555,7 @@ class Hybrid(Strategy):
                     first=[number == 0 for number in numbers],
                     last=[number == len(whole.parts) - 1 for number in numbers],
                     reduced=[one for chunk, part in enumerate(its) for one in whole.reduced(chunk, part)],
+                    in_buckets=self.bucket_size_bytes is not None,
                     forward_s=load.forward(setup.batch),
                     backward_s=load.backward(setup.batch),
                     weights=self.weights_share,
