@@ -396,7 +396,7 @@ class Strategy(Terse):
         """Its settings that are left out and decide the result."""
         yield from ()
 
-    def filled_in(self) -> Self:
+    def filled_in(self, setup: Setup) -> Self:  # noqa: ARG002
         """With what it leaves out that decides the result; itself where it leaves out nothing."""
         return self
 

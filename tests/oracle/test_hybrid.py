@@ -98,6 +98,35 @@ def test_unequal_stages_wait_for_the_slowest() -> None:
     assert found_s == pytest.approx(4 * 5 * sum(layer_s) + 3 * sum(layer_s) + APPLY_S * 5 / 8, rel=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("layers", "tensor", "first_stage", "step_ms"),
+    [([(4, 1), (1, 3), (1, 3.5)], 1, "0 to 1", 55.0), ([(6, 6), (2, 2), (2, 2), (2, 2)], 2, "0 to 1", 40.25)],
+)
+def test_balanced_stages_are_balanced_in_seconds(layers: list[tuple[float, float]], tensor: int, first_stage: str, step_ms: float) -> None:
+    """Work forward and backward of which a unit does not take as long; and layers of which tensors divide the first alone.
+
+    By hand, for four micro-batches by 1F1B: passes of (5, 8) and (1, 7) ms, where in units the first layer would be a stage of its own;
+    and of (2.5, 6.25) and (2, 5) ms, where it would be if nothing divided it.
+    """
+    of_layers = [
+        {"name": str(at), "forward": f, "backward": b, "variables": [at], "output_bytes_per_sample": 0.0}
+        for at, (f, b) in enumerate(layers)
+    ]
+    of_layers[0] |= {"tensor": {}} if tensor > 1 else {}
+    load = {
+        "batch_per_replica": 4,
+        "forward": {"base": "0 s", "per_sample_s": 6e-3},
+        "backward": {"base": "0 s", "per_sample_s": 15e-3},
+        "apply_s": 0.0,
+        "variables": [{"name": f"v{at}", "size_bytes": 1.0, "creation_index": at, "ready": 1.0} for at in range(len(layers))],
+        "layers": of_layers,
+    }
+    strategy = {"workers": 2 * tensor, "tensor": tensor, "pipeline": 2}
+    scenario = built(strategy, {"micro_batches": 4}, {"devices_per_node": 4}, workload=load)
+    assert simulate(scenario).stages[0].layers == first_stage
+    assert step_s(scenario) == pytest.approx(step_ms / 1e3, rel=1e-9)
+
+
 def test_activations_and_their_gradients_cross_the_link() -> None:
     """One micro-batch through two stages: activations there, gradients back; nobody computes meanwhile."""
     cluster = {"inter_node": {"bandwidth": "1 GB/s", "latency": "1 ms"}}

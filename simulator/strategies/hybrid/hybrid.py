@@ -39,7 +39,7 @@ from simulator.strategies.holding import Held, ReducePrecision, values_of
 from simulator.strategies.hybrid.costs import Costs
 from simulator.strategies.hybrid.described import Devices, bubble_of, exchanges_of, stages_of
 from simulator.strategies.hybrid.groups import Among, Grid, Order, Timing, tensor_groups
-from simulator.strategies.hybrid.parts import Cut, Part, Split, cut
+from simulator.strategies.hybrid.parts import Cut, Part, Split, cut, seconds_of
 from simulator.strategies.hybrid.routine import Shard, StageCosts, routine_of
 from simulator.strategies.hybrid.schedules import Schedule, in_flight, passes
 from simulator.strategies.multi_worker_mirrored import MultiWorkerMirrored
@@ -320,8 +320,19 @@ class Hybrid(Strategy):
             if name not in names:
                 raise ValueError(f"strategy.on_host: there is no layer {name[:60]!r}; there are {', '.join(names[:20])}")
 
-    def _ends(self, setup: Setup) -> tuple[int, ...]:
-        return cut(setup.workload, self.pipeline * self.chunks, self.stages)
+    def _ends(self, setup: Setup, how: Cut | None = None) -> tuple[int, ...]:
+        by, times = how or self.stages, []
+        if by == "balanced":
+            whole = Held(tensor=self.tensor, sequence=self.sequence_parallel, on_host=frozenset(self.on_host))
+            split, samples = Split(self.tokens.mean(), self.host_factor), setup.batch / setup.training.micro_batches
+            times = seconds_of(setup.workload, whole, samples, split, setup.training)
+        return cut(setup.workload, self.pipeline * self.chunks, by, times)
+
+    def filled_in(self, setup: Setup) -> Self:
+        """Cut by times as they are known, before one is drawn for each replication: all of these have the same stages."""
+        if isinstance(self.stages, tuple) or self.pipeline == 1 or not setup.workload.layers:
+            return self
+        return self.model_copy(update={"stages": self._ends(setup)[:-1]})
 
     # -- what a step does ------------------------------------------------------------
 
@@ -758,7 +769,7 @@ class _Laid(ModelParallel):
         its, micro_batches = self._strategy, self._setup.training.micro_batches
         if its.pipeline == 1:
             return None
-        cut_evenly = its.stages == "balanced"
+        cut_evenly = its._ends(self._setup) == its._ends(self._setup, "balanced")
         return bubble_of(its.schedule, its.pipeline, its.chunks, micro_batches, its.weights_share, cut_evenly=cut_evenly)
 
     def copies(self) -> NDArray[np.int64]:
