@@ -109,8 +109,8 @@ class Hybrid(Strategy):
     chunks: int = Field(default=1, ge=1, le=1000, description="schedule = interleaved: parts of the model on each stage")
     stages: Cut | tuple[Annotated[int, Field(ge=1)], ...] = Field(
         default="balanced",
-        description="where the model is cut; balanced: so that the slowest stage is as fast as it can be; even: equal layers on each; or "
-        "the number of the first layer of each stage but the first",
+        description="where the model is cut; balanced: so that the compute of the slowest stage takes as few seconds as it can; even: as "
+        "many on each of the layers that there are most of; or the number of the first layer of each stage but the first",
     )
     weights_share: float = Field(
         default=0.5, ge=0, le=1, description="schedule = zero-bubble: share of a backward pass that is the gradients of weights"
@@ -154,7 +154,9 @@ class Hybrid(Strategy):
         description="what gradients are reduced in where precision is mixed: float32 (TensorFlow, Megatron-LM in bfloat16), or what is "
         "computed in (DeepSpeed, and PyTorch's FSDP unless reduce_dtype says another)",
     )
-    prefetch: int = Field(default=1, ge=0, le=1000, description="shard = parameters: layers whose parameters are gathered ahead")
+    prefetch: int = Field(
+        default=1, ge=0, le=1000, description="shard = parameters: layers that are gathered ahead, before what those make ready is reduced"
+    )
     order: Order = Field(
         default="data", description="what sits next to each other: copies of a stage (data), or stages of a copy (pipeline)"
     )
@@ -169,8 +171,8 @@ class Hybrid(Strategy):
     )
     bucket_size_bytes: Annotated[Bytes, Field(gt=0)] | None = Field(
         default=None,
-        description="gradients are fused up to this size and reduced while the last backward pass goes on; left out: all of a stage's "
-        "when it has ended",
+        description="gradients are fused into buckets of at least this size, by layers, and reduced while the last backward pass goes on; "
+        "left out: all of a stage's when it has ended",
     )
 
     @model_validator(mode="after")
