@@ -348,6 +348,21 @@ def test_buckets_are_reduced_while_the_pipeline_drains() -> None:
     assert found_s == pytest.approx((8 + 3) * pass_s + reduced_s + APPLY_S / 4, rel=1e-9)
 
 
+@pytest.mark.parametrize("reduced_s", [0.2, 0.5])
+@pytest.mark.parametrize(("copies", "per_node", "order"), [(2, 2, "pipeline"), (4, 3, "data")])
+def test_stages_share_a_link_while_both_reduce(copies: int, per_node: int, order: str, reduced_s: float) -> None:
+    """The last stage reduces by itself until the first has made its backward pass: a link that both use is busy for both, and no longer.
+
+    Of two copies each node has both stages; of four copies the second node has the end of the one stage and the begin of the other.
+    """
+    rate = 2 * (copies - 1) / copies * LAYERS / 2 * 1e6 / reduced_s
+    cluster = {"devices_per_node": per_node, "inter_node": {"bandwidth_bytes_per_s": rate, "latency": "0 s"}}
+    found_s = step_s(built({"workers": 2 * copies, "pipeline": 2, "order": order}, cluster=cluster))
+    before_s, last_s = FORWARD_S + BACKWARD_S / 2, BACKWARD_S / 2
+    reduce_s = last_s + reduced_s if reduced_s < last_s else 2 * reduced_s
+    assert found_s == pytest.approx(before_s + reduce_s + APPLY_S / 2, rel=1e-9)
+
+
 def test_interleaved_chunks_are_reduced_when_the_stage_has_ended() -> None:
     """Without buckets, one after the other, as by Megatron-LM without overlap (``finalize_model_grads``)."""
     cluster = {"devices_per_node": 1, "inter_node": {"bandwidth": "10 MB/s", "latency": "0 s"}}

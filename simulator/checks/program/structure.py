@@ -281,6 +281,8 @@ def _capacity(port: PortName, scenario: Scenario) -> float:
             return float(cluster.intra_device.bandwidth_bytes_per_s)
         case PortKind.DEVICE:
             return cluster.pace_together(scenario.workload.busy_share(scenario.batch))
+        case PortKind.SHARED_LINK:
+            return 1.0
         case PortKind.HOST_CORES:
             return float(cluster.host_cores or math.inf)
         case PortKind.STORAGE | PortKind.NODE_STORAGE:

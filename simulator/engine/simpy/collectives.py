@@ -8,7 +8,7 @@ of :class:`MessageByMessage`, and ``gatherings`` of :class:`Gatherings`: change 
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple, Protocol
@@ -209,23 +209,36 @@ class MessageByMessage:
 class Gatherings:
     """Collectives of groups that last a known time from when all have entered; those of a group and partition follow each other.
 
+    What moves over links that a group shares with others is a transfer of so many seconds of them, which takes longer while these
+    transfer too.
+
     Parameters
     ----------
-    kernel
-        The calendar.
+    network
+        Has the calendar, and carries what goes over shared links.
     program
         Has the groups.
+    connections
+        Of each of its paths.
     ended
         Told when one has ended: when the last had entered and because of which work, and who had entered, in that order.
     """
 
-    def __init__(self, kernel: Kernel, program: Program, ended: Callable[[float, int, list[Entered]], None]) -> None:
-        self._kernel = kernel
+    def __init__(
+        self,
+        network: Network,
+        program: Program,
+        connections: Sequence[Connection],
+        ended: Callable[[float, int, list[Entered]], None],
+    ) -> None:
+        self._kernel, self._network = network.kernel, network
         self._group = memberships(program).group.tolist()
         self._size = [len(group) for group in program.groups]
         self._ended = ended
         self._here: dict[tuple[int, int], list[Entered]] = defaultdict(list)
         self._free_s = [0.0] * len(program.groups)
+        self._over = [connections[path] if path >= 0 else None for path in program.over] or [None] * len(program.groups)
+        self._next: list[deque[_Joined]] = [deque() for _ in program.groups]
 
     def enter(self, rank: int, number: int, operation: Operation, cause: int) -> None:
         """A rank enters a collective, operation ``number`` of its step, because the work ``cause`` has ended."""
@@ -238,13 +251,38 @@ class Gatherings:
             return
         del self._here[where]
         assert operation.lasts_s is not None
+        if (over := self._over[group]) is not None:
+            self._next[group].append(_Joined(operation.lasts_s, operation.moves_s, now, cause, here))
+            if len(self._next[group]) == 1:
+                self._begin(group, over)
+            return
         self._free_s[group] = ends_s = max(now, self._free_s[group]) + operation.lasts_s
         wait_s = ends_s - now
-        ended = partial(self._end, now, cause, here)
-        if wait_s > 0:
-            self._kernel.call_later(wait_s, ended)
+        self._after(wait_s, partial(self._end, now, cause, here))
+
+    def _begin(self, group: int, over: Connection) -> None:
+        """The next collective of a group begins: at its end it moves what goes over shared links."""
+        its = self._next[group][0]
+        self._after(its.lasts_s - its.moves_s, partial(self._move, group, over))
+
+    def _move(self, group: int, over: Connection, _: Event | None) -> None:
+        moves_s, moved = self._next[group][0].moves_s, partial(self._moved, group, over)
+        if moves_s > 0:
+            self._network.send(over, moves_s, moved)
         else:
-            self._kernel.soon(ended, None)
+            self._kernel.soon(moved, None)
+
+    def _moved(self, group: int, over: Connection, _: Event | None) -> None:
+        its = self._next[group].popleft()
+        if self._next[group]:
+            self._begin(group, over)
+        self._ended(its.joined_s, its.cause, its.here)
+
+    def _after(self, wait_s: float, action: Callable[[Event | None], None]) -> None:
+        if wait_s > 0:
+            self._kernel.call_later(wait_s, action)
+        else:
+            self._kernel.soon(action, None)
 
     def _end(self, joined_s: float, cause: int, here: list[Entered], _: Event | None) -> None:
         self._ended(joined_s, cause, here)
@@ -257,6 +295,16 @@ class Entered(NamedTuple):
     number: int
     entered_s: float
     cause: int
+
+
+class _Joined(NamedTuple):
+    """A collective that all of a group have entered: how long it lasts and moves, when and because of which work the last entered."""
+
+    lasts_s: float
+    moves_s: float
+    joined_s: float
+    cause: int
+    here: list[Entered]
 
 
 def _parts(routine: Routine) -> tuple[list[tuple[int, int]], dict[int, int]]:

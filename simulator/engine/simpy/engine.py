@@ -100,7 +100,7 @@ class Engine:
         if collectives is not None:
             collectives.start(self._collective_ended)
         timed = any(its.lasts_s is not None for routine in program.routines for its in routine.operations)
-        self._gatherings = Gatherings(kernel, program, self._gathering_ended) if timed else None
+        self._gatherings = Gatherings(network, program, connections, self._gathering_ended) if timed else None
         self._accounts = Accounts(kernel, recorder, rules.sync_every, self._updates, collectives, last_groups(program))
         self._kinds: dict[str, Callable[[Rank, int, Operation, int, int], None]] = {
             "gate": self._begin_gate,

@@ -38,7 +38,7 @@ from simulator.strategies.assembling import assembled
 from simulator.strategies.holding import Held, ReducePrecision, values_of
 from simulator.strategies.hybrid.costs import Costs
 from simulator.strategies.hybrid.described import Devices, bubble_of, exchanges_of, stages_of
-from simulator.strategies.hybrid.groups import Among, Grid, Order, Timing, tensor_groups
+from simulator.strategies.hybrid.groups import Among, Grid, Order, Timing, shared_links, tensor_groups
 from simulator.strategies.hybrid.parts import Cut, Part, Split, cut, seconds_of
 from simulator.strategies.hybrid.routine import Shard, StageCosts, routine_of
 from simulator.strategies.hybrid.schedules import Schedule, in_flight, passes
@@ -413,7 +413,12 @@ class Hybrid(Strategy):
             peer[grid.rank] = np.moveaxis(others, 0, -1)
             ranks = np.arange(layout.ranks)
             path = np.stack([wiring.between_replicas(ranks, to) for to in peer.T], axis=1)
-        groups = [(number, ranks) for among, number in partitions.items() for ranks in grid.partition(among)]
+        groups = [(number, ranks, among) for among, number in partitions.items() for ranks in grid.partition(among)]
+        kinds = [(int(stage_of[ranks[0]]), among) for _, ranks, among in groups]
+        shared = shared_links(Wiring(setup.cluster, streams), [ranks for _, ranks, _ in groups], kinds)
+        over = np.full(len(groups), -1)
+        if numbers := [number for number, links in enumerate(shared) if links]:
+            over[numbers] = wiring.on_shared_links([shared[number] for number in numbers])
         return assembled(
             setup,
             wiring,
@@ -426,8 +431,9 @@ class Hybrid(Strategy):
             slowdown=None if layout.ranks > 1 else 0.0,  # one alone has nothing to communicate beside its passes
             routine_of=stage_of,
             copy_of=self.model_parallel(setup).copies(),
-            groups=tuple(ranks for _, ranks in groups),
-            partition=tuple(number for number, _ in groups),
+            groups=tuple(ranks for _, ranks, _ in groups),
+            partition=tuple(number for number, _, _ in groups),
+            over=tuple(over.tolist()) if (over >= 0).any() else (),
         )
 
     def grid(self, layout: Layout) -> Grid:
@@ -546,12 +552,14 @@ class Hybrid(Strategy):
             """What a pass of a part exchanges; what another stage hands it comes in pieces, one to each of those that split tensors."""
             its = part.forward if forward else part.backward
             kinds: tuple[Does, ...] = ("reduce-scatter", "all-gather") if self.sequence_parallel else ("all-reduce",)
-            total = math.fsum(inner.seconds("tensor", among_tensors, does, size) for size in its.tensor for does in kinds)
-            total += math.fsum(ours.seconds("experts", among_ranks("experts"), "all-to-all", size) for size in its.tokens)
+            total = math.fsum(inner.seconds("tensor", among_tensors, does, size, beside=True) for size in its.tensor for does in kinds)
+            total += math.fsum(ours.seconds("experts", among_ranks("experts"), "all-to-all", size, beside=True) for size in its.tokens)
             if (link := (self.apart_on or setup.cluster).host_link) is not None:
                 total += its.host_s + math.fsum(size / link.bandwidth_bytes_per_s + link.latency_s for size in its.copied)
             if self.tensor > 1 and not self.sequence_parallel and (part.first if forward else part.last) in between:
-                total += inner.seconds("tensor", among_tensors, "all-gather", part.input_bytes if forward else part.output_bytes)
+                total += inner.seconds(
+                    "tensor", among_tensors, "all-gather", part.input_bytes if forward else part.output_bytes, beside=True
+                )
             return total
 
         among_ranks = lru_cache(maxsize=None)(grid.partition)
@@ -579,6 +587,7 @@ class Hybrid(Strategy):
                     keeps=self._keeps(),
                     prefetch=self.prefetch,
                     seconds=lambda among, does, size: ours.seconds(among, among_ranks(among), does, size),
+                    moves_s=lambda among, does, size: ours.moves_s(among, among_ranks(among), does, size),
                     exchange_s=exchange_s,
                     overlap_cost=setup.cluster.overlap_cost,
                     delay=self.delays[stage],
@@ -786,7 +795,8 @@ class _Laid(ModelParallel):
         """Of every stage's routine."""
         strategy, setup = self._strategy, self._setup
         grid, whole = strategy._grid_of(setup), strategy.apart_on or setup.cluster
-        its = Devices(setup.cluster, whole, grid, strategy.tensor, strategy.expert, strategy.sequence_parallel)
+        timing = Timing(setup.cluster, streams, strategy.algorithm, strategy.protocol, strategy.pipeline_chunk_bytes)
+        its = Devices(setup.cluster, whole, grid, strategy.tensor, strategy.expert, strategy.sequence_parallel, timing)
         return exchanges_of(*strategy._routines(setup, streams), its)
 
     def name_of_rank(self, rank: int) -> str:

@@ -75,7 +75,9 @@ class StageCosts(NamedTuple):
     prefetch
         Layers whose parameters are gathered ahead.
     seconds
-        How long a collective takes: with whom, what, and bytes.
+        How long a collective takes that has the links to itself: with whom, what, and bytes.
+    moves_s
+        Of it, seconds in which it needs the busiest of them.
     exchange_s
         Seconds of what a part exchanges amid a pass: part, and whether forward.
     overlap_cost
@@ -104,6 +106,7 @@ class StageCosts(NamedTuple):
     keeps: bool
     prefetch: int
     seconds: Callable[[Among, Collective, float], float]
+    moves_s: Callable[[Among, Collective, float], float]
     exchange_s: Callable[[Part, bool], float]
     overlap_cost: float = 0.0
     delay: int = 0
@@ -367,10 +370,18 @@ class _Maker:
         """A collective, unless there is nothing to do."""
         if not size_bytes:
             return []
-        return [self._timed(among, does, size_bytes, self._stage.seconds(among, does, size_bytes), after, does)]
+        lasts_s, moves_s = (of(among, does, size_bytes) for of in (self._stage.seconds, self._stage.moves_s))
+        return [self._timed(among, does, size_bytes, lasts_s, after, does, moves_s)]
 
     def _timed(
-        self, among: Among, name: str, size_bytes: float, lasts_s: float, after: tuple[int, ...], does: Collective = "all-reduce"
+        self,
+        among: Among,
+        name: str,
+        size_bytes: float,
+        lasts_s: float,
+        after: tuple[int, ...],
+        does: Collective = "all-reduce",
+        moves_s: float = 0.0,
     ) -> int:
         partition = self._partitions.setdefault(among, len(self._partitions))
         bucket = self._used.get(partition, 0)
@@ -378,4 +389,4 @@ class _Maker:
         number = self._named.get(name, 0)
         self._named[name] = number + 1
         return self._add(kind="collective", name=name, number=number, after=after, size_bytes=size_bytes, does=does, partition=partition,
-                         bucket=bucket, lasts_s=lasts_s, departs=True, lands=True)  # fmt: skip
+                         bucket=bucket, lasts_s=lasts_s, moves_s=moves_s, departs=True, lands=True)  # fmt: skip
