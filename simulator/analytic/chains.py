@@ -143,8 +143,8 @@ class _Stage:
         if costs.shares and costs.shard == "parameters":
             layer = costs.layers[chunk][0]
             return self._reduced_s(layer.dense.gradient_bytes, layer.experts.gradient_bytes)
-        last = [one for one in costs.reduced if one.chunk == chunk and one.ready >= 1.0]
-        return max((self._reduced_s(one.dense_bytes, one.expert_bytes) for one in last), default=0.0)
+        last = costs.reduced if costs.at_end else [one for one in costs.reduced if one.chunk == chunk][-1:]
+        return math.fsum(self._reduced_s(one.dense_bytes, one.expert_bytes) for one in last)
 
     @cached_property
     def last_gather_s(self) -> float:

@@ -46,13 +46,27 @@ class PortKind(IntEnum):
     """What all nodes read together."""
     NODE_STORAGE = 18
     """What a node reads."""
+    SHARED_LINK = 19
+    """Links that the same groups use for collectives of known durations: seconds of them."""
 
 
 class Owner(NamedTuple):
     """Whose a port is, or where it leads; ``number`` counts those of its kind."""
 
     kind: Literal[
-        "node", "server node", "client node", "leaf", "spine", "device", "server", "client", "host link", "connection", "storage", "rail"
+        "node",
+        "server node",
+        "client node",
+        "leaf",
+        "spine",
+        "device",
+        "server",
+        "client",
+        "host link",
+        "connection",
+        "storage",
+        "rail",
+        "shared link",
     ]
     number: int = 0
 
@@ -89,6 +103,7 @@ _TEXTS: dict[PortKind, str] = {
     PortKind.HOST_CORES: "{0} cores",
     PortKind.STORAGE: "{0}",
     PortKind.NODE_STORAGE: "{0} storage",
+    PortKind.SHARED_LINK: "{0}",
 }
 
 

@@ -304,6 +304,8 @@ class Operation:
     lasts_s
         collective: ends for all of the group so long after the last of them has entered it, and the group's one before it of this
         partition has ended. None: as long as its messages take, or what all ranks reduce at once.
+    moves_s
+        collective that lasts a known time: for so much of it, the last, it needs the links that its group shares with others.
     """
 
     kind: Kind
@@ -333,6 +335,7 @@ class Operation:
     every: int = 1
     ready: float = 1.0
     lasts_s: float | None = None
+    moves_s: float = 0.0
 
     @property
     def title(self) -> str:
@@ -549,6 +552,9 @@ class Program:
     partition
         Of each group the partition that it is of, numbered from 0 on; each rank is in exactly one group of every partition
         (:mod:`simulator.program.groups`). Left out: all groups are of one.
+    over
+        Of each group the path over the links that it shares with others, for collectives that last a known time; -1: it shares none.
+        Left out: no group does.
     exchanges
         Where collectives are simulated message by message, the messages of each group's buckets, in the order of the buckets; else
         nothing.
@@ -571,6 +577,7 @@ class Program:
     cores: Cores | None = None
     groups: tuple[Integers, ...] = ()
     partition: tuple[int, ...] = ()
+    over: tuple[int, ...] = ()
     exchanges: tuple[Exchange, ...] = ()
     feed: Feed | None = None
     changes: Changes | None = None

@@ -213,6 +213,13 @@ class Wiring:
         self._weights.append((found, threads))
         return found
 
+    def on_shared_links(self, links: Sequence[Sequence[int]]) -> Integers:
+        """Paths over seconds of links that several groups use, by number."""
+        keys = np.full((len(links), max(map(len, links))), _NONE, dtype=np.int64)
+        for row, its in zip(keys, links, strict=True):
+            row[: len(its)] = _key(PortKind.SHARED_LINK, np.array(its))
+        return self._append(keys, np.zeros(len(keys)), np.full((len(keys), 2), _NONE))
+
     def from_storage(self, node: Integers) -> Integers:
         """Paths on which nodes read from storage."""
         storage = self._cluster.storage
@@ -594,6 +601,8 @@ class _PortCalled(_Called):
                 return PortName(kind, Owner("connection", one))
             case PortKind.STORAGE:
                 return PortName(kind, Owner("storage"))
+            case PortKind.SHARED_LINK:
+                return PortName(kind, Owner("shared link", one))
             case _:
                 return PortName(kind, Owner("device", one))
 

@@ -38,7 +38,7 @@ def filled_in(scenario: Scenario) -> Scenario:
     changes: dict[str, Spec] = {}
     if scenario.run.start is None:
         changes["run"] = scenario.run.model_copy(update={"start": start_of(scenario)})
-    if (filled := strategy.filled_in()) is not strategy:
+    if (filled := strategy.filled_in(scenario)) is not strategy:
         changes["strategy"] = filled
     return scenario.model_copy(update=changes) if changes else scenario
 

@@ -57,6 +57,7 @@ def assembled(
     exchanges: tuple[Exchange, ...] = (),
     groups: tuple[Integers, ...] | None = None,
     partition: tuple[int, ...] = (),
+    over: tuple[int, ...] = (),
     routine_of: Integers | None = None,
     copy_of: Integers | None = None,
 ) -> Program:
@@ -84,8 +85,8 @@ def assembled(
         Share by which compute takes longer beside messages; left out: the cluster's.
     exchanges
         Messages of collectives that are simulated one by one.
-    groups, partition
-        Who reduces together, and the partition of each group; left out: all ranks.
+    groups, partition, over
+        Who reduces together, the partition of each group, and its path over shared links; left out: all ranks, which share none.
     routine_of
         Which of the routines each rank has, shape (ranks,); left out: there is one.
     copy_of
@@ -123,6 +124,7 @@ def assembled(
         cores=Cores(cluster.shared_cores, cluster.time_slice_s) if cluster.shared_cores is not None else None,
         groups=(rank,) if groups is None else groups,
         partition=partition,
+        over=over,
         exchanges=exchanges,
         changes=wiring.changes(),
         feed=feed,

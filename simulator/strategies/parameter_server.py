@@ -321,7 +321,7 @@ class ParameterServer(Strategy):
         """A worker's device has the variables that it pulled and gradients; the optimizer's slots are with the servers."""
         return ((Held(slot_shards=0),),)
 
-    def filled_in(self) -> Self:
+    def filled_in(self, setup: Setup) -> Self:  # noqa: ARG002
         """With the order in which variables come."""
         return self if self.pull_order is not None else self.model_copy(update={"pull_order": self.pulls})
 

@@ -113,7 +113,7 @@ class Reduction(NamedTuple):
     pipeline_chunk_bytes
         Pieces in which a tree passes a buffer on.
     bucket_size_bytes
-        Gradients are fused up to this size; none: all of them.
+        Gradients are fused to at least this size, in cycles to at most this; none: all of them.
     in_cycles
         Whether what is ready is fused again and again, whatever its size.
     forward_first
@@ -396,7 +396,7 @@ class Strategy(Terse):
         """Its settings that are left out and decide the result."""
         yield from ()
 
-    def filled_in(self) -> Self:
+    def filled_in(self, setup: Setup) -> Self:  # noqa: ARG002
         """With what it leaves out that decides the result; itself where it leaves out nothing."""
         return self
 

@@ -98,6 +98,35 @@ def test_unequal_stages_wait_for_the_slowest() -> None:
     assert found_s == pytest.approx(4 * 5 * sum(layer_s) + 3 * sum(layer_s) + APPLY_S * 5 / 8, rel=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("layers", "tensor", "first_stage", "step_ms"),
+    [([(4, 1), (1, 3), (1, 3.5)], 1, "0 to 1", 55.0), ([(6, 6), (2, 2), (2, 2), (2, 2)], 2, "0 to 1", 40.25)],
+)
+def test_balanced_stages_are_balanced_in_seconds(layers: list[tuple[float, float]], tensor: int, first_stage: str, step_ms: float) -> None:
+    """Work forward and backward of which a unit does not take as long; and layers of which tensors divide the first alone.
+
+    By hand, for four micro-batches by 1F1B: passes of (5, 8) and (1, 7) ms, where in units the first layer would be a stage of its own;
+    and of (2.5, 6.25) and (2, 5) ms, where it would be if nothing divided it.
+    """
+    of_layers = [
+        {"name": str(at), "forward": f, "backward": b, "variables": [at], "output_bytes_per_sample": 0.0}
+        for at, (f, b) in enumerate(layers)
+    ]
+    of_layers[0] |= {"tensor": {}} if tensor > 1 else {}
+    load = {
+        "batch_per_replica": 4,
+        "forward": {"base": "0 s", "per_sample_s": 6e-3},
+        "backward": {"base": "0 s", "per_sample_s": 15e-3},
+        "apply_s": 0.0,
+        "variables": [{"name": f"v{at}", "size_bytes": 1.0, "creation_index": at, "ready": 1.0} for at in range(len(layers))],
+        "layers": of_layers,
+    }
+    strategy = {"workers": 2 * tensor, "tensor": tensor, "pipeline": 2}
+    scenario = built(strategy, {"micro_batches": 4}, {"devices_per_node": 4}, workload=load)
+    assert simulate(scenario).stages[0].layers == first_stage
+    assert step_s(scenario) == pytest.approx(step_ms / 1e3, rel=1e-9)
+
+
 def test_activations_and_their_gradients_cross_the_link() -> None:
     """One micro-batch through two stages: activations there, gradients back; nobody computes meanwhile."""
     cluster = {"inter_node": {"bandwidth": "1 GB/s", "latency": "1 ms"}}
@@ -317,6 +346,53 @@ def test_buckets_are_reduced_while_the_pipeline_drains() -> None:
     pass_s = (FORWARD_S + BACKWARD_S) / 4 / 8
     reduced_s = ring_s("all-reduce", 2, 2e6, 1e9, 0.0)
     assert found_s == pytest.approx((8 + 3) * pass_s + reduced_s + APPLY_S / 4, rel=1e-9)
+
+
+@pytest.mark.parametrize("reduced_s", [0.2, 0.5])
+@pytest.mark.parametrize(("copies", "per_node", "order"), [(2, 2, "pipeline"), (4, 3, "data")])
+def test_stages_share_a_link_while_both_reduce(copies: int, per_node: int, order: str, reduced_s: float) -> None:
+    """The last stage reduces by itself until the first has made its backward pass: a link that both use is busy for both, and no longer.
+
+    Of two copies each node has both stages; of four copies the second node has the end of the one stage and the begin of the other.
+    """
+    rate = 2 * (copies - 1) / copies * LAYERS / 2 * 1e6 / reduced_s
+    cluster = {"devices_per_node": per_node, "inter_node": {"bandwidth_bytes_per_s": rate, "latency": "0 s"}}
+    found_s = step_s(built({"workers": 2 * copies, "pipeline": 2, "order": order}, cluster=cluster))
+    before_s, last_s = FORWARD_S + BACKWARD_S / 2, BACKWARD_S / 2
+    reduce_s = last_s + reduced_s if reduced_s < last_s else 2 * reduced_s
+    assert found_s == pytest.approx(before_s + reduce_s + APPLY_S / 2, rel=1e-9)
+
+
+def test_interleaved_chunks_are_reduced_when_the_stage_has_ended() -> None:
+    """Without buckets, one after the other, as by Megatron-LM without overlap (``finalize_model_grads``)."""
+    cluster = {"devices_per_node": 1, "inter_node": {"bandwidth": "10 MB/s", "latency": "0 s"}}
+    strategy = {"workers": 4, "pipeline": 2, "schedule": "interleaved", "chunks": 2, "order": "pipeline"}
+    found_s = step_s(built(strategy, {"micro_batches": 8}, cluster))
+    pass_s = (FORWARD_S + BACKWARD_S) / 2 / 8
+    reduced_s = 2 * ring_s("all-reduce", 2, 2e6, 1e7, 0.0)
+    assert found_s == pytest.approx((8 + 1 / 2) * pass_s + reduced_s + APPLY_S / 2, rel=1e-9)
+
+
+def test_what_buckets_wait_for_is_computed_again_layer_by_layer() -> None:
+    """A stage's layer takes longer, computed again, than its bucket: of the reductions only the last one shows."""
+    cluster = {"devices_per_node": 1, "inter_node": {"bandwidth": "10 MB/s", "latency": "0 s"}}
+    found_s = step_s(built({"workers": 4, "pipeline": 2, "bucket_size": "1 MB"}, {"recompute": "full"}, cluster))
+    reduced_s = ring_s("all-reduce", 2, 1e6, 1e7, 0.0)
+    assert BACKWARD_S / LAYERS < reduced_s < (FORWARD_S + BACKWARD_S) / LAYERS
+    assert found_s == pytest.approx(2 * FORWARD_S + BACKWARD_S + reduced_s + APPLY_S / 2, rel=1e-9)
+
+
+def test_what_buckets_wait_for_is_exchanged_layer_by_layer() -> None:
+    """All that split tensors exchange is in the last layer, whose gradients come first: every bucket waits for it, and for those before."""
+    layers = [{"name": f"layer {at}", "forward": 1.0, "variables": [at], "output_bytes_per_sample": 0.0} for at in range(LAYERS)]
+    splits = [{"divided": 0.0}] * (LAYERS - 1) + [{"divided": 0.0, "backward_bytes_per_sample": [1e8]}]
+    layers = [{**layer, "tensor": its} for layer, its in zip(layers, splits, strict=True)]
+    cluster = {"devices_per_node": 2, "intra_node": LINK, "inter_node": {"bandwidth": "10 MB/s", "latency": "0 s"}}
+    scenario = built({"workers": 4, "tensor": 2, "bucket_size": "500 kB"}, cluster=cluster, workload={"layers": layers})
+    reduced_s = ring_s("all-reduce", 2, 1e6, 1e7, 0.0)
+    assert reduced_s > BACKWARD_S / LAYERS
+    first_s = BACKWARD_S / LAYERS + ring_s("all-reduce", 2, BATCH * 1e8, 1e10, 5e-6)
+    assert step_s(scenario) == pytest.approx(FORWARD_S + first_s + LAYERS * reduced_s + APPLY_S / 2, rel=1e-9)
 
 
 # -- the same as something simpler ---------------------------------------------------------

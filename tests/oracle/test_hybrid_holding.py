@@ -117,6 +117,16 @@ def test_fully_sharded_experts_gather_what_a_device_computes_with() -> None:
     assert bytes_of(scenario)["shards of experts", "all-gather"] == pytest.approx(2 * LAYERS * EXPERTS / 4)
 
 
+@pytest.mark.parametrize("expert", [1, 2, 4])
+def test_gathers_hide_behind_the_layer_before_where_experts_are_spread(expert: int) -> None:
+    """A gather goes before the reduce-scatter of the layer that computes meanwhile: the first gather and the last scatter show."""
+    copies, one_s = 8 // expert, 0.03
+    link = {"bandwidth_bytes_per_s": (7 / 8 * DENSE + (copies - 1) / copies * EXPERTS / expert) / one_s, "latency_s": 0.0}
+    found_s = step_s(built({"workers": 8, "expert": expert, "shard": "parameters"}, spread=8, link=link))
+    assert one_s < FORWARD_S / LAYERS < 2 * one_s < BACKWARD_S / LAYERS
+    assert found_s == pytest.approx(FORWARD_S + BACKWARD_S + 2 * one_s + APPLY_S / 8, rel=1e-9)
+
+
 @pytest.mark.parametrize("strategy", [{"shard": "parameters"}, {"shard": "gradients", "bucket_size_bytes": 4e6}, {"pipeline": 2}])
 def test_experts_that_every_copy_has_are_as_any_other_variable(strategy: dict[str, Any]) -> None:
     """Not spread, they have the link no sooner: naming what is experts' changes nothing."""

@@ -42,11 +42,14 @@ def tables_fit_together(program: Program, scenario: Scenario) -> None:
         "ranks: paths": (ranks.path, len(paths)),
         "ranks: peers": (ranks.peer, len(ranks)),
         "servers: seats": (program.servers.seat, len(paths)),
+        "groups: paths": (np.array(program.over, dtype=np.int64), len(paths)),
     }
     for name, (column, end) in numbers.items():
         least = 0 if name in ("paths: ports", "ranks: devices", "ranks: routines") else -1
         if column.size and not least <= column.min() <= column.max() < end:
             raise broken(law, f"{name} lie between {column.min()} and {column.max()}, but there are {end}")
+    if len(program.over) not in (0, len(program.groups)):
+        raise broken(law, f"groups: {len(program.over)} of {len(program.groups)} have or lack a path over shared links")
     if not np.all(program.ports.capacity > 0) or not np.all(program.ports.ceiling > 0) or not np.all(paths.latency_s >= 0):
         raise broken(law, "ports and paths: a capacity is not above 0, or a latency is below 0")
     if sorted(set(ranks.copy.tolist())) != list(range(int(ranks.copy.max()) + 1)):
@@ -281,6 +284,8 @@ def _capacity(port: PortName, scenario: Scenario) -> float:
             return float(cluster.intra_device.bandwidth_bytes_per_s)
         case PortKind.DEVICE:
             return cluster.pace_together(scenario.workload.busy_share(scenario.batch))
+        case PortKind.SHARED_LINK:
+            return 1.0
         case PortKind.HOST_CORES:
             return float(cluster.host_cores or math.inf)
         case PortKind.STORAGE | PortKind.NODE_STORAGE:

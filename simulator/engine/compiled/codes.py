@@ -31,6 +31,8 @@ __all__ = [
     "GO_ON",
     "HANDED_OUT",
     "INPUT_GATE",
+    "MOVED",
+    "MOVING",
     "ON_CORES",
     "PREFETCH",
     "PREFETCHED",
@@ -118,6 +120,10 @@ DONE = FIRST + 21
 """The other engine stops here, after what happens in the same instant as the window's closing."""
 GATHERED = FIRST + 22
 """A collective that lasts a known time has ended for all of its group."""
+MOVING = FIRST + 23
+"""A group's collective comes to what goes over links that it shares with others."""
+MOVED = FIRST + 24
+"""That is done."""
 
 
 GATE, COMPUTE, SEND, RECEIVE, SERVE, COLLECTIVE = range(6)

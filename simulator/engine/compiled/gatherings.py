@@ -6,14 +6,15 @@ Change both together: tests/property/test_engines_agree.py holds them equal.
 from __future__ import annotations
 
 from simulator.engine.compiled import codes
-from simulator.engine.compiled.calendar import pack
+from simulator.engine.compiled.calendar import pack, soon
+from simulator.engine.compiled.flows import send
 from simulator.engine.compiled.layout import entered_at, gathering_at, group_at, number_at, rank_at
 from simulator.engine.compiled.machine import Record, compiled
 from simulator.engine.compiled.observed_rows import ENDED, JOINED, note, tell
 from simulator.engine.compiled.rank import end_operation, heard
 from simulator.engine.compiled.rules import after
 
-__all__ = ["end_gathering", "enter_gathering"]
+__all__ = ["end_gathering", "enter_gathering", "move", "moved"]
 
 
 @compiled
@@ -41,8 +42,48 @@ def enter_gathering(s: Record, rank: int, number: int, its: Record) -> None:
     gathering.here = 0
     gathering.joined_s = s.now
     gathering.joined_by = s.cause
-    g.free_s = max(s.now, g.free_s) + its.lasts_s
-    after(s, g.free_s - s.now, pack(codes.GATHERED, at), 0)
+    if g.over < 0:
+        g.free_s = max(s.now, g.free_s) + its.lasts_s
+        after(s, g.free_s - s.now, pack(codes.GATHERED, at), 0)
+        return
+    gathering.lasts_s = its.lasts_s
+    gathering.moves_s = its.moves_s
+    gathering.after = -1
+    if g.next >= 0:
+        gathering_at(s.gatherings, g.last).after = at
+        g.last = at
+    else:
+        g.next = g.last = at
+        _begin(s, group)
+
+
+@compiled
+def _begin(s: Record, group: int) -> None:
+    """The next collective of a group begins: at its end it moves what goes over shared links."""
+    its = gathering_at(s.gatherings, group_at(s.groups, group).next)
+    after(s, its.lasts_s - its.moves_s, pack(codes.MOVING, group), 0)
+
+
+@compiled
+def move(s: Record, group: int) -> None:
+    """What goes over links that a group shares with others is sent."""
+    g = group_at(s.groups, group)
+    moves_s = gathering_at(s.gatherings, g.next).moves_s
+    if moves_s > 0.0:
+        send(s, g.over, moves_s, pack(codes.MOVED, group), 0, 0)
+    else:
+        soon(s, pack(codes.MOVED, group), 0)
+
+
+@compiled
+def moved(s: Record, group: int) -> None:
+    """A collective has moved all: it ends, and the group's next begins."""
+    g = group_at(s.groups, group)
+    at = g.next
+    g.next = gathering_at(s.gatherings, at).after
+    if g.next >= 0:
+        _begin(s, group)
+    end_gathering(s, at)
 
 
 @compiled

@@ -14,7 +14,7 @@ from simulator.engine.compiled.collectives import advance_member, end_collective
 from simulator.engine.compiled.cores import work
 from simulator.engine.compiled.device import note_message, rank_of, wake
 from simulator.engine.compiled.flows import send, send_tensors
-from simulator.engine.compiled.gatherings import end_gathering, enter_gathering
+from simulator.engine.compiled.gatherings import end_gathering, enter_gathering, move, moved
 from simulator.engine.compiled.inputs import ask as ask_pipeline
 from simulator.engine.compiled.inputs import go_on, part_ended, wait_s
 from simulator.engine.compiled.layout import (
@@ -170,6 +170,10 @@ def _handle(s: Record) -> None:
         _arrived(s, rank, operation_of(about), step_of(about))
     elif code == codes.GATHERED:
         end_gathering(s, rank)
+    elif code == codes.MOVING:
+        move(s, rank)
+    elif code == codes.MOVED:
+        moved(s, rank)
     elif code == codes.COMPUTED:
         _foresee(s)
         computed(s, rank, about)

@@ -352,7 +352,7 @@ WORK = np.dtype([("work_s", "f8"), ("what", "i8"), ("about", "i8"), ("after", "i
 OPERATION = np.dtype(
     [
         ("forward", "f8"), ("backward", "f8"), ("apply", "f8"), ("size_bytes", "f8"), ("tensors", "f8"), ("cost_s", "f8"),
-        ("lasts_s", "f8"), ("kind", "i4"), ("gate", "i4"), ("missing", "i4"), ("then", "i4"), ("then_n", "i4"),
+        ("lasts_s", "f8"), ("moves_s", "f8"), ("kind", "i4"), ("gate", "i4"), ("missing", "i4"), ("then", "i4"), ("then_n", "i4"),
         ("joins", "i4"), ("slot", "i4"), ("departs", "i4"), ("lands", "i4"), ("feeds", "i4"),
         ("channel", "i4"), ("sent", "i4"), ("server", "i4"), ("tensor", "i4"), ("partition", "i4"), ("bucket", "i4"), ("in_group", "i4"),
         ("every", "i4"), ("from_step", "i4"),
@@ -444,11 +444,18 @@ READ = np.dtype([("read", "i8"), ("applied", "i8"), ("left", "i8")])
 CHANNEL = np.dtype([("front", "i4"), ("last", "i4"), ("receiving", "i4")])
 """Of a rank: the messages that have come and were not received yet; the receive that waits, -1: none."""
 
-GATHERING = np.dtype([("joined_s", "f8"), ("joined_by", "i8"), ("here", "i4"), ("front", "i4"), ("last", "i4")])
-"""A collective of a group that lasts a known time: who has entered it, and when and because of which work the last did."""
+GATHERING = np.dtype(
+    [
+        ("joined_s", "f8"), ("lasts_s", "f8"), ("moves_s", "f8"), ("joined_by", "i8"), ("here", "i4"), ("front", "i4"), ("last", "i4"),
+        ("after", "i4"),
+    ]
+)  # fmt: skip
+"""A collective of a group that lasts a known time: who has entered it, and when and because of which work the last did; the group's
+next that all have entered."""
 
-GROUP = np.dtype([("free_s", "f8"), ("ranks", "i4"), ("gatherings", "i4")])
-"""A group whose collectives last known times: when it has ended what it entered, how many it has, its first gathering."""
+GROUP = np.dtype([("free_s", "f8"), ("ranks", "i4"), ("gatherings", "i4"), ("over", "i4"), ("next", "i4"), ("last", "i4")])
+"""A group whose collectives last known times: when it has ended what it entered, how many it has, its first gathering; the path over
+links that it shares, and of its gatherings that all have entered the first and the last."""
 
 ENTERED = np.dtype([("entered_s", "f8"), ("cause", "i8"), ("rank", "i4"), ("number", "i4"), ("after", "i8")])
 """Of a rank and one of its collectives: when it entered, by which of its operations and because of which work; who entered next."""

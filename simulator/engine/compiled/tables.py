@@ -176,6 +176,7 @@ class Simulation(State):
             for name, column in zip(_COLUMNS, zip(*map(attrgetter(*_COLUMNS), routine.operations), strict=True), strict=True):
                 rows[name] = column
             rows["lasts_s"] = [-1.0 if each.lasts_s is None else each.lasts_s for each in routine.operations]
+            rows["moves_s"] = [each.moves_s for each in routine.operations]
             rows["in_group"] = [each.bucket for each in routine.operations]
             rows["kind"] = [_KINDS[each.kind] for each in routine.operations]
             rows["missing"] = [len(each.after) for each in routine.operations]
@@ -382,6 +383,7 @@ class Simulation(State):
                         within = of_partition(program, its.partition)
                         each[within] = np.maximum(each[within], its.bucket + 1)
             groups["ranks"], groups["gatherings"] = [len(its) for its in program.groups], np.cumsum(each) - each
+            groups["over"], groups["next"] = program.over or -1, -1
             gatherings = np.zeros(int(each.sum()), layout.GATHERING)
             group_of = memberships(program).group.reshape(-1)
         self.add("groups", groups)

@@ -36,7 +36,7 @@ class Collectives:
         self._training = training
         self._places = [_places(routine) for routine in program.routines]
         self._meetings: dict[tuple[int, int], _Meeting] = {}
-        self._free_s: dict[int, float] = defaultdict(float)  # when a group has ended its last collective of known length
+        self._stream = [simpy.Resource(training.clock) for _ in program.groups]  # a group's collectives of known length follow one another
         self._entered_s: dict[tuple[int, int], float] = defaultdict(float)  # by group and step, when the last rank had all of its data
         members = memberships(program) if program.groups else None
         self._group = members.group.tolist() if members is not None else []
@@ -88,7 +88,7 @@ class Collectives:
         return self._entered_s[step.last_group, step.number] - step.ready_s
 
     def _meet(self, worker: Worker, step: Step, number: int, operation: Operation, group: int, cause: int) -> Going:
-        """Go on together, a known time after the last of the group has come, and after its collective before this one."""
+        """Go on together, some time after the last of the group has come, and after its collective before this one."""
         training, clock = self._training, self._training.clock
         meeting = self._meetings.setdefault((group, operation.bucket), _Meeting(clock.event()))
         meeting.came += 1
@@ -96,9 +96,7 @@ class Collectives:
         if meeting.came == len(self._program.groups[group]):
             del self._meetings[group, operation.bucket]
             meeting.last_s, meeting.last_cause = clock.now, cause
-            assert operation.lasts_s is not None
-            self._free_s[group] = max(clock.now, self._free_s[group]) + operation.lasts_s
-            clock.process(_end(meeting.ended, clock.timeout(self._free_s[group] - clock.now)))
+            clock.process(self._go_on_together(group, operation, meeting))
         yield meeting.ended
         worker.hear(step, meeting.last_s)
         if training.log is None:
@@ -106,10 +104,17 @@ class Collectives:
         training.log.joined(meeting.last_s, meeting.last_cause)
         return training.log.ended(worker.index, number, came_s, clock.now, cause)
 
-
-def _end(ended: Event, after: Event) -> Going:
-    yield after
-    ended.succeed()
+    def _go_on_together(self, group: int, operation: Operation, meeting: _Meeting) -> Going:
+        """A collective of known length, the last of which goes over links that the group shares with others, if with any."""
+        clock, over = self._training.clock, self._program.over[group] if self._program.over else -1
+        assert operation.lasts_s is not None
+        moves_s = operation.moves_s if over >= 0 else 0.0
+        with self._stream[group].request() as turn:
+            yield turn
+            yield clock.timeout(operation.lasts_s - moves_s)
+            if moves_s:
+                yield self._training.network.send(over, moves_s)[1]
+        meeting.ended.succeed()
 
 
 def _places(routine: Routine) -> dict[int, int]:

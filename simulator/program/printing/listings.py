@@ -83,7 +83,7 @@ def _ports(program: Program) -> tuple[Integers, Listing]:
         if flows := int(its.others[port]):
             limits.append(f"shared with {flows:,} flow{'s' if flows > 1 else ''} of others")
         capacity = "1 s of work a second" if port in devices else format_rate(its.capacity[port])
-        if its.names[port].kind == PortKind.HOST_CORES:
+        if its.names[port].kind in (PortKind.HOST_CORES, PortKind.SHARED_LINK):
             capacity = f"{its.capacity[port]:g} s of work a second"
         name = str(its.names[port]) if count == 1 else patterns[port]
         rows.append((f"{kind}", name, f"{count:,}", capacity, "; ".join(limits)))

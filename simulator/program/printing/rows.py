@@ -60,7 +60,8 @@ def rows_of(printed: Printed) -> Iterator[dict[str, Any]]:
     yield from _rank_rows(printed)
     partition = partition_of_each(program)
     for number, (group, of) in enumerate(zip(program.groups, partition, strict=True)):
-        yield {"table": "group", "number": number, "partition": of, "ranks": group.tolist()}
+        over = _there(program.over[number]) if program.over else None
+        yield {"table": "group", "number": number, "partition": of, "ranks": group.tolist(), "over": over}
     for number, routine in enumerate(program.routines):
         yield {"table": "routine", "number": number, "shuffled": list(routine.shuffled)}
         yield from _operation_rows(printed, number, routine)
@@ -104,7 +105,7 @@ def _port_rows(program: Program) -> Iterator[dict[str, Any]]:
     columns = zip(its.capacity.tolist(), its.ceiling.tolist(), its.incast_loss.tolist(), its.incast_flows.tolist(), strict=True)
     for number, (capacity, ceiling, loss, flows) in enumerate(columns):
         neighbours = {} if its.nominal is None else {"nominal_bytes_per_s": whole[number], "background_flows": others[number]}
-        works = number in devices or its.names[number].kind == PortKind.HOST_CORES
+        works = number in devices or its.names[number].kind in (PortKind.HOST_CORES, PortKind.SHARED_LINK)
         unit = "capacity" if works else "capacity_bytes_per_s"
         yield {
             "table": "port", "number": number, "name": str(its.names[number]), "link": number < program.links, unit: capacity,
@@ -177,5 +178,5 @@ _OF_KIND: dict[str, tuple[str, ...]] = {
     "send": ("slot", "size_bytes", "tensors", "source", "target", "departs", "lands", "feeds", "channel", "from_step"),
     "receive": ("channel", "from_step"),
     "serve": ("server", "tensor", "cost_s"),
-    "collective": ("does", "partition", "bucket", "size_bytes", "every", "ready", "departs", "lands", "lasts_s"),
+    "collective": ("does", "partition", "bucket", "size_bytes", "every", "ready", "departs", "lands", "lasts_s", "moves_s"),
 }

@@ -10,6 +10,8 @@ import math
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
 
+import numpy as np
+
 from simulator.spec.buckets import buckets
 from simulator.strategies.holding import Held, Model, Values, fused, layers_of
 from simulator.strategies.hybrid.parts import Exchanged, Part, Split, State, parts_of, state_of
@@ -89,26 +91,28 @@ class Costs:
     def reduced(self, chunk: int, part: Part) -> list[Reduced]:
         """What of a part's gradients is reduced as one, in the order in which it becomes ready."""
         setup, bucket_size_bytes = self._setup, self._bucket_size_bytes
+        whole = [Reduced(chunk, [part], part.dense.gradient_bytes, part.experts.gradient_bytes)]
         if bucket_size_bytes is None:
-            return [Reduced(chunk, 1.0, part.dense.gradient_bytes, part.experts.gradient_bytes)]
+            return whole
         if not setup.workload.layers:
             filled = buckets(setup.workload, setup.batch, bucket_size_bytes / self._values.reduced, setup.layout.replicas)
-            return [Reduced(chunk, ready, size_bytes * self._values.reduced, 0.0) for ready, size_bytes in filled]
+            shares = np.diff([ready for ready, _ in filled], prepend=0.0).tolist()
+            pieces = [part._replace(backward_s=part.backward_s * share, again_s=part.again_s * share) for share in shares]
+            return [
+                Reduced(chunk, [piece], size_bytes * self._values.reduced, 0.0)
+                for piece, (_, size_bytes) in zip(pieces, filled, strict=True)
+            ]
         layers = self.layers_of(part)
         of_device = [(layer.dense.gradient_bytes + layer.experts.gradient_bytes) / self.whole.tensor for layer in layers]
         found: list[Reduced] = []
-        done_s = 0.0
         for numbers in fused(of_device, bucket_size_bytes):
             its = [layers[number] for number in numbers]
-            done_s += math.fsum(layer.backward_s for layer in its)
-            ready = min(done_s / part.backward_s, 1.0) if part.backward_s else 1.0  # the sum of layers may round to more
             dense, experts = (
                 math.fsum(layer.dense.gradient_bytes for layer in its),
                 math.fsum(layer.experts.gradient_bytes for layer in its),
             )
-            found.append(Reduced(chunk, ready, dense, experts))
-        found[-1] = found[-1]._replace(ready=1.0)
-        return found
+            found.append(Reduced(chunk, its, dense, experts))
+        return found if len(found) > 1 else whole
 
     def applied(self, parts: Sequence[Part]) -> float:
         """Share of the whole model's update that a device makes: of what it has, and does not leave to those that share it."""

@@ -18,7 +18,7 @@ from simulator.spec.cluster import Cluster
 from simulator.spec.figures import Exchange
 from simulator.spec.workload import Workload
 from simulator.strategies.holding import Held, layers_of
-from simulator.strategies.hybrid.groups import Among, Grid
+from simulator.strategies.hybrid.groups import Among, Grid, Timing
 from simulator.strategies.hybrid.schedules import Schedule
 from simulator.strategies.setup import Bubble, StageOf
 
@@ -108,6 +108,8 @@ class Devices:
         Devices that split each tensor, and copies that experts are spread over.
     sequence_parallel
         Whether what those that split tensors exchange is scattered and gathered.
+    timing
+        Of collectives between passes, beside all that do the same.
     """
 
     cluster: Cluster
@@ -116,6 +118,7 @@ class Devices:
     tensor: int
     expert: int
     sequence_parallel: bool
+    timing: Timing
 
 
 def exchanges_of(routines: Sequence[Routine], partitions: Mapping[Among, int], its: Devices) -> tuple[Exchange, ...]:
@@ -168,7 +171,7 @@ def _sent(operations: Sequence[Operation], stage: int, its: Devices) -> Exchange
 
 
 def _collective(operations: Sequence[Operation], among: Among, stage: int, its: Devices) -> Exchange:
-    groups = its.grid.groups("experts" if among == "pass" else among)[stage]
+    groups, every = its.grid.groups("experts" if among == "pass" else among)[stage], its.grid.partition(among)
     members, per_node = len(groups[0]), its.cluster.replicas_per_node
     crosses = any(len(np.unique(ranks // per_node)) > 1 for ranks in groups)
     does, who = operations[0].does.replace("_", "-"), _AMONG.get(among, "")
@@ -187,6 +190,11 @@ def _collective(operations: Sequence[Operation], among: Among, stage: int, its: 
         stage=stage,
         times=len(operations),
         size_bytes=math.fsum(operation.size_bytes for operation in operations) / (1 if among == "pass" else its.tensor),
-        seconds=math.fsum(operation.lasts_s or 0.0 for operation in operations),
+        seconds=math.fsum(
+            operation.lasts_s or 0.0
+            if among == "pass"
+            else its.timing.seconds(among, every, operation.does, operation.size_bytes, beside=True)
+            for operation in operations
+        ),
         amid=among == "pass",
     )

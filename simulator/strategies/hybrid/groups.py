@@ -2,9 +2,10 @@
 
 Ranks that split tensors go through each step in lock-step and count as one here
 (:mod:`simulator.resolve.teams`), but for :func:`tensor_groups`, which counts them one by one.
-What remains is a grid of stages by copies. All groups of a partition do the same at about the
-same time: of links that several of them cross, each gets its share. Groups of any program
-are in ``simulator.program.groups``; a new kind (:data:`Among`) needs a name in described.py.
+What remains is a grid of stages by copies. What ranks exchange amid passes, all groups do at
+about the same time: of links that several of them cross, each gets its share. All else shares
+links with what it meets there (:func:`shared_links`). Groups of any program are in
+``simulator.program.groups``; a new kind (:data:`Among`) needs a name in described.py.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from simulator.program.program import Integers
 from simulator.program.wiring import Wiring
 from simulator.spec.cluster import Cluster
 
-__all__ = ["Among", "Grid", "Order", "Timing", "tensor_groups"]
+__all__ = ["Among", "Grid", "Order", "Timing", "shared_links", "tensor_groups"]
 
 Order = Literal["data", "pipeline"]
 Among = Literal["pass", "data", "shard", "across", "experts", "alike", "expert shard", "tied"]
@@ -96,7 +97,7 @@ class Grid:
 
 
 class Timing:
-    """How long collectives of groups take, if all ranks enter together and only these groups use the links.
+    """How long collectives of groups take, if all ranks enter together.
 
     Parameters
     ----------
@@ -111,22 +112,34 @@ class Timing:
     def __init__(self, cluster: Cluster, streams: Streams, algorithm: str, protocol: str, chunk_bytes: float) -> None:
         self._cluster, self._streams = cluster, streams
         self._algorithm, self._protocol, self._chunk_bytes = algorithm, protocol, chunk_bytes
-        self._made: dict[tuple[str, Operation], list[Collective]] = {}
-        self._known: dict[tuple[str, Operation, float], float] = {}
+        self._made: dict[tuple[str, Operation, bool], list[Collective]] = {}
+        self._known: dict[tuple[str, Operation, bool, float], float] = {}
 
-    def seconds(self, name: str, groups: Sequence[Integers], does: Operation, size_bytes: float) -> float:
-        """How long the slowest of ``groups`` takes, which all do the same; results are kept by ``name``: one for each set of groups."""
+    def seconds(self, name: str, groups: Sequence[Integers], does: Operation, size_bytes: float, *, beside: bool = False) -> float:
+        """How long the slowest of ``groups`` takes; results are kept by ``name``: one for each set of groups.
+
+        Either has the links to itself, or ``beside`` all others of its shape, which do the same at the same time.
+        """
         if len(groups[0]) == 1 or not size_bytes:
             return 0.0
-        key = name, does, size_bytes
+        key = name, does, beside, size_bytes
         if key not in self._known:
-            if key[:2] not in self._made:
-                self._made[key[:2]] = self._collectives(groups, does)
-            self._known[key] = max(float(its.finish_s(np.zeros(len(groups[0])), size_bytes).max()) for its in self._made[key[:2]])
+            every = self._collectives(name, groups, does, beside=beside)
+            self._known[key] = max(float(its.finish_s(np.zeros(len(groups[0])), size_bytes).max()) for its in every)
         return self._known[key]
 
-    def _collectives(self, groups: Sequence[Integers], does: Operation) -> list[Collective]:
-        """One for each shape that groups have, beside all others of that shape on the same nodes."""
+    def moves_s(self, name: str, groups: Sequence[Integers], does: Operation, size_bytes: float) -> float:
+        """Of these seconds, those in which it needs the busiest of its links."""
+        every = self._collectives(name, groups, does, beside=False)
+        return min(max(its.least_s(size_bytes) for its in every), self.seconds(name, groups, does, size_bytes))
+
+    def _collectives(self, name: str, groups: Sequence[Integers], does: Operation, *, beside: bool) -> list[Collective]:
+        """One for each shape that groups have, alone or beside all others of that shape on the same nodes."""
+        if (name, does, beside) not in self._made:
+            self._made[name, does, beside] = self._of_shapes(groups, does, beside=beside)
+        return self._made[name, does, beside]
+
+    def _of_shapes(self, groups: Sequence[Integers], does: Operation, *, beside: bool) -> list[Collective]:
         per_node, joined = self._cluster.replicas_per_node, self._cluster.replicas_joined
         shaped: dict[tuple[int, int], list[Group]] = {}
         for ranks in groups:
@@ -144,10 +157,50 @@ class Timing:
                 partial(Wiring, self._cluster, self._streams),
                 self._chunk_bytes,
                 operation=does,
-                beside=tuple(other for other in same[1:] if not on[id(other)].isdisjoint(on[id(same[0])])),
+                beside=tuple(other for other in same[1:] if beside and not on[id(other)].isdisjoint(on[id(same[0])])),
             )
             for same in shaped.values()
         ]
+
+
+def shared_links(wiring: Wiring, groups: Sequence[Integers], kinds: Sequence[tuple[int, Among]]) -> list[list[int]]:
+    """Of each group the links that it shares with others: those that neighbours in its order cross.
+
+    Links that the same groups share are one. What a stage does among all copies and among those that have the same experts takes
+    turns, and what tied stages do comes after it: on these links it meets nothing.
+
+    Parameters
+    ----------
+    wiring
+        Without paths yet.
+    groups
+        Ranks, in order.
+    kinds
+        Of each its stage, and with whom it is.
+    """
+    at = [number for number, ranks in enumerate(groups) if len(ranks) > 1 and kinds[number][1] != "pass"]
+    users: dict[int, set[int]] = {}
+    if at:
+        source = np.concatenate([groups[number] for number in at])
+        target = np.concatenate([np.roll(groups[number], -1) for number in at])
+        wiring.between_replicas(source, target)
+        _, links, paths, _ = wiring.tables()
+        group = np.repeat(np.repeat(at, [len(groups[number]) for number in at]), np.diff(paths.first))
+        for port, number in set(zip(paths.port.tolist(), group.tolist(), strict=True)):
+            if port < links:
+                users.setdefault(port, set()).add(number)
+    found: list[list[int]] = [[] for _ in groups]
+    several = {tuple(sorted(its)) for its in users.values() if _may_meet([kinds[number] for number in its])}
+    for link, its in enumerate(sorted(several)):
+        for number in its:
+            found[number].append(link)
+    return found
+
+
+def _may_meet(kinds: Sequence[tuple[int, Among]]) -> bool:
+    """Whether some of the groups may go on at the same time."""
+    turns = {(stage, among == "across") for stage, among in kinds if among != "tied"}
+    return len(turns) > 1 or len(set(kinds)) < len(kinds)
 
 
 def tensor_groups(cluster: Cluster, tensor: int) -> list[Integers]:

@@ -38,8 +38,8 @@ from simulator.strategies.assembling import assembled
 from simulator.strategies.holding import Held, ReducePrecision, values_of
 from simulator.strategies.hybrid.costs import Costs
 from simulator.strategies.hybrid.described import Devices, bubble_of, exchanges_of, stages_of
-from simulator.strategies.hybrid.groups import Among, Grid, Order, Timing, tensor_groups
-from simulator.strategies.hybrid.parts import Cut, Part, Split, cut
+from simulator.strategies.hybrid.groups import Among, Grid, Order, Timing, shared_links, tensor_groups
+from simulator.strategies.hybrid.parts import Cut, Part, Split, cut, seconds_of
 from simulator.strategies.hybrid.routine import Shard, StageCosts, routine_of
 from simulator.strategies.hybrid.schedules import Schedule, in_flight, passes
 from simulator.strategies.multi_worker_mirrored import MultiWorkerMirrored
@@ -109,8 +109,8 @@ class Hybrid(Strategy):
     chunks: int = Field(default=1, ge=1, le=1000, description="schedule = interleaved: parts of the model on each stage")
     stages: Cut | tuple[Annotated[int, Field(ge=1)], ...] = Field(
         default="balanced",
-        description="where the model is cut; balanced: so that the slowest stage is as fast as it can be; even: equal layers on each; or "
-        "the number of the first layer of each stage but the first",
+        description="where the model is cut; balanced: so that the compute of the slowest stage takes as few seconds as it can; even: as "
+        "many on each of the layers that there are most of; or the number of the first layer of each stage but the first",
     )
     weights_share: float = Field(
         default=0.5, ge=0, le=1, description="schedule = zero-bubble: share of a backward pass that is the gradients of weights"
@@ -154,7 +154,9 @@ class Hybrid(Strategy):
         description="what gradients are reduced in where precision is mixed: float32 (TensorFlow, Megatron-LM in bfloat16), or what is "
         "computed in (DeepSpeed, and PyTorch's FSDP unless reduce_dtype says another)",
     )
-    prefetch: int = Field(default=1, ge=0, le=1000, description="shard = parameters: layers whose parameters are gathered ahead")
+    prefetch: int = Field(
+        default=1, ge=0, le=1000, description="shard = parameters: layers that are gathered ahead, before what those make ready is reduced"
+    )
     order: Order = Field(
         default="data", description="what sits next to each other: copies of a stage (data), or stages of a copy (pipeline)"
     )
@@ -169,8 +171,8 @@ class Hybrid(Strategy):
     )
     bucket_size_bytes: Annotated[Bytes, Field(gt=0)] | None = Field(
         default=None,
-        description="gradients are fused up to this size and reduced while the last backward pass goes on; left out: all of a stage's "
-        "when it has ended",
+        description="gradients are fused into buckets of at least this size, by layers, and reduced while the last backward pass goes on; "
+        "left out: all of a stage's when it has ended",
     )
 
     @model_validator(mode="after")
@@ -320,8 +322,19 @@ class Hybrid(Strategy):
             if name not in names:
                 raise ValueError(f"strategy.on_host: there is no layer {name[:60]!r}; there are {', '.join(names[:20])}")
 
-    def _ends(self, setup: Setup) -> tuple[int, ...]:
-        return cut(setup.workload, self.pipeline * self.chunks, self.stages)
+    def _ends(self, setup: Setup, how: Cut | None = None) -> tuple[int, ...]:
+        by, times = how or self.stages, []
+        if by == "balanced":
+            whole = Held(tensor=self.tensor, sequence=self.sequence_parallel, on_host=frozenset(self.on_host))
+            split, samples = Split(self.tokens.mean(), self.host_factor), setup.batch / setup.training.micro_batches
+            times = seconds_of(setup.workload, whole, samples, split, setup.training)
+        return cut(setup.workload, self.pipeline * self.chunks, by, times)
+
+    def filled_in(self, setup: Setup) -> Self:
+        """Cut by times as they are known, before one is drawn for each replication: all of these have the same stages."""
+        if isinstance(self.stages, tuple) or self.pipeline == 1 or not setup.workload.layers:
+            return self
+        return self.model_copy(update={"stages": self._ends(setup)[:-1]})
 
     # -- what a step does ------------------------------------------------------------
 
@@ -400,7 +413,12 @@ class Hybrid(Strategy):
             peer[grid.rank] = np.moveaxis(others, 0, -1)
             ranks = np.arange(layout.ranks)
             path = np.stack([wiring.between_replicas(ranks, to) for to in peer.T], axis=1)
-        groups = [(number, ranks) for among, number in partitions.items() for ranks in grid.partition(among)]
+        groups = [(number, ranks, among) for among, number in partitions.items() for ranks in grid.partition(among)]
+        kinds = [(int(stage_of[ranks[0]]), among) for _, ranks, among in groups]
+        shared = shared_links(Wiring(setup.cluster, streams), [ranks for _, ranks, _ in groups], kinds)
+        over = np.full(len(groups), -1)
+        if numbers := [number for number, links in enumerate(shared) if links]:
+            over[numbers] = wiring.on_shared_links([shared[number] for number in numbers])
         return assembled(
             setup,
             wiring,
@@ -413,8 +431,9 @@ class Hybrid(Strategy):
             slowdown=None if layout.ranks > 1 else 0.0,  # one alone has nothing to communicate beside its passes
             routine_of=stage_of,
             copy_of=self.model_parallel(setup).copies(),
-            groups=tuple(ranks for _, ranks in groups),
-            partition=tuple(number for number, _ in groups),
+            groups=tuple(ranks for _, ranks, _ in groups),
+            partition=tuple(number for number, _, _ in groups),
+            over=tuple(over.tolist()) if (over >= 0).any() else (),
         )
 
     def grid(self, layout: Layout) -> Grid:
@@ -533,12 +552,14 @@ class Hybrid(Strategy):
             """What a pass of a part exchanges; what another stage hands it comes in pieces, one to each of those that split tensors."""
             its = part.forward if forward else part.backward
             kinds: tuple[Does, ...] = ("reduce-scatter", "all-gather") if self.sequence_parallel else ("all-reduce",)
-            total = math.fsum(inner.seconds("tensor", among_tensors, does, size) for size in its.tensor for does in kinds)
-            total += math.fsum(ours.seconds("experts", among_ranks("experts"), "all-to-all", size) for size in its.tokens)
+            total = math.fsum(inner.seconds("tensor", among_tensors, does, size, beside=True) for size in its.tensor for does in kinds)
+            total += math.fsum(ours.seconds("experts", among_ranks("experts"), "all-to-all", size, beside=True) for size in its.tokens)
             if (link := (self.apart_on or setup.cluster).host_link) is not None:
                 total += its.host_s + math.fsum(size / link.bandwidth_bytes_per_s + link.latency_s for size in its.copied)
             if self.tensor > 1 and not self.sequence_parallel and (part.first if forward else part.last) in between:
-                total += inner.seconds("tensor", among_tensors, "all-gather", part.input_bytes if forward else part.output_bytes)
+                total += inner.seconds(
+                    "tensor", among_tensors, "all-gather", part.input_bytes if forward else part.output_bytes, beside=True
+                )
             return total
 
         among_ranks = lru_cache(maxsize=None)(grid.partition)
@@ -555,6 +576,7 @@ class Hybrid(Strategy):
                     first=[number == 0 for number in numbers],
                     last=[number == len(whole.parts) - 1 for number in numbers],
                     reduced=[one for chunk, part in enumerate(its) for one in whole.reduced(chunk, part)],
+                    in_buckets=self.bucket_size_bytes is not None,
                     forward_s=load.forward(setup.batch),
                     backward_s=load.backward(setup.batch),
                     weights=self.weights_share,
@@ -565,6 +587,7 @@ class Hybrid(Strategy):
                     keeps=self._keeps(),
                     prefetch=self.prefetch,
                     seconds=lambda among, does, size: ours.seconds(among, among_ranks(among), does, size),
+                    moves_s=lambda among, does, size: ours.moves_s(among, among_ranks(among), does, size),
                     exchange_s=exchange_s,
                     overlap_cost=setup.cluster.overlap_cost,
                     delay=self.delays[stage],
@@ -757,7 +780,7 @@ class _Laid(ModelParallel):
         its, micro_batches = self._strategy, self._setup.training.micro_batches
         if its.pipeline == 1:
             return None
-        cut_evenly = its.stages == "balanced"
+        cut_evenly = its._ends(self._setup) == its._ends(self._setup, "balanced")
         return bubble_of(its.schedule, its.pipeline, its.chunks, micro_batches, its.weights_share, cut_evenly=cut_evenly)
 
     def copies(self) -> NDArray[np.int64]:
@@ -772,7 +795,8 @@ class _Laid(ModelParallel):
         """Of every stage's routine."""
         strategy, setup = self._strategy, self._setup
         grid, whole = strategy._grid_of(setup), strategy.apart_on or setup.cluster
-        its = Devices(setup.cluster, whole, grid, strategy.tensor, strategy.expert, strategy.sequence_parallel)
+        timing = Timing(setup.cluster, streams, strategy.algorithm, strategy.protocol, strategy.pipeline_chunk_bytes)
+        its = Devices(setup.cluster, whole, grid, strategy.tensor, strategy.expert, strategy.sequence_parallel, timing)
         return exchanges_of(*strategy._routines(setup, streams), its)
 
     def name_of_rank(self, rank: int) -> str:

@@ -17,7 +17,7 @@ from simulator.spec.training import Training
 from simulator.spec.workload import Affine, Workload
 from simulator.strategies.holding import Held, Model, Owned, Values, layers_of
 
-__all__ = ["Cut", "Exchanged", "Part", "Split", "State", "cut", "parts_of", "state_of"]
+__all__ = ["Cut", "Exchanged", "Part", "Split", "State", "cut", "parts_of", "seconds_of", "state_of"]
 
 Cut = Literal["balanced", "even"]
 
@@ -119,7 +119,7 @@ class Part(NamedTuple):
     experts: State
 
 
-def cut(load: Workload, stages: int, how: Cut | Sequence[int]) -> tuple[int, ...]:
+def cut(load: Workload, stages: int, how: Cut | Sequence[int], times: Sequence[float]) -> tuple[int, ...]:
     """Where a model is cut: one past the last layer of each stage.
 
     Parameters
@@ -129,9 +129,11 @@ def cut(load: Workload, stages: int, how: Cut | Sequence[int]) -> tuple[int, ...
     stages
         How many; at most as many as layers.
     how
-        balanced: so that the slowest stage is as fast as it can be. even: as many of the layers that there are most of on each, as
-        nearly as that goes; what comes before the first of them and after the last is with those. Or the first layer of each stage
-        but the first.
+        balanced: so that the compute of the slowest stage takes as little time as it can. even: as many of the layers that there
+        are most of on each, as nearly as that goes; what comes before the first of them and after the last is with those. Or the
+        first layer of each stage but the first.
+    times
+        balanced: of each layer's passes (:func:`seconds_of`).
 
     Raises
     ------
@@ -150,7 +152,8 @@ def cut(load: Workload, stages: int, how: Cut | Sequence[int]) -> tuple[int, ...
             )
         return ends
     if how == "balanced":
-        return balanced(tuple(layer.forward + layer.backward_work for layer in layers), stages)
+        slowest_s = max(times) or 1.0
+        return balanced(tuple(round(its / slowest_s, 9) for its in times), stages)  # what differs by rounding alone is cut alike
     work = [(layer.forward, layer.backward_work) for layer in layers]
     most = max(work, key=work.count)
     body = [number for number, its in enumerate(work) if its == most]
@@ -161,6 +164,15 @@ def cut(load: Workload, stages: int, how: Cut | Sequence[int]) -> tuple[int, ...
         )
     begins = [body[number * len(body) // stages] for number in range(1, stages)]
     return (*begins, len(layers))
+
+
+def seconds_of(load: Workload, whole: Held, samples: float, split: Split, training: Training) -> list[float]:
+    """Of each layer, seconds of a micro-batch's passes on a device or its host; arguments are those of :func:`parts_of`."""
+    found = [math.fsum(its) for its in zip(*_passes_s(load, whole, samples, split, training), strict=True)]
+    for at in range(len(found)) if whole.on_host else ():
+        layer = whole._replace(first=at, last=at + 1)
+        found[at] += math.fsum(_host_s(load, layer, samples, split, forward=of) for of in (True, False))
+    return found
 
 
 def state_of(owned: Sequence[Owned], tensor: int, values: Values, batch: int) -> State:
@@ -207,17 +219,9 @@ def parts_of(
     batch
         Samples of all micro-batches together.
     """
-    layers, model = load.layers, Model(load)
-    forward, backward = math.fsum(layer.forward for layer in layers), math.fsum(layer.backward_work for layer in layers)
-    found = []
+    model, found = Model(load), []
     for chunk in chunks:
-        its = layers[chunk.first : chunk.last]
-        forward_s = [_pass_s(load.forward, layer, layer.forward / forward if forward else 0.0, samples, split, chunk) for layer in its]
-        again = 0.0
-        if training.recompute == "full":
-            again = math.fsum(forward_s)
-        elif training.recompute == "selective":
-            again = math.fsum(layer.selective_work * its_s for layer, its_s in zip(its, forward_s, strict=True))
+        forward_s, backward_s, again_s = map(math.fsum, _passes_s(load, chunk, samples, split, training))
         sizes = _sizes_of(model, chunk, samples, split.tokens, values, batch)
         there, back = sizes.forward, sizes.backward
         if chunk.on_host:
@@ -229,13 +233,10 @@ def parts_of(
         found.append(
             Part(
                 first=chunk.first,
-                last=chunk.first + len(its),
-                forward_s=math.fsum(forward_s),
-                backward_s=math.fsum(
-                    _pass_s(load.backward, layer, layer.backward_work / backward if backward else 0.0, samples, split, chunk)
-                    for layer in its
-                ),
-                again_s=again,
+                last=len(load.layers[: chunk.last]),
+                forward_s=forward_s,
+                backward_s=backward_s,
+                again_s=again_s,
                 forward=there,
                 backward=back,
                 input_bytes=sizes.input_bytes,
@@ -245,6 +246,19 @@ def parts_of(
             )
         )
     return found
+
+
+def _passes_s(load: Workload, chunk: Held, samples: float, split: Split, training: Training) -> tuple[list[float], ...]:
+    """Of each layer of a chunk, seconds of its forward and its backward pass on a device, and of what is computed again."""
+    forward, backward = math.fsum(layer.forward for layer in load.layers), math.fsum(layer.backward_work for layer in load.layers)
+    its = load.layers[chunk.first : chunk.last]
+    forward_s = [_pass_s(load.forward, layer, layer.forward / forward if forward else 0.0, samples, split, chunk) for layer in its]
+    backward_s = [
+        _pass_s(load.backward, layer, layer.backward_work / backward if backward else 0.0, samples, split, chunk) for layer in its
+    ]
+    again = {"none": 0.0, "full": 1.0}
+    again_s = [again.get(training.recompute, layer.selective_work) * its_s for layer, its_s in zip(its, forward_s, strict=True)]
+    return forward_s, backward_s, again_s
 
 
 class _Sizes(NamedTuple):

@@ -7,7 +7,7 @@ What passes cost is in parts.py, their order in schedules.py. ``simulator.analyt
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from simulator.base.records import OWN, PEER, Place
@@ -31,14 +31,16 @@ class Reduced(NamedTuple):
 
     Attributes
     ----------
-    chunk, ready
-        The chunk whose backward pass makes them, and the share of that after which they are there.
+    chunk
+        Whose backward pass makes them.
+    layers
+        That this has gone through since those that are reduced before.
     dense_bytes, expert_bytes
         Of variables that all copies have, and of those of experts that are spread over copies, as a rank has them.
     """
 
     chunk: int
-    ready: float
+    layers: Sequence[Part]
     dense_bytes: float
     expert_bytes: float
 
@@ -56,6 +58,8 @@ class StageCosts(NamedTuple):
         Of each chunk, whether it is the first, or the last, of the whole model.
     reduced
         What is reduced as one, in the order in which it becomes ready.
+    in_buckets
+        Whether it is as much as fills a bucket.
     forward_s, backward_s
         Of the whole model's passes, of which operations are shares.
     weights
@@ -71,7 +75,9 @@ class StageCosts(NamedTuple):
     prefetch
         Layers whose parameters are gathered ahead.
     seconds
-        How long a collective takes: with whom, what, and bytes.
+        How long a collective takes that has the links to itself: with whom, what, and bytes.
+    moves_s
+        Of it, seconds in which it needs the busiest of them.
     exchange_s
         Seconds of what a part exchanges amid a pass: part, and whether forward.
     overlap_cost
@@ -89,6 +95,7 @@ class StageCosts(NamedTuple):
     first: Sequence[bool]
     last: Sequence[bool]
     reduced: Sequence[Reduced]
+    in_buckets: bool
     forward_s: float
     backward_s: float
     weights: float
@@ -99,6 +106,7 @@ class StageCosts(NamedTuple):
     keeps: bool
     prefetch: int
     seconds: Callable[[Among, Collective, float], float]
+    moves_s: Callable[[Among, Collective, float], float]
     exchange_s: Callable[[Part, bool], float]
     overlap_cost: float = 0.0
     delay: int = 0
@@ -113,6 +121,12 @@ class StageCosts(NamedTuple):
     def each_micro_batch(self) -> bool:
         """Whether gradients are reduced for each micro-batch, since nobody has room for the sum of all of them."""
         return self.shares and self.shard in ("gradients", "parameters") and not self.keeps
+
+    @property
+    def at_end(self) -> bool:
+        """Whether gradients of several chunks are reduced when all passes of a step have ended (Megatron-LM without overlap)."""
+        as_made = self.in_buckets or self.each_micro_batch or (self.shares and self.shard == "parameters")
+        return len(self.parts) > 1 and not as_made
 
     @property
     def tied_bytes(self) -> float:
@@ -162,7 +176,8 @@ class _Maker:
         """The passes that make gradients of weights."""
         self._last_of_chunk = {number: chunk for chunk, number in last.items()}
         self._gathers = stage.shares and stage.shard == "parameters"
-        self._gathered: set[int] = set()
+        self._needed = list(self._needs()) if self._gathers else []
+        self._gathered: dict[int, list[int]] = {}
         self._moved: dict[bool, tuple[int, ...]] = {False: (), True: ()}
         """The last collective of variables that all copies have, and of those of experts."""
 
@@ -170,6 +185,8 @@ class _Maker:
         stage = self._stage
         for number, each in enumerate(stage.order):
             self._pass(each, ends=number in self._last_of_chunk)
+        for its in stage.reduced if stage.at_end else ():
+            self._reduce(its.dense_bytes, its.expert_bytes, ends=True)
         self._reduced += self._collective("tied", "all-reduce", stage.tied_bytes, (*self._tail, *self._reduced))
         updated = self._add(kind="compute", name="apply", after=(*self._tail, *self._reduced), apply=stage.apply)
         if stage.shares and stage.shard != "parameters":
@@ -198,16 +215,14 @@ class _Maker:
 
     def _forward(self, each: Pass) -> None:
         stage, part = self._stage, self._stage.parts[each.chunk]
-        if self._gathers and not (stage.keeps and each.chunk in self._gathered):
-            self._gathered.add(each.chunk)
+        if self._gathers and self._needed[len(self._computes)] is not None:
             for layer in stage.layers[each.chunk]:
-                self._gather_ahead(layer)
                 lost_s = stage.overlap_cost * self._gather_s(layer)
                 self._compute("forward", each.micro_batch, forward=self._share(layer.forward_s + lost_s, stage.forward_s))
-                self._exchange(layer, 1.0, forward=True)
+                self._exchange([layer], forward=True)
         else:
             self._compute("forward", each.micro_batch, forward=self._share(part.forward_s, stage.forward_s))
-            self._exchange(part, 1.0, forward=True)
+            self._exchange([part], forward=True)
 
     def _backward(self, each: Pass, *, ends: bool) -> None:
         """A backward pass, or the part of it that is gradients of weights; of the last one of a chunk what is ready is reduced."""
@@ -216,33 +231,24 @@ class _Maker:
         share = 1.0
         if self._makes == "weights":
             share = stage.weights if makes else 1.0 - stage.weights
-        again = part.again_s if each.does == "backward" else 0.0
-        exchanges = float(each.does == "backward")
         if self._gathers:
             for layer in reversed(stage.layers[each.chunk]):
                 beside_s = 0.0
-                if not stage.keeps and each.does == "backward":  # gradients of weights need none of them
-                    self._gather_ahead(layer)
+                if self._needed[len(self._computes)] is not None:
                     beside_s += self._gather_s(layer)
                 reduces = ends or (makes and stage.each_micro_batch)
                 if reduces:
                     beside_s += self._scatter_s(layer)
-                of_layer = layer.again_s if each.does == "backward" else 0.0
-                self._compute_back(each, of_layer, layer.backward_s * share + stage.overlap_cost * beside_s)
-                self._exchange(layer, exchanges, forward=False)
+                self._compute_back(each, [layer], share, stage.overlap_cost * beside_s)
                 if reduces:
                     self._reduce(layer.dense.gradient_bytes, layer.experts.gradient_bytes, ends=ends)
+        elif (ends and not stage.at_end) or (makes and stage.each_micro_batch):
+            for its in stage.reduced:
+                if its.chunk == each.chunk:
+                    self._compute_back(each, its.layers, share)
+                    self._reduce(its.dense_bytes, its.expert_bytes, ends=ends)
         else:
-            its = [one for one in stage.reduced if one.chunk == each.chunk] if ends or (makes and stage.each_micro_batch) else []
-            done = 0.0
-            for one in its:
-                self._compute_back(each, again, part.backward_s * share * (one.ready - done))
-                self._exchange(part, exchanges * (one.ready - done), forward=False)
-                again, done = 0.0, one.ready
-                self._reduce(one.dense_bytes, one.expert_bytes, ends=ends)
-            if done < 1.0:
-                self._compute_back(each, again, part.backward_s * share * (1.0 - done))
-                self._exchange(part, exchanges * (1.0 - done), forward=False)
+            self._compute_back(each, [part], share)
 
     def _gather_s(self, layer: Part) -> float:
         """Seconds of the collectives that gather the parameters of a layer."""
@@ -257,10 +263,14 @@ class _Maker:
         its: tuple[tuple[Among, Sharing, float], ...] = ("shard", stage.dense, dense_bytes), ("expert shard", stage.experts, expert_bytes)
         return math.fsum(stage.seconds(among, does, size) for among, sharing, size in its if size and sharing.shards > 1)
 
-    def _compute_back(self, each: Pass, again_s: float, backward_s: float) -> None:
-        stage = self._stage
-        forward, backward = self._share(again_s, stage.forward_s), self._share(backward_s, stage.backward_s)
+    def _compute_back(self, each: Pass, layers: Sequence[Part], share: float, lost_s: float = 0.0) -> None:
+        """A share of the backward pass of some layers; what these compute and exchange again is with the gradients of what they got."""
+        stage, first = self._stage, each.does == "backward"
+        forward = self._share(math.fsum(layer.again_s for layer in layers) if first else 0.0, stage.forward_s)
+        backward = self._share(math.fsum(layer.backward_s for layer in layers) * share + lost_s, stage.backward_s)
         self._compute(each.does, each.micro_batch, forward=forward, backward=backward)
+        if first:
+            self._exchange(layers, forward=False)
 
     @staticmethod
     def _share(part_s: float, whole_s: float) -> float:
@@ -273,6 +283,7 @@ class _Maker:
         return len(self._operations) - 1
 
     def _compute(self, name: str, number: int, *, forward: float = 0.0, backward: float = 0.0) -> None:
+        self._gather_ahead()
         self._tail = (self._add(kind="compute", name=name, number=number, after=self._tail, forward=forward, backward=backward),)
         self._computes.append(self._tail[0])
 
@@ -284,18 +295,35 @@ class _Maker:
         self._add(kind="send", name=name, number=number, after=self._tail, slot=slot, size_bytes=size_bytes, channel=slot,
                   source=Place("device", OWN), target=Place("device", PEER), departs=True, lands=True, from_step=from_step)  # fmt: skip
 
-    def _exchange(self, part: Part, share: float, *, forward: bool) -> None:
-        """A share of what ranks that go through a pass together exchange in it, as one: what follows waits for it."""
-        lasts_s = share * self._stage.exchange_s(part, forward)
+    def _exchange(self, parts: Sequence[Part], *, forward: bool) -> None:
+        """What ranks that go through a pass of some layers together exchange in it, as one: what follows waits for it."""
+        lasts_s = math.fsum(self._stage.exchange_s(part, forward) for part in parts)
         if lasts_s:
-            size_bytes = share * (part.forward if forward else part.backward).total_bytes
+            size_bytes = math.fsum((part.forward if forward else part.backward).total_bytes for part in parts)
             self._tail = (self._timed("pass", "exchange", size_bytes, lasts_s, self._tail),)
 
-    def _gather_ahead(self, layer: Part) -> None:
-        """The parameters of a layer, ahead of the pass that needs them."""
-        ahead = self._computes[-1 - self._stage.prefetch :]
-        begins = (ahead[0],) if len(ahead) > self._stage.prefetch else (1,)
-        self._tail = (*self._tail, *self._gather([layer], begins))
+    def _needs(self) -> Iterator[Part | None]:
+        """Of each compute of the passes the layer whose parameters are gathered for it, if any."""
+        stage, whole = self._stage, set()
+        for each in stage.order:
+            layers = stage.layers[each.chunk]
+            if each.does != "forward":  # gradients of weights need none of them
+                yield from reversed(layers) if each.does == "backward" and not stage.keeps else [None] * len(layers)
+            elif stage.keeps and each.chunk in whole:
+                yield None
+            else:
+                whole.add(each.chunk)
+                yield from layers
+
+    def _gather_ahead(self) -> None:
+        """Before a compute, the parameters of the one that comes ``prefetch`` later, which go before what this one makes ready."""
+        place, prefetch = len(self._computes), self._stage.prefetch
+        after = self._computes[-1:] or [1]
+        for at in range(place + prefetch if place else 0, place + prefetch + 1):
+            layer = self._needed[at] if at < len(self._needed) else None
+            if layer is not None:
+                self._gathered[at] = self._gather([layer], tuple(after))
+        self._tail = (*self._tail, *self._gathered.pop(place, ()))
 
     def _gather(self, parts: Sequence[Part], after: tuple[int, ...]) -> list[int]:
         """Parameters of which copies have a share each: those that all have, then those of experts."""
@@ -342,10 +370,18 @@ class _Maker:
         """A collective, unless there is nothing to do."""
         if not size_bytes:
             return []
-        return [self._timed(among, does, size_bytes, self._stage.seconds(among, does, size_bytes), after, does)]
+        lasts_s, moves_s = (of(among, does, size_bytes) for of in (self._stage.seconds, self._stage.moves_s))
+        return [self._timed(among, does, size_bytes, lasts_s, after, does, moves_s)]
 
     def _timed(
-        self, among: Among, name: str, size_bytes: float, lasts_s: float, after: tuple[int, ...], does: Collective = "all-reduce"
+        self,
+        among: Among,
+        name: str,
+        size_bytes: float,
+        lasts_s: float,
+        after: tuple[int, ...],
+        does: Collective = "all-reduce",
+        moves_s: float = 0.0,
     ) -> int:
         partition = self._partitions.setdefault(among, len(self._partitions))
         bucket = self._used.get(partition, 0)
@@ -353,4 +389,4 @@ class _Maker:
         number = self._named.get(name, 0)
         self._named[name] = number + 1
         return self._add(kind="collective", name=name, number=number, after=after, size_bytes=size_bytes, does=does, partition=partition,
-                         bucket=bucket, lasts_s=lasts_s, departs=True, lands=True)  # fmt: skip
+                         bucket=bucket, lasts_s=lasts_s, moves_s=moves_s, departs=True, lands=True)  # fmt: skip
