@@ -197,7 +197,7 @@ class Run:
         """By SimPy."""
         recorder = self._recorder()
         sizes = textbook.run(self.program, self.draws, recorder, self._reduces_at_once, self._log, self.on_progress)
-        self._note_collective(recorder.measured, sizes)
+        self._note_collective(recorder.measured, self._sizes if self.program.exchanges else sizes)
         return recorder.measured
 
     def _recorder(self) -> Recorder:

@@ -154,8 +154,8 @@ def programs(draw: st.DrawFn) -> tuple[Scenario, Program]:
     """Ranks in random groups of one to three partitions."""
     ranks = draw(st.integers(2, 8))
     fabric: dict[str, Any] = draw(st.sampled_from([{}, {"fabric": {"nodes_per_leaf": 2, "oversubscription": 2.0}}]))
-    discipline: dict[str, Any] = draw(st.sampled_from([{}, {}, {"transport": {"discipline": "in-order"}}, {"overlap_slowdown": 0.5}]))
-    built = scenario(ranks, draw(st.sampled_from([0.0, 0.3])), **fabric, **discipline)
+    slowdown: dict[str, Any] = draw(st.sampled_from([{}, {}, {"overlap_slowdown": 0.5}]))
+    built = scenario(ranks, draw(st.sampled_from([0.0, 0.3])), **fabric, **slowdown)
     partitions = []
     for _ in range(draw(st.integers(1, 3))):
         order = draw(st.permutations(range(ranks)))

@@ -1,99 +1,77 @@
-"""Both engines compute the same: the same records in the same order, and the same figures, to the last bit."""
+"""Two engines that share no code measure the same: the textbook one in SimPy, and the one that users get.
+
+Where two events fall into one instant, and nothing says which is first, single runs differ: processes that come together are queued for
+shared cores, and messages for a host, in some order, and messages that set out together draw their weights so. So random programs are
+compared with every length a little off any other; of those with ties, means over many runs are.
+"""
 
 from __future__ import annotations
 
-import dataclasses
 from itertools import islice
+from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given
-from hypothesis import strategies as st
-from support.engines import Outcome, difference, run
-from support.examples import examples
-from support.random_scenarios import random_scenarios, seeded_scenarios
+from support.engines import disagreement, run
+from support.modes import LOAD, MODES
+from support.random_scenarios import seeded_scenarios, untied
+from support.scenarios import scenario_table
 
-from simulator import Scenario
-from simulator.base.records import Step, Transfer
+import paceline
+from simulator import Scenario, scenario_from_table
 
-ALL = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
+CATALOGUE = sorted(path.stem for path in Path(__file__).parents[2].glob("models/scenarios/*.toml"))
 
-
-def both(scenario: Scenario, replication: int, *, observer: bool) -> str | None:
-    reference, compiled = (run(scenario, engine, replication, observer=observer) for engine in ("simpy", "compiled"))
-    return difference(reference, compiled)
+EACH = 50
+"""Random programs of a test."""
 
 
-@examples(400, few=60)
-@given(random_scenarios(), st.sampled_from((True, True, False)), st.integers(0, 1))
-def agree(scenario: Scenario, observer: bool, replication: int) -> None:
-    assert both(scenario, replication, observer=observer) is None
-
-
-@pytest.mark.slow
-def test_engines_agree() -> None:
-    agree()
-
-
-# -- that the comparison sees what it should ------------------------------------------------
-
-
-def some_outcomes(count: int) -> list[Outcome]:
-    return [run(scenario, "simpy") for scenario in seeded_scenarios(count)]
+def assert_agree(scenario: Scenario, replication: int = 0) -> None:
+    """Both engines measure the same in one replication, or refuse it alike."""
+    textbook, compiled = (run(scenario, engine, replication, observer=False) for engine in ("simpy", "compiled"))
+    assert textbook.failed == compiled.failed
+    if textbook.measured is not None and compiled.measured is not None:
+        assert disagreement(textbook.measured, compiled.measured) is None, scenario
 
 
 @pytest.mark.slow
-def test_a_run_repeated_differs_in_nothing() -> None:
-    for one, other in zip(some_outcomes(30), some_outcomes(30), strict=True):
-        assert difference(one, other) is None
+@pytest.mark.parametrize("first", range(0, 400, EACH))
+def test_random_programs_agree(first: int) -> None:
+    apart = (untied(scenario) for scenario in seeded_scenarios(1000))
+    for number, scenario in enumerate(islice((each for each in apart if each is not None), first, first + EACH)):
+        assert_agree(scenario, number % 2)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_way_of_training_agrees(mode: str) -> None:
+    strategy, cluster, settings = MODES[mode]
+    table = scenario_table(workload=LOAD, cluster=cluster, strategy=strategy, run={"steps": 12, "warmup_steps": 2, **settings})
+    built = scenario_from_table(table, mode)
+    if (apart := untied(built)) is None:
+        pytest.skip("nothing says which of two events is first")
+    assert_agree(apart)
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_the_catalogue_agrees(name: str) -> None:
+    scenario = paceline.load(name)
+    steps = max(6, 2 * getattr(scenario.strategy, "sync_every", 1))
+    run_of_it = scenario.run.model_copy(update={"steps": steps, "warmup_steps": 1, "job_steps": None})
+    assert_agree(scenario.model_copy(update={"run": run_of_it}))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [Step, Transfer])
-def test_the_first_field_that_differs_is_named(kind: type) -> None:
-    for outcome in some_outcomes(30):
-        numbers = [number for number, record in enumerate(outcome.records) if isinstance(record, kind)]
-        for number in numbers[:3]:
-            for name in kind._fields:
-                value = getattr(outcome.records[number], name)
-                changed = list(outcome.records)
-                changed[number] = changed[number]._replace(**{name: float(np.nextafter(value, 1e99)) if isinstance(value, float) else "x"})
-                found = difference(outcome, outcome._replace(records=changed))
-                assert found is not None
-                assert found.startswith(f"record {number} of {len(changed)}, {kind.__name__}.{name}"), found
-
-
-def test_a_record_less_or_out_of_order_is_found() -> None:
-    for outcome in islice(some_outcomes(10), 10):
-        assert str(difference(outcome, outcome._replace(records=outcome.records[:-1]))).startswith("records: ")
-        swapped = outcome.records[1:2] + outcome.records[:1] + outcome.records[2:]
-        assert outcome.records[0] == outcome.records[1] or str(difference(outcome, outcome._replace(records=swapped))).startswith(
-            "record 0"
-        )
-
-
-@pytest.mark.slow
-def test_every_figure_is_compared() -> None:
-    """Whatever is measured: a figure that changes is named."""
-    for outcome in some_outcomes(40):
-        if outcome.measured is None:
+def test_where_ties_decide_the_means_agree() -> None:
+    """Round lengths and shared cores make ties common: mean rates over replications are within 0.5% over all programs."""
+    ratios = []
+    for scenario in seeded_scenarios(120):
+        if getattr(scenario.strategy, "priority", "ready") == "forward":
             continue
-        for field in dataclasses.fields(outcome.measured):
-            value = getattr(outcome.measured, field.name)
-            other = value + 1 if isinstance(value, (int, float)) else None
-            if isinstance(value, np.ndarray):
-                other = np.nextafter(value, 1e99)
-            elif isinstance(value, dict) and value:
-                first = next(iter(value))
-                other = {**value, first: value[first][1:]}
-            if other is not None and (not isinstance(value, dict) or len(value[first])):
-                found = difference(outcome, outcome._replace(measured=dataclasses.replace(outcome.measured, **{field.name: other})))
-                assert str(found).startswith(f"measured.{field.name}"), found
-
-
-def test_a_tolerance_is_relative() -> None:
-    (outcome,) = some_outcomes(1)
-    later = [record._replace(end_s=record.end_s * (1 + 1e-12)) if isinstance(record, Step) else record for record in outcome.records]
-    near = outcome._replace(records=later)
-    assert difference(outcome, near)
-    assert difference(outcome, near, 1e-9) is None
+        for replication in range(4):
+            textbook, compiled = (run(scenario, engine, replication, observer=False).measured for engine in ("simpy", "compiled"))
+            if textbook is not None and compiled is not None:
+                rates = [each.steps / each.window_s for each in (textbook, compiled)]
+                ratios.append(np.log(rates[0] / rates[1]))
+    assert len(ratios) > 400
+    assert np.mean(ratios) == pytest.approx(0.0, abs=0.005)
+    assert np.median(np.abs(ratios)) < 1e-9  # most do not differ at all

@@ -7,17 +7,23 @@ instant; half of the scenarios are made of powers of two, where sums are exact.
 
 from __future__ import annotations
 
+import itertools
+import math
 import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from simulator import Scenario, scenario_from_table
 from simulator.base.errors import ScenarioError
 from support.scenarios import scenario_table
 
-__all__ = ["built", "plain_scenarios", "random_scenarios", "random_table", "scenario_of_seed", "seeded_scenarios"]
+__all__ = ["built", "plain_scenarios", "random_scenarios", "random_table", "scenario_of_seed", "seeded_scenarios", "untied"]
+
+_GOLDEN = (math.sqrt(5) - 1) / 2
+_LENGTHS = "_s", "_bytes", "_byte", "_per_s"
 
 Table = dict[str, Any]
 T = TypeVar("T")
@@ -633,6 +639,49 @@ def seeded_scenarios(count: int) -> Iterator[Scenario]:
             count -= 1
             yield scenario
         seed += 1
+
+
+def untied(scenario: Scenario) -> Scenario | None:
+    """The same with every length a little off any other, and chance that is continuous, so that no two events fall into one instant.
+
+    None where they would all the same, and nothing says which is first: processes that share cores are queued; workers that an update
+    lets go on draw the weights of their pulls; shards of equal size come and go together; and so do messages of a collective that take
+    turns. None too where a strategy is simulated for all ranks at once alone.
+    """
+    strategy, transport = scenario.strategy, scenario.cluster.transport
+    if (
+        scenario.cluster.shared_cores is not None
+        or (transport.weight_sigma is not None and getattr(strategy, "mode", "") == "sync")
+        or (transport.at_a_time is not None and strategy.reduction is not None)
+        or getattr(strategy, "partitioner", None) is not None
+        or getattr(strategy, "priority", "ready") == "forward"
+    ):
+        return None
+    table = scenario.model_dump()
+    places = itertools.count(1)
+    load, machines = table["workload"], table["cluster"]
+    for part in (load["variables"], load["server"], machines["inter_node"], machines["transport"]):
+        _stretch(part, places)
+    law = {"kind": "gamma", "shape": 9.0}
+    load |= {"jitter": law, "jitter_draws": (), "jitter_least": None}
+    for kind in machines["node_classes"]:
+        kind["jitter"] = law if kind["jitter"] is not None else None
+    if table.get("input"):
+        table["input"]["jitter"] = law
+    table["run"] |= {"start": "staggered", "start_spread_s": math.pi * 1e-3}
+    try:
+        return Scenario.model_validate(table)
+    except ValidationError:
+        return None
+
+
+def _stretch(part: Any, places: Iterator[int]) -> None:
+    """Make all lengths in a part of a scenario longer, each by another share of a hundredth."""
+    for key, value in part.items() if isinstance(part, dict) else enumerate(part or ()):
+        if isinstance(value, dict | list | tuple):
+            _stretch(value, places)
+        elif isinstance(value, float) and value > 0 and isinstance(part, dict) and key.endswith(_LENGTHS):
+            part[key] = value * (1 + 0.01 * (next(places) * _GOLDEN % 1))
 
 
 # -- of fewer mechanisms ---------------------------------------------------------------------

@@ -185,11 +185,11 @@ class VectorisedEngine:
                 self._tell_rows(rows)
                 self._progress.at(recorder.ended)
                 now_s = float(rows[-1, _END])
+                if recorder.ended == recorder.opens_at and not recorder.is_open:
+                    recorder.open(now_s, self._used(self._in_use(now_s, waiting)))
                 if recorder.ended == recorder.closes_at:
                     recorder.close(now_s, self._in_use(now_s, waiting), 1 + recorder.ended // self._draws.ranks)
                     return
-                if recorder.ended == recorder.opens_at and not recorder.is_open:
-                    recorder.open(now_s, self._used(self._in_use(now_s, waiting)))
 
     def _links(self) -> InUse:
         """How long links have been in use, by all that has been reduced."""
