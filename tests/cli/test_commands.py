@@ -66,7 +66,7 @@ def test_version(paceline: Runner) -> None:
     assert paceline("--version") == Answer(0, f"paceline {package.__version__}\n", "")
 
 
-HEAVY = ("tensorflow", "keras", "scipy", "plotly", "pandas", "joblib", "pint", "jinja2", "tomlkit")
+HEAVY = ("tensorflow", "keras", "scipy", "plotly", "pandas", "joblib", "jinja2", "tomlkit")
 
 
 def _imported(*code: str) -> set[str]:
