@@ -10,7 +10,7 @@ __all__ = ["main"]
 def main() -> None:
     """Run the command line; a signal ends it with one line from here on, while it is imported as well."""
     hear()
-    gc.set_threshold(50_000)  # what is imported stays: it is not looked through again and again for what can go
+    gc.set_threshold(200_000)  # what is imported stays: it is not looked through again and again for what can go
     from paceline.cli import app
 
     try:

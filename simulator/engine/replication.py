@@ -23,13 +23,7 @@ from simulator.engine.choosing import MOST_OPERATIONS, engine_for
 from simulator.engine.choosing import Engine as ByEngine
 from simulator.engine.draws import Draws
 from simulator.engine.recorder import Follower, Measured, Recorder
-from simulator.engine.simpy.collectives import VectorisedCollectives
-from simulator.engine.simpy.engine import Engine
-from simulator.engine.simpy.recorder import KernelRecorder, in_use_of
 from simulator.engine.vectorised.engine import VectorisedEngine
-from simulator.network.cores import cores_of
-from simulator.network.flows import Network
-from simulator.network.kernel import Kernel
 from simulator.program.groups import collectives_of
 from simulator.program.program import Program, Reduction
 from simulator.resolve.compile import compile_program
@@ -200,7 +194,14 @@ class Run:
         return recorder.measured
 
     def simpy(self) -> Measured:
-        """By SimPy."""
+        """By SimPy, whose engine is imported where it runs."""
+        from simulator.engine.simpy.collectives import VectorisedCollectives
+        from simulator.engine.simpy.engine import Engine
+        from simulator.engine.simpy.recorder import KernelRecorder, in_use_of
+        from simulator.network.cores import cores_of
+        from simulator.network.flows import Network
+        from simulator.network.kernel import Kernel
+
         drawn, program = self.drawn, self.program
         kernel = Kernel()
         cores = cores_of(kernel, drawn.cluster.shared_cores, drawn.cluster.time_slice_s)
