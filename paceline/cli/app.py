@@ -120,11 +120,12 @@ class _Command(_PlainFlags, TyperCommand):
 
 def _import_numpy() -> None:
     """Import numpy with one thread for linear algebra: the others spin while the command starts. What it starts has its own choice."""
-    if os.environ.setdefault(_THREADS, "") == "":
-        os.environ[_THREADS] = "1"
-        import numpy  # noqa: F401
+    if _THREADS in os.environ:
+        return
+    os.environ[_THREADS] = "1"
+    import numpy  # noqa: F401
 
-        del os.environ[_THREADS]
+    del os.environ[_THREADS]
 
 
 class _Commands(_Group):
