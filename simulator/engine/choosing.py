@@ -1,7 +1,7 @@
 """Chooses the SimPy engine or the compiled one for a scenario, by ``run.engine`` and the number of events that is expected.
 
 Which one ran does not change a result. The compiled engine takes a small part of SimPy's time for an event; but half a second
-to load its machine code, once in a process, and some 9 seconds to make it, once for each version. Both are taken when SimPy has
+to load its machine code, once in a process, and some 8 seconds to make it, once for each version. Both are taken when SimPy has
 been given, in this process, as many events as it would run in that time: a sweep of thousands of short simulations then takes
 little more than if its length had been known. Those times are the ``_..._EVENTS`` below, in events.
 

@@ -53,7 +53,7 @@ _config: Any = numba.config
 _njit: Any = numba.njit
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
-_OPTIONS = {"nogil": True, "boundscheck": False, "error_model": "numpy", "fastmath": False, "_nrt": False, "no_rewrites": True}
+_OPTIONS = {"nogil": True, "boundscheck": False, "error_model": "numpy", "fastmath": False, "_nrt": False}
 _WHOLE = "whole"
 """The file with the digest of the others, written last."""
 _MAKING = "making"
@@ -239,8 +239,8 @@ def _typing_once() -> Iterator[None]:
 # Where a version of numba does not allow it, all is compiled in the ordinary way.
 
 try:
-    from numba.core import compiler, typed_passes
-    from numba.core.compiler_machinery import register_pass
+    from numba.core import compiler, typed_passes, untyped_passes
+    from numba.core.compiler_machinery import PassManager, register_pass
     from numba.core.registry import CPUDispatcher
 
     class _Helper(CPUDispatcher):  # type: ignore[misc]
@@ -260,6 +260,7 @@ try:
 
         def run_pass(self, state: Any) -> bool:
             library = _library(state)
+            library._optimize_functions = lambda _: None
             library.finalize = lambda: setattr(library, "_finalized", True)
             state.flags = state.flags.copy()
             state.flags.no_compile = state.flags.no_cpython_wrapper = state.flags.no_cfunc_wrapper = True
@@ -311,12 +312,24 @@ try:
         return list(found)
 
     def _compiler(lowering: type[typed_passes.NativeLowering]) -> Any:
-        """numba's own, but for its last step."""
+        """numba's own without its passes for what is not written here, such as closures, and with another last step."""
 
         class Compiler(compiler.CompilerBase):  # type: ignore[misc]
             def define_pipelines(self) -> Any:
-                manager = compiler.DefaultPassBuilder.define_nopython_pipeline(self.state)
-                manager.passes = [(lowering if one is typed_passes.NativeLowering else one, text) for one, text in manager.passes]
+                manager = PassManager("lean")
+                for one in (
+                    untyped_passes.TranslateByteCode,
+                    untyped_passes.FixupArgs,
+                    untyped_passes.IRProcessing,
+                    untyped_passes.ReconstructSSA,
+                    typed_passes.NopythonTypeInference,
+                    typed_passes.PreLowerStripPhis,
+                    typed_passes.IRLegalization,
+                    typed_passes.AnnotateTypes,
+                    lowering,
+                    typed_passes.NoPythonBackend,
+                ):
+                    manager.add_pass(one, one.__name__)
                 manager.finalize()
                 return [manager]
 

@@ -21,7 +21,7 @@ from simulator.spec.transport import Transport
 
 __all__ = ["NotMadeError", "available", "is_made", "load", "make"]
 
-_MAKING = "paceline: making the machine code of the compiled engine, once for this version; this takes some 9 s\n"
+_MAKING = "paceline: making the machine code of the compiled engine, once for this version; this takes some 8 s\n"
 _MAKER = "import sys; sys.path[:] = sys.argv[1:]; from simulator.engine.compiled.warming import make_here; make_here()"
 
 
