@@ -1,5 +1,7 @@
 """The program ``paceline``, and ``python -m paceline``."""
 
+import gc
+
 from paceline.cli.starting import hear
 
 __all__ = ["main"]
@@ -8,9 +10,13 @@ __all__ = ["main"]
 def main() -> None:
     """Run the command line; a signal ends it with one line from here on, while it is imported as well."""
     hear()
+    gc.set_threshold(200_000)  # what is imported stays: it is not looked through again and again for what can go
     from paceline.cli import app
 
-    app.main()
+    try:
+        app.main()
+    finally:
+        gc.freeze()  # nor is it looked through once more at the end
 
 
 if __name__ == "__main__":

@@ -85,11 +85,12 @@ def observe(
 
     ``reads`` is the scenario's file, which must not be written over.
     """
-    from simulator.observing.chrome_trace import TRACE
-
-    recording = Recording(scenario)
+    recording, page = Recording(scenario), None
     observers: list[Observer] = [recording] if trace is not None or audit else []
-    page = None if trace is None else Output(trace, TRACE, force=force, argument="trace", reads=[] if reads is None else [reads])
+    if trace is not None:
+        from simulator.observing.chrome_trace import TRACE
+
+        page = Output(trace, TRACE, force=force, argument="trace", reads=[] if reads is None else [reads])
     with ExitStack() as open_files:
         if tensorboard is not None:
             from simulator.observing.tensorboard import TensorBoard

@@ -18,7 +18,6 @@ from simulator.effort import check_memory
 from simulator.engine.choosing import Engine, engine_for, likely_engine
 from simulator.engine.recorder import Measured
 from simulator.engine.replication import Shared, replicate
-from simulator.job.outcome import job_of, warned_of, window_of
 from simulator.memory import does_not_fit
 from simulator.resolve.resolve import Asked
 from simulator.results.cost import placement_of
@@ -74,6 +73,8 @@ def simulate(scenario: Scenario | Asked, *, observer: Observer | None = None, pr
     asked = scenario if isinstance(scenario, Asked) else Asked.of(scenario)
     if asked.resolved.job is None:
         return _of_steps(asked, observer, progress)
+    from simulator.job.outcome import job_of, warned_of, window_of
+
     window = _Window(Asked(window_of(asked.given), window_of(asked.resolved)), progress)
     steps = _kept(window) if observer is None else _of_steps(window.asked, observer, progress)
     job = job_of(asked.resolved, steps, _rates)

@@ -114,7 +114,18 @@ class _Command(_PlainFlags, TyperCommand):
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
         _Command.running = self
+        _import_numpy()
         return super().invoke(ctx)
+
+
+def _import_numpy() -> None:
+    """Import numpy with one thread for linear algebra: the others spin while the command starts. What it starts has its own choice."""
+    if _THREADS in os.environ:
+        return
+    os.environ[_THREADS] = "1"
+    import numpy  # noqa: F401
+
+    del os.environ[_THREADS]
 
 
 class _Commands(_Group):
@@ -164,6 +175,7 @@ app.callback(help=_flowing(_root))(_root)
 # typer brings its own copy of click, older releases use the real one
 _UsageError: type[Any] = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
 _INTERRUPTED = 130
+_THREADS = "OPENBLAS_NUM_THREADS"
 _LONGEST_LINE = 600
 _ARGUMENT = re.compile(r"`([a-z]\w*)(?:=([^`]+))?`(?:: (?='))?")
 """An argument in a message of the library, alone or with a value."""

@@ -70,12 +70,12 @@ def progress_bar(title: str, *, soon: bool = False) -> Iterator[Advance]:
     A bar where stderr is a terminal; else a line now and then, so that a log shows life, ``soon`` one after a second. What
     was done before the first call does not count towards the time left.
     """
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
     shown = printer(stderr=True)
     if not shown.is_terminal:
         yield _progress_lines(title, _SOON_S if soon else _EVERY_S)
         return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()
     bar = Progress(*columns, console=shown, transient=True, speed_estimate_period=_SPEED_OVER_S)
     task = bar.add_task(title, total=None)

@@ -234,7 +234,7 @@ class Spec(BaseModel):
         Keys that only some values of another key take: the other key, and these values.
     """
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
     goes_with: ClassVar[Mapping[str, tuple[str, tuple[str, ...]]]] = {}
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:

@@ -15,13 +15,10 @@ from __future__ import annotations
 import math
 import re
 import warnings
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from functools import cache
+from typing import Literal, NamedTuple
 
 from simulator.base.errors import InputError, ReadingWarning, UnitError
-
-if TYPE_CHECKING:
-    import pint
 
 __all__ = [
     "Dimension",
@@ -37,69 +34,62 @@ __all__ = [
 
 Dimension = Literal["time", "information", "rate", "power"]
 
-_SI_UNIT: dict[Dimension, str] = {"time": "s", "information": "byte", "rate": "byte / s", "power": "W"}
 _EXAMPLE: dict[Dimension, str] = {"time": '"20 us"', "information": '"64 MiB"', "rate": '"25 Gbit/s"', "power": '"0.5 kW"'}
 
 
 class _Unit(NamedTuple):
-    """A unit: what it is by others, its symbols, its name in words (which takes an s in the plural), and the prefixes that it takes."""
+    """A unit: its worth in SI, its symbols, its name in words (which takes an s in the plural), and the prefixes that it takes."""
 
-    definition: str
+    worth: float
     symbols: tuple[str, ...]
     word: str = ""
     prefixes: tuple[str, ...] = ()
 
-    @property
-    def pattern(self) -> str:
-        """An expression for all that may be written for the unit: a prefix by its letter, or in words before the unit in words."""
-        letters = [letter for prefix in self.prefixes for letter in _PREFIXES[prefix][1]]
-        words = f"{self.word}s?" if self.word else ""
-        short = f"(?:{'|'.join(letters)})?(?:{'|'.join(filter(None, (*self.symbols, words)))})"
-        return f"(?:{short}|(?:{'|'.join(self.prefixes)}){words})" if words and self.prefixes else short
+    def spellings(self) -> dict[str, float]:
+        """The worth of all that may be written for the unit: a prefix by its letter, or in words before the unit in words."""
+        words = (self.word, f"{self.word}s") if self.word else ()
+        worths = dict.fromkeys((*self.symbols, *words), self.worth)
+        for prefix in self.prefixes:
+            factor, letters = _PREFIXES[prefix]
+            written = [letter + name for letter in letters for name in (*self.symbols, *words)]
+            worths |= dict.fromkeys((*written, *(prefix + name for name in words)), factor * self.worth)
+        return worths
 
 
 _PREFIXES = {
-    "femto": ("1e-15", ("f",)),
-    "pico": ("1e-12", ("p",)),
-    "nano": ("1e-9", ("n",)),
-    "micro": ("1e-6", ("u",)),
-    "milli": ("1e-3", ("m",)),
-    "kilo": ("1e3", ("k", "K")),
-    "mega": ("1e6", ("M",)),
-    "giga": ("1e9", ("G",)),
-    "tera": ("1e12", ("T",)),
-    "peta": ("1e15", ("P",)),
-    "kibi": ("2**10", ("Ki",)),
-    "mebi": ("2**20", ("Mi",)),
-    "gibi": ("2**30", ("Gi",)),
-    "tebi": ("2**40", ("Ti",)),
-    "pebi": ("2**50", ("Pi",)),
+    "femto": (1e-15, ("f",)),
+    "pico": (1e-12, ("p",)),
+    "nano": (1e-9, ("n",)),
+    "micro": (1e-6, ("u",)),
+    "milli": (1e-3, ("m",)),
+    "kilo": (1e3, ("k", "K")),
+    "mega": (1e6, ("M",)),
+    "giga": (1e9, ("G",)),
+    "tera": (1e12, ("T",)),
+    "peta": (1e15, ("P",)),
+    "kibi": (2.0**10, ("Ki",)),
+    "mebi": (2.0**20, ("Mi",)),
+    "gibi": (2.0**30, ("Gi",)),
+    "tebi": (2.0**40, ("Ti",)),
+    "pebi": (2.0**50, ("Pi",)),
 }
 """Value and letters of each prefix."""
 _PARTS, _MULTIPLES = tuple(_PREFIXES)[:5], tuple(_PREFIXES)[5:]
-_TIMES = (
-    _Unit("[time]", ("s", "sec", "secs"), "second", _PARTS),
-    _Unit("60 * second", ("min", "mins"), "minute"),
-    _Unit("3600 * second", ("h", "hr", "hrs"), "hour"),
-    _Unit("86400 * second", ("d",), "day"),
-)
-_AMOUNTS = (_Unit("[information]", ("B",), "byte", _MULTIPLES), _Unit("byte / 8", ("b",), "bit", _MULTIPLES))
-_BITS_A_SECOND = _Unit("bit / second", ("bps",), prefixes=_MULTIPLES)
-_POWER = _Unit("[power]", ("W",), "watt", ("kilo", "mega"))
-
-
-def _one_of(units: tuple[_Unit, ...]) -> str:
-    return rf"(?:{'|'.join(unit.pattern for unit in units)})"
-
-
-# pint alone reads "us" as 1 us, "1,5 ms" as 15 ms, works out "9**9**9 s", and puts every prefix before every unit
-_NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
-_TEXT: dict[Dimension, re.Pattern[str]] = {
-    "time": re.compile(rf"{_NUMBER}\s*{_one_of(_TIMES)}", re.ASCII),
-    "information": re.compile(rf"{_NUMBER}\s*{_one_of(_AMOUNTS)}", re.ASCII),
-    "rate": re.compile(rf"{_NUMBER}\s*(?:{_one_of(_AMOUNTS)}(?:\s*/\s*|\s+per\s+){_one_of(_TIMES)}|{_BITS_A_SECOND.pattern})", re.ASCII),
-    "power": re.compile(rf"{_NUMBER}\s*{_POWER.pattern}", re.ASCII),
+_UNITS = {
+    "time": (
+        _Unit(1.0, ("s", "sec", "secs"), "second", _PARTS),
+        _Unit(60.0, ("min", "mins"), "minute"),
+        _Unit(3600.0, ("h", "hr", "hrs"), "hour"),
+        _Unit(86400.0, ("d",), "day"),
+    ),
+    "information": (_Unit(1.0, ("B",), "byte", _MULTIPLES), _Unit(0.125, ("b",), "bit", _MULTIPLES)),
+    "rate": (_Unit(0.125, ("bps",), prefixes=_MULTIPLES),),
+    "power": (_Unit(1.0, ("W",), "watt", ("kilo", "mega")),),
 }
+"""Units of each dimension; a rate is also information per time."""
+
+_NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+_QUANTITY = re.compile(rf"({_NUMBER})\s*([A-Za-z]+)(?:(?:\s*/\s*|\s+per\s+)([A-Za-z]+))?", re.ASCII)
 _LOOSE_NUMBER = rf"(?P<number>{_NUMBER})(?P<space>\s*)"
 _LOOSE_AMOUNT = rf"{_LOOSE_NUMBER}(?P<prefix>[kmgtp]i?|{'|'.join(_MULTIPLES)})?(?P<unit>bytes?|bits?|b)"
 _LOOSE: dict[Dimension, re.Pattern[str]] = {
@@ -123,19 +113,10 @@ _OTHER_PREFIX = re.compile(rf"{_NUMBER}\s*[A-Za-z]+?(?:B|b|bytes?|bits?)(?:(?:/|
 _KNOWN_PREFIXES = "its prefixes are k, K, M, G, T, P and Ki, Mi, Gi, Ti, Pi"
 
 
-@lru_cache(maxsize=1)
-def _registry() -> pint.UnitRegistry[float]:
-    """These units alone: pint's own call a bit dimensionless, so that "25 GHz" would pass for a bandwidth, and take half a second."""
-    import pint
-
-    registry: pint.UnitRegistry[float] = pint.UnitRegistry(None, cache_folder=None)
-    prefixes = [" = ".join([f"{name}-", value, *(f"{letter}-" for letter in letters)]) for name, (value, letters) in _PREFIXES.items()]
-    units = [
-        " = ".join([unit.word or unit.symbols[0], unit.definition, *(unit.symbols if unit.word else ())])
-        for unit in (*_TIMES, *_AMOUNTS, _BITS_A_SECOND, _POWER)
-    ]
-    registry.load_definitions(prefixes + units)
-    return registry
+@cache
+def _worths(dimension: str) -> dict[str, float]:
+    """The worth of every spelling of the dimension's units."""
+    return {name: worth for unit in _UNITS[dimension] for name, worth in unit.spellings().items()}
 
 
 def parse_quantity(text: str, dimension: Dimension) -> float:
@@ -262,11 +243,15 @@ def without_separators(text: str) -> str:
 def _read(text: str, dimension: Dimension) -> float | None:
     """The quantity in SI; None where the text is none of this dimension."""
     plain = text.strip().translate(_SPACES).replace("\u00b5", "u").replace("\u03bc", "u")
-    if not _TEXT[dimension].fullmatch(plain):
+    read = _QUANTITY.fullmatch(plain)
+    if read is None or (read[3] is not None and dimension != "rate"):
         return None
-    number = re.match(_NUMBER, plain)[0]  # type: ignore[index]  # which pint reads as Python does: 007 is 0 times 7
-    quantity: Any = _registry().Quantity(float(number), plain[len(number) :].strip())
-    return float(quantity.to(_SI_UNIT[dimension]).magnitude)
+    if read[3] is None:
+        worth = _worths(dimension).get(read[2])
+    else:
+        amount, time = _worths("information").get(read[2]), _worths("time").get(read[3])
+        worth = None if amount is None or time is None else amount * time**-1  # not divided: the last bit differs
+    return None if worth is None else float(read[1]) * worth
 
 
 def _hint(text: str, dimension: Dimension) -> str:

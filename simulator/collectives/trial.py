@@ -13,13 +13,7 @@ import numpy as np
 from simulator.collectives.around import Times
 from simulator.collectives.collective import Scheduled
 from simulator.collectives.exchanges import Plan, exchanges_of
-from simulator.collectives.message_level import MessageLevel
 from simulator.collectives.wire import Wire
-from simulator.network.cores import cores_of
-from simulator.network.flows import Network
-from simulator.network.kernel import Kernel
-from simulator.network.objects import network_of
-from simulator.network.ports import leave_out_ample
 from simulator.program.schedule import Schedule
 from simulator.spec.transport import Transport
 
@@ -51,6 +45,13 @@ class ByTrial(Scheduled):
 
 def together_s(plan: Plan, size_bytes: float) -> Times:
     """When each rank has ended if all of this group, and of those beside it, have their data at 0; shape (ranks,)."""
+    from simulator.collectives.message_level import MessageLevel  # with SimPy, which few collectives need
+    from simulator.network.cores import cores_of
+    from simulator.network.flows import Network
+    from simulator.network.kernel import Kernel
+    from simulator.network.objects import network_of
+    from simulator.network.ports import leave_out_ample
+
     kernel = Kernel()
     ranks = plan.schedule.ranks
     wire = plan.wire

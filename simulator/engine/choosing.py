@@ -1,7 +1,7 @@
 """Chooses the SimPy engine or the compiled one for a scenario, by ``run.engine`` and the number of events that is expected.
 
 Which one ran does not change a result. The compiled engine takes a small part of SimPy's time for an event; but half a second
-to load its machine code, once in a process, and some 15 seconds to make it, once for each version. Both are taken when SimPy has
+to load its machine code, once in a process, and some 8 seconds to make it, once for each version. Both are taken when SimPy has
 been given, in this process, as many events as it would run in that time: a sweep of thousands of short simulations then takes
 little more than if its length had been known. Those times are the ``_..._EVENTS`` below, in events.
 
@@ -46,7 +46,7 @@ Engine = Literal["simpy", "compiled"]
 
 _WARMING = "simulator.engine.compiled.warming"
 """What knows about the compiled engine, and loads it."""
-_TABLES_EVENTS, _LOADING_EVENTS, _MAKING_EVENTS = 500.0, 80_000.0, 2_000_000.0
+_TABLES_EVENTS, _LOADING_EVENTS, _MAKING_EVENTS = 500.0, 80_000.0, 1_200_000.0
 """Events that SimPy runs in the time that the compiled engine takes for a replication's tables, beyond what SimPy takes for its
 objects; for loading machine code; for making it."""
 _STEP_EVENTS, _MESSAGE_EVENTS, _BUCKET_EVENTS = 2.0, 2.0, 1.0

@@ -18,7 +18,6 @@ from simulator.base.compact import compact
 from simulator.base.errors import SimulationError
 from simulator.base.rng import Rows, Streams
 from simulator.engine.slowdowns import SharedDraws, drawn, slowed
-from simulator.network.flows import weights_of
 from simulator.resolve.defaults import start_of
 from simulator.scenario import Drawn
 from simulator.spec.distributions import Distribution
@@ -199,6 +198,8 @@ class Draws:
 
     def weights(self) -> Iterator[NDArray[np.float64]]:
         """Weights of messages in order of their beginning, endless, in blocks; of transports that have random ones."""
+        from simulator.network.flows import weights_of  # with SimPy
+
         sigma = self._scenario.cluster.transport.weight_sigma
         assert sigma is not None, "the transport has no random weights"
         return weights_of(sigma, self._streams.generator("weights"))

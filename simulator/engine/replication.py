@@ -22,7 +22,6 @@ from simulator.engine.choosing import MOST_OPERATIONS, engine_for
 from simulator.engine.choosing import Engine as ByEngine
 from simulator.engine.draws import Draws
 from simulator.engine.recorder import Follower, Measured, Recorder
-from simulator.engine.textbook import engine as textbook
 from simulator.engine.vectorised.engine import VectorisedEngine
 from simulator.program.groups import collectives_of
 from simulator.program.program import Program, Reduction
@@ -194,7 +193,9 @@ class Run:
         return recorder.measured
 
     def simpy(self) -> Measured:
-        """By SimPy."""
+        """By SimPy, whose engine is imported where it runs."""
+        from simulator.engine.textbook import engine as textbook
+
         recorder = self._recorder()
         sizes = textbook.run(self.program, self.draws, recorder, self._reduces_at_once, self._log, self.on_progress)
         self._note_collective(recorder.measured, self._sizes if self.program.exchanges else sizes)

@@ -1,8 +1,8 @@
 """What limits the throughput of a scenario, as a name and a sentence.
 
 Shares of a step decide, or what next_change.py has simulated, where several parts may limit. Names are ``Limit`` of
-``simulator.spec.figures``, by which results are sorted and compared. Sentences on input pipelines are in input_limits.py, on trainings
-that cut their model in hybrid_limits.py.
+``simulator.spec.figures``, by which results are sorted and compared. Sentences on trainings that cut their model are in
+hybrid_limits.py.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.base.text import format_number, format_rate, format_share, listed, written
+from simulator.base.text import format_number, format_rate, format_seconds, format_share, listed, written
 from simulator.program.neighbours import PORTS_OF
 from simulator.program.port_names import PortKind, PortName
 from simulator.results.hybrid_limits import limit_of_exchanges, limit_of_waiting, note_on_bubble
-from simulator.results.input_limits import help_with_input
 from simulator.results.next_change import CHANGES, Gains, Part
 from simulator.scenario import Scenario
 from simulator.spec.figures import Bottleneck, Breakdown, Exchange, Limit, Stage, Utilisation
 from simulator.strategies.assembling import crowding
-from simulator.strategies.pipelines import batch_s
+from simulator.strategies.pipelines import Part as InputPart
+from simulator.strategies.pipelines import Pipelines, batch_s, pipelines
 
 __all__ = ["FAMILY", "bottleneck", "first_of_all"]
 
@@ -76,7 +76,7 @@ def bottleneck(
     found = _by_gains(limit, gains, partial(_share_of, parts), lambda part: _limit_of(part, scenario, parts, use, busiest, cut))
     rest_s = cut.step_s - parts.input
     if found.balance is not None and "input" in (found.name, found.balance) and scenario.input is not None and batch_s(scenario) < rest_s:
-        return found.model_copy(update={"text": f"{found.text} Yet {help_with_input(scenario, rest_s)}."})
+        return found.model_copy(update={"text": f"{found.text} Yet {_help_with_input(scenario, rest_s)}."})
     return found
 
 
@@ -209,7 +209,7 @@ def _by_shares(
             f"{format_share(shares['input'])} of a step, and for workers that wait for theirs for {format_share(shares['waiting'])}; "
         )
         rest_s = step_s * (1.0 - shares["input"] - shares["waiting"])
-        return Bottleneck(name="input", text=f"{text}{help_with_input(scenario, rest_s)}.")
+        return Bottleneck(name="input", text=f"{text}{_help_with_input(scenario, rest_s)}.")
     cut = _Cut(step_s, stages, exchanges)
     limit = _of_part(scenario, largest, shares[largest], use, busiest, cut)
     if shares[largest] > _BALANCED * shares[second]:
@@ -222,7 +222,7 @@ def _by_shares(
     text = f"{one} and {_taking(second, other, begins=False)} {format_share(shares[second])} of a step: they are in balance, and neither "
     text += "alone is the limit."
     if "input" in (largest, second) and scenario.input is not None and batch_s(scenario) < (rest_s := step_s - parts.input):
-        text += f" Yet {help_with_input(scenario, rest_s)}."
+        text += f" Yet {_help_with_input(scenario, rest_s)}."
     return Bottleneck(name=limit.name, balance=other.name, text=text)
 
 
@@ -267,7 +267,7 @@ def _of_part(scenario: Scenario, largest: Part, share: float, use: Utilisation, 
         text = f"Waiting for input takes {taken}: one client feeds all workers; let each read its own (between-graph)."
         return Bottleneck(name="client", text=text)
     if largest == "input":
-        help_ = help_with_input(scenario, cut.step_s * (1.0 - share))
+        help_ = _help_with_input(scenario, cut.step_s * (1.0 - share))
         return Bottleneck(name="input", text=f"Waiting for input takes {taken}; {help_}.")
     if largest == "waiting" and scenario.strategy.pace.coordinated:
         text = f"Waiting for the coordinator to hand out the next step takes {taken}; let workers drive themselves, "
@@ -384,3 +384,38 @@ def _lighter(scenario: Scenario) -> str:
         return "more servers or faster links"
     fullest = f"one of {scenario.servers} servers holds {format_share(share)} of the bytes"
     return f'{fullest}, so a partitioner, variable_placement = "traffic" or faster links'
+
+
+def _help_with_input(scenario: Scenario, rest_s: float) -> str:
+    """What would shorten the waiting for input, as the end of a sentence; ``rest_s``: mean seconds of a step without it."""
+    its, found = scenario.input, pipelines(scenario)
+    if its is None or found is None:
+        return "prepare batches faster or in parallel"
+    batch_s = float(found.fair_s.max())
+    if batch_s < rest_s:
+        ahead = "none is prepared ahead" if not its.prefetch else f"times vary, and at most {its.prefetch:,} are ready ahead"
+        return (
+            f"a pipeline needs {format_seconds(batch_s)} for a batch on average, less than the rest of a step, but {ahead}: "
+            f"more prefetch (input.prefetch = {max(2 * its.prefetch, 1):,}) would hide it"
+        )
+    cache = "" if its.cached is not None else ", or a cache of what was prepared (input.cached)"
+    return f"a pipeline needs {format_seconds(batch_s)} for a batch, since {_input_because(scenario, found, found.limit)}{cache} would help"
+
+
+def _input_because(scenario: Scenario, found: Pipelines, limit: InputPart) -> str:
+    cluster, storage = scenario.cluster, scenario.cluster.storage
+    match limit:
+        case "serial part":
+            return "its serial part takes that long, which neither more calls nor more prefetch shortens: a cheaper iterator"
+        case "parallel part":
+            return f"its parallel part takes that long with {found.calls:,} calls at a time: more calls (input.parallel_calls)"
+        case "host cores":
+            return f"the {cluster.host_cores:,} cores of a node are too few: more cores (cluster.host_cores)"
+        case "network":
+            return "it is read over the links of nodes, which are too slow: faster links, smaller records"
+        case _:
+            assert storage is not None
+            rate = storage.bandwidth_bytes_per_s if limit == "storage" else storage.node_bandwidth_bytes_per_s
+            assert rate is not None
+            what = "all pipelines together" if limit == "storage" else "a node"
+            return f"storage gives {what} no more than {format_rate(rate)}: faster storage, smaller records"

@@ -66,7 +66,7 @@ def test_version(paceline: Runner) -> None:
     assert paceline("--version") == Answer(0, f"paceline {package.__version__}\n", "")
 
 
-HEAVY = ("tensorflow", "keras", "scipy", "plotly", "pandas", "joblib", "pint", "jinja2", "tomlkit")
+HEAVY = ("tensorflow", "keras", "scipy", "plotly", "pandas", "joblib", "jinja2", "tomlkit")
 
 
 def _imported(*code: str) -> set[str]:
@@ -118,6 +118,25 @@ def test_completion_imports_nothing_that_simulates() -> None:
 
 def test_the_simulator_imports_nothing_heavy_that_it_may_not_need() -> None:
     assert not _imported("import sys", "import simulator") & {*NEEDLESS, "typer", "rich"}
+
+
+def test_a_run_imports_what_it_uses() -> None:
+    loaded = _started("simulate", "ring")
+    assert {"numpy", "pydantic", "rich.console", "simulator.engine.vectorised.engine"} <= loaded
+    assert not loaded & {*HEAVY, "calibrate", "concurrent", "multiprocessing", "numba", "rich.progress", "simpy", "yaml"}
+    beside = ("checks", "engine.compiled", "engine.simpy", "job.outcome", "network", "observing.chrome_trace", "program.printing")
+    front = ("diagnosing", "learning", "planning", "reporting", "serving", "sweeping", "watching")
+    rooms = tuple([f"simulator.{room}" for room in beside] + [f"paceline.{room}" for room in front])
+    assert [name for name in loaded if name.startswith(rooms)] == []
+
+
+def test_schemas_are_built_where_something_is_read() -> None:
+    code = "from simulator.scenario import Job, Scenario; from simulator import load_scenario"
+    built = "print(*(spec.__pydantic_complete__ for spec in (Job, Scenario)))"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}; {built}; load_scenario('ring'); {built}"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines() == ["False False", "False True"]
     loaded = _imported("import sys", "import simulator", "simulator.simulate")
     assert {"numpy", "pydantic"} <= loaded
     assert not loaded & {*HEAVY, "typer", "rich"}

@@ -31,6 +31,7 @@ from llvmlite import binding, ir
 from llvmlite.binding import Linkage
 from numba import types
 from numba.core import cgutils
+from numba.core.types.functions import BaseFunction
 from numba.extending import intrinsic
 
 from simulator.engine.compiled.private import NotPrivateError, is_private, private_folder
@@ -194,12 +195,37 @@ def remaking() -> Iterator[None]:
         file.unlink(missing_ok=True)
     before = os.umask(0o077)
     try:
-        yield
+        with _typing_once():
+            yield
         written = folder / f"{_WHOLE}-{os.getpid()}"
         written.write_text(_digest(folder), encoding="ascii")
         written.replace(folder / _WHOLE)
     finally:
         os.umask(before)
+
+
+@contextmanager
+def _typing_once() -> Iterator[None]:
+    """Inside, numba finds the type of an operation on the same types once, and writes records by their names.
+
+    It looks through all kinds of an operator at each use, and names each function's arguments at each of its passes.
+    """
+    known: dict[Any, Any] = {}
+    function_type: Any = BaseFunction
+    record_type: Any = types.Record
+    typed, written = function_type.get_call_type, record_type.__repr__
+
+    def typed_once(function: Any, context: Any, args: Any, kws: Any) -> Any:
+        key = function, tuple(args), tuple(kws)
+        if kws or key not in known:
+            known[key] = typed(function, context, args, kws)
+        return known[key]
+
+    function_type.get_call_type, record_type.__repr__ = typed_once, lambda record: record.name
+    try:
+        yield
+    finally:
+        function_type.get_call_type, record_type.__repr__ = typed, written
 
 
 # -- helpers that are the entry's own ----------------------------------------------------
@@ -209,12 +235,12 @@ def remaking() -> Iterator[None]:
 # that only others call is needed in theirs alone: this halves the time of a cold start. And
 # what calls them is declared their only caller, so that it inlines those that are called
 # once, and drops what no caller looks at, such as whether they have raised something: this
-# takes a tenth to a quarter off the time of a simulation.
+# takes a tenth to a quarter off the time of a simulation. It links each of them once.
 # Where a version of numba does not allow it, all is compiled in the ordinary way.
 
 try:
-    from numba.core import compiler, typed_passes
-    from numba.core.compiler_machinery import register_pass
+    from numba.core import compiler, typed_passes, untyped_passes
+    from numba.core.compiler_machinery import PassManager, register_pass
     from numba.core.registry import CPUDispatcher
 
     class _Helper(CPUDispatcher):  # type: ignore[misc]
@@ -228,14 +254,14 @@ try:
 
     @register_pass(mutates_CFG=True, analysis_only=False)
     class _HelperLowering(typed_passes.NativeLowering):  # type: ignore[misc]
-        """Makes no machine code: whoever calls it optimises and compiles it with its own."""
+        """Links nothing and makes no machine code: the entry does, for all that it calls, however indirectly."""
 
         _name = "helper_lowering"
 
         def run_pass(self, state: Any) -> bool:
             library = _library(state)
-            library._optimize_final_module = lambda: None
-            library._finalize_final_module = lambda: setattr(library, "_finalized", True)
+            library._optimize_functions = lambda _: None
+            library.finalize = lambda: setattr(library, "_finalized", True)
             state.flags = state.flags.copy()
             state.flags.no_compile = state.flags.no_cpython_wrapper = state.flags.no_cfunc_wrapper = True
             super().run_pass(state)
@@ -247,13 +273,17 @@ try:
 
     @register_pass(mutates_CFG=True, analysis_only=False)
     class _EntryLowering(typed_passes.NativeLowering):  # type: ignore[misc]
-        """Takes what it calls as its own before it optimises."""
+        """Takes all that it calls as its own before it optimises."""
 
         _name = "entry_lowering"
 
         def run_pass(self, state: Any) -> bool:
             library = _library(state)
-            optimize = library._optimize_final_module
+            finalize, optimize = library.finalize, library._optimize_final_module
+
+            def finalize_as_one() -> None:
+                library._linking_libraries = _linked(library)
+                finalize()
 
             def optimize_as_one() -> None:
                 for function in library._final_module.functions:
@@ -261,7 +291,7 @@ try:
                         function.linkage = Linkage.internal
                 optimize()
 
-            library._optimize_final_module = optimize_as_one
+            library.finalize, library._optimize_final_module = finalize_as_one, optimize_as_one
             return bool(super().run_pass(state))
 
     def _library(state: Any) -> Any:
@@ -270,13 +300,36 @@ try:
         state.library.enable_object_caching()
         return state.library
 
+    def _linked(library: Any) -> list[Any]:
+        """What a function calls, directly or not, each once."""
+        found: dict[Any, None] = {}
+        ahead = list(library._linking_libraries)
+        while ahead:
+            one = ahead.pop()
+            if one not in found:
+                found[one] = None
+                ahead += one._linking_libraries
+        return list(found)
+
     def _compiler(lowering: type[typed_passes.NativeLowering]) -> Any:
-        """numba's own, but for its last step."""
+        """numba's own without its passes for what is not written here, such as closures, and with another last step."""
 
         class Compiler(compiler.CompilerBase):  # type: ignore[misc]
             def define_pipelines(self) -> Any:
-                manager = compiler.DefaultPassBuilder.define_nopython_pipeline(self.state)
-                manager.passes = [(lowering if one is typed_passes.NativeLowering else one, text) for one, text in manager.passes]
+                manager = PassManager("lean")
+                for one in (
+                    untyped_passes.TranslateByteCode,
+                    untyped_passes.FixupArgs,
+                    untyped_passes.IRProcessing,
+                    untyped_passes.ReconstructSSA,
+                    typed_passes.NopythonTypeInference,
+                    typed_passes.PreLowerStripPhis,
+                    typed_passes.IRLegalization,
+                    typed_passes.AnnotateTypes,
+                    lowering,
+                    typed_passes.NoPythonBackend,
+                ):
+                    manager.add_pass(one, one.__name__)
                 manager.finalize()
                 return [manager]
 
