@@ -55,7 +55,8 @@ def number_of(what: int) -> int:
 def call_later(s: Record, delay: float, what: int, about: int) -> None:
     """Let something happen after some seconds."""
     if not (delay >= 0.0 and delay < float("inf")):
-        s.over = -1
+        s.over = 1
+        s.at_once = 0
         s.refused = delay
         return
     time = s.now + delay
@@ -95,6 +96,13 @@ def _put(base: int, at: int, time: float, order: int) -> None:
 
 
 @compiled
+def _precedes(base: int, at: int, other: int) -> bool:
+    """Whether one entry comes before another, without a branch: which it would be is a guess."""
+    one, two = entry_at(base, at), entry_at(base, other)
+    return (one.time < two.time) | ((one.time == two.time) & (one.order < two.order))
+
+
+@compiled
 def _pop_entry(s: Record) -> None:
     """Take the first entry off the calendar; it is what happens now."""
     base = s.calendar
@@ -120,17 +128,16 @@ def _pop_entry(s: Record) -> None:
         below = 4 * at + 1
         if below >= n:
             break
-        least = below
-        entry = entry_at(base, below)
+        if below + 3 < n:
+            left, right = below + _precedes(base, below + 1, below), below + 2 + _precedes(base, below + 3, below + 2)
+            least = right if _precedes(base, right, left) else left
+        else:
+            least = below
+            for other in range(below + 1, n):
+                least = other if _precedes(base, other, least) else least
+        entry = entry_at(base, least)
         least_time = entry.time
         least_order = entry.order
-        end = min(below + 4, n)
-        for other in range(below + 1, end):
-            entry = entry_at(base, other)
-            if entry.time < least_time or (entry.time == least_time and entry.order < least_order):
-                least = other
-                least_time = entry.time
-                least_order = entry.order
         if time < least_time or (time == least_time and order < least_order):
             break
         _put(base, at, least_time, least_order)
@@ -155,7 +162,8 @@ def first_noted(s: Record) -> int:
 def set_alarm(s: Record, which: int, delay: float) -> None:
     """Look at a port or task after some seconds, and not when it was to be looked at before."""
     if not (delay >= 0.0 and delay < float("inf")):
-        s.over = -1
+        s.over = 1
+        s.at_once = 0
         s.refused = delay
         return
     time = s.now + delay

@@ -17,8 +17,8 @@ from simulator.base.log import Log
 from simulator.base.names import Names, device_name
 from simulator.collectives.collective import Collective
 from simulator.engine.compiled.codes import DONE
-from simulator.engine.compiled.interpreter import CLOSES, DRAWS, ENDS, REDUCES, ROWS, TURNS, act
-from simulator.engine.compiled.loop import DRAINED, FULL, REFUSED, SLICE, WEIGHTS
+from simulator.engine.compiled.interpreter import CLOSES, DRAWS, ENDS, REDUCES, act
+from simulator.engine.compiled.loop import DRAINED, FULL, REFUSED, ROWS, SLICE, TURNS, WEIGHTS
 from simulator.engine.compiled.observer import ObserverFeed
 from simulator.engine.compiled.tables import Simulation, begin
 from simulator.engine.draws import Draws

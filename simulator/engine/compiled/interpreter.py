@@ -43,15 +43,11 @@ from simulator.engine.compiled.record import read_variables
 from simulator.engine.compiled.rules import CLIENT, DISPATCHER, after, ask, may_begin, take_step
 from simulator.engine.compiled.updates import finish, serve, served
 
-__all__ = ["CLOSES", "DRAWS", "ENDS", "REDUCES", "ROWS", "TURNS", "act"]
+__all__ = ["CLOSES", "DRAWS", "ENDS", "REDUCES", "act"]
 
 REAL_BYTES = REAL.itemsize
-TURNS = 16
-"""The window opens or closes."""
 CLOSES = 17
 """A rank is out of steps."""
-ROWS = 18
-"""A table of rows is full."""
 DRAWS = 19
 """A rank needs factors or orders."""
 ENDS = 21
@@ -97,33 +93,13 @@ def act(address: int, verb: int, number: int, amount: float, what: int, about: i
 @compiled
 def _run(s: Record) -> int:
     while True:
-        if s.wants != 0:
-            wants = s.wants
-            s.wants = 0
-            return wants
-        if s.turning:
-            return TURNS
-        if s.pending:
+        if s.pending and s.wants == 0:
             s.pending = 0
         else:
             why = advance(s)
             if why != HANDLE or s.bare:
                 return why
-        if _rows_are_full(s):
-            s.pending = 1
-            return ROWS
         _handle(s)
-
-
-@compiled
-def _rows_are_full(s: Record) -> bool:
-    full: bool = (
-        s.steps_n + s.rows_spare > s.steps_room
-        or s.updates_n + 2 > s.updates_room
-        or s.reads_n + 2 > s.reads_room
-        or s.logged_n + s.logged_spare > s.logged_room
-    )
-    return full
 
 
 @compiled
@@ -213,9 +189,16 @@ def _handle(s: Record) -> None:
             s.cause = logged
             end_collective(s, rank, bucket)
     elif code == codes.CLOSE:
-        s.wants = CLOSES
+        _stop(s, CLOSES)
     elif code == codes.DONE:
-        s.wants = ENDS
+        _stop(s, ENDS)
+
+
+@compiled
+def _stop(s: Record, why: int) -> None:
+    """Return to Python before anything else happens."""
+    s.wants = why
+    s.at_once = 0
 
 
 @compiled
@@ -287,7 +270,7 @@ def _turn(s: Record, r: Record, rank: int) -> None:
         or (s.batch_factors_n and number_at(s.batch_filled, input_at(s.inputs, rank).pipeline).n <= following + s.batch_lead)
     ):
         s.pending = 1
-        s.wants = DRAWS
+        _stop(s, DRAWS)
         return
     if not take_step(s, r):
         if s.closes:  # from now on not all ranks are busy
@@ -483,7 +466,7 @@ def _begin_collective(s: Record, r: Record, rank: int, number: int, its: Record,
         long_at(s.made_by, its.bucket * s.ranks_n + rank).n = s.cause
     s.unready -= 1
     if s.unready == 0:
-        s.wants = REDUCES
+        _stop(s, REDUCES)
 
 
 @compiled

@@ -150,7 +150,7 @@ STATE = np.dtype(
         )),
         # the calendar: what happens at a time; what follows at once; what is put off to the end of an instant; alarms
         ("now", "f8"), ("latest", "f8"), ("serial", "i8"), ("entries", "i8"), ("entries_room", "i8"), ("noted_room", "i8"),
-        ("noted_free", "i8"), ("noted_made", "i8"), ("left", "i8"),
+        ("noted_free", "i8"), ("noted_made", "i8"), ("left", "i8"), ("at_once", "i8"), ("batch", "i8"),
         ("soon_first", "i8"), ("soon_n", "i8"), ("soon_room", "i8"), ("end_first", "i8"), ("end_n", "i8"), ("end_room", "i8"),
         ("observed", "i8"), ("cause", "i8"), ("since_s", "f8"),
         ("alarms_n", "i8"), ("gone_off", "i8"), ("alarm_first", "i8"), ("alarm_last", "i8"),
@@ -190,7 +190,7 @@ STATE = np.dtype(
         ("ranks_n", "i8"), ("stride", "i8"), ("slots_n", "i8"), ("peers_n", "i8"), ("paces_n", "i8"), ("factors_n", "i8"),
         ("orders_n", "i8"),
         ("order", "i8"),
-        ("soon_spare", "i8"), ("rows_spare", "i8"), ("pending", "i8"), ("wants", "i8"), ("bare", "i8"), ("by_messages", "i8"),
+        ("soon_spare", "i8"), ("rows_spare", "i8"), ("rows_each", "i8"), ("pending", "i8"), ("wants", "i8"), ("bare", "i8"), ("by_messages", "i8"),
         ("on_servers", "i8"), ("on_inputs", "i8"),
         # pipelines: how many, whether they share nothing, batches ahead, room for when batches were taken, and for factors; their lead
         ("pipelines_n", "i8"), ("feeds_alone", "i8"), ("prefetch", "i8"), ("taken_n", "i8"),

@@ -40,6 +40,7 @@ def record_step(
     s.ended += 1
     if s.ended == s.stops_at:
         s.turning = 1
+        s.at_once = 0
         s.turn_row = s.steps_n
         s.turn_serial = s.serial
         s.turn_logged = s.logged_n

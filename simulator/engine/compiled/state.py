@@ -105,7 +105,7 @@ class State:
         self.address = address_of(self._state)
         self.s: Record = self._state.view(np.recarray)[0]
         s = self.s
-        s.spare = spare
+        s.spare, s.batch = spare + 8, 1
         s.observed = observed
         s.departs = departs or transport.at_a_time is not None
         s.cause = -1
@@ -332,14 +332,14 @@ class State:
     def grow(self, more: int = 0) -> None:
         """Make room for whatever may happen next, and for more entries."""
         s = self.s
-        most = int(s.messages_n + s.spare) + 8
+        most = int(s.messages_n + s.spare)
         for name, need in (
             ("calendar", int(s.entries) + most + more),
             ("noted", int(s.entries) + most + more),
             ("soon", int(s.soon_n + s.soon_spare) + 2 * most + more),
-            ("at_end", int(s.end_n + s.spare) + 8),
+            ("at_end", int(s.end_n + s.spare)),
             ("messages", most),
-            ("works", int(s.works_n + s.spare) + 8),
+            ("works", int(s.works_n + s.spare)),
             ("jobs", int(s.jobs_n + s.spare)),
             ("comings", int(s.comings_n + s.spare)),
         ):
@@ -379,7 +379,7 @@ class State:
     def weights_needed(self) -> int:
         """How many weights it lacks for whatever may happen next."""
         s = self.s
-        return max(int(s.messages_n + s.spare) + 8 - int(s.weights_n - s.weights_next), 0)
+        return max(int(s.messages_n + s.spare) - int(s.weights_n - s.weights_next), 0)
 
     def drop(self, *names: str) -> None:
         """Give back tables that nobody reads any more."""

@@ -41,6 +41,8 @@ _COLUMNS = (
 )  # fmt: skip
 """Of the table of operations, those that operations have under the same name."""
 _ROWS = 4096
+_BATCH = 8
+"""Things that follow at once between two looks at whether tables are full."""
 _AT_A_TIME = 1 << 13
 """Ranks that are drawn for together."""
 _FOR_EVER = 1 << 62
@@ -152,6 +154,8 @@ class Simulation(State):
         self._make_meetings()
         if program.exchanges:
             add_exchanges(self, program)
+        s.spare *= s.batch
+        s.soon_spare = s.soon_spare * s.batch + self._gathered
         self._make_draws()
         self._make_rows()
         self._make_causes()
@@ -223,9 +227,13 @@ class Simulation(State):
         # what one thing may let begin at once: of one rank all operations, and where ranks wait for each other, of all ranks some
         meet = rules.bound is not None or isinstance(rules.updates, Synchronous)
         s.soon_spare = int(s.stride) + 8 + (2 * ranks if meet else 0)
-        self._timed = bool((operations["lasts_s"] >= 0).any())
-        if self._timed:
-            s.soon_spare += ranks * (1 + int(operations["then_n"][operations["lasts_s"] >= 0].max()))
+        feed = self._program.feed
+        s.batch = 1 if meet or s.observed or (feed is not None and not feed.alone) else _BATCH
+        lasting = operations["lasts_s"] >= 0
+        self._timed = bool(lasting.any())
+        self._gathered = 0
+        if self._timed:  # of each partition, all ranks at once
+            self._gathered = ranks * (1 + int(operations["then_n"][lasting].max())) * (1 + int(operations["partition"][lasting].max()))
         self.add("sent", np.zeros(ranks * sent, layout.REAL))
         self.add("channels", np.full(3 * ranks * channels, -1, dtype=np.int32).view(layout.CHANNEL))
         self.add("overlaps", np.zeros(ranks if table["overlaps"].any() else 0, layout.OVERLAP))
@@ -480,7 +488,8 @@ class Simulation(State):
     def _make_rows(self) -> None:
         s = self.s
         # ranks that wait for each other may all end their steps at once
-        s.rows_spare = self._ranks + 2 if s.synchronous or self._timed else 4
+        s.rows_each = 2 * s.batch
+        s.rows_spare = self._ranks + s.rows_each if s.synchronous or self._timed else 2 * s.rows_each
         s.steps_room = _ROWS + int(s.rows_spare)
         s.updates_room = s.reads_room = _ROWS
         self._steps = np.empty((int(s.steps_room), layout.ENDED_STEP.itemsize // 8))
