@@ -192,7 +192,7 @@ class _Run:
         now = float(self._simulation.s.now)
         if self._feed is None:
             self._simulation.end()
-        names = self._names()
+        names = self._simulation.names = self._simulation.names or self._names()
         in_use = {kind: InUse(names[kind], seconds) for kind, seconds in self._in_use_s(now).items()}
         self._recorder.close(now, in_use, events)
 

@@ -81,6 +81,9 @@ class State:
         What others take from ports, where that changes.
     """
 
+    names: dict[Any, Any] | None = None
+    """Of what is in use, once somebody has asked: as many as there are resources, in every replication the same."""
+
     def __init__(
         self,
         ports: Ports,
@@ -253,8 +256,7 @@ class State:
     def _make_hosts(self, hosts: int, paths: Paths, transport: Transport) -> None:
         s = self.s
         s.hosts_n = hosts
-        s.message_s = transport.cpu_per_message_s
-        s.copy_per_byte_s = transport.copy_per_byte_s
+        self.take_host_costs(transport)
         s.turned = transport.at_a_time is not None
         s.weighted = transport.weight_sigma is not None
         s.by_transfer = transport.weights_of == "transfer"
@@ -280,6 +282,10 @@ class State:
         edges["source"], edges["target"] = pairs // (hosts + 1), pairs % (hosts + 1)
         self.add("edges", edges)
         self.add("edge_of", edge_of.astype(np.int32).view(layout.NUMBER))
+
+    def take_host_costs(self, transport: Transport) -> None:
+        """What messages cost hosts from now on."""
+        self.s.message_s, self.s.copy_per_byte_s = transport.cpu_per_message_s, transport.copy_per_byte_s
 
     def _make_turns(self, hosts: int, paths: Paths, at_a_time: int | None) -> None:
         count = 2 * hosts if at_a_time is not None else 0

@@ -63,7 +63,7 @@ def begin(
         one is added unless its tables are large. None: nothing is kept.
     """
     if kept is not None and observed in kept:
-        kept[observed].begin_again(draws)
+        kept[observed].begin_again(program, draws)
         return kept[observed]
     made = Simulation(program, draws, steps, observed=observed)
     made.grow(4 * len(program.ranks))
@@ -399,10 +399,11 @@ class Simulation(State):
 
     # -- draws -----------------------------------------------------------------------
 
-    def begin_again(self, draws: Draws) -> None:
-        """All as it was made, for another replication of the same program, with what that one draws."""
-        self._draws = draws
+    def begin_again(self, program: Program, draws: Draws) -> None:
+        """All as it was made, for another replication of the same program but for what messages cost hosts, with what that one draws."""
+        self._program, self._draws = program, draws
         self.reset()
+        self.take_host_costs(program.transport)
         self._take_speeds()
         self._make_draws()
 
