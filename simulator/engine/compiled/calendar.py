@@ -18,8 +18,8 @@ from simulator.engine.compiled.machine import Record, compiled, fetch
 from simulator.engine.compiled.observed_rows import restore_context, save_context
 
 __all__ = [
-    "at_end_of_instant", "call_later", "code_of", "drop_alarm", "first_noted", "next_entry", "next_of", "number_of", "pack",
-    "set_alarm", "soon",
+    "at_end_of_instant", "call_later", "code_of", "drop_alarm", "enter", "first_noted", "next_entry", "next_of", "next_serial",
+    "number_of", "pack", "set_alarm", "soon",
 ]  # fmt: skip
 
 NOTE_BITS = 26
@@ -60,10 +60,22 @@ def call_later(s: Record, delay: float, what: int, about: int) -> None:
         s.refused = delay
         return
     time = s.now + delay
-    serial = s.serial + 1
+    enter(s, time, next_serial(s, time), what, about)
+
+
+@compiled
+def next_serial(s: Record, time: float) -> int:
+    """The serial number of an entry that is made now, for a time."""
+    serial: int = s.serial + 1
     s.serial = serial
     if time > s.latest:
         s.latest = time
+    return serial
+
+
+@compiled
+def enter(s: Record, time: float, serial: int, what: int, about: int) -> None:
+    """Put an entry that has a serial number on the calendar."""
     note = s.noted_free
     if note >= 0:
         s.noted_free = item_at(s.noted, note).about
@@ -167,10 +179,7 @@ def set_alarm(s: Record, which: int, delay: float) -> None:
         s.refused = delay
         return
     time = s.now + delay
-    serial = s.serial + 1
-    s.serial = serial
-    if time > s.latest:
-        s.latest = time
+    serial = next_serial(s, time)
     alarm = alarm_at(s.alarms, which)
     if alarm.at == LISTED:
         _unlist_alarm(s, alarm)

@@ -30,6 +30,7 @@ __all__ = [
     "GATHERED",
     "GO_ON",
     "HANDED_OUT",
+    "HOST_DONE",
     "INPUT_GATE",
     "ON_CORES",
     "PREFETCH",
@@ -54,7 +55,9 @@ __all__ = [
 ]
 
 STAND_FOR_LINK = 1
-"""The sending host's work on a message is done."""
+"""The sending host's work on a message is done, on cores that all share."""
+HOST_DONE = 7
+"""A host has done what is in front."""
 RECEIVED = 2
 """A message has come in whole."""
 BEGIN = 3

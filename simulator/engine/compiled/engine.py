@@ -14,7 +14,7 @@ import numpy as np
 from simulator.base.available import give_back
 from simulator.base.errors import dead_lock, no_delay
 from simulator.base.log import Log
-from simulator.base.names import Names, device_name
+from simulator.base.names import Names, device_name, joined
 from simulator.collectives.collective import Collective
 from simulator.engine.compiled.codes import DONE
 from simulator.engine.compiled.interpreter import CLOSES, DRAWS, ENDS, REDUCES, act
@@ -192,7 +192,7 @@ class _Run:
         now = float(self._simulation.s.now)
         if self._feed is None:
             self._simulation.end()
-        names = self._simulation.names = self._simulation.names or self._names()
+        names = self._names()
         in_use = {kind: InUse(names[kind], seconds) for kind, seconds in self._in_use_s(now).items()}
         self._recorder.close(now, in_use, events)
 
@@ -215,8 +215,7 @@ class _Run:
         program = self._program
         links: Sequence[PortName] = program.ports.names[: program.links]
         if program.hosts.count or self._collective is not None:
-            reduced = self._collective.use.names if self._collective is not None else ()
-            links = [*links, *program.hosts.names, *reduced]
+            links = joined(links, program.hosts.names, self._collective.use.names if self._collective is not None else ())
         return {
             "cores": ["cores"],
             "devices": Names(program.devices.count, device_name),

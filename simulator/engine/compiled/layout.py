@@ -1,8 +1,7 @@
 """The records of the compiled engine's tables, as numpy types, and the functions by which machine code reads them.
 
 Numbers of records are 32-bit; -1 is none. Lists are linked through the records themselves. ``AWAY`` in a list's backward link says
-that a record is not in the list. ``state`` and ``tables`` fill the records. ``ENDED_STEP`` has the columns that
-:data:`simulator.engine.recorder.STEP_COLUMNS` names.
+that a record is not in the list. ``state`` and ``tables`` fill the records.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import numpy as np
 
 from simulator.engine.compiled.machine import table
-from simulator.engine.recorder import STEP_COLUMNS
 
 __all__ = [
     "ALARM",
@@ -24,7 +22,6 @@ __all__ = [
     "COUNT",
     "DEPARTURE",
     "EDGE",
-    "ENDED_STEP",
     "ENDS",
     "ENTRY",
     "EXCHANGE",
@@ -70,6 +67,7 @@ __all__ = [
     "TASK",
     "TENSOR",
     "TURNS",
+    "WAITING",
     "WORK",
     "alarm_at",
     "change_at",
@@ -81,7 +79,6 @@ __all__ = [
     "count_at",
     "departure_at",
     "edge_at",
-    "ended_step_at",
     "ends_at",
     "entry_at",
     "exchange_at",
@@ -125,6 +122,7 @@ __all__ = [
     "task_at",
     "tensor_at",
     "turns_at",
+    "waiting_at",
     "work_at",
 ]  # fmt: skip
 
@@ -143,7 +141,7 @@ STATE = np.dtype(
         *((name, "i8") for name in (
             "calendar", "noted", "soon", "at_end", "alarms", "heaped_alarms", "ports", "incidences", "links", "pairs", "first_pairs",
             "connections", "sorts", "crossed", "carried",
-            "messages", "departures", "heaps", "dirty", "fresh", "work", "touched", "owners", "component", "frontier", "reached", "levels",
+            "messages", "departures", "waiting_messages", "heaps", "dirty", "fresh", "work", "touched", "owners", "component", "frontier", "reached", "levels",
             "candidates",
             "hosts", "ends", "turns", "parked", "came", "due", "gave_back", "edges", "edge_of", "tasks", "works", "weights",
             "soon_contexts", "noted_contexts", "message_contexts", "work_contexts", "beside", "changing", "changes",
@@ -190,7 +188,8 @@ STATE = np.dtype(
         ("ranks_n", "i8"), ("stride", "i8"), ("slots_n", "i8"), ("peers_n", "i8"), ("paces_n", "i8"), ("factors_n", "i8"),
         ("orders_n", "i8"),
         ("order", "i8"),
-        ("soon_spare", "i8"), ("rows_spare", "i8"), ("rows_each", "i8"), ("pending", "i8"), ("wants", "i8"), ("bare", "i8"), ("by_messages", "i8"),
+        ("soon_spare", "i8"), ("rows_spare", "i8"), ("rows_each", "i8"), ("pending", "i8"), ("wants", "i8"), ("bare", "i8"),
+        ("by_messages", "i8"),
         ("on_servers", "i8"), ("on_inputs", "i8"),
         # pipelines: how many, whether they share nothing, batches ahead, room for when batches were taken, and for factors; their lead
         ("pipelines_n", "i8"), ("feeds_alone", "i8"), ("prefetch", "i8"), ("taken_n", "i8"),
@@ -301,6 +300,9 @@ MESSAGE = np.dtype([("size_bytes", "f8"), ("work_s", "f8"), ("arrived", "i8"), (
 DEPARTURE = np.dtype([("arrival", "i8"), ("left", "i8")])
 """Of a message, where somebody asks: its place in the order of arrival, and what follows, unless that is 0, when it has left."""
 
+WAITING = np.dtype([("done_s", "f8"), ("serial", "i8"), ("receives", "i8")])
+"""Of a message that a host has to work on, or does: when that is done, which entry of the calendar that is, and who it is to."""
+
 HEAPED = np.dtype([("finish", "f8"), ("serial", "i8"), ("connection", "i8")])
 """A connection in a port's heap; it counts if it is still the connection's latest entry and the port its bottleneck."""
 
@@ -312,7 +314,7 @@ REAL = np.dtype([("x", "f8")])
 
 HOST = np.dtype(
     [
-        ("free_s", "f8"), ("worked_s", "f8"),
+        ("free_s", "f8"), ("worked_s", "f8"), ("front", "i4"), ("last", "i4"),  # messages that it works on, one at a time
         # its transfers in progress: what it has asked others for, and what it sends
         ("asked_weight", "f8"), ("sent_weight", "f8"), ("asked", "i8"), ("sent", "i8"),
         # the queues before its link
@@ -491,7 +493,6 @@ exchange after it, in turn."""
 LOGGED = np.dtype([("kind", "i4"), ("rank", "i4"), ("about", "i8"), ("begun_s", "f8"), ("ended_s", "f8"), ("cause", "i8")])
 """What somebody who observes is to be told."""
 
-ENDED_STEP = np.dtype([(name, "f8") for name in STEP_COLUMNS])
 COUNT = np.dtype([("n", "i2")])
 LONG = np.dtype([("n", "i8")])
 
@@ -519,6 +520,7 @@ changing_at = table(CHANGING)
 host_at = table(HOST)
 ends_at = table(ENDS)
 turns_at = table(TURNS)
+waiting_at = table(WAITING)
 parked_at = table(PARKED)
 edge_at = table(EDGE)
 task_at = table(TASK)
@@ -539,7 +541,6 @@ read_at = table(READ)
 channel_at = table(CHANNEL)
 coming_at = table(COMING)
 tensor_at = table(TENSOR)
-ended_step_at = table(ENDED_STEP)
 count_at = table(COUNT)
 long_at = table(LONG)
 one_by_one_at = table(ONE_BY_ONE)

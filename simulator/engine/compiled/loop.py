@@ -11,7 +11,7 @@ from simulator.engine.compiled.admission import decide_next, gather
 from simulator.engine.compiled.background import change
 from simulator.engine.compiled.calendar import code_of, next_entry, next_of, number_of
 from simulator.engine.compiled.cores import leave
-from simulator.engine.compiled.flows import begin_admitted, begin_after_wait, end_messages, received, settle_all, stand_for_link
+from simulator.engine.compiled.flows import begin_admitted, begin_after_wait, end_messages, host_done, received, settle_all, stand_for_link
 from simulator.engine.compiled.layout import item_at
 from simulator.engine.compiled.machine import Record, compiled
 from simulator.engine.compiled.observed_rows import restore_context
@@ -133,7 +133,10 @@ def advance(s: Record) -> int:
         if code >= codes.FIRST:
             return HANDLE
         number = number_of(what)
-        if code == codes.STAND_FOR_LINK:
+        if code == codes.HOST_DONE:
+            if host_done(s, number):
+                return HANDLE
+        elif code == codes.STAND_FOR_LINK:
             stand_for_link(s, number)
         elif code == codes.RECEIVED:
             received(s, number)

@@ -37,7 +37,7 @@ _CONTEXTS = {
 }
 _RINGS = {"soon": "soon_first", "at_end": "end_first"}
 _NOT_KEPT = frozenset(
-    {"noted", "soon", "at_end", "messages", "works", "jobs", "comings", "departures", "heaps", "candidates", "parked", "came", "due",
+    {"noted", "soon", "at_end", "messages", "works", "jobs", "comings", "departures", "waiting_messages", "heaps", "candidates", "parked", "came", "due",
      "factors", "batch_factors", "orders", "steps", "updates", "reads", "logged", *_CONTEXTS.values()}
 )  # fmt: skip
 """Tables of which nothing is read before it has been written."""
@@ -80,9 +80,6 @@ class State:
     changes
         What others take from ports, where that changes.
     """
-
-    names: dict[Any, Any] | None = None
-    """Of what is in use, once somebody has asked: as many as there are resources, in every replication the same."""
 
     def __init__(
         self,
@@ -263,9 +260,10 @@ class State:
         s.begins_anew = s.turned or s.weighted
         s.queued = transport.queue_s is not None
         table = np.zeros(hosts, layout.HOST)
-        for name in ("targets", "targets_last", "sources", "sources_last"):
+        for name in ("targets", "targets_last", "sources", "sources_last", "front", "last"):
             table[name] = -1
         self.add("hosts", table)
+        self.add("waiting_messages", aligned(_FIRST_ROOM if hosts else 0, layout.WAITING))
         ends = np.zeros(len(paths) if hosts else 0, layout.ENDS)
         if hosts:
             ends["source"], ends["target"] = paths.source, paths.target
@@ -370,8 +368,8 @@ class State:
         names = [name]
         if name in _CONTEXTS and self.s.observed:
             names.append(_CONTEXTS[name])
-        if name == "messages" and self.s.departs:
-            names.append("departures")
+        if name == "messages":
+            names += ["departures"] * bool(self.s.departs) + ["waiting_messages"] * bool(self.s.hosts_n)
         return names
 
     def add_weights(self, weights: Floats) -> None:

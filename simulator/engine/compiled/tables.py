@@ -20,7 +20,7 @@ from simulator.engine.compiled import codes, layout
 from simulator.engine.compiled.exchanges import add_exchanges
 from simulator.engine.compiled.state import State, aligned
 from simulator.engine.draws import Draws, Jitter, ahead_of
-from simulator.engine.recorder import UPDATE_COLUMNS
+from simulator.engine.recorder import STEP_COLUMNS, UPDATE_COLUMNS
 from simulator.program.groups import amid_passes, collectives_of, last_groups, may_overlap, memberships, of_partition, stands_still
 from simulator.program.program import Feed, Floats, Integers, Program, Routine, Synchronous
 
@@ -493,10 +493,10 @@ class Simulation(State):
         s.rows_spare = self._ranks + s.rows_each if s.synchronous or self._timed else 2 * s.rows_each
         s.steps_room = _ROWS + int(s.rows_spare)
         s.updates_room = s.reads_room = _ROWS
-        self._steps = np.empty((int(s.steps_room), layout.ENDED_STEP.itemsize // 8))
-        self._updates = np.empty((_ROWS, int(s.update_width)))
+        self._steps = np.empty((len(STEP_COLUMNS), int(s.steps_room)))
+        self._updates = np.empty((int(s.update_width), _ROWS))
         self._reads = np.empty(_ROWS, dtype=np.int64)
-        self.add("steps", self._steps.reshape(-1).view(layout.ENDED_STEP))
+        self.add("steps", self._steps.reshape(-1).view(layout.REAL))
         self.add("updates", self._updates.reshape(-1).view(layout.REAL))
         self.add("reads", self._reads.view(layout.LONG))
 
@@ -541,7 +541,7 @@ class Simulation(State):
     def take_rows(self) -> tuple[Floats, Floats, NDArray[np.int64]]:
         """Steps, updates and reads since this was last asked, to be used before the run goes on."""
         s = self.s
-        taken = self._steps[: int(s.steps_n)], self._updates[: int(s.updates_n)], self._reads[: int(s.reads_n)]
+        taken = self._steps[:, : int(s.steps_n)].T, self._updates[:, : int(s.updates_n)].T, self._reads[: int(s.reads_n)]
         s.steps_n = s.updates_n = s.reads_n = 0
         return taken
 
