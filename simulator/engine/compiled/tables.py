@@ -461,7 +461,7 @@ class Simulation(State):
                 for ranks, places in _due(self._filled, step, begin, len(self._factors), first):
                     drawn = np.empty((len(ranks), places.shape[1]))
                     self._draws.fill(ranks, drawn)
-                    self._factors[places, ranks[:, None]] = drawn
+                    _put(self._factors, places, ranks, drawn)
             if len(self._ordered):
                 for ranks, places in _due(self._ordered, step, begin, self._orders.shape[1], first):
                     for count in np.unique(self._order_of_rank[ranks]).tolist():
@@ -482,7 +482,7 @@ class Simulation(State):
             for which, places in _due(self._batch_filled, begun, begin, len(self._batch_factors), first):
                 drawn = np.empty((len(which), places.shape[1]))
                 jitter.fill(which, drawn)
-                self._batch_factors[places, which[:, None]] = drawn
+                _put(self._batch_factors, places, which, drawn)
 
     # -- rows ------------------------------------------------------------------------
 
@@ -607,6 +607,14 @@ def _due(
         places = (of_these[some, None].astype(np.int64) + np.arange(count)) % room
         of_these[some] += count
         yield begin + some, places
+
+
+def _put(table: Floats, places: NDArray[np.int64], ranks: NDArray[np.int64], drawn: Floats) -> None:
+    """Write what was drawn for some ranks, row after row where they are as far as each other and none is left out: numpy is faster then."""
+    if (places[:, 0] == places[0, 0]).all() and ranks[-1] - ranks[0] + 1 == len(ranks):
+        table[places[0], ranks[0] : ranks[-1] + 1] = drawn.T
+    else:
+        table[places, ranks[:, None]] = drawn
 
 
 def _parts_of(feed: Feed, first_task: int) -> tuple[NDArray[Any], Integers]:
