@@ -134,7 +134,7 @@ def replicate(
         The engine found an impossible state, or collectives of several groups are to be computed at once.
     """
     if engine is None:
-        engine = engine_for(scenario, 1)
+        engine = engine_for(scenario)
     streams = Streams(scenario.run.seed, replication)
     drawn = drawn_scenario(scenario, streams)
     shared = shared or Shared()
@@ -273,5 +273,5 @@ def _step_s(alone: Drawn, streams: Streams) -> float:
     """Seconds of a step of a scenario without chance, simulated."""
     program = compile_program(alone, streams)
     its = Run(alone, streams, program, Draws(alone, streams, alone.full_step_s), None, None)
-    measured = its.simpy() if engine_for(alone, 1) == "simpy" or its.only_simpy else its.compiled()
+    measured = its.simpy() if engine_for(alone) == "simpy" or its.only_simpy else its.compiled()
     return float(measured.window_s / measured.steps)
