@@ -15,8 +15,15 @@ RING_BYTES, LATENCY_S, SIGMA = 100e6, 1e-6, 0.1
 
 
 def asynchronous(
-    workers: int, steps: int, *, servers: int = 1, tensors: int = 1, size_bytes: float = SIZE_BYTES, service_s: float = 0.0,
-    host_s: float = 0.0, **run: Any,
+    workers: int,
+    steps: int,
+    *,
+    servers: int = 1,
+    tensors: int = 1,
+    size_bytes: float = SIZE_BYTES,
+    service_s: float = 0.0,
+    host_s: float = 0.0,
+    **run: Any,
 ) -> Scenario:
     """Workers that pull, compute an exponential time and push, each tensor by itself, over one link a server.
 

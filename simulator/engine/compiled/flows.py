@@ -43,7 +43,18 @@ from simulator.engine.compiled.ports import (
 from simulator.engine.compiled.queues import begin_in_queues, end_in_queues, wait_s_of
 from simulator.network.flows import SAME_INSTANT
 
-__all__ = ["begin_after_wait", "end_messages", "host_done", "received", "send", "send_tensors", "settle_all", "settle_soon", "soil", "stand_for_link"]
+__all__ = [
+    "begin_after_wait",
+    "end_messages",
+    "host_done",
+    "received",
+    "send",
+    "send_tensors",
+    "settle_all",
+    "settle_soon",
+    "soil",
+    "stand_for_link",
+]
 
 
 @compiled

@@ -37,8 +37,8 @@ _CONTEXTS = {
 }
 _RINGS = {"soon": "soon_first", "at_end": "end_first"}
 _NOT_KEPT = frozenset(
-    {"noted", "soon", "at_end", "messages", "works", "jobs", "comings", "departures", "waiting_messages", "heaps", "candidates", "parked", "came", "due",
-     "factors", "batch_factors", "orders", "steps", "updates", "reads", "logged", *_CONTEXTS.values()}
+    {"noted", "soon", "at_end", "messages", "works", "jobs", "comings", "departures", "waiting_messages", "heaps", "candidates",
+     "parked", "came", "due", "factors", "batch_factors", "orders", "steps", "updates", "reads", "logged", *_CONTEXTS.values()}
 )  # fmt: skip
 """Tables of which nothing is read before it has been written."""
 _ROOMS = {
