@@ -18,7 +18,7 @@ from simulator.engine.compiled.machine import Record, compiled, fetch
 from simulator.engine.compiled.observed_rows import restore_context, save_context
 
 __all__ = [
-    "at_end_of_instant", "call_later", "code_of", "drop_alarm", "enter", "first_noted", "next_entry", "next_of", "next_serial",
+    "at_end_of_instant", "call_later", "code_of", "drop_alarm", "make_entry", "first_noted", "next_entry", "next_of", "next_serial",
     "number_of", "pack", "set_alarm", "soon",
 ]  # fmt: skip
 
@@ -60,7 +60,7 @@ def call_later(s: Record, delay: float, what: int, about: int) -> None:
         s.refused = delay
         return
     time = s.now + delay
-    enter(s, time, next_serial(s, time), what, about)
+    make_entry(s, time, next_serial(s, time), what, about)
 
 
 @compiled
@@ -74,7 +74,7 @@ def next_serial(s: Record, time: float) -> int:
 
 
 @compiled
-def enter(s: Record, time: float, serial: int, what: int, about: int) -> None:
+def make_entry(s: Record, time: float, serial: int, what: int, about: int) -> None:
     """Put an entry that has a serial number on the calendar."""
     note = s.noted_free
     if note >= 0:

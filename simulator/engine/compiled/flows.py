@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from simulator.engine.compiled import codes
 from simulator.engine.compiled.admission import arrival_of_next, ask, give_back
-from simulator.engine.compiled.calendar import at_end_of_instant, call_later, drop_alarm, enter, next_serial, pack, set_alarm, soon
+from simulator.engine.compiled.calendar import at_end_of_instant, call_later, drop_alarm, make_entry, next_serial, pack, set_alarm, soon
 from simulator.engine.compiled.cores import work
 from simulator.engine.compiled.fairness import settle, settle_plain
 from simulator.engine.compiled.layout import (
@@ -90,13 +90,14 @@ def send_tensors(s: Record, connection: int, size: float, tensors: float, arrive
     m.connection = connection
     m.after = -1
     if sort_at(s.sorts, c.sort).hosted:
-        work_s = m.work_s = s.message_s * tensors + s.copy_per_byte_s * size
+        work_s = s.message_s * tensors + s.copy_per_byte_s * size
+        waiting_at(s.waiting_messages, message).work_s = work_s
         if work_s != 0.0:
             host = ends_at(s.ends, connection).source
             if s.cores:
                 work(s, s.host_tasks + host, work_s, pack(codes.STAND_FOR_LINK, message), 0)
             else:
-                _work(s, host, work_s, message, 0)
+                _work(s, host, message, 0)
         else:
             stand_for_link(s, message)
         return
@@ -181,12 +182,13 @@ def soil(s: Record, p: Record, port: int) -> None:
 
 
 @compiled
-def _work(s: Record, host: int, work_s: float, message: int, receives: int) -> None:
+def _work(s: Record, host: int, message: int, receives: int) -> None:
     """A host works on a message, after those that came to it before: only the first of them is on the calendar."""
     h = host_at(s.hosts, host)
+    w = waiting_at(s.waiting_messages, message)
+    work_s = w.work_s
     h.free_s = max(h.free_s, s.now) + work_s
     h.worked_s += work_s
-    w = waiting_at(s.waiting_messages, message)
     w.receives = receives
     w.done_s = s.now + (h.free_s - s.now)
     if not w.done_s < float("inf"):
@@ -196,7 +198,7 @@ def _work(s: Record, host: int, work_s: float, message: int, receives: int) -> N
     message_at(s.messages, message).after = -1
     if h.front < 0:
         h.front = message
-        enter(s, w.done_s, w.serial, pack(codes.HOST_DONE, host), 0)
+        make_entry(s, w.done_s, w.serial, pack(codes.HOST_DONE, host), 0)
     else:
         w.done_s = max(w.done_s, waiting_at(s.waiting_messages, h.last).done_s)
         message_at(s.messages, h.last).after = message
@@ -212,7 +214,7 @@ def host_done(s: Record, host: int) -> bool:
     h.front = m.after
     if h.front >= 0:
         following = waiting_at(s.waiting_messages, h.front)
-        enter(s, following.done_s, following.serial, pack(codes.HOST_DONE, host), 0)
+        make_entry(s, following.done_s, following.serial, pack(codes.HOST_DONE, host), 0)
     if s.observed:
         restore_context(s, s.message_contexts, message)
     m.after = -1
@@ -234,10 +236,10 @@ def received(s: Record, message: int) -> None:
         restore_context(s, s.message_contexts, message)
     host = ends_at(s.ends, m.connection).target
     if s.cores:
-        work(s, s.host_tasks + host, m.work_s, m.arrived, m.about)
+        work(s, s.host_tasks + host, waiting_at(s.waiting_messages, message).work_s, m.arrived, m.about)
         _free(s, message)
     else:
-        _work(s, host, m.work_s, message, 1)
+        _work(s, host, message, 1)
 
 
 @compiled
@@ -464,7 +466,7 @@ def end_messages(s: Record, port: int) -> None:
                 soon(s, left, m.about)
         sort = sort_at(s.sorts, c.sort)
         latency_s = sort.latency_s
-        if sort.hosted and m.work_s != 0.0:
+        if sort.hosted and waiting_at(s.waiting_messages, message).work_s != 0.0:
             if latency_s != 0.0:
                 call_later(s, latency_s, pack(codes.RECEIVED, message), 0)
             else:

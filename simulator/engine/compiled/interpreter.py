@@ -9,7 +9,17 @@ from __future__ import annotations
 
 from simulator.engine.compiled import codes
 from simulator.engine.compiled.background import next_change
-from simulator.engine.compiled.calendar import at_end_of_instant, call_later, code_of, first_noted, number_of, pack, soon
+from simulator.engine.compiled.calendar import (
+    at_end_of_instant,
+    call_later,
+    code_of,
+    first_noted,
+    make_entry,
+    next_serial,
+    number_of,
+    pack,
+    soon,
+)
 from simulator.engine.compiled.collectives import advance_member, end_collective, enter, receive_chunk, sent_last
 from simulator.engine.compiled.cores import work
 from simulator.engine.compiled.device import note_message, rank_of, wake
@@ -32,6 +42,7 @@ from simulator.engine.compiled.layout import (
     rank_at,
     real_at,
     routine_at,
+    starting_at,
     state_at,
 )
 from simulator.engine.compiled.loop import HANDLE, advance
@@ -107,14 +118,34 @@ def _start(s: Record) -> None:
     """Every rank begins its first step when it is due."""
     if s.changes_n > 0:
         next_change(s)
+    feeds = s.pipelines_n != 0 and not s.feeds_alone and s.prefetch != 0
     for rank in range(s.ranks_n):
         start_s = rank_at(s.ranks, rank).start_s
-        if s.pipelines_n != 0 and not s.feeds_alone and s.prefetch != 0:
+        if feeds:
             pipeline = input_at(s.inputs, rank).pipeline
             p = pipeline_at(s.pipelines, pipeline)
             if number_at(s.fed, p.fed).n == rank:
                 _at(s, p.first_s, pack(codes.PREFETCH, pipeline), 0)
-        _at(s, start_s, pack(codes.START, rank), 0)
+        if feeds or start_s == 0.0:
+            _at(s, start_s, pack(codes.START, rank), 0)
+    s.started = s.starts_n if feeds else 0
+    s.starts_serial = s.serial + 1
+    if s.started < s.starts_n:
+        last_s = rank_at(s.ranks, starting_at(s.starts, s.starts_n - 1).rank).start_s
+        if last_s < float("inf"):
+            s.serial += s.starts_n - 1
+            next_serial(s, last_s)
+            _start_next(s)
+        else:
+            call_later(s, last_s, 0, 0)  # which refuses it
+
+
+@compiled
+def _start_next(s: Record) -> None:
+    """Put the next rank that does not begin at once on the calendar: all others would fill it."""
+    starting = starting_at(s.starts, s.started)
+    s.started += 1
+    make_entry(s, rank_at(s.ranks, starting.rank).start_s, s.starts_serial + starting.number, pack(codes.START, starting.rank), 0)
 
 
 @compiled
@@ -164,6 +195,10 @@ def _handle(s: Record) -> None:
         s.cause = passed(s, rank, 0, rank_at(s.ranks, rank).start_s, s.cause)
         _read(s, rank)
     elif code == codes.START:
+        if s.now > 0.0 and s.started < s.starts_n:
+            s.cause = -1
+            s.since_s = 0.0
+            _start_next(s)
         s.cause = tell(s, STARTED, rank, 0, 0.0, -1) if s.observed and s.now > 0.0 else -1
         _begin(s, rank, 0, 0)
     elif code == codes.BATCH_COMES:

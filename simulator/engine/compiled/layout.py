@@ -14,13 +14,13 @@ __all__ = [
     "ALARM", "AWAY", "CHANGE", "CHANGING", "CHANNEL", "COMING", "CONNECTION", "CONTEXT", "COUNT", "DEPARTURE", "EDGE", "ENDS", "ENTRY",
     "EXCHANGE", "HEAPED", "HEAPED_ALARM", "HOST", "INCIDENCE", "INPUT", "ITEM", "JOB", "LANE", "LAST_READY", "LEVEL", "LINK", "LOGGED",
     "LONG", "MEETING", "MEMBER", "MESSAGE", "NEED", "NUMBER", "ONE_BY_ONE", "OPERATION", "OVERLAP", "OWN_OPERATIONS", "OWN_SLOTS", "PACE",
-    "PAIR", "PARKED", "PART", "PIPELINE", "PORT", "RANK", "READ", "REAL", "ROLE", "ROUTINE", "SERVER", "SORT", "STANDING", "STATE",
+    "PAIR", "PARKED", "PART", "PIPELINE", "PORT", "RANK", "READ", "REAL", "ROLE", "ROUTINE", "SERVER", "SORT", "STANDING", "STARTING", "STATE",
     "STRETCH", "TASK", "TENSOR", "TURNS", "WAITING", "WORK", "alarm_at", "change_at", "changing_at", "channel_at", "coming_at",
     "connection_at", "context_at", "count_at", "departure_at", "edge_at", "ends_at", "entry_at", "exchange_at", "heaped_alarm_at",
     "heaped_at", "host_at", "incidence_at", "input_at", "item_at", "job_at", "lane_at", "last_ready_at", "level_at", "link_at",
     "logged_at", "long_at", "meeting_at", "member_at", "message_at", "need_at", "number_at", "one_by_one_at", "operation_at",
     "overlap_at", "pace_at", "pair_at", "parked_at", "part_at", "pipeline_at", "port_at", "rank_at", "read_at", "real_at", "role_at",
-    "routine_at", "server_at", "sort_at", "standing_at", "state_at", "stretch_at", "task_at", "tensor_at", "turns_at", "waiting_at",
+    "routine_at", "server_at", "sort_at", "standing_at", "starting_at", "state_at", "stretch_at", "task_at", "tensor_at", "turns_at", "waiting_at",
     "work_at",
 ]  # fmt: skip
 
@@ -73,7 +73,7 @@ STATE = np.dtype(
         ("works_n", "i8"), ("works_room", "i8"), ("works_free", "i8"), ("works_made", "i8"),
         # a program: tables of what is done, by operation, by routine, by rank, at servers
         *((name, "i8") for name in (
-            "operations", "awaited", "then", "computes", "buckets", "routines", "ranks", "paces", "missing", "slots", "peers", "inputs",
+            "starts", "operations", "awaited", "then", "computes", "buckets", "routines", "ranks", "paces", "missing", "slots", "peers", "inputs",
             "meetings", "entered",
             "finished", "ready", "seats", "stretches", "overlaps", "servers", "jobs", "factors", "filled", "orders",
             "ordered", "versions", "pipelines", "parts_of_batches", "fed", "taken", "batch_factors", "batch_filled",
@@ -83,7 +83,7 @@ STATE = np.dtype(
             "members", "member_of", "standings", "lanes", "needs", "roles", "into", "exchanges", "message_sizes",
             "gatherings", "groups", "group_of", "gathered",
         )),
-        ("ranks_n", "i8"), ("stride", "i8"), ("slots_n", "i8"), ("peers_n", "i8"), ("paces_n", "i8"), ("factors_n", "i8"),
+        ("starts_n", "i8"), ("started", "i8"), ("starts_serial", "i8"), ("ranks_n", "i8"), ("stride", "i8"), ("slots_n", "i8"), ("peers_n", "i8"), ("paces_n", "i8"), ("factors_n", "i8"),
         ("orders_n", "i8"),
         ("order", "i8"),
         ("soon_spare", "i8"), ("rows_spare", "i8"), ("rows_each", "i8"), ("pending", "i8"), ("wants", "i8"), ("bare", "i8"),
@@ -192,14 +192,15 @@ SORT = np.dtype(
 Number n of them has the incidences from ``first + n * shared`` on, and the ports from ``crosses + n * crossed``.
 """
 
-MESSAGE = np.dtype([("size_bytes", "f8"), ("work_s", "f8"), ("arrived", "i8"), ("about", "i8"), ("connection", "i4"), ("after", "i4")])
+MESSAGE = np.dtype([("size_bytes", "f8"), ("arrived", "i8"), ("about", "i8"), ("connection", "i4"), ("after", "i4")])
 """A message: its bytes, and what follows when it has arrived."""
 
 DEPARTURE = np.dtype([("arrival", "i8"), ("left", "i8")])
 """Of a message, where somebody asks: its place in the order of arrival, and what follows, unless that is 0, when it has left."""
 
-WAITING = np.dtype([("done_s", "f8"), ("serial", "i8"), ("receives", "i8")])
-"""Of a message that a host has to work on, or does: when that is done, which entry of the calendar that is, and who it is to."""
+WAITING = np.dtype([("work_s", "f8"), ("done_s", "f8"), ("serial", "i8"), ("receives", "i8")])
+"""Of a message between hosts: what it costs each; of the one that works on it, or is to, when that is done, which entry of the calendar
+that is, and whether it receives."""
 
 HEAPED = np.dtype([("finish", "f8"), ("serial", "i8"), ("connection", "i8")])
 """A connection in a port's heap; it counts if it is still the connection's latest entry and the port its bottleneck."""
@@ -276,6 +277,9 @@ OWN_OPERATIONS, OWN_SLOTS = 8, 4
 
 PACE = np.dtype([("forward_s", "f8"), ("backward_s", "f8"), ("update_s", "f8")])
 """Mean seconds of each phase of a step: of a rank, or of all of them where they are equal."""
+
+STARTING = np.dtype([("rank", "i4"), ("number", "i4")])
+"""A rank that does not begin at once, in the order in which they begin; ``number``: its place among them by rank."""
 
 RANK = np.dtype(
     [
@@ -425,6 +429,7 @@ task_at = table(TASK)
 work_at = table(WORK)
 operation_at = table(OPERATION)
 routine_at = table(ROUTINE)
+starting_at = table(STARTING)
 rank_at = table(RANK)
 pace_at = table(PACE)
 input_at = table(INPUT)

@@ -417,6 +417,12 @@ class Simulation(State):
             paces[name] = its_s[: len(paces)]
         self.add("paces", paces)
         self.tables["ranks"]["start_s"] = draws.start_s
+        later = np.flatnonzero(draws.start_s)
+        starts = np.zeros(len(later), layout.STARTING)
+        starts["number"] = np.argsort(draws.start_s[later], kind="stable")
+        starts["rank"] = later[starts["number"]]
+        s.starts_n = len(starts)
+        self.add("starts", starts)
         if self._program.feed is not None:
             first_s = np.full(int(s.pipelines_n), np.inf)
             np.minimum.at(first_s, self._program.feed.of_rank, draws.start_s)
