@@ -13,19 +13,18 @@ asked for, since most are set anew at once.
 
 from __future__ import annotations
 
-from simulator.engine.compiled.layout import ITEM, alarm_at, entry_at, heaped_alarm_at, item_at
-from simulator.engine.compiled.machine import Record, compiled, fetch
+from simulator.engine.compiled.layout import alarm_at, entry_at, heaped_alarm_at, item_at
+from simulator.engine.compiled.machine import Record, compiled
 from simulator.engine.compiled.observed_rows import restore_context, save_context
 
 __all__ = [
-    "at_end_of_instant", "call_later", "code_of", "drop_alarm", "make_entry", "first_noted", "next_entry", "next_of", "next_serial",
+    "at_end_of_instant", "call_later", "code_of", "drop_alarm", "make_entry", "next_entry", "next_of", "next_serial",
     "number_of", "pack", "set_alarm", "soon",
 ]  # fmt: skip
 
 NOTE_BITS = 26
 """Lower bits of an entry's order: the place of the note that says what happens. Above them is the serial number."""
 NOTES = (1 << NOTE_BITS) - 1
-ITEM_BYTES = ITEM.itemsize
 LISTED = -2
 """The place in the heap of an alarm that is in the list."""
 
@@ -87,17 +86,22 @@ def make_entry(s: Record, time: float, serial: int, what: int, about: int) -> No
     item.about = about
     if s.observed:
         save_context(s, s.noted_contexts, note)
+    base = s.calendar
+    order = (serial << NOTE_BITS) | note
+    if s.gap:
+        s.gap = 0
+        _sink_entry(base, s.entries, time, order)
+        return
     at = s.entries
     s.entries = at + 1
-    base = s.calendar
     while at > 0:
         above = (at - 1) >> 2
         entry = entry_at(base, above)
-        if entry.time <= time:
+        if entry.time < time or (entry.time == time and entry.order < order):
             break
         _put(base, at, entry.time, entry.order)
         at = above
-    _put(base, at, time, (serial << NOTE_BITS) | note)
+    _put(base, at, time, order)
 
 
 @compiled
@@ -116,7 +120,7 @@ def _precedes(base: int, at: int, other: int) -> bool:
 
 @compiled
 def _pop_entry(s: Record) -> None:
-    """Take the first entry off the calendar; it is what happens now."""
+    """Take the first entry off the calendar; it is what happens now, and mostly another takes its place at once."""
     base = s.calendar
     first = entry_at(base, 0)
     s.now = first.time
@@ -128,13 +132,23 @@ def _pop_entry(s: Record) -> None:
         restore_context(s, s.noted_contexts, note)
     item.about = s.noted_free
     s.noted_free = note
+    s.gap = 1
+
+
+@compiled
+def _close_gap(s: Record) -> None:
+    """Let the last entry of the calendar take the place of the one that happened, if no new one has."""
+    s.gap = 0
     n = s.entries - 1
     s.entries = n
-    if n == 0:
-        return
-    last = entry_at(base, n)
-    time = last.time
-    order = last.order
+    if n > 0:
+        last = entry_at(s.calendar, n)
+        _sink_entry(s.calendar, n, last.time, last.order)
+
+
+@compiled
+def _sink_entry(base: int, n: int, time: float, order: int) -> None:
+    """Put an entry in place of the first."""
     at = 0
     while True:
         below = 4 * at + 1
@@ -155,16 +169,6 @@ def _pop_entry(s: Record) -> None:
         _put(base, at, least_time, least_order)
         at = least
     _put(base, at, time, order)
-    fetch(s.noted + (entry_at(base, 0).order & NOTES) * ITEM_BYTES)
-
-
-@compiled
-def first_noted(s: Record) -> int:
-    """What happens at the next time of the calendar, alarms left aside; 0 if nothing."""
-    if s.entries == 0:
-        return 0
-    what: int = item_at(s.noted, entry_at(s.calendar, 0).order & NOTES).what
-    return what
 
 
 # -- alarms ------------------------------------------------------------------------------
@@ -345,6 +349,8 @@ def at_end_of_instant(s: Record, what: int, about: int) -> None:
 @compiled
 def next_of(s: Record) -> float:
     """When the calendar has something next; infinite if never."""
+    if s.gap:
+        _close_gap(s)
     time = float("inf")
     if s.entries > 0:
         time = entry_at(s.calendar, 0).time
@@ -359,6 +365,8 @@ def next_of(s: Record) -> float:
 @compiled
 def next_entry(s: Record) -> int:
     """Go on to the next entry of the calendar: the port or task whose alarm it is, or -1 and the state says what happens."""
+    if s.gap:
+        _close_gap(s)
     if s.gone_off:
         _remove_alarm(s, 0)
     which = _first_alarm(s)

@@ -13,7 +13,6 @@ from simulator.engine.compiled.calendar import (
     at_end_of_instant,
     call_later,
     code_of,
-    first_noted,
     make_entry,
     next_serial,
     number_of,
@@ -47,7 +46,7 @@ from simulator.engine.compiled.layout import (
 )
 from simulator.engine.compiled.loop import HANDLE, advance
 from simulator.engine.compiled.machine import Record, compiled, entry, fetch
-from simulator.engine.compiled.near import fetch_order, fetch_rank
+from simulator.engine.compiled.near import fetch_order
 from simulator.engine.compiled.observed_rows import ALL_REDUCE, ENDED, STARTED, note, passed, tell
 from simulator.engine.compiled.rank import advance_rank, begin_step, computed, end_operation, heard, operation_of, pack_operation, step_of
 from simulator.engine.compiled.record import read_variables
@@ -178,7 +177,6 @@ def _handle(s: Record) -> None:
     elif code == codes.GATHERED:
         end_gathering(s, rank)
     elif code == codes.COMPUTED:
-        _foresee(s)
         computed(s, rank, about)
     elif code == codes.GO_ON:
         if about == rank_at(s.ranks, rank).step:
@@ -234,14 +232,6 @@ def _stop(s: Record, why: int) -> None:
     """Return to Python before anything else happens."""
     s.wants = why
     s.at_once = 0
-
-
-@compiled
-def _foresee(s: Record) -> None:
-    """Have near what the next entry of the calendar will need; of many ranks little is in the caches."""
-    following = number_of(first_noted(s))
-    if following < s.ranks_n:
-        fetch_rank(s, following)
 
 
 # -- operations begin --------------------------------------------------------------------

@@ -14,14 +14,14 @@ __all__ = [
     "ALARM", "AWAY", "CHANGE", "CHANGING", "CHANNEL", "COMING", "CONNECTION", "CONTEXT", "COUNT", "DEPARTURE", "EDGE", "ENDS", "ENTRY",
     "EXCHANGE", "HEAPED", "HEAPED_ALARM", "HOST", "INCIDENCE", "INPUT", "ITEM", "JOB", "LANE", "LAST_READY", "LEVEL", "LINK", "LOGGED",
     "LONG", "MEETING", "MEMBER", "MESSAGE", "NEED", "NUMBER", "ONE_BY_ONE", "OPERATION", "OVERLAP", "OWN_OPERATIONS", "OWN_SLOTS", "PACE",
-    "PAIR", "PARKED", "PART", "PIPELINE", "PORT", "RANK", "READ", "REAL", "ROLE", "ROUTINE", "SERVER", "SORT", "STANDING", "STARTING", "STATE",
-    "STRETCH", "TASK", "TENSOR", "TURNS", "WAITING", "WORK", "alarm_at", "change_at", "changing_at", "channel_at", "coming_at",
+    "PAIR", "PARKED", "PART", "PIPELINE", "PORT", "RANK", "READ", "REAL", "ROLE", "ROUTINE", "SERVER", "SORT", "STANDING", "STARTING",
+    "STATE", "STRETCH", "TASK", "TENSOR", "TURNS", "WAITING", "WORK", "alarm_at", "change_at", "changing_at", "channel_at", "coming_at",
     "connection_at", "context_at", "count_at", "departure_at", "edge_at", "ends_at", "entry_at", "exchange_at", "heaped_alarm_at",
     "heaped_at", "host_at", "incidence_at", "input_at", "item_at", "job_at", "lane_at", "last_ready_at", "level_at", "link_at",
     "logged_at", "long_at", "meeting_at", "member_at", "message_at", "need_at", "number_at", "one_by_one_at", "operation_at",
     "overlap_at", "pace_at", "pair_at", "parked_at", "part_at", "pipeline_at", "port_at", "rank_at", "read_at", "real_at", "role_at",
-    "routine_at", "server_at", "sort_at", "standing_at", "starting_at", "state_at", "stretch_at", "task_at", "tensor_at", "turns_at", "waiting_at",
-    "work_at",
+    "routine_at", "server_at", "sort_at", "standing_at", "starting_at", "state_at", "stretch_at", "task_at", "tensor_at", "turns_at",
+    "waiting_at", "work_at",
 ]  # fmt: skip
 
 AWAY = -2
@@ -45,7 +45,7 @@ STATE = np.dtype(
             "soon_contexts", "noted_contexts", "message_contexts", "work_contexts", "beside", "changing", "changes",
         )),
         # the calendar: what happens at a time; what follows at once; what is put off to the end of an instant; alarms
-        ("now", "f8"), ("latest", "f8"), ("serial", "i8"), ("entries", "i8"), ("entries_room", "i8"), ("noted_room", "i8"),
+        ("now", "f8"), ("latest", "f8"), ("serial", "i8"), ("entries", "i8"), ("gap", "i8"), ("entries_room", "i8"), ("noted_room", "i8"),
         ("noted_free", "i8"), ("noted_made", "i8"), ("left", "i8"), ("at_once", "i8"), ("batch", "i8"),
         ("soon_first", "i8"), ("soon_n", "i8"), ("soon_room", "i8"), ("end_first", "i8"), ("end_n", "i8"), ("end_room", "i8"),
         ("observed", "i8"), ("cause", "i8"), ("since_s", "f8"),
@@ -73,9 +73,8 @@ STATE = np.dtype(
         ("works_n", "i8"), ("works_room", "i8"), ("works_free", "i8"), ("works_made", "i8"),
         # a program: tables of what is done, by operation, by routine, by rank, at servers
         *((name, "i8") for name in (
-            "starts", "operations", "awaited", "then", "computes", "buckets", "routines", "ranks", "paces", "missing", "slots", "peers", "inputs",
-            "meetings", "entered",
-            "finished", "ready", "seats", "stretches", "overlaps", "servers", "jobs", "factors", "filled", "orders",
+            "starts", "operations", "awaited", "then", "computes", "buckets", "routines", "ranks", "paces", "missing", "slots", "peers",
+            "inputs", "meetings", "entered", "finished", "ready", "seats", "stretches", "overlaps", "servers", "jobs", "factors", "filled", "orders",
             "ordered", "versions", "pipelines", "parts_of_batches", "fed", "taken", "batch_factors", "batch_filled",
             "channels", "comings", "sent", "clocks", "behind", "tensors", "tokens", "waiting_ranks", "steps", "updates", "reads",
             "processes", "last_ready",
@@ -83,9 +82,8 @@ STATE = np.dtype(
             "members", "member_of", "standings", "lanes", "needs", "roles", "into", "exchanges", "message_sizes",
             "gatherings", "groups", "group_of", "gathered",
         )),
-        ("starts_n", "i8"), ("started", "i8"), ("starts_serial", "i8"), ("ranks_n", "i8"), ("stride", "i8"), ("slots_n", "i8"), ("peers_n", "i8"), ("paces_n", "i8"), ("factors_n", "i8"),
-        ("orders_n", "i8"),
-        ("order", "i8"),
+        ("starts_n", "i8"), ("started", "i8"), ("starts_serial", "i8"), ("ranks_n", "i8"), ("stride", "i8"), ("slots_n", "i8"),
+        ("peers_n", "i8"), ("paces_n", "i8"), ("factors_n", "i8"), ("orders_n", "i8"), ("order", "i8"),
         ("soon_spare", "i8"), ("rows_spare", "i8"), ("rows_each", "i8"), ("pending", "i8"), ("wants", "i8"), ("bare", "i8"),
         ("by_messages", "i8"),
         ("on_servers", "i8"), ("on_inputs", "i8"),

@@ -117,7 +117,7 @@ def advance(s: Record) -> int:
             s.end_first = s.end_first + 1 if s.end_n > 0 else 0
             s.what = item.what
             s.about = item.about
-        elif s.entries + s.alarms_n - s.gone_off == 0 and s.alarm_first < 0:
+        elif s.entries - s.gap + s.alarms_n - s.gone_off == 0 and s.alarm_first < 0:
             s.now = s.latest
             return DRAINED
         else:
