@@ -73,9 +73,9 @@ STATE = np.dtype(
         ("works_n", "i8"), ("works_room", "i8"), ("works_free", "i8"), ("works_made", "i8"),
         # a program: tables of what is done, by operation, by routine, by rank, at servers
         *((name, "i8") for name in (
-            "starts", "operations", "awaited", "then", "computes", "buckets", "routines", "ranks", "paces", "missing", "slots", "peers",
-            "inputs", "meetings", "entered", "finished", "ready", "seats", "stretches", "overlaps", "servers", "jobs", "factors", "filled", "orders",
-            "ordered", "versions", "pipelines", "parts_of_batches", "fed", "taken", "batch_factors", "batch_filled",
+            "starts", "operations", "awaited", "then", "computes", "buckets", "routines", "ranks", "paces", "missing", "slots",
+            "peers", "inputs", "meetings", "entered", "finished", "ready", "seats", "stretches", "overlaps", "servers", "jobs", "factors",
+            "filled", "orders", "ordered", "versions", "pipelines", "parts_of_batches", "fed", "taken", "batch_factors", "batch_filled",
             "channels", "comings", "sent", "clocks", "behind", "tensors", "tokens", "waiting_ranks", "steps", "updates", "reads",
             "processes", "last_ready",
             "job_contexts", "compute_causes", "input_causes", "made_by", "member_causes", "logged",
