@@ -39,9 +39,11 @@ from simulator.resolve.resolve import resolve
 
 __all__ = ["CASES", "Case", "Report"]
 
-HALF_OF_C = 0.5
+OF_C, OF_C_WITH_HOSTS, OF_C_RING = 0.6, 0.5, 0.9
+HOST_S = 4.6e-3
+"""About what gRPC costs a host for a message of the parameters."""
 HUNDRED = 100.0
-MILLION_S, MILLION_BYTES = 60.0, 512.0
+MILLION_S, MILLION_BYTES, MILLION_TIMES = 30.0, 300.0, 2.0
 WINDOW_S = 10.0
 SWEPT, SWEEP_S, BEYOND_ENGINE_S = 10_000, 600.0, 2e-3
 SIMGRID_TIMES = 6.0
@@ -77,8 +79,8 @@ def _plain_program() -> Iterator[Path | None]:
         yield plain_c.build(Path(folder))
 
 
-def _c_workers(program: Path, workers: int, steps: int, seed: int) -> Ran:
-    answer = plain_c.workers_of_a_server(program, workers, steps, SIZE_BYTES, BANDWIDTH, COMPUTE_S, seed)
+def _c_workers(program: Path, workers: int, steps: int, seed: int, host_s: float = 0.0) -> Ran:
+    answer = plain_c.workers_of_a_server(program, workers, steps, SIZE_BYTES, BANDWIDTH, COMPUTE_S, seed, host_s)
     facts = {name: answer[name] for name in ("updates_per_s", "staleness")}
     return Ran("plain C", int(answer["worker_steps"]), answer["cpu_s"], int(answer["events"]), facts)
 
@@ -122,10 +124,10 @@ def _unmeasured(what: str, why: str, *, least: float | None = None, most: float 
 
 
 def _beside_all(
-    built: Scenario, small: Scenario, units: int, c: Callable[[Path, int], Ran], plain: Callable[[int], Ran], repeats: int
+    built: Scenario, small: Scenario, units: int, c: Callable[[Path, int], Ran], plain: Callable[[int], Ran], repeats: int, least: float
 ) -> Report:
     """Both engines, plain C and plain SimPy on one case."""
-    why, least = missing("compiled"), HALF_OF_C
+    why = missing("compiled")
     with _plain_program() as program:
         others: list[Ran] = in_turn(1, _ours(built, "simpy", units), plain)
         findings = [_ratio("SimPy engine, beside plain SimPy", *others)]
@@ -151,8 +153,22 @@ def async_one_server(quick: bool) -> Report:
         workers * steps,
         lambda program, seed: _c_workers(program, workers, steps, seed),
         lambda seed: _plain_workers(workers, steps, 1, 0.0, seed),
-        repeats=5,
+        repeats=7,
+        least=OF_C,
     )
+
+
+def async_with_hosts(quick: bool) -> Report:
+    """The same where each message costs its hosts something, one message at a time."""
+    workers, steps = 1024, 10 if quick else 100
+    built, what = asynchronous(workers, steps, warmup_steps=0, start="together", host_s=HOST_S), "compiled, beside plain C"
+    why = missing("compiled")
+    with _plain_program() as program:
+        if program is None or why is not None:
+            return Report([], [_unmeasured(what, why or "no C compiler", least=OF_C_WITH_HOSTS)])
+        simulated(asynchronous(16, 2, host_s=HOST_S), "compiled", 1)  # loads its machine code
+        runs = in_turn(7, _ours(built, "compiled", workers * steps), lambda seed: _c_workers(program, workers, steps, seed, HOST_S))
+    return Report(runs, [_ratio(what, *runs, least=OF_C_WITH_HOSTS)])
 
 
 def ring_by_messages(quick: bool) -> Report:
@@ -164,6 +180,7 @@ def ring_by_messages(quick: bool) -> Report:
         lambda program, seed: _c_ring(program, ranks, steps, seed),
         lambda _: _plain_ring(ranks),
         repeats=3,
+        least=OF_C_RING,
     )
 
 
@@ -200,8 +217,8 @@ def growth(quick: bool) -> Report:
     """At so few steps that a million workers take seconds; plain C's beside it, whose heaps leave the caches as ours do."""
     sizes = [1_000, 10_000] if quick else [1_000, 10_000, 100_000, 1_000_000]
     steps_of = {workers: max(5, 200_000 // workers) for workers in sizes}
-    most = math.log(sizes[-1]) / math.log(sizes[0])
-    what = f"cost of a worker-step, {sizes[-1]:,} over {sizes[0]:,} workers (log n: {most:.3g})"
+    most, logarithm = MILLION_TIMES, math.log(sizes[-1]) / math.log(sizes[0])
+    what = f"cost of a worker-step, {sizes[-1]:,} over {sizes[0]:,} workers (log n: {logarithm:.3g})"
     runs: list[Ran] = []
     findings = []
     with _plain_program() as program:
@@ -555,6 +572,7 @@ CASES = {
     case.name: case
     for case in (
         Case("async", "1,024 asynchronous workers x 100 steps, one server, one tensor", async_one_server),
+        Case("async-hosts", "the same with what messages cost hosts", async_with_hosts),
         Case("async-16", "1,024 asynchronous workers x 100 steps, 16 servers, 16 tensors", async_many_servers),
         Case("ring", "ring of 1,024 ranks message by message", ring_by_messages),
         Case("million", "1,000,000 asynchronous workers x 20 steps, one server", million),

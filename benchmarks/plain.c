@@ -1,10 +1,11 @@
 /* The two cases that the compiled engine is held against, in plain C: each written for itself, with nothing
  * beyond what the case needs.
  *
- *   plain async WORKERS STEPS BYTES BANDWIDTH COMPUTE SEED
+ *   plain async WORKERS STEPS BYTES BANDWIDTH COMPUTE HOST SEED
  *       workers pull BYTES from one server, compute an exponential time of mean COMPUTE seconds and push BYTES,
  *       until WORKERS x STEPS updates are applied; the server's link carries BANDWIDTH bytes/s in each direction,
- *       shared equally by those who pull, or push; prints updates/s and mean staleness
+ *       shared equally by those who pull, or push; each message takes HOST seconds of the host that sends it, then of
+ *       the one that it comes to, which do one after the other; prints updates/s and mean staleness
  *   plain ring RANKS STEPS BYTES BANDWIDTH LATENCY COMPUTE SIGMA SEED
  *       ranks compute COMPUTE seconds times a lognormal factor of median 1, then all-reduce BYTES around a ring,
  *       message by message, LATENCY seconds each; prints how many messages there were and when the last rank ended
@@ -161,12 +162,42 @@ static inline void begin(Port *port, double bytes, int32_t worker)
     arm(port);
 }
 
+/* what the server's host has still to do, in order: to send to a worker, or to take what has come from one */
+typedef struct {
+    int32_t *jobs;
+    uint32_t first, count, room; /* a power of two */
+    double each_s;
+    int32_t name;
+} Host;
+
+enum { TAKE, SEND };
+
+static inline void queue_up(Host *host, int32_t worker, int kind)
+{
+    if (host->count == 0)
+        at_time(now + host->each_s, host->name);
+    host->jobs[(host->first + host->count++) & (host->room - 1)] = 2 * worker + kind;
+}
+
+static inline int32_t next_done(Host *host)
+{
+    int32_t job = host->jobs[host->first++ & (host->room - 1)];
+    if (--host->count > 0)
+        at_time(now + host->each_s, host->name);
+    return job;
+}
+
 static void async(char **given)
 {
     const int32_t workers = atoi(given[0]);
     const uint64_t total = (uint64_t)workers * strtoull(given[1], NULL, 10);
     const double bytes = atof(given[2]), bandwidth = atof(given[3]), compute = atof(given[4]);
-    enum { DOWN = -1, UP = -2 };
+    enum { DOWN = -1, UP = -2, HOST = -3 };
+    Host host = {.room = 1, .each_s = atof(given[5]), .name = HOST};
+    while (host.room < 2 * (uint32_t)workers)
+        host.room *= 2;
+    host.jobs = room_for(NULL, host.room * sizeof *host.jobs);
+    const int costs = host.each_s > 0;
     Port down = {.bandwidth = bandwidth, .name = DOWN}, up = {.bandwidth = bandwidth, .name = UP};
     uint64_t version = 0, *read = room_for(NULL, (size_t)workers * sizeof *read);
     double stale = 0;
@@ -174,13 +205,27 @@ static void async(char **given)
 
     for (int32_t worker = 0; worker < workers; worker++) {
         read[worker] = 0;
-        begin(&down, bytes, worker);
+        if (costs)
+            queue_up(&host, worker, SEND);
+        else
+            begin(&down, bytes, worker);
     }
     while (version < total) {
         Entry event = heap_pop(&calendar);
         now = event.key;
         if (event.what >= 0) {
             begin(&up, bytes, event.what);
+            continue;
+        }
+        if (event.what == HOST) {
+            int32_t job = next_done(&host), worker = job / 2;
+            if (job % 2 == SEND) {
+                begin(&down, bytes, worker);
+            } else {
+                stale += (double)(version++ - read[worker]);
+                read[worker] = version;
+                queue_up(&host, worker, SEND);
+            }
             continue;
         }
         Port *port = event.what == DOWN ? &down : &up;
@@ -192,7 +237,10 @@ static void async(char **given)
         do {
             int32_t worker = heap_pop(&port->ends).what;
             if (port == &down) {
-                at_time(now - compute * log(uniform()), worker);
+                /* a worker's host has nothing else to do meanwhile */
+                at_time(now + 2 * host.each_s - compute * log(uniform()), worker);
+            } else if (costs) {
+                queue_up(&host, worker, TAKE);
             } else {
                 stale += (double)(version++ - read[worker]);
                 if (version == total)
@@ -275,10 +323,10 @@ static void ring(char **given)
 
 int main(int count, char **given)
 {
-    int is_async = count == 8 && strcmp(given[1], "async") == 0;
+    int is_async = count == 9 && strcmp(given[1], "async") == 0;
     int is_ring = count == 10 && strcmp(given[1], "ring") == 0;
     if (!is_async && !is_ring) {
-        fputs("plain: async WORKERS STEPS BYTES BANDWIDTH COMPUTE SEED | ring RANKS STEPS BYTES BANDWIDTH LATENCY COMPUTE SIGMA SEED\n",
+        fputs("plain: async WORKERS STEPS BYTES BANDWIDTH COMPUTE HOST SEED | ring RANKS STEPS BYTES BANDWIDTH LATENCY COMPUTE SIGMA SEED\n",
               stderr);
         return 2;
     }

@@ -27,10 +27,13 @@ def build(folder: Path) -> Path | None:
 
 
 def workers_of_a_server(
-    program: Path, workers: int, steps: int, size_bytes: float, bandwidth: float, compute_s: float, seed: int
+    program: Path, workers: int, steps: int, size_bytes: float, bandwidth: float, compute_s: float, seed: int, host_s: float = 0.0
 ) -> dict[str, float]:
-    """``worker_steps``, ``cpu_s``, ``events``, ``updates_per_s`` and mean ``staleness`` of asynchronous training."""
-    return _answer(program, "async", workers, steps, size_bytes, bandwidth, compute_s, seed)
+    """``worker_steps``, ``cpu_s``, ``events``, ``updates_per_s`` and mean ``staleness`` of asynchronous training.
+
+    ``host_s``: what each message costs each of its two hosts.
+    """
+    return _answer(program, "async", workers, steps, size_bytes, bandwidth, compute_s, host_s, seed)
 
 
 def ring(

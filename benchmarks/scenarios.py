@@ -15,9 +15,20 @@ RING_BYTES, LATENCY_S, SIGMA = 100e6, 1e-6, 0.1
 
 
 def asynchronous(
-    workers: int, steps: int, *, servers: int = 1, tensors: int = 1, size_bytes: float = SIZE_BYTES, service_s: float = 0.0, **run: Any
+    workers: int,
+    steps: int,
+    *,
+    servers: int = 1,
+    tensors: int = 1,
+    size_bytes: float = SIZE_BYTES,
+    service_s: float = 0.0,
+    host_s: float = 0.0,
+    **run: Any,
 ) -> Scenario:
-    """Workers that pull, compute an exponential time and push, each tensor by itself, over one link a server."""
+    """Workers that pull, compute an exponential time and push, each tensor by itself, over one link a server.
+
+    ``host_s``: what each message costs each of its two hosts.
+    """
     variables = [{"name": f"v{i}", "size_bytes": size_bytes / tensors, "creation_index": i, "ready": 1.0} for i in range(tensors)]
     return scenario_from_table(
         {
@@ -33,7 +44,7 @@ def asynchronous(
             "cluster": {
                 "name": "star",
                 "inter_node": {"bandwidth_bytes_per_s": BANDWIDTH, "latency_s": 0.0},
-                "transport": {"software": "given"},  # the peers know of no hosts
+                "transport": {"software": "given", "cpu_per_message_s": host_s},
             },
             "strategy": {"kind": "parameter-server", "mode": "async", "workers": workers, "servers": servers},
             "run": {"steps": steps, "warmup_steps": 1, "replications": 2, **run},

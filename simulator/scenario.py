@@ -90,7 +90,7 @@ class Run(Terse):
         "(several times faster to simulate)",
     )
     engine: Literal["auto", "simpy", "compiled"] = Field(
-        default="auto", description="what runs the simulation; auto: by the number of events that is expected"
+        default="auto", description="what runs the simulation; auto: the compiled engine where it can run"
     )
     memory: Literal["refuse", "ignore"] = Field(
         default="refuse",

@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Generic, TypeVar, overload
 
-__all__ = ["Names", "device_name"]
+__all__ = ["Names", "device_name", "joined"]
 
 
 Name = TypeVar("Name", covariant=True)
@@ -54,6 +55,23 @@ class Names(Sequence[Name], Generic[Name]):
         return isinstance(other, Sequence) and len(self) == len(other) and list(self) == list(other)
 
     __hash__ = None  # type: ignore[assignment]
+
+
+def joined(*parts: Sequence[Name]) -> Names[Name]:
+    """Several sequences of names, one after the other."""
+    return Names(sum(map(len, parts)), _Joined(parts))
+
+
+@dataclass(frozen=True)
+class _Joined(Generic[Name]):
+    parts: tuple[Sequence[Name], ...]
+
+    def __call__(self, place: int) -> Name:
+        for part in self.parts:
+            if place < len(part):
+                return part[place]
+            place -= len(part)
+        raise IndexError(place)
 
 
 def device_name(number: int) -> str:

@@ -102,8 +102,9 @@ class Rows:
     def __init__(self, key: tuple[int, int], numbers: NDArray[np.int64], sample: Sampled, columns: int, height: int) -> None:
         self._key, self._sample = key, sample
         self._columns, self._height = columns, height
-        self._group, self._row = np.divmod(numbers, height)
-        self._taken = np.zeros(len(numbers), dtype=np.int64)  # draws of each row
+        few = len(numbers) and numbers[-1] < 1 << 31
+        self._group, self._row = np.divmod(numbers.astype(np.int32) if few else numbers, height)
+        self._taken = np.zeros(len(numbers), dtype=np.int32)  # draws of each row
         last = np.flatnonzero(np.append(self._group[1:] != self._group[:-1], True))[: len(numbers)]  # row of each group
         # no more rows are drawn than are needed, since those before are the same whatever comes after
         self._rows = dict(zip(self._group[last].tolist(), (self._row[last] + 1).tolist(), strict=True))
@@ -137,7 +138,7 @@ class Rows:
         if not len(which):
             return []
         group, taken = self._group[which], self._taken[which]
-        alike = group * (taken.max() + 1) + taken
+        alike = group * np.int64(taken.max() + 1) + taken
         order = np.argsort(alike, kind="stable")
         alike = alike[order]
         if alike[0] == alike[-1]:
@@ -152,7 +153,10 @@ class Rows:
             left = len(block) * self._columns
         if left > use:
             self._blocks[group, number] = block, left - use
-            while len(self._blocks) > _KEPT_BYTES // (self._height * block[0].nbytes):
+            # of more groups than there is room for, those that are asked for together: before a group's turn comes again it were gone
+            each = self._height * block[0].nbytes
+            kept = _KEPT_BYTES // each
+            while len(self._blocks) > (kept if len(self._rows) <= kept else kept // 8):
                 self._blocks.popitem(last=False)
         return block
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -178,6 +180,20 @@ class CountHistogram:
 _EXACT = 16
 _WIDTH = float(np.log(1.25))
 _BINS = 56
+_TABLED = 1 << 13
+"""Numbers up to here, which most are, have their bin in a table."""
+
+
+def _bins_of(values: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The bin of each of some whole numbers."""
+    above = _EXACT + np.floor(np.log(np.maximum(values, _EXACT) / _EXACT) / _WIDTH + 1e-9)
+    return np.minimum(np.where(values < _EXACT, values, above), _BINS - 1).astype(np.int64)
+
+
+@cache
+def _bins_up_to(most: int) -> NDArray[np.int64]:
+    """The same of all numbers up to one."""
+    return _bins_of(np.arange(most + 1))
 
 
 class GroupedCounts:
@@ -197,8 +213,7 @@ class GroupedCounts:
         count = len(self.total)
         self.total += np.bincount(groups, weights=values, minlength=count)  # of whole numbers, so exact
         np.maximum.at(self.largest, groups, values)
-        above = _EXACT + np.floor(np.log(np.maximum(values, _EXACT) / _EXACT) / _WIDTH + 1e-9)
-        bins = np.minimum(np.where(values < _EXACT, values, above), _BINS - 1).astype(np.int64)
+        bins = _bins_up_to(_TABLED)[values] if values.size and values.max() <= _TABLED else _bins_of(values)
         np.add.at(self._bins.reshape(-1), groups * _BINS + bins, np.uint32(1))
 
     def merge(self, other: GroupedCounts) -> None:

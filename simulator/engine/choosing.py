@@ -1,9 +1,7 @@
-"""Chooses the SimPy engine or the compiled one for a scenario, by ``run.engine`` and the number of events that is expected.
+"""Chooses the SimPy engine or the compiled one for a scenario, by ``run.engine`` and the scenario alone.
 
-Which one ran does not change a result. The compiled engine takes a small part of SimPy's time for an event; but half a second
-to load its machine code, once in a process, and some 8 seconds to make it, once for each version. Both are taken when SimPy has
-been given, in this process, as many events as it would run in that time: a sweep of thousands of short simulations then takes
-little more than if its length had been known. Those times are the ``_..._EVENTS`` below, in events.
+Which one ran does not change a result. The compiled engine runs unless all ranks are computed at once, or it cannot run here: a
+sentence then says why, and SimPy does.
 
 ``simulator.engine.compiled.warming`` is imported by its name as text, so that numba is loaded only where it is wanted. That all
 ranks are computed at once instead is decided in ``replication``, by the program; ``expected_events`` foresees it from the scenario.
@@ -46,25 +44,11 @@ Engine = Literal["simpy", "compiled"]
 
 _WARMING = "simulator.engine.compiled.warming"
 """What knows about the compiled engine, and loads it."""
-_TABLES_EVENTS, _LOADING_EVENTS, _MAKING_EVENTS = 500.0, 80_000.0, 1_200_000.0
-"""Events that SimPy runs in the time that the compiled engine takes for a replication's tables, beyond what SimPy takes for its
-objects; for loading machine code; for making it."""
 _STEP_EVENTS, _MESSAGE_EVENTS, _BUCKET_EVENTS = 2.0, 2.0, 1.0
 """Entries on the calendar of a step of one rank: by itself, for each message that it takes part in, for each bucket."""
 _CHANGE_EVENTS, _LINK_EVENTS, _BUSY_LINK_EVENTS = 0.4, 0.1, 0.2
 """Entries that a change of what others send takes as long as: by itself, and for each node whose links that concerns, which are mostly
 idle, or with parameter servers mostly in use."""
-
-
-class _Past:
-    """What this process has done so far."""
-
-    events = 0.0
-    """That SimPy was given where the compiled engine might have run them."""
-    loaded = False
-    """Whether the compiled engine has been loaded."""
-    failed: str | None = None
-    """Why its machine code could not be made, or loaded, as the middle of a sentence."""
 
 
 @cache
@@ -83,25 +67,23 @@ def _first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
-def engine_for(scenario: Resolved, replications: int | None = None) -> Engine:
-    """The engine that runs a number of replications of a scenario, all of them if left out; as :func:`choose`."""
-    count = scenario.run.replications if replications is None else replications
-    return choose(scenario.run.engine, count * expected_events(scenario), count)
+def engine_for(scenario: Resolved) -> Engine:
+    """The engine that runs a scenario, as :func:`choose`."""
+    return choose(scenario.run.engine, expected_events(scenario))
 
 
 def likely_engine(scenario: Resolved) -> Engine:
     """What :func:`engine_for` will probably say, loading nothing."""
-    asked, count = scenario.run.engine, scenario.run.replications
+    asked = scenario.run.engine
     if asked != "auto":
         return asked
-    events = count * expected_events(scenario)
-    least = _TABLES_EVENTS * count if _Past.loaded else max(_LOADING_EVENTS, _TABLES_EVENTS * count)
-    return "compiled" if events > least and _seems_available() else "simpy"
+    return "compiled" if expected_events(scenario) and _seems_available() else "simpy"
 
 
 def _seems_available() -> bool:
-    if unavailable.cache_info().currsize:
-        return (unavailable() or _Past.failed) is None
+    for tried in (_not_loaded, unavailable):
+        if tried.cache_info().currsize:
+            return tried() is None
     return _is_installed()
 
 
@@ -110,7 +92,7 @@ def _is_installed() -> bool:
     return find_spec("numba") is not None
 
 
-def choose(asked: EngineName, events: float, replications: int = 1) -> Engine:
+def choose(asked: EngineName, events: float) -> Engine:
     """The engine that runs what a scenario asks for; the compiled one is ready to run.
 
     Parameters
@@ -118,9 +100,7 @@ def choose(asked: EngineName, events: float, replications: int = 1) -> Engine:
     asked
         ``run.engine``.
     events
-        How many are expected in all that is about to be simulated, replications and all; 0: there is nothing to choose.
-    replications
-        Of these.
+        How many are expected of a replication; 0: all ranks are computed at once, and there is nothing to choose.
 
     Raises
     ------
@@ -130,21 +110,12 @@ def choose(asked: EngineName, events: float, replications: int = 1) -> Engine:
     Warns
     -----
     EngineWarning
-        It would be worth while, and cannot run here, so that SimPy does.
+        It cannot run here, so that SimPy does.
     """
-    if asked == "simpy" or (asked == "auto" and events <= _TABLES_EVENTS * replications):
+    if asked == "simpy" or (asked == "auto" and not events):
         return "simpy"
-    if asked == "auto" and not _Past.loaded:
-        _Past.events += events
-        if _Past.events < _LOADING_EVENTS:
-            return "simpy"
-    reason = unavailable() or _Past.failed
-    if reason is None and not _Past.loaded:
-        if asked == "auto" and _Past.events < _MAKING_EVENTS and not is_made():
-            return "simpy"
-        reason = _load(wait=asked == "compiled")
-    if reason is None:
-        return "compiled" if _Past.loaded else "simpy"
+    if (reason := _not_loaded()) is None:
+        return "compiled"
     if asked == "compiled":
         raise _refusal(reason)
     warnings.warn(
@@ -161,7 +132,8 @@ def check(asked: EngineName) -> None:
     InputError
         The compiled engine is asked for, and cannot run here.
     """
-    if asked == "compiled" and (reason := unavailable() or _Past.failed or _made(wait=True)[1]) is not None:
+    tried = _not_loaded if _not_loaded.cache_info().currsize else _not_made
+    if asked == "compiled" and (reason := tried()) is not None:
         raise _refusal(reason)
 
 
@@ -175,28 +147,25 @@ def _refusal(reason: str) -> InputError:
     return InputError(f'run.engine: "compiled" cannot run here: {reason}; take "simpy", or "auto", which does where it must')
 
 
-def _made(*, wait: bool) -> tuple[bool, str | None]:
-    """Whether machine code is there now, made where there was none; and why that failed, if it did. Neither, if others are at it."""
-    made, reason = _tried(lambda: import_module(_WARMING).make(wait=wait))
-    return bool(made), reason
+@cache
+def _not_made() -> str | None:
+    """Why there is no machine code, made now where there was none; None if there is. Waits for another process that makes it."""
+    return unavailable() or _failed(lambda: import_module(_WARMING).make())
 
 
-def _load(*, wait: bool) -> str | None:
-    """Load machine code, made first where there is none; why that failed, if it did."""
-    made, reason = _made(wait=wait)
-    if made:
-        _, reason = _tried(import_module(_WARMING).load)
-        _Past.loaded = reason is None
-    return reason
+@cache
+def _not_loaded() -> str | None:
+    """Why machine code is not loaded, made first where there is none; None if it is."""
+    return _not_made() or _failed(lambda: import_module(_WARMING).load())
 
 
-def _tried(step: Callable[[], object]) -> tuple[object, str | None]:
-    """What a step towards machine code gives, and why it failed, if it did: no other is tried then."""
+def _failed(step: Callable[[], object]) -> str | None:
+    """Why a step towards machine code failed, if it did: no other is tried then."""
     try:
-        return step(), None
+        step()
     except Exception as error:  # a compiler fails in its own ways
-        _Past.failed = f"its machine code cannot be made ({_first_line(error)})"
-        return None, _Past.failed
+        return f"its machine code cannot be made ({_first_line(error)})"
+    return None
 
 
 def expected_events(scenario: Resolved) -> float:

@@ -6,7 +6,7 @@ window holds whole steps; of local SGD it holds whole averaging periods. An engi
 happens, one by one or in blocks of any size, which makes no difference to any statistic. It stops where the window opens and
 where it closes, to say how long everything has been in use.
 
-``STEP_COLUMNS`` and ``UPDATE_COLUMNS`` are filled by name or by place in ``layout`` and ``record`` of ``simulator.engine.compiled``
+``STEP_COLUMNS`` and ``UPDATE_COLUMNS`` are filled by place in ``record`` of ``simulator.engine.compiled``
 and in ``simulator.engine.vectorised.engine``. Results are made of :class:`Measured` in ``simulator.results.metrics``.
 """
 
@@ -364,13 +364,13 @@ class Recorder:
             self._follower.steps(rows)
         if self._routine is not None:
             self._sum_by_routine(rows, self._routine)
-        whole = len(rows) - len(rows) % _BLOCK
-        for blocks in (rows[:whole].reshape(-1, _BLOCK, len(STEP_COLUMNS)), rows[None, whole:]):
-            _, start_s, end_s, input_s, compute_s, waiting_s, apply_s, hidden_s, accepted = np.moveaxis(blocks, 2, 0)
+        whole, columns = len(rows) - len(rows) % _BLOCK, rows.T
+        for blocks in (columns[:, :whole].reshape(len(columns), whole // _BLOCK, _BLOCK), columns[:, None, whole:]):
+            _, start_s, end_s, input_s, compute_s, waiting_s, apply_s, hidden_s, accepted = blocks
             durations = end_s - start_s
             measured.step_time.add_each(durations)
             communication_s = durations - input_s - compute_s - waiting_s - apply_s
-            parts = np.empty((durations.shape[1], 5, len(blocks)))  # a step of all blocks after the other, as sums of it are rounded
+            parts = np.empty((durations.shape[1], 5, len(durations)))  # a step of all blocks after the other, as sums of it are rounded
             for number, part in enumerate((input_s, compute_s, communication_s, waiting_s, apply_s)):
                 parts[:, number] = part.T
             for its_hidden_s, its_accepted, parts_s in zip(
@@ -448,7 +448,7 @@ class _Block:
             else:
                 self._fold(whole)
         if len(rows):
-            self._blocks.append(rows.copy())
+            self._blocks.append(rows.copy(order="K"))
             self._room -= len(rows)
 
     def fold(self) -> None:

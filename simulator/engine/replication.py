@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
+
+from pydantic import BaseModel
 
 from simulator.base.errors import SimulationError
 from simulator.base.log import Log
@@ -53,8 +55,12 @@ class Shared:
     def of(self, drawn: Drawn, streams: Streams) -> tuple[Program, Collective | None]:
         """The program and the collective of a replication: those of the one before, or new ones."""
         if drawn is not self._drawn:
-            self._drawn, self._made = drawn, None
+            before, self._drawn = self._drawn, drawn
             self.full_step_s = drawn.full_step_s
+            if self._made is not None and self._made[1] is None and before is not None and _only_hosts_differ(before, drawn):
+                self._made = replace(self._made[0], transport=drawn.cluster.transport), None
+            else:
+                self._made = None
         if self._made is None or not self._begins_again(drawn):
             self._made = None
             self.tables = {}
@@ -69,6 +75,20 @@ class Shared:
             return False
         collective = self._made[1]
         return collective is None or collective.begin_again()
+
+
+def _only_hosts_differ(one: Drawn, other: Drawn) -> bool:
+    """Whether two draws of a scenario differ in nothing but what messages cost hosts, which no table of a program but its transport has."""
+    return (
+        _same_but(one, other, {"cluster"})
+        and _same_but(one.cluster, other.cluster, {"transport"})
+        and _same_but(one.cluster.transport, other.cluster.transport, {"cpu_per_message_s", "copy_per_byte_s"})
+    )
+
+
+def _same_but(one: BaseModel, other: BaseModel, keys: set[str]) -> bool:
+    """Whether all fields of two tables but some are the same objects, as those of a copy are."""
+    return all(getattr(one, name) is getattr(other, name) for name in type(one).model_fields if name not in keys)
 
 
 def replicate(
@@ -107,7 +127,7 @@ def replicate(
         The engine found an impossible state, or collectives of several groups are to be computed at once.
     """
     if engine is None:
-        engine = engine_for(scenario, 1)
+        engine = engine_for(scenario)
     streams = Streams(scenario.run.seed, replication)
     drawn = drawn_scenario(scenario, streams)
     shared = shared or Shared()
@@ -238,5 +258,5 @@ def _step_s(alone: Drawn, streams: Streams) -> float:
     """Seconds of a step of a scenario without chance, simulated."""
     program = compile_program(alone, streams)
     its = Run(alone, streams, program, Draws(alone, streams, alone.full_step_s), None, None)
-    measured = its.simpy() if engine_for(alone, 1) == "simpy" or its.only_simpy else its.compiled()
+    measured = its.simpy() if engine_for(alone) == "simpy" or its.only_simpy else its.compiled()
     return float(measured.window_s / measured.steps)

@@ -130,7 +130,7 @@ def nominal_values(own: Mapping[str, Known]) -> dict[str, float]:
     return {name: known.value for name, known in _known(own).items()}
 
 
-def drawn_values(own: Mapping[str, Known], streams: Streams, names: Collection[str] | None = None) -> dict[str, float]:
+def drawn_values(own: Mapping[str, Known], streams: Streams, names: Collection[str] | None = None) -> Mapping[str, float]:
     """A joint draw of all constants, or of some of them, independent of one another.
 
     Draws of successive replications are spread evenly rather than at random: number k of
@@ -139,12 +139,17 @@ def drawn_values(own: Mapping[str, Known], streams: Streams, names: Collection[s
     seed so have their draws in common, and ends of their intervals move smoothly from one
     to the next.
     """
-    values, known_by_name = {}, _known(own)
-    shifts = streams.of_the_seed("practice").random(len(known_by_name)).tolist()
+    values = _drawn(tuple(own.items()), streams.seed, streams.replication)
+    return values if names is None else {name: value for name, value in values.items() if name in names}
+
+
+@lru_cache(maxsize=256)
+def _drawn(own: tuple[tuple[str, Known], ...], seed: int, replication: int) -> Mapping[str, float]:
+    """The same of a seed, which the scenarios of a sweep have in common."""
+    values, known_by_name = {}, _known(dict(own))
+    shifts = Streams(seed, replication).of_the_seed("practice").random(len(known_by_name)).tolist()
     for number, ((name, known), shift) in enumerate(zip(known_by_name.items(), shifts, strict=True)):
-        if names is not None and name not in names:
-            continue
-        place = (shift + (streams.replication + 1) * math.sqrt(_prime(number))) % 1.0
+        place = (shift + (replication + 1) * math.sqrt(_prime(number))) % 1.0
         values[name] = known.quantile(min(max(place, 1e-9), 1.0 - 1e-9), keeps=_kept(name))
     return values
 

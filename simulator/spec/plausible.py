@@ -154,11 +154,10 @@ class Implausible:
 def implausible(spec: BaseModel, where: str = "") -> Iterator[Implausible]:
     """Figures of a specification that are beyond all that there is, the first of each key; ``where`` begins their paths."""
     seen = set()
-    for path, key, value in _figures(spec, where, where):
-        least, most = _range_of(key) or (0.0, 0.0)
-        if value and not least <= value <= most and key not in seen:
-            seen.add(key)
-            yield Implausible(path, value, (least, most))
+    for path, key, name, value, (least, most) in _figures(spec, where, where):
+        if value and not least <= value <= most and (key, name) not in seen:
+            seen.add((key, name))
+            yield Implausible(_below(path, name), value, (least, most))
 
 
 def warn_of_implausible(spec: BaseModel, where: str = "", source: str = "") -> None:
@@ -173,32 +172,36 @@ def warn_of_implausible(spec: BaseModel, where: str = "", source: str = "") -> N
         warnings.warn(f"{source}{its.text}", ReadingWarning, stacklevel=3)
 
 
-def _figures(spec: BaseModel, path: str, key: str) -> Iterator[tuple[str, str, float]]:
-    """Path of each figure that has a range, the same without places in lists, and its value."""
-    for name, deeper in _looked_at(type(spec), key.rpartition(".")[2]):
+def _figures(spec: BaseModel, path: str, key: str) -> Iterator[tuple[str, str, str, float, Range]]:
+    """Of each figure that has a range: the path of its table, the same without places in lists, its name, value and range."""
+    for name, within in _looked_at(type(spec), key.rpartition(".")[2]):
         value: Any = getattr(spec, name)
-        inner, its_key = f"{path}.{name}" if path else name, f"{key}.{name}" if key else name
-        if not deeper:
+        if within is not None:
             if isinstance(value, (int, float)):
-                yield inner, its_key, float(value)
+                yield path, key, name, float(value), within
         elif isinstance(value, BaseModel):
-            yield from _figures(value, inner, its_key)
+            yield from _figures(value, _below(path, name), _below(key, name))
         elif isinstance(value, tuple):
             for place, each in enumerate(value):
                 if isinstance(each, BaseModel):
-                    yield from _figures(each, f"{inner}.{place}", its_key)
+                    yield from _figures(each, f"{_below(path, name)}.{place}", _below(key, name))
+
+
+def _below(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
 
 
 @cache
-def _looked_at(kind: type[BaseModel], last: str) -> tuple[tuple[str, bool], ...]:
-    """Fields of a table whose key ends in ``last`` that have a range or tables with some, and whether it is these."""
-    found = []
+def _looked_at(kind: type[BaseModel], last: str) -> tuple[tuple[str, Range | None], ...]:
+    """Fields of a table whose key ends in ``last`` that have a range, with it, or tables with some, with none."""
+    found: list[tuple[str, Range | None]] = []
     for name, field in kind.model_fields.items():
         tables = [part for part in parts_of(field.annotation) if issubclass(part, BaseModel)]
-        if _range_of(f"{last}.{name}") is not None and not tables:
-            found.append((name, False))
+        within = _range_of(f"{last}.{name}")
+        if within is not None and not tables:
+            found.append((name, within))
         elif name not in _NOT_GIVEN and any(_looked_at(table, name) for table in tables):
-            found.append((name, True))
+            found.append((name, None))
     return tuple(found)
 
 

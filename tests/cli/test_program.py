@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -87,12 +87,18 @@ def test_an_unknown_engine_is_refused(paceline: Runner) -> None:
 
 
 @pytest.fixture
-def no_compiled_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_compiled_engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     def unavailable() -> str:
         return "its cache folder /nowhere cannot be written"
 
     unavailable.cache_info = choosing.unavailable.cache_info  # type: ignore[attr-defined]
     monkeypatch.setattr(choosing, "unavailable", unavailable)
+    tried = choosing._not_made, choosing._not_loaded
+    for kept in tried:
+        kept.cache_clear()
+    yield
+    for kept in tried:
+        kept.cache_clear()
 
 
 @pytest.mark.usefixtures("no_compiled_engine", "no_run")

@@ -56,11 +56,15 @@ def _as_drawn(ours: list[float], theirs: list[float]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("workers", "steps"), [(3, 200), (12, 100), (60, 30)], ids=["idle link", "half busy", "full"])
-def test_asynchronous_workers_agree(scenarios, plain, program, workers, steps):
+@pytest.mark.parametrize(
+    ("workers", "steps", "host_s"),
+    [(3, 200, 0.0), (12, 100, 0.0), (60, 30, 0.0), (3, 200, 5e-3), (60, 30, 5e-3), (60, 30, 1e-3)],
+    ids=["idle link", "half busy", "full", "idle host", "full host", "full link before a host"],
+)
+def test_asynchronous_workers_agree(scenarios, plain, program, workers, steps, host_s):
     size, rate, compute_s = scenarios.SIZE_BYTES, scenarios.BANDWIDTH, scenarios.COMPUTE_S
-    theirs = [plain.workers_of_a_server(program, workers, steps, size, rate, compute_s, seed) for seed in SEEDS]
-    built = scenarios.asynchronous(workers, steps, warmup_steps=0, start="together")
+    theirs = [plain.workers_of_a_server(program, workers, steps, size, rate, compute_s, seed, host_s) for seed in SEEDS]
+    built = scenarios.asynchronous(workers, steps, warmup_steps=0, start="together", host_s=host_s)
     ours = [replicate(resolve(built), replication) for replication in range(3)]
     assert all(its.updates == theirs[0]["worker_steps"] == workers * steps for its in ours)
     _as_drawn([its.updates / its.run_s for its in ours], [its["updates_per_s"] for its in theirs])

@@ -15,7 +15,7 @@ from support.waiting import PATIENCE_S
 from simulator import load_scenario, scenario_from_table, simulate
 from simulator.base.errors import EngineWarning, InputError
 from simulator.engine import choosing
-from simulator.engine.choosing import choose, expected_events
+from simulator.engine.choosing import choose, expected_events, likely_engine
 from simulator.engine.compiled.warming import NotMadeError
 from simulator.engine.replication import replicate
 from simulator.resolve.resolve import resolve
@@ -27,18 +27,17 @@ class Machine:
     """What stands in for the compiled engine, and what was asked of it."""
 
     def __init__(self) -> None:
-        self.made, self.others, self.loaded, self.tried = True, False, 0, 0
+        self.made, self.loaded, self.tried = True, 0, 0
         self.fails: dict[str, Exception] = {}
 
     def is_made(self) -> bool:
         return self.made
 
-    def make(self, *, wait: bool) -> bool:
+    def make(self) -> None:
         self.tried += 1
         if "make" in self.fails:
             raise self.fails["make"]
-        self.made = self.made or wait or not self.others
-        return self.made
+        self.made = True
 
     def load(self) -> None:
         assert self.made
@@ -65,43 +64,25 @@ def engine(monkeypatch):
         monkeypatch.setitem(sys.modules, COMPILED, None if isinstance(said, ImportError) else module)
         return machine
 
-    monkeypatch.setattr(choosing._Past, "events", 0.0)
-    monkeypatch.setattr(choosing._Past, "loaded", False)
-    monkeypatch.setattr(choosing._Past, "failed", None)
-    choosing.unavailable.cache_clear()
+    forget()
     yield stand_in
-    choosing.unavailable.cache_clear()
+    forget()
 
 
-def test_much_to_do_is_compiled_and_little_is_not(engine):
-    machine = engine(None)
-    assert choose("auto", 20_000) == "simpy"
-    assert choose("auto", 1e6) == "compiled"
-    assert choose("auto", 20_000) == "compiled", "its machine code is loaded by now"
-    assert choose("auto", 100) == "simpy"
-    assert choose("auto", 20_000, replications=1000) == "simpy", "each replication has tables of its own"
-    assert machine.loaded == 1
+def forget() -> None:
+    for kept in (choosing.unavailable, choosing._not_made, choosing._not_loaded):
+        kept.cache_clear()
 
 
-def test_many_short_ones_are_compiled_once_they_have_taken_as_long_as_loading(engine):
-    machine = engine(None)
-    chosen = [choose("auto", 9_000) for _ in range(20)]
-    assert chosen == ["simpy"] * 8 + ["compiled"] * 12
-    assert machine.loaded == 1
-
-
-def test_machine_code_is_made_for_what_would_take_longer_than_that(engine):
+def test_whatever_has_events_is_compiled(engine):
     machine = engine(None)
     machine.made = False
-    assert choose("auto", 1e6) == "simpy"
-    assert choose("auto", 3e6) == "compiled"
-
-
-def test_where_another_process_makes_it_simpy_goes_on(engine):
-    machine = engine(None)
-    machine.made, machine.others = False, True
-    assert choose("auto", 3e6) == "simpy"
-    assert choose("compiled", 1) == "compiled", "what is asked for is waited for"
+    assert choose("auto", 1.0) == "compiled"
+    assert machine.made, "machine code is made where there is none"
+    assert choose("auto", 1e9) == "compiled"
+    assert machine.loaded == 1
+    assert likely_engine(resolve(load_scenario("async-ps", [("run.steps", 2)]))) == "compiled"
+    assert likely_engine(resolve(load_scenario("ring", [("run.steps", 10_000)]))) == "simpy", "ranks are computed at once"
 
 
 def test_what_is_asked_for_runs(engine):
@@ -110,9 +91,9 @@ def test_what_is_asked_for_runs(engine):
     assert choose("compiled", 1) == "compiled"
 
 
-def test_little_to_do_loads_nothing(engine):
+def test_ranks_that_are_computed_at_once_load_nothing(engine):
     engine(AssertionError("it was asked"))
-    assert choose("auto", 100) == "simpy"
+    assert choose("auto", 0.0) == "simpy"
     assert choose("simpy", 1e12) == "simpy"
 
 
@@ -157,7 +138,7 @@ def test_what_breaks_only_when_it_compiles_is_told_once_and_not_tried_again(engi
     with pytest.warns(EngineWarning):
         assert choose("auto", 1e9) == "simpy"
     assert machine.tried == 1
-    assert choosing.likely_engine(resolve(load_scenario("async-ps", [("strategy.workers", 1000)]))) == "simpy"
+    assert likely_engine(resolve(load_scenario("async-ps", [("strategy.workers", 1000)]))) == "simpy"
 
 
 def test_before_many_are_begun_machine_code_is_made_and_not_loaded(engine):

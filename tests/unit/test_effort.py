@@ -8,7 +8,6 @@ import pytest
 
 from simulator import load_scenario
 from simulator.effort import effort_s, timed_effort_s
-from simulator.engine.choosing import likely_engine
 from simulator.resolve.resolve import resolve
 from simulator.scenario import Resolved, Scenario
 
@@ -90,15 +89,6 @@ def test_what_others_send_takes_as_long_as_it_often_changes(engine: Any) -> None
     own_s = [told_s(fine(each_s)) - nothing_s for each_s in (1e-6, 1e-5, 1e-4)]
     assert own_s[0] > 5 * nothing_s
     assert own_s[0] == pytest.approx(10 * own_s[1], rel=0.01) == pytest.approx(100 * own_s[2], rel=0.01)
-
-
-def test_what_others_send_may_be_worth_the_compiled_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    import simulator.engine.choosing as module
-
-    monkeypatch.setattr(module._Past, "loaded", False)
-    plain = [("strategy.workers", 8), ("run.steps", 12), ("run.replications", 2)]
-    assert likely_engine(resolve(load_scenario("async-ps", plain))) == "simpy"
-    assert likely_engine(resolve(load_scenario("async-ps", [*plain, ("cluster.background", fine(1e-6))]))) == "compiled"
 
 
 @pytest.mark.parametrize("asked", ["auto", "compiled"])

@@ -16,13 +16,15 @@ STRATEGIES = {
 }
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_replications_that_share_tables_measure_the_same(strategy, monkeypatch):
+@pytest.mark.parametrize(("strategy", "software"), [*((name, "given") for name in STRATEGIES), ("async", "grpc")])
+def test_replications_that_share_tables_measure_the_same(strategy, software, monkeypatch):
+    """With gRPC each draws what messages cost hosts."""
     again: list[tables.Simulation] = []
     begin_again = tables.Simulation.begin_again
-    monkeypatch.setattr(tables.Simulation, "begin_again", lambda its, draws: (again.append(its), begin_again(its, draws))[1])
+    monkeypatch.setattr(tables.Simulation, "begin_again", lambda its, *given: (again.append(its), begin_again(its, *given))[1])
     table = scenario_table(
         workload={"jitter": {"kind": "exponential"}, "run_to_run_cv": 0.1},
+        cluster={"transport": {"software": software}},
         strategy=STRATEGIES[strategy],
         run={"engine": "compiled", "detail": "messages", "steps": 20, "replications": 4},
     )

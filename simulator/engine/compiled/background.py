@@ -45,5 +45,5 @@ def change(s: Record) -> None:
         settle_soon(s)
     s.change += 1
     # else nothing is left that could ever happen; as in the reference, wake-ups that were set and no longer count are waited for
-    if s.latest > s.now or s.entries + s.alarms_n - s.gone_off > 0 or s.alarm_first >= 0 or s.soon_n > 0 or s.end_n > 0:
+    if s.latest > s.now or s.entries - s.gap + s.alarms_n - s.gone_off > 0 or s.alarm_first >= 0 or s.soon_n > 0 or s.end_n > 0:
         next_change(s)

@@ -13,19 +13,18 @@ asked for, since most are set anew at once.
 
 from __future__ import annotations
 
-from simulator.engine.compiled.layout import ITEM, alarm_at, entry_at, heaped_alarm_at, item_at
-from simulator.engine.compiled.machine import Record, compiled, fetch
+from simulator.engine.compiled.layout import alarm_at, entry_at, heaped_alarm_at, item_at
+from simulator.engine.compiled.machine import Record, compiled
 from simulator.engine.compiled.observed_rows import restore_context, save_context
 
 __all__ = [
-    "at_end_of_instant", "call_later", "code_of", "drop_alarm", "first_noted", "next_entry", "next_of", "number_of", "pack",
-    "set_alarm", "soon",
+    "at_end_of_instant", "call_later", "code_of", "drop_alarm", "make_entry", "next_entry", "next_of", "next_serial",
+    "number_of", "pack", "set_alarm", "soon",
 ]  # fmt: skip
 
 NOTE_BITS = 26
 """Lower bits of an entry's order: the place of the note that says what happens. Above them is the serial number."""
 NOTES = (1 << NOTE_BITS) - 1
-ITEM_BYTES = ITEM.itemsize
 LISTED = -2
 """The place in the heap of an alarm that is in the list."""
 
@@ -55,14 +54,27 @@ def number_of(what: int) -> int:
 def call_later(s: Record, delay: float, what: int, about: int) -> None:
     """Let something happen after some seconds."""
     if not (delay >= 0.0 and delay < float("inf")):
-        s.over = -1
+        s.over = 1
+        s.at_once = 0
         s.refused = delay
         return
     time = s.now + delay
-    serial = s.serial + 1
+    make_entry(s, time, next_serial(s, time), what, about)
+
+
+@compiled
+def next_serial(s: Record, time: float) -> int:
+    """The serial number of an entry that is made now, for a time."""
+    serial: int = s.serial + 1
     s.serial = serial
     if time > s.latest:
         s.latest = time
+    return serial
+
+
+@compiled
+def make_entry(s: Record, time: float, serial: int, what: int, about: int) -> None:
+    """Put an entry that has a serial number on the calendar."""
     note = s.noted_free
     if note >= 0:
         s.noted_free = item_at(s.noted, note).about
@@ -74,17 +86,22 @@ def call_later(s: Record, delay: float, what: int, about: int) -> None:
     item.about = about
     if s.observed:
         save_context(s, s.noted_contexts, note)
+    base = s.calendar
+    order = (serial << NOTE_BITS) | note
+    if s.gap:
+        s.gap = 0
+        _sink_entry(base, s.entries, time, order)
+        return
     at = s.entries
     s.entries = at + 1
-    base = s.calendar
     while at > 0:
         above = (at - 1) >> 2
         entry = entry_at(base, above)
-        if entry.time <= time:
+        if entry.time < time or (entry.time == time and entry.order < order):
             break
         _put(base, at, entry.time, entry.order)
         at = above
-    _put(base, at, time, (serial << NOTE_BITS) | note)
+    _put(base, at, time, order)
 
 
 @compiled
@@ -95,8 +112,15 @@ def _put(base: int, at: int, time: float, order: int) -> None:
 
 
 @compiled
+def _precedes(base: int, at: int, other: int) -> bool:
+    """Whether one entry comes before another, without a branch: which it would be is a guess."""
+    one, two = entry_at(base, at), entry_at(base, other)
+    return (one.time < two.time) | ((one.time == two.time) & (one.order < two.order))
+
+
+@compiled
 def _pop_entry(s: Record) -> None:
-    """Take the first entry off the calendar; it is what happens now."""
+    """Take the first entry off the calendar; it is what happens now, and mostly another takes its place at once."""
     base = s.calendar
     first = entry_at(base, 0)
     s.now = first.time
@@ -108,44 +132,43 @@ def _pop_entry(s: Record) -> None:
         restore_context(s, s.noted_contexts, note)
     item.about = s.noted_free
     s.noted_free = note
+    s.gap = 1
+
+
+@compiled
+def _close_gap(s: Record) -> None:
+    """Let the last entry of the calendar take the place of the one that happened, if no new one has."""
+    s.gap = 0
     n = s.entries - 1
     s.entries = n
-    if n == 0:
-        return
-    last = entry_at(base, n)
-    time = last.time
-    order = last.order
+    if n > 0:
+        last = entry_at(s.calendar, n)
+        _sink_entry(s.calendar, n, last.time, last.order)
+
+
+@compiled
+def _sink_entry(base: int, n: int, time: float, order: int) -> None:
+    """Put an entry in place of the first."""
     at = 0
     while True:
         below = 4 * at + 1
         if below >= n:
             break
-        least = below
-        entry = entry_at(base, below)
+        if below + 3 < n:
+            left, right = below + _precedes(base, below + 1, below), below + 2 + _precedes(base, below + 3, below + 2)
+            least = right if _precedes(base, right, left) else left
+        else:
+            least = below
+            for other in range(below + 1, n):
+                least = other if _precedes(base, other, least) else least
+        entry = entry_at(base, least)
         least_time = entry.time
         least_order = entry.order
-        end = min(below + 4, n)
-        for other in range(below + 1, end):
-            entry = entry_at(base, other)
-            if entry.time < least_time or (entry.time == least_time and entry.order < least_order):
-                least = other
-                least_time = entry.time
-                least_order = entry.order
         if time < least_time or (time == least_time and order < least_order):
             break
         _put(base, at, least_time, least_order)
         at = least
     _put(base, at, time, order)
-    fetch(s.noted + (entry_at(base, 0).order & NOTES) * ITEM_BYTES)
-
-
-@compiled
-def first_noted(s: Record) -> int:
-    """What happens at the next time of the calendar, alarms left aside; 0 if nothing."""
-    if s.entries == 0:
-        return 0
-    what: int = item_at(s.noted, entry_at(s.calendar, 0).order & NOTES).what
-    return what
 
 
 # -- alarms ------------------------------------------------------------------------------
@@ -155,14 +178,12 @@ def first_noted(s: Record) -> int:
 def set_alarm(s: Record, which: int, delay: float) -> None:
     """Look at a port or task after some seconds, and not when it was to be looked at before."""
     if not (delay >= 0.0 and delay < float("inf")):
-        s.over = -1
+        s.over = 1
+        s.at_once = 0
         s.refused = delay
         return
     time = s.now + delay
-    serial = s.serial + 1
-    s.serial = serial
-    if time > s.latest:
-        s.latest = time
+    serial = next_serial(s, time)
     alarm = alarm_at(s.alarms, which)
     if alarm.at == LISTED:
         _unlist_alarm(s, alarm)
@@ -328,6 +349,8 @@ def at_end_of_instant(s: Record, what: int, about: int) -> None:
 @compiled
 def next_of(s: Record) -> float:
     """When the calendar has something next; infinite if never."""
+    if s.gap:
+        _close_gap(s)
     time = float("inf")
     if s.entries > 0:
         time = entry_at(s.calendar, 0).time
@@ -342,6 +365,8 @@ def next_of(s: Record) -> float:
 @compiled
 def next_entry(s: Record) -> int:
     """Go on to the next entry of the calendar: the port or task whose alarm it is, or -1 and the state says what happens."""
+    if s.gap:
+        _close_gap(s)
     if s.gone_off:
         _remove_alarm(s, 0)
     which = _first_alarm(s)

@@ -7,56 +7,18 @@ needs a case there. ``tables`` translates the names of :class:`simulator.program
 from __future__ import annotations
 
 __all__ = [
-    "ADMIT",
-    "ADVANCE",
-    "ALL_REDUCED",
-    "ALONE",
-    "ARRIVED",
-    "BATCH_COMES",
-    "BEGIN",
-    "BEGIN_OPERATION",
-    "CHANGE",
-    "CHUNK",
-    "CLOSE",
-    "COLLECTIVE",
-    "COMPUTE",
-    "COMPUTED",
-    "DELIVERED",
-    "DISPATCHED",
-    "DONE",
-    "END_OPERATION",
-    "FIRST",
-    "GATE",
-    "GATHERED",
-    "GO_ON",
-    "HANDED_OUT",
-    "INPUT_GATE",
-    "MOVED",
-    "MOVING",
-    "ON_CORES",
-    "PREFETCH",
-    "PREFETCHED",
-    "PREPARED",
-    "PREPARE_GATE",
-    "READ",
-    "RECEIVE",
-    "RECEIVED",
-    "SEND",
-    "SENT_LAST",
-    "SERVE",
-    "SERVED",
-    "SETTLE",
-    "SHARED",
-    "STAND_FOR_LINK",
-    "START",
-    "STRETCHED",
-    "TURN_GATE",
-    "UPDATE_GATE",
-    "WAKE",
-]
+    "ADMIT", "ADVANCE", "ALL_REDUCED", "ALONE", "ARRIVED", "BATCH_COMES", "BEGIN", "BEGIN_OPERATION", "CHANGE", "CHUNK", "CLOSE",
+    "COLLECTIVE", "COMPUTE", "COMPUTED", "DELIVERED", "DISPATCHED", "DONE", "END_OPERATION", "FIRST", "GATE", "GATHERED", "GO_ON",
+    "HANDED_OUT", "HOST_DONE", "INPUT_GATE", "MOVED", "MOVING", "ON_CORES", "PREFETCH", "PREFETCHED", "PREPARED", "PREPARE_GATE",
+    "READ", "RECEIVE",
+    "RECEIVED", "SEND", "SENT_LAST", "SERVE", "SERVED", "SETTLE", "SHARED", "STAND_FOR_LINK", "START", "STRETCHED", "TURN_GATE",
+    "UPDATE_GATE", "WAKE",
+]  # fmt: skip
 
 STAND_FOR_LINK = 1
-"""The sending host's work on a message is done."""
+"""The sending host's work on a message is done, on cores that all share."""
+HOST_DONE = 7
+"""A host has done what is in front."""
 RECEIVED = 2
 """A message has come in whole."""
 BEGIN = 3

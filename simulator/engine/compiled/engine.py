@@ -14,11 +14,11 @@ import numpy as np
 from simulator.base.available import give_back
 from simulator.base.errors import dead_lock, no_delay
 from simulator.base.log import Log
-from simulator.base.names import Names, device_name
+from simulator.base.names import Names, device_name, joined
 from simulator.collectives.collective import Collective
 from simulator.engine.compiled.codes import DONE
-from simulator.engine.compiled.interpreter import CLOSES, DRAWS, ENDS, REDUCES, ROWS, TURNS, act
-from simulator.engine.compiled.loop import DRAINED, FULL, REFUSED, SLICE, WEIGHTS
+from simulator.engine.compiled.interpreter import CLOSES, DRAWS, ENDS, REDUCES, act
+from simulator.engine.compiled.loop import DRAINED, FULL, REFUSED, ROWS, SLICE, TURNS, WEIGHTS
 from simulator.engine.compiled.observer import ObserverFeed
 from simulator.engine.compiled.tables import Simulation, begin
 from simulator.engine.draws import Draws
@@ -215,8 +215,7 @@ class _Run:
         program = self._program
         links: Sequence[PortName] = program.ports.names[: program.links]
         if program.hosts.count or self._collective is not None:
-            reduced = self._collective.use.names if self._collective is not None else ()
-            links = [*links, *program.hosts.names, *reduced]
+            links = joined(links, program.hosts.names, self._collective.use.names if self._collective is not None else ())
         return {
             "cores": ["cores"],
             "devices": Names(program.devices.count, device_name),

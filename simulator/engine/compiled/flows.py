@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from simulator.engine.compiled import codes
 from simulator.engine.compiled.admission import arrival_of_next, ask, give_back
-from simulator.engine.compiled.calendar import at_end_of_instant, call_later, drop_alarm, pack, set_alarm, soon
+from simulator.engine.compiled.calendar import at_end_of_instant, call_later, drop_alarm, make_entry, next_serial, pack, set_alarm, soon
 from simulator.engine.compiled.cores import work
 from simulator.engine.compiled.fairness import settle, settle_plain
 from simulator.engine.compiled.layout import (
@@ -22,6 +22,7 @@ from simulator.engine.compiled.layout import (
     port_at,
     real_at,
     sort_at,
+    waiting_at,
 )
 from simulator.engine.compiled.machine import Record, compiled
 from simulator.engine.compiled.near import foresee_messages
@@ -42,7 +43,18 @@ from simulator.engine.compiled.ports import (
 from simulator.engine.compiled.queues import begin_in_queues, end_in_queues, wait_s_of
 from simulator.network.flows import SAME_INSTANT
 
-__all__ = ["begin_after_wait", "end_messages", "received", "send", "send_tensors", "settle_all", "settle_soon", "soil", "stand_for_link"]
+__all__ = [
+    "begin_after_wait",
+    "end_messages",
+    "host_done",
+    "received",
+    "send",
+    "send_tensors",
+    "settle_all",
+    "settle_soon",
+    "soil",
+    "stand_for_link",
+]
 
 
 @compiled
@@ -78,9 +90,14 @@ def send_tensors(s: Record, connection: int, size: float, tensors: float, arrive
     m.connection = connection
     m.after = -1
     if sort_at(s.sorts, c.sort).hosted:
-        work_s = m.work_s = s.message_s * tensors + s.copy_per_byte_s * size
+        work_s = s.message_s * tensors + s.copy_per_byte_s * size
+        waiting_at(s.waiting_messages, message).work_s = work_s
         if work_s != 0.0:
-            _work(s, ends_at(s.ends, connection).source, work_s, pack(codes.STAND_FOR_LINK, message), 0)
+            host = ends_at(s.ends, connection).source
+            if s.cores:
+                work(s, s.host_tasks + host, work_s, pack(codes.STAND_FOR_LINK, message), 0)
+            else:
+                _work(s, host, message, 0)
         else:
             stand_for_link(s, message)
         return
@@ -165,15 +182,50 @@ def soil(s: Record, p: Record, port: int) -> None:
 
 
 @compiled
-def _work(s: Record, host: int, work_s: float, what: int, about: int) -> None:
-    """A host works on a message, after those that came to it before."""
-    if s.cores:
-        work(s, s.host_tasks + host, work_s, what, about)
-        return
+def _work(s: Record, host: int, message: int, receives: int) -> None:
+    """A host works on a message, after those that came to it before: only the first of them is on the calendar."""
     h = host_at(s.hosts, host)
+    w = waiting_at(s.waiting_messages, message)
+    work_s = w.work_s
     h.free_s = max(h.free_s, s.now) + work_s
     h.worked_s += work_s
-    call_later(s, h.free_s - s.now, what, about)
+    w.receives = receives
+    w.done_s = s.now + (h.free_s - s.now)
+    if not w.done_s < float("inf"):
+        call_later(s, w.done_s, 0, 0)  # which refuses it
+        return
+    w.serial = next_serial(s, w.done_s)
+    message_at(s.messages, message).after = -1
+    if h.front < 0:
+        h.front = message
+        make_entry(s, w.done_s, w.serial, pack(codes.HOST_DONE, host), 0)
+    else:
+        w.done_s = max(w.done_s, waiting_at(s.waiting_messages, h.last).done_s)
+        message_at(s.messages, h.last).after = message
+    h.last = message
+
+
+@compiled
+def host_done(s: Record, host: int) -> bool:
+    """A host has done what is in front, and goes on with the next; whether that was to receive a message, and something follows."""
+    h = host_at(s.hosts, host)
+    message = h.front
+    m = message_at(s.messages, message)
+    h.front = m.after
+    if h.front >= 0:
+        following = waiting_at(s.waiting_messages, h.front)
+        make_entry(s, following.done_s, following.serial, pack(codes.HOST_DONE, host), 0)
+    if s.observed:
+        restore_context(s, s.message_contexts, message)
+    m.after = -1
+    receives: bool = waiting_at(s.waiting_messages, message).receives != 0
+    if receives:
+        s.what = m.arrived
+        s.about = m.about
+        _free(s, message)
+    else:
+        stand_for_link(s, message)
+    return receives
 
 
 @compiled
@@ -182,8 +234,12 @@ def received(s: Record, message: int) -> None:
     m = message_at(s.messages, message)
     if s.observed:
         restore_context(s, s.message_contexts, message)
-    _work(s, ends_at(s.ends, m.connection).target, m.work_s, m.arrived, m.about)
-    _free(s, message)
+    host = ends_at(s.ends, m.connection).target
+    if s.cores:
+        work(s, s.host_tasks + host, waiting_at(s.waiting_messages, message).work_s, m.arrived, m.about)
+        _free(s, message)
+    else:
+        _work(s, host, message, 1)
 
 
 @compiled
@@ -410,7 +466,7 @@ def end_messages(s: Record, port: int) -> None:
                 soon(s, left, m.about)
         sort = sort_at(s.sorts, c.sort)
         latency_s = sort.latency_s
-        if sort.hosted and m.work_s != 0.0:
+        if sort.hosted and waiting_at(s.waiting_messages, message).work_s != 0.0:
             if latency_s != 0.0:
                 call_later(s, latency_s, pack(codes.RECEIVED, message), 0)
             else:

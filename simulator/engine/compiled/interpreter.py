@@ -9,7 +9,16 @@ from __future__ import annotations
 
 from simulator.engine.compiled import codes
 from simulator.engine.compiled.background import next_change
-from simulator.engine.compiled.calendar import at_end_of_instant, call_later, code_of, first_noted, number_of, pack, soon
+from simulator.engine.compiled.calendar import (
+    at_end_of_instant,
+    call_later,
+    code_of,
+    make_entry,
+    next_serial,
+    number_of,
+    pack,
+    soon,
+)
 from simulator.engine.compiled.collectives import advance_member, end_collective, enter, receive_chunk, sent_last
 from simulator.engine.compiled.cores import work
 from simulator.engine.compiled.device import note_message, rank_of, wake
@@ -32,26 +41,23 @@ from simulator.engine.compiled.layout import (
     rank_at,
     real_at,
     routine_at,
+    starting_at,
     state_at,
 )
 from simulator.engine.compiled.loop import HANDLE, advance
 from simulator.engine.compiled.machine import Record, compiled, entry, fetch
-from simulator.engine.compiled.near import fetch_order, fetch_rank
+from simulator.engine.compiled.near import fetch_order
 from simulator.engine.compiled.observed_rows import ALL_REDUCE, ENDED, STARTED, note, passed, tell
 from simulator.engine.compiled.rank import advance_rank, begin_step, computed, end_operation, heard, operation_of, pack_operation, step_of
 from simulator.engine.compiled.record import read_variables
 from simulator.engine.compiled.rules import CLIENT, DISPATCHER, after, ask, may_begin, take_step
 from simulator.engine.compiled.updates import finish, serve, served
 
-__all__ = ["CLOSES", "DRAWS", "ENDS", "REDUCES", "ROWS", "TURNS", "act"]
+__all__ = ["CLOSES", "DRAWS", "ENDS", "REDUCES", "act"]
 
 REAL_BYTES = REAL.itemsize
-TURNS = 16
-"""The window opens or closes."""
 CLOSES = 17
 """A rank is out of steps."""
-ROWS = 18
-"""A table of rows is full."""
 DRAWS = 19
 """A rank needs factors or orders."""
 ENDS = 21
@@ -97,33 +103,13 @@ def act(address: int, verb: int, number: int, amount: float, what: int, about: i
 @compiled
 def _run(s: Record) -> int:
     while True:
-        if s.wants != 0:
-            wants = s.wants
-            s.wants = 0
-            return wants
-        if s.turning:
-            return TURNS
-        if s.pending:
+        if s.pending and s.wants == 0:
             s.pending = 0
         else:
             why = advance(s)
             if why != HANDLE or s.bare:
                 return why
-        if _rows_are_full(s):
-            s.pending = 1
-            return ROWS
         _handle(s)
-
-
-@compiled
-def _rows_are_full(s: Record) -> bool:
-    full: bool = (
-        s.steps_n + s.rows_spare > s.steps_room
-        or s.updates_n + 2 > s.updates_room
-        or s.reads_n + 2 > s.reads_room
-        or s.logged_n + s.logged_spare > s.logged_room
-    )
-    return full
 
 
 @compiled
@@ -131,14 +117,34 @@ def _start(s: Record) -> None:
     """Every rank begins its first step when it is due."""
     if s.changes_n > 0:
         next_change(s)
+    feeds = s.pipelines_n != 0 and not s.feeds_alone and s.prefetch != 0
     for rank in range(s.ranks_n):
         start_s = rank_at(s.ranks, rank).start_s
-        if s.pipelines_n != 0 and not s.feeds_alone and s.prefetch != 0:
+        if feeds:
             pipeline = input_at(s.inputs, rank).pipeline
             p = pipeline_at(s.pipelines, pipeline)
             if number_at(s.fed, p.fed).n == rank:
                 _at(s, p.first_s, pack(codes.PREFETCH, pipeline), 0)
-        _at(s, start_s, pack(codes.START, rank), 0)
+        if feeds or start_s == 0.0:
+            _at(s, start_s, pack(codes.START, rank), 0)
+    s.started = s.starts_n if feeds else 0
+    s.starts_serial = s.serial + 1
+    if s.started < s.starts_n:
+        last_s = rank_at(s.ranks, starting_at(s.starts, s.starts_n - 1).rank).start_s
+        if last_s < float("inf"):
+            s.serial += s.starts_n - 1
+            next_serial(s, last_s)
+            _start_next(s)
+        else:
+            call_later(s, last_s, 0, 0)  # which refuses it
+
+
+@compiled
+def _start_next(s: Record) -> None:
+    """Put the next rank that does not begin at once on the calendar: all others would fill it."""
+    starting = starting_at(s.starts, s.started)
+    s.started += 1
+    make_entry(s, rank_at(s.ranks, starting.rank).start_s, s.starts_serial + starting.number, pack(codes.START, starting.rank), 0)
 
 
 @compiled
@@ -175,7 +181,6 @@ def _handle(s: Record) -> None:
     elif code == codes.MOVED:
         moved(s, rank)
     elif code == codes.COMPUTED:
-        _foresee(s)
         computed(s, rank, about)
     elif code == codes.GO_ON:
         if about == rank_at(s.ranks, rank).step:
@@ -192,6 +197,10 @@ def _handle(s: Record) -> None:
         s.cause = passed(s, rank, 0, rank_at(s.ranks, rank).start_s, s.cause)
         _read(s, rank)
     elif code == codes.START:
+        if s.now > 0.0 and s.started < s.starts_n:
+            s.cause = -1
+            s.since_s = 0.0
+            _start_next(s)
         s.cause = tell(s, STARTED, rank, 0, 0.0, -1) if s.observed and s.now > 0.0 else -1
         _begin(s, rank, 0, 0)
     elif code == codes.BATCH_COMES:
@@ -217,17 +226,16 @@ def _handle(s: Record) -> None:
             s.cause = logged
             end_collective(s, rank, bucket)
     elif code == codes.CLOSE:
-        s.wants = CLOSES
+        _stop(s, CLOSES)
     elif code == codes.DONE:
-        s.wants = ENDS
+        _stop(s, ENDS)
 
 
 @compiled
-def _foresee(s: Record) -> None:
-    """Have near what the next entry of the calendar will need; of many ranks little is in the caches."""
-    following = number_of(first_noted(s))
-    if following < s.ranks_n:
-        fetch_rank(s, following)
+def _stop(s: Record, why: int) -> None:
+    """Return to Python before anything else happens."""
+    s.wants = why
+    s.at_once = 0
 
 
 # -- operations begin --------------------------------------------------------------------
@@ -293,7 +301,7 @@ def _turn(s: Record, r: Record, rank: int) -> None:
         or (s.batch_factors_n and number_at(s.batch_filled, input_at(s.inputs, rank).pipeline).n <= following + s.batch_lead)
     ):
         s.pending = 1
-        s.wants = DRAWS
+        _stop(s, DRAWS)
         return
     if not take_step(s, r):
         if s.closes:  # from now on not all ranks are busy
@@ -489,7 +497,7 @@ def _begin_collective(s: Record, r: Record, rank: int, number: int, its: Record,
         long_at(s.made_by, its.bucket * s.ranks_n + rank).n = s.cause
     s.unready -= 1
     if s.unready == 0:
-        s.wants = REDUCES
+        _stop(s, REDUCES)
 
 
 @compiled

@@ -1,8 +1,7 @@
 """The records of the compiled engine's tables, as numpy types, and the functions by which machine code reads them.
 
 Numbers of records are 32-bit; -1 is none. Lists are linked through the records themselves. ``AWAY`` in a list's backward link says
-that a record is not in the list. ``state`` and ``tables`` fill the records. ``ENDED_STEP`` has the columns that
-:data:`simulator.engine.recorder.STEP_COLUMNS` names.
+that a record is not in the list. ``state`` and ``tables`` fill the records.
 """
 
 from __future__ import annotations
@@ -10,122 +9,19 @@ from __future__ import annotations
 import numpy as np
 
 from simulator.engine.compiled.machine import table
-from simulator.engine.recorder import STEP_COLUMNS
 
 __all__ = [
-    "ALARM",
-    "AWAY",
-    "CHANGE",
-    "CHANGING",
-    "CHANNEL",
-    "COMING",
-    "CONNECTION",
-    "CONTEXT",
-    "COUNT",
-    "DEPARTURE",
-    "EDGE",
-    "ENDED_STEP",
-    "ENDS",
-    "ENTRY",
-    "EXCHANGE",
-    "HEAPED",
-    "HEAPED_ALARM",
-    "HOST",
-    "INCIDENCE",
-    "INPUT",
-    "ITEM",
-    "JOB",
-    "LANE",
-    "LAST_READY",
-    "LEVEL",
-    "LINK",
-    "LOGGED",
-    "LONG",
-    "MEETING",
-    "MEMBER",
-    "MESSAGE",
-    "NEED",
-    "NUMBER",
-    "ONE_BY_ONE",
-    "OPERATION",
-    "OVERLAP",
-    "OWN_OPERATIONS",
-    "OWN_SLOTS",
-    "PACE",
-    "PAIR",
-    "PARKED",
-    "PART",
-    "PIPELINE",
-    "PORT",
-    "RANK",
-    "READ",
-    "REAL",
-    "ROLE",
-    "ROUTINE",
-    "SERVER",
-    "SORT",
-    "STANDING",
-    "STATE",
-    "STRETCH",
-    "TASK",
-    "TENSOR",
-    "TURNS",
-    "WORK",
-    "alarm_at",
-    "change_at",
-    "changing_at",
-    "channel_at",
-    "coming_at",
-    "connection_at",
-    "context_at",
-    "count_at",
-    "departure_at",
-    "edge_at",
-    "ended_step_at",
-    "ends_at",
-    "entry_at",
-    "exchange_at",
-    "heaped_alarm_at",
-    "heaped_at",
-    "host_at",
-    "incidence_at",
-    "input_at",
-    "item_at",
-    "job_at",
-    "lane_at",
-    "last_ready_at",
-    "level_at",
-    "link_at",
-    "logged_at",
-    "long_at",
-    "meeting_at",
-    "member_at",
-    "message_at",
-    "need_at",
-    "number_at",
-    "one_by_one_at",
-    "operation_at",
-    "overlap_at",
-    "pace_at",
-    "pair_at",
-    "parked_at",
-    "part_at",
-    "pipeline_at",
-    "port_at",
-    "rank_at",
-    "read_at",
-    "real_at",
-    "role_at",
-    "routine_at",
-    "server_at",
-    "sort_at",
-    "standing_at",
-    "state_at",
-    "stretch_at",
-    "task_at",
-    "tensor_at",
-    "turns_at",
-    "work_at",
+    "ALARM", "AWAY", "CHANGE", "CHANGING", "CHANNEL", "COMING", "CONNECTION", "CONTEXT", "COUNT", "DEPARTURE", "EDGE", "ENDS", "ENTRY",
+    "EXCHANGE", "HEAPED", "HEAPED_ALARM", "HOST", "INCIDENCE", "INPUT", "ITEM", "JOB", "LANE", "LAST_READY", "LEVEL", "LINK", "LOGGED",
+    "LONG", "MEETING", "MEMBER", "MESSAGE", "NEED", "NUMBER", "ONE_BY_ONE", "OPERATION", "OVERLAP", "OWN_OPERATIONS", "OWN_SLOTS", "PACE",
+    "PAIR", "PARKED", "PART", "PIPELINE", "PORT", "RANK", "READ", "REAL", "ROLE", "ROUTINE", "SERVER", "SORT", "STANDING", "STARTING",
+    "STATE", "STRETCH", "TASK", "TENSOR", "TURNS", "WAITING", "WORK", "alarm_at", "change_at", "changing_at", "channel_at", "coming_at",
+    "connection_at", "context_at", "count_at", "departure_at", "edge_at", "ends_at", "entry_at", "exchange_at", "heaped_alarm_at",
+    "heaped_at", "host_at", "incidence_at", "input_at", "item_at", "job_at", "lane_at", "last_ready_at", "level_at", "link_at",
+    "logged_at", "long_at", "meeting_at", "member_at", "message_at", "need_at", "number_at", "one_by_one_at", "operation_at",
+    "overlap_at", "pace_at", "pair_at", "parked_at", "part_at", "pipeline_at", "port_at", "rank_at", "read_at", "real_at", "role_at",
+    "routine_at", "server_at", "sort_at", "standing_at", "starting_at", "state_at", "stretch_at", "task_at", "tensor_at", "turns_at",
+    "waiting_at", "work_at",
 ]  # fmt: skip
 
 AWAY = -2
@@ -142,15 +38,15 @@ STATE = np.dtype(
         # addresses of tables
         *((name, "i8") for name in (
             "calendar", "noted", "soon", "at_end", "alarms", "heaped_alarms", "ports", "incidences", "links", "pairs", "first_pairs",
-            "connections", "sorts", "crossed", "carried",
-            "messages", "departures", "heaps", "dirty", "fresh", "work", "touched", "owners", "component", "frontier", "reached", "levels",
+            "connections", "sorts", "crossed", "carried", "messages", "departures", "waiting_messages", "heaps", "dirty",
+            "fresh", "work", "touched", "owners", "component", "frontier", "reached", "levels",
             "candidates",
             "hosts", "ends", "turns", "parked", "came", "due", "gave_back", "edges", "edge_of", "tasks", "works", "weights",
             "soon_contexts", "noted_contexts", "message_contexts", "work_contexts", "beside", "changing", "changes",
         )),
         # the calendar: what happens at a time; what follows at once; what is put off to the end of an instant; alarms
-        ("now", "f8"), ("latest", "f8"), ("serial", "i8"), ("entries", "i8"), ("entries_room", "i8"), ("noted_room", "i8"),
-        ("noted_free", "i8"), ("noted_made", "i8"), ("left", "i8"),
+        ("now", "f8"), ("latest", "f8"), ("serial", "i8"), ("entries", "i8"), ("gap", "i8"), ("entries_room", "i8"), ("noted_room", "i8"),
+        ("noted_free", "i8"), ("noted_made", "i8"), ("left", "i8"), ("at_once", "i8"), ("batch", "i8"),
         ("soon_first", "i8"), ("soon_n", "i8"), ("soon_room", "i8"), ("end_first", "i8"), ("end_n", "i8"), ("end_room", "i8"),
         ("observed", "i8"), ("cause", "i8"), ("since_s", "f8"),
         ("alarms_n", "i8"), ("gone_off", "i8"), ("alarm_first", "i8"), ("alarm_last", "i8"),
@@ -177,20 +73,19 @@ STATE = np.dtype(
         ("works_n", "i8"), ("works_room", "i8"), ("works_free", "i8"), ("works_made", "i8"),
         # a program: tables of what is done, by operation, by routine, by rank, at servers
         *((name, "i8") for name in (
-            "operations", "awaited", "then", "computes", "buckets", "routines", "ranks", "paces", "missing", "slots", "peers", "inputs",
-            "meetings", "entered",
-            "finished", "ready", "seats", "stretches", "overlaps", "servers", "jobs", "factors", "filled", "orders",
-            "ordered", "versions", "pipelines", "parts_of_batches", "fed", "taken", "batch_factors", "batch_filled",
+            "starts", "operations", "awaited", "then", "computes", "buckets", "routines", "ranks", "paces", "missing", "slots",
+            "peers", "inputs", "meetings", "entered", "finished", "ready", "seats", "stretches", "overlaps", "servers", "jobs", "factors",
+            "filled", "orders", "ordered", "versions", "pipelines", "parts_of_batches", "fed", "taken", "batch_factors", "batch_filled",
             "channels", "comings", "sent", "clocks", "behind", "tensors", "tokens", "waiting_ranks", "steps", "updates", "reads",
             "processes", "last_ready",
             "job_contexts", "compute_causes", "input_causes", "made_by", "member_causes", "logged",
             "members", "member_of", "standings", "lanes", "needs", "roles", "into", "exchanges", "message_sizes",
             "gatherings", "groups", "group_of", "gathered",
         )),
-        ("ranks_n", "i8"), ("stride", "i8"), ("slots_n", "i8"), ("peers_n", "i8"), ("paces_n", "i8"), ("factors_n", "i8"),
-        ("orders_n", "i8"),
-        ("order", "i8"),
-        ("soon_spare", "i8"), ("rows_spare", "i8"), ("pending", "i8"), ("wants", "i8"), ("bare", "i8"), ("by_messages", "i8"),
+        ("starts_n", "i8"), ("started", "i8"), ("starts_serial", "i8"), ("ranks_n", "i8"), ("stride", "i8"), ("slots_n", "i8"),
+        ("peers_n", "i8"), ("paces_n", "i8"), ("factors_n", "i8"), ("orders_n", "i8"), ("order", "i8"),
+        ("soon_spare", "i8"), ("rows_spare", "i8"), ("rows_each", "i8"), ("pending", "i8"), ("wants", "i8"), ("bare", "i8"),
+        ("by_messages", "i8"),
         ("on_servers", "i8"), ("on_inputs", "i8"),
         # pipelines: how many, whether they share nothing, batches ahead, room for when batches were taken, and for factors; their lead
         ("pipelines_n", "i8"), ("feeds_alone", "i8"), ("prefetch", "i8"), ("taken_n", "i8"),
@@ -295,11 +190,15 @@ SORT = np.dtype(
 Number n of them has the incidences from ``first + n * shared`` on, and the ports from ``crosses + n * crossed``.
 """
 
-MESSAGE = np.dtype([("size_bytes", "f8"), ("work_s", "f8"), ("arrived", "i8"), ("about", "i8"), ("connection", "i4"), ("after", "i4")])
+MESSAGE = np.dtype([("size_bytes", "f8"), ("arrived", "i8"), ("about", "i8"), ("connection", "i4"), ("after", "i4")])
 """A message: its bytes, and what follows when it has arrived."""
 
 DEPARTURE = np.dtype([("arrival", "i8"), ("left", "i8")])
 """Of a message, where somebody asks: its place in the order of arrival, and what follows, unless that is 0, when it has left."""
+
+WAITING = np.dtype([("work_s", "f8"), ("done_s", "f8"), ("serial", "i8"), ("receives", "i8")])
+"""Of a message between hosts: what it costs each; of the one that works on it, or is to, when that is done, which entry of the calendar
+that is, and whether it receives."""
 
 HEAPED = np.dtype([("finish", "f8"), ("serial", "i8"), ("connection", "i8")])
 """A connection in a port's heap; it counts if it is still the connection's latest entry and the port its bottleneck."""
@@ -312,7 +211,7 @@ REAL = np.dtype([("x", "f8")])
 
 HOST = np.dtype(
     [
-        ("free_s", "f8"), ("worked_s", "f8"),
+        ("free_s", "f8"), ("worked_s", "f8"), ("front", "i4"), ("last", "i4"),  # messages that it works on, one at a time
         # its transfers in progress: what it has asked others for, and what it sends
         ("asked_weight", "f8"), ("sent_weight", "f8"), ("asked", "i8"), ("sent", "i8"),
         # the queues before its link
@@ -376,6 +275,9 @@ OWN_OPERATIONS, OWN_SLOTS = 8, 4
 
 PACE = np.dtype([("forward_s", "f8"), ("backward_s", "f8"), ("update_s", "f8")])
 """Mean seconds of each phase of a step: of a rank, or of all of them where they are equal."""
+
+STARTING = np.dtype([("rank", "i4"), ("number", "i4")])
+"""A rank that does not begin at once, in the order in which they begin; ``number``: its place among them by rank."""
 
 RANK = np.dtype(
     [
@@ -498,7 +400,6 @@ exchange after it, in turn."""
 LOGGED = np.dtype([("kind", "i4"), ("rank", "i4"), ("about", "i8"), ("begun_s", "f8"), ("ended_s", "f8"), ("cause", "i8")])
 """What somebody who observes is to be told."""
 
-ENDED_STEP = np.dtype([(name, "f8") for name in STEP_COLUMNS])
 COUNT = np.dtype([("n", "i2")])
 LONG = np.dtype([("n", "i8")])
 
@@ -526,12 +427,14 @@ changing_at = table(CHANGING)
 host_at = table(HOST)
 ends_at = table(ENDS)
 turns_at = table(TURNS)
+waiting_at = table(WAITING)
 parked_at = table(PARKED)
 edge_at = table(EDGE)
 task_at = table(TASK)
 work_at = table(WORK)
 operation_at = table(OPERATION)
 routine_at = table(ROUTINE)
+starting_at = table(STARTING)
 rank_at = table(RANK)
 pace_at = table(PACE)
 input_at = table(INPUT)
@@ -546,7 +449,6 @@ read_at = table(READ)
 channel_at = table(CHANNEL)
 coming_at = table(COMING)
 tensor_at = table(TENSOR)
-ended_step_at = table(ENDED_STEP)
 count_at = table(COUNT)
 long_at = table(LONG)
 one_by_one_at = table(ONE_BY_ONE)

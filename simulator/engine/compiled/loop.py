@@ -11,19 +11,17 @@ from simulator.engine.compiled.admission import decide_next, gather
 from simulator.engine.compiled.background import change
 from simulator.engine.compiled.calendar import code_of, next_entry, next_of, number_of
 from simulator.engine.compiled.cores import leave
-from simulator.engine.compiled.flows import begin_admitted, begin_after_wait, end_messages, received, settle_all, stand_for_link
+from simulator.engine.compiled.flows import begin_admitted, begin_after_wait, end_messages, host_done, received, settle_all, stand_for_link
 from simulator.engine.compiled.layout import item_at
 from simulator.engine.compiled.machine import Record, compiled
 from simulator.engine.compiled.observed_rows import restore_context
 
-__all__ = ["DRAINED", "FULL", "HANDLE", "OVER", "REFUSED", "SLICE", "WEIGHTS", "advance"]
+__all__ = ["DRAINED", "FULL", "HANDLE", "REFUSED", "ROWS", "SLICE", "TURNS", "WEIGHTS", "advance"]
 
 SLICE = 0
 """As much has happened as was asked for."""
 DRAINED = 1
 """Nothing is left that could happen."""
-OVER = 2
-"""What was waited for has happened."""
 FULL = 3
 """A table must grow before anything else happens."""
 WEIGHTS = 4
@@ -32,39 +30,78 @@ HANDLE = 5
 """``what`` and ``about`` are not of the network; the caller is to handle them."""
 REFUSED = 6
 """A delay that is not a finite number, or below 0, was asked for."""
+TURNS = 16
+"""The window opens or closes."""
+ROWS = 18
+"""A table of rows is full."""
+_GOES_ON = -1
 
 
 @compiled
 def _is_full(s: Record) -> bool:
-    """Whether what happens next may need more room than there is: it may end all messages, and begin ``spare`` others."""
-    most = s.messages_n + s.spare + 8
+    """Whether what happens before the next look may need more room than there is: all messages may end, and ``spare`` others begin."""
+    most = s.messages_n + s.spare
     return (
         s.entries + most > s.entries_room
         or s.soon_n + 2 * most + s.soon_spare > s.soon_room
         or most > s.messages_room
-        or s.works_n + s.spare + 8 > s.works_room
-        or s.end_n + s.spare + 8 > s.end_room
+        or s.works_n + s.spare > s.works_room
+        or s.end_n + s.spare > s.end_room
         or s.jobs_n + s.spare > s.jobs_room
         or s.comings_n + s.spare > s.comings_room
     )
 
 
 @compiled
+def _rows_are_full(s: Record) -> bool:
+    full: bool = (
+        s.steps_n + s.rows_spare > s.steps_room
+        or s.updates_n + s.rows_each > s.updates_room
+        or s.reads_n + s.rows_each > s.reads_room
+        or s.logged_n + s.logged_spare > s.logged_room
+    )
+    return full
+
+
+@compiled
+def _look(s: Record) -> int:
+    """Whether there is a reason to stop: if not, ``batch`` things that follow at once may happen before the next look."""
+    if s.wants != 0:
+        wants: int = s.wants
+        s.wants = 0
+        return wants
+    if s.turning:
+        return TURNS
+    if s.over != 0:
+        return REFUSED
+    if s.left <= 0:
+        return SLICE
+    if _is_full(s):
+        return FULL
+    if s.weighted and s.weights_next + s.messages_n + s.spare > s.weights_n:
+        return WEIGHTS
+    if _rows_are_full(s):
+        return ROWS
+    s.left -= s.batch - s.at_once
+    s.at_once = s.batch - 1
+    return _GOES_ON
+
+
+@compiled
 def advance(s: Record) -> int:
     """Let happen what is the network's until something else does; why it stopped.
 
-    It stops after ``left`` things, of which an instant can hold millions, so that Python can look at whether the user wants to.
+    It stops after about ``left`` things, of which an instant can hold millions, so that Python can look at whether the user wants to.
+    Whether there is another reason to stop is looked at before each entry of the calendar, and after ``batch`` things that followed at
+    once from it. Whoever has a reason to stop at once sets ``at_once`` to 0.
     """
     while True:
-        if s.over != 0:
-            return OVER if s.over > 0 else REFUSED
-        if s.left <= 0:
-            return SLICE
-        s.left -= 1
-        if _is_full(s):
-            return FULL
-        if s.weighted and s.weights_next + s.messages_n + s.spare + 8 > s.weights_n:
-            return WEIGHTS
+        if s.soon_n > 0 and s.at_once > 0:
+            s.at_once -= 1
+        else:
+            why = _look(s)
+            if why != _GOES_ON:
+                return why
         if s.soon_n > 0:
             at = s.soon_first & (s.soon_room - 1)
             item = item_at(s.soon, at)
@@ -80,7 +117,7 @@ def advance(s: Record) -> int:
             s.end_first = s.end_first + 1 if s.end_n > 0 else 0
             s.what = item.what
             s.about = item.about
-        elif s.entries + s.alarms_n - s.gone_off == 0 and s.alarm_first < 0:
+        elif s.entries - s.gap + s.alarms_n - s.gone_off == 0 and s.alarm_first < 0:
             s.now = s.latest
             return DRAINED
         else:
@@ -96,7 +133,10 @@ def advance(s: Record) -> int:
         if code >= codes.FIRST:
             return HANDLE
         number = number_of(what)
-        if code == codes.STAND_FOR_LINK:
+        if code == codes.HOST_DONE:
+            if host_done(s, number):
+                return HANDLE
+        elif code == codes.STAND_FOR_LINK:
             stand_for_link(s, number)
         elif code == codes.RECEIVED:
             received(s, number)

@@ -19,7 +19,7 @@ import platform
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -153,10 +153,8 @@ def is_kept() -> bool:
 
 
 @contextmanager
-def making(*, wait: bool) -> Iterator[bool]:
-    """Inside, no other process makes the same machine code.
-
-    Gives whether it is so: not where another process makes it and this one does not ``wait``.
+def making() -> Iterator[None]:
+    """Inside, no other process makes the same machine code: the one that does is waited for.
 
     Raises
     ------
@@ -166,18 +164,13 @@ def making(*, wait: bool) -> Iterator[bool]:
     folder, _ = _cache_folder()
     assert folder is not None, "the caller has asked for obstacles"
     if fcntl is None:
-        yield True
+        yield
         return
     handle = os.open(folder / _MAKING, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     with open(handle, "wb") as lock:  # let go of when the process ends, however it does
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
-            yield False
-            return
-        except OSError:
-            pass  # a file system without locks: two processes may make the same, and put the same in its place
-        yield True
+        with suppress(OSError):  # a file system without locks: two processes may make the same, and put the same in its place
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 @contextmanager

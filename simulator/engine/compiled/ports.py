@@ -31,7 +31,7 @@ __all__ = [
 def available(p: Record) -> float:
     """Bytes per second that it gives its active connections together."""
     beyond = p.active_n - p.incast_flows
-    return p.capacity / (1.0 + p.incast_loss * beyond) if beyond > 0 else p.capacity
+    return p.capacity / (1.0 + p.incast_loss * beyond) if beyond > 0 and p.incast_loss != 0.0 else p.capacity
 
 
 @compiled

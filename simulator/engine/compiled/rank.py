@@ -200,7 +200,8 @@ def computed(s: Record, rank: int, work: int) -> None:
     for at in range(first, last):
         s.cause = logged
         end_operation(s, rank, number_at(s.computes, routine.computes + at).n, step)
-    soon(s, pack(codes.GO_ON, rank), step)
+    if last < routine.computes_n:
+        soon(s, pack(codes.GO_ON, rank), step)
 
 
 @compiled

@@ -1,15 +1,16 @@
 """What the recorder gets: rows of steps, updates and reads, in the order in which they happen.
 
-Python takes them when a table is full, and where the window opens and closes. Columns are those of ``STEP_COLUMNS`` and
-``UPDATE_COLUMNS`` in :mod:`simulator.engine.recorder`. The counterpart of ``simulator.engine.simpy.recorder``, and of what ranks read
-and wait for in ``updates`` there: tests/property/test_engines_agree.py holds them equal.
+Python takes them when a table is full, and where the window opens and closes. Tables stand column after column, those of
+``STEP_COLUMNS`` and ``UPDATE_COLUMNS`` in :mod:`simulator.engine.recorder`, which sums columns. The counterpart of
+``simulator.engine.simpy.recorder``, and of what ranks read and wait for in ``updates`` there:
+tests/property/test_engines_agree.py holds them equal.
 """
 
 from __future__ import annotations
 
 from simulator.engine.compiled import codes
 from simulator.engine.compiled.calendar import call_later, pack
-from simulator.engine.compiled.layout import ended_step_at, long_at, number_at, rank_at, read_at, real_at, server_at
+from simulator.engine.compiled.layout import long_at, number_at, rank_at, read_at, real_at, server_at
 from simulator.engine.compiled.machine import Record, compiled
 from simulator.engine.compiled.observed_rows import STEP, UPDATE, note
 
@@ -24,22 +25,17 @@ def record_step(
     """A rank has ended a step."""
     if s.ended >= s.closes_at:
         return
-    row = ended_step_at(s.steps, s.steps_n)
-    s.steps_n += 1
-    row.replica = float(rank)
-    row.start_s = start_s
-    row.end_s = s.now
-    row.input_s = input_s
-    row.compute_s = compute_s
-    row.waiting_s = waiting_s
-    row.apply_s = apply_s
-    row.hidden_s = hidden_s
-    row.accepted = accepted
+    at = s.steps_n
+    s.steps_n = at + 1
+    for value in (float(rank), start_s, s.now, input_s, compute_s, waiting_s, apply_s, hidden_s, accepted):
+        real_at(s.steps, at).x = value
+        at += s.steps_room
     if s.observed:
         note(s, STEP, rank, 0, 0.0, 0.0, s.cause)
     s.ended += 1
     if s.ended == s.stops_at:
         s.turning = 1
+        s.at_once = 0
         s.turn_row = s.steps_n
         s.turn_serial = s.serial
         s.turn_logged = s.logged_n
@@ -49,19 +45,17 @@ def record_step(
 
 @compiled
 def record_update(s: Record, rank: int, read_s: float, read_version: int, version: int) -> int:
-    """An update has been applied; the place of its versions on each server in the row, -1 if nobody wants to know."""
+    """An update has been applied; the place of its first version on a server, -1 if nobody wants to know."""
     if not (s.is_open or s.observed) or s.ended >= s.closes_at:
         return -1
-    at = s.updates_n * s.update_width
-    s.updates_n += 1
+    at: int = s.updates_n
+    s.updates_n = at + 1
     if s.observed:
         note(s, UPDATE, 0, 0, 0.0, 0.0, -1)
-    real_at(s.updates, at).x = float(rank)
-    real_at(s.updates, at + 1).x = read_s
-    real_at(s.updates, at + 2).x = s.now
-    real_at(s.updates, at + 3).x = float(read_version)
-    real_at(s.updates, at + 4).x = float(version)
-    return at + 5
+    for value in (float(rank), read_s, s.now, float(read_version), float(version)):
+        real_at(s.updates, at).x = value
+        at += s.updates_room
+    return at
 
 
 @compiled

@@ -37,8 +37,8 @@ _CONTEXTS = {
 }
 _RINGS = {"soon": "soon_first", "at_end": "end_first"}
 _NOT_KEPT = frozenset(
-    {"noted", "soon", "at_end", "messages", "works", "jobs", "comings", "departures", "heaps", "candidates", "parked", "came", "due",
-     "factors", "batch_factors", "orders", "steps", "updates", "reads", "logged", *_CONTEXTS.values()}
+    {"noted", "soon", "at_end", "messages", "works", "jobs", "comings", "departures", "waiting_messages", "heaps", "candidates",
+     "parked", "came", "due", "factors", "batch_factors", "orders", "steps", "updates", "reads", "logged", *_CONTEXTS.values()}
 )  # fmt: skip
 """Tables of which nothing is read before it has been written."""
 _ROOMS = {
@@ -105,7 +105,7 @@ class State:
         self.address = address_of(self._state)
         self.s: Record = self._state.view(np.recarray)[0]
         s = self.s
-        s.spare = spare
+        s.spare, s.batch = spare + 8, 1
         s.observed = observed
         s.departs = departs or transport.at_a_time is not None
         s.cause = -1
@@ -253,17 +253,17 @@ class State:
     def _make_hosts(self, hosts: int, paths: Paths, transport: Transport) -> None:
         s = self.s
         s.hosts_n = hosts
-        s.message_s = transport.cpu_per_message_s
-        s.copy_per_byte_s = transport.copy_per_byte_s
+        self.take_host_costs(transport)
         s.turned = transport.at_a_time is not None
         s.weighted = transport.weight_sigma is not None
         s.by_transfer = transport.weights_of == "transfer"
         s.begins_anew = s.turned or s.weighted
         s.queued = transport.queue_s is not None
         table = np.zeros(hosts, layout.HOST)
-        for name in ("targets", "targets_last", "sources", "sources_last"):
+        for name in ("targets", "targets_last", "sources", "sources_last", "front", "last"):
             table[name] = -1
         self.add("hosts", table)
+        self.add("waiting_messages", aligned(_FIRST_ROOM if hosts else 0, layout.WAITING))
         ends = np.zeros(len(paths) if hosts else 0, layout.ENDS)
         if hosts:
             ends["source"], ends["target"] = paths.source, paths.target
@@ -280,6 +280,10 @@ class State:
         edges["source"], edges["target"] = pairs // (hosts + 1), pairs % (hosts + 1)
         self.add("edges", edges)
         self.add("edge_of", edge_of.astype(np.int32).view(layout.NUMBER))
+
+    def take_host_costs(self, transport: Transport) -> None:
+        """What messages cost hosts from now on."""
+        self.s.message_s, self.s.copy_per_byte_s = transport.cpu_per_message_s, transport.copy_per_byte_s
 
     def _make_turns(self, hosts: int, paths: Paths, at_a_time: int | None) -> None:
         count = 2 * hosts if at_a_time is not None else 0
@@ -332,14 +336,14 @@ class State:
     def grow(self, more: int = 0) -> None:
         """Make room for whatever may happen next, and for more entries."""
         s = self.s
-        most = int(s.messages_n + s.spare) + 8
+        most = int(s.messages_n + s.spare)
         for name, need in (
             ("calendar", int(s.entries) + most + more),
             ("noted", int(s.entries) + most + more),
             ("soon", int(s.soon_n + s.soon_spare) + 2 * most + more),
-            ("at_end", int(s.end_n + s.spare) + 8),
+            ("at_end", int(s.end_n + s.spare)),
             ("messages", most),
-            ("works", int(s.works_n + s.spare) + 8),
+            ("works", int(s.works_n + s.spare)),
             ("jobs", int(s.jobs_n + s.spare)),
             ("comings", int(s.comings_n + s.spare)),
         ):
@@ -364,8 +368,8 @@ class State:
         names = [name]
         if name in _CONTEXTS and self.s.observed:
             names.append(_CONTEXTS[name])
-        if name == "messages" and self.s.departs:
-            names.append("departures")
+        if name == "messages":
+            names += ["departures"] * bool(self.s.departs) + ["waiting_messages"] * bool(self.s.hosts_n)
         return names
 
     def add_weights(self, weights: Floats) -> None:
@@ -379,7 +383,7 @@ class State:
     def weights_needed(self) -> int:
         """How many weights it lacks for whatever may happen next."""
         s = self.s
-        return max(int(s.messages_n + s.spare) + 8 - int(s.weights_n - s.weights_next), 0)
+        return max(int(s.messages_n + s.spare) - int(s.weights_n - s.weights_next), 0)
 
     def drop(self, *names: str) -> None:
         """Give back tables that nobody reads any more."""

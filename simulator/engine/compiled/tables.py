@@ -20,7 +20,7 @@ from simulator.engine.compiled import codes, layout
 from simulator.engine.compiled.exchanges import add_exchanges
 from simulator.engine.compiled.state import State, aligned
 from simulator.engine.draws import Draws, Jitter, ahead_of
-from simulator.engine.recorder import UPDATE_COLUMNS
+from simulator.engine.recorder import STEP_COLUMNS, UPDATE_COLUMNS
 from simulator.program.groups import amid_passes, collectives_of, last_groups, may_overlap, memberships, of_partition, stands_still
 from simulator.program.program import Feed, Floats, Integers, Program, Routine, Synchronous
 
@@ -41,6 +41,8 @@ _COLUMNS = (
 )  # fmt: skip
 """Of the table of operations, those that operations have under the same name."""
 _ROWS = 4096
+_BATCH = 8
+"""Things that follow at once between two looks at whether tables are full."""
 _AT_A_TIME = 1 << 13
 """Ranks that are drawn for together."""
 _FOR_EVER = 1 << 62
@@ -61,7 +63,7 @@ def begin(
         one is added unless its tables are large. None: nothing is kept.
     """
     if kept is not None and observed in kept:
-        kept[observed].begin_again(draws)
+        kept[observed].begin_again(program, draws)
         return kept[observed]
     made = Simulation(program, draws, steps, observed=observed)
     made.grow(4 * len(program.ranks))
@@ -152,6 +154,8 @@ class Simulation(State):
         self._make_meetings()
         if program.exchanges:
             add_exchanges(self, program)
+        s.spare *= s.batch
+        s.soon_spare = s.soon_spare * s.batch + self._gathered
         self._make_draws()
         self._make_rows()
         self._make_causes()
@@ -224,9 +228,13 @@ class Simulation(State):
         # what one thing may let begin at once: of one rank all operations, and where ranks wait for each other, of all ranks some
         meet = rules.bound is not None or isinstance(rules.updates, Synchronous)
         s.soon_spare = int(s.stride) + 8 + (2 * ranks if meet else 0)
-        self._timed = bool((operations["lasts_s"] >= 0).any())
-        if self._timed:
-            s.soon_spare += ranks * (1 + int(operations["then_n"][operations["lasts_s"] >= 0].max()))
+        feed = self._program.feed
+        s.batch = 1 if meet or s.observed or (feed is not None and not feed.alone) else _BATCH
+        lasting = operations["lasts_s"] >= 0
+        self._timed = bool(lasting.any())
+        self._gathered = 0
+        if self._timed:  # of each partition, all ranks at once
+            self._gathered = ranks * (1 + int(operations["then_n"][lasting].max())) * (1 + int(operations["partition"][lasting].max()))
         self.add("sent", np.zeros(ranks * sent, layout.REAL))
         self.add("channels", np.full(3 * ranks * channels, -1, dtype=np.int32).view(layout.CHANNEL))
         self.add("overlaps", np.zeros(ranks if table["overlaps"].any() else 0, layout.OVERLAP))
@@ -393,10 +401,11 @@ class Simulation(State):
 
     # -- draws -----------------------------------------------------------------------
 
-    def begin_again(self, draws: Draws) -> None:
-        """All as it was made, for another replication of the same program, with what that one draws."""
-        self._draws = draws
+    def begin_again(self, program: Program, draws: Draws) -> None:
+        """All as it was made, for another replication of the same program but for what messages cost hosts, with what that one draws."""
+        self._program, self._draws = program, draws
         self.reset()
+        self.take_host_costs(program.transport)
         self._take_speeds()
         self._make_draws()
 
@@ -410,6 +419,12 @@ class Simulation(State):
             paces[name] = its_s[: len(paces)]
         self.add("paces", paces)
         self.tables["ranks"]["start_s"] = draws.start_s
+        later = np.flatnonzero(draws.start_s)
+        starts = np.zeros(len(later), layout.STARTING)
+        starts["number"] = np.argsort(draws.start_s[later], kind="stable")
+        starts["rank"] = later[starts["number"]]
+        s.starts_n = len(starts)
+        self.add("starts", starts)
         if self._program.feed is not None:
             first_s = np.full(int(s.pipelines_n), np.inf)
             np.minimum.at(first_s, self._program.feed.of_rank, draws.start_s)
@@ -454,7 +469,7 @@ class Simulation(State):
                 for ranks, places in _due(self._filled, step, begin, len(self._factors), first):
                     drawn = np.empty((len(ranks), places.shape[1]))
                     self._draws.fill(ranks, drawn)
-                    self._factors[places, ranks[:, None]] = drawn
+                    _put(self._factors, places, ranks, drawn)
             if len(self._ordered):
                 for ranks, places in _due(self._ordered, step, begin, self._orders.shape[1], first):
                     for count in np.unique(self._order_of_rank[ranks]).tolist():
@@ -475,20 +490,21 @@ class Simulation(State):
             for which, places in _due(self._batch_filled, begun, begin, len(self._batch_factors), first):
                 drawn = np.empty((len(which), places.shape[1]))
                 jitter.fill(which, drawn)
-                self._batch_factors[places, which[:, None]] = drawn
+                _put(self._batch_factors, places, which, drawn)
 
     # -- rows ------------------------------------------------------------------------
 
     def _make_rows(self) -> None:
         s = self.s
         # ranks that wait for each other may all end their steps at once
-        s.rows_spare = self._ranks + 2 if s.synchronous or self._timed else 4
+        s.rows_each = 2 * s.batch
+        s.rows_spare = self._ranks + s.rows_each if s.synchronous or self._timed else 2 * s.rows_each
         s.steps_room = _ROWS + int(s.rows_spare)
         s.updates_room = s.reads_room = _ROWS
-        self._steps = np.empty((int(s.steps_room), layout.ENDED_STEP.itemsize // 8))
-        self._updates = np.empty((_ROWS, int(s.update_width)))
+        self._steps = np.empty((len(STEP_COLUMNS), int(s.steps_room)))
+        self._updates = np.empty((int(s.update_width), _ROWS))
         self._reads = np.empty(_ROWS, dtype=np.int64)
-        self.add("steps", self._steps.reshape(-1).view(layout.ENDED_STEP))
+        self.add("steps", self._steps.reshape(-1).view(layout.REAL))
         self.add("updates", self._updates.reshape(-1).view(layout.REAL))
         self.add("reads", self._reads.view(layout.LONG))
 
@@ -533,7 +549,7 @@ class Simulation(State):
     def take_rows(self) -> tuple[Floats, Floats, NDArray[np.int64]]:
         """Steps, updates and reads since this was last asked, to be used before the run goes on."""
         s = self.s
-        taken = self._steps[: int(s.steps_n)], self._updates[: int(s.updates_n)], self._reads[: int(s.reads_n)]
+        taken = self._steps[:, : int(s.steps_n)].T, self._updates[:, : int(s.updates_n)].T, self._reads[: int(s.reads_n)]
         s.steps_n = s.updates_n = s.reads_n = 0
         return taken
 
@@ -599,6 +615,14 @@ def _due(
         places = (of_these[some, None].astype(np.int64) + np.arange(count)) % room
         of_these[some] += count
         yield begin + some, places
+
+
+def _put(table: Floats, places: NDArray[np.int64], ranks: NDArray[np.int64], drawn: Floats) -> None:
+    """Write what was drawn for some ranks, row after row where they are as far as each other and none is left out: numpy is faster then."""
+    if (places[:, 0] == places[0, 0]).all() and ranks[-1] - ranks[0] + 1 == len(ranks):
+        table[places[0], ranks[0] : ranks[-1] + 1] = drawn.T
+    else:
+        table[places, ranks[:, None]] = drawn
 
 
 def _parts_of(feed: Feed, first_task: int) -> tuple[NDArray[Any], Integers]:

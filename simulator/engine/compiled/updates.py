@@ -89,12 +89,12 @@ def _finish_own(s: Record, rank: int, number: int) -> None:
     if at >= 0:
         if s.servers_n == 1:
             real_at(s.updates, at).x = float(r.read_version)
-            real_at(s.updates, at + 1).x = float(s.version)
+            real_at(s.updates, at + s.updates_room).x = float(s.version)
         else:
             for server in range(s.servers_n):
                 its = read_at(s.versions, rank * s.servers_n + server)
-                real_at(s.updates, at + server).x = float(its.read)
-                real_at(s.updates, at + s.servers_n + server).x = float(its.applied)
+                real_at(s.updates, at + server * s.updates_room).x = float(its.read)
+                real_at(s.updates, at + (s.servers_n + server) * s.updates_room).x = float(its.applied)
     s.version += 1
     end_operation(s, rank, number, r.step)
 

@@ -49,18 +49,8 @@ def is_made() -> bool:
     return is_kept()
 
 
-def make(*, wait: bool) -> bool:
-    """Make the machine code, where there is none, and say so.
-
-    Parameters
-    ----------
-    wait
-        What to do while another process makes it: wait for it, or leave it.
-
-    Returns
-    -------
-    bool
-        Whether it is there now.
+def make() -> None:
+    """Make the machine code, where there is none, and say so; wait for another process that makes it.
 
     Raises
     ------
@@ -70,13 +60,12 @@ def make(*, wait: bool) -> bool:
     from simulator.engine.compiled.machine import is_kept, making
 
     if is_kept():
-        return True
+        return
     try:
-        with making(wait=wait) as mine:
-            if mine and not is_kept():
+        with making():
+            if not is_kept():
                 sys.stderr.write(_MAKING)
                 _make_elsewhere()
-            return mine
     except OSError as error:
         raise NotMadeError(f"{error.filename}: {error.strerror}" if error.filename else str(error)) from error
 
