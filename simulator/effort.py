@@ -34,22 +34,16 @@ _LONE_STEP_S = 1.5e-6
 """A step of one replica alone."""
 _STEP_S, _ALL_REDUCE_S, _RANK_STEP_S, _RANK_S = 14e-6, 24e-6, 0.2e-6, 5e-6
 """Of all ranks at once: a step, an all-reduce, each rank's part in a step, preparing a rank."""
-_WORKER_S, _WORKER_STEP_S, _MESSAGE_S = 50e-6, 12e-6, 18e-6
-"""The SimPy engine: preparing a rank; a step of a worker with parameter servers; a message, of variables or gradients."""
-_RANK_MESSAGE_S = 6e-6
-"""A message of an all-reduce that is simulated rank by rank."""
+_WORKER_S, _WORKER_STEP_S, _WORKER_EVENT_S = 300e-6, 60e-6, 45e-6
+"""The textbook engine: preparing a rank; a step of it; what would be an event of the compiled engine."""
 _TABLES_S, _COMPILED_RANK_S, _EVENT_S, _DRAW_S = 4e-3, 4e-6, 0.25e-6, 0.5e-6
 """The compiled engine: its tables, those of a rank, an event, and what is drawn and counted of a step of one rank."""
-_SIMPY_EVENT_S = 7e-6
-"""The SimPy engine: an event of what others send over the links."""
 _RANK_EVENT_S = 0.1e-6
 """Of these an event of an all-reduce that is simulated rank by rank."""
-_SHARED_CORES = 1.5
-"""Work of hosts on cores that all share takes half as long again."""
 _TIMED_S = 0.3
 """What the run of some steps should take, and ten times what it may."""
 _WORKER_BYTES, _MESSAGE_BYTES, _PAIR_BYTES = 5300.0, 250.0, 3000.0
-"""The SimPy engine event by event: a replica; each message of its step beyond two; each further server, or replica that it sends to."""
+"""The textbook engine: a replica; each message of its step beyond two; each further server, or replica that it sends to."""
 _TOGETHER_BYTES, _BUCKET_BYTES = 600.0, 20.0
 """All ranks at once: a rank, and each bucket of it."""
 _RANK_BY_RANK_BYTES, _PARTNER_BYTES = 10_000.0, 5500.0
@@ -102,7 +96,7 @@ _FEWER = 2
 
 def _fixed_s(scenario: Resolved, engine: Engine) -> float:
     """Seconds before the first step of a replication."""
-    if not expected_events(scenario):
+    if engine == "at-once":
         return scenario.ranks * _RANK_S
     return _TABLES_S + scenario.ranks * _COMPILED_RANK_S if engine == "compiled" else scenario.ranks * _WORKER_S
 
@@ -110,20 +104,17 @@ def _fixed_s(scenario: Resolved, engine: Engine) -> float:
 def _replication_s(scenario: Resolved, engine: Engine) -> float:
     """Seconds of one core that one replication takes besides, by the model."""
     strategy, replicas, run = scenario.strategy, scenario.ranks, scenario.run
-    each_s, others = _fixed_s(scenario, engine), background_events(scenario)
-    if engine == "compiled" and (events := expected_events(scenario)):
+    each_s, others, events = _fixed_s(scenario, engine), background_events(scenario), expected_events(scenario)
+    if engine == "simpy":
+        return each_s + _WORKER_EVENT_S * events + _WORKER_STEP_S * run.total_steps(replicas)
+    if engine == "compiled":
         own_s = (_RANK_EVENT_S if scenario.rank_messages else _EVENT_S) * (events - others)
         return each_s + own_s + _EVENT_S * others + _DRAW_S * run.total_steps(replicas)
-    each_s += _SIMPY_EVENT_S * others
-    if messages := strategy.messages_a_step(scenario):
-        step_s = _WORKER_STEP_S + _MESSAGE_S * messages
-        return each_s + run.total_steps(replicas) * step_s * (_SHARED_CORES if scenario.cluster.shared_cores is not None else 1.0)
     if replicas == 1:
         return each_s + run.steps * _LONE_STEP_S
     step_s = _STEP_S + replicas * _RANK_STEP_S
     if strategy.reduction is not None:
-        fused = len(strategy.reduction.buckets(scenario.workload, scenario.batch, replicas)) / strategy.pace.every
-        step_s += fused * (_RANK_MESSAGE_S * 2 * replicas * (replicas - 1) if scenario.rank_messages else _ALL_REDUCE_S)
+        step_s += _ALL_REDUCE_S * len(strategy.reduction.buckets(scenario.workload, scenario.batch, replicas)) / strategy.pace.every
     return each_s + run.steps * step_s
 
 
@@ -135,7 +126,7 @@ def memory_bytes(scenario: Resolved, engine: Engine) -> float:
     """
     replicas = scenario.ranks
     each = scenario.run.replications * (_COUNTS_BYTES if scenario.strategy.pace.asynchronous else _SUMS_BYTES)
-    if engine == "compiled" and expected_events(scenario):
+    if engine == "compiled":
         messages = scenario.strategy.messages_a_step(scenario)
         each += (
             _COMPILED_BYTES
@@ -145,18 +136,18 @@ def memory_bytes(scenario: Resolved, engine: Engine) -> float:
             + 8.0 * (min(scenario.input.prefetch, scenario.run.steps) if scenario.input is not None else 0)
         )
         return _LOADED_BYTES + replicas * each
-    return replicas * (each + _simpy_bytes(scenario))
+    return replicas * (each + _other_bytes(scenario, engine))
 
 
-def _simpy_bytes(scenario: Resolved) -> float:
-    """Bytes that the SimPy engine takes for a replica, or what computes all ranks at once."""
+def _other_bytes(scenario: Resolved, engine: Engine) -> float:
+    """Bytes that the textbook engine takes for a replica, or what computes all ranks at once."""
     strategy, replicas = scenario.strategy, scenario.ranks
     factors = block_of(scenario.run.steps, replicas)
     messages = strategy.messages_a_step(scenario)
     if scenario.rank_messages:
         halves = strategy.reduction is not None and strategy.reduction.algorithm == "halving-doubling"
         return _PARTNER_BYTES * math.log2(replicas) if halves else _RANK_BY_RANK_BYTES
-    if expected_events(scenario):
+    if engine == "simpy":
         others = scenario.servers - 1 if scenario.servers else 1
         return _WORKER_BYTES + _FACTOR_BYTES * factors + _MESSAGE_BYTES * max(messages - 2, 0) + _PAIR_BYTES * others
     fused = 0 if strategy.reduction is None else len(strategy.reduction.buckets(scenario.workload, scenario.batch, replicas))

@@ -20,7 +20,7 @@ from simulator.base.log import Log
 from simulator.base.records import Observer
 from simulator.base.rng import Streams
 from simulator.collectives.collective import Collective
-from simulator.engine.choosing import MOST_OPERATIONS, engine_for
+from simulator.engine.choosing import MOST_OPERATIONS, choose, engine_for
 from simulator.engine.choosing import Engine as ByEngine
 from simulator.engine.draws import Draws
 from simulator.engine.recorder import Follower, Measured, Recorder
@@ -135,12 +135,11 @@ def replicate(
     run = Run(
         drawn, streams, program, Draws(drawn, streams, shared.full_step_s), collective, observer, on_progress, shared.tables, follower
     )
-    its_run = run.simpy if engine == "simpy" or run.only_simpy else run.at_once if run.together else run.compiled
     # the engine makes millions of short-lived cycles-free objects; the collector only costs time meanwhile
     collecting = gc.isenabled()
     gc.disable()
     try:
-        return its_run()
+        return run.on(engine)
     finally:
         if collecting:
             gc.enable()
@@ -193,6 +192,14 @@ class Run:
     def only_simpy(self) -> bool:
         """Whether a step has more operations than the compiled engine takes, and nobody insists on it."""
         return self.drawn.run.engine == "auto" and max(len(its.operations) for its in self.program.routines) > MOST_OPERATIONS
+
+    def on(self, engine: ByEngine) -> Measured:
+        """By an engine; ``compiled`` and ``at-once`` are as the program is, whatever was foreseen."""
+        if engine == "simpy":
+            return self.simpy()
+        if self.together:
+            return self.at_once()
+        return self.simpy() if self.only_simpy or (engine == "at-once" and choose("auto", 1.0) == "simpy") else self.compiled()
 
     def compiled(self) -> Measured:
         """By the compiled engine."""
@@ -258,5 +265,5 @@ def _step_s(alone: Drawn, streams: Streams) -> float:
     """Seconds of a step of a scenario without chance, simulated."""
     program = compile_program(alone, streams)
     its = Run(alone, streams, program, Draws(alone, streams, alone.full_step_s), None, None)
-    measured = its.simpy() if engine_for(alone) == "simpy" or its.only_simpy else its.compiled()
+    measured = its.on(engine_for(alone))
     return float(measured.window_s / measured.steps)
