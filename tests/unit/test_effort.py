@@ -46,12 +46,14 @@ def test_a_run_of_some_steps_brings_it_to_this_machine(way: str, slower: float, 
         nonlocal now_s
         steps.append(its.run.steps)
         if its.ranks > 1:  # the model counts the baseline with it
-            now_s += slower * effort_s(its, "simpy") / its.run.replications
+            now_s += slower * effort_s(its, engine) / its.run.replications
 
-    monkeypatch.setattr(module, "engine_for", lambda _: "simpy")
+    engine: Engine = "at-once" if way == "ring" else "compiled"
+    monkeypatch.setattr(module, "engine_for", lambda _: engine)
+    monkeypatch.setattr(module, "is_made", lambda: True)
     monkeypatch.setattr(module, "replicate", replicate)
     monkeypatch.setattr(module.time, "process_time", lambda: now_s)
-    assert timed_effort_s(long) == pytest.approx(slower * effort_s(long, "simpy"))
+    assert timed_effort_s(long) == pytest.approx(slower * effort_s(long, engine))
     assert len(steps) == 2
     assert max(steps) < 10_000
 

@@ -38,7 +38,12 @@ class Clock(simpy.Environment):
         self.events = 0
 
     def schedule(self, event: Event, priority: EventPriority = NORMAL, delay: float = 0) -> None:
-        """Put an event on the calendar.
+        """Put an event on the calendar, and count it."""
+        self.events += 1
+        super().schedule(event, priority, delay)
+
+    def timeout(self, delay: float = 0, value: Any = None) -> simpy.Timeout:
+        """An event after some seconds.
 
         Raises
         ------
@@ -47,8 +52,7 @@ class Clock(simpy.Environment):
         """
         if not 0 <= delay < math.inf:
             raise no_delay(delay, self.now)
-        self.events += 1
-        super().schedule(event, priority, delay)
+        return simpy.Timeout(self, delay, value)
 
     def step(self) -> None:
         """Take the next event. The clock stands still for those of one instant."""
