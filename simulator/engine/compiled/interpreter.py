@@ -373,7 +373,9 @@ def _batch_comes(s: Record, rank: int, number: int, step: int, brought: int) -> 
             i = input_at(s.inputs, rank)
             since_s = i.from_s
             i.input_s = s.now - since_s
-            if not s.on_servers:
+            if s.on_servers:
+                r.began_s = s.now if not r.computing else r.began_s
+            else:
                 meeting_at(s.meetings, rank).idle_since_s = s.now
         if s.observed:
             s.cause = passed(s, rank, number, since_s, long_at(s.input_causes, rank).n) if brought < 0 else brought

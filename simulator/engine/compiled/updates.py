@@ -27,9 +27,7 @@ def serve(s: Record, rank: int, number: int, its: Record, step: int) -> None:
     tensor = its.tensor
     if s.synchronous and step != r.step:
         return  # of a step that was given up: too late, so it is dropped
-    r.arrived += 1
-    if r.arrived == s.parts:
-        r.pushed_s = s.now
+    r.pushed_s = s.now
     if s.synchronous:
         t = tensor_at(s.tensors, tensor)
         if r.read_version >= t.step and t.come < s.required:
@@ -50,8 +48,11 @@ def served(s: Record, server: int) -> None:
     late = _is_late(s, rank, about)
     if s.observed:
         restore_context(s, s.job_contexts, its.front)
-    if s.observed and not late:
-        s.cause = tell(s, ENDED if rank >= 0 else APPLIED, rank, operation_of(about) if rank >= 0 else about, its.began_s, s.cause)
+        if late:
+            s.cause = max(s.cause, its.logged)
+        else:
+            s.cause = tell(s, ENDED if rank >= 0 else APPLIED, rank, operation_of(about) if rank >= 0 else about, its.began_s, s.cause)
+            its.logged = s.cause
     if rank < 0:
         _applied_mean(s)
     elif late:
