@@ -1,8 +1,7 @@
 """Runs a program: what begins, and what follows from what has happened; :func:`act` is the function by which Python enters.
 
-The compiled counterpart of ``simulator.engine.simpy.engine`` for gates, messages and collectives (operations that end, computes and
-ends of steps are in ``rank``), and of ``inputs`` there for ranks that need a batch. Change them together:
-tests/property/test_engines_agree.py holds them equal. The reasons to return to Python, below, are answered in ``engine``.
+Here are gates, batches, messages and collectives; operations that end, computes and ends of steps are in ``rank``. The reasons to
+return to Python, below, are answered in ``engine``.
 """
 
 from __future__ import annotations

@@ -289,7 +289,7 @@ RANK = np.dtype(
         ("unused", "i1", 5), ("missing", "i2", OWN_OPERATIONS), ("slots", "i4", OWN_SLOTS),
     ],
 )  # fmt: skip
-"""A rank, as :class:`simulator.engine.simpy.rank.Rank`; its computes from ``first`` to ``at`` are under way; ``manner``: how it computes.
+"""A rank; its computes from ``first`` to ``at`` are under way; ``manner``: how it computes.
 
 Where gradients are averaged, ``read_version`` is the step at which it began. Of few operations and slots
 the counts of ``missing`` and the paths of ``slots`` stand here, else in tables of their own. Two lines of the cache.
@@ -305,7 +305,7 @@ PIPELINE = np.dtype(
     ],
     align=True,
 )  # fmt: skip
-"""A pipeline, as those of :mod:`simulator.engine.simpy.inputs`; ``begun``: batches that it has begun, ``left``: parts of the last one
+"""A pipeline of input; ``begun``: batches that it has begun, ``left``: parts of the last one
 that go on, ``fed``: its ranks."""
 
 PART = np.dtype([("amount", "f8"), ("path", "i4"), ("task", "i4")])

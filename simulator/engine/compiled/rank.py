@@ -1,8 +1,4 @@
-"""What ranks do in a step: the compiled counterpart of ``engine``, ``rank`` and ``accounts`` of ``simulator.engine.simpy``.
-
-Here are ends of operations, computes and ends of steps; gates, messages and collectives are in ``interpreter``. Change them together:
-tests/property/test_engines_agree.py holds them equal.
-"""
+"""What ranks do in a step: ends of operations, computes and ends of steps; gates, messages and collectives are in ``interpreter``."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""How gradients become updates: the compiled counterpart of ``simulator.engine.simpy.updates``, which explains it.
+"""Servers with their queues, and how gradients become updates there: one by one, or averaged behind a barrier.
 
-Servers and their queues, in ``objects`` there, are here too. Change them together: tests/property/test_engines_agree.py holds them
-equal.
+The rules are those of ``SynchronousUpdates`` in ``simulator.engine.textbook.servers``, which has their sources.
 """
 
 from __future__ import annotations
