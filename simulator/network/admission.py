@@ -16,23 +16,26 @@ from heapq import heapify, heappop, heappush
 from simulator.network.hosts import Turns
 from simulator.network.ports import Connection
 
-__all__ = ["Admission"]
+__all__ = ["Admission", "Arrival"]
+
+Arrival = tuple[int, int, int]
+"""The instant, the connection's number, and how many have come before."""
 
 
 class Admission:
     """Who waits for a turn, of all hosts."""
 
     def __init__(self) -> None:
-        self._came: list[tuple[int, Connection]] = []
+        self._came: list[tuple[Arrival, Connection]] = []
         self._gave_back: dict[Turns, None] = {}
         self._serial = 0
 
-    def arrival(self) -> int:
-        """The place of a message that comes now in the order of arrival."""
+    def arrival(self, instant: int, connection: Connection) -> Arrival:
+        """The place of a message in the order of arrival; of those of one instant, connections in the order of their table."""
         self._serial += 1
-        return self._serial
+        return instant, connection.number, self._serial
 
-    def ask(self, connection: Connection, arrival: int) -> None:
+    def ask(self, connection: Connection, arrival: Arrival) -> None:
         """The message in front stands for a turn."""
         self._came.append((arrival, connection))
 
@@ -44,7 +47,7 @@ class Admission:
 
     def decide(self) -> list[Connection]:
         """Connections whose messages begin now, in order of arrival; they have taken their turns."""
-        due: list[tuple[int, Connection, Turns | None]] = [(arrival, connection, None) for arrival, connection in self._came]
+        due: list[tuple[Arrival, Connection, Turns | None]] = [(arrival, connection, None) for arrival, connection in self._came]
         due += [(*heappop(turns.parked), turns) for turns in self._gave_back if turns.parked]
         self._came, self._gave_back = [], {}
         heapify(due)

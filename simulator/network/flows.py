@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from simpy.events import Event
 
-from simulator.network.admission import Admission
+from simulator.network.admission import Admission, Arrival
 from simulator.network.cores import Cores, Task
 from simulator.network.fairness import settle, settle_plain
 from simulator.network.hosts import Host, Transfer
@@ -116,7 +116,7 @@ class Network:
         if connection.arrived is not None:
             if connection.later is None:
                 connection.later = deque()
-            connection.later.append((size, arrived, 0))
+            connection.later.append((size, arrived, None))
             return
         connection.size = size
         connection.arrived = arrived
@@ -176,7 +176,7 @@ class Network:
         host.task.work(work_s, done)
 
     def _stand_for_link(self, connection: Connection, size: float, arrived: Arrived) -> None:
-        arrival = self._admission.arrival() if self._admission is not None else 0
+        arrival = None if self._admission is None else self._admission.arrival(self._kernel.instant, connection)
         if connection.arrived is not None:
             if connection.later is None:
                 connection.later = deque()
@@ -186,7 +186,7 @@ class Network:
         connection.arrived = arrived
         self._prepare(connection, arrival, follows=False)
 
-    def _prepare(self, connection: Connection, arrival: int, *, follows: bool) -> None:
+    def _prepare(self, connection: Connection, arrival: Arrival | None, *, follows: bool) -> None:
         """A message between hosts is in front: it draws its weight, and begins once it has its turns.
 
         One that follows another on its connection has its data in the queues already, behind that one's.
@@ -198,6 +198,7 @@ class Network:
         elif self._admission is None:
             self._begin(connection)
         else:
+            assert arrival is not None
             self._admission.ask(connection, arrival)
             self._admit_soon()
 

@@ -29,7 +29,7 @@ class Turns:
 
     def __init__(self, at_a_time: int) -> None:
         self.free = at_a_time
-        self.parked: list[tuple[int, Any]] = []
+        self.parked: list[tuple[Any, Any]] = []
 
 
 class Transfer:

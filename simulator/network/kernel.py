@@ -1,7 +1,7 @@
 """The event calendar: a SimPy environment that refuses delays that are no finite number, reports dead-locks, and counts events.
 
-Order of simultaneous events: by time, then SimPy's priority, then the order in which they were scheduled. Two instants are
-simultaneous if they are equal as floats. What follows at once from an event (:meth:`Kernel.soon`) happens right after it, first
+Order of simultaneous events: by time, then SimPy's priority, then the order in which they were scheduled. What is no
+further apart than ``INSTANT_S`` happens in one instant. What follows at once from an event (:meth:`Kernel.soon`) happens right after it, first
 come first served, before any other event: consequences queue up, they do not nest. Work that must see *all* changes of an
 instant (re-sharing a network) is handed to :meth:`Kernel.at_end_of_instant`, which runs it after them, before time moves on.
 
@@ -20,6 +20,7 @@ import simpy
 from simpy.events import NORMAL, Event, EventPriority
 
 from simulator.base.errors import dead_lock, no_delay
+from simulator.program.program import INSTANT_S
 
 __all__ = ["Kernel"]
 
@@ -32,7 +33,9 @@ class Kernel(simpy.Environment):
     events
         Events scheduled so far.
     now
-        Simulated time, in seconds.
+        Simulated time, in seconds; it stands still within one instant.
+    instant
+        Which one it is.
     """
 
     now: float = 0.0  # SimPy's is a property, which costs a call each time
@@ -41,6 +44,7 @@ class Kernel(simpy.Environment):
         super().__init__()
         self.events = 0
         self.now = 0.0
+        self.instant = 0
         self._at_end: deque[Callable[[], None]] = deque()
         self._soon: deque[tuple[Callable[..., object], tuple[object, ...]]] = deque()
 
@@ -102,7 +106,7 @@ class Kernel(simpy.Environment):
                 action, arguments = soon.popleft()
                 action(*arguments)
                 continue
-            if at_end and (not queue or queue[0][0] > self.now):
+            if at_end and (not queue or queue[0][0] > self.now + INSTANT_S):
                 # it may schedule events for this very instant; what else was put off then waits for them
                 at_end.popleft()()
                 continue
@@ -111,7 +115,9 @@ class Kernel(simpy.Environment):
                     return
                 raise dead_lock(self.now)
             now, _, _, event = heappop(queue)
-            self._now = self.now = now
+            if now - self.now > 2.0 * INSTANT_S:
+                self._now = self.now = now
+                self.instant += 1
             callbacks = event.callbacks
             event.callbacks = None  # type: ignore[assignment]  # which marks it as processed
             for callback in callbacks:

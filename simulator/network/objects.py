@@ -38,6 +38,6 @@ def network_of(ports: Ports, paths: Paths, hosts: Hosts, at_a_time: int | None =
         crosses = tuple(its_ports[port] for port in crossed[first[number] : first[number + 1]])
         source_host, target_host = (its_hosts[end] if end >= 0 else None for end in (source, target))
         connection = Connection(crosses, latency_s, source=source_host, target=target_host, weight=weight)
-        connection.asked_for = asked_for
+        connection.asked_for, connection.number = asked_for, number
         connections.append(connection)
     return its_ports, connections, its_hosts

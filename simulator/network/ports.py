@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from typing import Any
 
 from simpy.events import Event
 
@@ -243,6 +244,8 @@ class Connection:
         Whether its messages are answers to requests that go the other way.
     later
         The messages after it; none if there are none.
+    number
+        Its place in the table of paths.
     """
 
     __slots__ = (
@@ -253,6 +256,7 @@ class Connection:
         "finish",
         "latency_s",
         "later",
+        "number",
         "only",
         "ports",
         "shared",
@@ -278,8 +282,9 @@ class Connection:
         self.size = 0.0
         self.arrived: Arrived | None = None
         self.asked_for = False
+        self.number = 0
         # a queue of its own only where messages wait: an empty deque is four times the size of a connection
-        self.later: deque[tuple[float, Arrived, int]] | None = None
+        self.later: deque[tuple[float, Arrived, Any]] | None = None
 
 
 _NOBODY: dict[Connection, None] = {}

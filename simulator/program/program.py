@@ -26,6 +26,7 @@ from simulator.program.schedule import Tables
 from simulator.spec.transport import Transport
 
 __all__ = [
+    "INSTANT_S",
     "Asynchronous",
     "Changes",
     "Client",
@@ -51,6 +52,8 @@ __all__ = [
     "Synchronous",
 ]
 
+INSTANT_S = 1e-12
+"""Events that are no further apart happen in one instant: less is the rounding of sums. Who takes a turn is decided at its end."""
 Floats = NDArray[np.float64]
 Integers = NDArray[np.integer]
 Flags = NDArray[np.bool_]

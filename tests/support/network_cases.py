@@ -97,7 +97,7 @@ def by_simpy(case: Case) -> Outcome:
         ends = (hosts[source], hosts[target]) if source >= 0 else (None, None)
         weight = case.weights[number] if case.weights else 1.0
         connection = Connection(tuple(ports[one] for one in crossed), latency_s, source=ends[0], target=ends[1], weight=weight)
-        connection.asked_for = asked_for
+        connection.asked_for, connection.number = asked_for, len(connections)
         connections.append(connection)
     if case.ample:
         leave_out_ample(connections)

@@ -12,10 +12,10 @@ __all__ = ["arrival_of_next", "ask", "decide_next", "gather", "give_back"]
 
 
 @compiled
-def arrival_of_next(s: Record) -> int:
-    """The place of a message that comes now in the order of arrival."""
-    s.arrivals += 1
-    return s.arrivals
+def arrival_of_next(s: Record, connection: int) -> int:
+    """The place of a message that comes now in the order of arrival; of those of one instant, connections in the order of their table."""
+    arrival: int = (s.instant << 28) + connection
+    return arrival
 
 
 @compiled

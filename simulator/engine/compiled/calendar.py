@@ -16,6 +16,7 @@ from __future__ import annotations
 from simulator.engine.compiled.layout import alarm_at, entry_at, heaped_alarm_at, item_at
 from simulator.engine.compiled.machine import Record, compiled
 from simulator.engine.compiled.observed_rows import restore_context, save_context
+from simulator.program.program import INSTANT_S
 
 __all__ = [
     "at_end_of_instant", "call_later", "code_of", "drop_alarm", "make_entry", "next_entry", "next_of", "next_serial",
@@ -119,11 +120,19 @@ def _precedes(base: int, at: int, other: int) -> bool:
 
 
 @compiled
+def _move_on(s: Record, time: float) -> None:
+    """Time passes until then; it stands still within one instant."""
+    if time - s.now > 2.0 * INSTANT_S:
+        s.now = time
+        s.instant += 1
+
+
+@compiled
 def _pop_entry(s: Record) -> None:
     """Take the first entry off the calendar; it is what happens now, and mostly another takes its place at once."""
     base = s.calendar
     first = entry_at(base, 0)
-    s.now = first.time
+    _move_on(s, first.time)
     note = first.order & NOTES
     item = item_at(s.noted, note)
     s.what = item.what
@@ -377,7 +386,7 @@ def next_entry(s: Record) -> int:
             entry = entry_at(s.calendar, 0)
             alarmed = alarm.time < entry.time or (alarm.time == entry.time and alarm.serial < entry.order >> NOTE_BITS)
         if alarmed:
-            s.now = alarm.time
+            _move_on(s, alarm.time)
             if alarm.at == LISTED:
                 _unlist_alarm(s, alarm)
             else:

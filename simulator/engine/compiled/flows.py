@@ -249,7 +249,7 @@ def stand_for_link(s: Record, message: int) -> None:
     connection = m.connection
     c = connection_at(s.connections, connection)
     if s.turned:
-        departure_at(s.departures, message).arrival = arrival_of_next(s)
+        departure_at(s.departures, message).arrival = arrival_of_next(s, connection)
     if c.front >= 0:
         message_at(s.messages, c.last).after = message
         c.last = message

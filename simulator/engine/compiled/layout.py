@@ -63,7 +63,7 @@ STATE = np.dtype(
         ("changed", "i8"),
         # hosts
         ("message_s", "f8"), ("copy_per_byte_s", "f8"), ("begins_anew", "i8"), ("hosts_n", "i8"),
-        ("turned", "i8"), ("admitting", "i8"), ("arrivals", "i8"), ("came_n", "i8"), ("gave_back_n", "i8"), ("due_n", "i8"),
+        ("turned", "i8"), ("admitting", "i8"), ("instant", "i8"), ("came_n", "i8"), ("gave_back_n", "i8"), ("due_n", "i8"),
         ("queued", "i8"), ("own_s", "f8"), ("most_s", "f8"), ("requests", "i8"),
         ("weighted", "i8"), ("by_transfer", "i8"), ("weights_next", "i8"), ("weights_n", "i8"),
         # cores

@@ -15,6 +15,7 @@ from simulator.engine.compiled.flows import begin_admitted, begin_after_wait, en
 from simulator.engine.compiled.layout import item_at
 from simulator.engine.compiled.machine import Record, compiled
 from simulator.engine.compiled.observed_rows import restore_context
+from simulator.program.program import INSTANT_S
 
 __all__ = ["DRAINED", "FULL", "HANDLE", "REFUSED", "ROWS", "SLICE", "TURNS", "WEIGHTS", "advance"]
 
@@ -111,7 +112,7 @@ def advance(s: Record) -> int:
             s.soon_first = s.soon_first + 1 if s.soon_n > 0 else 0  # not all of a large table is ever used, then
             s.what = item.what
             s.about = item.about
-        elif s.end_n > 0 and next_of(s) > s.now:
+        elif s.end_n > 0 and next_of(s) > s.now + INSTANT_S:
             item = item_at(s.at_end, s.end_first & (s.end_room - 1))
             s.end_n -= 1
             s.end_first = s.end_first + 1 if s.end_n > 0 else 0

@@ -12,11 +12,9 @@ from simpy.events import NORMAL, Event, EventPriority
 
 from simulator.base.errors import dead_lock, no_delay
 from simulator.engine.recorder import Name
+from simulator.program.program import INSTANT_S
 
-__all__ = ["INSTANT_S", "Busy", "Clock", "Going", "Processor"]
-
-INSTANT_S = 1e-12
-"""Events that are no further apart happen in one instant: less is the rounding of sums."""
+__all__ = ["Busy", "Clock", "Going", "Processor"]
 
 _LAST: EventPriority = 2  # type: ignore[assignment]  # SimPy's own priorities are 0 and 1; any number sorts
 
@@ -31,11 +29,13 @@ class Clock(simpy.Environment):
     ----------
     events
         Events scheduled so far.
+    instant
+        Which one it is, from 0 on.
     """
 
     def __init__(self) -> None:
         super().__init__(initial_time=0.0)
-        self.events = 0
+        self.events = self.instant = 0
 
     def schedule(self, event: Event, priority: EventPriority = NORMAL, delay: float = 0) -> None:
         """Put an event on the calendar, and count it."""
@@ -59,6 +59,7 @@ class Clock(simpy.Environment):
         time_s, _, _, event = heappop(self._queue)
         if time_s - self._now > 2 * INSTANT_S:
             self._now = time_s
+            self.instant += 1
         callbacks, event.callbacks = event.callbacks, None  # type: ignore[assignment]  # which marks it as processed
         for callback in callbacks:
             callback(event)

@@ -6,7 +6,8 @@ import math
 
 import simpy
 
-from simulator.engine.textbook.clock import INSTANT_S, Clock, Going
+from simulator.engine.textbook.clock import Clock, Going
+from simulator.program.program import INSTANT_S
 
 __all__ = ["SharedCores"]
 

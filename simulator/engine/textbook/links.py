@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from simpy.events import Event
 
-from simulator.engine.textbook.clock import INSTANT_S, Busy, Clock, Going
-from simulator.program.program import Changes, Ports
+from simulator.engine.textbook.clock import Busy, Clock, Going
+from simulator.program.program import INSTANT_S, Changes, Ports
 
 __all__ = ["Links"]
 

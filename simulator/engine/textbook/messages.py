@@ -63,7 +63,7 @@ class Network:
         if work_s:
             yield from self.hosts[source].do(work_s)
         follows = line.count > 0  # then its bytes are in the queues already, behind those of the message before
-        turn = None if self._turns is None or source < 0 else self._turns.stand(source, target)
+        turn = None if self._turns is None or source < 0 else self._turns.stand(path, source, target)
         transfer = (target, "asked") if self._asked_for[path] else (source, "sent")
         if self._transfers is not None and source >= 0:
             self._transfers.join(transfer)
@@ -93,7 +93,7 @@ class Network:
 class _Turn:
     """A message's place in the order of arrival, and the two nodes that must give it a turn."""
 
-    def __init__(self, place: int, source: int, target: int, given: Event) -> None:
+    def __init__(self, place: tuple[int, int], source: int, target: int, given: Event) -> None:
         self.place, self.given = place, given
         self.sides = (source, "sends"), (target, "receives")
 
@@ -103,15 +103,13 @@ class _Turns:
 
     def __init__(self, clock: Clock, at_a_time: int) -> None:
         self._clock, self._at_a_time = clock, at_a_time
-        self._came = 0
         self._busy: Counter[tuple[int, str]] = Counter()
         self._waiting: list[_Turn] = []
         self._deciding = False
 
-    def stand(self, source: int, target: int) -> _Turn:
-        """A message comes."""
-        self._came += 1
-        return _Turn(self._came, source, target, self._clock.event())
+    def stand(self, path: int, source: int, target: int) -> _Turn:
+        """A message comes; those of one instant come in the order of their paths."""
+        return _Turn((self._clock.instant, path), source, target, self._clock.event())
 
     def take(self, turn: _Turn) -> Event:
         """The message is in front of its connection; an event of when it may begin."""
