@@ -8,6 +8,7 @@ import pytest
 
 from simulator import load_scenario
 from simulator.effort import effort_s, timed_effort_s
+from simulator.engine.choosing import Engine
 from simulator.resolve.resolve import resolve
 from simulator.scenario import Resolved, Scenario
 
