@@ -110,8 +110,8 @@ class AllReduceStrategy(Strategy):
     )
     fusion_cycle_s: Annotated[Seconds, Field(ge=1e-6)] | None = Field(
         default=None,
-        description="every cycle, counted from 0 s, the gradients that are ready on all replicas are fused and reduced (Horovod's "
-        "HOROVOD_CYCLE_TIME)",
+        description="every cycle, the gradients that are ready on all replicas are fused and reduced (Horovod's HOROVOD_CYCLE_TIME); "
+        "cycles are counted from 0 s",
     )
     priority: Literal["ready", "forward"] = Field(
         default="ready",
