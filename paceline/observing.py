@@ -86,7 +86,7 @@ def observe(
     ``reads`` is the scenario's file, which must not be written over.
     """
     recording, page = Recording(scenario), None
-    observers: list[Observer] = [recording] if trace is not None or audit else []
+    observers: list[Observer] = [recording] if trace is not None else []
     if trace is not None:
         from simulator.observing.chrome_trace import TRACE
 
@@ -98,12 +98,11 @@ def observe(
             observers.append(open_files.enter_context(TensorBoard(tensorboard, scenario, force=force)))
         result = simulate(scenario, observer=FanOut(observers) if observers else None, progress=progress)
     bound = "" if page is None else _write_trace(page, scenario, recording)
-    laws: Mapping[str, str] = {}
-    if audit:
-        from simulator.checks.invariants import check_invariants
+    if not audit:
+        return Observation(result, {}, {}, trace, bound, tensorboard)
+    from simulator.checks import invariants
 
-        laws = check_invariants(scenario, recording)
-    return Observation(result, laws, _counted(recording) if audit else {}, trace, bound, tensorboard)
+    return Observation(result, invariants.laws(), _counted(invariants.audit(scenario)), trace, bound, tensorboard)
 
 
 def _write_trace(page: Output, scenario: Scenario, recording: Recording) -> str:

@@ -42,11 +42,11 @@ _RANK_EVENT_S = 0.1e-6
 """Of these an event of an all-reduce that is simulated rank by rank."""
 _TIMED_S = 0.3
 """What the run of some steps should take, and ten times what it may."""
-_WORKER_BYTES, _MESSAGE_BYTES, _PAIR_BYTES = 5300.0, 250.0, 3000.0
-"""The textbook engine: a replica; each message of its step beyond two; each further server, or replica that it sends to."""
+_WORKER_BYTES, _MESSAGE_BYTES, _PAIR_BYTES = 17_000.0, 250.0, 3000.0
+"""The textbook engine: a replica; each message of its step; each further server."""
 _TOGETHER_BYTES, _BUCKET_BYTES = 600.0, 20.0
 """All ranks at once: a rank, and each bucket of it."""
-_RANK_BY_RANK_BYTES, _PARTNER_BYTES = 10_000.0, 5500.0
+_RANK_BY_RANK_BYTES, _PARTNER_BYTES = 20_000.0, 8000.0
 """A rank of all-reduces whose messages are simulated; by halving and doubling, for each rank that it exchanges with."""
 _FACTOR_BYTES, _ROW_BYTES = 32.0, 16.0
 """A factor drawn ahead of the time: in a list of the rank's; in a table of all ranks, and on its way there."""
@@ -148,8 +148,8 @@ def _other_bytes(scenario: Resolved, engine: Engine) -> float:
         halves = strategy.reduction is not None and strategy.reduction.algorithm == "halving-doubling"
         return _PARTNER_BYTES * math.log2(replicas) if halves else _RANK_BY_RANK_BYTES
     if engine == "simpy":
-        others = scenario.servers - 1 if scenario.servers else 1
-        return _WORKER_BYTES + _FACTOR_BYTES * factors + _MESSAGE_BYTES * max(messages - 2, 0) + _PAIR_BYTES * others
+        further = max(scenario.servers - 1, 0)
+        return _WORKER_BYTES + _FACTOR_BYTES * factors + _MESSAGE_BYTES * messages + _PAIR_BYTES * further
     fused = 0 if strategy.reduction is None else len(strategy.reduction.buckets(scenario.workload, scenario.batch, replicas))
     return _TOGETHER_BYTES + _ROW_BYTES * factors + _BUCKET_BYTES * fused
 

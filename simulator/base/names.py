@@ -1,6 +1,6 @@
 """Sequences of names that are made only when they are asked for: a million ports need no million texts.
 
-:func:`device_name` must be what ``simulator.engine.simpy.device`` calls a device.
+:func:`device_name` must be what ``simulator.engine.textbook`` calls a device.
 """
 
 from __future__ import annotations

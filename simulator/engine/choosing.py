@@ -33,6 +33,7 @@ __all__ = [
     "expected_events",
     "is_made",
     "likely_engine",
+    "textbook_knows",
     "unavailable",
 ]  # fmt: skip
 
@@ -70,6 +71,11 @@ def _first_line(error: Exception) -> str:
 def engine_for(scenario: Resolved) -> Engine:
     """The engine that runs a scenario, as :func:`choose`."""
     return choose(scenario.run.engine, expected_events(scenario))
+
+
+def textbook_knows(scenario: Resolved) -> bool:
+    """Whether the textbook engine can run a scenario."""
+    return getattr(scenario.strategy, "priority", "ready") != "forward"
 
 
 def likely_engine(scenario: Resolved) -> Engine:

@@ -4,8 +4,8 @@ A program is data without randomness: it says what may happen after what, over w
 links, and by which rules; when it happens is found out by an engine, with the numbers that
 are drawn for a replication. Tables that grow with the ranks are columns of numpy arrays.
 
-A new kind of operation, gate or rule is carried out by both ``simulator.engine.simpy`` and
-``simulator.engine.compiled`` (codes.py, tables.py), whose runs tests/property/test_engines_agree.py
+A new kind of operation, gate or rule is carried out by both ``simulator.engine.textbook`` and
+``simulator.engine.compiled`` (codes.py, tables.py), which tests/property/test_engines_agree.py
 compares; checked in ``simulator.checks.program``; and printed in ``simulator.program.printing``.
 """
 

@@ -129,7 +129,7 @@ def test_one_replica_alone_runs_the_same_whatever_the_links(name):
     alone = alone_scenario(resolve(load_scenario(name, [("run.steps", 20)])))
     assert alone.replicas == 1
     own = tuple(Window.of(replicate(resolve(alone), number)) for number in range(3))
-    assert _windows(_SingleReplica(alone), 3, "simpy") == own
+    assert _windows(_SingleReplica(alone), 3, "at-once") == own
     slow = alone.cluster.inter_node.model_copy(update={"bandwidth_bytes_per_s": 1e3})
     other = alone.model_copy(update={"cluster": alone.cluster.model_copy(update={"inter_node": slow})})
     assert _SingleReplica(other) == _SingleReplica(alone)
@@ -230,7 +230,7 @@ def test_events_counted():
     ring = simulate(
         scenario_from_table(scenario_table(workload=jitter, strategy={"kind": "multi-worker-mirrored", "workers": 16}, run=run), "test")
     )
-    assert ring.events / (16 * 100 * 2) <= 4.02
+    assert ring.events <= 2 * 101  # all ranks at once
     server = simulate(
         scenario_from_table(
             scenario_table(workload=jitter, strategy={"kind": "parameter-server", "mode": "async", "workers": 16}, run=run), "test"

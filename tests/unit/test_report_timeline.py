@@ -175,6 +175,10 @@ DIFFER = {
 }  # fmt: skip
 
 
+GIVEN_UP = {"sync, backups stop", "sync, backups stop, slowed"}
+"""Of a step that is given up some gradients have been served, which the engine counts as communication, since others were on their way."""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in REPLICAS if name != "ring, forward"])
 def test_a_lane_adds_up_to_what_the_engine_accounts_for(name: str) -> None:
@@ -184,7 +188,8 @@ def test_a_lane_adds_up_to_what_the_engine_accounts_for(name: str) -> None:
     first = max(0, min(path.number - 2, len(own) - 3))
     bars = lane(drawn(scenario), path.name)
     apart = [("communication", "waiting")] if name in DIFFER else [("communication",), ("waiting",)]
-    for kinds in (("input",), ("compute",), ("apply",), *apart):
+    served = [("communication", "apply", "waiting")] if name in GIVEN_UP else [("apply",), *apart]
+    for kinds in (("input",), ("compute",), *served):
         want = sum(getattr(step, f"{kind}_s") for step in own[first : first + 3] for kind in kinds)
         assert sum(bar.end_s - bar.start_s for bar in bars if bar.kind in kinds) == pytest.approx(want, abs=1e-12), kinds
 

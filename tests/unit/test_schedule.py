@@ -23,14 +23,18 @@ def schedule(name, gradients=200, replication=0, **settings):
 
 
 def same(one: Schedule, other: Schedule) -> bool:
-    return one.written() == other.written()
+    names = ("worker", "read", "applied")
+    return np.allclose(one.time_s, other.time_s, rtol=1e-9) and all(
+        np.array_equal(getattr(one, name), getattr(other, name)) for name in names
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["async-ps", "ssp", "sync-ps", "backup-workers"])
 @pytest.mark.parametrize("servers", [1, 3])
 def test_both_engines_make_the_same(name, servers):
-    settings = {**FEW, "strategy.servers": servers}
+    # hosts would work on what comes from several servers at once in some order
+    settings = {**FEW, "strategy.servers": servers, "cluster.transport.software": "given"}
     slow, fast = (schedule(name, **settings, **{"run.engine": engine}) for engine in ("simpy", "compiled"))
     assert same(slow, fast)
     assert not same(slow, schedule(name, replication=1, **settings, **{"run.engine": "simpy"}))

@@ -1,11 +1,8 @@
-"""The compiled engine: does what the SimPy engine and its network do, in tables and machine code.
+"""The compiled engine: runs a program in tables and machine code.
 
-Each module follows another one, with the same names, and changes with it. ``simulator.network``: ``calendar`` and ``loop`` follow
-``kernel``; ``ports`` and ``ample``, ``fairness``, ``flows`` and ``background``, ``admission``, ``queues`` and ``cores`` those of their
-names. ``simulator.engine.simpy``: ``interpreter`` and ``rank`` follow ``engine``, ``rank`` and ``accounts``; ``record`` its ``recorder``;
-``device``, ``inputs``, ``rules``, ``updates`` those of their names; ``gatherings`` a class of ``collectives``. ``collectives`` follows
-``simulator.collectives.message_level``. What happens, in which order, and every rounding are the same; where the reference has an
-ordered dictionary, there is a linked list here. ``engine`` does what needs Python. Only this package imports numba.
-tests/oracle/test_compiled_network.py, tests/oracle/test_compiled_collectives.py and tests/property/test_engines_agree.py hold them
-equal.
+``interpreter`` and ``rank`` walk operations; ``device``, ``inputs``, ``rules``, ``updates``, ``gatherings`` and ``collectives`` are what
+operations meet; ``flows``, ``ports``, ``fairness``, ``ample``, ``background``, ``admission``, ``queues`` and ``cores`` the network, which
+``simulator.network`` has in Python for trial runs of collectives, with the same names; ``calendar`` and ``loop`` simulated time.
+``record`` keeps what happens, ``engine`` does what needs Python. Only this package imports numba. ``simulator.engine.textbook`` is an
+independent model of the same: tests/property/test_engines_agree.py compares what they measure.
 """

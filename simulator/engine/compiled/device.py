@@ -1,7 +1,4 @@
-"""Devices: the compiled counterpart of ``simulator.engine.simpy.device``, which explains them.
-
-Change both together: tests/property/test_engines_agree.py holds them equal.
-"""
+"""Devices: compute by themselves, on cores that all share, or share themselves among ranks and servers as a port is shared."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Runs a program in machine code, and does meanwhile what needs Python: draws, statistics, collectives at once.
 
-Machine code returns with a reason, a constant of ``interpreter`` or ``loop``; each is answered here. ``_reduce`` does what
-``VectorisedCollectives`` of ``simulator.engine.simpy.collectives`` does, the window what ``simulator.engine.simpy.recorder`` does.
+Machine code returns with a reason, a constant of ``interpreter`` or ``loop``; each is answered here. ``_reduce`` has
+the times of collectives computed for all ranks at once.
 ``simulator.engine.replication`` imports this module by its name as text.
 """
 
@@ -226,7 +226,7 @@ class _Run:
     # -- collectives at once ---------------------------------------------------------------
 
     def _reduce(self) -> None:
-        """Find out when each rank ends each bucket, as :class:`simulator.engine.simpy.collectives.VectorisedCollectives` does."""
+        """Find out when each rank ends each bucket, once all ranks have all buckets of a step."""
         collective, simulation = self._collective, self._simulation
         assert collective is not None
         ready_s, finished_s = simulation.ready_s, simulation.finished_s

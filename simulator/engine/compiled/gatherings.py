@@ -1,6 +1,6 @@
-"""Collectives of groups that last a known time: the compiled counterpart of ``simulator.engine.simpy.collectives.Gatherings``.
+"""Collectives of groups that last a known time from when all have entered; those of a group and partition follow each other.
 
-Change both together: tests/property/test_engines_agree.py holds them equal.
+What moves over links that a group shares with others is a transfer of so many seconds of them.
 """
 
 from __future__ import annotations

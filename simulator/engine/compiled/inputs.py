@@ -1,6 +1,6 @@
-"""Pipelines: the compiled counterpart of ``simulator.engine.simpy.inputs``, which explains them.
+"""Pipelines, which prepare one batch after the other; what ranks do with batches is in ``interpreter``.
 
-Change both together: tests/property/test_engines_agree.py holds them equal. What ranks do with batches is in ``interpreter``.
+``simulator.engine.vectorised.feeding`` computes the same for all ranks at once, of pipelines that share nothing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Runs a program: what begins, and what follows from what has happened; :func:`act` is the function by which Python enters.
 
-The compiled counterpart of ``simulator.engine.simpy.engine`` for gates, messages and collectives (operations that end, computes and
-ends of steps are in ``rank``), and of ``inputs`` there for ranks that need a batch. Change them together:
-tests/property/test_engines_agree.py holds them equal. The reasons to return to Python, below, are answered in ``engine``.
+Here are gates, batches, messages and collectives; operations that end, computes and ends of steps are in ``rank``. The reasons to
+return to Python, below, are answered in ``engine``.
 """
 
 from __future__ import annotations
@@ -373,7 +372,9 @@ def _batch_comes(s: Record, rank: int, number: int, step: int, brought: int) -> 
             i = input_at(s.inputs, rank)
             since_s = i.from_s
             i.input_s = s.now - since_s
-            if not s.on_servers:
+            if s.on_servers:
+                r.began_s = s.now if not r.computing else r.began_s
+            else:
                 meeting_at(s.meetings, rank).idle_since_s = s.now
         if s.observed:
             s.cause = passed(s, rank, number, since_s, long_at(s.input_causes, rank).n) if brought < 0 else brought

@@ -284,12 +284,12 @@ RANK = np.dtype(
         ("start_s", "f8"), ("read_s", "f8"), ("compute_s", "f8"), ("pushed_s", "f8"), ("began_s", "f8"), ("read_version", "i8"),
         ("busy_s", "f8"), ("free_s", "f8"),  # of the device, where the rank has one to itself
         ("device", "i4"), ("step", "i4"), ("work", "i4"),
-        ("routine", "i2"), ("left", "i2"), ("arrived", "i2"), ("accepted", "i2"), ("at", "i2"), ("first", "i2"),
+        ("routine", "i2"), ("left", "i2"), ("accepted", "i2"), ("at", "i2"), ("first", "i2"),
         ("manner", "i1"), ("computing", "i1"), ("complete", "i1"), ("batch_there", "i1"), ("wants_batch", "i1"),
-        ("unused", "i1", 3), ("missing", "i2", OWN_OPERATIONS), ("slots", "i4", OWN_SLOTS),
+        ("unused", "i1", 5), ("missing", "i2", OWN_OPERATIONS), ("slots", "i4", OWN_SLOTS),
     ],
 )  # fmt: skip
-"""A rank, as :class:`simulator.engine.simpy.rank.Rank`; its computes from ``first`` to ``at`` are under way; ``manner``: how it computes.
+"""A rank; its computes from ``first`` to ``at`` are under way; ``manner``: how it computes.
 
 Where gradients are averaged, ``read_version`` is the step at which it began. Of few operations and slots
 the counts of ``missing`` and the paths of ``slots`` stand here, else in tables of their own. Two lines of the cache.
@@ -305,7 +305,7 @@ PIPELINE = np.dtype(
     ],
     align=True,
 )  # fmt: skip
-"""A pipeline, as those of :mod:`simulator.engine.simpy.inputs`; ``begun``: batches that it has begun, ``left``: parts of the last one
+"""A pipeline of input; ``begun``: batches that it has begun, ``left``: parts of the last one
 that go on, ``fed``: its ranks."""
 
 PART = np.dtype([("amount", "f8"), ("path", "i4"), ("task", "i4")])
@@ -329,13 +329,14 @@ SERVER = np.dtype(
         ("busy_since", "f8"),
         ("version", "i8"),
         ("parts", "i8"),
+        ("logged", "i8"),
         ("front", "i4"),
         ("last", "i4"),
         ("seat", "i4"),
         ("task", "i4"),
     ]
 )
-"""A server: its jobs, the path of its seat, its task on shared cores."""
+"""A server: its jobs, the path of its seat, its task on shared cores; ``logged``: the number of what it has done last."""
 
 JOB = np.dtype([("cost_s", "f8"), ("about", "i8"), ("rank", "i4"), ("after", "i4")])
 """What a server is to do: for the rank's operation ``about``, or for the mean of tensor ``about`` (rank -1)."""

@@ -1,8 +1,4 @@
-"""What ranks do in a step: the compiled counterpart of ``engine``, ``rank`` and ``accounts`` of ``simulator.engine.simpy``.
-
-Here are ends of operations, computes and ends of steps; gates, messages and collectives are in ``interpreter``. Change them together:
-tests/property/test_engines_agree.py holds them equal.
-"""
+"""What ranks do in a step: ends of operations, computes and ends of steps; gates, messages and collectives are in ``interpreter``."""
 
 from __future__ import annotations
 
@@ -102,10 +98,11 @@ def begin_step(s: Record, rank: int) -> None:
     r.left = count
     r.at = r.first = 0
     r.start_s = s.now
+    r.began_s = s.now
     r.compute_s = r.pushed_s = 0.0
     if s.on_inputs:
         input_at(s.inputs, rank).input_s = 0.0
-    r.arrived = r.accepted = 0
+    r.accepted = 0
     r.complete = 1
     if not s.on_servers:
         meeting = meeting_at(s.meetings, rank)
@@ -197,6 +194,7 @@ def computed(s: Record, rank: int, work: int) -> None:
         r.compute_s += now - r.began_s
         if not s.on_servers:
             meeting_at(s.meetings, rank).computed_s = now
+    r.began_s = now  # from now on: since when it does not compute
     for at in range(first, last):
         s.cause = logged
         end_operation(s, rank, number_at(s.computes, routine.computes + at).n, step)
@@ -234,6 +232,7 @@ def give_up(s: Record, rank: int, cause: int) -> None:
         r.work += 1
         _stop_computing(s, r, rank)
         r.compute_s += s.now - r.began_s
+        r.began_s = s.now
     if s.observed:
         routine = routine_at(s.routines, r.routine)
         for at in range(routine.computes_n):
@@ -259,6 +258,8 @@ def _end_step(s: Record, rank: int) -> None:
         if r.complete:
             waited = waited_s(s, r)
             applied_s = now - r.pushed_s - waited
+        else:  # since its last work, for those whose update made it give up
+            waited = max(min(s.last_push_s, now) - max(r.began_s, r.pushed_s), 0.0)
         accepted = r.accepted / routine_at(s.routines, r.routine).parts
         record_step(s, rank, r.start_s, input_s, r.compute_s, r.read_s - r.start_s + waited, applied_s, hidden_s, accepted)
     else:

@@ -1,9 +1,8 @@
 """What the recorder gets: rows of steps, updates and reads, in the order in which they happen.
 
 Python takes them when a table is full, and where the window opens and closes. Tables stand column after column, those of
-``STEP_COLUMNS`` and ``UPDATE_COLUMNS`` in :mod:`simulator.engine.recorder`, which sums columns. The counterpart of
-``simulator.engine.simpy.recorder``, and of what ranks read and wait for in ``updates`` there:
-tests/property/test_engines_agree.py holds them equal.
+``STEP_COLUMNS`` and ``UPDATE_COLUMNS`` in :mod:`simulator.engine.recorder`, which sums columns. Versions that ranks
+read, and how long they waited for others' gradients, are here too.
 """
 
 from __future__ import annotations

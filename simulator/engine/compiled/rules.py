@@ -1,7 +1,4 @@
-"""Who may go on, and when: the compiled counterpart of ``simulator.engine.simpy.rules``, which explains it.
-
-Change both together: tests/property/test_engines_agree.py holds them equal.
-"""
+"""Who may go on, and when: the job's length, stale-synchronous clocks, the coordinator, the client."""
 
 from __future__ import annotations
 

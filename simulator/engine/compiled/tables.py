@@ -572,7 +572,7 @@ class Simulation(State):
     # -- reading ---------------------------------------------------------------------
 
     def devices_in_use_s(self, now: float) -> Floats:
-        """Of each device, as :meth:`simulator.engine.simpy.device.Device.in_use_s`."""
+        """Seconds for which each device has worked; on shared cores, in which it had something to do."""
         count = self._program.devices.count
         if self._on_cores:
             return self.tasks_in_use_s(now)[:count]

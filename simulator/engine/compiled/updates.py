@@ -1,7 +1,6 @@
-"""How gradients become updates: the compiled counterpart of ``simulator.engine.simpy.updates``, which explains it.
+"""Servers with their queues, and how gradients become updates there: one by one, or averaged behind a barrier.
 
-Servers and their queues, in ``objects`` there, are here too. Change them together: tests/property/test_engines_agree.py holds them
-equal.
+The rules are those of ``SynchronousUpdates`` in ``simulator.engine.textbook.servers``, which has their sources.
 """
 
 from __future__ import annotations
@@ -27,9 +26,7 @@ def serve(s: Record, rank: int, number: int, its: Record, step: int) -> None:
     tensor = its.tensor
     if s.synchronous and step != r.step:
         return  # of a step that was given up: too late, so it is dropped
-    r.arrived += 1
-    if r.arrived == s.parts:
-        r.pushed_s = s.now
+    r.pushed_s = s.now
     if s.synchronous:
         t = tensor_at(s.tensors, tensor)
         if r.read_version >= t.step and t.come < s.required:
@@ -50,8 +47,11 @@ def served(s: Record, server: int) -> None:
     late = _is_late(s, rank, about)
     if s.observed:
         restore_context(s, s.job_contexts, its.front)
-    if s.observed and not late:
-        s.cause = tell(s, ENDED if rank >= 0 else APPLIED, rank, operation_of(about) if rank >= 0 else about, its.began_s, s.cause)
+        if late:
+            s.cause = max(s.cause, its.logged)
+        else:
+            s.cause = tell(s, ENDED if rank >= 0 else APPLIED, rank, operation_of(about) if rank >= 0 else about, its.began_s, s.cause)
+            its.logged = s.cause
     if rank < 0:
         _applied_mean(s)
     elif late:

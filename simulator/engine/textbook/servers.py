@@ -95,6 +95,7 @@ class SynchronousUpdates:
         self._tokens = simpy.Store(training.clock)
         self._token = [0] * len(training.program.ranks)
         self._updated = training.clock.event()
+        self._logged = [NOTHING] * len(servers)  # what each has done last
 
     def read(self, worker: Worker, step: Step) -> None:
         """Note which version the worker reads."""
@@ -110,11 +111,11 @@ class SynchronousUpdates:
         with server, server.line.request() as turn:
             yield turn
             if step.read_version < self._accumulator_step[tensor]:
-                return cause
+                return max(cause, self._logged[operation.server])
             began_s, logged = training.clock.now, NOTHING
             yield from server.work(operation.cost_s)
             if training.log is not None:
-                logged = training.log.ended(worker.index, number, began_s, training.clock.now, cause)
+                logged = self._logged[operation.server] = training.log.ended(worker.index, number, began_s, training.clock.now, cause)
             step.accepted += 1
             self._accumulated[tensor] += 1
             if self._accumulated[tensor] == self._rule.required:
@@ -131,7 +132,7 @@ class SynchronousUpdates:
             began_s = training.clock.now
             yield from server.work(self._rule.cost_s[tensor])
         if training.log is not None:
-            logged = training.log.applied(tensor, began_s, training.clock.now, cause)
+            logged = self._logged[self._rule.server[tensor]] = training.log.applied(tensor, began_s, training.clock.now, cause)
         self._unapplied -= 1
         if self._unapplied:
             return logged
@@ -147,7 +148,7 @@ class SynchronousUpdates:
         self._updated = training.clock.event()
         yield training.clock.end_of_instant()  # those who have waited begin before those who give up
         for worker in training.workers:
-            worker.give_up(self._version, logged)
+            worker.give_up(self._version, self._last_came_s, logged)
         return logged
 
     def wait_for_update(self, worker: Worker, step: Step, cause: int) -> Going:

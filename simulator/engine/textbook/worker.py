@@ -151,12 +151,17 @@ class Worker:
         if not step.given_up:
             step.ended.succeed(cause)
 
-    def give_up(self, version: int, cause: int) -> None:
-        """End a step that has read an older version where it is: what is under way goes on to its end, nothing else begins."""
+    def give_up(self, version: int, came_s: float, cause: int) -> None:
+        """End a step that has read an older version where it is: what is under way goes on to its end, nothing else begins.
+
+        ``came_s``: when the last gradient had come that the update, which tells it, has waited for.
+        """
         step = self._step
         if step is None or not step.done[0].triggered or step.read_version >= version or step.ended.triggered:
             return
         step.given_up = True
+        if not self.overlap.computes:
+            step.waited_s = max(came_s - max(step.idle_since_s, step.pushed_s), 0.0)
         if self._computing is not None and self._computing.is_alive:
             self._computing.interrupt()
         step.ended.succeed(cause)

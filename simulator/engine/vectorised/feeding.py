@@ -1,7 +1,7 @@
 """When each rank has its batch, at once for all pipelines of a program that share nothing.
 
-The same rule is ``_Alone`` in ``simulator.engine.simpy.inputs`` and ``wait_s`` in ``simulator.engine.compiled.inputs``: change all
-three together (tests/oracle/test_vectorised.py compares steps with inputs).
+The same rule is ``wait_s`` in ``simulator.engine.compiled.inputs``: change both together (tests/oracle/test_vectorised.py compares
+steps with inputs).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["Feeder"]
 
 
 class Feeder:
-    """When each rank has its batches: the batch after that is begun, see :class:`simulator.engine.simpy.inputs._Alone`.
+    """When each rank has its batches: one is begun when the one before is there, and that one taken which makes room for it.
 
     Parameters
     ----------
