@@ -61,7 +61,9 @@ class Run(Terse):
         "worker has ended; false: all stay busy until the last of the job's steps has ended",
     )
     warmup_steps: int | None = Field(
-        default=None, ge=0, description="first steps of each worker that are not measured; left out: a tenth, at least 1"
+        default=None,
+        ge=0,
+        description="first steps of each worker that are not measured; left out: a tenth, at least 1; with job_steps none",
     )
     start: Literal["together", "staggered", "random-phase"] | None = Field(
         default=None,
@@ -87,10 +89,12 @@ class Run(Terse):
         default="none",
         description="of parameter servers; none: each gradient travels and is applied on its own, as soon as it is ready; "
         "per-server: all gradients for a server travel as one after the backward pass, all variables before the forward pass "
-        "(several times faster to simulate)",
+        "(several times faster to simulate), gradients in the order in which the first for each server is ready",
     )
     engine: Literal["auto", "simpy", "compiled"] = Field(
-        default="auto", description="what runs the simulation; auto: the compiled engine where it can run"
+        default="auto",
+        description="what runs the simulation; simpy: the textbook engine; auto, compiled: all ranks at once where that can be, else the "
+        "compiled engine; where that cannot run, auto takes the textbook engine",
     )
     memory: Literal["refuse", "ignore"] = Field(
         default="refuse",

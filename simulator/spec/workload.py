@@ -84,12 +84,17 @@ class Variable(Terse):
     name: str = Field(min_length=1, max_length=10_000, description="name of the variable; each has its own")
     size_bytes: Bytes = Field(gt=0, description="bytes of the variable, which has 4 a value, or 2 with precision = bfloat16")
     creation_index: int = Field(ge=0, description="its place, from 0, in the order in which the model creates its variables")
-    ready: Share = Field(description="share of the backward pass after which the gradient is ready")
+    ready: Share = Field(
+        description="share of the backward pass after which the gradient is ready; of the last variable taken as 1; with parameter servers "
+        "the forward pass needs the variable at share 1 - ready"
+    )
     rows: int | None = Field(
         default=None, ge=1, le=10**12, description="first dimension, along which a partitioner cuts it; left out: may be cut anywhere"
     )
     sparse_bytes_per_sample: Annotated[Moderate, Field(gt=0)] | None = Field(
-        default=None, description="sparse gradient (IndexedSlices): bytes of the rows and indices that one sample touches"
+        default=None,
+        description="sparse gradient (IndexedSlices): bytes of the rows and indices that one sample touches; a batch's gradient has as "
+        "many for each sample, what is pulled at most the variable's size",
     )
     columns: int | None = Field(
         default=None,

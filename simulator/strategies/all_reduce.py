@@ -110,12 +110,14 @@ class AllReduceStrategy(Strategy):
     )
     fusion_cycle_s: Annotated[Seconds, Field(ge=1e-6)] | None = Field(
         default=None,
-        description="every cycle, the gradients that are ready on all replicas are fused and reduced (Horovod's HOROVOD_CYCLE_TIME)",
+        description="every cycle, the gradients that are ready on all replicas are fused and reduced (Horovod's HOROVOD_CYCLE_TIME); "
+        "cycles are counted from 0 s",
     )
     priority: Literal["ready", "forward"] = Field(
         default="ready",
         description="ready: buckets are reduced in the order in which they become ready, and all before the next step begins; forward: "
-        "those go first that the next forward pass needs first, and it begins when they have come (ByteScheduler, P3)",
+        "those go first that the next forward pass needs first, and it begins when they have come; the update is divided by the bytes of "
+        "each bucket (ByteScheduler, P3)",
     )
     through_host: bool = Field(
         default=False, description="gradients are copied to the host, reduced there and copied back (gRPC rings); needs cluster.host_link"

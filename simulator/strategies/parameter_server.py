@@ -123,12 +123,13 @@ class ParameterServer(Strategy):
         default=0,
         ge=0,
         le=10_000_000,
-        description="sync: each step averages the first workers - backup_workers gradients and drops the others",
+        description="sync: each step averages the first workers - backup_workers gradients of each variable and drops the others, at no "
+        "cost, when their turn at the server comes",
     )
     late_workers: Literal["finish", "cancel"] = Field(
         default="finish",
         description="what a worker does whose gradient comes too late: finish its step for nothing (SyncReplicasOptimizer), "
-        "or stop computing and begin the next (Chen et al. 2016)",
+        "or end it when the update is there, even while it waits for a pull, and begin the next (Chen et al. 2016)",
     )
     server_placement: Literal["dedicated", "colocated"] = Field(
         default="dedicated", description="servers on nodes of their own, or server i on worker node i, sharing its link"
