@@ -1,9 +1,9 @@
 """The event calendar: a SimPy environment that refuses delays that are no finite number, reports dead-locks, and counts events.
 
-Order of simultaneous events: by time, then SimPy's priority, then the order in which they were scheduled. What is no
-further apart than ``INSTANT_S`` happens in one instant. What follows at once from an event (:meth:`Kernel.soon`) happens right after it, first
-come first served, before any other event: consequences queue up, they do not nest. Work that must see *all* changes of an
-instant (re-sharing a network) is handed to :meth:`Kernel.at_end_of_instant`, which runs it after them, before time moves on.
+Order of simultaneous events: by time, then SimPy's priority, then the order in which they were scheduled. What is no further apart
+than ``INSTANT_S`` happens in one instant. What follows at once from an event (:meth:`Kernel.soon`) happens right after it, first
+come first served, before any other event: consequences queue up, they do not nest. Work that must see *all* changes of an instant
+(re-sharing a network) is handed to :meth:`Kernel.at_end_of_instant`, which runs it after them, before time moves on.
 
 ``simulator.engine.compiled.calendar`` and ``loop`` keep the same order and the same count, compiled: change them together
 (tests/oracle/test_compiled_network.py holds them equal).
