@@ -3,7 +3,7 @@
 Ranks that have a device each meet only in their all-reduces, so a step's times follow from its draws and from when each
 collective ends, without an event for every rank. It takes programs that are ``together`` (:class:`simulator.program.program.Program`).
 What comes out is, but for rounding, what an engine computes event by event: tests/oracle/test_vectorised.py. Fusion in cycles,
-priorities and copies to hosts (``fusing``) are simulated here alone.
+priorities and copies to hosts (``fusing``) are not known to the compiled engine.
 
 From step to step only what the next one begins with is carried on; where the time of steps went is found out for a block of them.
 """

@@ -1,6 +1,6 @@
 """Which gradients are reduced when: in order of readiness, by priority, or fused every cycle; and copies between hosts and devices.
 
-For the vectorised engine alone: the engines that run event by event know neither cycles nor priorities nor copies to hosts. What
+The compiled engine knows neither cycles nor priorities nor copies to hosts; the textbook engine has no priorities. What
 these exclude in a scenario is checked in ``simulator.strategies.all_reduce``. How long a reduction takes:
 ``simulator.collectives.collective``.
 """
