@@ -102,7 +102,8 @@ def observe(
         return Observation(result, {}, {}, trace, bound, tensorboard)
     from simulator.checks import invariants
 
-    return Observation(result, invariants.laws(), _counted(invariants.audit(scenario)), trace, bound, tensorboard)
+    audited = invariants.audit(scenario)
+    return Observation(result, invariants.laws(), _counted(audited), trace, bound, tensorboard)
 
 
 def _write_trace(page: Output, scenario: Scenario, recording: Recording) -> str:

@@ -75,7 +75,8 @@ def engine_for(scenario: Resolved) -> Engine:
 
 def textbook_knows(scenario: Resolved) -> bool:
     """Whether the textbook engine can run a scenario."""
-    return getattr(scenario.strategy, "priority", "ready") != "forward"
+    reduction = scenario.strategy.reduction
+    return reduction is None or not reduction.forward_first
 
 
 def likely_engine(scenario: Resolved) -> Engine:
