@@ -6,7 +6,6 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 import simpy
@@ -16,14 +15,11 @@ from simulator.base.records import NOTHING
 from simulator.collectives.collective import Collective
 from simulator.engine.recorder import InUse
 from simulator.engine.textbook.clock import Clock, Going, Processor
+from simulator.engine.textbook.worker import Step, Training, Worker
 from simulator.program.groups import collectives_of, exchanges_by_group, group_name, memberships
 from simulator.program.port_names import Owner, PortKind, PortName
 from simulator.program.program import Exchange, Operation, Reduction, Routine
 from simulator.program.schedule import Needs
-
-if TYPE_CHECKING:
-    from simulator.engine.textbook.engine import Training
-    from simulator.engine.textbook.worker import Step, Worker
 
 __all__ = ["Collectives"]
 

@@ -23,9 +23,10 @@ from simulator.engine.textbook.cores import SharedCores
 from simulator.engine.textbook.inputs import Pipeline
 from simulator.engine.textbook.links import Links
 from simulator.engine.textbook.messages import Network
-from simulator.engine.textbook.servers import AsynchronousUpdates, SynchronousUpdates, Updates
-from simulator.engine.textbook.worker import Device, Step, Worker
-from simulator.program.program import Program, Synchronous
+from simulator.engine.textbook.rules import Clocks, Steps, Window
+from simulator.engine.textbook.servers import AsynchronousUpdates, SynchronousUpdates
+from simulator.engine.textbook.worker import Device, Step, Updates, Worker
+from simulator.program.program import Operation, Program, Synchronous
 
 __all__ = ["run"]
 
@@ -112,14 +113,14 @@ class Training:
         each = rules.steps_each
         if each is not None and rules.sync_every > 1:
             each += rules.sync_every  # ranks ahead of others go on until the window closes
-        self.steps = _Steps(len(ranks), rules.steps_shared, each)
-        self._clocks = None if rules.bound is None else _Clocks(clock, len(ranks), rules.bound)
+        self.steps = Steps(len(ranks), rules.steps_shared, each)
+        self._clocks = None if rules.bound is None else Clocks(clock, len(ranks), rules.bound)
         self._dispatcher = Processor(clock, "coordinator", self._work)
         self.client = Processor(clock, "client", self._work)
         self._pipelines = self._make_pipelines()
         self._orders: dict[int, list[list[int]]] = {}
         self._updated_s, self._updated = 0.0, 0  # where ranks update together
-        self.window = _Window(clock, recorder, Progress(on_progress, recorder.closes_at), self._in_use)
+        self.window = Window(clock, recorder, Progress(on_progress, recorder.closes_at), self._in_use)
 
     def run(self) -> None:
         """Run until the window closes."""
@@ -203,6 +204,10 @@ class Training:
         parts = [thread(work_s) for work_s in feed.work_s[number].tolist() if work_s]
         parts += [read(path, amount) for path, amount in flows if amount]
         return [*parts, lambda factor: self.alone(own_s * factor)]
+
+    def reduce(self, worker: Worker, step: Step, number: int, operation: Operation, cause: int) -> Going:
+        """A rank enters a collective, and waits until it has ended it."""
+        return self.collectives.enter(worker, step, number, operation, cause)
 
     def batch(self, worker: Worker, step: Step) -> Going:
         """Wait for a rank's next batch; what brought it, if a message did."""
@@ -292,80 +297,3 @@ def _use_of(resources: Sequence[Any]) -> InUse:
 def _factors(factors: BatchFactors) -> Iterator[float]:
     while True:
         yield factors.next()
-
-
-class _Steps:
-    """Steps that are still to be handed out: of all ranks together, of each, or any number."""
-
-    def __init__(self, ranks: int, shared: int | None, each: int | None) -> None:
-        self._shared, self._left = shared, None if each is None else [each] * ranks
-
-    def take(self, rank: int) -> bool:
-        """Whether there is one more for this rank; it is taken then."""
-        if self._left is not None:
-            self._left[rank] -= 1
-            return self._left[rank] >= 0
-        if self._shared is not None:
-            self._shared -= 1
-        return self._shared is None or self._shared >= 0
-
-
-class _Clocks:
-    """Stale-synchronous parallel: nobody begins a step while more than ``bound`` steps ahead of the slowest (Ho et al., NIPS 2013)."""
-
-    def __init__(self, clock: Clock, ranks: int, bound: int) -> None:
-        self._clock, self._bound, self._ended = clock, bound, [0] * ranks
-        self._ticked = clock.event()
-
-    def wait(self, rank: int, cause: int) -> Any:
-        """Wait until a rank may begin; the step that let it."""
-        if self._ended[rank] - min(self._ended) > self._bound:
-            cause = yield self._ticked
-        return cause
-
-    def tick(self, rank: int, cause: int) -> None:
-        """A rank has ended a step: if it was the last of the slowest, those who wait go on, in the order in which they came."""
-        slowest = min(self._ended)
-        self._ended[rank] += 1
-        if min(self._ended) > slowest and self._ticked.callbacks:
-            self._ticked.succeed(cause)
-            self._ticked = self._clock.event()
-
-
-class _Window:
-    """Opens and closes what is measured, at the steps at which the recorder says.
-
-    Attributes
-    ----------
-    closed
-        Happens when nothing more is measured.
-    """
-
-    def __init__(self, clock: Clock, recorder: Recorder, progress: Progress, in_use: Callable[[], dict[Kind, InUse]]) -> None:
-        self._clock, self.recorder, self._progress, self._in_use = clock, recorder, progress, in_use
-        self.closed = clock.event()
-        if not recorder.opens_at:
-            self._open()
-
-    def step(self, rank: int, began_s: float, parts: Parts, cause: int) -> None:
-        """A rank ends a step now."""
-        recorder = self.recorder
-        recorder.step(rank, began_s, self._clock.now, parts, cause)
-        if recorder.ended == recorder.opens_at and not recorder.is_open and not self.closed.triggered:
-            self._open()
-        elif recorder.ended == recorder.closes_at:
-            self.close()
-        self._progress.at(recorder.ended)
-
-    def reads(self, spread: int) -> None:
-        """A worker begins to read; the versions on the servers differ by as many updates."""
-        self.recorder.reads(np.array([spread]))
-
-    def _open(self) -> None:
-        self.recorder.open(self._clock.now, {kind: use.seconds for kind, use in self._in_use().items()})
-
-    def close(self) -> None:
-        """Nothing more is measured; the run ends."""
-        if not self.closed.triggered:
-            self.recorder.close(self._clock.now, self._in_use(), self._clock.events)
-            self.closed.succeed()

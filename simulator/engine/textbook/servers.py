@@ -2,32 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
-
 import simpy
 
 from simulator.base.records import NOTHING, Update
 from simulator.engine.textbook.clock import Going, Processor
-from simulator.engine.textbook.worker import Step, Worker
+from simulator.engine.textbook.worker import Step, Training, Worker
 from simulator.program.program import Asynchronous, Operation, Synchronous
 
-if TYPE_CHECKING:
-    from simulator.engine.textbook.engine import Training
-
-__all__ = ["AsynchronousUpdates", "SynchronousUpdates", "Updates"]
-
-
-class Updates(Protocol):
-    """What becomes of gradients."""
-
-    def read(self, worker: Worker, step: Step) -> None:
-        """A worker begins to read the variables."""
-
-    def serve(self, worker: Worker, step: Step, number: int, operation: Operation, cause: int) -> Going:
-        """A gradient is at its server: it waits for its turn, and is worked on."""
-
-    def wait_for_update(self, worker: Worker, step: Step, cause: int) -> Going:
-        """The worker has handed over all gradients of its step: it waits until it may go on."""
+__all__ = ["AsynchronousUpdates", "SynchronousUpdates"]
 
 
 class AsynchronousUpdates:

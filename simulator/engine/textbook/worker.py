@@ -6,22 +6,73 @@ another on the worker's device, as one process.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import simpy
 
+from simulator.base.log import Log
 from simulator.base.records import NOTHING
-from simulator.engine.draws import JitterFactors
-from simulator.engine.textbook.clock import Busy, Clock, Going
+from simulator.engine.draws import Draws, JitterFactors
+from simulator.engine.operation_log import OperationLog
+from simulator.engine.textbook.clock import Busy, Clock, Going, Processor
+from simulator.engine.textbook.messages import Network
+from simulator.engine.textbook.rules import Steps, Window
 from simulator.program.groups import amid_passes
-from simulator.program.program import Operation, Routine
+from simulator.program.program import Operation, Program, Routine
 
-if TYPE_CHECKING:
-    from simulator.engine.textbook.engine import Training
+__all__ = ["Device", "Step", "Training", "Updates", "Worker"]
 
-__all__ = ["Device", "Step", "Worker"]
+
+class Training(Protocol):
+    """What workers, servers and collectives know of the training that they take part in: see ``engine.Training``."""
+
+    clock: Clock
+    program: Program
+    draws: Draws
+    network: Network
+    workers: list[Worker]
+    updates: Updates | None
+    steps: Steps
+    client: Processor
+    window: Window
+    log: OperationLog | None
+    plain_log: Log | None
+
+    def alone(self, work_s: float) -> Going:
+        """Work that nobody shares."""
+
+    def hand_out(self, worker: Worker, step: Step, cause: int) -> Going:
+        """Let a rank begin its step."""
+
+    def order_of(self, worker: Worker) -> Sequence[int]:
+        """The order in which the operations of a rank's next step are begun where they may."""
+
+    def batch(self, worker: Worker, step: Step) -> Going:
+        """Wait for a rank's next batch; what brought it, if a message did."""
+
+    def passed(self, worker: Worker, number: int, came_s: float, cause: int) -> int:
+        """A rank passes a gate that it came to earlier; what let it pass."""
+
+    def reduce(self, worker: Worker, step: Step, number: int, operation: Operation, cause: int) -> Going:
+        """A rank enters a collective, and waits until it has ended it."""
+
+    def step_ended(self, worker: Worker, step: Step, cause: int) -> None:
+        """A rank's step has ended."""
+
+
+class Updates(Protocol):
+    """What becomes of gradients."""
+
+    def read(self, worker: Worker, step: Step) -> None:
+        """A worker begins to read the variables."""
+
+    def serve(self, worker: Worker, step: Step, number: int, operation: Operation, cause: int) -> Going:
+        """A gradient is at its server: it waits for its turn, and is worked on."""
+
+    def wait_for_update(self, worker: Worker, step: Step, cause: int) -> Going:
+        """The worker has handed over all gradients of its step: it waits until it may go on."""
 
 
 class Device(Busy):
@@ -299,7 +350,7 @@ class Worker:
         return (yield from self.training.updates.serve(self, step, number, operation, cause))
 
     def _reduce(self, step: Step, number: int, operation: Operation, cause: int) -> Going:
-        return (yield from self.training.collectives.enter(self, step, number, operation, cause))
+        return (yield from self.training.reduce(self, step, number, operation, cause))
 
 
 class _Overlap:
