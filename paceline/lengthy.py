@@ -17,7 +17,7 @@ from simulator.engine.choosing import likely_engine
 from simulator.resolve.resolve import resolve
 from simulator.scenario import Scenario
 
-__all__ = ["Agree", "Lengthy", "agree_to_measure", "agree_to_one", "agree_to_plan", "agree_to_sweep"]
+__all__ = ["Agree", "Lengthy", "agree_to_audit", "agree_to_measure", "agree_to_one", "agree_to_plan", "agree_to_sweep"]
 
 _LONG_ALONE_S, _LONG_S = 600.0, 4 * 3600.0
 """What one scenario, and what many may take before it is asked about."""
@@ -78,6 +78,13 @@ def agree_to_one(scenario: Scenario, agree: Agree | None) -> None:
     check_memory(resolved, engine)
     took, memory = format_rough_seconds(effort_s(resolved, engine)), format_bytes(memory_bytes(resolved, engine))
     agree(Lengthy(f"{scenario.replicas:,} replicas take about {took} and {memory} of memory (engine {engine})"))
+
+
+def agree_to_audit(scenario: Scenario, agree: Agree | None) -> None:
+    """Ask whether to audit a scenario, where that takes long: the textbook engine runs it."""
+    if agree is not None:
+        audited = scenario.model_copy(update={"run": scenario.run.model_copy(update={"engine": "simpy", "replications": 1})})
+        _ask([(1.0, audited)], f"an audit of {_length(scenario)} takes", _LONG_ALONE_S, agree, cores=1)
 
 
 def agree_to_sweep(scenarios: Sequence[Scenario], places: Sequence[int], agree: Agree | None, *, jobs: int) -> None:

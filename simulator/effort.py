@@ -36,6 +36,8 @@ _STEP_S, _ALL_REDUCE_S, _RANK_STEP_S, _RANK_S = 14e-6, 24e-6, 0.2e-6, 5e-6
 """Of all ranks at once: a step, an all-reduce, each rank's part in a step, preparing a rank."""
 _WORKER_S, _WORKER_STEP_S, _WORKER_EVENT_S = 300e-6, 60e-6, 45e-6
 """The textbook engine: preparing a rank; a step of it; what would be an event of the compiled engine."""
+_SHARING = 40
+"""Messages on servers' links beside which an event of it takes twice as long, since all are shared anew."""
 _TABLES_S, _COMPILED_RANK_S, _EVENT_S, _DRAW_S = 4e-3, 4e-6, 0.25e-6, 0.5e-6
 """The compiled engine: its tables, those of a rank, an event, and what is drawn and counted of a step of one rank."""
 _RANK_EVENT_S = 0.1e-6
@@ -106,7 +108,8 @@ def _replication_s(scenario: Resolved, engine: Engine) -> float:
     strategy, replicas, run = scenario.strategy, scenario.ranks, scenario.run
     each_s, others, events = _fixed_s(scenario, engine), background_events(scenario), expected_events(scenario)
     if engine == "simpy":
-        return each_s + _WORKER_EVENT_S * events + _WORKER_STEP_S * run.total_steps(replicas)
+        shared = 1.0 if scenario.cluster.transport.works_on_messages or not scenario.servers else 1.0 + replicas / _SHARING
+        return each_s + _WORKER_EVENT_S * shared * events + _WORKER_STEP_S * run.total_steps(replicas)
     if engine == "compiled":
         own_s = (_RANK_EVENT_S if scenario.rank_messages else _EVENT_S) * (events - others)
         return each_s + own_s + _EVENT_S * others + _DRAW_S * run.total_steps(replicas)

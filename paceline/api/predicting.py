@@ -214,11 +214,13 @@ def observe(
     >>> seen.result.replicas, "parts_sum_to_the_step" in seen.laws
     (2, True)
     """
-    from paceline.lengthy import agree_to_one
+    from paceline.lengthy import agree_to_audit, agree_to_one
     from paceline.observing import observe as look
 
     loaded = _loaded(scenario, settings, prices)
     agree_to_one(loaded, agree)
+    if audit:
+        agree_to_audit(loaded, agree)
     return look(
         loaded, trace=path_of(trace), tensorboard=path_of(tensorboard), audit=audit, reads=file_of(scenario), force=force,
         progress=progress,

@@ -25,6 +25,7 @@ HUGE_STEP = "a step takes about 83 h of training, so 4 steps take 333 h"
         (("simulate", "ring", *SLOW_LINK), ("lower cluster.inter_node.latency than 277.778 h",)),
         (("simulate", "ring", "--set", "cluster.inter_node.bandwidth=8 bit/s"), ("higher cluster.inter_node.bandwidth than 8 bit/s",)),
         (("simulate", "ring", "--set", "workload.forward.base_s=1e6"), ("workload",)),
+        (("simulate", "async-ps", "--set", "strategy.workers=2048", "--audit"), ("async-ps: an audit of 100 steps takes", "10 min")),
         (("sweep", "s.toml", *MANY, "--over", "strategy.workers=16,32,64", "--jobs", "1", "--out", "r"), ("s.toml: 3 scenarios ",)),
         (("sweep", "s.toml", *MANY, "--over", "strategy.workers=32", "--jobs", "1", "--out", "r"), ("s.toml: 1 scenario ",)),
         (("sweep", "s.toml", "--over", "workload.batch_per_replica=10,1000000000", "--out", "r"), (HUGE_STEP,)),
