@@ -311,7 +311,7 @@ class Simulation(State):
         s.shared = -1 if rules.steps_shared is None else rules.steps_shared
         s.each = -1 if rules.steps_each is None else rules.steps_each
         if rules.steps_each is not None and rules.sync_every > 1:
-            s.each += rules.sync_every  # as in the other engine: nobody stops before the window closes
+            s.each += rules.sync_every  # ranks ahead of others go on until the window closes
         s.closes = rules.closes
         table = np.zeros(2, layout.ONE_BY_ONE)
         table["task"] = dispatcher_task, client_task

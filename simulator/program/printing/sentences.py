@@ -28,7 +28,8 @@ def sentences_of(program: Program) -> Iterator[str]:
     if rules.steps_shared is not None:
         yield f"{rules.steps_shared:,} steps of the whole job are handed out to whoever asks."
     if rules.steps_each is not None:
-        yield f"Every rank makes {rules.steps_each:,} steps."
+        more = f", and up to {rules.sync_every:,} more until the slowest has made its own" if rules.sync_every > 1 else ""
+        yield f"Every rank makes {rules.steps_each:,} steps{more}."
     if rules.steps_shared is None and rules.steps_each is None:
         yield "As many steps are handed out as are asked for, until the measurement ends."
     if rules.closes and (rules.steps_shared is not None or rules.steps_each is not None):
