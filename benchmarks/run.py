@@ -2,7 +2,7 @@
 
 Prints what each case ran, how fast, and how its figures stand to their aims. ``--json``
 prints data, one object a case. Names of cases choose some; ``--quick`` shrinks them so far
-that they only show that they work. ``--basis`` notes the SimPy engine's figures as those
+that they only show that they work. ``--basis`` notes the textbook engine's figures as those
 that later versions are held against.
 """
 
