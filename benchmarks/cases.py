@@ -130,7 +130,7 @@ def _beside_all(
     why = missing("compiled")
     with _plain_program() as program:
         others: list[Ran] = in_turn(1, _ours(built, "simpy", units), plain)
-        findings = [_ratio("SimPy engine, beside plain SimPy", *others)]
+        findings = [_ratio("textbook engine, beside plain SimPy", *others)]
         if program is None:
             return Report(others, [_unmeasured("compiled, beside plain C", "no C compiler", least=least), *findings])
         if why is not None:
@@ -140,7 +140,7 @@ def _beside_all(
         compiled, beside = in_turn(repeats, _ours(built, "compiled", units), partial(c, program))
         findings += [
             _ratio("compiled, beside plain C", compiled, beside, least=least),
-            _ratio("compiled, beside the SimPy engine", compiled, others[0]),
+            _ratio("compiled, beside the textbook engine", compiled, others[0]),
         ]
         return Report([compiled, *others, beside], findings)
 
@@ -189,7 +189,7 @@ def async_many_servers(quick: bool) -> Report:
     built, units = asynchronous(workers, steps, servers=16, tensors=16), workers * steps
     simpy, plain = in_turn(1, _ours(built, "simpy", units), lambda seed: _plain_workers(workers, 25, 1, 0.0, seed))
     held = _held("1,024 workers, 16 tensors on 16 servers; plain SimPy with one of each", simpy.per_s / plain.per_s, slower=MOST_SLOWER)
-    what, least = "compiled, beside the SimPy engine", HUNDRED
+    what, least = "compiled, beside the textbook engine", HUNDRED
     why = missing("compiled")
     if why is not None:
         return Report([simpy, plain], [_unmeasured(what, why, least=least), held])
@@ -397,7 +397,7 @@ def plan_of_layouts(quick: bool) -> Report:
     return Report(runs, findings)
 
 
-# -- the SimPy engine -----------------------------------------------------------------
+# -- the textbook engine -----------------------------------------------------------------
 
 
 def _against_plain(workers: int, steps: int, tensors: int, service_s: float, repeats: int) -> list[Ran]:
@@ -410,7 +410,7 @@ def _against_plain(workers: int, steps: int, tensors: int, service_s: float, rep
 
 
 def reference(quick: bool) -> Report:
-    """The SimPy engine beside the plain models, and beside what it reached before."""
+    """The textbook engine beside the plain models, and beside what it reached before."""
     repeats = 1 if quick else 5
     cases = {
         "256 workers, 1 tensor, a server that takes no time": (256, 40, 1, 0.0),
@@ -433,7 +433,7 @@ def reference(quick: bool) -> Report:
 
 def simgrid(quick: bool) -> Report:
     workers, steps = 1024, 2 if quick else 100
-    name, why = "SimPy engine, beside SimGrid", simgrid_peer.missing()
+    name, why = "textbook engine, beside SimGrid", simgrid_peer.missing()
     if why is not None:
         return Report([], [_unmeasured(name, why, least=SIMGRID_TIMES)])
     with tempfile.TemporaryDirectory() as folder:
@@ -510,7 +510,7 @@ def whole_job(quick: bool) -> Report:
 
 
 def memory(quick: bool) -> Report:
-    """Peak of the SimPy engine's allocations: it grows with workers, not with steps."""
+    """Peak of the textbook engine's allocations: it grows with workers, not with steps."""
 
     def peak(workers: int, steps: int) -> int:
         built = with_engine(asynchronous(workers, steps, size_bytes=1e6), "simpy")
@@ -579,12 +579,12 @@ CASES = {
         Case("growth", "cost of a worker-step, 1,000 to 1,000,000 workers", growth),
         Case("sweep", "paceline sweep: 64 workers, 100 steps, 3 replications, async and ring, 2 jobs", sweeps),
         Case("plan", "a plan over all ways to cut a model of 7B parameters on 64 devices, in one process", plan_of_layouts),
-        Case("reference", "the SimPy engine beside plain SimPy models", reference),
-        Case("simgrid", "the SimPy engine beside SimGrid: 1,024 asynchronous workers of one server", simgrid),
+        Case("reference", "the textbook engine beside plain SimPy models", reference),
+        Case("simgrid", "the textbook engine beside SimGrid: 1,024 asynchronous workers of one server", simgrid),
         Case("rings", "rings of 4,096 ranks x 1,000 steps of 200 tensors, all ranks at once", rings_at_once),
         Case("hybrid", "4,096 devices: 8 stages x 8 that split tensors x 64 copies, 32 micro-batches, 20 steps", cut_models),
         Case("job", "input pipelines, and whole jobs with faults, beside steps alone: 256 workers", whole_job),
-        Case("memory", "memory of the SimPy engine", memory),
+        Case("memory", "memory of the textbook engine", memory),
         Case("start", "starting", starting),
         Case("effort", "how long simulating takes, beside what the model says", lambda quick: Report(*beside_the_model(quick))),
         Case("learning", "10,000 updates by 64 workers, simulated and replayed", lambda quick: Report(*ten_thousand_updates(quick))),

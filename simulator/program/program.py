@@ -541,6 +541,13 @@ class Rules:
     sync_every: int = 1
     reduction: Reduction | None = None
 
+    @property
+    def most_steps_each(self) -> int | None:
+        """Steps that a rank makes at most: where ranks meet now and then, those ahead go on until the window closes."""
+        if self.steps_each is None or self.sync_every == 1:
+            return self.steps_each
+        return self.steps_each + self.sync_every
+
 
 @dataclass(frozen=True)
 class Program:

@@ -309,9 +309,7 @@ class Simulation(State):
     def _make_rules(self, dispatcher_task: int, client_task: int) -> None:
         s, rules = self.s, self._program.rules
         s.shared = -1 if rules.steps_shared is None else rules.steps_shared
-        s.each = -1 if rules.steps_each is None else rules.steps_each
-        if rules.steps_each is not None and rules.sync_every > 1:
-            s.each += rules.sync_every  # ranks ahead of others go on until the window closes
+        s.each = -1 if rules.most_steps_each is None else rules.most_steps_each
         s.closes = rules.closes
         table = np.zeros(2, layout.ONE_BY_ONE)
         table["task"] = dispatcher_task, client_task

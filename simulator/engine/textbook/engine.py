@@ -110,10 +110,7 @@ class Training:
         self.collectives = Collectives(self, collective)
         ranks = range(len(program.ranks))
         self.workers = [self._worker(index) for index in ranks]
-        each = rules.steps_each
-        if each is not None and rules.sync_every > 1:
-            each += rules.sync_every  # ranks ahead of others go on until the window closes
-        self.steps = Steps(len(ranks), rules.steps_shared, each)
+        self.steps = Steps(len(ranks), rules.steps_shared, rules.most_steps_each)
         self._clocks = None if rules.bound is None else Clocks(clock, len(ranks), rules.bound)
         self._dispatcher = Processor(clock, "coordinator", self._work)
         self.client = Processor(clock, "client", self._work)
