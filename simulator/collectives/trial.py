@@ -1,21 +1,19 @@
 """Times of collectives from trial runs, message by message, on a copy of the network that only the group and those beside it use.
 
-For algorithms without times of their own, and networks on which theirs do not hold; always on the SimPy network, whichever engine
-runs. Of very many pieces only some are simulated, and the rest is extrapolated: :func:`at_a_steady_pace_s`.
+For algorithms without times of their own, and networks on which theirs do not hold. A trial is a run of a program of its own
+(``simulator.engine.trial``, named as text: engines are made of collectives). Of very many pieces only some are simulated, and the rest is extrapolated: :func:`at_a_steady_pace_s`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-
-import numpy as np
+from importlib import import_module
 
 from simulator.collectives.around import Times
 from simulator.collectives.collective import Scheduled
-from simulator.collectives.exchanges import Plan, exchanges_of
+from simulator.collectives.exchanges import Plan
 from simulator.collectives.wire import Wire
 from simulator.program.schedule import Schedule
-from simulator.spec.transport import Transport
 
 __all__ = ["ByTrial", "at_a_steady_pace_s", "together_s"]
 
@@ -45,38 +43,8 @@ class ByTrial(Scheduled):
 
 def together_s(plan: Plan, size_bytes: float) -> Times:
     """When each rank has ended if all of this group, and of those beside it, have their data at 0; shape (ranks,)."""
-    from simulator.collectives.message_level import MessageLevel  # with SimPy, which few collectives need
-    from simulator.network.cores import cores_of
-    from simulator.network.flows import Network
-    from simulator.network.kernel import Kernel
-    from simulator.network.objects import network_of
-    from simulator.network.ports import leave_out_ample
-
-    kernel = Kernel()
-    ranks = plan.schedule.ranks
-    wire = plan.wire
-    transport = Transport(cpu_per_message_s=wire.message_s, copy_per_byte_s=wire.copy_per_byte_s)
-    network = Network(kernel, transport, cores=cores_of(kernel, wire.shared_cores, wire.time_slice_s))
-    cabling, wires = wire.fresh(), wire.of_all()
-    exchanges = [exchanges_of(cabling, [Plan(plan.schedule, group_wire)], [size_bytes]) for group_wire in wires]
-    ports, _, paths, hosts = cabling.tables()
-    _, connections, _ = network_of(ports, paths, hosts)
-    leave_out_ample(connections)
-    finish_s = np.zeros(ranks)
-
-    def ended(rank: int, _: int) -> None:
-        finish_s[rank] = kernel.now
-
-    # the first is the plan's own group: only its ends are wanted
-    runs = [
-        MessageLevel(kernel, network, of_group, connections, group_wire.group.ranks, ended=None if number else ended)
-        for number, (group_wire, of_group) in enumerate(zip(wires, exchanges, strict=True))
-    ]
-    for rank in range(ranks):
-        for run in runs:
-            run.ready(rank, 0)
-    kernel.run()
-    return finish_s
+    finish_s: Callable[[Plan, float], Times] = import_module("simulator.engine.trial").finish_s
+    return finish_s(plan, size_bytes)
 
 
 def at_a_steady_pace_s(trial_s: Callable[[int], Times], pieces: int, filling: int) -> Times:

@@ -2,8 +2,8 @@
 
 Each worker has a row of its own of what is drawn of a name (``simulator/base/rng.py``), so that no draw depends on how many
 workers there are, on the order in which engines ask, or on how many draws they ask for at a time. All engines use these; results
-change with the name of a stream or the order of the arithmetic. Slow-downs and draws in common are in ``slowdowns``. SimPy's network
-draws its weights itself (``replication`` opens the stream ``weights``); uncertain parameters: ``simulator.resolve.drawing``.
+change with the name of a stream or the order of the arithmetic. Slow-downs and draws in common are in ``slowdowns``. Uncertain
+parameters are drawn in ``simulator.resolve.drawing``.
 """
 
 from __future__ import annotations
@@ -24,12 +24,15 @@ from simulator.spec.distributions import Distribution
 from simulator.spec.stragglers import Slowdown, SlowNodes
 from simulator.spec.workload import Workload
 
-__all__ = ["BatchFactors", "Draws", "Jitter", "JitterFactors", "ahead_of", "block_of", "node_factors", "process_factors"]
+__all__ = ["BatchFactors", "Draws", "Jitter", "JitterFactors", "NothingDrawn", "ahead_of", "block_of", "node_factors", "process_factors"]
 
 _LEAST_BLOCK, _MOST_BLOCK = 16, 128
 _DRAWN_BYTES = 1 << 25
 """About as much room have factors, and orders, in tables of all ranks, but for what they need at least."""
 _LEAST_AHEAD, _MOST_AHEAD = 5, 256
+_WEIGHTS, _WEIGHT_UNIT = 256, 2.0**-24
+_LARGEST_DEVIATION = 5.0
+"""Standard deviations at which a weight is cut (one in two million), so that sums of weights stay exact."""
 
 
 def block_of(steps: int, ranks: int) -> int:
@@ -198,11 +201,33 @@ class Draws:
 
     def weights(self) -> Iterator[NDArray[np.float64]]:
         """Weights of messages in order of their beginning, endless, in blocks; of transports that have random ones."""
-        from simulator.network.flows import weights_of  # with SimPy
-
         sigma = self._scenario.cluster.transport.weight_sigma
         assert sigma is not None, "the transport has no random weights"
-        return weights_of(sigma, self._streams.generator("weights"))
+        return _weights(sigma, self._streams.generator("weights"))
+
+
+def _weights(sigma: float, rng: np.random.Generator) -> Iterator[NDArray[np.float64]]:
+    """Endless lognormal weights of median 1, multiples of a unit so that their sums have no rounding."""
+    while True:
+        deviations = rng.standard_normal(_WEIGHTS).clip(-_LARGEST_DEVIATION, _LARGEST_DEVIATION)
+        yield np.maximum(np.rint(np.exp(sigma * deviations) / _WEIGHT_UNIT), 1.0) * _WEIGHT_UNIT
+
+
+class NothingDrawn(Draws):
+    """What ranks draw that compute nothing: each is there, and ready.
+
+    Parameters
+    ----------
+    start_s
+        When each begins, shape (ranks,).
+    """
+
+    def __init__(self, start_s: NDArray[np.float64]) -> None:
+        self.ranks = ranks = len(start_s)
+        self.forward_s = self.backward_s = self.apply_s = np.broadcast_to(0.0, ranks)
+        self.start_s = start_s
+        self.constant = np.broadcast_to(np.True_, ranks)
+        self.block = 1
 
 
 class BatchFactors:

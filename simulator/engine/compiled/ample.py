@@ -1,6 +1,6 @@
-"""Which ports can never be full, found on tables: the counterpart of :func:`simulator.network.ports.leave_out_ample`.
+"""Which ports can never be full: they are left out of the sharing, and only count bytes.
 
-Change both together: tests/oracle/test_compiled_network.py holds them equal.
+A port is ample if all connections that will ever cross it, each as fast as its other shared ports allow, fit into its capacity.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What others take from ports, as it changes: the compiled counterpart of ``Network.follow`` in ``simulator.network.flows``.
-
-Change both together: tests/oracle/test_compiled_network.py holds them equal.
-"""
+"""What others take from ports, as it changes."""
 
 from __future__ import annotations
 
@@ -44,6 +41,6 @@ def change(s: Record) -> None:
         s.changed = 1
         settle_soon(s)
     s.change += 1
-    # else nothing is left that could ever happen; as in the reference, wake-ups that were set and no longer count are waited for
+    # else nothing is left that could ever happen; wake-ups that were set and no longer count are waited for
     if s.latest > s.now or s.entries - s.gap + s.alarms_n - s.gone_off > 0 or s.alarm_first >= 0 or s.soon_n > 0 or s.end_n > 0:
         next_change(s)

@@ -1,14 +1,14 @@
-"""What happens when: the compiled counterpart of ``simulator.network.kernel``; tests/oracle/test_compiled_network.py holds them equal.
+"""What happens when, and in which order at one time.
 
 Something that is to happen is two integers: ``what``, a code and a number packed by :func:`pack`, and ``about``, whatever else its
 handler needs. Entries are ordered by time, then by the order in which they were made. Something happens at a time (``call_later``),
-when an alarm goes off (``set_alarm``), right after what happens now (``soon``), or last in this instant (``at_end_of_instant``).
-Nothing here checks for room: ``loop`` keeps enough free before each thing that happens.
+when an alarm goes off (``set_alarm``), right after what happens now (``soon``: consequences queue up, they do not nest), or last in
+this instant (``at_end_of_instant``: work that must see all changes of an instant, as sharing links anew). What is no further apart
+than ``INSTANT_S`` happens in one instant. Nothing here checks for room: ``loop`` keeps enough free before each thing that happens.
 
-When a port or a task is next looked at changes again and again. The reference then makes a new entry and leaves the old one behind;
-here each has one alarm, which is moved. Both number their entries alike. Alarms that are set in the order in which they go off are
-in a list; only the others need a heap. There an alarm that has gone off stays in its place, the first, until the next entry is
-asked for, since most are set anew at once.
+When a port or a task is next looked at changes again and again: each has one alarm, which is moved. Alarms that are set in the order
+in which they go off are in a list; only the others need a heap. There an alarm that has gone off stays in its place, the first, until
+the next entry is asked for, since most are set anew at once.
 """
 
 from __future__ import annotations

@@ -1,8 +1,14 @@
-"""Collectives message by message: the compiled counterpart of ``simulator.collectives.message_level``, which explains them.
+"""Collectives message by message.
+
+Whatever changes (data ready, a message received, a last message gone) has the ranks that may now go on looked at right after it. A
+rank that has ended a bucket has mostly got something that came of every other rank's data, so nobody is more than one bucket ahead.
+In a broadcast or a reduction, or where buckets differ in what they do, it can be; there a message waits until its target is far
+enough. So a rank receives messages of the bucket that it is at and of the next one: two sets of counters, for even and odd buckets,
+are enough, and each is clean again when its rank ends its bucket. Switches that add what ranks send are members behind the ranks,
+which may enter any bucket at once.
 
 Lanes of all exchanges have one table; those that wait for a member to come further are linked. A rank is a member of one group of
-each partition, and has a number as such. ``exchanges`` makes the tables. Change both together:
-tests/oracle/test_compiled_collectives.py holds them equal.
+each partition, and has a number as such. ``exchanges`` makes the tables.
 """
 
 from __future__ import annotations

@@ -1,7 +1,12 @@
-"""Shared cores: the compiled counterpart of ``simulator.network.cores``, which explains them.
+"""The scheduler of one machine's cores, for clusters whose nodes are all processes on that machine.
 
-A task's alarm has the number of the task after those of the shared ports. Change both together:
-tests/oracle/test_compiled_network.py holds them equal.
+Tasks wait in one queue, in order of arrival. A free core takes the task in front and works on it for a time slice at most while
+others wait; what is then left goes to the back of the queue: round robin (Kleinrock, Queueing Systems, volume 2, chapter 4),
+with several servers. A task that has a core while nobody waits is left alone until somebody does; slices are then counted from when
+it began. Cores that work at the same time may slow each other down (memory bandwidth, caches): a task with a slowdown of s takes
+1 + s (b - 1) seconds for a second of its work while b cores are busy.
+
+A task's alarm has the number of the task after those of the shared ports.
 """
 
 from __future__ import annotations
@@ -12,9 +17,12 @@ from simulator.engine.compiled.calendar import set_alarm, soon
 from simulator.engine.compiled.layout import task_at, work_at
 from simulator.engine.compiled.machine import Record, compiled
 from simulator.engine.compiled.observed_rows import restore_context, save_context
-from simulator.network.cores import ROUNDING
 
 __all__ = ["leave", "work"]
+
+
+ROUNDING = 1e-9
+"""What is left after a slice, as a share of one, that is the rounding of sums and not work."""
 
 
 @compiled

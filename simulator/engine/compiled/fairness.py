@@ -1,6 +1,11 @@
-"""Weighted max-min fair shares: the compiled counterpart of ``simulator.network.fairness``, which explains them.
+"""Weighted max-min fair shares of ports, computed again only where connections or capacities changed.
 
-Change both together: tests/oracle/test_compiled_network.py holds them equal.
+A connection's rate is its weight times a level. An allocation is max-min fair if and only if every connection has a bottleneck:
+a port that is full, or gives each the most that it may, and on which no connection has a higher level (Bertsekas and Gallager,
+Data Networks, 6.5.2). That condition is repaired port by port: a port that owns connections shares out what the others leave, and
+takes over whoever gets more than that; a port that owns none but is overfull takes over its fastest. Whoever is touched is looked at
+again. Flows of others that always have something to send over a port are owned by it alone. Should that take long, the part of the
+network that hangs together with the change is computed by progressive filling, which always ends.
 """
 
 from __future__ import annotations
@@ -35,10 +40,13 @@ from simulator.engine.compiled.ports import (
     resting,
     weight_of,
 )
-from simulator.network.fairness import FEW, TOLERANCE
 
 __all__ = ["settle", "settle_plain"]
 
+TOLERANCE = 1 + 1e-12
+"""Levels this close, as a ratio, are the same."""
+FEW = 16
+"""Connections of a port up to which it is worth while to look at all of them."""
 _ENDLESS = float("inf")
 
 

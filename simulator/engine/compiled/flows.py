@@ -1,7 +1,12 @@
-"""Messages over shared links: the compiled counterpart of ``simulator.network.flows``, which explains them.
+"""Messages over links that are shared max-min fairly.
 
-A message is a record of a pool. Those of a connection are linked, the one in front first. Change both together:
-tests/oracle/test_compiled_network.py holds them equal.
+A connection carries its messages in order, one after the other. Connections that have something to send share the ports that they
+cross max-min fairly, the fluid limit of per-connection fair queueing. A message has arrived when its last byte has crossed, plus the
+latency of the path. Between nodes a transport may add to that: the hosts' work on each message, before it is handed to its connection
+and after it has arrived; turns (``admission``); a random weight for each message, or for all that a host asks for or sends at the same
+time; one queue for all that cross a link (``queues``).
+
+A message is a record of a pool. Those of a connection are linked, the one in front first.
 """
 
 from __future__ import annotations
@@ -41,7 +46,6 @@ from simulator.engine.compiled.ports import (
     undisown,
 )
 from simulator.engine.compiled.queues import begin_in_queues, end_in_queues, wait_s_of
-from simulator.network.flows import SAME_INSTANT
 
 __all__ = [
     "begin_after_wait",
@@ -55,6 +59,10 @@ __all__ = [
     "soil",
     "stand_for_link",
 ]
+
+
+SAME_INSTANT = 1 + 1e-12
+"""Messages of a port whose ends are this close, relative to its clock, end together."""
 
 
 @compiled

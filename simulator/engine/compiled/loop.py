@@ -1,6 +1,6 @@
 """The main loop of the network and the cores: lets happen what comes next, until something else does or Python is needed.
 
-It takes what is next in the order of ``simulator.network.kernel``. What happens to a program is handled in ``interpreter``; the
+It takes what is next in the order of ``calendar``. What happens to a program is handled in ``interpreter``; the
 reasons to return to Python, below, are answered in ``engine``.
 """
 

@@ -4,8 +4,8 @@ A table is a numpy array of records that Python owns. Compiled code gets its add
 reads record number ``i`` by adding to it: nothing is counted, copied or checked on the way. Compiled code therefore allocates
 nothing; it returns to Python where a table is full.
 
-Machine code is kept in the user's cache directory, in a folder named after the contents of this package, of ``simulator.network`` and
-of ``engine/recorder.py``, whose constants are compiled in, the versions of numba and of what it stands on, and the processor, so that
+Machine code is kept in the user's cache directory, in a folder named after the contents of this package and of
+``engine/recorder.py``, whose constants are compiled in, the versions of numba and of what it stands on, and the processor, so that
 changed sources compile anew. A constant from elsewhere must have its file named in ``_cache_folder``. Beside it stands a digest of it:
 what was cut off or damaged is made anew. The digest tells nothing of who wrote both: the folder is the user's alone (``private``),
 or nothing is kept there or taken from it.
@@ -104,7 +104,7 @@ def _cache_folder() -> tuple[Path | None, str | None]:
     digest = hashlib.sha256("\n".join(versions).encode())
     own = Path(__file__).parent
     # numbers of the last two are compiled in; numba looks for the code under the sources' path
-    for source in sorted((*own.glob("*.py"), *(own.parents[1] / "network").glob("*.py"), own.parent / "recorder.py")):
+    for source in sorted((*own.glob("*.py"), own.parent / "recorder.py")):
         digest.update(os.fsencode(source))
         digest.update(source.read_bytes())
     names = "paceline", "compiled", digest.hexdigest()[:16]

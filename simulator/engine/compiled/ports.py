@@ -1,8 +1,8 @@
-"""Ports and connections in tables: the compiled counterpart of ``simulator.network.ports``.
+"""Ports and connections in tables.
 
-The connections that a port owns are ordered by when their messages end. Those that begin in the order in which they will end, as
-messages of the same size do, wait in a list; only the others need the heap. Change both together:
-tests/oracle/test_compiled_network.py holds them equal.
+A port has a clock: the bytes given so far to each connection that it is the bottleneck of, per unit of weight. The connections that a
+port owns are ordered by when, by that clock, their messages end. Those that begin in the order in which they will end, as messages of
+the same size do, wait in a list; only the others need the heap.
 """
 
 from __future__ import annotations

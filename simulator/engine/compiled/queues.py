@@ -1,6 +1,10 @@
-"""One queue before each link: the compiled counterpart of ``simulator.network.queues``, which explains it.
+"""How long a message waits behind what others have queued, where each link has one queue for all connections.
 
-Change both together: tests/oracle/test_compiled_network.py holds them equal.
+TCP keeps data of each connection waiting before the bottleneck. A sender's own link gets from each of its connections as much as
+that may have on its way at once, as soon as it starts. Before a receiver's link nothing waits as long as a single sender has its
+full rate; what several send beyond the link's rate waits, up to the buffer, and stays until the link has caught up. Losses cut
+the windows when the most connections shared the buffer, and they are kept between transfers (RFC 5681, sections 3.1 and 4.1;
+RFC 9438): when some connections have ended, no more than the others' parts waits. Shares of messages under way are not changed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The tables of one simulation's calendar, network and cores: made, grown and read by Python, changed by machine code.
 
-``tables`` adds those of a program. The counterpart of ``simulator.network.objects``; the types of records are in ``layout``.
+``tables`` adds those of a program. The types of records are in ``layout``.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from simulator.engine.compiled import layout
 from simulator.engine.compiled.ample import shared_crossings
 from simulator.engine.compiled.layout import AWAY
 from simulator.engine.compiled.machine import Record, address_of
-from simulator.network.fairness import PATIENCE
 from simulator.program.program import Changes, Cores, Floats, Paths, Ports
 from simulator.spec.transport import Transport
 
 __all__ = ["State", "aligned"]
 
+_PATIENCE = 16
+"""Ports that may be looked at for each that came or went before the whole component is shared out anew."""
 _FIRST_ROOM = 1 << 10
 _LINE = 64
 _LARGE = 1 << 22
@@ -111,7 +112,7 @@ class State:
         s.cause = -1
         s.noted_free = s.messages_free = s.works_free = s.jobs_free = s.comings_free = -1
         s.ending = -1
-        s.patience = PATIENCE
+        s.patience = _PATIENCE
         weights = np.broadcast_to(1.0, len(paths)) if weight is None else weight
         changing = np.zeros(0, dtype=np.int64) if changes is None else changes.port
         shared = shared_crossings(ports, paths, weights, changing) if leaves_out else np.ones(len(paths.port), dtype=np.bool_)
@@ -410,7 +411,7 @@ class State:
         return busy_s
 
     def in_use_s(self, now: float) -> Floats:
-        """Of each port, as :meth:`simulator.network.ports.Port.in_use_s`."""
+        """Of each port, seconds of the whole capacity that the bytes carried stand for; where incast eats into it, seconds in use."""
         used: Floats = self.tables["carried"]["x"] / self._ports.whole
         lossy = np.flatnonzero(self._ports.incast_loss > 0)
         if len(lossy):
@@ -418,7 +419,7 @@ class State:
         return used
 
     def hosts_in_use_s(self, now: float) -> Floats:
-        """Of each host, as :meth:`simulator.network.hosts.Host.in_use_s`."""
+        """Of each host, seconds in which it worked on messages."""
         s = self.s
         if s.cores:
             return self.tasks_in_use_s(now)[int(s.host_tasks) :][: int(s.hosts_n)]
