@@ -3,7 +3,6 @@
 An algorithm is a :class:`~simulator.program.schedule.Schedule` of messages. A
 :class:`~simulator.collectives.collective.Collective`, which
 :func:`~simulator.collectives.factory.collective_for` makes, joins it to a group of ranks, a
-network and a protocol, and knows two ways to its times: message by message
-(:class:`~simulator.collectives.message_level.MessageLevel`), and for all ranks at once
-(``Collective.finish_s``).
+network and a protocol, and knows two ways to its times: message by message, by an engine,
+and for all ranks at once (``Collective.finish_s``).
 """

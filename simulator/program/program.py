@@ -70,7 +70,7 @@ class Ports:
     ceiling
         Most that a connection gets per unit of its weight, in bytes per second; infinite where there is no such limit.
     incast_loss, incast_flows
-        What each active connection beyond ``incast_flows`` costs (:class:`simulator.network.ports.Limits`).
+        What each active connection beyond ``incast_flows`` costs: the capacity is divided by 1 + loss x (connections - flows).
     names
         What each is (:class:`~simulator.program.port_names.PortName`): its kind, whose it is, and a text for results.
     nominal
@@ -166,7 +166,7 @@ class Hosts:
 
 @dataclass(frozen=True)
 class Cores:
-    """The cores of the one machine that all nodes are processes of (:mod:`simulator.network.cores`)."""
+    """The cores of the one machine that all nodes are processes of, and how long one keeps a core while others wait."""
 
     number: float
     slice_s: float

@@ -10,8 +10,7 @@ meant for it, and has ended when its own messages have left it as well.
 
 What message k of a lane awaits is a straight line in k, so that a lane of any length takes
 a few numbers: a ring of 1,024 ranks has two million messages, and 1,024 lanes.
-:func:`flattened` gives the same as tables, which are simulated message by message in
-``simulator.collectives.message_level`` and, compiled, in ``simulator.engine.compiled.collectives``.
+:func:`flattened` gives the same as tables, which engines simulate message by message.
 """
 
 from __future__ import annotations
