@@ -14,10 +14,14 @@ import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
-from simulator.network.flows import Network
-from simulator.network.kernel import Kernel
-from simulator.network.ports import Connection, Port, leave_out_ample
-from simulator.program.program import Changes
+import numpy as np
+
+from simulator.engine.compiled import codes
+from simulator.engine.compiled.interpreter import act
+from simulator.engine.compiled.loop import DRAINED, FULL, HANDLE
+from simulator.engine.compiled.state import State
+from simulator.program.program import Changes, Paths, Ports
+from simulator.spec.transport import Transport
 
 __all__ = ["Flow", "Star", "build", "missing", "ours", "random_star", "their_server", "theirs"]
 
@@ -84,29 +88,40 @@ def random_star(seed: int, hosts: int, flows: int, *, equal: bool) -> Star:
 
 
 def ours(star: Star) -> list[float]:
-    """When each flow ends, by this simulator."""
-    kernel = Kernel()
-    network = Network(kernel)
-    out = [Port(f"host {host} out", rate) for host, rate in enumerate(star.bandwidths)]
-    into = [Port(f"host {host} in", rate) for host, rate in enumerate(star.bandwidths)]
-    if star.changes is not None:
-        for port in (*out, *into):
-            port.leave(float(star.changes.left[0]), float(star.changes.beside[0]))
-        network.follow([*out, *into], star.changes)
-    connections = [Connection((out[flow.source], into[flow.target]), star.latency_s) for flow in star.flows]
-    leave_out_ample(connections)
-    ends = [0.0] * len(connections)
-
-    def end(number: int) -> None:
-        ends[number] = kernel.now
-
-    def begin(number: int) -> None:
-        network.send(connections[number], star.flows[number].size_bytes, lambda _: end(number))
-
+    """When each flow ends, by this simulator's network."""
+    state = _network_of(star)
+    begins, arrives = codes.FIRST << 32, (codes.FIRST + 1) << 32
+    act(state.address, 6, 0, 0.0, 0, 0, 0)
     for number, flow in enumerate(star.flows):
-        kernel.call_later(flow.start_s, lambda _, number=number: begin(number))
-    kernel.run()
+        state.grow()
+        act(state.address, 3, 0, flow.start_s, begins | number, 0, 0)
+    ends = [0.0] * len(star.flows)
+    while (why := act(state.address, 8, 1 << 60, 0.0, 0, 0, 0)) != DRAINED:
+        if why == FULL:
+            state.grow()
+            continue
+        assert why == HANDLE, why
+        what = int(state.s.what)
+        number = what & 0xFFFFFFFF
+        if what < arrives:
+            act(state.address, 1, number, star.flows[number].size_bytes, arrives | number, 0, 0)
+        else:
+            ends[number] = float(state.s.now)
     return ends
+
+
+def _network_of(star: Star) -> State:
+    """Two ports a host, out and in, and a path a flow, which belongs to no host that would spend time on it."""
+    whole, changes, flows = np.array([*star.bandwidths, *star.bandwidths]), star.changes, len(star.flows)
+    left, beside = whole.copy(), np.zeros(len(whole))
+    if changes is not None:
+        left[changes.port] *= changes.left[0]
+        beside[changes.port] = changes.beside[0]
+    no_limit = np.full(len(whole), np.inf), np.zeros(len(whole)), np.ones(len(whole), dtype=int)
+    crossed = np.array([(flow.source, len(star.bandwidths) + flow.target) for flow in star.flows]).ravel()
+    nobody = np.full(flows, -1)
+    paths = Paths(2 * np.arange(flows + 1), crossed, np.full(flows, star.latency_s), nobody, nobody, np.zeros(flows, dtype=bool))
+    return State(Ports(left, *no_limit, (), whole, beside), paths, 0, Transport(), changes=changes)
 
 
 def theirs(program: Path, star: Star) -> list[float]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import math
 import random
+from functools import partial
 
 import numpy as np
 import pytest
 from support.looping import each
-from support.network_cases import Case, by_compiled, by_simpy
+from support.network import Network
 from support.sampling import seeds
 from support.scenarios import scenario_table
 
@@ -22,38 +23,34 @@ from simulator.scenario import Scenario
 from simulator.spec.background import Background
 from tests.support.closed_forms import ring_all_reduce_s
 
-ENGINES = [by_simpy, by_compiled]
 MEGABYTE, COMPUTE_S = 1e6, 6.5e-3
 
 
-def over_one_link(messages: list[tuple[float, float]], trace: list[tuple[float, float, int]], repeat_s: float | None = None) -> Case:
-    """Messages of given times and sizes, each on a connection of its own, over one link of 1 byte/s."""
-    at_s, left, beside = (np.array(column, dtype=float) for column in zip(*trace, strict=True))
-    return Case(
-        ports=[(1.0, math.inf, 0.0, 1)],
-        paths=[((0,), 0.0, -1, -1, False) for _ in messages],
-        messages=[(number, size, False) for number, (_, size) in enumerate(messages)],
-        begins=[(at, number) for number, (at, _) in enumerate(messages)],
-        changes=Changes(np.array([0]), at_s, left, beside, repeat_s),
-    )
+def over_one_link(messages: list[tuple[float, float]], trace: list[tuple[float, float, int]], repeat_s: float | None = None) -> list[float]:
+    """When messages of given times and sizes end, each on a connection of its own, over one link of 1 byte/s."""
+    network, ends = Network(), [math.nan] * len(messages)
+    link = network.port(1.0)
+    network.follow(Changes(np.array([link]), *np.array(trace, dtype=float).T, repeat_s))
+
+    def end(number: int) -> None:
+        ends[number] = network.now
+
+    for number, (at_s, size) in enumerate(messages):
+        network.at(at_s, partial(network.send, network.path([link]), size, partial(end, number)))
+    network.run()
+    return ends
 
 
-def ends_of(outcome) -> list[float]:
-    return [at for _, _, at in sorted(outcome.happened, key=lambda its: its[1])]
-
-
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("load", [0.0, 0.25, 0.9])
-def test_a_flow_gets_what_a_constant_load_leaves(engine, load):
-    assert ends_of(engine(over_one_link([(0.0, 3.0)], [(0.0, 1 - load, 0)]))) == [pytest.approx(3.0 / (1 - load), rel=1e-12)]
+def test_a_flow_gets_what_a_constant_load_leaves(load):
+    assert over_one_link([(0.0, 3.0)], [(0.0, 1 - load, 0)]) == [pytest.approx(3.0 / (1 - load), rel=1e-12)]
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("flows", [1, 2, 7])
 @pytest.mark.parametrize("ours", [1, 3])
-def test_flows_of_ours_share_fairly_with_those_of_others(engine, flows, ours):
+def test_flows_of_ours_share_fairly_with_those_of_others(flows, ours):
     """Of m of ours beside k of others each gets 1 / (k + m)."""
-    ends = ends_of(engine(over_one_link([(0.0, 3.0)] * ours, [(0.0, 1.0, flows)])))
+    ends = over_one_link([(0.0, 3.0)] * ours, [(0.0, 1.0, flows)])
     assert ends == [pytest.approx(3.0 * (flows + ours), rel=1e-12)] * ours
 
 
@@ -71,15 +68,14 @@ def end_of_one(size: float, begin_s: float, trace: list[tuple[float, float, int]
         sent, now = sent + rate * (until - now), until
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @each("seed", seeds(150))
-def test_bytes_are_the_integral_of_what_a_trace_leaves(engine, seed):
+def test_bytes_are_the_integral_of_what_a_trace_leaves(seed):
     chance = random.Random(seed)
     times = [0.0, *sorted(chance.sample([0.5, 1.0, 1.75, 3.0, 4.2, 6.0, 9.0], chance.randint(1, 5)))]
     trace = [(at, chance.choice([1.0, 0.5, chance.uniform(0.05, 1.0)]), chance.choice([0, 0, 1, 3])) for at in times]
     repeat_s = chance.choice([None, times[-1] + 1.5])
     begin_s, size = chance.choice([0.0, chance.uniform(0, 8)]), chance.uniform(0.1, 12)
-    (end,) = ends_of(engine(over_one_link([(begin_s, size)], trace, repeat_s)))
+    (end,) = over_one_link([(begin_s, size)], trace, repeat_s)
     assert end == pytest.approx(end_of_one(size, begin_s, trace, repeat_s), rel=1e-9)
 
 
@@ -91,12 +87,12 @@ DISTRIBUTIONS = {
 """Sizes of mean 1: draws of n, and the mean of their squares."""
 
 
-def time_beside_short_ones(engine, load: float, law: str, size: float, seed: int) -> float:
+def time_beside_short_ones(load: float, law: str, size: float, seed: int) -> float:
     """How long a transfer of a size takes that begins in an empty queue to which short ones come."""
     rng, draws = np.random.default_rng(seed), DISTRIBUTIONS[law][0]
     at = np.cumsum(rng.exponential(1.0 / load, int(2 * load * size / (1 - load))))
     short = list(zip(at.tolist(), draws(rng, len(at)).tolist(), strict=True))
-    took_s = ends_of(engine(over_one_link([(0.0, size), *short], [(0.0, 1.0, 0)])))[0]
+    took_s = over_one_link([(0.0, size), *short], [(0.0, 1.0, 0)])[0]
     assert took_s < at[-1]
     return took_s
 
@@ -117,11 +113,10 @@ def test_many_short_transfers_leave_a_long_one_what_a_load_does(law):
     load, size, runs = 0.4, 150.0, 150
     squares = DISTRIBUTIONS[law][1]
     mean, sd = size / (1 - load) - load * squares / (2 * (1 - load) ** 2), math.sqrt(size * load * squares / (1 - load) ** 3)
-    took_s = [time_beside_short_ones(by_compiled, load, law, size, seed) for seed in range(runs)]
+    took_s = [time_beside_short_ones(load, law, size, seed) for seed in range(runs)]
     assert np.mean(took_s) == pytest.approx(mean, abs=4 * sd / math.sqrt(runs))
     assert np.std(took_s, ddof=1) == pytest.approx(sd, rel=4 / math.sqrt(2 * (runs - 1)))  # of a sum of some 60 busy periods
     assert 4 * sd / math.sqrt(runs) < 0.15 * load * mean  # so that a seventh more or less of what they take is seen
-    assert time_beside_short_ones(by_simpy, load, law, 60.0, 0) == time_beside_short_ones(by_compiled, load, law, 60.0, 0)
 
 
 # -- in trainings --------------------------------------------------------------------------

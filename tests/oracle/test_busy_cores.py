@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 import random
 from collections import deque
+from functools import partial
 
 import pytest
+from support.network import Network
 from support.runs import COMPUTE_S, FAST, assert_mean, steps_per_s
 from support.sampling import seeds
 
 from simulator import simulate
 from simulator.checks.invariants import audit
-from simulator.network.cores import Cores, Task
-from simulator.network.kernel import Kernel
 
 ASYNC = {"kind": "parameter-server", "mode": "async"}
 INSTANT = {**FAST, "intra_node": {"bandwidth": "1000000 GB/s", "latency": "0 s"}}
@@ -22,18 +22,18 @@ Arrival = tuple[float, float, float]
 
 
 def ends_of(arrivals: list[Arrival], number: int, slice_s: float) -> list[float]:
-    kernel = Kernel()
-    cores = Cores(kernel, number, slice_s)
+    network = Network(cores=(number, slice_s))
     ends: dict[int, float] = {}
 
-    def come(one: int, work_s: float, slowdown: float) -> None:
-        Task(cores, slowdown).work(work_s, lambda _: ends.update({one: kernel.now}))
+    def end(task: int) -> None:
+        ends[task] = network.now
 
-    for one, (come_s, work_s, slowdown) in enumerate(arrivals):
-        kernel.call_later(come_s, lambda _, given=(one, work_s, slowdown): come(*given))
-    kernel.run()
-    assert cores.in_use_s(kernel.now) * number == pytest.approx(busy_s(arrivals, number, slice_s), rel=1e-9)
-    return [ends[one] for one in range(len(arrivals))]
+    for come_s, work_s, slowdown in arrivals:
+        task = network.task(slowdown)
+        network.at(come_s, partial(network.work, task, work_s, partial(end, task)))
+    network.run()
+    assert network.cores_in_use_s() * number == pytest.approx(naive(arrivals, number, slice_s)[1], rel=1e-9)
+    return [ends[task] for task in range(len(arrivals))]
 
 
 def naive(arrivals: list[Arrival], number: int, slice_s: float) -> tuple[list[float], float]:
@@ -64,10 +64,6 @@ def naive(arrivals: list[Arrival], number: int, slice_s: float) -> tuple[list[fl
         while waiting and len(slices) < number:
             slices[waiting.popleft()] = slice_s
     return ends, used_s
-
-
-def busy_s(arrivals: list[Arrival], number: int, slice_s: float) -> float:
-    return naive(arrivals, number, slice_s)[1]
 
 
 @pytest.mark.parametrize("cores", [1, 2, 4])

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from support.looping import each
-from support.networks import INTER, INTRA, by_messages, collective, meshed, running, switched
+from support.networks import INTER, INTRA, by_messages, collective, grouped, meshed, running, switched
 
-from simulator.network.kernel import Kernel
+from simulator.collectives.wire import Group
 from tests.support.closed_forms import (
     double_binary_tree_bounds_s,
     halving_doubling_all_reduce_s,
@@ -160,32 +160,15 @@ def test_buckets_follow_one_another(algorithm, ranks, network, seed):
     draws = [np.random.default_rng([seed, rank]) for rank in range(ranks)]
     compute_s = np.array([rng.exponential([2e-3, 2e-4, 1e-5][seed], (steps, len(sizes))) for rng in draws])
 
-    at_once, start_s, free_s = [], np.zeros(ranks), np.zeros(ranks)
+    at_once, data_s, ended_s, free_s = [], [], np.zeros(ranks), np.zeros(ranks)
     for step in range(steps):
-        ready_s = start_s[:, None] + compute_s[:, step].cumsum(axis=1)
-        ended_s = start_s
-        for bucket, size in enumerate(sizes):
-            ended_s = some.finish_s(np.maximum(ready_s[:, bucket], ended_s), size, free_s)
-        start_s = ended_s
-        at_once.append(ended_s)
-
-    kernel, by_messages_s = Kernel(), np.zeros((steps, ranks))
-
-    def begin(rank: int, step: int) -> None:
-        for after_s in compute_s[rank, step].cumsum().tolist():
-            kernel.call_later(after_s, lambda _: run.ready(rank, 0))
-
-    def ended(rank: int, number: int) -> None:
-        step, bucket = divmod(number, len(sizes))
-        if bucket == len(sizes) - 1:
-            by_messages_s[step, rank] = kernel.now
-            if step + 1 < steps:
-                kernel.soon(begin, rank, step + 1)
-
-    (run,), _ = running(kernel, [[some.plan(size) for size in sizes]], sizes, ended=lambda _, rank, number: ended(rank, number))
-    for rank in range(ranks):
-        begin(rank, 0)
-    kernel.run()
+        data_s += list(ended_s + compute_s[:, step].cumsum(axis=1).T)
+        for ready_s, size in zip(data_s[-len(sizes) :], sizes, strict=True):
+            ended_s = some.finish_s(np.maximum(ready_s, ended_s), size, free_s)
+            at_once.append(ended_s)
+    # steps begin at once where they do message by message, if all before have ended alike
+    plans = [some.plan(size) for size in sizes]
+    (by_messages_s,), _ = running([plans * steps], sizes * steps, [np.array(data_s)])
     assert np.array(at_once) == near(by_messages_s)
 
 
@@ -263,4 +246,13 @@ def test_double_tree_of_many_pieces(ranks, per_node, within):
     some = collective("double-binary-tree", ranks, switched(per_node), per_node)
     assert some.plan(60e6).schedule.parts == 2 * 58
     zeros = np.zeros(ranks)
-    assert some.finish_s(zeros, 60e6) == pytest.approx(by_messages(some, zeros, 60e6), rel=within)
+    assert some.finish_s(zeros, 60e6) == pytest.approx(by_messages(some, zeros, 60e6, witnessed=ranks < 64), rel=within)
+
+
+@pytest.mark.parametrize("apart_s", [0.5e-12, 1.5e-12, 2.5e-12])
+def test_ends_next_to_each_other(apart_s: float) -> None:
+    """Two broadcasts on links of their own; within a picosecond they end in one instant, and an engine never waits for what is past."""
+    fresh = meshed(lambda source, _: (1e9 if source == 0 else 1e6 / (1e-3 + apart_s), 0.0))
+    plans = [[grouped("ring", Group(ranks, ranks), fresh, operation="broadcast", chunk_bytes=1e9).plan(1e6)] for ranks in ((0, 1), (2, 3))]
+    first, second = (ends.max() for ends in running(plans, [1e6])[0])
+    assert (first, second) == pytest.approx((1e-3, 1e-3 + apart_s), rel=1e-9)

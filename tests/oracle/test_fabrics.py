@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.looping import each
-from support.networks import by_messages
+from support.networks import by_messages, running
 
 from simulator.base.rng import Streams
 from simulator.collectives.collective import Collective
@@ -221,22 +221,9 @@ def test_collectives_end_when_simgrid_says(simgrid, algorithm, rails, oversubscr
 @pytest.mark.long
 def test_rings_beside_one_another_end_when_simgrid_says(simgrid):
     """Three rings that all cross the same uplinks, of which the largest is slower than the others."""
-    from support.networks import running
-
-    from simulator.network.kernel import Kernel
-
     where = cluster(latency_s=0.0, fabric=Fabric(nodes_per_leaf=4, oversubscription=6.0))
     orders = [[0, 4, 1], [2, 5], [3, 6, 7, 8]]
     plans = [made("ring", where, len(order), order).plan(SIZE) for order in orders]
-    kernel, ends = Kernel(), [[0.0] * len(order) for order in orders]
-
-    def end(group: int, rank: int, _: int) -> None:
-        ends[group][rank] = kernel.now
-
-    runs, _ = running(kernel, [[plan] for plan in plans], [SIZE], ended=end)
-    for run, order in zip(runs, orders, strict=True):
-        for rank in range(len(order)):
-            run.ready(rank, 0)
-    kernel.run()
-    for ours, theirs in zip(ends, simgrid(plans), strict=True):
+    end_s, _ = running([[plan] for plan in plans], [SIZE])
+    for (ours,), theirs in zip(end_s, simgrid(plans), strict=True):
         assert ours == pytest.approx(theirs, rel=1e-7)

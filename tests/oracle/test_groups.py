@@ -9,7 +9,6 @@ from support.networks import INTER, INTRA, by_messages, collective, grouped, mes
 
 from simulator.collectives.factory import IN_SWITCHES
 from simulator.collectives.wire import Group
-from simulator.network.kernel import Kernel
 from simulator.program.operations import ALGORITHMS
 from tests.support.closed_forms import all_to_all_s, pipelined_chain_s, ring_half_s
 
@@ -38,13 +37,8 @@ def more_of(operation: str, ranks: int) -> dict:
 
 def all_by_messages(collectives, ready_s: np.ndarray, size_bytes: float) -> np.ndarray:
     """When each rank of each group has ended, shape (groups, ranks): all groups on one network."""
-    kernel, finish_s = Kernel(), np.full(ready_s.shape, np.nan)
-    plans = [[some.plan(size_bytes)] for some in collectives]
-    runs, _ = running(kernel, plans, [size_bytes], ended=lambda group, rank, _: finish_s.__setitem__((group, rank), kernel.now))
-    for (group, rank), at_s in np.ndenumerate(ready_s):
-        kernel.call_later(float(at_s), lambda _, run=runs[group], rank=rank: run.ready(rank, 0))
-    kernel.run()
-    return finish_s
+    end_s, _ = running([[some.plan(size_bytes)] for some in collectives], [size_bytes], ready_s[:, None])
+    return np.concatenate(end_s)
 
 
 @each("operation, algorithm", AMONG_RANKS)
@@ -122,23 +116,17 @@ def test_several_right_after_one_another(operation, times):
 @each("operation, algorithm", [pair for pair in AMONG_RANKS if pair[1] in ("ring", "bidirectional-ring")])
 def test_buckets_of_every_operation_follow_one_another(operation, algorithm, seed):
     """Also of a root that has the data of all buckets long before the others have entered the first."""
-    ranks, buckets, sizes = 5, 9, [3e6, 1e5, 2e6]
-    ready_s = np.cumsum(np.random.default_rng(seed).exponential([2e-2, 2e-3, 1e-5][seed], (buckets, ranks)), axis=0)
+    ranks, sizes = 5, [3e6, 1e5, 2e6] * 3
+    ready_s = np.cumsum(np.random.default_rng(seed).exponential([2e-2, 2e-3, 1e-5][seed], (len(sizes), ranks)), axis=0)
     ready_s[:, ranks // 2] = 0.0
     some = grouped(algorithm, Group.in_order(ranks, 1), meshed(), **more_of(operation, ranks))
     finish_s, free_s = np.zeros(ranks), np.full(ranks, -np.inf)
-    want = {}
-    for bucket in range(buckets):
-        finish_s = some.finish_s(np.maximum(ready_s[bucket], finish_s), sizes[bucket % 3], free_s)
-        want |= {(rank, bucket): at_s for rank, at_s in enumerate(finish_s.tolist())}
-
-    kernel = Kernel()
-    got: dict[tuple[int, int], float] = {}
-    (run,), _ = running(kernel, [[some.plan(size) for size in sizes]], sizes, ended=lambda _, *which: got.setdefault(which, kernel.now))
-    for (bucket, rank), at_s in np.ndenumerate(ready_s):
-        kernel.call_later(float(at_s), lambda _, rank=rank, bucket=bucket: run.ready(rank, bucket % 3))
-    kernel.run()
-    assert got == near(want)
+    want = []
+    for data_s, size in zip(ready_s, sizes, strict=True):
+        finish_s = some.finish_s(np.maximum(data_s, finish_s), size, free_s)
+        want.append(finish_s)
+    (got,), _ = running([[some.plan(size) for size in sizes]], sizes, [ready_s])
+    assert got == near(np.array(want))
 
 
 def test_operations_may_differ_from_bucket_to_bucket():
@@ -148,18 +136,12 @@ def test_operations_may_differ_from_bucket_to_bucket():
     kinds.append(grouped("bidirectional-ring", group, fresh))
     ready_s = np.zeros((3, ranks))
     ready_s[:, 1] = 1.0, 1.1, 1.2  # rank 2 is the root, rank 1 the end of its chain, which the counter-clockwise ring sends to first
-    kernel, got = Kernel(), {}
-    (run,), _ = running(
-        kernel, [[some.plan(SIZE) for some in kinds]], [SIZE] * 3, ended=lambda _, *which: got.setdefault(which, kernel.now)
-    )
-    for (bucket, rank), at_s in np.ndenumerate(ready_s):
-        kernel.call_later(float(at_s), lambda _, rank=rank, bucket=bucket: run.ready(rank, bucket))
-    kernel.run()
-    assert max(got[2, 0], got[2, 1]) < 0.1 < 1.0 < got[1, 0] < got[1, 1] < got[1, 2]
+    (got,), _ = running([[some.plan(SIZE) for some in kinds]], [SIZE] * 3, [ready_s])
+    assert max(got[0, 2], got[1, 2]) < 0.1 < 1.0 < got[0, 1] < got[1, 1] < got[2, 1]
     finish_s, free_s = np.zeros(ranks), np.full(ranks, -np.inf)
     for bucket, some in enumerate(kinds):
         finish_s = some.finish_s(np.maximum(ready_s[bucket], finish_s), SIZE, free_s)
-        assert [got[rank, bucket] for rank in range(ranks)] == near(finish_s)
+        assert got[bucket] == near(finish_s)
 
 
 # -- groups beside one another ------------------------------------------------------------

@@ -13,33 +13,16 @@ from support.networks import Messages
 from support.scenarios import scenario_table
 
 from simulator import scenario_from_table
-from simulator.network.flows import Network, weights_of
-from simulator.network.kernel import Kernel
+from simulator.engine.draws import _weights
 
 
-class Nodes:
-    """One replica a node; ``send`` takes two of them."""
+class Nodes(Messages):
+    """One replica a node; messages between the same two nodes take the same connection."""
 
     def __init__(self, nodes: int = 4, latency_s: float = 0.0, seed: int = 1, **transport) -> None:
         cluster = {"inter_node": {"bandwidth_bytes_per_s": 10.0, "latency_s": latency_s}, "transport": transport}
-        scenario = scenario_from_table(
-            scenario_table(cluster=cluster, strategy={"kind": "multi-worker-mirrored", "workers": nodes}), "test"
-        )
-        self.kernel = Kernel()
-        self.network = Network(self.kernel, scenario.cluster.transport, np.random.default_rng(seed))
-        self.messages = Messages(self.kernel, self.network, scenario)
-        self.ends: dict[str, float] = {}
-
-    def send(self, name: str, source: int, target: int, size: float, at_s: float = 0.0) -> None:
-        """Messages between the same two nodes take the same connection."""
-        self.messages.send(source, target, size, lambda: self._end(name), at_s)
-
-    def _end(self, name: str) -> None:
-        self.ends[name] = self.kernel.now
-
-    def run(self) -> dict[str, float]:
-        self.messages.run()
-        return self.ends
+        table = scenario_table(cluster=cluster, strategy={"kind": "multi-worker-mirrored", "workers": nodes})
+        super().__init__(scenario_from_table(table, "test"), seed=seed)
 
 
 def test_fair():
@@ -167,11 +150,7 @@ def test_a_hosts_work_on_messages():
     nodes.send("first", 0, 1, 10.0)
     nodes.send("second", 0, 2, 10.0)
     assert nodes.run() == {"first": 2.0 + 1.0 + 0.5 + 2.0, "second": 4.0 + 1.0 + 0.5 + 2.0}
-    assert {str(host.name): host.in_use_s(nodes.kernel.now) for host in nodes.messages.hosts} == {
-        "node 0 messages": 4.0,
-        "node 1 messages": 2.0,
-        "node 2 messages": 2.0,
-    }
+    assert nodes.hosts_in_use_s() == {"node 0 messages": 4.0, "node 1 messages": 2.0, "node 2 messages": 2.0}
 
 
 def test_a_host_works_on_one_message_at_a_time_sent_or_received():
@@ -189,7 +168,7 @@ def test_copying_a_message_is_not_hidden_behind_the_wire(wire):
     nodes = Nodes(cpu_per_message_s=0.5, copy_per_byte_s=0.125, latency_s=0.25, wire_bytes_per_byte=wire)
     nodes.send("alone", 0, 1, 10.0)
     assert nodes.run()["alone"] == pytest.approx(2 * (0.5 + 0.125 * 10.0) + wire * 10.0 / 10.0 + 0.25, rel=1e-12)
-    assert [host.in_use_s(nodes.kernel.now) for host in nodes.messages.hosts] == [1.75, 1.75]
+    assert list(nodes.hosts_in_use_s().values()) == [1.75, 1.75]
 
 
 def test_a_host_copies_one_message_after_the_other():
@@ -220,8 +199,6 @@ def test_no_connection_gets_more_than_its_cap():
     for source in range(3):
         nodes.send(str(source), source, 3, 10.0)
     assert nodes.run() == {"0": 3.0, "1": 3.0, "2": 3.0}
-    path = nodes.messages.connections[0]
-    assert min(port.most(path.weight) for port in path.ports) == 4.0
 
 
 def test_the_cap_holds_whatever_the_weight():
@@ -269,18 +246,14 @@ def test_inside_a_node_nothing_of_it_applies():
     }
     cluster = {"devices_per_node": 2, "intra_node": {"bandwidth_bytes_per_s": 10.0, "latency_s": 0.0}, "transport": everything}
     table = scenario_table(cluster=cluster, strategy={"kind": "mirrored", "replicas": 2})
-    scenario = scenario_from_table(table, "test")
-    kernel = Kernel()
-    messages = Messages(kernel, Network(kernel, scenario.cluster.transport), scenario, apart=True)
-    ends: list[float] = []
-    for _ in range(2):
-        messages.send(0, 1, 10.0, lambda: ends.append(kernel.now))
-    messages.run()
-    assert ends == [2.0, 2.0]
+    messages = Messages(scenario_from_table(table, "test"), apart=True)
+    for name in ("one", "other"):
+        messages.send(name, 0, 1, 10.0)
+    assert messages.run() == {"one": 2.0, "other": 2.0}
 
 
 def test_lognormal_weights_are_cut_at_five_standard_deviations_and_have_median_one():
-    draws = weights_of(0.5, np.random.default_rng(3))
+    draws = _weights(0.5, np.random.default_rng(3))
     logs = np.log(np.concatenate([next(draws) for _ in range(80)]))[:20_000]
     assert logs.mean() == pytest.approx(0.0, abs=4 * 0.5 / math.sqrt(20_000))
     assert logs.std() == pytest.approx(0.5, rel=4 / math.sqrt(2 * 20_000))

@@ -16,13 +16,11 @@ from support.scenarios import scenario_table
 
 from simulator import scenario_from_table
 from simulator.base.errors import ScenarioError
-from simulator.network.flows import Network
-from simulator.network.kernel import Kernel
 
 RATE = 10.0
 
 
-class Nodes:
+class Nodes(Messages):
     """One replica a node; weights are equal."""
 
     def __init__(self, nodes: int = 5, own_s: float = 1.0, most_s: float = 2.0, requests: int = 0) -> None:
@@ -30,21 +28,7 @@ class Nodes:
         transport = {"discipline": "weighted", "weight_sigma": 1e-12, **queue}
         cluster = {"inter_node": {"bandwidth_bytes_per_s": RATE, "latency_s": 0.0}, "transport": transport}
         table = scenario_table(cluster=cluster, strategy={"kind": "multi-worker-mirrored", "workers": nodes})
-        scenario = scenario_from_table(table, "test")
-        self.kernel = Kernel()
-        self.network = Network(self.kernel, scenario.cluster.transport, np.random.default_rng(1))
-        self.messages = Messages(self.kernel, self.network, scenario, apart=True)
-        self.ends: dict[str, float] = {}
-
-    def send(self, name: str, source: int, target: int, size: float, at_s: float = 0.0, *, asked_for: bool = False) -> None:
-        self.messages.send(source, target, size, lambda: self._end(name), at_s, asked_for=asked_for)
-
-    def _end(self, name: str) -> None:
-        self.ends[name] = self.kernel.now
-
-    def run(self) -> dict[str, float]:
-        self.messages.run()
-        return self.ends
+        super().__init__(scenario_from_table(table, "test"), apart=True)
 
 
 def test_a_message_waits_behind_what_its_sender_has_queued_for_others() -> None:

@@ -17,9 +17,6 @@ from support.scenarios import scenario_table
 
 from simulator import scenario_from_table, simulate
 from simulator.base.errors import ScenarioError
-from simulator.network.cores import cores_of
-from simulator.network.flows import Network
-from simulator.network.kernel import Kernel
 
 INSTANT = {**FAST, "intra_node": {"bandwidth": "1000000 GB/s", "latency": "0 s"}}
 ASYNC = {"kind": "parameter-server", "mode": "async"}
@@ -96,24 +93,21 @@ def test_compute_on_an_accelerator_is_off_the_cores(scenario):
 # -- work on messages, servers, coordinator, input ------------------------------------
 
 
-class Hosts:
+class Hosts(Messages):
     """Messages of 10 bytes over links of 10 bytes/s; a second of work on each at either end, on cores that all share."""
 
     def __init__(self, cores: float, slice_s: float = 10.0) -> None:
         cluster = {"inter_node": {"bandwidth_bytes_per_s": 10.0, "latency_s": 0.0}, "shared_cores": cores, "time_slice_s": slice_s,
                    "transport": {"cpu_per_message_s": 0.5, "copy_per_byte_s": 0.05}}  # fmt: skip
-        scenario = scenario_from_table(scenario_table(cluster=cluster, strategy={**RING, "workers": 6}), "test")
-        self.kernel = Kernel()
-        self.network = Network(self.kernel, scenario.cluster.transport, cores=cores_of(self.kernel, cores, slice_s))
-        self.messages = Messages(self.kernel, self.network, scenario, apart=True)
-        self.ends: dict[tuple[int, int], float] = {}
+        super().__init__(scenario_from_table(scenario_table(cluster=cluster, strategy={**RING, "workers": 6}), "test"), apart=True)
 
-    def send(self, source: int, target: int) -> None:
-        self.messages.send(source, target, 10.0, lambda: self.ends.update({(source, target): self.kernel.now}))
+    def ends_of(self, *pairs: tuple[int, int]) -> list[float]:
+        for pair in pairs:
+            self.send(pair, *pair, 10.0)
+        return list(self.run().values())
 
-    def run(self) -> list[float]:
-        self.messages.run()
-        return list(self.ends.values())
+
+PAIRS = (0, 1), (2, 3), (4, 5)
 
 
 @pytest.mark.parametrize(
@@ -129,30 +123,22 @@ class Hosts:
 def test_hosts_work_in_order_of_arrival(cores, ends, busy):
     """Three pairs that begin together: three pieces of work of 1 s, then the wire for 1 s each, then three again."""
     hosts = Hosts(cores)
-    for source in (0, 2, 4):
-        hosts.send(source, source + 1)
-    assert hosts.run() == ends
-    assert hosts.network.cores is not None
-    assert hosts.network.cores.in_use_s(hosts.kernel.now) * cores == 6.0
-    assert [host.in_use_s(hosts.kernel.now) for host in hosts.messages.hosts] == busy
+    assert hosts.ends_of(*PAIRS) == ends
+    assert hosts.network.cores_in_use_s() * cores == 6.0
+    assert list(hosts.hosts_in_use_s().values()) == busy
 
 
 @each("cores, each_s", [(1.0, 3.0), (2.0, 1.5), (4.0, 1.0)])
 def test_hosts_work_in_short_slices_shares_the_cores(cores, each_s):
     """The same three pairs keep in step, to a round of slices at either end: k tasks on c cores go on at min(1, c / k)."""
-    hosts = Hosts(cores, 1e-3)
-    for source in (0, 2, 4):
-        hosts.send(source, source + 1)
-    assert hosts.run() == pytest.approx([2 * each_s + 1.0] * 3, abs=6e-3)
+    assert Hosts(cores, 1e-3).ends_of(*PAIRS) == pytest.approx([2 * each_s + 1.0] * 3, abs=6e-3)
 
 
 def test_a_host_works_on_one_message_at_a_time_however_many_cores():
     """0-1 s and 1-2 s at node 0; the first has come to node 1 at 2 s and is there at 3 s, the second a second later."""
     hosts = Hosts(8.0)
-    hosts.send(0, 1)
-    hosts.send(0, 2)
-    assert hosts.run() == [3.0, 4.0]
-    assert hosts.messages.hosts[0].in_use_s(1.5) == 2.0  # all that it has done
+    assert hosts.ends_of((0, 1), (0, 2)) == [3.0, 4.0]
+    assert hosts.hosts_in_use_s()["node 0 messages"] == 2.0
 
 
 def test_servers_share_the_cores_with_one_another_and_with_compute(scenario):

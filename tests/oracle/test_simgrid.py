@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
-import math
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from support.network_cases import Case, by_compiled
 
 from simulator.program.program import Changes
 
@@ -42,34 +40,19 @@ def program(peer, tmp_path_factory):
     return peer.build(tmp_path_factory.mktemp("simgrid"))
 
 
-def by_tables(star) -> list[float]:
-    """When each flow ends, in the compiled engine's network."""
-    case = Case(
-        ports=[(rate, math.inf, 0.0, 1) for rate in (*star.bandwidths, *star.bandwidths)],
-        paths=[((flow.source, len(star.bandwidths) + flow.target), star.latency_s, -1, -1, False) for flow in star.flows],
-        messages=[(number, flow.size_bytes, False) for number, flow in enumerate(star.flows)],
-        begins=[(flow.start_s, number) for number, flow in enumerate(star.flows)],
-        changes=star.changes,
-    )
-    ends = {number: at_s for what, number, at_s in by_compiled(case).happened if what == "ended"}
-    return [ends[number] for number in range(len(star.flows))]
-
-
-@pytest.mark.parametrize("network", ["SimPy", "compiled"])
 @pytest.mark.parametrize("equal", [pytest.param(True, id="equal links", marks=pytest.mark.long), pytest.param(False, id="different links")])
 @pytest.mark.parametrize(
     ("hosts", "flows"), [(3, 200), *(pytest.param(*size, marks=pytest.mark.long) for size in ((2, 200), (8, 400), (24, 600), (64, 1000)))]
 )
-def test_flows_end_when_simgrid_says(peer, program, hosts, flows, equal, network):
+def test_flows_end_when_simgrid_says(peer, program, hosts, flows, equal):
     """To a thousandth of a millionth: both compute the same shares, and differ by rounding alone."""
     star = peer.random_star(hosts + flows, hosts, flows, equal=equal)
     want = peer.theirs(program, star)
-    got = peer.ours(star) if network == "SimPy" else by_tables(star)
+    got = peer.ours(star)
     assert len(got) == len(want) == flows
     assert got == pytest.approx(want, rel=1e-9)
 
 
-@pytest.mark.parametrize("network", ["SimPy", "compiled"])
 @pytest.mark.parametrize(
     ("beside", "at_s", "left"),
     [
@@ -79,7 +62,7 @@ def test_flows_end_when_simgrid_says(peer, program, hosts, flows, equal, network
         pytest.param(2, [0.0, 0.3], [0.5, 0.9], id="flows and a trace"),
     ],
 )
-def test_with_what_others_send(peer, program, beside, at_s, left, network):
+def test_with_what_others_send(peer, program, beside, at_s, left):
     """A profile of the links' bandwidths, and endless flows over each of them, in the same star.
 
     Profiles of two points: of three SimGrid 3.32 takes the last for something else than the naive fluid simulation, which ours agrees with.
@@ -87,6 +70,6 @@ def test_with_what_others_send(peer, program, beside, at_s, left, network):
     changes = Changes(np.arange(16), np.array(at_s), np.array(left), np.full(len(at_s), float(beside)))
     star = peer.random_star(8, 8, 300, equal=False)._replace(changes=changes)
     want = peer.theirs(program, star)
-    got = peer.ours(star) if network == "SimPy" else by_tables(star)
+    got = peer.ours(star)
     assert got == pytest.approx(want, rel=1e-8)
     assert sum(got) > 1.1 * sum(peer.ours(star._replace(changes=None)))

@@ -10,39 +10,33 @@ from collections import deque
 from functools import partial
 
 import pytest
+from support.network import Network
 from support.sampling import seeds
-
-from simulator.network.cores import Cores, Task
-from simulator.network.kernel import Kernel
 
 Arrivals = list[tuple[float, float]]
 """When each task comes, and its seconds of work."""
 
 
-class Pool:
+class Pool(Network):
     """Tasks on cores, and when their work ended."""
 
     def __init__(self, number: float, slice_s: float) -> None:
-        self.kernel = Kernel()
-        self.cores = Cores(self.kernel, number, slice_s)
+        super().__init__(cores=(number, slice_s))
         self.ends: dict[object, float] = {}
 
-    def task(self) -> Task:
-        return Task(self.cores)
+    def give(self, task: int, work_s: float, name: object) -> None:
+        self.work(task, work_s, lambda: self.ends.update({name: self.now}))
 
-    def give(self, task: Task, work_s: float, name: object) -> None:
-        task.work(work_s, lambda _: self.ends.update({name: self.kernel.now}))
-
-    def run(self, arrivals: Arrivals) -> list[float]:
+    def ends_of(self, arrivals: Arrivals) -> list[float]:
         """Ends of tasks that each do one thing."""
         for number, (come_s, work_s) in enumerate(arrivals):
-            self.kernel.call_later(come_s, lambda _, number=number, work_s=work_s: self.give(self.task(), work_s, number))
-        self.kernel.run()
+            self.at(come_s, partial(self.give, self.task(), work_s, number))
+        self.run()
         return [self.ends[number] for number in range(len(arrivals))]
 
 
 def ends_of(arrivals: Arrivals, number: float, slice_s: float) -> list[float]:
-    return Pool(number, slice_s).run(arrivals)
+    return Pool(number, slice_s).ends_of(arrivals)
 
 
 @pytest.mark.parametrize("cores", [1, 2, 3, 7])
@@ -86,17 +80,17 @@ def test_a_task_does_one_thing_at_a_time_each_of_which_stands_for_a_core_by_itse
         for number in range(3):
             pool.give(first, 1.0, f"A{number}")
         pool.give(second, 1.0, "B")
-        pool.kernel.run()
+        pool.run()
         assert pool.ends == want
-        assert (first.in_use_s(pool.kernel.now), second.in_use_s(pool.kernel.now)) == (want["A2"], want["B"])
+        assert pool.tasks_in_use_s().tolist() == [want["A2"], want["B"]]
 
 
 def test_use_of_the_cores_is_known_while_they_work():
     pool = Pool(2, 1.0)
     seen = []
     for at_s in (0.0, 0.5, 1.5, 2.5, 4.0):
-        pool.kernel.call_later(at_s, lambda _: seen.append(pool.cores.in_use_s(pool.kernel.now)))
-    pool.run([(0.0, 1.5), (0.0, 1.5), (0.0, 0.5)])
+        pool.at(at_s, lambda: seen.append(pool.cores_in_use_s()))
+    pool.ends_of([(0.0, 1.5), (0.0, 1.5), (0.0, 0.5)])
     # both cores until 1.5 s, when two of the three are done; then one for another half second
     assert seen == [0.0, 0.5, 1.5, 1.75, 1.75]
 
@@ -192,8 +186,8 @@ def test_all_work_is_done_once_and_no_core_rests_while_anybody_waits(slice_s):
     for seed in seeds(60):
         arrivals, cores = some_arrivals(seed)
         pool = Pool(cores, slice_s)
-        ends = pool.run(arrivals)
-        assert pool.cores.in_use_s(pool.kernel.now) * cores == pytest.approx(sum(work_s for _, work_s in arrivals), rel=1e-12)
+        ends = pool.ends_of(arrivals)
+        assert pool.cores_in_use_s() * cores == pytest.approx(sum(work_s for _, work_s in arrivals), rel=1e-12)
         assert all(end >= (come_s + work_s) * (1 - 1e-12) for end, (come_s, work_s) in zip(ends, arrivals, strict=True))
         if cores == 1:  # whatever the order, the core is busy from the same times to the same times
             assert max(ends) == pytest.approx(max(shared(arrivals, 1)), rel=1e-9)
@@ -203,13 +197,9 @@ def test_work_asked_for_at_an_end_is_behind_those_who_wait():
     """A asks for more as soon as it has ended: B, who waits, is first."""
     pool = Pool(1, 1.0)
     first = pool.task()
-
-    def more(_: object) -> None:
-        pool.give(first, 0.5, "A again")
-
-    first.work(0.5, more)
+    pool.work(first, 0.5, lambda: pool.give(first, 0.5, "A again"))
     pool.give(pool.task(), 0.5, "B")
-    pool.kernel.run()
+    pool.run()
     assert pool.ends == {"B": 1.0, "A again": 1.5}
 
 
@@ -226,22 +216,23 @@ def test_a_closed_queue_of_exponential_work_has_the_throughput_of_m_m_c_n(slice_
     for seed in range(runs):
         chance = random.Random(seed)
         pool = Pool(cores, slice_s)
-        done = itertools.count()
+        ends: list[float] = []
 
-        def think(task: Task, _: object, chance: random.Random = chance, pool: Pool = pool) -> None:
-            pool.kernel.call_later(chance.expovariate(1 / thought_s), partial(work, task))
+        def think(task: int, chance: random.Random = chance, pool: Pool = pool) -> None:
+            pool.at(chance.expovariate(1 / thought_s), partial(work, task))
 
-        def work(task: Task, _: object, chance: random.Random = chance, done: itertools.count[int] = done) -> None:
-            def ended(event: object) -> None:
-                next(done)
-                think(task, event)
+        def work(task: int, chance: random.Random = chance, pool: Pool = pool, ends: list[float] = ends) -> None:
+            def ended() -> None:
+                ends.append(pool.now)
+                if pool.now < length_s:
+                    think(task)
 
-            task.work(chance.expovariate(1.0), ended)
+            pool.work(task, chance.expovariate(1.0), ended)
 
         for _ in range(tasks):
-            think(pool.task(), None)
-        pool.kernel.run(pool.kernel.timeout(length_s))
-        rates.append(next(done) / length_s)
+            think(pool.task())
+        pool.run()
+        rates.append(sum(end <= length_s for end in ends) / length_s)
     mean = sum(rates) / runs
     error = math.sqrt(sum((rate - mean) ** 2 for rate in rates) / (runs - 1) / runs)
     assert abs(mean - want) < 4 * error

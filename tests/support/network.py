@@ -72,7 +72,14 @@ class Network:
         return len(self._ports) - 1
 
     def path(
-        self, ports: Sequence[int], latency_s: float = 0.0, source: int = -1, target: int = -1, *, asked_for: bool = False, weight: float = 1.0
+        self,
+        ports: Sequence[int],
+        latency_s: float = 0.0,
+        source: int = -1,
+        target: int = -1,
+        *,
+        asked_for: bool = False,
+        weight: float = 1.0,
     ) -> int:
         """A connection over ports, between hosts by number; its number."""
         self._paths.append((ports, latency_s, source, target, asked_for, weight))
@@ -151,7 +158,9 @@ class Network:
         latency_s, source, target, asked_for, weight = (np.array([each[column] for each in self._paths]) for column in range(1, 6))
         hosts = 1 + max((max(each[2:4]) for each in self._paths), default=-1)
         port = np.array([number for each in crossed for number in each], dtype=int)
-        paths = Paths(first, port, latency_s.astype(float), source.astype(int), target.astype(int), asked_for.astype(bool), weight.astype(float))
+        paths = Paths(
+            first, port, latency_s.astype(float), source.astype(int), target.astype(int), asked_for.astype(bool), weight.astype(float)
+        )
         return ports, paths, hosts
 
     def run(self) -> None:

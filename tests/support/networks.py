@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
+import pytest
 
 from simulator.base.log import Log
+from simulator.base.records import Observer
 from simulator.base.rng import Streams
 from simulator.collectives.collective import Collective
 from simulator.collectives.exchanges import Plan, exchanges_of
 from simulator.collectives.factory import collective_for
-from simulator.collectives.message_level import MessageLevel
 from simulator.collectives.wire import Group
-from simulator.network.flows import Network
-from simulator.network.hosts import Host
-from simulator.network.kernel import Kernel
-from simulator.network.objects import network_of
-from simulator.network.ports import Connection, Port, leave_out_ample
-from simulator.program.program import Hosts, Paths, Ports
+from simulator.engine.compiled import engine as production
+from simulator.engine.compiled.tables import Simulation
+from simulator.engine.draws import NothingDrawn, _weights
+from simulator.engine.recorder import Recorder
+from simulator.engine.textbook.clock import Going
+from simulator.engine.textbook.engine import Training
+from simulator.engine.textbook.links import _Port
+from simulator.engine.textbook.worker import Step, Worker
+from simulator.engine.trial import trial_program
+from simulator.program.program import Floats, Hosts, Operation, Paths, Ports, Program, Routine
 from simulator.program.wiring import Wiring
 from simulator.scenario import Scenario
 from simulator.spec.cluster import Cluster, Link
+from support.network import Network
 
 INTER = (1e9, 20e-6)
 INTRA = (3e9, 5e-6)
@@ -91,36 +99,46 @@ def wiring_of(scenario: Scenario, replication: int = 0) -> Wiring:
 
 
 class Messages:
-    """Messages between replicas of a scenario, whose connections are made when all are known.
+    """Messages between replicas of a scenario, whose paths are laid when all are known.
 
-    ``apart``: each has a connection of its own; else those between the same two have one.
+    ``apart``: each has a path of its own; else those between the same two have one. ``seed``: of random weights.
     """
 
-    def __init__(self, kernel: Kernel, network: Network, scenario: Scenario, *, apart: bool = False) -> None:
-        self.kernel = kernel
-        self.connections: list[Connection] = []
-        self.hosts: list[Host] = []
-        self._network = network
-        self._scenario = scenario
-        self._apart = apart
-        self._sends: list[tuple[int, int, float, Callable[[], None], float, bool]] = []
+    def __init__(self, scenario: Scenario, *, apart: bool = False, seed: int = 1) -> None:
+        cluster, sigma = scenario.cluster, scenario.cluster.transport.weight_sigma
+        weights = None if sigma is None else _weights(sigma, np.random.default_rng(seed))
+        cores = None if cluster.shared_cores is None else (cluster.shared_cores, cluster.time_slice_s)
+        self.network = Network(cluster.transport, weights, cores)
+        self.ends: dict[Any, float] = {}
+        self._scenario, self._apart = scenario, apart
+        self._sends: list[tuple[Any, tuple[int, int], float, float, bool]] = []
 
-    def send(self, source: int, target: int, size: float, done: Callable[[], None], at_s: float = 0.0, *, asked_for: bool = False) -> None:
-        self._sends.append((source, target, size, done, at_s, asked_for))
+    def send(self, name: Any, source: int, target: int, size_bytes: float, at_s: float = 0.0, *, asked_for: bool = False) -> None:
+        self._sends.append((name, (source, target), size_bytes, at_s, asked_for))
 
-    def run(self) -> None:
-        pairs = [(source, target) for source, target, *_ in self._sends]
+    def run(self) -> dict[Any, float]:
+        """When each has arrived, in that order."""
+        pairs = [pair for _, pair, *_ in self._sends]
         if not self._apart:
             pairs = list(dict.fromkeys(pairs))
         wiring = wiring_of(self._scenario)
         wiring.between_replicas(*np.array(pairs).T)
-        ports, _, paths, hosts = wiring.tables()
-        _, self.connections, self.hosts = network_of(ports, paths, hosts, self._scenario.cluster.transport.at_a_time)
-        for number, (source, target, size, done, at_s, asked_for) in enumerate(self._sends):
-            connection = self.connections[number if self._apart else pairs.index((source, target))]
-            connection.asked_for = asked_for
-            self.kernel.call_later(at_s, lambda _, send=(connection, size, lambda _, done=done: done()): self._network.send(*send))
-        self.kernel.run()
+        ports, _, paths, self._hosts = wiring.tables()
+        answers = np.zeros(len(pairs), dtype=bool)
+        for number, (name, pair, size_bytes, at_s, asked_for) in enumerate(self._sends):
+            path = number if self._apart else pairs.index(pair)
+            answers[path] = asked_for
+            self.network.at(at_s, partial(self.network.send, path, size_bytes, partial(self._end, name)))
+        self.network.lay(ports, replace(paths, asked_for=answers), self._hosts.count)
+        self.network.run()
+        return self.ends
+
+    def _end(self, name: Any) -> None:
+        self.ends[name] = self.network.now
+
+    def hosts_in_use_s(self) -> dict[str, float]:
+        """Of each host by its name, up to now."""
+        return dict(zip(map(str, self._hosts.names), self.network.hosts_in_use_s().tolist(), strict=True))
 
 
 CLUSTER = Cluster(name="lab", inter_node=Link(bandwidth_bytes_per_s=INTER[0], latency_s=INTER[1]))
@@ -138,32 +156,78 @@ def collective(
 
 
 def running(
-    kernel: Kernel, of_groups: Sequence[Sequence[Plan]], sizes: Sequence[float], observer=None, ended=None
-) -> tuple[list[MessageLevel], list[Port]]:
-    """Every message of some groups, each with a plan for each bucket, on one network; ``ended``: told group, rank and number."""
-    cabling = of_groups[0][0].wire.fresh()
-    exchanges = [exchanges_of(cabling, plans, sizes) for plans in of_groups]
-    ports, _, paths, hosts = cabling.tables()
-    objects, connections, _ = network_of(ports, paths, hosts)
-    leave_out_ample(connections)
-    network, log = Network(kernel), Log(observer) if observer is not None else None
+    of_groups: Sequence[Sequence[Plan]],
+    sizes: Sequence[float],
+    ready_s: Sequence[Floats] | None = None,
+    observer: Observer | None = None,
+    *,
+    witnessed: bool = True,
+) -> tuple[list[Floats], list[_Port]]:
+    """When each rank of each group has ended each bucket, shape (buckets, ranks), every message simulated; the ports, as they end.
 
-    def tell(group: int):
-        return None if ended is None else lambda rank, number: ended(group, rank, number)
+    ``of_groups``: of each a plan for each bucket. ``ready_s``: of each, when each rank has each bucket's data, shape (buckets, ranks);
+    left out: all at 0. The textbook engine says so, and the production engine, which the observer listens to, must say the same;
+    ``witnessed=False``: the production engine alone, which takes a hundredth of the time where messages are many.
+    """
+    wires = [plans[0].wire for plans in of_groups]
+    cabling = wires[0].fresh()
+    exchanges = [its for number, plans in enumerate(of_groups) for its in exchanges_of(cabling, plans, sizes, number)]
+    ports, links, paths, hosts = cabling.tables()
+    # numbered without gaps
+    numbers = np.unique(np.concatenate([wire.group.numbers for wire in wires]), return_inverse=True)[1]
+    groups = np.split(numbers, np.cumsum([len(wire.group) for wire in wires])[:-1])
+    count = len(numbers)
+    data_s = np.zeros((count, len(sizes)))
+    if ready_s is not None:
+        data_s[numbers] = np.concatenate(ready_s, axis=1).T
+    plain = trial_program(collective("ring", count, meshed()).plan(0.0), 0.0)
+    program = replace(
+        plain, ports=ports, links=links, paths=paths, hosts=hosts, groups=tuple(groups), exchanges=tuple(exchanges),
+        routines=tuple(map(_routine, data_s)), ranks=replace(plain.ranks, routine=np.arange(count)),
+    )  # fmt: skip
+    draws = NothingDrawn(data_s[:, 0])
+    draws.forward_s = np.broadcast_to(1.0, count)
+    kept: dict[bool, Simulation] = {}
+    log = None if observer is None else Log(observer)
+    production.run(program, draws, _recorder(count), None, 1, log, kept=kept)
+    end_s = kept[observer is not None].finished_s
+    if not witnessed:
+        return [end_s[:, group] for group in groups], []
+    witness = _Witness(program, draws)
+    witness.run()
+    assert end_s == pytest.approx(witness.end_s, rel=1e-9)
+    return [witness.end_s[:, group] for group in groups], witness.ports
 
-    runs = [
-        MessageLevel(kernel, network, its, connections, plans[0].wire.group.ranks, log, ended=tell(group))
-        for group, (its, plans) in enumerate(zip(exchanges, of_groups, strict=True))
-    ]
-    return runs, objects
+
+def _routine(data_s: Floats) -> Routine:
+    """A collective for each bucket, when a compute has ended that lasts until the rank has its data."""
+    operations = [Operation(kind="gate", name="turn")]
+    for bucket, lasts_s in enumerate(np.diff(data_s, prepend=data_s[0]).tolist()):
+        operations.append(Operation(kind="compute", name="forward", after=(0,), forward=lasts_s))
+        operations.append(Operation(kind="collective", name=str(bucket), after=(len(operations) - 1,), bucket=bucket))
+    return Routine(tuple(operations))
 
 
-def by_messages(some: Collective, ready_s: np.ndarray, size_bytes: float) -> np.ndarray:
-    """When each rank has the result, every message simulated."""
-    kernel = Kernel()
-    finish_s = np.full(len(ready_s), np.nan)
-    (run,), _ = running(kernel, [[some.plan(size_bytes)]], [size_bytes], ended=lambda _, rank, __: finish_s.__setitem__(rank, kernel.now))
-    for rank, at_s in enumerate(ready_s.tolist()):
-        kernel.call_later(at_s, lambda _, rank=rank: run.ready(rank, 0))
-    kernel.run()
-    return finish_s
+def _recorder(ranks: int) -> Recorder:
+    """Of one step of each rank."""
+    return Recorder(ranks, 0, ranks, apart=False)
+
+
+class _Witness(Training):
+    """The textbook engine; keeps when each rank ends each bucket."""
+
+    def __init__(self, program: Program, draws: NothingDrawn) -> None:
+        super().__init__(program, draws, _recorder(draws.ranks), None, None, None)
+        self.end_s = np.full((len(program.routines[0].operations) // 2, draws.ranks), np.nan)
+        self.ports = self._links.ports
+
+    def reduce(self, worker: Worker, step: Step, number: int, operation: Operation, cause: int) -> Going:
+        cause = yield from super().reduce(worker, step, number, operation, cause)
+        self.end_s[operation.bucket, worker.index] = self.clock.now
+        return cause
+
+
+def by_messages(some: Collective, ready_s: Floats, size_bytes: float, *, witnessed: bool = True) -> Floats:
+    """When each rank of a group that is alone has ended, every message simulated."""
+    (end_s,), _ = running([[some.plan(size_bytes)]], [size_bytes], [ready_s[None]], witnessed=witnessed)
+    return end_s[0]

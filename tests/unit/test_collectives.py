@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
 import random
-import sys
 from collections import deque
 from dataclasses import replace
 
@@ -28,7 +26,7 @@ from simulator.collectives.nvls import nvls_schedule
 from simulator.collectives.ring import bidirectional_ring_schedule, rail_ring_schedule, ring_schedule
 from simulator.collectives.sharp import sharp_schedule
 from simulator.collectives.wire import Group
-from simulator.network.kernel import Kernel
+from simulator.engine.textbook.clock import Busy
 from simulator.program.operations import ALGORITHMS, algorithms_of
 from simulator.program.schedule import Schedule, columns, flattened
 
@@ -307,30 +305,23 @@ def test_auto_says_whether_ranks_entered_together():
 def test_ports_carry_as_much_at_once_as_by_messages(algorithm, ranks, per_node):
     fresh = switched(per_node)
     some = collective(algorithm, ranks, fresh, per_node, "ll")
-    size, kernel = 4e6, Kernel()
-    (run,), ports = running(kernel, [[some.plan(size)]], [size])
-    for rank in range(ranks):
-        run.ready(rank, 0)
-    kernel.run()
+    size = 4e6
+    _, ports = running([[some.plan(size)]], [size])
     some.account(size)
     by_name = {port.name: port for port in ports}
     use = some.use
     for name, used_s, carried, busy_s in zip(use.names, use.seconds.tolist(), use.carried.tolist(), use.busy_s.tolist(), strict=True):
         port = by_name.pop(name)
-        assert carried == pytest.approx(port.carried)
+        assert carried == pytest.approx(port.carried_bytes)
         assert used_s == carried / port.capacity <= busy_s * (1 + 1e-12)
-        # ports that can never be full have their seconds not counted message by message
-        assert busy_s <= (port.busy_s or np.inf) * (1 + 1e-9)
+        assert busy_s <= Busy.in_use_s(port) * (1 + 1e-9)
     assert not by_name
 
 
 def test_transfers_are_recorded():
-    recording, kernel = Transfers(), Kernel()
+    recording = Transfers()
     some = collective("halving-doubling", 4, switched(), protocol="ll")
-    (run,), _ = running(kernel, [[some.plan(8.0)]], [8.0], recording)
-    for rank in range(4):
-        run.ready(rank, 0)
-    kernel.run()
+    running([[some.plan(8.0)]], [8.0], observer=recording)
     assert len(recording.transfers) == 4 * 2 * 2
     # half of the buffer, then a quarter, twice as many bytes on the wire, there and back
     assert sorted(transfer.size_bytes for transfer in recording.transfers if transfer.source == Place("device", 0)) == [4.0, 4.0, 8.0, 8.0]
@@ -338,19 +329,16 @@ def test_transfers_are_recorded():
 
 def test_a_late_rank_delays_its_neighbour_first():
     """While rank 0 is late, the rank at distance d downstream gets d - 1 chunks: the neighbour none, the next one, and so on."""
-    ranks, late_s = 6, 100.0
-    kernel, recording = Kernel(), Transfers()
+    ranks, late_s, recording = 6, 100.0, Transfers()
     some = collective("ring", ranks, meshed(lambda *_: (1.0, 0.0)))
-    (ring,), _ = running(kernel, [[some.plan(float(ranks))]], [float(ranks)], recording)
-    for rank in range(ranks):
-        kernel.call_later(0.0 if rank else late_s, lambda _, rank=rank: ring.ready(rank, 0))
-    kernel.run()
+    ready_s = np.array([[late_s, 0.0, 0.0, 0.0, 0.0, 0.0]])
+    (end_s,), _ = running([[some.plan(float(ranks))]], [float(ranks)], [ready_s], recording)
     for distance in range(1, ranks):
         early = [
             transfer for transfer in recording.transfers if transfer.target == Place("device", distance) and transfer.arrived_s < late_s
         ]
         assert len(early) == distance - 1
-    assert kernel.now == late_s + 2 * (ranks - 1)
+    assert end_s.max() == late_s + 2 * (ranks - 1)
 
 
 # -- groups, libraries, bad input ---------------------------------------------------------
@@ -416,43 +404,25 @@ def test_a_schedule_by_two_protocols_has_both():
     plans = [collective("ring", 3, fresh, protocol=protocol).plan(1.0) for protocol in ("ll", "simple")]
     alone_s = [collective("ring", 3, fresh, protocol=protocol).duration_s(1e6) for protocol in ("ll", "simple")]
     assert plans[0].schedule is plans[1].schedule
-    kernel, ends = Kernel(), []
-    (run,), _ = running(kernel, [plans], [1e6, 1e6], ended=lambda _, rank, __: ends.append((rank, kernel.now)))
-    for rank in range(3):
-        run.ready(rank, 0)
-        run.ready(rank, 1)
-    kernel.run()
-    assert [at_s for rank, at_s in ends if rank == 0] == pytest.approx([alone_s[0], sum(alone_s)])
+    (end_s,), _ = running([plans], [1e6, 1e6])
+    assert end_s[:, 0] == pytest.approx([alone_s[0], sum(alone_s)])
 
 
-def test_consequences_do_not_nest():
-    """However many messages follow from one, at the same instant, the interpreter's stack does not grow with them."""
+def test_consequences_take_no_time():
+    """However many messages follow from one, at the same instant."""
     ranks = 600
     schedule = chain_schedule(ranks, 1, "broadcast")
     wire = collective("ring", ranks, meshed(lambda *_: (1e9, 0.0))).plan(0.0).wire
-    kernel = Kernel()
-    (run,), _ = running(kernel, [[Plan(schedule, wire)]], [0.0])
-    limit = sys.getrecursionlimit()
-    deep = len(inspect.stack(0))
-    try:
-        sys.setrecursionlimit(deep + 60)
-        for rank in reversed(range(ranks)):
-            run.ready(rank, 0)
-        kernel.run()
-    finally:
-        sys.setrecursionlimit(limit)
-    assert kernel.now == 0.0
-    assert all(run.ended_s(rank) == [0.0] for rank in range(ranks))
+    (end_s,), _ = running([[Plan(schedule, wire)]], [0.0])
+    assert not end_s.any()
 
 
 def test_transfers_name_the_ranks_of_the_network():
-    recording, kernel = Transfers(), Kernel()
-    some = collective_for("ring", "none", CLUSTER, Group((7, 2, 5), (7, 2, 5)), meshed(), 1e6, operation="all-gather")
-    (run,), _ = running(kernel, [[some.plan(3.0)]], [3.0], recording)
-    for rank in range(3):
-        run.ready(rank, 0)
-    kernel.run()
-    assert {(transfer.source.number, transfer.target.number) for transfer in recording.transfers} == {(7, 2), (2, 5), (5, 7)}
+    recording, groups = Transfers(), ((7, 2, 5), (0, 1, 3, 4, 6))
+    every = [collective_for("ring", "none", CLUSTER, Group(its, its), meshed(), 1e6, operation="all-gather") for its in groups]
+    running([[some.plan(3.0)] for some in every], [3.0], observer=recording)
+    ends = {(transfer.source.number, transfer.target.number) for transfer in recording.transfers}
+    assert ends == {(7, 2), (2, 5), (5, 7)} | {(0, 1), (1, 3), (3, 4), (4, 6), (6, 0)}
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 8])

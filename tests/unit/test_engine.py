@@ -1,4 +1,4 @@
-"""The kernel's guards, placement, statistics, intervals, streams, units."""
+"""The clocks' guards, placement, statistics, intervals, streams, units."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
+from support.network import Network
 from support.scenarios import scenario_table
 
 from simulator import load_scenario, scenario_from_table, simulate
@@ -17,7 +18,7 @@ from simulator.base.text import format_bytes, format_rate, format_seconds
 from simulator.base.units import parse_quantity
 from simulator.engine.draws import Jitter
 from simulator.engine.replication import replicate
-from simulator.network.kernel import Kernel
+from simulator.engine.textbook.clock import Clock
 from simulator.resolve.resolve import resolve
 from simulator.results.intervals import _STUDENT_95, prediction_interval
 from simulator.results.metrics import Window, alone_scenario
@@ -31,25 +32,26 @@ from simulator.spec.workload import Variable
 
 @pytest.mark.parametrize("delay", [float("nan"), float("inf"), -1.0])
 def test_a_delay_must_be_finite_and_not_negative(delay):
-    kernel = Kernel()
-    with pytest.raises((SimulationError, ValueError)):
-        kernel.timeout(delay)
+    network = Network()
+    network.at(delay, lambda: None)
+    for wait in (network.run, lambda: Clock().timeout(delay)):
+        with pytest.raises(SimulationError, match="delay"):
+            wait()
 
 
 def test_a_dead_lock_is_an_error():
-    kernel = Kernel()
-    kernel.call_later(1.5, lambda _: None)
+    clock = Clock()
+    clock.timeout(1.5)
     with pytest.raises(DeadlockError, match=r"^dead-lock at 1.5 s: everybody waits for what never comes, and the run has not ended$"):
-        kernel.run(kernel.event())
+        clock.run_until(clock.event())
 
 
 def test_simultaneous_events_run_as_scheduled_and_the_end_of_the_instant_last():
-    kernel = Kernel()
+    clock = Clock()
     order: list[str] = []
-    kernel.at_end_of_instant(lambda: order.append("end"))
-    kernel.call_later(0.0, lambda _: order.append("first"))
-    kernel.call_later(0.0, lambda _: order.append("second"))
-    kernel.run()
+    for name, event in {"end": clock.end_of_instant(), "first": clock.timeout(0.0), "second": clock.timeout(0.0)}.items():
+        event.callbacks.append(lambda _, name=name: order.append(name))
+    clock.run_until(clock.timeout(1.0))
     assert order == ["first", "second", "end"]
 
 

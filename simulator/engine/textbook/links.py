@@ -97,7 +97,7 @@ class Links:
     def _flow_on(self) -> None:
         """Let everything flow up to now; what has crossed but for rounding is across."""
         now_s = self._clock.now
-        rounding_s = INSTANT_S + 4 * math.ulp(now_s)
+        rounding_s = INSTANT_S + 4 * math.ulp(now_s)  # more than the clock stands still for, so that each wait is for a later time
         for flow in list(self._flows):
             flow.left_bytes -= flow.bytes_per_s * (now_s - self._shared_s)
             if flow.left_bytes <= flow.bytes_per_s * rounding_s:
