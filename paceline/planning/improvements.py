@@ -279,7 +279,9 @@ def improved(
     use: Use | None = None,
 ) -> tuple[tuple[str, Improvement], ...]:
     """The same, each with what it is of, such as ``network``, which a change for the worse may be of as well."""
-    changes = [replace(its, scenarios=tuple(may_be_fastest(its.scenarios, run))) if its.choice else its for its in _changes(scenario, beside)]
+    changes = [
+        replace(its, scenarios=tuple(may_be_fastest(its.scenarios, run))) if its.choice else its for its in _changes(scenario, beside)
+    ]
     outcomes = iter(run([its for change in changes for its in change.scenarios]))
     found = []
     for change in changes:
