@@ -15,7 +15,7 @@ from paceline.planning.answer import Improvement
 from paceline.planning.goal import Goal, job_of, time_of
 from paceline.planning.paying import Use, months_of, use_of
 from paceline.planning.sentences import months_in_words
-from paceline.planning.tuning import bucket_in_words, fastest_of, with_buckets
+from paceline.planning.tuning import bucket_in_words, fastest_of, may_be_fastest, with_buckets
 from paceline.sentences import LARGER_BATCH, nodes_beyond
 from paceline.sweeping import Simulate
 from simulator.base.errors import ScenarioError
@@ -279,7 +279,9 @@ def improved(
     use: Use | None = None,
 ) -> tuple[tuple[str, Improvement], ...]:
     """The same, each with what it is of, such as ``network``, which a change for the worse may be of as well."""
-    changes = list(_changes(scenario, beside))
+    changes = [
+        replace(its, scenarios=tuple(may_be_fastest(its.scenarios, run))) if its.choice else its for its in _changes(scenario, beside)
+    ]
     outcomes = iter(run([its for change in changes for its in change.scenarios]))
     found = []
     for change in changes:

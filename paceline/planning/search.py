@@ -20,6 +20,7 @@ from collections.abc import Callable, Generator, Sequence
 from paceline.planning.goal import sample_s_of
 from paceline.planning.judging import Judge, Point
 from paceline.planning.space import Line
+from paceline.planning.tuning import may_be_fastest
 from paceline.sweeping import Simulate
 
 __all__ = ["Search"]
@@ -31,6 +32,8 @@ _FINE = 8
 """Around the best of a line the search stops when the gaps are an eighth of its workers."""
 _MOST_OF_A_WAY = 4
 """Of all ways in which a model may be cut alike, on a number of workers: those that are best by closed forms are simulated."""
+_NEAR = 1.01
+"""Of these only what a few short runs have within this factor of the fastest is simulated in full."""
 _PAST_THE_PEAK = 2
 _MOST_MOVES = 8
 
@@ -59,6 +62,7 @@ class Search:
         self._best = math.inf
         self._best_of_way: dict[tuple[str, ...], tuple[float, float]] = {}
         self._unpromising = _unpromising(self.points)
+        self._compared: set[tuple[str | int, ...]] = set()
         for point in self.points:
             self._remember(point)
 
@@ -122,10 +126,21 @@ class Search:
             waiting = advanced + waiting[taken:]
 
     def _simulate_points(self, points: Sequence[Point]) -> None:
-        fresh = [point for point in points if point.outcome is None]
+        self._compare(points)
+        fresh = [point for point in points if point.outcome is None and id(point) not in self._unpromising]
         for point, outcome in zip(fresh, self._simulate([point.scenario for point in fresh]), strict=True):
             point.outcome = outcome
             self._remember(point)
+
+    def _compare(self, points: Sequence[Point]) -> None:
+        """Note which points cannot be the fastest of those that cut the model alike on as many workers."""
+        for key in dict.fromkeys(_alike(point) for point in points if point.line.family is not None and point.outcome is None):
+            if key in self._compared:
+                continue
+            self._compared.add(key)
+            alike = [point for point in self.points if point.line.family is not None and _alike(point) == key and self._may_be(point)]
+            left = {id(scenario) for scenario in may_be_fastest([point.scenario for point in alike], self._simulate, _NEAR)}
+            self._unpromising |= {id(point) for point in alike if id(point.scenario) not in left}
 
     def _remember(self, point: Point) -> None:
         """Note a point that meets the goal, if it is the best so far, or the best of its way of training."""
@@ -139,7 +154,10 @@ class Search:
             self._best_of_way[way] = min(self._best_of_way.get(way, its), its)
 
     def _wanted(self, point: Point) -> bool:
-        return point.outcome is None and id(point) not in self._unpromising and not self._beaten(point)
+        return point.outcome is None and self._may_be(point)
+
+    def _may_be(self, point: Point) -> bool:
+        return id(point) not in self._unpromising and not self._beaten(point)
 
     def _beaten(self, point: Point) -> bool:
         """Whether the best found so far is out of its reach, by far; what has no price is not compared by it.
@@ -310,12 +328,17 @@ def _way(point: Point) -> tuple[str, ...]:
     return line.cluster, line.scaling, line.way
 
 
+def _alike(point: Point) -> tuple[str | int, ...]:
+    """What points have in common that cut a model alike on as many workers."""
+    return *_way(point), point.workers
+
+
 def _unpromising(points: Sequence[Point]) -> set[int]:
     """Ids of points that are not simulated, for several that cut the model alike on as many workers are better by closed forms."""
     alike: dict[tuple[str | int, ...], list[Point]] = {}
     for point in points:
         if point.line.family is not None:
-            alike.setdefault((*_way(point), point.workers), []).append(point)
+            alike.setdefault(_alike(point), []).append(point)
     return {
         id(point) for its in alike.values() for point in sorted(its, key=lambda point: (-point.guess, point.line.name))[_MOST_OF_A_WAY:]
     }

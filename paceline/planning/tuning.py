@@ -1,8 +1,10 @@
-"""Buckets: into how many all-reduces gradients are best fused.
+"""The fastest of several scenarios that do the same on the same machines, and buckets: into how many all-reduces gradients are best fused.
 
 One large all-reduce carries its bytes with the fewest messages, and nothing hides it; many
 small ones go on while the backward pass still computes, and each pays its latency. Which
 is better depends on the model and the network, so sizes are simulated.
+
+Of several scenarios of which the fastest alone is wanted, a few short runs with the same draws show which it cannot be.
 """
 
 from __future__ import annotations
@@ -21,13 +23,25 @@ from simulator.results.results import Result
 from simulator.scenario import Drawn, Scenario
 from simulator.strategies.strategy import Strategy
 
-__all__ = ["BUCKET_KEY", "best_bucket", "bucket_in_words", "can_fuse", "fastest_of", "with_bucket", "with_bucket_of", "with_buckets"]
+__all__ = [
+    "BUCKET_KEY",
+    "best_bucket",
+    "bucket_in_words",
+    "can_fuse",
+    "fastest_of",
+    "may_be_fastest",
+    "with_bucket",
+    "with_bucket_of",
+    "with_buckets",
+]
 
 BUCKET_KEY = "strategy.bucket_size"
 _PARTS = (2, 4, 8, 16, 32)
 """Buckets that all gradients are fused into: about this many."""
 _LEAST_BYTES = 64 * 1024.0
 """Smaller ones take longer to start than to send on any network."""
+_HEAT_RUNS, _HEAT_STEPS = 3, 10
+"""Replications of each scenario in a heat, and measured steps of each."""
 _WORTH = 1.005
 """Another size is taken if it is faster by half a percent."""
 
@@ -82,7 +96,7 @@ def with_buckets(scenario: Scenario) -> list[Scenario]:
 
 def best_bucket(scenario: Scenario, result: Result, simulate: Simulate) -> Result:
     """The fastest of a scenario and of those with other sizes of buckets; itself where none is faster by more than next to nothing."""
-    others = _unlike([scenario, *with_buckets(scenario)])[1:]
+    others = may_be_fastest(_unlike([scenario, *with_buckets(scenario)])[1:], simulate)
     outcomes = [its for its in simulate(others) if isinstance(its, Result)]
     fastest = fastest_of(outcomes)
     return fastest if fastest is not None and _rate(fastest) > _WORTH * _rate(result) else result
@@ -102,6 +116,33 @@ def _unlike(scenarios: Sequence[Scenario]) -> list[Scenario]:
             steps.append(step)
             found.append(scenario)
     return found
+
+
+def may_be_fastest(scenarios: Sequence[Scenario], simulate: Simulate, within: float = 1.0) -> list[Scenario]:
+    """Those that a few short runs of each, with the same draws, leave in the race for the highest throughput, in their order.
+
+    Only the fastest of these runs, or all that are within a factor of it. What could not be simulated stays, so that its failure is
+    told. Scenarios that are hardly longer than that are all left.
+    """
+    heats = [_short(scenario) for scenario in scenarios]
+    if len(scenarios) < 2 or any(heat is None for heat in heats):
+        return list(scenarios)
+    outcomes = simulate([heat for heat in heats if heat is not None])
+    rates = [_rate(outcome) if isinstance(outcome, Result) else math.inf for outcome in outcomes]
+    least = max((rate for rate in rates if math.isfinite(rate)), default=0.0) / within
+    return [scenario for scenario, rate in zip(scenarios, rates, strict=True) if rate >= least]
+
+
+def _short(scenario: Scenario) -> Scenario | None:
+    """A few short replications of a scenario; None where its own are not many times as much."""
+    run, warmup = scenario.run, min(scenario.run.warmup, _HEAT_STEPS)
+    if run.replications < 2 * _HEAT_RUNS or run.steps < warmup + _HEAT_STEPS:
+        return None
+    changes = {"replications": _HEAT_RUNS, "steps": warmup + _HEAT_STEPS, "warmup_steps": warmup, "job_steps": None}
+    try:
+        return validated(Scenario, {**scenario.sections, "run": run.model_copy(update=changes), "job": None}, "run")
+    except ScenarioError:
+        return None
 
 
 def fastest_of(results: Sequence[Result]) -> Result | None:

@@ -1,6 +1,7 @@
 """Base classes of collectives: an operation of a group of ranks by an algorithm, on a network, by a protocol.
 
-A collective gives its messages, to be simulated one by one, and the times of all ranks at once, evaluated without them. Each algorithm is a module beside this one; ``factory`` makes them.
+A collective gives its messages, to be simulated one by one, and the times of all ranks at once, evaluated without them. Each algorithm
+is a module beside this one; ``factory`` makes them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Times of collectives from trial runs, message by message, on a copy of the network that only the group and those beside it use.
 
 For algorithms without times of their own, and networks on which theirs do not hold. A trial is a run of a program of its own
-(``simulator.engine.trial``, named as text: engines are made of collectives). Of very many pieces only some are simulated, and the rest is extrapolated: :func:`at_a_steady_pace_s`.
+(``simulator.engine.trial``, named as text: engines are made of collectives). Of very many pieces only some are simulated, and the rest
+is extrapolated: :func:`at_a_steady_pace_s`.
 """
 
 from __future__ import annotations

@@ -137,11 +137,14 @@ class Paths:
     latency_s
         Delays a message without occupying the path, in seconds.
     source, target
-        The hosts at its ends that spend time on messages, take turns or weigh them; -1: none.
+        The hosts at its ends that work on messages; -1: none.
     asked_for
         Whether its messages are answers to requests that go the other way.
     weight
         Of each relative to others, in whole numbers; none: that of all is 1.
+    sender, receiver
+        The nodes whose links its messages take in turns, by weight or behind a queue, by number; -1: it stays inside a node. None: no
+        path is shared in such a way.
     """
 
     first: Integers
@@ -151,6 +154,8 @@ class Paths:
     target: Integers
     asked_for: Flags
     weight: Floats | None = None
+    sender: Integers | None = None
+    receiver: Integers | None = None
 
     def __len__(self) -> int:
         return len(self.latency_s)
@@ -158,7 +163,7 @@ class Paths:
 
 @dataclass(frozen=True)
 class Hosts:
-    """Nodes that spend time on messages, take them in turns or weigh them."""
+    """What works on messages: nodes, or the processes on them."""
 
     count: int
     names: Sequence[PortName]

@@ -110,7 +110,7 @@ class Wiring:
         self._client_node = client_node
         self._device_pace = device_pace
         self._processes = processes
-        self._has_hosts = transport.has_hosts
+        self._has_hosts, self._has_sides = transport.has_hosts, transport.discipline != "fair"
         cap = transport.flow_cap_bytes_per_s or math.inf
         # weights are drawn anew for each message, so that the cap of a connection is no multiple of its weight: it has a port of its own
         self._cap_of_its_own = cap if transport.weight_sigma is not None else math.inf
@@ -119,7 +119,8 @@ class Wiring:
         self._keys: list[Integers] = []  # of the ports of each block of paths, one path after the other
         self._crossed: list[NDArray[np.uint8]] = []  # how many each path crosses
         self._latencies: list[NDArray[np.float64]] = []
-        self._nodes: list[Integers] = []  # where there are hosts: blocks of shape (paths, 2); inside a node -1
+        self._hosts: list[Integers] = []  # where hosts work on messages: blocks of shape (paths, 2); -1: nobody does
+        self._nodes: list[Integers] = []  # where links are taken in turns, or weighed: blocks of shape (paths, 2); inside a node -1
         self._asked: list[NDArray[np.bool_]] = []
         self._weights: list[tuple[Integers, Floats]] = []  # of paths whose weight is another than 1
         self._count = 0
@@ -175,7 +176,7 @@ class Wiring:
                 at = is_switch(source) & is_switch(target) & (kind_of(leaf) == SwitchKind.LEAF)
                 keys[at, 0] = _key(kind, place_of(leaf[at]), place_of(spine[at]))
                 latency_s[at] = cluster.fabric.latency_s / 2
-        return self._append(keys, latency_s + added_s, np.full((len(source), 2), _NONE))
+        return self._append(keys, latency_s + added_s)
 
     def to_server(self, replica: Integers, server: Integers) -> Integers:
         """Paths on which workers push gradients."""
@@ -203,13 +204,13 @@ class Wiring:
         """Seats on devices that several use: paths over the device's port, without latency."""
         keys = np.full((len(device), _WIDEST), _NONE, dtype=np.int64)
         keys[:, 0] = _key(PortKind.DEVICE, device)
-        return self._append(keys, np.zeros(len(device)), np.full((len(device), 2), _NONE))
+        return self._append(keys, np.zeros(len(device)))
 
     def on_host_cores(self, node: Integers, threads: Floats) -> Integers:
         """Paths over the cores of nodes that prepare batches: each thread gets at most a core, and as much as any other."""
         keys = np.full((len(node), _WIDEST), _NONE, dtype=np.int64)
         keys[:, 0] = _key(PortKind.HOST_CORES, node)
-        found = self._append(keys, np.zeros(len(node)), np.full((len(node), 2), _NONE))
+        found = self._append(keys, np.zeros(len(node)))
         self._weights.append((found, threads))
         return found
 
@@ -218,7 +219,7 @@ class Wiring:
         keys = np.full((len(links), max(map(len, links))), _NONE, dtype=np.int64)
         for row, its in zip(keys, links, strict=True):
             row[: len(its)] = _key(PortKind.SHARED_LINK, np.array(its))
-        return self._append(keys, np.zeros(len(keys)), np.full((len(keys), 2), _NONE))
+        return self._append(keys, np.zeros(len(keys)))
 
     def from_storage(self, node: Integers) -> Integers:
         """Paths on which nodes read from storage."""
@@ -231,7 +232,7 @@ class Wiring:
             keys[:, 1] = _key(PortKind.NODE_STORAGE, node)
         if storage.over_network:
             keys[:, 2] = _key(PortKind.NODE_IN, node, int(self._cluster.rails is not None))
-        return self._append(keys, np.full(len(node), storage.latency_s), np.full((len(node), 2), _NONE))
+        return self._append(keys, np.full(len(node), storage.latency_s))
 
     def _host_link(self, replica: Integers, kind: PortKind) -> Integers:
         link, cluster = self._cluster.host_link, self._cluster
@@ -239,7 +240,7 @@ class Wiring:
         number = replica // cluster.replicas_per_device // cluster.devices_per_host_link
         keys = np.full((len(replica), _WIDEST), _NONE, dtype=np.int64)
         keys[:, 0] = _key(kind, number)
-        return self._append(keys, np.full(len(replica), link.latency_s), np.full((len(replica), 2), _NONE))
+        return self._append(keys, np.full(len(replica), link.latency_s))
 
     def _add(
         self,
@@ -255,16 +256,12 @@ class Wiring:
         hosts = its.nodes
         if self._hosts_are_processes:
             hosts = np.stack([self._process(*source_end, len(hosts)), self._process(*target_end, len(hosts))], axis=1)
-        return self._append(its.keys, its.latency_s + added_s, hosts, asked_for=asked_for)
+        return self._append(its.keys, its.latency_s + added_s, hosts, its.nodes, asked_for=asked_for)
 
     @property
     def _hosts_are_processes(self) -> bool:
-        """Whether each process works on its own messages, those inside a node too, and a node has several.
-
-        Turns, weights and queues are of a node's link, so that with these a node is one host.
-        """
-        several = self._cluster.replicas_per_node > 1 or not self._first_server_node
-        return self._processes and several and self._cluster.transport.discipline == "fair"
+        """Whether each process works on its own messages, those inside a node too, and a node has several."""
+        return self._processes and (self._cluster.replicas_per_node > 1 or not self._first_server_node)
 
     def _process(self, kind: End, number: Integers, count: int) -> Integers:
         return np.broadcast_to(_process_key(kind, number), count)
@@ -356,14 +353,25 @@ class Wiring:
         assert self._cluster.rails is not None
         return rack * self._cluster.rails + rail - 1
 
-    def _append(self, keys: Integers, latency_s: NDArray[np.float64], nodes: Integers, *, asked_for: bool = False) -> Integers:
+    def _append(
+        self,
+        keys: Integers,
+        latency_s: NDArray[np.float64],
+        hosts: Integers | None = None,
+        nodes: Integers | None = None,
+        *,
+        asked_for: bool = False,
+    ) -> Integers:
         first, self._count = self._count, self._count + len(keys)
         crossed = keys != _NONE
         self._keys.append(keys[crossed])
         self._crossed.append(crossed.sum(axis=1, dtype=np.uint8))
         self._latencies.append(compact(latency_s))
+        nobody = np.broadcast_to(_NONE, (len(keys), 2))
         if self._has_hosts:
-            self._nodes.append(nodes)
+            self._hosts.append(nobody if hosts is None else hosts)
+        if self._has_sides:
+            self._nodes.append(nobody if nodes is None else nodes)
         self._asked.append(np.full(len(keys), asked_for))
         return np.arange(first, self._count)
 
@@ -401,17 +409,17 @@ class Wiring:
         crossed = np.concatenate([np.zeros(1, dtype=np.uint8), *self._crossed])
         keys = np.concatenate([np.empty(0, dtype=np.int64), *self._keys])
         laid = (_kept if len(keys) <= _FEW else _laid)(keys.tobytes(), crossed.tobytes())
-        source = target = np.broadcast_to(np.int32(_NONE), self._count)
+        source: Integers = np.broadcast_to(np.int32(_NONE), self._count)
+        target = source
         names: Sequence[PortName] = ()
+        sender: Integers | None = None
+        receiver: Integers | None = None
         if self._has_hosts:
-            nodes = np.concatenate([np.empty((0, 2), dtype=np.int64), *self._nodes])
-            hosts = np.full(nodes.shape, _NONE)
-            between = nodes[:, 0] != _NONE
-            host_nodes, hosts_of = _by_first_use(nodes[between].ravel())
-            hosts[between] = hosts_of.reshape(-1, 2)
-            source, target = (compact(numbers(hosts[:, end])) for end in (0, 1))
+            hosts, source, target = _ends(self._hosts)
             called = _ProcessCalled if self._hosts_are_processes else _HostCalled
-            names = Names(len(host_nodes), called(host_nodes, self._first_server_node, self._client_node))
+            names = Names(len(hosts), called(hosts, self._first_server_node, self._client_node))
+        if self._has_sides:
+            _, sender, receiver = _ends(self._nodes)
         paths = Paths(
             laid.first,
             laid.port,
@@ -420,6 +428,8 @@ class Wiring:
             target,
             compact(np.concatenate([np.empty(0, dtype=np.bool_), *self._asked])),
             self._weight(),
+            sender,
+            receiver,
         )
         return self._ports(laid), laid.links, paths, Hosts(len(names), names)
 
@@ -612,6 +622,16 @@ def _small(keys: Integers) -> Integers:
     if len(keys) and not (keys & (_MOST - 1)).any() and int(keys.max()) >> (2 * _BITS) < 1 << (32 - _BITS):
         return (keys >> _BITS).astype(np.uint32)
     return keys
+
+
+def _ends(blocks: list[Integers]) -> tuple[Integers, Integers, Integers]:
+    """Blocks of the keys at both ends of paths: the different keys, and of each path the numbers of its two ends among them."""
+    keys = np.concatenate([np.empty((0, 2), dtype=np.int64), *blocks])
+    ends = np.full(keys.shape, _NONE)
+    there = keys[:, 0] != _NONE
+    unique, number = _by_first_use(keys[there].ravel())
+    ends[there] = number.reshape(-1, 2)
+    return unique, compact(numbers(ends[:, 0])), compact(numbers(ends[:, 1]))
 
 
 def _by_first_use(values: Integers) -> tuple[Integers, Integers]:

@@ -69,3 +69,16 @@ def test_two_replicas_share_a_device_and_a_server_takes_its_part_too(scenario):
     # both compute at half speed until 12; the first service alone until 13; then it and a compute, half each, until 15
     assert rows(records.spans[:2], "start_s", "end_s") == [(0, 12), (0, 12)]
     assert rows(records.services[:2], "start_s", "end_s") == [(12, 13), (13, 15)]
+
+
+@pytest.mark.parametrize(
+    "discipline", [{}, {"discipline": "in-order"}, {"discipline": "streams", "streams": 2}, {"discipline": "weighted", "weight_sigma": 0.5}]
+)
+def test_messages_inside_a_node_cost_both_processes_however_links_are_shared(scenario, discipline):
+    """1 ms of each process on a message: the server sends until 1 and 2, workers compute 2-8 and 3-5.5, it takes in until 10 and 7.5."""
+    transport = {"software": "given", "cpu_per_message": "1 ms", **discipline}
+    run = {"steps": 2, "warmup_steps": 0}
+    built = scenario(
+        workload={"apply": "0 s"}, cluster={**NOTHING, "node_classes": NODES, "transport": transport}, strategy=COLOCATED, run=run
+    )
+    assert rows(recorded(built).updates[:2], "worker", "applied_s") == [(1, 7.5), (0, 10)]

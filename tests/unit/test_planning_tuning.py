@@ -13,7 +13,7 @@ from paceline.planning import Goal, Plan, goal_of, plan, space_of
 from paceline.planning.judging import Judge, Point
 from paceline.planning.planner import _held_first, _smaller_batch_first
 from paceline.planning.space import Line
-from paceline.planning.tuning import best_bucket, can_fuse, with_bucket, with_buckets
+from paceline.planning.tuning import best_bucket, can_fuse, may_be_fastest, with_bucket, with_buckets
 from simulator import scenario_from_table, simulate
 from simulator.base.errors import InputError
 from simulator.results.results import Result
@@ -82,6 +82,28 @@ def test_a_what_if_tries_other_buckets() -> None:
     assert other.gain is not None
     assert other.gain > 0.5
     assert "in place of buckets of 23.8419 MiB" in other.text
+
+
+def test_only_what_is_near_the_fastest_of_some_short_runs_goes_on() -> None:
+    asked: list[Scenario] = []
+
+    def noted(scenarios: Any) -> list[Any]:
+        asked.extend(scenarios)
+        return [SimpleNamespace() if its.strategy.bucket_size_bytes == 2.0**19 else simulate(its) for its in scenarios]
+
+    sizes = [2.0**18, 2.0**19, 2.0**20, 2.0**21, 2.0**24]
+    others = [
+        scenario_from_table({**table(bucket_size=f"{size:.0f} B"), "run": {"replications": 19, "steps": 60}}, "test") for size in sizes
+    ]
+    left = {its.strategy.bucket_size_bytes: its for its in may_be_fastest(others, noted)}
+    assert {(its.run.replications, its.run.steps - its.run.warmup) for its in asked} == {(3, 10)}
+    rates = {size: simulate(its).throughput_samples_per_s.mean for size, its in zip(sizes, others, strict=True)}
+    assert left.keys() == {2.0**19, max(rates, key=lambda size: rates[size])}, "one that failed goes on, and fails again"
+    assert left[2.0**19] is others[1]
+    assert len(may_be_fastest(others, noted, within=10.0)) == len(others)
+    asked.clear()
+    assert may_be_fastest([scenario(), scenario(bucket_size="1 MB")], noted)
+    assert not asked, "three replications are no more than a heat of them"
 
 
 def test_what_has_no_buckets_is_not_tuned() -> None:

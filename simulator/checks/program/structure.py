@@ -203,16 +203,19 @@ def machines_are_those_of_the_cluster(program: Program, scenario: Scenario) -> N
     ):
         raise broken(law, f"devices: are slower by {devices.slowdown:g} and {devices.busy_core_slowdown:g}, as shares")
     transport, paths = cluster.transport, program.paths
-    hosts = transport.at_a_time is not None or transport.weight_sigma is not None or transport.works_on_messages
-    ends = np.stack([paths.source, paths.target]) >= 0
     between = np.zeros(len(paths), dtype=bool)
     links = np.array([name.kind == PortKind.NODE_OUT for name in program.ports.names], dtype=bool)
     if len(paths):
         between = np.logical_or.reduceat(links[paths.port], paths.first[:-1])
-    if scenario.servers and transport.discipline == "fair":  # whose processes work on messages inside a node too
+    nobody = np.full(len(paths), -1)
+    sides = np.stack([nobody if nodes is None else nodes for nodes in (paths.sender, paths.receiver)]) >= 0
+    if np.any(sides != (between & (transport.discipline != "fair"))):
+        raise broken(law, "paths: between nodes are taken in turns, weighed or queued where the discipline says so, and nowhere else")
+    if scenario.servers:  # whose processes work on messages inside a node too
         slots = {its.slot for routine in program.routines for its in routine.operations if its.kind == "send" and "server" in _ends_of(its)}
         between[program.ranks.path[:, sorted(slots)].ravel()] = True
-    if np.any(ends != (between & hosts)):
+    ends = np.stack([paths.source, paths.target]) >= 0
+    if np.any(ends != (between & transport.has_hosts)):
         raise broken(law, "paths: between processes have hosts at their ends where those cost something, and nowhere else; these do not")
 
 

@@ -9,7 +9,7 @@ left, and looked at again only when that side has one.
 
 from __future__ import annotations
 
-from simulator.engine.compiled.layout import ends_at, number_at, parked_at, turns_at
+from simulator.engine.compiled.layout import number_at, parked_at, sides_at, turns_at
 from simulator.engine.compiled.machine import Record, compiled
 
 __all__ = ["arrival_of_next", "ask", "decide_next", "gather", "give_back"]
@@ -32,9 +32,9 @@ def ask(s: Record, connection: int, arrival: int) -> None:
 @compiled
 def give_back(s: Record, connection: int) -> None:
     """The message in front has crossed the link."""
-    e = ends_at(s.ends, connection)
-    _return(s, 2 * e.source)
-    _return(s, 2 * e.target + 1)
+    e = sides_at(s.sides, connection)
+    _return(s, 2 * e.sender)
+    _return(s, 2 * e.receiver + 1)
 
 
 @compiled
@@ -87,9 +87,9 @@ def decide_next(s: Record) -> int:
         connection = entry.connection
         parked_with = entry.turns
         s.due_n = _pop(s.due, s.due_n)
-        e = ends_at(s.ends, connection)
-        sending = turns_at(s.turns, 2 * e.source)
-        receiving = turns_at(s.turns, 2 * e.target + 1)
+        e = sides_at(s.sides, connection)
+        sending = turns_at(s.turns, 2 * e.sender)
+        receiving = turns_at(s.turns, 2 * e.receiver + 1)
         begins = False
         if sending.free == 0:
             _park(sending, arrival, connection)

@@ -23,9 +23,11 @@ from simulator.engine.compiled.layout import (
     host_at,
     incidence_at,
     message_at,
+    node_at,
     number_at,
     port_at,
     real_at,
+    sides_at,
     sort_at,
     waiting_at,
 )
@@ -97,8 +99,9 @@ def send_tensors(s: Record, connection: int, size: float, tensors: float, arrive
         save_context(s, s.message_contexts, message)
     m.connection = connection
     m.after = -1
-    if sort_at(s.sorts, c.sort).hosted:
-        work_s = s.message_s * tensors + s.copy_per_byte_s * size
+    sort = sort_at(s.sorts, c.sort)
+    if sort.hosted or sort.linked:
+        work_s = s.message_s * tensors + s.copy_per_byte_s * size if sort.hosted else 0.0
         waiting_at(s.waiting_messages, message).work_s = work_s
         if work_s != 0.0:
             host = ends_at(s.ends, connection).source
@@ -256,19 +259,23 @@ def stand_for_link(s: Record, message: int) -> None:
     m = message_at(s.messages, message)
     connection = m.connection
     c = connection_at(s.connections, connection)
-    if s.turned:
+    linked = sort_at(s.sorts, c.sort).linked
+    if s.turned and linked:
         departure_at(s.departures, message).arrival = arrival_of_next(s, connection)
     if c.front >= 0:
         message_at(s.messages, c.last).after = message
         c.last = message
         return
     c.front = c.last = message
-    _prepare(s, c, connection, False)
+    if linked:
+        _prepare(s, c, connection, False)
+    else:
+        _begin(s, connection)
 
 
 @compiled
 def _prepare(s: Record, c: Record, connection: int, follows: bool) -> None:
-    """A message between hosts is in front: it draws its weight, and begins once it has its turns."""
+    """A message between nodes is in front: it draws its weight, and begins once it has its turns."""
     if s.weighted:
         sort_at(s.sorts, c.sort).weight = _weight_in_transfer(s, c, connection) if s.by_transfer else _next_weight(s)
     if s.queued:
@@ -277,7 +284,7 @@ def _prepare(s: Record, c: Record, connection: int, follows: bool) -> None:
             call_later(s, wait_s, pack(codes.BEGIN, connection), 0)
         else:
             begin_after_wait(s, connection)
-    elif not s.turned:
+    elif s.weighted:
         _begin(s, connection)
     else:
         ask(s, connection, departure_at(s.departures, c.front).arrival)
@@ -294,15 +301,15 @@ def _next_weight(s: Record) -> float:
 @compiled
 def _weight_in_transfer(s: Record, c: Record, connection: int) -> float:
     """The weight of the transfer that the message in front belongs to; the first message of a transfer draws it."""
-    ends = ends_at(s.ends, connection)
+    sides = sides_at(s.sides, connection)
     if sort_at(s.sorts, c.sort).asked_for:
-        asker = host_at(s.hosts, ends.target)
+        asker = node_at(s.nodes, sides.receiver)
         if asker.asked == 0:
             asker.asked_weight = _next_weight(s)
         asker.asked += 1
         asked: float = asker.asked_weight
         return asked
-    sender = host_at(s.hosts, ends.source)
+    sender = node_at(s.nodes, sides.sender)
     if sender.sent == 0:
         sender.sent_weight = _next_weight(s)
     sender.sent += 1
@@ -313,11 +320,11 @@ def _weight_in_transfer(s: Record, c: Record, connection: int) -> float:
 @compiled
 def _leave_transfer(s: Record, c: Record, connection: int) -> None:
     """A message of a transfer is across."""
-    ends = ends_at(s.ends, connection)
+    sides = sides_at(s.sides, connection)
     if sort_at(s.sorts, c.sort).asked_for:
-        host_at(s.hosts, ends.target).asked -= 1
+        node_at(s.nodes, sides.receiver).asked -= 1
     else:
-        host_at(s.hosts, ends.source).sent -= 1
+        node_at(s.nodes, sides.sender).sent -= 1
 
 
 @compiled
@@ -329,7 +336,7 @@ def begin_after_wait(s: Record, connection: int) -> None:
 
 @compiled
 def _has_crossed(s: Record, connection: int) -> None:
-    """The last byte of a message between hosts has crossed the ports."""
+    """The last byte of a message between nodes has crossed the ports."""
     if s.queued:
         end_in_queues(s, connection, s.now)
     if s.turned:
@@ -437,7 +444,7 @@ def end_messages(s: Record, port: int) -> None:
             message_at(s.messages, ended_last).after = message
         ended_last = message
         c.front = following
-        if s.begins_anew and sort.hosted:
+        if sort.linked:
             _deactivate(s, c, connection, port, now)
             c.after = -1
             if crossed < 0:

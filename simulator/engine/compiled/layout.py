@@ -11,17 +11,17 @@ import numpy as np
 from simulator.engine.compiled.machine import table
 
 __all__ = [
-    "ALARM", "AWAY", "CHANGE", "CHANGING", "CHANNEL", "COMING", "CONNECTION", "CONTEXT", "COUNT", "DEPARTURE", "EDGE", "ENDS", "ENTRY",
-    "EXCHANGE", "HEAPED", "HEAPED_ALARM", "HOST", "INCIDENCE", "INPUT", "ITEM", "JOB", "LANE", "LAST_READY", "LEVEL", "LINK", "LOGGED",
-    "LONG", "MEETING", "MEMBER", "MESSAGE", "NEED", "NUMBER", "ONE_BY_ONE", "OPERATION", "OVERLAP", "OWN_OPERATIONS", "OWN_SLOTS", "PACE",
-    "PAIR", "PARKED", "PART", "PIPELINE", "PORT", "RANK", "READ", "REAL", "ROLE", "ROUTINE", "SERVER", "SORT", "STANDING", "STARTING",
-    "STATE", "STRETCH", "TASK", "TENSOR", "TURNS", "WAITING", "WORK", "alarm_at", "change_at", "changing_at", "channel_at", "coming_at",
-    "connection_at", "context_at", "count_at", "departure_at", "edge_at", "ends_at", "entry_at", "exchange_at", "heaped_alarm_at",
-    "heaped_at", "host_at", "incidence_at", "input_at", "item_at", "job_at", "lane_at", "last_ready_at", "level_at", "link_at",
-    "logged_at", "long_at", "meeting_at", "member_at", "message_at", "need_at", "number_at", "one_by_one_at", "operation_at",
-    "overlap_at", "pace_at", "pair_at", "parked_at", "part_at", "pipeline_at", "port_at", "rank_at", "read_at", "real_at", "role_at",
-    "routine_at", "server_at", "sort_at", "standing_at", "starting_at", "state_at", "stretch_at", "task_at", "tensor_at", "turns_at",
-    "waiting_at", "work_at",
+    "ALARM", "AWAY", "CHANGE", "CHANGING", "CHANNEL", "COMING", "CONNECTION", "CONTEXT", "COUNT", "DEPARTURE", "EDGE", "ENDS",
+    "ENTRY", "EXCHANGE", "HEAPED", "HEAPED_ALARM", "HOST", "INCIDENCE", "INPUT", "ITEM", "JOB", "LANE", "LAST_READY", "LEVEL",
+    "LINK", "LOGGED", "LONG", "MEETING", "MEMBER", "MESSAGE", "NEED", "NODE", "NUMBER", "ONE_BY_ONE", "OPERATION", "OVERLAP",
+    "OWN_OPERATIONS", "OWN_SLOTS", "PACE", "PAIR", "PARKED", "PART", "PIPELINE", "PORT", "RANK", "READ", "REAL", "ROLE", "ROUTINE",
+    "SERVER", "SIDES", "SORT", "STANDING", "STARTING", "STATE", "STRETCH", "TASK", "TENSOR", "TURNS", "WAITING", "WORK", "alarm_at",
+    "change_at", "changing_at", "channel_at", "coming_at", "connection_at", "context_at", "count_at", "departure_at", "edge_at",
+    "ends_at", "entry_at", "exchange_at", "heaped_alarm_at", "heaped_at", "host_at", "incidence_at", "input_at", "item_at",
+    "job_at", "lane_at", "last_ready_at", "level_at", "link_at", "logged_at", "long_at", "meeting_at", "member_at", "message_at",
+    "need_at", "node_at", "number_at", "one_by_one_at", "operation_at", "overlap_at", "pace_at", "pair_at", "parked_at", "part_at",
+    "pipeline_at", "port_at", "rank_at", "read_at", "real_at", "role_at", "routine_at", "server_at", "sides_at", "sort_at",
+    "standing_at", "starting_at", "state_at", "stretch_at", "task_at", "tensor_at", "turns_at", "waiting_at", "work_at",
 ]  # fmt: skip
 
 AWAY = -2
@@ -41,7 +41,8 @@ STATE = np.dtype(
             "connections", "sorts", "crossed", "carried", "messages", "departures", "waiting_messages", "heaps", "dirty",
             "fresh", "work", "touched", "owners", "component", "frontier", "reached", "levels",
             "candidates",
-            "hosts", "ends", "turns", "parked", "came", "due", "gave_back", "edges", "edge_of", "tasks", "works", "weights",
+            "hosts", "nodes", "ends", "sides",
+            "turns", "parked", "came", "due", "gave_back", "edges", "edge_of", "tasks", "works", "weights",
             "soon_contexts", "noted_contexts", "message_contexts", "work_contexts", "beside", "changing", "changes",
         )),
         # the calendar: what happens at a time; what follows at once; what is put off to the end of an instant; alarms
@@ -62,7 +63,7 @@ STATE = np.dtype(
         ("accompanied", "i8"), ("changing_n", "i8"), ("changes_n", "i8"), ("change", "i8"), ("traced_s", "f8"), ("repeat_s", "f8"),
         ("changed", "i8"),
         # hosts
-        ("message_s", "f8"), ("copy_per_byte_s", "f8"), ("begins_anew", "i8"), ("hosts_n", "i8"),
+        ("message_s", "f8"), ("copy_per_byte_s", "f8"), ("hosts_n", "i8"), ("nodes_n", "i8"),
         ("turned", "i8"), ("admitting", "i8"), ("instant", "i8"), ("came_n", "i8"), ("gave_back_n", "i8"), ("due_n", "i8"),
         ("queued", "i8"), ("own_s", "f8"), ("most_s", "f8"), ("requests", "i8"),
         ("weighted", "i8"), ("by_transfer", "i8"), ("weights_next", "i8"), ("weights_n", "i8"),
@@ -182,8 +183,9 @@ CONNECTION = np.dtype(
 SORT = np.dtype(
     [
         ("weight", "f8"), ("latency_s", "f8"), ("first", "i8"), ("crosses", "i8"),
-        ("shared", "i4"), ("crossed", "i4"), ("hosted", "i4"), ("asked_for", "i4"),
-    ]
+        ("shared", "i4"), ("crossed", "i4"), ("hosted", "i4"), ("linked", "i4"), ("asked_for", "i4"),
+    ],
+    align=True,
 )  # fmt: skip
 """What connections have in common, but where weights are drawn; ``shared`` and ``crossed``: how many incidences, and ports.
 
@@ -209,9 +211,11 @@ LEVEL = np.dtype([("level", "f8"), ("stamp", "i8")])
 NUMBER = np.dtype([("n", "i4")])
 REAL = np.dtype([("x", "f8")])
 
-HOST = np.dtype(
+HOST = np.dtype([("free_s", "f8"), ("worked_s", "f8"), ("front", "i4"), ("last", "i4")], align=True)
+"""Works on messages, one at a time."""
+
+NODE = np.dtype(
     [
-        ("free_s", "f8"), ("worked_s", "f8"), ("front", "i4"), ("last", "i4"),  # messages that it works on, one at a time
         # its transfers in progress: what it has asked others for, and what it sends
         ("asked_weight", "f8"), ("sent_weight", "f8"), ("asked", "i8"), ("sent", "i8"),
         # the queues before its link
@@ -221,19 +225,22 @@ HOST = np.dtype(
     align=True,
 )  # fmt: skip
 ENDS = np.dtype([("source", "i4"), ("target", "i4")])
-"""The hosts of a connection."""
+"""The hosts that work on a connection's messages."""
+
+SIDES = np.dtype([("sender", "i4"), ("receiver", "i4")])
+"""The nodes whose links its messages take in turns, by weight or behind a queue."""
 
 TURNS = np.dtype([("free", "i8"), ("parked", "i8"), ("parked_n", "i4"), ("gave_back", "i4")])
-"""One direction of a host; sending ones are even, receiving ones odd."""
+"""One direction of a node's link; sending ones are even, receiving ones odd."""
 
 PARKED = np.dtype([("arrival", "i8"), ("connection", "i4"), ("turns", "i4")])
 """A message that waits for a turn, and where it is parked."""
 
 EDGE = np.dtype(
-    [("messages", "i8"), ("source", "i4"), ("target", "i4"),
+    [("messages", "i8"), ("sender", "i4"), ("receiver", "i4"),
      ("target_before", "i4"), ("target_after", "i4"), ("source_before", "i4"), ("source_after", "i4")]
 )  # fmt: skip
-"""Messages on their way from one host to another: in the list of the source's targets, and of the target's sources."""
+"""Messages on their way from one node to another: in the list of the sender's targets, and of the receiver's sources."""
 
 TASK = np.dtype(
     [
@@ -426,7 +433,9 @@ real_at = table(REAL)
 change_at = table(CHANGE)
 changing_at = table(CHANGING)
 host_at = table(HOST)
+node_at = table(NODE)
 ends_at = table(ENDS)
+sides_at = table(SIDES)
 turns_at = table(TURNS)
 waiting_at = table(WAITING)
 parked_at = table(PARKED)

@@ -9,16 +9,16 @@ RFC 9438): when some connections have ended, no more than the others' parts wait
 
 from __future__ import annotations
 
-from simulator.engine.compiled.layout import connection_at, edge_at, ends_at, host_at, number_at, sort_at
+from simulator.engine.compiled.layout import connection_at, edge_at, node_at, number_at, sides_at, sort_at
 from simulator.engine.compiled.machine import Record, compiled
 
 __all__ = ["begin_in_queues", "end_in_queues", "wait_s_of"]
 
 
 @compiled
-def _catch_up(s: Record, host: int, now: float) -> float:
+def _catch_up(s: Record, node: int, now: float) -> float:
     """Bring what waits before the way in up to date, and return it."""
-    h = host_at(s.hosts, host)
+    h = node_at(s.nodes, node)
     most_s = s.most_s * h.coming / h.peak if h.coming > 0 else 0.0
     h.waiting_s = min(max(h.waiting_s + h.growth * (now - h.since_s), 0.0), most_s)
     h.since_s = now
@@ -26,14 +26,14 @@ def _catch_up(s: Record, host: int, now: float) -> float:
 
 
 @compiled
-def _grow(s: Record, host: int) -> None:
+def _grow(s: Record, node: int) -> None:
     """What comes in each second, each sender's link shared equally by its messages, less what leaves."""
-    h = host_at(s.hosts, host)
+    h = node_at(s.nodes, node)
     coming = 0.0
     at = h.sources
     while at >= 0:
         e = edge_at(s.edges, at)
-        coming += e.messages / host_at(s.hosts, e.source).leaving
+        coming += e.messages / node_at(s.nodes, e.sender).leaving
         at = e.source_after
     h.growth = coming - 1.0
 
@@ -41,11 +41,11 @@ def _grow(s: Record, host: int) -> None:
 @compiled
 def wait_s_of(s: Record, connection: int, now: float) -> float:
     """Seconds that a message waits before its first byte crosses: the requests for it on their way, then the message itself."""
-    ends = ends_at(s.ends, connection)
-    leaving = host_at(s.hosts, ends.source).leaving
-    wait_s = min(leaving * s.own_s, s.most_s) + _catch_up(s, ends.target, now)
+    sides = sides_at(s.sides, connection)
+    leaving = node_at(s.nodes, sides.sender).leaving
+    wait_s = min(leaving * s.own_s, s.most_s) + _catch_up(s, sides.receiver, now)
     if sort_at(s.sorts, connection_at(s.connections, connection).sort).asked_for:
-        return wait_s + s.requests * _catch_up(s, ends.source, now)
+        return wait_s + s.requests * _catch_up(s, sides.sender, now)
     return wait_s
 
 
@@ -65,16 +65,16 @@ def end_in_queues(s: Record, connection: int, now: float) -> None:
 def _change(s: Record, connection: int, now: float, by: int) -> None:
     edge = number_at(s.edge_of, connection).n
     e = edge_at(s.edges, edge)
-    source = host_at(s.hosts, e.source)
-    target = e.target
+    source = node_at(s.nodes, e.sender)
+    target = e.receiver
     _catch_up(s, target, now)
     at = source.targets
     while at >= 0:
         other = edge_at(s.edges, at)
-        _catch_up(s, other.target, now)
+        _catch_up(s, other.receiver, now)
         at = other.target_after
     source.leaving += by
-    t = host_at(s.hosts, target)
+    t = node_at(s.nodes, target)
     t.coming += by
     t.peak = max(t.peak, t.coming)
     before = e.messages
@@ -87,15 +87,15 @@ def _change(s: Record, connection: int, now: float, by: int) -> None:
     at = source.targets
     while at >= 0:
         other = edge_at(s.edges, at)
-        _grow(s, other.target)
+        _grow(s, other.receiver)
         at = other.target_after
 
 
 @compiled
 def _list(s: Record, edge: int) -> None:
     e = edge_at(s.edges, edge)
-    source = host_at(s.hosts, e.source)
-    target = host_at(s.hosts, e.target)
+    source = node_at(s.nodes, e.sender)
+    target = node_at(s.nodes, e.receiver)
     e.target_before = source.targets_last
     e.target_after = -1
     if source.targets_last < 0:
@@ -115,8 +115,8 @@ def _list(s: Record, edge: int) -> None:
 @compiled
 def _unlist(s: Record, edge: int) -> None:
     e = edge_at(s.edges, edge)
-    source = host_at(s.hosts, e.source)
-    target = host_at(s.hosts, e.target)
+    source = node_at(s.nodes, e.sender)
+    target = node_at(s.nodes, e.receiver)
     if e.target_before < 0:
         source.targets = e.target_after
     else:

@@ -18,7 +18,7 @@ from simulator.engine.compiled import layout
 from simulator.engine.compiled.ample import shared_crossings
 from simulator.engine.compiled.layout import AWAY
 from simulator.engine.compiled.machine import Record, address_of
-from simulator.program.program import Changes, Cores, Floats, Paths, Ports
+from simulator.program.program import Changes, Cores, Floats, Integers, Paths, Ports
 from simulator.spec.transport import Transport
 
 __all__ = ["State", "aligned"]
@@ -114,14 +114,20 @@ class State:
         s.ending = -1
         s.patience = _PATIENCE
         weights = np.broadcast_to(1.0, len(paths)) if weight is None else weight
+        sender: Integers = np.broadcast_to(np.int32(-1), len(paths))
+        receiver = sender
+        if transport.discipline != "fair" and paths.sender is not None and paths.receiver is not None:
+            sender, receiver = paths.sender, paths.receiver
         changing = np.zeros(0, dtype=np.int64) if changes is None else changes.port
         shared = shared_crossings(ports, paths, weights, changing) if leaves_out else np.ones(len(paths.port), dtype=np.bool_)
         self._make_calendar()
         self._make_ports(ports, paths, shared)
         self._make_others(ports, changes)
-        self._make_connections(paths, weights, shared, drawn=transport.weight_sigma is not None)
+        self._make_connections(paths, sender, weights, shared, drawn=transport.weight_sigma is not None)
         give_back(len(paths))  # what was freed meanwhile is as much again
-        self._make_hosts(hosts, paths, transport)
+        self._make_hosts(hosts, paths)
+        self._make_nodes(sender, receiver, transport)
+        self.take_host_costs(transport)
         self._make_cores(cores, np.zeros(0) if slowdown is None else slowdown, hosts)
         alarms = int(s.ports_n) + (len(self.tables["tasks"]) if cores is not None else 0)
         table = np.zeros(alarms, layout.ALARM)
@@ -207,7 +213,7 @@ class State:
         self.add("changing", changing)
         self.add("changes", trace)
 
-    def _make_connections(self, paths: Paths, weights: Floats, shared: NDArray[np.bool_], *, drawn: bool) -> None:
+    def _make_connections(self, paths: Paths, sender: Integers, weights: Floats, shared: NDArray[np.bool_], *, drawn: bool) -> None:
         count = len(paths)
         table = aligned(count, layout.CONNECTION)
         path = np.repeat(np.arange(count), np.diff(paths.first))
@@ -223,6 +229,7 @@ class State:
             "first": _remainder(first[:-1], kept),
             "crosses": _remainder(paths.first[:-1], np.diff(paths.first)),
             "hosted": paths.source >= 0,
+            "linked": sender >= 0,
             "asked_for": paths.asked_for,
         }
         its, table["sort"] = (np.arange(count), np.arange(count)) if drawn else _sorts(*columns.values())
@@ -251,34 +258,42 @@ class State:
         self.add("levels", aligned(count, layout.LEVEL))
         self.add("candidates", aligned(max(count, int(self.s.ports_n)), layout.HEAPED))
 
-    def _make_hosts(self, hosts: int, paths: Paths, transport: Transport) -> None:
-        s = self.s
-        s.hosts_n = hosts
-        self.take_host_costs(transport)
-        s.turned = transport.at_a_time is not None
-        s.weighted = transport.weight_sigma is not None
-        s.by_transfer = transport.weights_of == "transfer"
-        s.begins_anew = s.turned or s.weighted
-        s.queued = transport.queue_s is not None
+    def _make_hosts(self, hosts: int, paths: Paths) -> None:
+        self.s.hosts_n = hosts
         table = np.zeros(hosts, layout.HOST)
-        for name in ("targets", "targets_last", "sources", "sources_last", "front", "last"):
-            table[name] = -1
+        table["front"] = table["last"] = -1
         self.add("hosts", table)
-        self.add("waiting_messages", aligned(_FIRST_ROOM if hosts else 0, layout.WAITING))
         ends = np.zeros(len(paths) if hosts else 0, layout.ENDS)
         if hosts:
             ends["source"], ends["target"] = paths.source, paths.target
         self.add("ends", ends)
-        self._make_turns(hosts, paths, transport.at_a_time)
+
+    def _make_nodes(self, sender: Integers, receiver: Integers, transport: Transport) -> None:
+        s = self.s
+        s.nodes_n = nodes = 1 + max(int(sender.max(initial=-1)), int(receiver.max(initial=-1)))
+        self.add("waiting_messages", aligned(_FIRST_ROOM if s.hosts_n or nodes else 0, layout.WAITING))
+        s.turned = transport.at_a_time is not None
+        s.weighted = transport.weight_sigma is not None
+        s.by_transfer = transport.weights_of == "transfer"
+        s.queued = transport.queue_s is not None
+        table = np.zeros(nodes, layout.NODE)
+        for name in ("targets", "targets_last", "sources", "sources_last"):
+            table[name] = -1
+        self.add("nodes", table)
+        sides = np.zeros(len(sender) if nodes else 0, layout.SIDES)
+        if nodes:
+            sides["sender"], sides["receiver"] = sender, receiver
+        self.add("sides", sides)
+        self._make_turns(nodes, sender, receiver, transport.at_a_time)
         self.add("weights", np.zeros(0, layout.REAL))
         if transport.queue_s is None or transport.buffer_s is None:
             self.add("edges", np.zeros(0, layout.EDGE))
             self.add("edge_of", np.zeros(0, layout.NUMBER))
             return
         s.own_s, s.most_s, s.requests = transport.queue_s, transport.buffer_s, transport.requests_per_pull
-        pairs, edge_of = np.unique(paths.source.astype(np.int64) * (hosts + 1) + paths.target, return_inverse=True)
+        pairs, edge_of = np.unique(sender.astype(np.int64) * (nodes + 1) + receiver, return_inverse=True)
         edges = np.zeros(len(pairs), layout.EDGE)
-        edges["source"], edges["target"] = pairs // (hosts + 1), pairs % (hosts + 1)
+        edges["sender"], edges["receiver"] = pairs // (nodes + 1), pairs % (nodes + 1)
         self.add("edges", edges)
         self.add("edge_of", edge_of.astype(np.int32).view(layout.NUMBER))
 
@@ -286,20 +301,20 @@ class State:
         """What messages cost hosts from now on."""
         self.s.message_s, self.s.copy_per_byte_s = transport.cpu_per_message_s, transport.copy_per_byte_s
 
-    def _make_turns(self, hosts: int, paths: Paths, at_a_time: int | None) -> None:
-        count = 2 * hosts if at_a_time is not None else 0
+    def _make_turns(self, nodes: int, sender: Integers, receiver: Integers, at_a_time: int | None) -> None:
+        count = 2 * nodes if at_a_time is not None else 0
         turns = np.zeros(count, layout.TURNS)
-        hosted = paths.source >= 0
+        linked = sender >= 0
         users = np.zeros(count, dtype=np.int64)
         if count:
-            users[0::2] = np.bincount(paths.source[hosted], minlength=hosts)
-            users[1::2] = np.bincount(paths.target[hosted], minlength=hosts)
+            users[0::2] = np.bincount(sender[linked], minlength=nodes)
+            users[1::2] = np.bincount(receiver[linked], minlength=nodes)
             turns["free"] = at_a_time
         begins = np.concatenate(([0], np.cumsum(users)))
         parked = self.add("parked", np.empty(int(begins[-1]) + 1, layout.PARKED))
         turns["parked"] = int(parked.ctypes.data) + begins[:-1] * layout.PARKED.itemsize
         self.add("turns", turns)
-        most = int(hosted.sum()) if count else 0
+        most = int(linked.sum()) if count else 0
         self.add("came", np.empty(most, layout.PARKED))
         self.add("due", np.empty(most + count, layout.PARKED))
         self.add("gave_back", np.empty(count, layout.NUMBER))
@@ -370,7 +385,7 @@ class State:
         if name in _CONTEXTS and self.s.observed:
             names.append(_CONTEXTS[name])
         if name == "messages":
-            names += ["departures"] * bool(self.s.departs) + ["waiting_messages"] * bool(self.s.hosts_n)
+            names += ["departures"] * bool(self.s.departs) + ["waiting_messages"] * bool(self.s.hosts_n + self.s.nodes_n)
         return names
 
     def add_weights(self, weights: Floats) -> None:

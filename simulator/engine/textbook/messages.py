@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 
+import numpy as np
 import simpy
 from simpy.events import Event
 
@@ -41,6 +42,9 @@ class Network:
         self._ports = [tuple(crossed[begin:end]) for begin, end in pairwise(first)]
         self._latency_s = paths.latency_s.tolist()
         self._ends = list(zip(paths.source.tolist(), paths.target.tolist(), strict=True))
+        inside = np.full(len(paths), -1)
+        sender, receiver = (inside if nodes is None else nodes for nodes in (paths.sender, paths.receiver))
+        self._nodes = list(zip(sender.tolist(), receiver.tolist(), strict=True))
         self._asked_for = paths.asked_for.tolist()
         self._weight = [1.0] * len(paths) if paths.weight is None else paths.weight.tolist()
         self._lines = [simpy.Resource(clock) for _ in range(len(paths))]
@@ -62,27 +66,28 @@ class Network:
         work_s = transport.cpu_per_message_s * tensors + transport.copy_per_byte_s * size_bytes if source >= 0 else 0.0
         if work_s:
             yield from self.hosts[source].do(work_s)
+        sender, receiver = self._nodes[path]
         follows = line.count > 0  # then its bytes are in the queues already, behind those of the message before
-        turn = None if self._turns is None or source < 0 else self._turns.stand(path, source, target)
-        transfer = (target, "asked") if self._asked_for[path] else (source, "sent")
-        if self._transfers is not None and source >= 0:
+        turn = None if self._turns is None or sender < 0 else self._turns.stand(path, sender, receiver)
+        transfer = (receiver, "asked") if self._asked_for[path] else (sender, "sent")
+        if self._transfers is not None and sender >= 0:
             self._transfers.join(transfer)
         with line.request() as in_front:
             yield in_front
-            weight = self._weight[path] if self._transfers is None or source < 0 else self._transfers.weight(transfer)
-            if self._queues is not None and source >= 0:
-                wait_s = 0.0 if follows else self._queues.wait_s(source, target, asked_for=self._asked_for[path])
+            weight = self._weight[path] if self._transfers is None or sender < 0 else self._transfers.weight(transfer)
+            if self._queues is not None and sender >= 0:
+                wait_s = 0.0 if follows else self._queues.wait_s(sender, receiver, asked_for=self._asked_for[path])
                 if wait_s:  # else it is in the queues before whatever is sent next
                     yield self._clock.timeout(wait_s)
-                self._queues.change(source, target, 1)
+                self._queues.change(sender, receiver, 1)
             if turn is not None and self._turns is not None:
                 yield self._turns.take(turn)
             yield from self._links.cross(self._ports[path], size_bytes, weight)
             if turn is not None and self._turns is not None:
                 self._turns.give_back(turn)
-            if self._queues is not None and source >= 0:
-                self._queues.change(source, target, -1)
-            if self._transfers is not None and source >= 0:
+            if self._queues is not None and sender >= 0:
+                self._queues.change(sender, receiver, -1)
+            if self._transfers is not None and sender >= 0:
                 self._transfers.leave(transfer)
         left.succeed()
         yield self._clock.timeout(self._latency_s[path])
