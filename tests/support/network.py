@@ -158,9 +158,8 @@ class Network:
         latency_s, source, target, asked_for, weight = (np.array([each[column] for each in self._paths]) for column in range(1, 6))
         hosts = 1 + max((max(each[2:4]) for each in self._paths), default=-1)
         port = np.array([number for each in crossed for number in each], dtype=int)
-        paths = Paths(
-            first, port, latency_s.astype(float), source.astype(int), target.astype(int), asked_for.astype(bool), weight.astype(float)
-        )
+        ends = source.astype(int), target.astype(int)
+        paths = Paths(first, port, latency_s.astype(float), *ends, asked_for.astype(bool), weight.astype(float), *ends)
         return ports, paths, hosts
 
     def run(self) -> None:

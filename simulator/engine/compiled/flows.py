@@ -284,7 +284,7 @@ def _prepare(s: Record, c: Record, connection: int, follows: bool) -> None:
             call_later(s, wait_s, pack(codes.BEGIN, connection), 0)
         else:
             begin_after_wait(s, connection)
-    elif s.weighted:
+    elif not s.turned:
         _begin(s, connection)
     else:
         ask(s, connection, departure_at(s.departures, c.front).arrival)

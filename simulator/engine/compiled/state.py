@@ -116,7 +116,8 @@ class State:
         weights = np.broadcast_to(1.0, len(paths)) if weight is None else weight
         sender: Integers = np.broadcast_to(np.int32(-1), len(paths))
         receiver = sender
-        if transport.discipline != "fair" and paths.sender is not None and paths.receiver is not None:
+        one_by_one = transport.at_a_time is not None or transport.weight_sigma is not None  # as nodes' links are shared
+        if one_by_one and paths.sender is not None and paths.receiver is not None:
             sender, receiver = paths.sender, paths.receiver
         changing = np.zeros(0, dtype=np.int64) if changes is None else changes.port
         shared = shared_crossings(ports, paths, weights, changing) if leaves_out else np.ones(len(paths.port), dtype=np.bool_)
