@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.engine.compiled import codes
-from simulator.engine.compiled.interpreter import act
-from simulator.engine.compiled.loop import DRAINED, FULL, HANDLE
-from simulator.engine.compiled.state import State
+from simulator.engine.production import codes
+from simulator.engine.production.interpreter import act
+from simulator.engine.production.loop import DRAINED, FULL, HANDLE
+from simulator.engine.production.state import State
 from simulator.program.program import Changes, Paths, Ports
 from simulator.spec.transport import Transport
 

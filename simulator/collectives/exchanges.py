@@ -1,6 +1,6 @@
 """Makes the messages of collectives part of a program: one :class:`~simulator.program.program.Exchange` for each bucket, with its paths.
 
-How they are sent is in ``simulator.engine.compiled.collectives``, and plainly in ``simulator.engine.textbook.collectives``.
+How they are sent is in ``simulator.engine.production.collectives``, and plainly in ``simulator.engine.textbook.collectives``.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Names of algorithms are those of ``simulator.program.operations.ALGORITHMS``, for a strategy's key also ``Algorithm`` of
 ``simulator.strategies.all_reduce``: a new one is named there, and built here in ``_at_once`` and ``_by_trial``. Two schedules stand
-here as well: reduction to one device, and hierarchical copy. Copies between hosts and devices: ``simulator.engine.vectorised.fusing``.
+here as well: reduction to one device, and hierarchical copy. Copies between hosts and devices: ``simulator.engine.production.fusing``.
 """
 
 from __future__ import annotations

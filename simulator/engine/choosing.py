@@ -3,7 +3,7 @@
 ``auto`` computes all ranks at once where that can be, and else takes the compiled engine; where that cannot run, the textbook engine in
 SimPy runs, and a sentence says why. ``simpy`` asks for the textbook engine, which measures the same to 1e-9 where no two events tie.
 
-``simulator.engine.compiled.warming`` is imported by its name as text, so that numba is loaded only where it is wanted. That all
+``simulator.engine.production.warming`` is imported by its name as text, so that numba is loaded only where it is wanted. That all
 ranks are computed at once instead is decided in ``replication``, by the program; ``expected_events`` foresees it from the scenario.
 """
 
@@ -43,7 +43,7 @@ MOST_OPERATIONS = 32_767
 """Operations of a step that the compiled engine takes: it counts them in two bytes."""
 Engine = Literal["at-once", "compiled", "simpy"]
 
-_WARMING = "simulator.engine.compiled.warming"
+_WARMING = "simulator.engine.production.warming"
 """What knows about the compiled engine, and loads it."""
 _STEP_EVENTS, _MESSAGE_EVENTS, _BUCKET_EVENTS = 2.0, 2.0, 1.0
 """Entries on the calendar of a step of one rank: by itself, for each message that it takes part in, for each bucket."""

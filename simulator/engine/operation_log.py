@@ -1,8 +1,8 @@
 """Records of a program's operations: looks up what the numbers of ranks and operations stand for, and calls the log with it.
 
-Event by event only: the SimPy engine calls it directly, the compiled one by ``simulator.engine.compiled.observer``. Each call but
-``joined`` must give exactly one numbered record, since machine code counts along (``simulator.engine.compiled.observed_rows``).
-The vectorised engine calls :class:`simulator.base.log.Log` itself.
+Event by event only: the SimPy engine calls it directly, the compiled one by ``simulator.engine.production.observer``. Each call but
+``joined`` must give exactly one numbered record, since machine code counts along (``simulator.engine.production.observed_rows``).
+What computes all ranks at once calls :class:`simulator.base.log.Log` itself.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ window holds whole steps; of local SGD it holds whole averaging periods. An engi
 happens, one by one or in blocks of any size, which makes no difference to any statistic. It stops where the window opens and
 where it closes, to say how long everything has been in use.
 
-``STEP_COLUMNS`` and ``UPDATE_COLUMNS`` are filled by place in ``record`` of ``simulator.engine.compiled``
-and in ``simulator.engine.vectorised.engine``. Results are made of :class:`Measured` in ``simulator.results.metrics``.
+``STEP_COLUMNS`` and ``UPDATE_COLUMNS`` are filled by place in ``record`` of ``simulator.engine.production``
+and in ``simulator.engine.production.at_once``. Results are made of :class:`Measured` in ``simulator.results.metrics``.
 """
 
 from __future__ import annotations

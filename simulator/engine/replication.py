@@ -1,6 +1,6 @@
 """Runs one replication: draws its parameters, makes its program, and runs that on the engine for it.
 
-Programs whose ranks meet in collectives alone, without single messages, run on the vectorised engine, whatever is chosen. The
+Programs whose ranks meet in collectives alone, without single messages, are computed at once, whatever is chosen. The
 compiled engine is imported by its name as text, so that numba is loaded only where it runs. All replications of a scenario are
 run in ``simulator.run``.
 """
@@ -23,8 +23,8 @@ from simulator.collectives.collective import Collective
 from simulator.engine.choosing import MOST_OPERATIONS, choose, engine_for
 from simulator.engine.choosing import Engine as ByEngine
 from simulator.engine.draws import Draws
+from simulator.engine.production.at_once import AtOnceEngine
 from simulator.engine.recorder import Follower, Measured, Recorder
-from simulator.engine.vectorised.engine import VectorisedEngine
 from simulator.program.groups import collectives_of
 from simulator.program.program import Program, Reduction
 from simulator.resolve.compile import compile_program
@@ -204,7 +204,7 @@ class Run:
     def compiled(self) -> Measured:
         """By the compiled engine."""
         recorder = self._recorder()
-        run_compiled: Callable[..., None] = import_module("simulator.engine.compiled.engine").run
+        run_compiled: Callable[..., None] = import_module("simulator.engine.production.compiled").run
         run_compiled(
             self.program, self.draws, recorder, self._reduces_at_once, self.drawn.run.steps, self._log, self.on_progress, self.tables
         )
@@ -214,9 +214,9 @@ class Run:
     def at_once(self) -> Measured:
         """All ranks' steps at once, as arrays."""
         recorder = self._recorder()
-        vectorised = VectorisedEngine(self.program, self.draws, recorder, self.collective, self._log, self.on_progress)
-        vectorised.run()
-        self._note_collective(recorder.measured, vectorised.sizes)
+        at_once = AtOnceEngine(self.program, self.draws, recorder, self.collective, self._log, self.on_progress)
+        at_once.run()
+        self._note_collective(recorder.measured, at_once.sizes)
         return recorder.measured
 
     def simpy(self) -> Measured:

@@ -63,7 +63,7 @@ def finish_s(plan: Plan, size_bytes: float, ready_s: Times | None = None) -> Tim
     recorder = Recorder(ranks, 0, ranks, apart=False, follower=ends)
     draws = NothingDrawn(np.broadcast_to(0.0, ranks) if ready_s is None else ready_s)
     if choose("auto", 1.0) == "compiled":
-        import_module("simulator.engine.compiled.engine").run(program, draws, recorder, None, 1)
+        import_module("simulator.engine.production.compiled").run(program, draws, recorder, None, 1)
     else:
         import_module("simulator.engine.textbook.engine").run(program, draws, recorder, None, None, None)
     return ends.end_s[: plan.schedule.ranks]

@@ -5,7 +5,7 @@ links, and by which rules; when it happens is found out by an engine, with the n
 are drawn for a replication. Tables that grow with the ranks are columns of numpy arrays.
 
 A new kind of operation, gate or rule is carried out by both ``simulator.engine.textbook`` and
-``simulator.engine.compiled`` (codes.py, tables.py), which tests/property/test_engines_agree.py
+``simulator.engine.production`` (codes.py, tables.py), which tests/property/test_engines_agree.py
 compares; checked in ``simulator.checks.program``; and printed in ``simulator.program.printing``.
 """
 

@@ -2,7 +2,7 @@
 
 Li et al., "PyTorch Distributed", VLDB 2020, section 3.2.2; TensorFlow's ``bytes_per_pack``.
 The order in which buckets are reduced, and fusing by the clock (``strategy.fusion_cycle``),
-are simulated in ``simulator.engine.vectorised.fusing``. Layers of a model that is cut are
+are simulated in ``simulator.engine.production.fusing``. Layers of a model that is cut are
 fused by ``fused`` of ``simulator.strategies.holding``.
 """
 

@@ -1,6 +1,6 @@
 """``cluster.transport``: how messages between nodes share links and hosts, and what they cost there: TCP, gRPC, an RDMA stack.
 
-Keys and their rules alone. What they do is simulated in ``simulator.engine.compiled``, where state.py reads them, and plainly in
+Keys and their rules alone. What they do is simulated in ``simulator.engine.production``, where state.py reads them, and plainly in
 ``simulator.engine.textbook.messages``. ``HostWork`` of
 ``calibrate.fit.server`` has the costs of hosts in closed form. Where nothing is given, ``simulator.resolve.practice`` fills in what
 gRPC costs.

@@ -5,7 +5,7 @@ A pipeline prepares one batch after the other, and begins the next when fewer th
 the iterator's thread has the serial part, and ``parallel_calls`` threads have the parallel
 part, all at the same time, on the cores of the node; meanwhile its bytes are read. The
 batch is there when all of that is done. Engines simulate what :func:`feed_of` says, in
-inputs.py of ``simulator.engine.textbook`` and ``compiled``, and feeding.py of ``vectorised``.
+inputs.py of ``simulator.engine.textbook`` and ``production``, and feeding.py there.
 """
 
 from __future__ import annotations

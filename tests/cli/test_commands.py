@@ -122,7 +122,7 @@ def test_the_simulator_imports_nothing_heavy_that_it_may_not_need() -> None:
 
 def test_a_run_imports_what_it_uses() -> None:
     loaded = _started("simulate", "ring")
-    assert {"numpy", "pydantic", "rich.console", "simulator.engine.vectorised.engine"} <= loaded
+    assert {"numpy", "pydantic", "rich.console", "simulator.engine.production.at_once"} <= loaded
     assert not loaded & {*HEAVY, "calibrate", "concurrent", "multiprocessing", "numba", "rich.progress", "simpy", "yaml"}
     beside = ("checks", "engine.compiled", "engine.textbook", "job.outcome", "network", "observing.chrome_trace", "program.printing")
     front = ("diagnosing", "learning", "planning", "reporting", "serving", "sweeping", "watching")

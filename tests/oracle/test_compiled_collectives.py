@@ -20,8 +20,8 @@ from simulator.base.rng import Streams
 from simulator.collectives.exchanges import exchanges_of
 from simulator.collectives.factory import IN_SWITCHES, collective_for
 from simulator.collectives.wire import Group
-from simulator.engine.compiled.engine import run
 from simulator.engine.draws import Draws
+from simulator.engine.production.compiled import run
 from simulator.engine.recorder import Measured, Recorder
 from simulator.engine.textbook import engine as textbook
 from simulator.program.operations import ALGORITHMS

@@ -17,9 +17,9 @@ from simulator.collectives.collective import Collective
 from simulator.collectives.exchanges import Plan, exchanges_of
 from simulator.collectives.factory import collective_for
 from simulator.collectives.wire import Group
-from simulator.engine.compiled import engine as production
-from simulator.engine.compiled.tables import Simulation
 from simulator.engine.draws import NothingDrawn, _weights
+from simulator.engine.production import engine as production
+from simulator.engine.production.tables import Simulation
 from simulator.engine.recorder import Recorder
 from simulator.engine.textbook.clock import Going
 from simulator.engine.textbook.engine import Training

@@ -16,11 +16,11 @@ from simulator import load_scenario, scenario_from_table, simulate
 from simulator.base.errors import EngineWarning, InputError
 from simulator.engine import choosing
 from simulator.engine.choosing import choose, expected_events, likely_engine
-from simulator.engine.compiled.warming import NotMadeError
+from simulator.engine.production.warming import NotMadeError
 from simulator.engine.replication import replicate
 from simulator.resolve.resolve import resolve
 
-COMPILED = "simulator.engine.compiled.warming"
+COMPILED = "simulator.engine.production.warming"
 
 
 class Machine:

@@ -81,7 +81,7 @@ def test_memory_can_be_given_back_anywhere():
 
 def test_large_tables_begin_with_a_line_of_the_cache_and_lie_in_memory_only_where_they_are_written_to():
     pytest.importorskip("numba")
-    aligned = pytest.importorskip("simulator.engine.compiled.state").aligned
+    aligned = pytest.importorskip("simulator.engine.production.state").aligned
     pages = Path("/proc/self/statm")
     for count in (5, 1 << 24):
         before = int(pages.read_text().split()[1]) if pages.exists() else 0

@@ -14,7 +14,7 @@ pytest.importorskip("numba")
 
 @pytest.mark.parametrize("table", [np.zeros(3, [("time_s", "f8"), ("counts", "i4", (2,))]), np.zeros((2, 3)), np.zeros(0, "i8")])
 def test_an_interruption_at_any_call_comes_through(table: np.ndarray[Any, Any]) -> None:
-    from simulator.engine.compiled.machine import address_of
+    from simulator.engine.production.machine import address_of
 
     address = address_of(table)
     assert address == table.__array_interface__["data"][0]

@@ -13,7 +13,7 @@ from support.random_scenarios import seeded_scenarios
 
 from simulator import Scenario, load_scenario, simulate
 from simulator.base.errors import DeadlockError, SimulationError
-from simulator.engine.compiled import engine as machine
+from simulator.engine.production import engine as machine
 from simulator.program.program import Program
 from simulator.resolve.compile import compile_program
 
@@ -63,7 +63,7 @@ def scenario_of(way: str) -> Scenario:
 def test_a_dead_lock_is_told_alike(monkeypatch: pytest.MonkeyPatch, way: str, observer: bool) -> None:
     spoilt(monkeypatch, waits_for_itself)
     # which takes it that what is waited for comes sooner in the list
-    monkeypatch.setattr("simulator.engine.compiled.tables.may_overlap", lambda *_: False)
+    monkeypatch.setattr("simulator.engine.production.tables.may_overlap", lambda *_: False)
     textbook, compiled = (run(scenario_of(way), engine, observer=observer) for engine in ("simpy", "compiled"))
     for failed in (textbook.failed, compiled.failed):
         assert re.match(rf"{DeadlockError.__name__}: dead-lock at .* s: everybody waits for what never comes", failed)

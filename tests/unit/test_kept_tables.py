@@ -6,7 +6,7 @@ import pytest
 from support.scenarios import scenario_table
 
 from simulator import scenario_from_table, simulate
-from simulator.engine.compiled import tables
+from simulator.engine.production import tables
 
 STRATEGIES = {
     "async": {"kind": "parameter-server", "mode": "async", "workers": 5},

@@ -21,7 +21,7 @@ import pytest
 from support.waiting import PATIENCE_S, until
 
 from simulator.engine.choosing import choose
-from simulator.engine.compiled import machine, warming
+from simulator.engine.production import machine, warming
 
 pytestmark = pytest.mark.slow
 Kept = Callable[[Path], tuple[Path | None, str | None]]

@@ -1,0 +1,8 @@
+"""What users get: a program run in tables and machine code (``compiled``), or all of its ranks computed at once (``at_once``).
+
+``interpreter`` and ``rank`` walk operations; ``device``, ``inputs``, ``rules``, ``updates``, ``gatherings`` and ``collectives`` are what
+operations meet; ``flows``, ``ports``, ``fairness``, ``ample``, ``background``, ``admission``, ``queues`` and ``cores`` the network;
+``calendar`` and ``loop`` simulated time. ``record`` keeps what happens, ``compiled`` does what needs Python. Where ranks meet in
+collectives alone, ``at_once`` does without all of it, with ``feeding`` and ``fusing``. Only this package imports numba.
+``simulator.engine.textbook`` is an independent model of the same: tests/property/test_engines_agree.py compares the two.
+"""

@@ -1,0 +1,165 @@
+"""The main loop of the network and the cores: lets happen what comes next, until something else does or Python is needed.
+
+It takes what is next in the order of ``calendar``. What happens to a program is handled in ``interpreter``; the
+reasons to return to Python, below, are answered in ``engine``.
+"""
+
+from __future__ import annotations
+
+from simulator.engine.production import codes
+from simulator.engine.production.admission import decide_next, gather
+from simulator.engine.production.background import change
+from simulator.engine.production.calendar import code_of, next_entry, next_of, number_of
+from simulator.engine.production.cores import leave
+from simulator.engine.production.flows import (
+    begin_admitted,
+    begin_after_wait,
+    end_messages,
+    host_done,
+    received,
+    settle_all,
+    stand_for_link,
+)
+from simulator.engine.production.layout import item_at
+from simulator.engine.production.machine import Record, compiled
+from simulator.engine.production.observed_rows import restore_context
+from simulator.program.program import INSTANT_S
+
+__all__ = ["DRAINED", "FULL", "HANDLE", "REFUSED", "ROWS", "SLICE", "TURNS", "WEIGHTS", "advance"]
+
+SLICE = 0
+"""As much has happened as was asked for."""
+DRAINED = 1
+"""Nothing is left that could happen."""
+FULL = 3
+"""A table must grow before anything else happens."""
+WEIGHTS = 4
+"""More weights of messages are needed."""
+HANDLE = 5
+"""``what`` and ``about`` are not of the network; the caller is to handle them."""
+REFUSED = 6
+"""A delay that is not a finite number, or below 0, was asked for."""
+TURNS = 16
+"""The window opens or closes."""
+ROWS = 18
+"""A table of rows is full."""
+_GOES_ON = -1
+
+
+@compiled
+def _is_full(s: Record) -> bool:
+    """Whether what happens before the next look may need more room than there is: all messages may end, and ``spare`` others begin."""
+    most = s.messages_n + s.spare
+    return (
+        s.entries + most > s.entries_room
+        or s.soon_n + 2 * most + s.soon_spare > s.soon_room
+        or most > s.messages_room
+        or s.works_n + s.spare > s.works_room
+        or s.end_n + s.spare > s.end_room
+        or s.jobs_n + s.spare > s.jobs_room
+        or s.comings_n + s.spare > s.comings_room
+    )
+
+
+@compiled
+def _rows_are_full(s: Record) -> bool:
+    full: bool = (
+        s.steps_n + s.rows_spare > s.steps_room
+        or s.updates_n + s.rows_each > s.updates_room
+        or s.reads_n + s.rows_each > s.reads_room
+        or s.logged_n + s.logged_spare > s.logged_room
+    )
+    return full
+
+
+@compiled
+def _look(s: Record) -> int:
+    """Whether there is a reason to stop: if not, ``batch`` things that follow at once may happen before the next look."""
+    if s.wants != 0:
+        wants: int = s.wants
+        s.wants = 0
+        return wants
+    if s.turning:
+        return TURNS
+    if s.over != 0:
+        return REFUSED
+    if s.left <= 0:
+        return SLICE
+    if _is_full(s):
+        return FULL
+    if s.weighted and s.weights_next + s.messages_n + s.spare > s.weights_n:
+        return WEIGHTS
+    if _rows_are_full(s):
+        return ROWS
+    s.left -= s.batch - s.at_once
+    s.at_once = s.batch - 1
+    return _GOES_ON
+
+
+@compiled
+def advance(s: Record) -> int:
+    """Let happen what is the network's until something else does; why it stopped.
+
+    It stops after about ``left`` things, of which an instant can hold millions, so that Python can look at whether the user wants to.
+    Whether there is another reason to stop is looked at before each entry of the calendar, and after ``batch`` things that followed at
+    once from it. Whoever has a reason to stop at once sets ``at_once`` to 0.
+    """
+    while True:
+        if s.soon_n > 0 and s.at_once > 0:
+            s.at_once -= 1
+        else:
+            why = _look(s)
+            if why != _GOES_ON:
+                return why
+        if s.soon_n > 0:
+            at = s.soon_first & (s.soon_room - 1)
+            item = item_at(s.soon, at)
+            if s.observed:
+                restore_context(s, s.soon_contexts, at)
+            s.soon_n -= 1
+            s.soon_first = s.soon_first + 1 if s.soon_n > 0 else 0  # not all of a large table is ever used, then
+            s.what = item.what
+            s.about = item.about
+        elif s.end_n > 0 and next_of(s) > s.now + INSTANT_S:
+            item = item_at(s.at_end, s.end_first & (s.end_room - 1))
+            s.end_n -= 1
+            s.end_first = s.end_first + 1 if s.end_n > 0 else 0
+            s.what = item.what
+            s.about = item.about
+        elif s.entries - s.gap + s.alarms_n - s.gone_off == 0 and s.alarm_first < 0:
+            s.now = s.latest
+            return DRAINED
+        else:
+            which = next_entry(s)
+            if which >= 0:
+                if which < s.ports_n:
+                    end_messages(s, which)
+                else:
+                    leave(s, which - s.ports_n)
+                continue
+        what = s.what
+        code = code_of(what)
+        if code >= codes.FIRST:
+            return HANDLE
+        number = number_of(what)
+        if code == codes.HOST_DONE:
+            if host_done(s, number):
+                return HANDLE
+        elif code == codes.STAND_FOR_LINK:
+            stand_for_link(s, number)
+        elif code == codes.RECEIVED:
+            received(s, number)
+        elif code == codes.BEGIN:
+            begin_after_wait(s, number)
+        elif code == codes.SETTLE:
+            settle_all(s)
+        elif code == codes.CHANGE:
+            change(s)
+        elif code == codes.ADMIT:
+            s.admitting = 0
+            gather(s)
+            while True:
+                connection = decide_next(s)
+                if connection < 0:
+                    break
+                begin_admitted(s, connection)

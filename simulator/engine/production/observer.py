@@ -1,0 +1,94 @@
+"""Makes records of the rows that the compiled engine writes for an observer, by the logs that the SimPy engine calls.
+
+Kinds of rows are those of ``observed_rows``, which machine code writes.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.base.log import Log
+from simulator.engine.operation_log import OperationLog
+from simulator.engine.production import observed_rows
+from simulator.engine.production.tables import Simulation
+from simulator.engine.recorder import Recorder
+from simulator.program.groups import exchanges_by_group, group_name, members_of_groups
+from simulator.program.program import Floats, Integers, Program
+
+__all__ = ["ObserverFeed"]
+
+
+class ObserverFeed:
+    """Calls the logs in the order of the rows.
+
+    Parameters
+    ----------
+    log
+        Numbers the records.
+    program
+        Gives the names.
+    recorder
+        Shows steps and updates.
+    simulation
+        Knows the lanes of collectives.
+    """
+
+    def __init__(self, log: Log, program: Program, recorder: Recorder, simulation: Simulation) -> None:
+        self._log = log
+        self._operations = OperationLog(log, program)
+        self._recorder = recorder
+        self._sizes = [its.size_bytes for its in program.routines[0].operations if its.kind == "collective"]
+        self._simulation = simulation
+        self._program = program
+        self._joined: list[tuple[float, int]] = []
+        # of each group, and behind the last
+        self._first_member = list(accumulate(members_of_groups(program), initial=0))
+        self._first_exchange = list(accumulate(map(len, exchanges_by_group(program)), initial=0))
+
+    def join(self, ready_s: Floats, made_by: Integers) -> None:
+        """All ranks have all buckets of a step: keep who had each last, arrays of shape (buckets, ranks)."""
+        last = ready_s.argmax(axis=1)
+        self._joined = [(float(ready_s[bucket, rank]), int(made_by[bucket, rank])) for bucket, rank in enumerate(last)]
+
+    def tell(self, logged: NDArray[Any], steps: Floats, updates: Floats) -> None:
+        """Tell the rows, ``logged`` of ``layout.LOGGED`` with those of the recorder among them."""
+        step = update = 0
+        for row in logged.tolist():
+            kind, rank, about, begun_s, ended_s, cause = row
+            if kind == observed_rows.ENDED:
+                self._operations.ended(rank, about, begun_s, ended_s, cause)
+            elif kind == observed_rows.APPLIED:
+                self._operations.applied(about, begun_s, ended_s, cause)
+            elif kind == observed_rows.STARTED:
+                self._operations.started(rank, ended_s)
+            elif kind == observed_rows.ALL_REDUCE:
+                joined_s, joined_by = self._joined[about]
+                self._log.collective(rank, about, self._sizes[about], begun_s, joined_s, ended_s, cause, joined_by)
+            elif kind == observed_rows.CHUNK:
+                self._tell_of_chunk(rank, about, begun_s, ended_s, cause)
+            elif kind == observed_rows.JOINED:
+                self._operations.joined(ended_s, cause)
+            elif kind == observed_rows.SENDING:
+                self._log.wait(rank, "send", begun_s, ended_s, cause)
+            elif kind == observed_rows.STEP:
+                self._recorder.steps(steps[step : step + 1], [cause])
+                step += 1
+            else:
+                self._recorder.updates(updates[update : update + 1])
+                update += 1
+
+    def _tell_of_chunk(self, lane: int, about: int, sent_s: float, arrived_s: float, cause: int) -> None:
+        tables, number = self._simulation.tables, about >> observed_rows.INDEX_BITS
+        its, standings = tables["lanes"][lane], tables["standings"]["rank"]
+        ends = int(standings[its["source"]]), int(standings[its["target"]])
+        group = bisect_right(self._first_member, int(its["source"])) - 1
+        first, last = self._first_exchange[group : group + 2]
+        exchange = tables["exchanges"][first + number % (last - first)]
+        size_bytes = float(np.float64(tables["message_sizes"]["x"][int(exchange["sizes"]) + lane]))
+        which = number, about & ((1 << observed_rows.INDEX_BITS) - 1)
+        self._log.chunk(("path", int(its["path"])), ends, which, size_bytes, sent_s, arrived_s, cause, group_name(self._program, group))

@@ -1,1 +1,0 @@
-"""Programs whose ranks meet in collectives alone, as arrays over all ranks."""
