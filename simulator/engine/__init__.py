@@ -1,1 +1,1 @@
-"""Runs one replication of a program: its random draws, the engines (``textbook``, and ``production`` in two ways), and what they measure."""
+"""Runs one replication of a program: its random draws, the engines (``textbook`` and ``production``), and what they measure."""

@@ -13,7 +13,7 @@ from support.random_scenarios import seeded_scenarios
 
 from simulator import Scenario, load_scenario, simulate
 from simulator.base.errors import DeadlockError, SimulationError
-from simulator.engine.production import engine as machine
+from simulator.engine.production import compiled as machine
 from simulator.program.program import Program
 from simulator.resolve.compile import compile_program
 

@@ -4,11 +4,11 @@ A table is a numpy array of records that Python owns. Compiled code gets its add
 reads record number ``i`` by adding to it: nothing is counted, copied or checked on the way. Compiled code therefore allocates
 nothing; it returns to Python where a table is full.
 
-Machine code is kept in the user's cache directory, in a folder named after the contents of this package, of
-``engine/recorder.py`` and of ``program/program.py``, whose constants are compiled in, the versions of numba and of what it stands on, and the processor, so that
+Machine code is kept in the user's cache directory, in a folder named after the contents of this package, of ``engine/recorder.py`` and
+of ``program/program.py``, whose constants are compiled in, the versions of numba and of what it stands on, and the processor, so that
 changed sources compile anew. A constant from elsewhere must have its file named in ``_cache_folder``. Beside it stands a digest of it:
-what was cut off or damaged is made anew. The digest tells nothing of who wrote both: the folder is the user's alone (``private``),
-or nothing is kept there or taken from it.
+what was cut off or damaged is made anew. The digest tells nothing of who wrote both: the folder is the user's alone (``private``), or
+nothing is kept there or taken from it.
 """
 
 from __future__ import annotations
