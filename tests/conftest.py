@@ -26,6 +26,14 @@ def pytest_sessionstart() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _machine_code() -> None:
+    """Made before the first test, so that no command that a test starts tells that it makes it."""
+    from simulator.engine.production import warming
+
+    warming.make()
+
+
 @pytest.fixture
 def scenario():
     """Builds a scenario from overlays of :func:`scenario_table`."""

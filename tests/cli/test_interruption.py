@@ -350,7 +350,7 @@ WAITS, FAILS = "import time\ntime.sleep(0.5)\n", "raise RuntimeError('half made'
 )
 def test_a_signal_while_a_command_imports_is_one_line(folder: Path, number: signal.Signals, then: str) -> None:
     """What lacks since another module is imported, or fails by itself, comes after the signal."""
-    command = ("-m", "paceline", "simulate", "s.toml")
+    command = ("-m", "paceline", "simulate", "s.toml", "--set", "run.engine=simpy")
     assert with_module(folder, "simpy", HIDES.format(number=number) + then, *command) == ended_by(number)
 
 

@@ -18,7 +18,7 @@ from simulator.collectives.exchanges import Plan, exchanges_of
 from simulator.collectives.factory import collective_for
 from simulator.collectives.wire import Group
 from simulator.engine.draws import NothingDrawn, _weights
-from simulator.engine.production import engine as production
+from simulator.engine.production import compiled as production
 from simulator.engine.production.tables import Simulation
 from simulator.engine.recorder import Recorder
 from simulator.engine.textbook.clock import Going
