@@ -9,8 +9,9 @@ left, and looked at again only when that side has one.
 
 from __future__ import annotations
 
-from simulator.engine.production.layout import number_at, parked_at, sides_at, turns_at
-from simulator.engine.production.machine import Record, compiled
+from simulator.engine.production.compiling import compiled
+from simulator.engine.production.layout import Record
+from simulator.engine.production.records import number_at, parked_at, sides_at, turns_at
 
 __all__ = ["arrival_of_next", "ask", "decide_next", "gather", "give_back"]
 

@@ -5,12 +5,11 @@ A port is ample if all connections that will ever cross it, each as fast as its 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.engine.production.machine import entry
+from simulator.engine.production import layout
+from simulator.engine.production.machine import act, address_of
 from simulator.program.program import Integers, Paths, Ports
 
 __all__ = ["shared_crossings"]
@@ -42,63 +41,25 @@ def shared_crossings(ports: Ports, paths: Paths, weight: NDArray[np.float64], ch
     np.minimum.at(appears, paths.port, np.arange(crossings))
     order = np.lexsort((appears, users))
     shared = np.ones(crossings, dtype=np.bool_)
-    most = room = _real(ports.capacity)
+    most = room = np.require(ports.capacity, np.float64, "C")
     if ports.beside is not None:
         most, room = most.copy(), most.copy()
         most[changing] = ports.whole[changing]
         room[changing] = -1.0
         room[ports.beside > 0] = -1.0
     room = np.where(ports.incast_loss > 0, -1.0, room)  # whose use is the time for which they have anything to do
-    _leave_out(
-        _whole(order),
-        _whole(begins),
-        _whole(by_port),
-        _whole(path),
-        _whole(paths.first),
-        _whole(paths.port),
-        _real(weight),
-        most,
-        room,
-        _real(ports.ceiling),
-        shared,
-    )
+    columns = {
+        **{name: np.require(values, np.int64, "C") for name, values in (
+            ("order", order), ("begins", begins), ("by_port", by_port), ("path", path), ("first", paths.first), ("crossed", paths.port),
+        )},
+        **{name: np.require(values, np.float64, "C") for name, values in (
+            ("weight", weight), ("capacity", most), ("room", room), ("ceiling", ports.ceiling),
+        )},
+        "shared": shared,
+    }  # fmt: skip
+    crossings_of = np.zeros(1, layout.CROSSINGS)
+    crossings_of["ports_n"] = len(order)
+    for name, column in columns.items():
+        crossings_of[name] = address_of(column)
+    act(address_of(crossings_of), 9, 0, 0.0, 0, 0, 0)
     return shared
-
-
-# for tables of one kind alone is machine code made
-
-
-def _whole(values: NDArray[Any]) -> NDArray[np.int64]:
-    return np.require(values, np.int64, ("C", "W"))
-
-
-def _real(values: NDArray[Any]) -> NDArray[np.float64]:
-    return np.require(values, np.float64, ("C", "W"))
-
-
-@entry
-def _leave_out(
-    order: Any, begins: Any, by_port: Any, path: Any, first: Any, crossed: Any, weight: Any,
-    capacity: Any, room_of: Any, ceiling: Any, shared: Any,
-) -> None:  # fmt: skip
-    """Go through the ports by their number of users, and mark where they are left out."""
-    for port in order:
-        users = begins[port + 1] - begins[port]
-        if users == 0:
-            continue
-        total = 0.0
-        capped = True
-        for at in range(begins[port], begins[port + 1]):
-            user = path[by_port[at]]
-            most = np.inf
-            lowest = -np.inf
-            for other in range(first[user], first[user + 1]):
-                if shared[other] and crossed[other] != port:
-                    one = crossed[other]
-                    lowest = min(lowest, ceiling[one]) if most < np.inf else ceiling[one]
-                    most = min(most, min(capacity[one], ceiling[one] * weight[user]))
-            total += most
-            capped = capped and lowest <= ceiling[port]  # its ceiling must not be lost with it
-        if total <= room_of[port] and capped:
-            for at in range(begins[port], begins[port + 1]):
-                shared[by_port[at]] = False

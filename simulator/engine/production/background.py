@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from simulator.engine.production import codes
 from simulator.engine.production.calendar import call_later, pack
+from simulator.engine.production.compiling import compiled
 from simulator.engine.production.flows import settle_soon, soil
-from simulator.engine.production.layout import change_at, changing_at, port_at, real_at
-from simulator.engine.production.machine import Record, compiled
+from simulator.engine.production.layout import Record
+from simulator.engine.production.records import change_at, changing_at, port_at, real_at
 
 __all__ = ["change", "next_change"]
 

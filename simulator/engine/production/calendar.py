@@ -13,9 +13,10 @@ the next entry is asked for, since most are set anew at once.
 
 from __future__ import annotations
 
-from simulator.engine.production.layout import alarm_at, entry_at, heaped_alarm_at, item_at
-from simulator.engine.production.machine import Record, compiled
+from simulator.engine.production.compiling import compiled
+from simulator.engine.production.layout import Record
 from simulator.engine.production.observed_rows import restore_context, save_context
+from simulator.engine.production.records import alarm_at, entry_at, heaped_alarm_at, item_at
 from simulator.program.program import INSTANT_S
 
 __all__ = [

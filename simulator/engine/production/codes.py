@@ -1,19 +1,10 @@
-"""Numbers that machine code has in place of names: kinds of operations, gates, seats, and what can happen.
+"""Numbers that machine code has in place of names: kinds of operations, gates, seats, what can happen, reasons to return to Python, rows.
 
 What can happen is handled in ``loop`` below ``FIRST`` (the network; cores have alarms), in ``interpreter`` from there on: a new code
 needs a case there. ``tables`` translates the names of :class:`simulator.program.program.Operation`.
 """
 
 from __future__ import annotations
-
-__all__ = [
-    "ADMIT", "ADVANCE", "ALL_REDUCED", "ALONE", "ARRIVED", "BATCH_COMES", "BEGIN", "BEGIN_OPERATION", "CHANGE", "CHUNK", "CLOSE",
-    "COLLECTIVE", "COMPUTE", "COMPUTED", "DELIVERED", "DISPATCHED", "DONE", "END_OPERATION", "FIRST", "GATE", "GATHERED", "GO_ON",
-    "HANDED_OUT", "HOST_DONE", "INPUT_GATE", "MOVED", "MOVING", "ON_CORES", "PREFETCH", "PREFETCHED", "PREPARED", "PREPARE_GATE",
-    "READ", "RECEIVE",
-    "RECEIVED", "SEND", "SENT_LAST", "SERVE", "SERVED", "SETTLE", "SHARED", "STAND_FOR_LINK", "START", "STRETCHED", "TURN_GATE",
-    "UPDATE_GATE", "WAKE",
-]  # fmt: skip
 
 STAND_FOR_LINK = 1
 """The sending host's work on a message is done, on cores that all share."""
@@ -94,3 +85,37 @@ TURN_GATE, PREPARE_GATE, INPUT_GATE, UPDATE_GATE = range(4)
 """Gates."""
 ALONE, STRETCHED, SHARED, ON_CORES = range(4)
 """How a rank computes: on a device of its own, which communication may slow down; on one that it shares; on cores that all share."""
+
+# -- reasons to return to Python, which ``compiled`` answers ---------------------------------
+
+SLICE = 0
+"""As much has happened as was asked for."""
+DRAINED = 1
+"""Nothing is left that could happen."""
+FULL = 3
+"""A table must grow before anything else happens."""
+WEIGHTS = 4
+"""More weights of messages are needed."""
+HANDLE = 5
+"""``what`` and ``about`` are not of the network; the caller is to handle them."""
+REFUSED = 6
+"""A delay that is not a finite number, or below 0, was asked for."""
+TURNS = 16
+"""The window opens or closes."""
+ROWS = 18
+"""A table of rows is full."""
+CLOSES = 17
+"""A rank is out of steps."""
+DRAWS = 19
+"""A rank needs factors or orders."""
+ENDS = 21
+"""Nothing more is recorded for an observer."""
+REDUCES = 20
+"""All ranks have all buckets of a step, which are to be reduced at once."""
+
+# -- what an observer gets ---------------------------------------------------------------
+
+ENDED, APPLIED, STARTED, ALL_REDUCE, TRANSFER, SENDING, JOINED, STEP, UPDATE = range(9)
+"""Kinds of rows: the calls of the logs; the last two the recorder's."""
+INDEX_BITS = 24
+"""In ``about`` of the row of a message of a collective: bits of its number on its lane; the bucket stands above."""

@@ -15,8 +15,13 @@ from __future__ import annotations
 
 from simulator.engine.production import codes
 from simulator.engine.production.calendar import pack, soon
+from simulator.engine.production.codes import INDEX_BITS, SENDING, TRANSFER
+from simulator.engine.production.compiling import compiled
 from simulator.engine.production.flows import send
-from simulator.engine.production.layout import (
+from simulator.engine.production.layout import Record
+from simulator.engine.production.observed_rows import tell
+from simulator.engine.production.rank import end_operation
+from simulator.engine.production.records import (
     context_at,
     exchange_at,
     lane_at,
@@ -29,9 +34,6 @@ from simulator.engine.production.layout import (
     routine_at,
     standing_at,
 )
-from simulator.engine.production.machine import Record, compiled
-from simulator.engine.production.observed_rows import CHUNK, INDEX_BITS, SENDING, tell
-from simulator.engine.production.rank import end_operation
 
 __all__ = ["advance_member", "end_collective", "enter", "receive_chunk", "sent_last"]
 
@@ -174,7 +176,7 @@ def receive_chunk(s: Record, lane: int, number: int) -> None:
     m = member_at(s.members, member)
     if s.observed:
         index = one.received_odd if number & 1 else one.received_even
-        _had_to_wait_for(s, member, tell(s, CHUNK, lane, (number << INDEX_BITS) | index, s.since_s, s.cause))
+        _had_to_wait_for(s, member, tell(s, TRANSFER, lane, (number << INDEX_BITS) | index, s.since_s, s.cause))
     if number & 1:
         one.received_odd += 1
         m.got_odd += 1

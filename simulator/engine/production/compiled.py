@@ -1,6 +1,6 @@
 """Runs a program in machine code, and does meanwhile what needs Python: draws, statistics, collectives at once.
 
-Machine code returns with a reason, a constant of ``interpreter`` or ``loop``; each is answered here. ``_reduce`` has
+Machine code returns with a reason, a constant of ``codes``; each is answered here. ``_reduce`` has
 the times of collectives computed for all ranks at once.
 ``simulator.engine.replication`` imports this module by its name as text.
 """
@@ -17,9 +17,21 @@ from simulator.base.log import Log
 from simulator.base.names import Names, device_name, joined
 from simulator.collectives.collective import Collective
 from simulator.engine.draws import Draws
-from simulator.engine.production.codes import DONE
-from simulator.engine.production.interpreter import CLOSES, DRAWS, ENDS, REDUCES, act
-from simulator.engine.production.loop import DRAINED, FULL, REFUSED, ROWS, SLICE, TURNS, WEIGHTS
+from simulator.engine.production.codes import (
+    CLOSES,
+    DONE,
+    DRAINED,
+    DRAWS,
+    ENDS,
+    FULL,
+    REDUCES,
+    REFUSED,
+    ROWS,
+    SLICE,
+    TURNS,
+    WEIGHTS,
+)  # fmt: skip
+from simulator.engine.production.machine import act
 from simulator.engine.production.observer import ObserverFeed
 from simulator.engine.production.tables import Simulation, begin
 from simulator.engine.progress import Progress

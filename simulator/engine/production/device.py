@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from simulator.engine.production import codes
 from simulator.engine.production.calendar import call_later, pack, soon
+from simulator.engine.production.compiling import compiled
 from simulator.engine.production.cores import work
 from simulator.engine.production.flows import send
-from simulator.engine.production.layout import number_at, overlap_at, rank_at, stretch_at
-from simulator.engine.production.machine import Record, compiled
+from simulator.engine.production.layout import Record
+from simulator.engine.production.records import number_at, overlap_at, rank_at, stretch_at
 
 __all__ = ["cancel", "communicate", "compute_on", "hidden_since", "note_compute", "note_message", "rank_of", "wake"]
 

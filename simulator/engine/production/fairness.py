@@ -10,19 +10,8 @@ network that hangs together with the change is computed by progressive filling, 
 
 from __future__ import annotations
 
-from simulator.engine.production.layout import (
-    connection_at,
-    heaped_at,
-    incidence_at,
-    level_at,
-    link_at,
-    message_at,
-    number_at,
-    pair_at,
-    port_at,
-    sort_at,
-)
-from simulator.engine.production.machine import Record, compiled
+from simulator.engine.production.compiling import compiled
+from simulator.engine.production.layout import Record
 from simulator.engine.production.ports import (
     adopt,
     available,
@@ -39,6 +28,18 @@ from simulator.engine.production.ports import (
     release,
     resting,
     weight_of,
+)
+from simulator.engine.production.records import (
+    connection_at,
+    heaped_at,
+    incidence_at,
+    level_at,
+    link_at,
+    message_at,
+    number_at,
+    pair_at,
+    port_at,
+    sort_at,
 )
 
 __all__ = ["settle", "settle_plain"]

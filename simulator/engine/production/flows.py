@@ -14,24 +14,10 @@ from __future__ import annotations
 from simulator.engine.production import codes
 from simulator.engine.production.admission import arrival_of_next, ask, give_back
 from simulator.engine.production.calendar import at_end_of_instant, call_later, drop_alarm, make_entry, next_serial, pack, set_alarm, soon
+from simulator.engine.production.compiling import compiled
 from simulator.engine.production.cores import work
 from simulator.engine.production.fairness import settle, settle_plain
-from simulator.engine.production.layout import (
-    connection_at,
-    departure_at,
-    ends_at,
-    host_at,
-    incidence_at,
-    message_at,
-    node_at,
-    number_at,
-    port_at,
-    real_at,
-    sides_at,
-    sort_at,
-    waiting_at,
-)
-from simulator.engine.production.machine import Record, compiled
+from simulator.engine.production.layout import Record
 from simulator.engine.production.near import foresee_messages
 from simulator.engine.production.observed_rows import restore_context, save_context
 from simulator.engine.production.ports import (
@@ -48,6 +34,21 @@ from simulator.engine.production.ports import (
     undisown,
 )
 from simulator.engine.production.queues import begin_in_queues, end_in_queues, wait_s_of
+from simulator.engine.production.records import (
+    connection_at,
+    departure_at,
+    ends_at,
+    host_at,
+    incidence_at,
+    message_at,
+    node_at,
+    number_at,
+    port_at,
+    real_at,
+    sides_at,
+    sort_at,
+    waiting_at,
+)
 
 __all__ = [
     "begin_after_wait",

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from simulator.engine.production import codes
 from simulator.engine.production.calendar import pack, soon
+from simulator.engine.production.codes import ENDED, JOINED
+from simulator.engine.production.compiling import compiled
 from simulator.engine.production.flows import send
-from simulator.engine.production.layout import entered_at, gathering_at, group_at, number_at, rank_at
-from simulator.engine.production.machine import Record, compiled
-from simulator.engine.production.observed_rows import ENDED, JOINED, note, tell
+from simulator.engine.production.layout import Record
+from simulator.engine.production.observed_rows import note, tell
 from simulator.engine.production.rank import end_operation, heard
+from simulator.engine.production.records import entered_at, gathering_at, group_at, number_at, rank_at
 from simulator.engine.production.rules import after
 
 __all__ = ["end_gathering", "enter_gathering", "move", "moved"]

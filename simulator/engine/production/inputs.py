@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from simulator.engine.production import codes
 from simulator.engine.production.calendar import pack
+from simulator.engine.production.compiling import compiled
 from simulator.engine.production.cores import work
 from simulator.engine.production.flows import send
-from simulator.engine.production.layout import part_at, pipeline_at, real_at
-from simulator.engine.production.machine import Record, compiled
+from simulator.engine.production.layout import Record
+from simulator.engine.production.records import part_at, pipeline_at, real_at
 from simulator.engine.production.rules import after
 
 __all__ = ["ask", "go_on", "part_ended", "wait_s"]

@@ -1,7 +1,7 @@
-"""Runs a program: what begins, and what follows from what has happened; :func:`act` is the function by which Python enters.
+"""Runs a program: what begins, and what follows from what has happened; :func:`act` is the function by which Python enters (``machine``).
 
 Here are gates, batches, messages and collectives; operations that end, computes and ends of steps are in ``rank``. The reasons to
-return to Python, below, are answered in ``engine``.
+return to Python (``codes``) are answered in ``compiled``.
 """
 
 from __future__ import annotations
@@ -18,17 +18,26 @@ from simulator.engine.production.calendar import (
     pack,
     soon,
 )
+from simulator.engine.production.codes import ALL_REDUCE, ENDED, STARTED
 from simulator.engine.production.collectives import advance_member, end_collective, enter, receive_chunk, sent_last
+from simulator.engine.production.compiling import compiled, fetch
 from simulator.engine.production.cores import work
 from simulator.engine.production.device import note_message, rank_of, wake
 from simulator.engine.production.flows import send, send_tensors
 from simulator.engine.production.gatherings import end_gathering, enter_gathering, move, moved
 from simulator.engine.production.inputs import ask as ask_pipeline
 from simulator.engine.production.inputs import go_on, part_ended, wait_s
-from simulator.engine.production.layout import (
-    REAL,
+from simulator.engine.production.layout import REAL, Record
+from simulator.engine.production.loop import advance
+from simulator.engine.production.near import fetch_order
+from simulator.engine.production.observed_rows import note, passed, tell
+from simulator.engine.production.ports import leave_out
+from simulator.engine.production.rank import advance_rank, begin_step, computed, end_operation, heard, operation_of, pack_operation, step_of
+from simulator.engine.production.record import read_variables
+from simulator.engine.production.records import (
     channel_at,
     coming_at,
+    crossings_at,
     input_at,
     last_ready_at,
     long_at,
@@ -43,37 +52,26 @@ from simulator.engine.production.layout import (
     starting_at,
     state_at,
 )
-from simulator.engine.production.loop import HANDLE, advance
-from simulator.engine.production.machine import Record, compiled, entry, fetch
-from simulator.engine.production.near import fetch_order
-from simulator.engine.production.observed_rows import ALL_REDUCE, ENDED, STARTED, note, passed, tell
-from simulator.engine.production.rank import advance_rank, begin_step, computed, end_operation, heard, operation_of, pack_operation, step_of
-from simulator.engine.production.record import read_variables
 from simulator.engine.production.rules import CLIENT, DISPATCHER, after, ask, may_begin, take_step
 from simulator.engine.production.updates import finish, serve, served
 
-__all__ = ["CLOSES", "DRAWS", "ENDS", "REDUCES", "act"]
+__all__ = ["act"]
 
 REAL_BYTES = REAL.itemsize
-CLOSES = 17
-"""A rank is out of steps."""
-DRAWS = 19
-"""A rank needs factors or orders."""
-ENDS = 21
-"""Nothing more is recorded for an observer."""
-REDUCES = 20
-"""All ranks have all buckets of a step, which are to be reduced at once."""
 
 
-@entry
 def act(address: int, verb: int, number: int, amount: float, what: int, about: int, left: int) -> int:
     """One thing that Python asks for, so that one function is compiled for all.
 
     0: go on with the program for ``number`` things, or until there is a reason to stop;
     1: :func:`send` over path ``number``; 2: :func:`work` of task ``number``; 3: :func:`call_later`;
     4: :func:`soon`; 5: :func:`at_end_of_instant`; 6: let all ranks begin; 7: ranks go on
-    after a collective; 8: as 0, but leave everything that is not the network's to Python.
+    after a collective; 8: as 0, but leave everything that is not the network's to Python;
+    9: :func:`leave_out`, where ``address`` is that of a record of ``layout.CROSSINGS``.
     """
+    if verb == 9:
+        leave_out(crossings_at(address, 0))
+        return 0
     s = state_at(address, 0)
     if verb == 0:
         s.left = number
@@ -106,7 +104,7 @@ def _run(s: Record) -> int:
             s.pending = 0
         else:
             why = advance(s)
-            if why != HANDLE or s.bare:
+            if why != codes.HANDLE or s.bare:
                 return why
         _handle(s)
 
@@ -225,9 +223,9 @@ def _handle(s: Record) -> None:
             s.cause = logged
             end_collective(s, rank, bucket)
     elif code == codes.CLOSE:
-        _stop(s, CLOSES)
+        _stop(s, codes.CLOSES)
     elif code == codes.DONE:
-        _stop(s, ENDS)
+        _stop(s, codes.ENDS)
 
 
 @compiled
@@ -300,7 +298,7 @@ def _turn(s: Record, r: Record, rank: int) -> None:
         or (s.batch_factors_n and number_at(s.batch_filled, input_at(s.inputs, rank).pipeline).n <= following + s.batch_lead)
     ):
         s.pending = 1
-        _stop(s, DRAWS)
+        _stop(s, codes.DRAWS)
         return
     if not take_step(s, r):
         if s.closes:  # from now on not all ranks are busy
@@ -498,7 +496,7 @@ def _begin_collective(s: Record, r: Record, rank: int, number: int, its: Record,
         long_at(s.made_by, its.bucket * s.ranks_n + rank).n = s.cause
     s.unready -= 1
     if s.unready == 0:
-        _stop(s, REDUCES)
+        _stop(s, codes.REDUCES)
 
 
 @compiled

@@ -1,4 +1,4 @@
-"""The records of the compiled engine's tables, as numpy types, and the functions by which machine code reads them.
+"""The records of the compiled engine's tables, as numpy types; ``records`` has the functions by which machine code reads them.
 
 Numbers of records are 32-bit; -1 is none. Lists are linked through the records themselves. ``AWAY`` in a list's backward link says
 that a record is not in the list. ``state`` and ``tables`` fill the records.
@@ -6,23 +6,16 @@ that a record is not in the list. ``state`` and ``tables`` fill the records.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
-from simulator.engine.production.machine import table
+Record = Any
+"""A record of a table: its fields are attributes, which can be set."""
 
-__all__ = [
-    "ALARM", "AWAY", "CHANGE", "CHANGING", "CHANNEL", "COMING", "CONNECTION", "CONTEXT", "COUNT", "DEPARTURE", "EDGE", "ENDS",
-    "ENTRY", "EXCHANGE", "HEAPED", "HEAPED_ALARM", "HOST", "INCIDENCE", "INPUT", "ITEM", "JOB", "LANE", "LAST_READY", "LEVEL",
-    "LINK", "LOGGED", "LONG", "MEETING", "MEMBER", "MESSAGE", "NEED", "NODE", "NUMBER", "ONE_BY_ONE", "OPERATION", "OVERLAP",
-    "OWN_OPERATIONS", "OWN_SLOTS", "PACE", "PAIR", "PARKED", "PART", "PIPELINE", "PORT", "RANK", "READ", "REAL", "ROLE", "ROUTINE",
-    "SERVER", "SIDES", "SORT", "STANDING", "STARTING", "STATE", "STRETCH", "TASK", "TENSOR", "TURNS", "WAITING", "WORK", "alarm_at",
-    "change_at", "changing_at", "channel_at", "coming_at", "connection_at", "context_at", "count_at", "departure_at", "edge_at",
-    "ends_at", "entry_at", "exchange_at", "heaped_alarm_at", "heaped_at", "host_at", "incidence_at", "input_at", "item_at",
-    "job_at", "lane_at", "last_ready_at", "level_at", "link_at", "logged_at", "long_at", "meeting_at", "member_at", "message_at",
-    "need_at", "node_at", "number_at", "one_by_one_at", "operation_at", "overlap_at", "pace_at", "pair_at", "parked_at", "part_at",
-    "pipeline_at", "port_at", "rank_at", "read_at", "real_at", "role_at", "routine_at", "server_at", "sides_at", "sort_at",
-    "standing_at", "starting_at", "state_at", "stretch_at", "task_at", "tensor_at", "turns_at", "waiting_at", "work_at",
-]  # fmt: skip
+Table = Callable[[int, int], Record]
+"""Record number (second) of the table at an address (first)."""
 
 AWAY = -2
 """The backward link of a record that is in no list."""
@@ -410,65 +403,12 @@ LOGGED = np.dtype([("kind", "i4"), ("rank", "i4"), ("about", "i8"), ("begun_s", 
 
 COUNT = np.dtype([("n", "i2")])
 LONG = np.dtype([("n", "i8")])
+FLAG = np.dtype([("on", "u1")])
 
-state_at = table(STATE)
-context_at = table(CONTEXT)
-logged_at = table(LOGGED)
-entry_at = table(ENTRY)
-item_at = table(ITEM)
-alarm_at = table(ALARM)
-heaped_alarm_at = table(HEAPED_ALARM)
-port_at = table(PORT)
-incidence_at = table(INCIDENCE)
-link_at = table(LINK)
-pair_at = table(PAIR)
-connection_at = table(CONNECTION)
-sort_at = table(SORT)
-message_at = table(MESSAGE)
-departure_at = table(DEPARTURE)
-heaped_at = table(HEAPED)
-level_at = table(LEVEL)
-number_at = table(NUMBER)
-real_at = table(REAL)
-change_at = table(CHANGE)
-changing_at = table(CHANGING)
-host_at = table(HOST)
-node_at = table(NODE)
-ends_at = table(ENDS)
-sides_at = table(SIDES)
-turns_at = table(TURNS)
-waiting_at = table(WAITING)
-parked_at = table(PARKED)
-edge_at = table(EDGE)
-task_at = table(TASK)
-work_at = table(WORK)
-operation_at = table(OPERATION)
-routine_at = table(ROUTINE)
-starting_at = table(STARTING)
-rank_at = table(RANK)
-pace_at = table(PACE)
-input_at = table(INPUT)
-pipeline_at = table(PIPELINE)
-part_at = table(PART)
-meeting_at = table(MEETING)
-stretch_at = table(STRETCH)
-overlap_at = table(OVERLAP)
-server_at = table(SERVER)
-job_at = table(JOB)
-read_at = table(READ)
-channel_at = table(CHANNEL)
-coming_at = table(COMING)
-tensor_at = table(TENSOR)
-count_at = table(COUNT)
-long_at = table(LONG)
-one_by_one_at = table(ONE_BY_ONE)
-last_ready_at = table(LAST_READY)
-member_at = table(MEMBER)
-gathering_at = table(GATHERING)
-group_at = table(GROUP)
-entered_at = table(ENTERED)
-standing_at = table(STANDING)
-lane_at = table(LANE)
-need_at = table(NEED)
-role_at = table(ROLE)
-exchange_at = table(EXCHANGE)
+CROSSINGS = np.dtype(
+    [("ports_n", "i8")]
+    + [(name, "i8") for name in (
+        "order", "begins", "by_port", "path", "first", "crossed", "weight", "capacity", "room", "ceiling", "shared",
+    )]
+)  # fmt: skip
+"""Addresses of what ``ample`` looks through: LONG up to ``crossed``, then REAL, and FLAG."""

@@ -1,7 +1,7 @@
 """The main loop of the network and the cores: lets happen what comes next, until something else does or Python is needed.
 
 It takes what is next in the order of ``calendar``. What happens to a program is handled in ``interpreter``; the
-reasons to return to Python, below, are answered in ``engine``.
+reasons to return to Python (``codes``) are answered in ``compiled``.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from simulator.engine.production import codes
 from simulator.engine.production.admission import decide_next, gather
 from simulator.engine.production.background import change
 from simulator.engine.production.calendar import code_of, next_entry, next_of, number_of
+from simulator.engine.production.compiling import compiled
 from simulator.engine.production.cores import leave
 from simulator.engine.production.flows import (
     begin_admitted,
@@ -20,29 +21,13 @@ from simulator.engine.production.flows import (
     settle_all,
     stand_for_link,
 )
-from simulator.engine.production.layout import item_at
-from simulator.engine.production.machine import Record, compiled
+from simulator.engine.production.layout import Record
 from simulator.engine.production.observed_rows import restore_context
+from simulator.engine.production.records import item_at
 from simulator.program.program import INSTANT_S
 
-__all__ = ["DRAINED", "FULL", "HANDLE", "REFUSED", "ROWS", "SLICE", "TURNS", "WEIGHTS", "advance"]
+__all__ = ["advance"]
 
-SLICE = 0
-"""As much has happened as was asked for."""
-DRAINED = 1
-"""Nothing is left that could happen."""
-FULL = 3
-"""A table must grow before anything else happens."""
-WEIGHTS = 4
-"""More weights of messages are needed."""
-HANDLE = 5
-"""``what`` and ``about`` are not of the network; the caller is to handle them."""
-REFUSED = 6
-"""A delay that is not a finite number, or below 0, was asked for."""
-TURNS = 16
-"""The window opens or closes."""
-ROWS = 18
-"""A table of rows is full."""
 _GOES_ON = -1
 
 
@@ -80,17 +65,17 @@ def _look(s: Record) -> int:
         s.wants = 0
         return wants
     if s.turning:
-        return TURNS
+        return codes.TURNS
     if s.over != 0:
-        return REFUSED
+        return codes.REFUSED
     if s.left <= 0:
-        return SLICE
+        return codes.SLICE
     if _is_full(s):
-        return FULL
+        return codes.FULL
     if s.weighted and s.weights_next + s.messages_n + s.spare > s.weights_n:
-        return WEIGHTS
+        return codes.WEIGHTS
     if _rows_are_full(s):
-        return ROWS
+        return codes.ROWS
     s.left -= s.batch - s.at_once
     s.at_once = s.batch - 1
     return _GOES_ON
@@ -128,7 +113,7 @@ def advance(s: Record) -> int:
             s.about = item.about
         elif s.entries - s.gap + s.alarms_n - s.gone_off == 0 and s.alarm_first < 0:
             s.now = s.latest
-            return DRAINED
+            return codes.DRAINED
         else:
             which = next_entry(s)
             if which >= 0:
@@ -140,11 +125,11 @@ def advance(s: Record) -> int:
         what = s.what
         code = code_of(what)
         if code >= codes.FIRST:
-            return HANDLE
+            return codes.HANDLE
         number = number_of(what)
         if code == codes.HOST_DONE:
             if host_done(s, number):
-                return HANDLE
+                return codes.HANDLE
         elif code == codes.STAND_FOR_LINK:
             stand_for_link(s, number)
         elif code == codes.RECEIVED:

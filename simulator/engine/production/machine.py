@@ -1,18 +1,17 @@
-"""How functions of the compiled engine become machine code, and how they see their tables.
+"""The machine code of the compiled engine: where it is kept, whether it is whole, and calling it.
 
-A table is a numpy array of records that Python owns. Compiled code gets its address, as an integer, from one record of state, and
-reads record number ``i`` by adding to it: nothing is counted, copied or checked on the way. Compiled code therefore allocates
-nothing; it returns to Python where a table is full.
-
-Machine code is kept in the user's cache directory, in a folder named after the contents of this package, of ``engine/recorder.py`` and
-of ``program/program.py``, whose constants are compiled in, the versions of numba and of what it stands on, and the processor, so that
-changed sources compile anew. A constant from elsewhere must have its file named in ``_cache_folder``. Beside it stands a digest of it:
-what was cut off or damaged is made anew. The digest tells nothing of who wrote both: the folder is the user's alone (``private``), or
-nothing is kept there or taken from it.
+One function is called, :func:`act`, with the address of a simulation's state (``state``). It is made by numba
+(``compiling``), once for these sources, and kept as an object file, which LLVM loads: numba is not imported for that, and nothing
+is unpickled. The folder is in the user's cache directory, named after the contents of this package, of ``engine/recorder.py`` and of
+``program/program.py``, whose constants are compiled in, the versions of numba and of what it is made of, and the processor, so that
+changed sources compile anew. A constant from elsewhere must have its file named in ``_cache_folder``. Beside the object file is a
+digest of it: what was cut off or damaged is made anew. The digest tells nothing of who wrote both: the folder is the user's alone
+(``private``), or nothing is kept there or taken from it.
 """
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import os
 import platform
@@ -21,18 +20,11 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-import llvmlite
-import numba
 import numpy as np
-from llvmlite import binding, ir
-from llvmlite.binding import Linkage
-from numba import types
-from numba.core import cgutils
-from numba.core.types.functions import BaseFunction
-from numba.extending import intrinsic
 
 from simulator.engine.production.private import NotPrivateError, is_private, private_folder
 
@@ -41,54 +33,61 @@ try:
 except ImportError:  # not on Windows
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["Record", "Table", "address_of", "compiled", "entry", "fetch", "is_kept", "making", "obstacle", "remaking", "table"]
+__all__ = ["act", "address_of", "is_kept", "keep", "making", "obstacle"]
 
-Record = Any
-"""A record of a table: its fields are attributes, which can be set."""
-
-Table = Callable[[int, int], Record]
-"""Record number (second) of the table at an address (first)."""
-
-_config: Any = numba.config
-_njit: Any = numba.njit
-
-_Function = TypeVar("_Function", bound=Callable[..., Any])
-_OPTIONS = {"nogil": True, "boundscheck": False, "error_model": "numpy", "fastmath": False, "_nrt": False}
+_CODE = "act.o"
 _WHOLE = "whole"
-"""The file with the digest of the others, written last."""
+"""The file with the digest of the other and the name of its function, written last."""
 _MAKING = "making"
 """The file that is locked by whoever makes them."""
+_Act = Callable[[int, int, int, float, int, int, int], int]
 
 
-def compiled(function: _Function) -> _Function:
-    """A function that other compiled ones call, and Python never."""
-    if not _lean:
-        plain: _Function = _njit(**_OPTIONS)(function)
-        return plain
-    made: Any = _Helper(function, targetoptions={"nopython": True, **_OPTIONS}, pipeline_class=_compiler(_HelperLowering))
-    return made  # type: ignore[no-any-return]
-
-
-def entry(function: _Function) -> _Function:
-    """A function that Python calls: its machine code, with all that it calls, is kept on disk.
+def act(address: int, verb: int, number: int, amount: float, what: int, about: int, left: int) -> int:
+    """One thing that Python asks for: see :func:`simulator.engine.production.interpreter.act`.
 
     Raises
     ------
-    OSError
-        The folder cannot be written; numba would look for machine code elsewhere.
+    Exception
+        There is no machine code, or it cannot be loaded.
     """
-    (folder, _), before = _cache_folder(), _config.CACHE_DIR
-    if folder is None:
-        return compiled(function)
-    _config.CACHE_DIR = str(folder)  # read when a function is decorated, and only then
-    try:
-        lean = {"pipeline_class": _compiler(_EntryLowering)} if _lean else {}
-        made: Any = _njit(cache=True, **lean, **_OPTIONS)(function)
-    finally:
-        _config.CACHE_DIR = before
-    if Path(made.stats.cache_path).parent != folder:
-        raise OSError(f"{folder} cannot be written")
-    return made
+    return _loaded()(address, verb, number, amount, what, about, left)
+
+
+@cache
+def _loaded() -> _Act:
+    folder, _ = _cache_folder()
+    assert folder is not None, "the caller has asked for obstacles"
+    name = (folder / _WHOLE).read_text(encoding="ascii").split()[1]
+    engine, address = _linked((folder / _CODE).read_bytes(), name)
+    whole, real, pointer = ctypes.c_int64, ctypes.c_double, ctypes.c_void_p
+    # numba's own calling convention: where the result goes, where an exception would, then the arguments
+    code = ctypes.CFUNCTYPE(ctypes.c_int32, pointer, pointer, whole, whole, whole, real, whole, whole, whole)(address)
+
+    def called(*arguments: int | float) -> int:
+        result, raised = whole(), pointer()
+        code(ctypes.addressof(result), ctypes.addressof(raised), *arguments)  # which raises nothing
+        return result.value
+
+    _engines.append(engine)
+    return called
+
+
+_engines: list[Any] = []
+"""LLVM's, which machine code goes with."""
+
+
+def _linked(code: bytes, name: str) -> tuple[Any, int]:
+    """LLVM's engine with an object file in it, and the address of a function."""
+    from llvmlite import binding
+
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    target = binding.Target.from_default_triple().create_target_machine(jit=True)
+    engine = binding.create_mcjit_compiler(binding.parse_assembly(""), target)
+    engine.add_object_file(binding.object_file.ObjectFileRef.from_data(code))
+    engine.finalize_object()
+    return engine, engine.get_function_address(name)
 
 
 @cache
@@ -99,13 +98,12 @@ def _cache_folder() -> tuple[Path | None, str | None]:
         base = named if named.is_absolute() else Path.home() / ".cache"  # as the XDG Base Directory Specification has it
     except RuntimeError:
         return None, "its machine code cannot be kept: there is no home directory; set XDG_CACHE_HOME"
-    versions = [numba.__version__, llvmlite.__version__, np.__version__, sys.version, platform.machine()]
-    versions += [_config.CPU_NAME or binding.get_host_cpu_name(), _config.CPU_FEATURES or binding.get_host_cpu_features().flatten()]
+    versions = [_version("numba"), _version("llvmlite"), np.__version__, sys.version, platform.machine(), *_processor()]
     digest = hashlib.sha256("\n".join(versions).encode())
     own = Path(__file__).parent
-    # constants of the last two are compiled in; numba looks for the code under the sources' path
+    # constants of the last two are compiled in
     for source in sorted((*own.glob("*.py"), own.parent / "recorder.py", own.parents[1] / "program" / "program.py")):
-        digest.update(os.fsencode(source))
+        digest.update(source.name.encode())
         digest.update(source.read_bytes())
     names = "paceline", "compiled", digest.hexdigest()[:16]
     try:
@@ -118,25 +116,34 @@ def _cache_folder() -> tuple[Path | None, str | None]:
     return folder, None
 
 
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "none"
+
+
+def _processor() -> tuple[str, str]:
+    """What code is made for: the processor's name and features, or what numba is told of them."""
+    asked = tuple(os.environ.get(name, "") for name in ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES"))
+    if all(asked):
+        return asked[0], asked[1]
+    try:
+        from llvmlite import binding
+    except ImportError:
+        return "", ""
+    return asked[0] or binding.get_host_cpu_name(), asked[1] or binding.get_host_cpu_features().flatten()
+
+
 def obstacle() -> str | None:
     """Why no machine code is made here, or would be made anew each time; None where nothing is in the way."""
-    if _config.DISABLE_JIT:
+    if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
         return "NUMBA_DISABLE_JIT is set, so that numba makes no machine code"
     return _cache_folder()[1]
 
 
-def _files(folder: Path) -> list[Path]:
-    """All machine code in a folder."""
-    return sorted((*folder.rglob("*.nbi"), *folder.rglob("*.nbc")))
-
-
-def _digest(folder: Path) -> str:
-    """Of all machine code in a folder."""
-    digest = hashlib.sha256()
-    for file in _files(folder):
-        digest.update(os.fsencode(file.relative_to(folder)) + b"\0")
-        digest.update(file.read_bytes())
-    return digest.hexdigest()
+def _digest(code: bytes, name: str) -> str:
+    return hashlib.sha256(name.encode() + b"\0" + code).hexdigest()
 
 
 def is_kept() -> bool:
@@ -145,9 +152,11 @@ def is_kept() -> bool:
     if folder is None:
         return False
     try:
-        whole, files = folder / _WHOLE, _files(folder)
-        own = all(map(is_private, {whole, *files, *(file.parent for file in files)}))
-        return own and whole.read_text(encoding="ascii") == _digest(folder)
+        code, whole = folder / _CODE, folder / _WHOLE
+        if not (is_private(code) and is_private(whole)):
+            return False
+        digest, name = whole.read_text(encoding="ascii").split()
+        return digest == _digest(code.read_bytes(), name)
     except (OSError, ValueError):
         return False
 
@@ -173,9 +182,8 @@ def making() -> Iterator[None]:
         yield
 
 
-@contextmanager
-def remaking() -> Iterator[None]:
-    """Inside, machine code is made anew, whatever is kept; afterwards it counts as kept.
+def keep(code: bytes, name: str) -> None:
+    """Keep an object file, and the name of the function in it that is called.
 
     Raises
     ------
@@ -184,192 +192,15 @@ def remaking() -> Iterator[None]:
     """
     folder, _ = _cache_folder()
     assert folder is not None, "the caller has asked for obstacles"
-    for file in (folder / _WHOLE, *_files(folder)):
-        file.unlink(missing_ok=True)
+    (folder / _WHOLE).unlink(missing_ok=True)
     before = os.umask(0o077)
     try:
-        with _typing_once():
-            yield
-        written = folder / f"{_WHOLE}-{os.getpid()}"
-        written.write_text(_digest(folder), encoding="ascii")
-        written.replace(folder / _WHOLE)
+        for file, content in ((_CODE, code), (_WHOLE, f"{_digest(code, name)} {name}\n".encode("ascii"))):
+            written = folder / f"{file}-{os.getpid()}"
+            written.write_bytes(content)
+            written.replace(folder / file)
     finally:
         os.umask(before)
-
-
-@contextmanager
-def _typing_once() -> Iterator[None]:
-    """Inside, numba finds the type of an operation on the same types once, and writes records by their names.
-
-    It looks through all kinds of an operator at each use, and names each function's arguments at each of its passes.
-    """
-    known: dict[Any, Any] = {}
-    function_type: Any = BaseFunction
-    record_type: Any = types.Record
-    typed, written = function_type.get_call_type, record_type.__repr__
-
-    def typed_once(function: Any, context: Any, args: Any, kws: Any) -> Any:
-        key = function, tuple(args), tuple(kws)
-        if kws or key not in known:
-            known[key] = typed(function, context, args, kws)
-        return known[key]
-
-    function_type.get_call_type, record_type.__repr__ = typed_once, lambda record: record.name
-    try:
-        yield
-    finally:
-        function_type.get_call_type, record_type.__repr__ = typed, written
-
-
-# -- helpers that are the entry's own ----------------------------------------------------
-
-# numba optimises each function by itself, with all that it calls, makes machine code of it,
-# and does so for every combination of sizes of integers that it is called with. A function
-# that only others call is needed in theirs alone: this halves the time of a cold start. And
-# what calls them is declared their only caller, so that it inlines those that are called
-# once, and drops what no caller looks at, such as whether they have raised something: this
-# takes a tenth to a quarter off the time of a simulation. It links each of them once.
-# Where a version of numba does not allow it, all is compiled in the ordinary way.
-
-try:
-    from numba.core import compiler, typed_passes, untyped_passes
-    from numba.core.compiler_machinery import PassManager, register_pass
-    from numba.core.registry import CPUDispatcher
-
-    class _Helper(CPUDispatcher):  # type: ignore[misc]
-        """Compiled once, for 64-bit integers."""
-
-        def get_call_template(self, args: Any, kws: Any) -> Any:
-            return super().get_call_template(tuple(types.int64 if isinstance(one, types.Integer) else one for one in args), kws)
-
-        def add_overload(self, cres: Any) -> None:
-            self.overloads[tuple(cres.signature.args)] = cres
-
-    @register_pass(mutates_CFG=True, analysis_only=False)
-    class _HelperLowering(typed_passes.NativeLowering):  # type: ignore[misc]
-        """Links nothing and makes no machine code: the entry does, for all that it calls, however indirectly."""
-
-        _name = "helper_lowering"
-
-        def run_pass(self, state: Any) -> bool:
-            library = _library(state)
-            library._optimize_functions = lambda _: None
-            library.finalize = lambda: setattr(library, "_finalized", True)
-            state.flags = state.flags.copy()
-            state.flags.no_compile = state.flags.no_cpython_wrapper = state.flags.no_cfunc_wrapper = True
-            super().run_pass(state)
-            result = state["cr"]
-            key = f"helper {result.fndesc.mangled_name}"
-            state["cr"] = result._replace(cfunc=key)
-            state.targetctx.insert_user_function(key, result.fndesc, [library])
-            return True
-
-    @register_pass(mutates_CFG=True, analysis_only=False)
-    class _EntryLowering(typed_passes.NativeLowering):  # type: ignore[misc]
-        """Takes all that it calls as its own before it optimises."""
-
-        _name = "entry_lowering"
-
-        def run_pass(self, state: Any) -> bool:
-            library = _library(state)
-            finalize, optimize = library.finalize, library._optimize_final_module
-
-            def finalize_as_one() -> None:
-                library._linking_libraries = _linked(library)
-                finalize()
-
-            def optimize_as_one() -> None:
-                for function in library._final_module.functions:
-                    if function.linkage == Linkage.linkonce_odr:
-                        function.linkage = Linkage.internal
-                optimize()
-
-            library.finalize, library._optimize_final_module = finalize_as_one, optimize_as_one
-            return bool(super().run_pass(state))
-
-    def _library(state: Any) -> Any:
-        """Where the function that is being compiled goes."""
-        state.library = state.targetctx.codegen().create_library(state.func_id.func_qualname)
-        state.library.enable_object_caching()
-        return state.library
-
-    def _linked(library: Any) -> list[Any]:
-        """What a function calls, directly or not, each once."""
-        found: dict[Any, None] = {}
-        ahead = list(library._linking_libraries)
-        while ahead:
-            one = ahead.pop()
-            if one not in found:
-                found[one] = None
-                ahead += one._linking_libraries
-        return list(found)
-
-    def _compiler(lowering: type[typed_passes.NativeLowering]) -> Any:
-        """numba's own without its passes for what is not written here, such as closures, and with another last step."""
-
-        class Compiler(compiler.CompilerBase):  # type: ignore[misc]
-            def define_pipelines(self) -> Any:
-                manager = PassManager("lean")
-                for one in (
-                    untyped_passes.TranslateByteCode,
-                    untyped_passes.FixupArgs,
-                    untyped_passes.IRProcessing,
-                    untyped_passes.ReconstructSSA,
-                    typed_passes.NopythonTypeInference,
-                    typed_passes.PreLowerStripPhis,
-                    typed_passes.IRLegalization,
-                    typed_passes.AnnotateTypes,
-                    lowering,
-                    typed_passes.NoPythonBackend,
-                ):
-                    manager.add_pass(one, one.__name__)
-                manager.finalize()
-                return [manager]
-
-        return Compiler
-
-    _lean = True
-except (ImportError, AttributeError):
-    _lean = False
-
-
-def table(dtype: np.dtype[Any]) -> Table:
-    """How compiled functions read the records of such tables."""
-    record = numba.from_dtype(dtype)
-    size = dtype.itemsize
-
-    @intrinsic  # type: ignore[untyped-decorator]
-    def at(_context: Any, _address: Any, _index: Any) -> Any:
-        def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-            address, index = arguments
-            offset = builder.mul(index, ir.Constant(index.type, size))
-            return builder.inttoptr(builder.add(address, offset), context.get_value_type(record))
-
-        return record(types.int64, types.int64), generate
-
-    read: Any = at
-    return read  # type: ignore[no-any-return]
-
-
-def _prefetch() -> Callable[[int], None]:
-    """How compiled functions have memory brought near that they will need soon; any address will do."""
-
-    @intrinsic  # type: ignore[untyped-decorator]
-    def near(_context: Any, _address: Any) -> Any:
-        def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-            pointer, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
-            kind = ir.FunctionType(ir.VoidType(), [pointer, flag, flag, flag])
-            function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-            builder.call(function, [builder.inttoptr(arguments[0], pointer), flag(0), flag(3), flag(1)])
-            return context.get_dummy_value()
-
-        return types.void(types.int64), generate
-
-    made: Any = near
-    return made  # type: ignore[no-any-return]
-
-
-fetch = _prefetch()
 
 
 def address_of(array: np.ndarray[Any, Any]) -> int:

@@ -6,21 +6,9 @@ None of this changes what happens; where a guess is wrong, it only has cost a li
 from __future__ import annotations
 
 from simulator.engine.production.calendar import number_of
-from simulator.engine.production.layout import (
-    CONNECTION,
-    COUNT,
-    INCIDENCE,
-    MESSAGE,
-    NUMBER,
-    RANK,
-    READ,
-    REAL,
-    connection_at,
-    message_at,
-    number_at,
-    sort_at,
-)
-from simulator.engine.production.machine import Record, compiled, fetch
+from simulator.engine.production.compiling import compiled, fetch
+from simulator.engine.production.layout import CONNECTION, COUNT, INCIDENCE, MESSAGE, NUMBER, RANK, READ, REAL, Record
+from simulator.engine.production.records import connection_at, message_at, number_at, sort_at
 
 __all__ = ["fetch_connection", "fetch_order", "fetch_rank", "fetch_versions", "foresee_messages"]
 

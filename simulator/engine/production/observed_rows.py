@@ -11,18 +11,12 @@ that ``simulator.base.log.Log`` gives to the same record, so what is recorded, a
 
 from __future__ import annotations
 
-from simulator.engine.production.layout import context_at, logged_at
-from simulator.engine.production.machine import Record, compiled
+from simulator.engine.production.codes import ENDED
+from simulator.engine.production.compiling import compiled
+from simulator.engine.production.layout import Record
+from simulator.engine.production.records import context_at, logged_at
 
-__all__ = [
-    "ALL_REDUCE", "APPLIED", "CHUNK", "ENDED", "INDEX_BITS", "JOINED", "SENDING", "STARTED", "STEP", "UPDATE", "note", "passed",
-    "restore_context", "save_context", "tell",
-]  # fmt: skip
-
-ENDED, APPLIED, STARTED, ALL_REDUCE, CHUNK, SENDING, JOINED, STEP, UPDATE = range(9)
-"""Kinds of rows: the calls of the logs; the last two the recorder's."""
-INDEX_BITS = 24
-"""In ``about`` of the row of a message of a collective: bits of its number on its lane; the bucket stands above."""
+__all__ = ["note", "passed", "restore_context", "save_context", "tell"]
 
 
 @compiled

@@ -1,6 +1,6 @@
 """Makes records of the rows that the compiled engine writes for an observer, by the logs that the SimPy engine calls.
 
-Kinds of rows are those of ``observed_rows``, which machine code writes.
+Kinds of rows are those of ``codes``; ``observed_rows`` writes them, in machine code.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from simulator.base.log import Log
 from simulator.engine.operation_log import OperationLog
-from simulator.engine.production import observed_rows
+from simulator.engine.production import codes
 from simulator.engine.production.tables import Simulation
 from simulator.engine.recorder import Recorder
 from simulator.program.groups import exchanges_by_group, group_name, members_of_groups
@@ -60,22 +60,22 @@ class ObserverFeed:
         step = update = 0
         for row in logged.tolist():
             kind, rank, about, begun_s, ended_s, cause = row
-            if kind == observed_rows.ENDED:
+            if kind == codes.ENDED:
                 self._operations.ended(rank, about, begun_s, ended_s, cause)
-            elif kind == observed_rows.APPLIED:
+            elif kind == codes.APPLIED:
                 self._operations.applied(about, begun_s, ended_s, cause)
-            elif kind == observed_rows.STARTED:
+            elif kind == codes.STARTED:
                 self._operations.started(rank, ended_s)
-            elif kind == observed_rows.ALL_REDUCE:
+            elif kind == codes.ALL_REDUCE:
                 joined_s, joined_by = self._joined[about]
                 self._log.collective(rank, about, self._sizes[about], begun_s, joined_s, ended_s, cause, joined_by)
-            elif kind == observed_rows.CHUNK:
+            elif kind == codes.TRANSFER:
                 self._tell_of_chunk(rank, about, begun_s, ended_s, cause)
-            elif kind == observed_rows.JOINED:
+            elif kind == codes.JOINED:
                 self._operations.joined(ended_s, cause)
-            elif kind == observed_rows.SENDING:
+            elif kind == codes.SENDING:
                 self._log.wait(rank, "send", begun_s, ended_s, cause)
-            elif kind == observed_rows.STEP:
+            elif kind == codes.STEP:
                 self._recorder.steps(steps[step : step + 1], [cause])
                 step += 1
             else:
@@ -83,12 +83,12 @@ class ObserverFeed:
                 update += 1
 
     def _tell_of_chunk(self, lane: int, about: int, sent_s: float, arrived_s: float, cause: int) -> None:
-        tables, number = self._simulation.tables, about >> observed_rows.INDEX_BITS
+        tables, number = self._simulation.tables, about >> codes.INDEX_BITS
         its, standings = tables["lanes"][lane], tables["standings"]["rank"]
         ends = int(standings[its["source"]]), int(standings[its["target"]])
         group = bisect_right(self._first_member, int(its["source"])) - 1
         first, last = self._first_exchange[group : group + 2]
         exchange = tables["exchanges"][first + number % (last - first)]
         size_bytes = float(np.float64(tables["message_sizes"]["x"][int(exchange["sizes"]) + lane]))
-        which = number, about & ((1 << observed_rows.INDEX_BITS) - 1)
+        which = number, about & ((1 << codes.INDEX_BITS) - 1)
         self._log.chunk(("path", int(its["path"])), ends, which, size_bytes, sent_s, arrived_s, cause, group_name(self._program, group))

@@ -7,19 +7,21 @@ the same size do, wait in a list; only the others need the heap.
 
 from __future__ import annotations
 
-from simulator.engine.production.layout import (
-    AWAY,
+from simulator.engine.production.compiling import compiled
+from simulator.engine.production.layout import AWAY, Record
+from simulator.engine.production.records import (
     connection_at,
+    flag_at,
     heaped_at,
     incidence_at,
     link_at,
+    long_at,
     number_at,
     pair_at,
     port_at,
     real_at,
     sort_at,
 )
-from simulator.engine.production.machine import Record, compiled
 
 __all__ = [
     "activate", "adopt", "available", "catch_up", "clear_coupled", "clear_foreign", "clear_owned", "couple", "deactivate", "disown",
@@ -389,3 +391,33 @@ def take_first(s: Record, port: int, connection: int) -> None:
         _unlist(s, p, connection_at(s.connections, connection))
     else:
         _pop_heap(p)
+
+
+# -- which are shared ----------------------------------------------------------------------
+
+
+@compiled
+def leave_out(c: Record) -> None:
+    """Go through the ports by their number of users, and mark where they can never be full (``ample``)."""
+    for place in range(c.ports_n):
+        port = long_at(c.order, place).n
+        begins, ends = long_at(c.begins, port).n, long_at(c.begins, port + 1).n
+        if begins == ends:
+            continue
+        total = 0.0
+        capped = True
+        for at in range(begins, ends):
+            user = long_at(c.path, long_at(c.by_port, at).n).n
+            most = float("inf")
+            lowest = -float("inf")
+            for other in range(long_at(c.first, user).n, long_at(c.first, user + 1).n):
+                crossed = long_at(c.crossed, other).n
+                if flag_at(c.shared, other).on and crossed != port:
+                    ceiling = real_at(c.ceiling, crossed).x
+                    lowest = min(lowest, ceiling) if most < float("inf") else ceiling
+                    most = min(most, min(real_at(c.capacity, crossed).x, ceiling * real_at(c.weight, user).x))
+            total += most
+            capped = capped and lowest <= real_at(c.ceiling, port).x  # its ceiling must not be lost with it
+        if total <= real_at(c.room, port).x and capped:
+            for at in range(begins, ends):
+                flag_at(c.shared, long_at(c.by_port, at).n).on = 0

@@ -9,8 +9,9 @@ RFC 9438): when some connections have ended, no more than the others' parts wait
 
 from __future__ import annotations
 
-from simulator.engine.production.layout import connection_at, edge_at, node_at, number_at, sides_at, sort_at
-from simulator.engine.production.machine import Record, compiled
+from simulator.engine.production.compiling import compiled
+from simulator.engine.production.layout import Record
+from simulator.engine.production.records import connection_at, edge_at, node_at, number_at, sides_at, sort_at
 
 __all__ = ["begin_in_queues", "end_in_queues", "wait_s_of"]
 

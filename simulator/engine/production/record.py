@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from simulator.engine.production import codes
 from simulator.engine.production.calendar import call_later, pack
-from simulator.engine.production.layout import long_at, number_at, rank_at, read_at, real_at, server_at
-from simulator.engine.production.machine import Record, compiled
-from simulator.engine.production.observed_rows import STEP, UPDATE, note
+from simulator.engine.production.codes import STEP, UPDATE
+from simulator.engine.production.compiling import compiled
+from simulator.engine.production.layout import Record
+from simulator.engine.production.observed_rows import note
+from simulator.engine.production.records import long_at, number_at, rank_at, read_at, real_at, server_at
 
 __all__ = ["read_variables", "record_read", "record_step", "record_update", "waited_s"]
 

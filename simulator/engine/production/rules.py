@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from simulator.engine.production.calendar import call_later, soon
+from simulator.engine.production.compiling import compiled
 from simulator.engine.production.cores import work
-from simulator.engine.production.layout import number_at, one_by_one_at
-from simulator.engine.production.machine import Record, compiled
+from simulator.engine.production.layout import Record
+from simulator.engine.production.records import number_at, one_by_one_at
 
 __all__ = ["CLIENT", "DISPATCHER", "after", "ask", "may_begin", "take_step", "tick"]
 

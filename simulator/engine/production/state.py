@@ -16,8 +16,8 @@ from simulator.base.available import give_back
 from simulator.base.compact import numbers
 from simulator.engine.production import layout
 from simulator.engine.production.ample import shared_crossings
-from simulator.engine.production.layout import AWAY
-from simulator.engine.production.machine import Record, address_of
+from simulator.engine.production.layout import AWAY, Record
+from simulator.engine.production.machine import address_of
 from simulator.program.program import Changes, Cores, Floats, Integers, Paths, Ports
 from simulator.spec.transport import Transport
 

@@ -1,4 +1,4 @@
-"""Whether the compiled engine can run, and having its machine code loaded or made; numba is imported when that is asked.
+"""Whether the compiled engine can run, and having its machine code loaded or made; numba is imported where there is none.
 
 A process of its own makes the machine code. So whoever waits for it can be stopped at any time, which no one can be within LLVM,
 and outlives a compiler that crashes. That process runs the text ``_MAKER``, which names :func:`make_here`;
@@ -37,9 +37,12 @@ def available() -> str | None:
     Exception
         Whatever a numba that is missing or broken fails with.
     """
-    from simulator.engine.production.machine import obstacle  # which loads numba
+    from simulator.engine.production.machine import is_kept, obstacle
 
-    return obstacle()
+    if (reason := obstacle()) is None and not is_kept():
+        import numba  # noqa: F401 - whether it can be
+
+    return reason
 
 
 def is_made() -> bool:
@@ -76,7 +79,7 @@ def load() -> None:
     Raises
     ------
     Exception
-        Whatever numba fails with.
+        Whatever LLVM fails with.
     """
     _run_nothing()
 
@@ -109,10 +112,12 @@ def make_here() -> None:
     threading.Thread(target=_end_with_input, daemon=True).start()
     status = 0
     try:
-        from simulator.engine.production.machine import remaking
+        from simulator.engine.production.compiling import made
+        from simulator.engine.production.interpreter import act
+        from simulator.engine.production.machine import keep
 
-        with remaking():
-            _run_nothing()
+        keep(*made(act, "int64(int64, int64, int64, float64, int64, int64, int64)"))
+        _run_nothing()
     except BaseException as error:
         told = (str(error).strip().splitlines() or [""])[0]
         sys.stdout.write(f"{type(error).__name__}: {told}\n" if told else f"{type(error).__name__}\n")
@@ -127,9 +132,9 @@ def _end_with_input() -> None:
 
 
 def _run_nothing() -> None:
-    """Run a network without links to its end: where there is nothing to do, machine code is loaded or made all the same."""
-    from simulator.engine.production.interpreter import act
-    from simulator.engine.production.loop import DRAINED
+    """Run a network without links to its end: where there is nothing to do, machine code is loaded all the same."""
+    from simulator.engine.production.codes import DRAINED
+    from simulator.engine.production.machine import act
     from simulator.engine.production.state import State
 
     reals, numbers, flags = np.empty(0), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.bool_)
