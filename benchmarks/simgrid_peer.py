@@ -17,8 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.engine.production import codes
-from simulator.engine.production.interpreter import act
-from simulator.engine.production.loop import DRAINED, FULL, HANDLE
+from simulator.engine.production.codes import DRAINED, FULL, HANDLE
+from simulator.engine.production.machine import act
 from simulator.engine.production.state import State
 from simulator.program.program import Changes, Paths, Ports
 from simulator.spec.transport import Transport

@@ -3,7 +3,7 @@
 ``auto`` computes all ranks at once where that can be, and else takes the compiled engine; where that cannot run, the textbook engine in
 SimPy runs, and a sentence says why. ``simpy`` asks for the textbook engine, which measures the same to 1e-9 where no two events tie.
 
-``simulator.engine.production.warming`` is imported by its name as text, so that numba is loaded only where it is wanted. That all
+``simulator.engine.production.warming`` is imported by its name as text, so that machine code is loaded only where it is wanted. That all
 ranks are computed at once instead is decided in ``replication``, by the program; ``expected_events`` foresees it from the scenario.
 """
 
@@ -54,7 +54,7 @@ idle, or with parameter servers mostly in use."""
 
 @cache
 def unavailable() -> str | None:
-    """Why the compiled engine cannot run here, as the middle of a sentence; None if it can. Loads numba the first time."""
+    """Why the compiled engine cannot run here, as the middle of a sentence; None if it can."""
     try:
         reason: str | None = import_module(_WARMING).available()
     except ImportError as error:
@@ -147,7 +147,7 @@ def check(asked: EngineName) -> None:
 
 
 def is_made() -> bool:
-    """Whether the compiled engine can run here, and its machine code is there: nothing need be made. Loads numba the first time."""
+    """Whether the compiled engine can run here, and its machine code is there: nothing need be made."""
     made: bool = unavailable() is None and import_module(_WARMING).is_made()
     return made
 

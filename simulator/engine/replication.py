@@ -1,7 +1,7 @@
 """Runs one replication: draws its parameters, makes its program, and runs that on the engine for it.
 
 Programs whose ranks meet in collectives alone, without single messages, are computed at once, whatever is chosen. The
-compiled engine is imported by its name as text, so that numba is loaded only where it runs. All replications of a scenario are
+compiled engine is imported by its name as text, so that machine code is loaded only where it runs. All replications of a scenario are
 run in ``simulator.run``.
 """
 

@@ -44,7 +44,8 @@ def hindered(what: str, tmp_path: Path) -> tuple[dict[str, str], str]:
         "broken": ("SystemError('wrong build')", "numba, which it needs, does not work (wrong build)"),
     }[what]
     (tmp_path / "numba.py").write_text(f"raise {fails}")
-    return {"PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}, says
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    return {"PYTHONPATH": path, "XDG_CACHE_HOME": str(tmp_path)}, says
 
 
 @pytest.mark.parametrize("what", ["missing", *(pytest.param(what, marks=long) for what in HINDRANCES[1:])])

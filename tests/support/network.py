@@ -9,8 +9,8 @@ import numpy as np
 
 from simulator.base.errors import no_delay
 from simulator.engine.production import codes
-from simulator.engine.production.interpreter import act
-from simulator.engine.production.loop import DRAINED, FULL, HANDLE, REFUSED, SLICE, WEIGHTS
+from simulator.engine.production.codes import DRAINED, FULL, HANDLE, REFUSED, SLICE, WEIGHTS
+from simulator.engine.production.machine import act
 from simulator.engine.production.state import State
 from simulator.program.program import Changes, Cores, Paths, Ports
 from simulator.spec.transport import Transport

@@ -219,6 +219,6 @@ def test_a_cache_that_cannot_be_written_is_named():
 def test_a_numba_that_does_not_work_is_named(tmp_path, source, words):
     (tmp_path / "numba.py").write_text(source)
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
-    said = asked_alone(PYTHONPATH=path)
+    said = asked_alone(PYTHONPATH=path, XDG_CACHE_HOME=str(tmp_path))
     assert said.startswith("numba, which it needs, ")
     assert words in said

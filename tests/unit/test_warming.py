@@ -6,7 +6,6 @@ import fcntl
 import grp
 import json
 import os
-import pickle
 import pwd
 import resource
 import shutil
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from llvmlite import binding
 from support.waiting import PATIENCE_S, until
 
 from simulator.engine.choosing import choose
@@ -179,13 +179,12 @@ def change(file: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [cut, empty, change, Path.unlink])
-@pytest.mark.parametrize("pattern", ["interpreter*.nbc", "interpreter*.nbi", "ample*.nbc", "whole"])
+@pytest.mark.parametrize("name", ["act.o", "whole"])
 def test_damaged_machine_code_counts_as_none(
-    copied: Path, monkeypatch: pytest.MonkeyPatch, pattern: str, damage: Callable[[Path], None]
+    copied: Path, monkeypatch: pytest.MonkeyPatch, name: str, damage: Callable[[Path], None]
 ) -> None:
     assert is_made(copied, monkeypatch)
-    (file,) = copied.rglob(pattern)
-    damage(file)
+    damage(copied / name)
     assert not is_made(copied, monkeypatch)
 
 
@@ -202,12 +201,12 @@ def loading(cache: Path, **options: Any) -> subprocess.Popen[str]:
 @pytest.mark.long
 def test_damaged_machine_code_is_made_anew_by_one_of_two(copied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And is theirs alone, though their umask lets everybody write."""
-    shutil.rmtree(next(copied.rglob("interpreter*.nbc")).parent)
+    (copied / "act.o").unlink()
     both = [loading(tmp_path, umask=0) for _ in range(2)]
     answers = [process.communicate(timeout=PATIENCE_S) for process in both]
     assert [out for out, _ in answers] == ["compiled\n", "compiled\n"]
     assert sorted(len(err.splitlines()) for _, err in answers) == [0, 1], "one makes it and says so, the other waits"
-    assert {f"{folder.stat().st_mode & 0o777:o}" for folder in copied.rglob("*") if folder.is_dir()} == {"700"}
+    assert {f"{(copied / name).stat().st_mode & 0o777:o}" for name in ("act.o", "whole")} == {"600"}
     assert is_made(copied, monkeypatch)
 
 
@@ -227,27 +226,30 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files
 STRANGER = 65534
 
 
-class Forged:
-    """What runs when it is unpickled."""
-
-    def __init__(self, marker: Path) -> None:
-        self.marker = marker
-
-    def __reduce__(self) -> tuple[Callable[[str], None], tuple[str]]:
-        return os.mkdir, (str(self.marker),)
+FORGED = """
+@path = constant [{size} x i8] c"{path}\\00"
+declare i32 @mkdir(ptr, i32)
+define i32 @forged(ptr %result, ptr, i64, i64, i64, double, i64, i64, i64) {{
+  call i32 @mkdir(ptr @path, i32 448)
+  store i64 1, ptr %result
+  ret i32 0
+}}
+"""
+"""Does something else than was asked for, and says that nothing is left to do."""
 
 
 @pytest.fixture
 def forged(copied: Path, tmp_path: Path) -> Path:
     """Machine code that leaves a mark when it is loaded, with the digest that belongs to it; and the mark."""
     marker = tmp_path / "marker"
-    for index in copied.rglob("*.nbi"):
-        index.write_bytes(pickle.dumps(Forged(marker)))
-    (copied / "whole").write_text(machine._digest(copied), encoding="ascii")
+    target = binding.Target.from_default_triple().create_target_machine()
+    code = target.emit_object(binding.parse_assembly(FORGED.format(path=marker, size=len(str(marker)) + 1)))
+    (copied / "act.o").write_bytes(code)
+    (copied / "whole").write_text(f"{machine._digest(code, 'forged')} forged", encoding="ascii")
     return marker
 
 
-def test_a_forged_index_would_run(forged: Path, tmp_path: Path) -> None:
+def test_forged_machine_code_would_run(forged: Path, tmp_path: Path) -> None:
     """By the user's own hand, so that what follows shows something."""
     loading(tmp_path).communicate(timeout=PATIENCE_S)
     assert forged.exists()
@@ -303,12 +305,12 @@ def test_a_link_is_not_followed_below_the_cache_directory(copied: Path, tmp_path
 
 
 @as_root
-@pytest.mark.parametrize("pattern", ["interpreter*.nbi", "interpreter*.nbc", "whole"])
+@pytest.mark.parametrize("name", ["act.o", "whole"])
 @pytest.mark.parametrize("how", ["another's", "open", "link"])
 def test_a_file_that_another_may_have_written_counts_as_none(
-    copied: Path, tmp_path: Path, pattern: str, how: str, monkeypatch: pytest.MonkeyPatch
+    copied: Path, tmp_path: Path, name: str, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (file,) = copied.rglob(pattern)
+    file = copied / name
     if how == "link":
         moved = tmp_path / file.name
         file.rename(moved)

@@ -197,8 +197,11 @@ def keep(code: bytes, name: str) -> None:
     try:
         for file, content in ((_CODE, code), (_WHOLE, f"{_digest(code, name)} {name}\n".encode("ascii"))):
             written = folder / f"{file}-{os.getpid()}"
-            written.write_bytes(content)
-            written.replace(folder / file)
+            try:
+                written.write_bytes(content)
+                written.replace(folder / file)
+            finally:
+                written.unlink(missing_ok=True)
     finally:
         os.umask(before)
 

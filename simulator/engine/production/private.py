@@ -1,10 +1,10 @@
 """A folder that nobody but the user can have written to, so that what is kept there may be loaded as machine code.
 
-What numba keeps is unpickled when it is loaded: whoever can write there can run anything. As
+Whoever can write there can run anything. As
 OpenSSH asks of the way to a user's keys, no directory on the way, from the root down, may let
 others change what lies in it. Directories are looked at from above: where nobody can replace
-what is in one, the next one below is what it was when it was looked at, so that numba can be
-given a path. A sticky directory, such as ``/tmp``, lets nobody replace what is another's.
+what is in one, the next one below is what it was when it was looked at, so that
+a path can be trusted. A sticky directory, such as ``/tmp``, lets nobody replace what is another's.
 """
 
 from __future__ import annotations

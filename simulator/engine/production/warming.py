@@ -40,7 +40,7 @@ def available() -> str | None:
     from simulator.engine.production.machine import is_kept, obstacle
 
     if (reason := obstacle()) is None and not is_kept():
-        import numba  # noqa: F401 - whether it can be
+        import simulator.engine.production.compiling  # noqa: F401 - whether it can be
 
     return reason
 
