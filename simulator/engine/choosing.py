@@ -148,7 +148,7 @@ def check(asked: EngineName) -> None:
 
 def is_made() -> bool:
     """Whether the compiled engine can run here, and its machine code is there: nothing need be made."""
-    made: bool = unavailable() is None and import_module(_WARMING).is_made()
+    made: bool = import_module(_WARMING).is_made() and unavailable() is None
     return made
 
 
