@@ -7,7 +7,6 @@ its figures then say little.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import resource
@@ -16,7 +15,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,7 +27,6 @@ import simgrid_peer
 from effort import beside_the_model
 from learning import ten_thousand_updates
 from measuring import Engine, Finding, Ran, alone, in_turn, missing, simulated, timed, with_engine
-from plain_simpy import Plain, PlainRing
 from scenarios import BANDWIDTH, COMPUTE_S, LATENCY_S, RING_BYTES, SIGMA, SIZE_BYTES, asynchronous, hybrid, ring
 
 from paceline.sweeping.backends import local_workers
@@ -47,11 +44,6 @@ MILLION_S, MILLION_BYTES, MILLION_TIMES = 30.0, 300.0, 2.0
 WINDOW_S = 10.0
 SWEPT, SWEEP_S, BEYOND_ENGINE_S = 10_000, 600.0, 2e-3
 SIMGRID_TIMES = 6.0
-MOST_SLOWER = 1.5
-AS_FAST = 1.2
-"""By how much the start of an interpreter varies from one measurement to the next."""
-BASIS = Path(__file__).with_name("basis.json")
-"""What the last version with one engine reached (``run.py --basis``)."""
 
 
 class Report(NamedTuple):
@@ -90,17 +82,6 @@ def _c_ring(program: Path, ranks: int, steps: int, seed: int) -> Ran:
     return Ran("plain C", int(answer["messages"]), answer["cpu_s"], int(answer["events"]), {"end_s": answer["end_s"]})
 
 
-def _plain_workers(workers: int, steps: int, tensors: int, service_s: float, seed: int) -> Ran:
-    model = Plain(workers, steps, SIZE_BYTES, tensors, BANDWIDTH, COMPUTE_S, service_s, seed)
-    cpu_s, (rate, stale) = timed(model.run)
-    return Ran("plain SimPy", workers * steps, cpu_s, None, {"updates_per_s": rate, "staleness": stale})
-
-
-def _plain_ring(ranks: int) -> Ran:
-    cpu_s, end_s = timed(PlainRing(ranks, RING_BYTES, BANDWIDTH, LATENCY_S).run)
-    return Ran("plain SimPy", 2 * ranks * (ranks - 1), cpu_s, None, {"end_s": end_s})
-
-
 def _ours(built: Scenario, engine: Engine, units: int) -> Callable[[int], Ran]:
     return lambda repeat: simulated(built, engine, units, repeat)
 
@@ -110,12 +91,6 @@ def _ratio(what: str, ours: Ran, theirs: Ran, *, least: float | None = None, mos
     return Finding(what, ours.per_s / theirs.per_s, "x", least, most)
 
 
-def _held(what: str, value: float, *, slower: float) -> Finding:
-    """Times the speed of a yardstick; no less than what an earlier version reached, over how many times slower it may be."""
-    before = json.loads(BASIS.read_text()).get(what) if BASIS.exists() else None
-    return Finding(what, value, "x", least=None if before is None else before / slower, kept=True)
-
-
 def _unmeasured(what: str, why: str, *, least: float | None = None, most: float | None = None) -> Finding:
     return Finding(what, None, "", least, most, why)
 
@@ -123,79 +98,56 @@ def _unmeasured(what: str, why: str, *, least: float | None = None, most: float 
 # -- the compiled engine --------------------------------------------------------------
 
 
-def _beside_all(
-    built: Scenario, small: Scenario, units: int, c: Callable[[Path, int], Ran], plain: Callable[[int], Ran], repeats: int, least: float
-) -> Report:
-    """Both engines, plain C and plain SimPy on one case."""
-    why = missing("compiled")
+def _beside_c(built: Scenario, small: Scenario, units: int, c: Callable[[Path, int], Ran], repeats: int, least: float) -> Report:
+    """The compiled engine and plain C on one case, in turn; a small run loads the machine code."""
+    what, why = "compiled, beside plain C", missing("compiled")
     with _plain_program() as program:
-        others: list[Ran] = in_turn(1, _ours(built, "simpy", units), plain)
-        findings = [_ratio("textbook engine, beside plain SimPy", *others)]
-        if program is None:
-            return Report(others, [_unmeasured("compiled, beside plain C", "no C compiler", least=least), *findings])
-        if why is not None:
-            (beside,) = in_turn(repeats, partial(c, program))
-            return Report([*others, beside], [_unmeasured("compiled, beside plain C", why, least=least), *findings])
-        simulated(small, "compiled", 1)  # loads its machine code
-        compiled, beside = in_turn(repeats, _ours(built, "compiled", units), partial(c, program))
-        findings += [
-            _ratio("compiled, beside plain C", compiled, beside, least=least),
-            _ratio("compiled, beside the textbook engine", compiled, others[0]),
-        ]
-        return Report([compiled, *others, beside], findings)
+        if program is None or why is not None:
+            return Report([], [_unmeasured(what, why or "no C compiler", least=least)])
+        simulated(small, "compiled", 1)
+        runs = in_turn(repeats, _ours(built, "compiled", units), partial(c, program))
+    return Report(runs, [_ratio(what, *runs, least=least)])
 
 
-def async_one_server(quick: bool) -> Report:
+def async_one_server(quick: bool, host_s: float = 0.0, least: float = OF_C) -> Report:
     workers, steps = 1024, 10 if quick else 100
-    return _beside_all(
-        asynchronous(workers, steps, warmup_steps=0, start="together"),
-        asynchronous(16, 2),
+    return _beside_c(
+        asynchronous(workers, steps, warmup_steps=0, start="together", host_s=host_s),
+        asynchronous(16, 2, host_s=host_s),
         workers * steps,
-        lambda program, seed: _c_workers(program, workers, steps, seed),
-        lambda seed: _plain_workers(workers, steps, 1, 0.0, seed),
+        lambda program, seed: _c_workers(program, workers, steps, seed, host_s),
         repeats=7,
-        least=OF_C,
+        least=least,
     )
 
 
 def async_with_hosts(quick: bool) -> Report:
     """The same where each message costs its hosts something, one message at a time."""
-    workers, steps = 1024, 10 if quick else 100
-    built, what = asynchronous(workers, steps, warmup_steps=0, start="together", host_s=HOST_S), "compiled, beside plain C"
-    why = missing("compiled")
-    with _plain_program() as program:
-        if program is None or why is not None:
-            return Report([], [_unmeasured(what, why or "no C compiler", least=OF_C_WITH_HOSTS)])
-        simulated(asynchronous(16, 2, host_s=HOST_S), "compiled", 1)  # loads its machine code
-        runs = in_turn(7, _ours(built, "compiled", workers * steps), lambda seed: _c_workers(program, workers, steps, seed, HOST_S))
-    return Report(runs, [_ratio(what, *runs, least=OF_C_WITH_HOSTS)])
+    return async_one_server(quick, HOST_S, OF_C_WITH_HOSTS)
 
 
 def ring_by_messages(quick: bool) -> Report:
     ranks, steps = 128 if quick else 1024, 2
-    return _beside_all(
+    return _beside_c(
         ring(ranks, steps, detail="messages"),
         ring(4, 2, detail="messages"),
         steps * 2 * ranks * (ranks - 1),
         lambda program, seed: _c_ring(program, ranks, steps, seed),
-        lambda _: _plain_ring(ranks),
         repeats=3,
         least=OF_C_RING,
     )
 
 
 def async_many_servers(quick: bool) -> Report:
-    workers, steps = 1024, 2 if quick else 100
-    built, units = asynchronous(workers, steps, servers=16, tensors=16), workers * steps
-    simpy, plain = in_turn(1, _ours(built, "simpy", units), lambda seed: _plain_workers(workers, 25, 1, 0.0, seed))
-    held = _held("1,024 workers, 16 tensors on 16 servers; plain SimPy with one of each", simpy.per_s / plain.per_s, slower=MOST_SLOWER)
-    what, least = "compiled, beside the textbook engine", HUNDRED
-    why = missing("compiled")
+    """So few workers that the textbook engine, which shares all links anew at each message, ends within a minute."""
+    workers, steps = 16 if quick else 128, 2 if quick else 10
+    built, what, why = asynchronous(workers, steps, servers=16, tensors=16), "compiled, beside the textbook engine", missing("compiled")
     if why is not None:
-        return Report([simpy, plain], [_unmeasured(what, why, least=least), held])
+        return Report([], [_unmeasured(what, why, least=HUNDRED)])
     simulated(asynchronous(16, 2, servers=16, tensors=16), "compiled", 1)  # loads its machine code
-    (compiled,) = in_turn(3, _ours(built, "compiled", units))
-    return Report([compiled, simpy, plain], [_ratio(what, compiled, simpy, least=least), held])
+    (compiled,) = in_turn(3, _ours(built, "compiled", workers * steps))
+    (textbook,) = in_turn(1, _ours(built, "simpy", workers * steps))
+    return Report([compiled, textbook], [_ratio(what, compiled, textbook, least=HUNDRED)])
 
 
 def million(quick: bool) -> Report:
@@ -397,43 +349,12 @@ def plan_of_layouts(quick: bool) -> Report:
     return Report(runs, findings)
 
 
-# -- the textbook engine -----------------------------------------------------------------
-
-
-def _against_plain(workers: int, steps: int, tensors: int, service_s: float, repeats: int) -> list[Ran]:
-    built = asynchronous(workers, steps, tensors=tensors, service_s=service_s)
-    return in_turn(
-        repeats,
-        _ours(built, "simpy", workers * steps),
-        lambda seed: _plain_workers(workers, steps, tensors, service_s, seed),
-    )
-
-
-def reference(quick: bool) -> Report:
-    """The textbook engine beside the plain models, and beside what it reached before."""
-    repeats = 1 if quick else 5
-    cases = {
-        "256 workers, 1 tensor, a server that takes no time": (256, 40, 1, 0.0),
-        "1,024 workers, 1 tensor, a server that takes no time": (1024, 25, 1, 0.0),
-        "256 workers, 1 tensor, a server that takes 50 us": (256, 40, 1, 50e-6),
-        "256 workers, 8 tensors, a server that takes 50 us": (256, 20, 8, 50e-6),
-    }
-    runs, findings = [], []
-    for name, (workers, steps, tensors, service_s) in cases.items():
-        ours, plain = _against_plain(workers, steps, tensors, service_s, repeats)
-        runs += [ours, plain]
-        findings.append(_held(name, ours.per_s / plain.per_s, slower=MOST_SLOWER))
-    ranks = 64 if quick else 256
-    around, plain = in_turn(
-        repeats, _ours(ring(ranks, 2, detail="messages"), "simpy", 4 * ranks * (ranks - 1)), lambda _: _plain_ring(ranks)
-    )
-    findings.append(_held(f"ring of {ranks} ranks message by message", around.per_s / plain.per_s, slower=MOST_SLOWER))
-    return Report([*runs, around, plain], findings)
+# -- others --------------------------------------------------------------------------------
 
 
 def simgrid(quick: bool) -> Report:
     workers, steps = 1024, 2 if quick else 100
-    name, why = "textbook engine, beside SimGrid", simgrid_peer.missing()
+    name, why = "compiled, beside SimGrid", simgrid_peer.missing()
     if why is not None:
         return Report([], [_unmeasured(name, why, least=SIMGRID_TIMES)])
     with tempfile.TemporaryDirectory() as folder:
@@ -442,7 +363,7 @@ def simgrid(quick: bool) -> Report:
         rate, stale = simgrid_peer.their_server(program, workers, steps, BANDWIDTH, SIZE_BYTES, COMPUTE_S, seed=1)
         cpu_s = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
     theirs = Ran("SimGrid", workers * steps, cpu_s, None, {"updates_per_s": rate, "staleness": stale})
-    (ours,) = in_turn(1, _ours(asynchronous(workers, steps, warmup_steps=0, start="together"), "simpy", workers * steps))
+    (ours,) = in_turn(1, _ours(asynchronous(workers, steps, warmup_steps=0, start="together"), "compiled", workers * steps))
     return Report([ours, theirs], [_ratio(name, ours, theirs, least=SIMGRID_TIMES)])
 
 
@@ -459,7 +380,7 @@ def rings_at_once(quick: bool) -> Report:
     }
     runs = []
     for name, built in cases.items():
-        cpu_s, measured = timed(partial(replicate, with_engine(built, "simpy"), 0))
+        cpu_s, measured = timed(partial(replicate, resolve(built), 0))
         runs.append(Ran(name, ranks * built.run.steps, cpu_s, measured.events))
     return Report(runs, [])
 
@@ -481,7 +402,7 @@ def cut_models(quick: bool) -> Report:
 def whole_job(quick: bool) -> Report:
     """What lies beside steps, in turns with the same steps without it: an input pipeline, and a job of 90 epochs with faults."""
     ranks, steps, repeats = (16, 40, 2) if quick else (256, 200, 5)
-    plain = {"ring": ring(ranks, steps, tensors=16), "async": with_engine(asynchronous(ranks, steps // 4), "simpy")}
+    plain = {"ring": ring(ranks, steps, tensors=16), "async": asynchronous(ranks, steps // 4)}
     pipeline = {"work": {"serial": {"base_s": COMPUTE_S / 4, "per_sample_s": 0.0}}, "prefetch": 4}
     job = {
         "epochs": 90,
@@ -507,24 +428,6 @@ def whole_job(quick: bool) -> Report:
         runs += [Ran(case, plain[name].run.total_steps(ranks), cpu_s) for case, cpu_s in least.items()]
         findings += [Finding(f"{case}; the same without", least[case] / least[name], "times") for case in list(cases)[1:]]
     return Report(runs, findings)
-
-
-def memory(quick: bool) -> Report:
-    """Peak of the textbook engine's allocations: it grows with workers, not with steps."""
-
-    def peak(workers: int, steps: int) -> int:
-        built = with_engine(asynchronous(workers, steps, size_bytes=1e6), "simpy")
-        tracemalloc.start()
-        replicate(resolve(built), 0)
-        value = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        return value
-
-    peak(64, 20)  # what is loaded only once
-    many, long = (256, 40) if quick else (1024, 100)
-    few, wide, longer = peak(64, 20), peak(many, 20), peak(many, long)
-    each = [Finding(f"of a worker, {steps} steps", (bytes_ - few) / (many - 64), "bytes") for steps, bytes_ in ((20, wide), (long, longer))]
-    return Report([], each)
 
 
 # -- starting -------------------------------------------------------------------------
@@ -561,7 +464,7 @@ def starting(quick: bool) -> Report:
     packages, library, typer, *starts = runs
     free = subprocess.run([sys.executable, "-c", _WITHOUT_NUMBA], check=False).returncode == 0
     findings = [
-        _held(f"{library.by}; importing numpy and pydantic", library.per_s / packages.per_s, slower=AS_FAST),
+        Finding(f"{library.by}, times importing numpy and pydantic", library.cpu_s / packages.cpu_s, "x"),
         *(Finding(f"{ran.by}, times import typer", ran.cpu_s / typer.cpu_s, "x", most=START_TIMES) for ran in starts),
         Finding("simulator.simulate imports no numba (1: so it is)", float(free), "", least=1.0),
     ]
@@ -573,18 +476,16 @@ CASES = {
     for case in (
         Case("async", "1,024 asynchronous workers x 100 steps, one server, one tensor", async_one_server),
         Case("async-hosts", "the same with what messages cost hosts", async_with_hosts),
-        Case("async-16", "1,024 asynchronous workers x 100 steps, 16 servers, 16 tensors", async_many_servers),
+        Case("async-16", "128 asynchronous workers x 10 steps, 16 servers, 16 tensors, on both engines", async_many_servers),
         Case("ring", "ring of 1,024 ranks message by message", ring_by_messages),
         Case("million", "1,000,000 asynchronous workers x 20 steps, one server", million),
         Case("growth", "cost of a worker-step, 1,000 to 1,000,000 workers", growth),
         Case("sweep", "paceline sweep: 64 workers, 100 steps, 3 replications, async and ring, 2 jobs", sweeps),
         Case("plan", "a plan over all ways to cut a model of 7B parameters on 64 devices, in one process", plan_of_layouts),
-        Case("reference", "the textbook engine beside plain SimPy models", reference),
-        Case("simgrid", "the textbook engine beside SimGrid: 1,024 asynchronous workers of one server", simgrid),
+        Case("simgrid", "the compiled engine beside SimGrid: 1,024 asynchronous workers of one server", simgrid),
         Case("rings", "rings of 4,096 ranks x 1,000 steps of 200 tensors, all ranks at once", rings_at_once),
         Case("hybrid", "4,096 devices: 8 stages x 8 that split tensors x 64 copies, 32 micro-batches, 20 steps", cut_models),
         Case("job", "input pipelines, and whole jobs with faults, beside steps alone: 256 workers", whole_job),
-        Case("memory", "memory of the textbook engine", memory),
         Case("start", "starting", starting),
         Case("effort", "how long simulating takes, beside what the model says", lambda quick: Report(*beside_the_model(quick))),
         Case("learning", "10,000 updates by 64 workers, simulated and replayed", lambda quick: Report(*ten_thousand_updates(quick))),

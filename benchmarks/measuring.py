@@ -63,8 +63,6 @@ class Finding:
         None where it could not be measured; ``note`` then says why.
     least, most
         The aim: the value is at least, or at most, this; none for figures that are only told.
-    kept
-        Whether later versions are held against what this one reaches.
     """
 
     what: str
@@ -73,7 +71,6 @@ class Finding:
     least: float | None = None
     most: float | None = None
     note: str = ""
-    kept: bool = False
 
     @property
     def met(self) -> bool | None:

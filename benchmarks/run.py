@@ -2,8 +2,7 @@
 
 Prints what each case ran, how fast, and how its figures stand to their aims. ``--json``
 prints data, one object a case. Names of cases choose some; ``--quick`` shrinks them so far
-that they only show that they work. ``--basis`` notes the textbook engine's figures as those
-that later versions are held against.
+that they only show that they work.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from cases import BASIS, CASES, Report
+from cases import CASES, Report
 
 
 def as_data(name: str, report: Report, wall_s: float) -> dict[str, object]:
@@ -48,25 +47,20 @@ def main() -> None:
     parser.add_argument("cases", nargs="*", metavar="CASE", help=f"{', '.join(CASES)}; left out: all")
     parser.add_argument("--json", action="store_true", help="print data, one object a case")
     parser.add_argument("--quick", action="store_true", help="small cases that only show that they work")
-    parser.add_argument("--basis", action="store_true", help=f"note in {BASIS.name} what later versions are held against")
     chosen = parser.parse_args()
     if unknown := [name for name in chosen.cases if name not in CASES]:
         parser.error(f"there is no case {unknown[0]!r}; there are {', '.join(CASES)}")
-    noted = json.loads(BASIS.read_text()) if BASIS.exists() else {}
     missed = 0
     for name in chosen.cases or CASES:
         begun = time.perf_counter()
         report = CASES[name].run(chosen.quick)
         wall_s = time.perf_counter() - begun
         missed += sum(its.met is False for its in report.findings)
-        noted |= {its.what: round(its.value, 4) for its in report.findings if its.kept}
         if chosen.json:
             print(json.dumps(as_data(name, report, wall_s)), flush=True)
         else:
             show(name, report, wall_s)
             sys.stdout.flush()
-    if chosen.basis:
-        BASIS.write_text(json.dumps(noted, indent=1) + "\n")
     if not chosen.json:
         print(f"\nPython {sys.version.split()[0]}, {os.cpu_count()} cores; {missed} aims missed")
 
