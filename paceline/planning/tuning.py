@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from paceline.sweeping import Simulate
+from paceline.sweeping import Simulate, Simulations
 from simulator.base.errors import ScenarioError
 from simulator.base.text import written
 from simulator.base.validation_errors import validated
@@ -127,7 +127,8 @@ def may_be_fastest(scenarios: Sequence[Scenario], simulate: Simulate, within: fl
     heats = [_short(scenario) for scenario in scenarios]
     if len(scenarios) < 2 or any(heat is None for heat in heats):
         return list(scenarios)
-    outcomes = simulate([heat for heat in heats if heat is not None])
+    briefly = simulate.aside if isinstance(simulate, Simulations) else simulate
+    outcomes = briefly([heat for heat in heats if heat is not None])
     rates = [_rate(outcome) if isinstance(outcome, Result) else math.inf for outcome in outcomes]
     least = max((rate for rate in rates if math.isfinite(rate)), default=0.0) / within
     return [scenario for scenario, rate in zip(scenarios, rates, strict=True) if rate >= least]

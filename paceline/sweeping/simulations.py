@@ -52,6 +52,7 @@ class Simulations:
         self._progress = progress if progress is not None else _silent
         self._places: dict[str, int] = {}  # of all that was asked for
         self._known: dict[str, Outcome] = {}
+        self._known_aside: dict[str, Outcome] = {}
         self._taken = 0  # of them from the file
 
     def __call__(self, scenarios: Sequence[Scenario]) -> list[Outcome]:
@@ -86,6 +87,15 @@ class Simulations:
                 self._progress(self._taken + self._file.written(), total)
             raise
         return [self._known[scenario.hash] for scenario in scenarios]
+
+    def aside(self, scenarios: Sequence[Scenario]) -> list[Outcome]:
+        """Outcomes of scenarios that are no part of the plan: remembered, and neither kept in the file nor counted."""
+        new = [scenario for key, scenario in {its.hash: its for its in scenarios}.items() if key not in self._known_aside]
+        with closing(self._runner.completed(new)) as groups:
+            for group in groups:
+                self._known_aside |= {outcome.scenario_hash: outcome for _, outcome in group}
+                self._progress(len(self._known), len(self._places))
+        return [self._known_aside[scenario.hash] for scenario in scenarios]
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -104,6 +106,17 @@ def test_only_what_is_near_the_fastest_of_some_short_runs_goes_on() -> None:
     asked.clear()
     assert may_be_fastest([scenario(), scenario(bucket_size="1 MB")], noted)
     assert not asked, "three replications are no more than a heat of them"
+
+
+@pytest.mark.slow
+def test_short_runs_are_no_part_of_the_plan(tmp_path: Path) -> None:
+    out = tmp_path / "plan.ndjson"
+    given = {**table(), "run": {"replications": 7, "steps": 40}}
+    answer = plan(space_of(given, workers=[4]), GOAL, jobs=1, out=out)
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert answer.for_tuning > 0
+    assert answer.simulated == len(rows)
+    assert {row["scenario"]["run"]["replications"] for row in rows} == {7}
 
 
 def test_what_has_no_buckets_is_not_tuned() -> None:
