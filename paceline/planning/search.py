@@ -126,21 +126,32 @@ class Search:
             waiting = advanced + waiting[taken:]
 
     def _simulate_points(self, points: Sequence[Point]) -> None:
-        self._compare(points)
-        fresh = [point for point in points if point.outcome is None and id(point) not in self._unpromising]
-        for point, outcome in zip(fresh, self._simulate([point.scenario for point in fresh]), strict=True):
+        compared = self._compare(points)
+        self._simulate_in_full([*points, *(point for alike in compared for point in alike)])
+        for alike in compared:
+            if not any(point.result for point in alike):  # what came before them fails in full
+                self._unpromising -= set(map(id, alike))
+                self._simulate_in_full(alike)
+
+    def _simulate_in_full(self, points: Sequence[Point]) -> None:
+        fresh = {id(point): point for point in points if point.outcome is None and id(point) not in self._unpromising}
+        for point, outcome in zip(fresh.values(), self._simulate([point.scenario for point in fresh.values()]), strict=True):
             point.outcome = outcome
             self._remember(point)
 
-    def _compare(self, points: Sequence[Point]) -> None:
-        """Note which points cannot be the fastest of those that cut the model alike on as many workers."""
+    def _compare(self, points: Sequence[Point]) -> list[list[Point]]:
+        """Note which points cannot be the fastest of those that cut the model alike on as many workers; all that were compared."""
+        compared = []
         for key in dict.fromkeys(_alike(point) for point in points if point.line.family is not None and point.outcome is None):
             if key in self._compared:
                 continue
             self._compared.add(key)
             alike = [point for point in self.points if point.line.family is not None and _alike(point) == key and self._may_be(point)]
+            alike = [point for point in alike if self._judge.reachable(point)]
             left = {id(scenario) for scenario in may_be_fastest([point.scenario for point in alike], self._simulate, _NEAR)}
             self._unpromising |= {id(point) for point in alike if id(point.scenario) not in left}
+            compared.append(alike)
+        return compared
 
     def _remember(self, point: Point) -> None:
         """Note a point that meets the goal, if it is the best so far, or the best of its way of training."""

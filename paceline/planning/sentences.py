@@ -439,7 +439,7 @@ def notes_of(plan: Plan, chosen: Point, space: Space) -> list[str]:
         were = f"{plan.passed_over:,} configurations were" if plan.passed_over > 1 else "1 configuration was"
         why = "for lying between others that were simulated"
         if any(each.family is not None for each in space.lines):
-            why += ", or because others that cut the model alike are better by closed forms"
+            why += ", or because others that cut the model alike are better by closed forms or in a few short runs"
         notes.append(f"{were} passed over, {why}; the neighbours of the answer were simulated")
     notes.append(
         "configurations are compared by samples a second; what larger batches, stale gradients or rarer averaging do to convergence is not "

@@ -4,7 +4,7 @@ One large all-reduce carries its bytes with the fewest messages, and nothing hid
 small ones go on while the backward pass still computes, and each pays its latency. Which
 is better depends on the model and the network, so sizes are simulated.
 
-Of several scenarios of which the fastest alone is wanted, a few short runs with the same draws show which it cannot be.
+Where only the fastest of several scenarios is wanted, a few short runs with the same draws rule most of them out.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ _LEAST_BYTES = 64 * 1024.0
 """Smaller ones take longer to start than to send on any network."""
 _HEAT_RUNS, _HEAT_STEPS = 3, 10
 """Replications of each scenario in a heat, and measured steps of each."""
+_TIMES_A_HEAT = 8
+"""A scenario has a heat only where its own runs are so many times as long."""
 _WORTH = 1.005
 """Another size is taken if it is faster by half a percent."""
 
@@ -122,7 +124,7 @@ def may_be_fastest(scenarios: Sequence[Scenario], simulate: Simulate, within: fl
     """Those that a few short runs of each, with the same draws, leave in the race for the highest throughput, in their order.
 
     Only the fastest of these runs, or all that are within a factor of it. What could not be simulated stays, so that its failure is
-    told. Scenarios that are hardly longer than that are all left.
+    told. If the full runs are not much longer than the short ones, all scenarios stay.
     """
     heats = [_short(scenario) for scenario in scenarios]
     if len(scenarios) < 2 or any(heat is None for heat in heats):
@@ -135,9 +137,9 @@ def may_be_fastest(scenarios: Sequence[Scenario], simulate: Simulate, within: fl
 
 
 def _short(scenario: Scenario) -> Scenario | None:
-    """A few short replications of a scenario; None where its own are not many times as much."""
+    """A few short replications of a scenario; None if the full run is not much longer."""
     run, warmup = scenario.run, min(scenario.run.warmup, _HEAT_STEPS)
-    if run.replications < 2 * _HEAT_RUNS or run.steps < warmup + _HEAT_STEPS:
+    if run.replications * run.steps < _TIMES_A_HEAT * _HEAT_RUNS * (warmup + _HEAT_STEPS):
         return None
     changes = {"replications": _HEAT_RUNS, "steps": warmup + _HEAT_STEPS, "warmup_steps": warmup, "job_steps": None}
     try:

@@ -17,6 +17,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal
 
 from simulator.base.errors import EngineWarning, InputError
+from simulator.collectives.wire import EngineName
 from simulator.strategies.pipelines import feeds_in_turn
 
 if TYPE_CHECKING:
@@ -33,12 +34,11 @@ __all__ = [
     "expected_events",
     "is_made",
     "likely_engine",
+    "runs_compiled",
     "textbook_knows",
     "unavailable",
 ]  # fmt: skip
 
-EngineName = Literal["auto", "simpy", "compiled"]
-"""What ``run.engine`` says."""
 MOST_OPERATIONS = 32_767
 """Operations of a step that the compiled engine takes: it counts them in two bytes."""
 Engine = Literal["at-once", "compiled", "simpy"]
@@ -133,6 +133,11 @@ def choose(asked: EngineName, events: float) -> Engine:
     return "simpy"
 
 
+def runs_compiled(asked: EngineName) -> bool:
+    """Whether the compiled engine runs what is no run of its own, such as a trial of a collective; its machine code is loaded then."""
+    return asked != "simpy" and _not_loaded() is None
+
+
 def check(asked: EngineName) -> None:
     """Refuse, before anything is begun, an engine that cannot run here; make its machine code, where there is none.
 
@@ -173,7 +178,7 @@ def _failed(step: Callable[[], object]) -> str | None:
     try:
         step()
     except Exception as error:  # a compiler fails in its own ways
-        return f"its machine code cannot be made ({_first_line(error)})"
+        return f"its machine code cannot be made or loaded ({_first_line(error)})"
     return None
 
 

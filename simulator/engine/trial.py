@@ -1,7 +1,7 @@
 """Trial runs: a collective, and those of the groups beside it, simulated message by message on a network of their own.
 
-``simulator.collectives.trial`` imports this module by its name as text: a program may need the times of collectives, which may need
-the run of another program.
+``simulator.collectives.trial`` imports this module by its name as text: to compute the times of a collective a program may have to be
+run, so that a direct import would be circular.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from simulator.base.names import Names
 from simulator.collectives.around import Times
 from simulator.collectives.exchanges import Plan, exchanges_of_groups
-from simulator.engine.choosing import choose
+from simulator.engine.choosing import runs_compiled
 from simulator.engine.draws import NothingDrawn
 from simulator.engine.recorder import Recorder
 from simulator.program.program import (
@@ -62,7 +62,7 @@ def finish_s(plan: Plan, size_bytes: float, ready_s: Times | None = None) -> Tim
     ends = _Ends(ranks)
     recorder = Recorder(ranks, 0, ranks, apart=False, follower=ends)
     draws = NothingDrawn(np.broadcast_to(0.0, ranks) if ready_s is None else ready_s)
-    if choose("auto", 1.0) == "compiled":
+    if runs_compiled(plan.wire.engine):
         import_module("simulator.engine.production.compiled").run(program, draws, recorder, None, 1)
     else:
         import_module("simulator.engine.textbook.engine").run(program, draws, recorder, None, None, None)

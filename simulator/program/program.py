@@ -143,8 +143,8 @@ class Paths:
     weight
         Of each relative to others, in whole numbers; none: that of all is 1.
     sender, receiver
-        The nodes whose links its messages take in turns, by weight or behind a queue, by number; -1: it stays inside a node. None: no
-        path is shared in such a way.
+        The nodes whose links its messages share by turns, weights or a queue, by number; -1: it stays inside a node. None: no path is
+        shared in such a way.
     """
 
     first: Integers

@@ -42,6 +42,7 @@ def collective_of(setup: Setup, reduction: Reduction | None, streams: Streams) -
         reduction.pipeline_chunk_bytes,
         partial(_network, setup, streams),
         operation=reduction.does,
+        engine=setup.run.engine,
     )
 
 

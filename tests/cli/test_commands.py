@@ -124,7 +124,8 @@ def test_a_run_imports_what_it_uses() -> None:
     loaded = _started("simulate", "ring")
     assert {"numpy", "pydantic", "rich.console", "simulator.engine.production.at_once"} <= loaded
     assert not loaded & {*HEAVY, "calibrate", "concurrent", "multiprocessing", "numba", "rich.progress", "simpy", "yaml"}
-    beside = ("checks", "engine.compiled", "engine.textbook", "job.outcome", "network", "observing.chrome_trace", "program.printing")
+    production = tuple(f"engine.production.{name}" for name in ("compiled", "machine", "state", "warming"))
+    beside = (*production, "checks", "engine.textbook", "engine.trial", "job.outcome", "observing.chrome_trace", "program.printing")
     front = ("diagnosing", "learning", "planning", "reporting", "serving", "sweeping", "watching")
     rooms = tuple([f"simulator.{room}" for room in beside] + [f"paceline.{room}" for room in front])
     assert [name for name in loaded if name.startswith(rooms)] == []

@@ -78,7 +78,7 @@ def asked(environment: dict[str, str], before: Callable[[], None] | None = None)
 
 def refused(told: dict[str, object], why: str) -> None:
     """SimPy runs, and one sentence says why; who asks for the compiled engine is refused with it."""
-    reason = f"its machine code cannot be made ({why})"
+    reason = f"its machine code cannot be made or loaded ({why})"
     assert told["unavailable"] is None
     assert told["auto"] == "simpy"
     assert told["warned"] == [f"the compiled engine cannot run here: {reason}; SimPy runs in its place, which takes longer"]

@@ -21,7 +21,7 @@ def shared_crossings(ports: Ports, paths: Paths, weight: NDArray[np.float64], ch
     """Of each entry of ``paths.port``, whether the port has to be shared there; the others are ample.
 
     A port is ample if all paths that cross it, each as fast as its other shared ports
-    allow, fit into its capacity; none is to which incast does something.
+    allow, fit into its capacity; ports that incast affects are never ample.
 
     Parameters
     ----------

@@ -42,6 +42,6 @@ def change(s: Record) -> None:
         s.changed = 1
         settle_soon(s)
     s.change += 1
-    # else nothing is left that could ever happen; wake-ups that were set and no longer count are waited for
+    # else nothing is left that could ever happen; outdated wake-ups still count as pending
     if s.latest > s.now or s.entries - s.gap + s.alarms_n - s.gone_off > 0 or s.alarm_first >= 0 or s.soon_n > 0 or s.end_n > 0:
         next_change(s)

@@ -6,9 +6,9 @@ when an alarm goes off (``set_alarm``), right after what happens now (``soon``: 
 this instant (``at_end_of_instant``: work that must see all changes of an instant, as sharing links anew). What is no further apart
 than ``INSTANT_S`` happens in one instant. Nothing here checks for room: ``loop`` keeps enough free before each thing that happens.
 
-When a port or a task is next looked at changes again and again: each has one alarm, which is moved. Alarms that are set in the order
-in which they go off are in a list; only the others need a heap. There an alarm that has gone off stays in its place, the first, until
-the next entry is asked for, since most are set anew at once.
+The time at which a port or a task must next be looked at changes often, so each has one alarm, which is moved. Alarms that are set in
+the order in which they go off are in a list; only the others need a heap. There an alarm that has gone off stays in its place, the
+first, until the next entry is asked for, since most are set anew at once.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def _precedes(base: int, at: int, other: int) -> bool:
 @compiled
 def _move_on(s: Record, time: float) -> None:
     """Time passes until then; it stands still within one instant."""
-    if time - s.now > INSTANT_S:
+    if time > s.now + INSTANT_S:
         s.now = time
         s.instant += 1
 

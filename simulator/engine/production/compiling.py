@@ -1,4 +1,4 @@
-"""Makes machine code of functions that are written in Python, by numba; imported where there is none yet, and nowhere else.
+"""Compiles Python functions with numba. Imported only where no machine code exists yet.
 
 A table is a numpy array of records that Python owns. Compiled code gets its address, as an integer, from one record of state, and
 reads record number ``i`` by adding to it: nothing is counted, copied or checked on the way. Compiled code therefore allocates
@@ -57,7 +57,7 @@ def made(function: Callable[..., Any], arguments: str) -> tuple[bytes, str]:
 def _typing_once() -> Iterator[None]:
     """Inside, numba finds the type of an operation on the same types once, and writes records by their names.
 
-    It looks through all kinds of an operator at each use, and names each function's arguments at each of its passes.
+    Otherwise it searches all overloads of an operator at every use, and spells out the types of arguments in every pass.
     """
     known: dict[Any, Any] = {}
     function_type: Any = BaseFunction

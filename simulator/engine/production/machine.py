@@ -1,12 +1,11 @@
 """The machine code of the compiled engine: where it is kept, whether it is whole, and calling it.
 
-One function is called, :func:`act`, with the address of a simulation's state (``state``). It is made by numba
-(``compiling``), once for these sources, and kept as an object file, which LLVM loads: numba is not imported for that, and nothing
-is unpickled. The folder is in the user's cache directory, named after the contents of this package, of ``engine/recorder.py`` and of
-``program/program.py``, whose constants are compiled in, the versions of numba and of what it is made of, and the processor, so that
-changed sources compile anew. A constant from elsewhere must have its file named in ``_cache_folder``. Beside the object file is a
-digest of it: what was cut off or damaged is made anew. The digest tells nothing of who wrote both: the folder is the user's alone
-(``private``), or nothing is kept there or taken from it.
+One function is called, :func:`act`, with the address of a simulation's state (``state``). numba makes it (``compiling``), once for
+these sources. It is kept as an object file, which LLVM loads: numba is not imported for that, and nothing is unpickled. The folder is
+in the user's cache directory. Its name is a digest of this package and of ``program/program.py``, which has a constant that is compiled
+in, of the versions of numba, llvmlite, numpy and Python, and of the processor: changed sources compile anew. A constant from elsewhere
+must have its file named in ``_cache_folder``. A digest beside the object file shows what was cut off or damaged, which is made anew. It
+does not show who wrote the files. So the folder must belong to the user alone (``private``), or nothing is stored in it or read from it.
 """
 
 from __future__ import annotations
@@ -101,8 +100,8 @@ def _cache_folder() -> tuple[Path | None, str | None]:
     versions = [_version("numba"), _version("llvmlite"), np.__version__, sys.version, platform.machine(), *_processor()]
     digest = hashlib.sha256("\n".join(versions).encode())
     own = Path(__file__).parent
-    # constants of the last two are compiled in
-    for source in sorted((*own.glob("*.py"), own.parent / "recorder.py", own.parents[1] / "program" / "program.py")):
+    # a constant of the last is compiled in
+    for source in sorted((*own.glob("*.py"), own.parents[1] / "program" / "program.py")):
         digest.update(source.name.encode())
         digest.update(source.read_bytes())
     names = "paceline", "compiled", digest.hexdigest()[:16]
@@ -130,7 +129,7 @@ def _processor() -> tuple[str, str]:
         return asked[0], asked[1]
     try:
         from llvmlite import binding
-    except ImportError:
+    except (ImportError, OSError):  # there is none, or its library cannot be loaded
         return "", ""
     return asked[0] or binding.get_host_cpu_name(), asked[1] or binding.get_host_cpu_features().flatten()
 

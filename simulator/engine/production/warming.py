@@ -1,4 +1,4 @@
-"""Whether the compiled engine can run, and having its machine code loaded or made; numba is imported where there is none.
+"""Says whether the compiled engine can run, and loads or makes its machine code; numba is imported only to make it.
 
 A process of its own makes the machine code. So whoever waits for it can be stopped at any time, which no one can be within LLVM,
 and outlives a compiler that crashes. That process runs the text ``_MAKER``, which names :func:`make_here`;

@@ -57,7 +57,7 @@ class Clock(simpy.Environment):
     def step(self) -> None:
         """Take the next event. The clock stands still for those of one instant."""
         time_s, _, _, event = heappop(self._queue)
-        if time_s - self._now > INSTANT_S + 2 * math.ulp(time_s):  # what is at the end of this one, but for rounding, is in it
+        if time_s - self._now > INSTANT_S + 2 * math.ulp(time_s):  # an event at the end of this one, up to rounding, belongs to it
             self._now = time_s
             self.instant += 1
         callbacks, event.callbacks = event.callbacks, None  # type: ignore[assignment]  # which marks it as processed
