@@ -28,7 +28,7 @@ from simulator.collectives.ring import Rings, bidirectional_ring_schedule, rail_
 from simulator.collectives.sharp import Sharp
 from simulator.collectives.trial import ByTrial
 from simulator.collectives.use import Use
-from simulator.collectives.wire import Cabling, EngineName, Group, Wire
+from simulator.collectives.wire import Cabling, Group, Wire
 from simulator.program.operations import ALGORITHMS, Operation, algorithms_of
 from simulator.program.program import Integers
 from simulator.program.schedule import Await, Lane, Schedule
@@ -63,7 +63,6 @@ def collective_for(
     operation: Operation = "all-reduce",
     root: int = 0,
     beside: tuple[Group, ...] = (),
-    engine: EngineName = "auto",
 ) -> Collective:
     """A collective of any size in one group of ranks.
 
@@ -92,8 +91,6 @@ def collective_for(
     beside
         Groups of the same shape that do the same at the same time, over ports that they
         may share with this one; see :class:`~simulator.collectives.wire.Wire`.
-    engine
-        What trial runs are to run on.
 
     Raises
     ------
@@ -121,7 +118,6 @@ def collective_for(
             transport.copy_per_byte_s,
             cluster.shared_cores,
             cluster.time_slice_s,
-            engine=engine,
         )
         for kind in (_sensible_protocols(cluster) if protocol == "auto" else (protocol,))
     }
@@ -138,7 +134,7 @@ def collective_for(
     for candidate in candidates:
         if network is not None and candidate.aligned:
             kind = candidate.choice(0.0)
-            candidate.remember_in(_memory((operation, kind.algorithm, kind.protocol, group, beside, root, chunk_bytes, engine, network())))
+            candidate.remember_in(_memory((operation, kind.algorithm, kind.protocol, group, beside, root, chunk_bytes, network())))
     if len(candidates) == 1:
         return candidates[0]
     use = Use(fresh())

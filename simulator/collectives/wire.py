@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +20,7 @@ from simulator.program.program import Flags, Floats, Hosts, Integers, Paths, Por
 from simulator.program.switches import SwitchKind, kind_of
 from simulator.spec.cluster import Protocol as Cost
 
-__all__ = ["Cabling", "ConnectionTimes", "EngineName", "Group", "Laid", "Wire", "equal_share_s", "seconds_per_byte"]
-
-EngineName = Literal["auto", "simpy", "compiled"]
-"""What ``run.engine`` says."""
+__all__ = ["Cabling", "ConnectionTimes", "Group", "Laid", "Wire", "equal_share_s", "seconds_per_byte"]
 
 
 class Cabling(Protocol):
@@ -158,8 +155,6 @@ class Wire:
         The switches of a group's schedule, as paths call them; none where it has none.
     inner_share
         Share of the bandwidth that switches inside a node get of the links to and from them.
-    engine
-        What trial runs are to run on, as ``run.engine`` says it.
     """
 
     fresh: Callable[[], Cabling]
@@ -172,7 +167,6 @@ class Wire:
     time_slice_s: float = math.inf
     switches: Callable[[Group], Integers] | None = None
     inner_share: float = 1.0
-    engine: EngineName = "auto"
 
     @property
     def bytes_per_byte(self) -> float:

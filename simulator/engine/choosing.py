@@ -17,7 +17,6 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal
 
 from simulator.base.errors import EngineWarning, InputError
-from simulator.collectives.wire import EngineName
 from simulator.strategies.pipelines import feeds_in_turn
 
 if TYPE_CHECKING:
@@ -34,11 +33,13 @@ __all__ = [
     "expected_events",
     "is_made",
     "likely_engine",
-    "runs_compiled",
+    "runs_trials",
     "textbook_knows",
     "unavailable",
 ]  # fmt: skip
 
+EngineName = Literal["auto", "simpy", "compiled"]
+"""What ``run.engine`` says."""
 MOST_OPERATIONS = 32_767
 """Operations of a step that the compiled engine takes: it counts them in two bytes."""
 Engine = Literal["at-once", "compiled", "simpy"]
@@ -133,9 +134,9 @@ def choose(asked: EngineName, events: float) -> Engine:
     return "simpy"
 
 
-def runs_compiled(asked: EngineName) -> bool:
-    """Whether the compiled engine runs what is no run of its own, such as a trial of a collective; its machine code is loaded then."""
-    return asked != "simpy" and _not_loaded() is None
+def runs_trials() -> bool:
+    """Whether the compiled engine runs trials of collectives, whatever runs the scenario; its machine code is loaded then."""
+    return _not_loaded() is None
 
 
 def check(asked: EngineName) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from simulator.base.names import Names
 from simulator.collectives.around import Times
 from simulator.collectives.exchanges import Plan, exchanges_of_groups
-from simulator.engine.choosing import runs_compiled
+from simulator.engine.choosing import runs_trials
 from simulator.engine.draws import NothingDrawn
 from simulator.engine.recorder import Recorder
 from simulator.program.program import (
@@ -62,7 +62,7 @@ def finish_s(plan: Plan, size_bytes: float, ready_s: Times | None = None) -> Tim
     ends = _Ends(ranks)
     recorder = Recorder(ranks, 0, ranks, apart=False, follower=ends)
     draws = NothingDrawn(np.broadcast_to(0.0, ranks) if ready_s is None else ready_s)
-    if runs_compiled(plan.wire.engine):
+    if runs_trials():
         import_module("simulator.engine.production.compiled").run(program, draws, recorder, None, 1)
     else:
         import_module("simulator.engine.textbook.engine").run(program, draws, recorder, None, None, None)

@@ -42,7 +42,6 @@ def collective_of(setup: Setup, reduction: Reduction | None, streams: Streams) -
         reduction.pipeline_chunk_bytes,
         partial(_network, setup, streams),
         operation=reduction.does,
-        engine=setup.run.engine,
     )
 
 

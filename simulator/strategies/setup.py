@@ -42,10 +42,6 @@ class Length(Protocol):
         """Steps of all replicas together."""
 
     @property
-    def engine(self) -> Literal["auto", "simpy", "compiled"]:
-        """What simulates it, and trial runs of its collectives."""
-
-    @property
     def drain(self) -> bool:
         """Whether no more steps are handed out than the job has."""
 

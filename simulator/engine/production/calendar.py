@@ -123,7 +123,7 @@ def _precedes(base: int, at: int, other: int) -> bool:
 @compiled
 def _move_on(s: Record, time: float) -> None:
     """Time passes until then; it stands still within one instant."""
-    if time > s.now + INSTANT_S:
+    if time - s.now > INSTANT_S:
         s.now = time
         s.instant += 1
 

@@ -19,7 +19,7 @@ import numpy as np
 from simulator.base.rng import Streams
 from simulator.collectives.collective import Collective
 from simulator.collectives.factory import collective_for
-from simulator.collectives.wire import EngineName, Group
+from simulator.collectives.wire import Group
 from simulator.program.operations import Operation, algorithms_of
 from simulator.program.program import Integers
 from simulator.program.wiring import Wiring
@@ -105,15 +105,13 @@ class Timing:
         Its links.
     streams
         Choose routes.
-    algorithm, protocol, chunk_bytes, engine
+    algorithm, protocol, chunk_bytes
         As of :func:`~simulator.collectives.factory.collective_for`; operations that have no such algorithm take their own.
     """
 
-    def __init__(
-        self, cluster: Cluster, streams: Streams, algorithm: str, protocol: str, chunk_bytes: float, engine: EngineName = "auto"
-    ) -> None:
+    def __init__(self, cluster: Cluster, streams: Streams, algorithm: str, protocol: str, chunk_bytes: float) -> None:
         self._cluster, self._streams = cluster, streams
-        self._algorithm, self._protocol, self._chunk_bytes, self._engine = algorithm, protocol, chunk_bytes, engine
+        self._algorithm, self._protocol, self._chunk_bytes = algorithm, protocol, chunk_bytes
         self._made: dict[tuple[str, Operation, bool], list[Collective]] = {}
         self._known: dict[tuple[str, Operation, bool, float], float] = {}
 
@@ -159,7 +157,6 @@ class Timing:
                 partial(Wiring, self._cluster, self._streams),
                 self._chunk_bytes,
                 operation=does,
-                engine=self._engine,
                 beside=tuple(other for other in same[1:] if beside and not on[id(other)].isdisjoint(on[id(same[0])])),
             )
             for same in shaped.values()

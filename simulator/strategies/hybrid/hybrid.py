@@ -536,7 +536,7 @@ class Hybrid(Strategy):
         timed = {} if timed is None else timed
 
         def timing(where: Cluster, algorithm: str, *groups: int) -> Timing:
-            return timed.setdefault(groups, Timing(where, streams, algorithm, self.protocol, self.pipeline_chunk_bytes, setup.run.engine))
+            return timed.setdefault(groups, Timing(where, streams, algorithm, self.protocol, self.pipeline_chunk_bytes))
 
         tied = self._tied(setup)[1]
         ours = timing(setup.cluster, self.algorithm, self.tensor, self.pipeline, copies, self.shard_group or copies, self.expert, *tied)
@@ -795,7 +795,7 @@ class _Laid(ModelParallel):
         """Of every stage's routine."""
         strategy, setup = self._strategy, self._setup
         grid, whole = strategy._grid_of(setup), strategy.apart_on or setup.cluster
-        timing = Timing(setup.cluster, streams, strategy.algorithm, strategy.protocol, strategy.pipeline_chunk_bytes, setup.run.engine)
+        timing = Timing(setup.cluster, streams, strategy.algorithm, strategy.protocol, strategy.pipeline_chunk_bytes)
         its = Devices(setup.cluster, whole, grid, strategy.tensor, strategy.expert, strategy.sequence_parallel, timing)
         return exchanges_of(*strategy._routines(setup, streams), its)
 
