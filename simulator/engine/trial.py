@@ -40,8 +40,8 @@ _STEP = Routine(
 )
 
 
-def finish_s(plan: Plan, size_bytes: float, ready_s: Times | None = None) -> Times:
-    """When each rank of a group has ended a collective, and its own messages have left it.
+def finish_s(plan: Plan, size_bytes: float) -> Times:
+    """When each rank of a group has ended a collective that all enter at 0, and its own messages have left it.
 
     Parameters
     ----------
@@ -49,8 +49,6 @@ def finish_s(plan: Plan, size_bytes: float, ready_s: Times | None = None) -> Tim
         Its messages; those of the groups beside it are under way at the same time.
     size_bytes
         Size of the buffer.
-    ready_s
-        When each rank of the group, and then of each group beside it, has its data, in seconds; left out: all at 0.
 
     Returns
     -------
@@ -61,7 +59,7 @@ def finish_s(plan: Plan, size_bytes: float, ready_s: Times | None = None) -> Tim
     ranks = len(program.ranks)
     ends = _Ends(ranks)
     recorder = Recorder(ranks, 0, ranks, apart=False, follower=ends)
-    draws = NothingDrawn(np.broadcast_to(0.0, ranks) if ready_s is None else ready_s)
+    draws = NothingDrawn(np.broadcast_to(0.0, ranks))
     if runs_trials():
         import_module("simulator.engine.production.compiled").run(program, draws, recorder, None, 1)
     else:
